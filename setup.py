@@ -1,0 +1,26 @@
+from setuptools import find_packages, setup
+
+with open("README.md", encoding="utf-8") as readme:
+    long_description = readme.read()
+
+setup(
+    name="tupe_fairseq",
+    version="0.1.0",
+    description="TUPE (Transformer with Untied Positional Encoding) as a fairseq plugin",
+    long_description=long_description,
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.8",
+    packages=find_packages(include=["tupe_fairseq", "tupe_fairseq.*"]),
+    install_requires=["torch>=1.13", "numpy", "sentencepiece", "tqdm"],
+    extras_require={
+        # An extra, because a second fairseq on top of one's own build breaks both.
+        "fairseq": [
+            "fairseq==0.12.2; python_version < '3.11'",
+            "numpy<1.24; python_version < '3.11'",
+            "ve-fairseq==0.12.3; python_version >= '3.11'",
+        ],
+        "test": ["pytest", "pytest-xdist"],
+    },
+    entry_points={"console_scripts": ["tupe-convert=tupe_fairseq.commands.convert:main"]},
+)

@@ -1,0 +1,1 @@
+"""Foreign checkpoints: reading them without running their code, and converting them."""

@@ -1,0 +1,1 @@
+"""The console scripts, one file each."""

@@ -1,0 +1,145 @@
+"""tupe-convert: a checkpoint of the TUPE authors' code becomes one of this project."""
+
+import argparse
+import logging
+import os
+import shutil
+import sys
+from typing import List, Optional
+
+import torch
+
+from tupe_fairseq.checkpoint import convert
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+
+logger = logging.getLogger("tupe-convert")
+
+_KEPT = {"args", "model"}
+_DROPPED = {"criterion", "extra_state", "last_optimizer_state", "optimizer_history"}
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-convert",
+        description="Convert a checkpoint of the TUPE authors' code into OUT/model.pt and "
+        "OUT/dict.txt. Weights and options are kept; training starts afresh. The file is read "
+        "without running any code that it contains.",
+        epilog="example: tupe-convert --checkpoint checkpoint_best.pt --dict data-bin/dict.txt "
+        "--output-dir tupe-base",
+    )
+    parser.add_argument("--checkpoint", required=True, metavar="FILE", help="their checkpoint")
+    parser.add_argument("--dict", required=True, metavar="FILE", help="their dict.txt")
+    parser.add_argument(
+        "--label-dict",
+        metavar="FILE",
+        help="their label/dict.txt, to go on with a fine-tuned checkpoint: keeps the order of the "
+        "classes, and makes OUT a sentence_prediction checkpoint",
+    )
+    parser.add_argument(
+        "--bpe-codes", metavar="FILE", help="their fastBPE codes; copied to OUT/bpecodes"
+    )
+    parser.add_argument("--output-dir", required=True, metavar="OUT", help="folder to write")
+    parser.add_argument("--overwrite", action="store_true", help="replace files of an earlier run")
+    return parser
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    args = get_parser().parse_args(argv)
+    # force: importing fairseq has configured logging its own way
+    logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO, force=True)
+    try:
+        run(args)
+    except (OSError, ValueError) as error:
+        print(f"tupe-convert: error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Convert; nothing is written before everything is checked.
+
+    Raises:
+        OSError, ValueError: if an input is absent or wrong, or an output already there.
+    """
+    lines = _read_lines(args.dict)
+    label_lines = _read_lines(args.label_dict) if args.label_dict else None
+    codes = _read_lines(args.bpe_codes) if args.bpe_codes else None
+    state = restricted_load(args.checkpoint)
+    unknown = set(state) - _KEPT - _DROPPED
+    if unknown or not _KEPT <= set(state):
+        raise CheckpointError(
+            f"{args.checkpoint} has the entries {', '.join(sorted(map(str, state)))}; expected are "
+            f"{', '.join(sorted(_KEPT))} and, to be dropped, {', '.join(sorted(_DROPPED))}"
+        )
+    if not isinstance(state["args"], argparse.Namespace) or not isinstance(state["model"], dict):
+        raise CheckpointError(f"{args.checkpoint}: args is no Namespace or model no state dict")
+    options = convert.convert_options(state["args"])
+    vocab_size = convert.vocabulary_size(lines)
+    embedding = state["model"].get("decoder.sentence_encoder.embed_tokens.weight")
+    if embedding is not None and embedding.size(0) != vocab_size:
+        raise CheckpointError(
+            f"the word embedding has {embedding.size(0)} rows, and {args.dict} with their built-in "
+            f"symbols and <mask> {vocab_size}; give the --dict of this checkpoint"
+        )
+    model = convert.convert_tensors(state["model"], options, vocab_size)
+    num_classes = None
+    if label_lines is not None:
+        num_classes = _num_classes(model, state["args"], label_lines, args.label_dict)
+
+    files = {"dict.txt": convert.convert_dictionary(lines, args.dict)}
+    if label_lines is not None:
+        files[os.path.join("input0", "dict.txt")] = files["dict.txt"]
+        # unchanged: both loaders subtract their own number of built-in symbols from a label
+        files[os.path.join("label", "dict.txt")] = label_lines
+    if codes is not None:
+        files["bpecodes"] = codes
+    existing = [
+        name for name in ["model.pt", *files] if os.path.exists(os.path.join(args.output_dir, name))
+    ]
+    if existing and not args.overwrite:
+        raise FileExistsError(
+            f"{args.output_dir} already holds {', '.join(existing)}; give another --output-dir, or "
+            "--overwrite"
+        )
+
+    for name, content in files.items():
+        path = os.path.join(args.output_dir, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(line + "\n" for line in content)
+    path = os.path.join(args.output_dir, "model.pt")
+    torch.save(convert.new_state(model, options, num_classes), path + ".tmp")
+    shutil.move(path + ".tmp", path)
+
+    dropped = sorted(set(state) & _DROPPED)
+    logger.info("dropped the training state: %s", ", ".join(dropped) or "none")
+    logger.info("kept %d tensors, float32; options: %s", len(state["model"]), vars(options))
+    logger.info("classification heads: %s", convert.classification_heads(model) or "none")
+    logger.info(
+        "wrote %s", ", ".join(os.path.join(args.output_dir, n) for n in ["model.pt", *files])
+    )
+
+
+def _read_lines(path: str) -> List[str]:
+    with open(path, encoding="utf-8") as file:
+        return file.read().splitlines()
+
+
+def _num_classes(model, their_args, label_lines, label_dict) -> int:
+    """The classes of the fine-tuned head, which the label dictionary must cover."""
+    heads = convert.classification_heads(model)
+    name = getattr(their_args, "classification_head_name", "sentence_classification_head")
+    if name not in heads:
+        raise CheckpointError(
+            f"--label-dict is given, but the checkpoint has no classification head {name!r}; it "
+            f"has {', '.join(heads) or 'none'}"
+        )
+    if len(label_lines) < heads[name]:
+        raise CheckpointError(
+            f"{label_dict} lists {len(label_lines)} labels, but head {name!r} has {heads[name]} "
+            "classes"
+        )
+    return heads[name]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The options of an encoder, as plain data."""
+
+import dataclasses
+from typing import Any, Dict, Optional
+
+
+@dataclasses.dataclass(frozen=True)
+class TupeConfig:
+    """The options of a :class:`TupeEncoder`; the defaults are the tiny size, TUPE-A.
+
+    Args:
+        embed_dim (int): model width.
+        num_heads (int): attention heads a layer; divides ``embed_dim``.
+        num_layers (int): encoder layers.
+        ffn_embed_dim (int): inner width of the feed-forward networks.
+        max_positions (int): the longest sequence, [CLS] included.
+        dropout, attention_dropout, activation_dropout (float): dropout probabilities of the
+            embedding and the residual branches, of the attention probabilities, and after the
+            activation.
+        activation_fn (str): name of the activation function of the feed-forward networks.
+        normalize_before (bool): pre-LN, with one more LayerNorm after the last layer.
+        rel_pos (bool): TUPE-R instead of TUPE-A.
+        rel_pos_buckets, max_rel_pos (int, optional): see :class:`TupePositionBias`; 32 and 128
+            with ``rel_pos``, and not allowed without.
+        tie_cls (bool): leave [CLS] an ordinary position.
+    Raises:
+        ValueError: if a size is less than 1 or a probability not in 0 .. 1.
+    """
+
+    embed_dim: int = 128
+    num_heads: int = 2
+    num_layers: int = 2
+    ffn_embed_dim: int = 512
+    max_positions: int = 512
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    activation_dropout: float = 0.0
+    activation_fn: str = "gelu"
+    normalize_before: bool = False
+    rel_pos: bool = False
+    rel_pos_buckets: Optional[int] = None
+    max_rel_pos: Optional[int] = None
+    tie_cls: bool = False
+
+    def __post_init__(self):
+        for name in ("embed_dim", "num_heads", "num_layers", "ffn_embed_dim", "max_positions"):
+            value = getattr(self, name)
+            if value < 1:
+                raise ValueError(f"{name} ({value}) must be at least 1")
+        for name in ("dropout", "attention_dropout", "activation_dropout"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name} ({value}) must be a probability, 0 .. 1")
+        if self.rel_pos:
+            for name, default in (("rel_pos_buckets", 32), ("max_rel_pos", 128)):
+                if getattr(self, name) is None:
+                    object.__setattr__(self, name, default)
+
+    @property
+    def position_options(self) -> Dict[str, Any]:
+        """The options of the position encoding that no tensor's shape tells."""
+        names = ("rel_pos", "rel_pos_buckets", "max_rel_pos", "tie_cls")
+        return {"scheme": "tupe", **{name: getattr(self, name) for name in names}}

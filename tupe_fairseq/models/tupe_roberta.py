@@ -1,0 +1,170 @@
+"""RoBERTa with TUPE's position encoding: the model and its architectures."""
+
+import argparse
+import logging
+import os
+
+import tupe_fairseq.plugin  # noqa: F401  says what to install where fairseq is missing
+
+# isort: split
+from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
+from fairseq.models.roberta import RobertaModel
+from fairseq.models.roberta import base_architecture as roberta_base_architecture
+from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
+from fairseq.utils import safe_getattr, safe_hasattr
+from omegaconf import OmegaConf
+
+from tupe_fairseq.plugin.options import add_tupe_args, check_hydra_keys, check_options
+from tupe_fairseq.plugin.safe_globals import allow_fairseq_checkpoints
+from tupe_fairseq.plugin.sentence_encoder import TupeRobertaEncoder
+
+logger = logging.getLogger(__name__)
+
+allow_fairseq_checkpoints()
+
+
+@register_model("tupe_roberta")
+class TupeRobertaModel(RobertaModel):
+    """fairseq's RoBERTa whose encoder is a :class:`TupeEncoder`.
+
+    Source: Ke, He and Liu 2021, https://arxiv.org/abs/2006.15595.  LM head, classification
+    heads and hub interface are fairseq's own.
+
+    Args:
+        args (Namespace or DictConfig): the options; :meth:`build_model` completes them, so that
+            every one is stored in the checkpoint.
+        encoder (TupeRobertaEncoder): the encoder.
+    """
+
+    # what --restore-file named, until something is loaded
+    _restore_file = None
+
+    @classmethod
+    def hub_models(cls):
+        return {}
+
+    @staticmethod
+    def add_args(parser):
+        """Add RoBERTa's flags and ours to an argparse parser or group."""
+        RobertaModel.add_args(parser)
+        add_tupe_args(parser)
+
+    @classmethod
+    def build_model(cls, args, task):
+        """Build a model from parsed flags or from a Hydra config; see :func:`check_options`."""
+        if OmegaConf.is_config(args):
+            check_hydra_keys(args, cls._known_options(args._name))
+            OmegaConf.set_struct(args, False)
+            restore_file = safe_getattr(
+                safe_getattr(args._get_parent(), "checkpoint", {}), "restore_file"
+            )
+        else:
+            restore_file = getattr(args, "restore_file", None)
+
+        base_architecture(args)
+        if not safe_hasattr(args, "max_positions"):
+            args.max_positions = task.max_positions()
+        check_options(args, task)
+        model = cls(args, TupeRobertaEncoder(args, task.source_dictionary))
+        if restore_file != "checkpoint_last.pt":  # fairseq's default, which may be absent
+            model._restore_file = restore_file
+
+        if OmegaConf.is_config(args):
+            OmegaConf.set_struct(args, True)
+        return model
+
+    @classmethod
+    def _known_options(cls, arch):
+        """The options that the flags and the preset of an architecture can set."""
+        parser = argparse.ArgumentParser()
+        cls.add_args(parser)
+        known, _ = parser.parse_known_args([])
+        ARCH_CONFIG_REGISTRY[arch](known)
+        return known
+
+    def load_state_dict(self, state_dict, *args, **kwargs):
+        result = super().load_state_dict(state_dict, *args, **kwargs)
+        self._restore_file = None
+        return result
+
+    def max_positions(self):
+        """The longest sequence.
+
+        Raises:
+            FileNotFoundError: if ``--restore-file`` was given and nothing has been loaded.  The
+                trainer asks for the length right after it tried; fairseq itself would only log
+                the absent file and train from scratch.
+        """
+        if self._restore_file is not None:
+            raise FileNotFoundError(
+                f"--restore-file {self._restore_file} does not exist, and nothing was loaded; "
+                "correct the path, or drop the flag to train from scratch"
+            )
+        return super().max_positions()
+
+    @classmethod
+    def from_pretrained(
+        cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
+    ):
+        """As RoBERTa's, but ``bpe`` is SentencePiece where its model lies beside the checkpoint.
+
+        RoBERTa's own default is GPT-2's encoding, whose files it downloads.
+        """
+        sentencepiece_model = os.path.join(model_name_or_path, "sentencepiece.bpe.model")
+        kwargs.setdefault("bpe", "sentencepiece" if os.path.exists(sentencepiece_model) else None)
+        return super().from_pretrained(
+            model_name_or_path, checkpoint_file, data_name_or_path, **kwargs
+        )
+
+
+@register_model_architecture("tupe_roberta", "tupe_roberta")
+@register_model_architecture("tupe_roberta", "tupe_roberta_base")
+def base_architecture(args):
+    args.rel_pos = safe_getattr(args, "rel_pos", False)
+    args.tie_cls = safe_getattr(args, "tie_cls", False)
+    if args.rel_pos:  # filled in without it, they would look like given without --rel-pos
+        args.rel_pos_buckets = safe_getattr(args, "rel_pos_buckets", 32)
+        args.max_rel_pos = safe_getattr(args, "max_rel_pos", 128)
+    args.pooler_dropout = safe_getattr(args, "pooler_dropout", 0.1)  # the authors'; RoBERTa's is 0
+    args.no_token_positional_embeddings = safe_getattr(args, "no_token_positional_embeddings", True)
+    args.offload_activations = safe_getattr(args, "offload_activations", False)
+    args.checkpoint_activations = (
+        safe_getattr(args, "checkpoint_activations", False) or args.offload_activations
+    )
+    args.min_params_to_wrap = safe_getattr(args, "min_params_to_wrap", DEFAULT_MIN_PARAMS_TO_WRAP)
+    # without the key, a checkpoint of a Hydra run would lose its heads in from_pretrained
+    args.load_checkpoint_heads = safe_getattr(args, "load_checkpoint_heads", False)
+    roberta_base_architecture(args)
+
+
+def _sized(args, layers, embed_dim, heads):
+    args.encoder_layers = safe_getattr(args, "encoder_layers", layers)
+    args.encoder_embed_dim = safe_getattr(args, "encoder_embed_dim", embed_dim)
+    args.encoder_ffn_embed_dim = safe_getattr(args, "encoder_ffn_embed_dim", 4 * embed_dim)
+    args.encoder_attention_heads = safe_getattr(args, "encoder_attention_heads", heads)
+    base_architecture(args)
+
+
+@register_model_architecture("tupe_roberta", "tupe_roberta_tiny")
+def tiny_architecture(args):
+    _sized(args, layers=2, embed_dim=128, heads=2)
+
+
+@register_model_architecture("tupe_roberta", "tupe_roberta_mini")
+def mini_architecture(args):
+    _sized(args, layers=4, embed_dim=256, heads=4)
+
+
+@register_model_architecture("tupe_roberta", "tupe_roberta_small")
+def small_architecture(args):
+    _sized(args, layers=4, embed_dim=512, heads=8)
+
+
+@register_model_architecture("tupe_roberta", "tupe_roberta_medium")
+def medium_architecture(args):
+    _sized(args, layers=8, embed_dim=512, heads=8)
+
+
+@register_model_architecture("tupe_roberta", "tupe_roberta_large")
+def large_architecture(args):
+    _sized(args, layers=24, embed_dim=1024, heads=16)

@@ -1,0 +1,6 @@
+"""The Transformer: content, residuals, masks.  It receives the position bias ready-made."""
+
+from tupe_fairseq.modules.tupe_encoder_layer import TupeEncoderLayer
+from tupe_fairseq.modules.tupe_multihead_attention import TupeMultiheadAttention
+
+__all__ = ["TupeEncoderLayer", "TupeMultiheadAttention"]

@@ -1,0 +1,120 @@
+"""The flags of tupe_roberta beside RoBERTa's, and which combinations are refused."""
+
+import argparse
+import difflib
+
+from fairseq.data import Dictionary
+from fairseq.utils import safe_getattr
+from omegaconf import OmegaConf
+
+from tupe_fairseq.modules.activations import ACTIVATIONS
+
+# RoBERTa options without a meaning here, each with the only value it may have.
+FIXED_OPTIONS = {
+    "adaptive_input": False,
+    "ffn_blocks_to_remove": -1,
+    "ffn_reg_scale_factor": 0,
+    "layernorm_embedding": True,
+    "mha_heads_to_keep": -1,
+    "mha_reg_scale_factor": 0,
+    "no_scale_embedding": True,
+    "no_token_positional_embeddings": True,
+    "quant_noise_pq": 0,
+    "quant_noise_scalar": 0,
+}
+
+
+def add_tupe_args(parser) -> None:
+    """Add the flags; none has a default here, because the architecture's preset fills them."""
+    parser.add_argument(
+        "--rel-pos",
+        action="store_true",
+        help="add the relative position bias: TUPE-R, Eq. (11); without it TUPE-A, Eq. (10)",
+    )
+    parser.add_argument(
+        "--rel-pos-buckets",
+        type=int,
+        metavar="N",
+        help="number of relative-position buckets over both directions, even and at least 4; "
+        "read by TUPE-R only (--rel-pos); default 32",
+    )
+    parser.add_argument(
+        "--max-rel-pos",
+        type=int,
+        metavar="N",
+        help="distance in tokens from which on all share the last bucket of their direction, "
+        "above a quarter of the buckets; read by TUPE-R only (--rel-pos); default 128",
+    )
+    parser.add_argument(
+        "--tie-cls",
+        action="store_true",
+        help="leave [CLS] an ordinary position instead of untying it, Eq. (9) (an ablation)",
+    )
+    parser.add_argument(
+        "--checkpoint-activations",
+        action="store_true",
+        help="keep only the input of each layer and compute the rest again in the backward pass: "
+        "less memory, more time",
+    )
+    parser.add_argument(
+        "--offload-activations",
+        action="store_true",
+        help="as --checkpoint-activations, and keep those inputs in CPU memory",
+    )
+
+
+def check_hydra_keys(args, known: argparse.Namespace) -> None:
+    """Refuse model keys that nothing reads; Hydra itself lets any key through.
+
+    Args:
+        args (DictConfig): the model's config.
+        known (Namespace): the attributes that the flags and the preset of the architecture set.
+    Raises:
+        ValueError: if there is another key; the message names the nearest known one.
+    """
+    names = {*vars(known), "_name", "max_positions", "tokens_per_sample"}
+    for name in args:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(names))}"
+            raise ValueError(f"unknown key model.{name} for {args._name}; {hint}")
+
+
+def check_options(args, task) -> None:
+    """Refuse what would be accepted and then ignored, or silently be something else.
+
+    Args:
+        args (Namespace or DictConfig): the model's options, presets applied.
+        task (FairseqTask): the task that the model is built for.
+    Raises:
+        ValueError: if an option of ``FIXED_OPTIONS`` has another value.
+        ValueError: if the activation function is not one of ours.
+        ValueError: if the task makes samples longer than ``max_positions``.
+        ValueError: if the task could put ``<s>`` first and does not.
+    """
+    for name, only in FIXED_OPTIONS.items():
+        value = safe_getattr(args, name, only)
+        if value != only:
+            raise ValueError(
+                f"--{name.replace('_', '-')} ({value}) has no meaning for tupe_roberta; "
+                f"only {only} is allowed: drop it"
+            )
+    if args.activation_fn not in ACTIVATIONS:
+        raise ValueError(
+            f"--activation-fn ({args.activation_fn}) is not available for tupe_roberta; "
+            f"use one of {', '.join(sorted(ACTIVATIONS))}"
+        )
+    options = getattr(task, "cfg", None) or task.args
+    tokens_per_sample = safe_getattr(options, "tokens_per_sample", 0)
+    if tokens_per_sample > args.max_positions:
+        raise ValueError(
+            f"--tokens-per-sample ({tokens_per_sample}) exceeds --max-positions "
+            f"({args.max_positions}); lower the one or raise the other"
+        )
+    bos = Dictionary().bos()
+    has_init_token = "init_token" in (options if OmegaConf.is_config(options) else vars(options))
+    if has_init_token and options.init_token != bos:
+        raise ValueError(
+            f"--init-token is {options.init_token}: sentences would not begin with <s>, and "
+            f"position 0 would not be [CLS]; pass --init-token {bos} (and --separator-token 2)"
+        )

@@ -1,0 +1,115 @@
+"""The encoder as fairseq's RoBERTa expects it: from token ids, with fairseq's wrappers."""
+
+from typing import Dict, List, Optional
+
+from fairseq.distributed import fsdp_wrap
+from fairseq.models.roberta.model import RobertaEncoder
+from fairseq.modules import LayerDropModuleList
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from fairseq.utils import safe_getattr
+from torch import Tensor, nn
+
+from tupe_fairseq.config import TupeConfig
+from tupe_fairseq.encoder import TupeEncoder
+
+
+class TupeSentenceEncoder(TupeEncoder):
+    """A :class:`TupeEncoder` with its word embedding.
+
+    Args:
+        config (TupeConfig): the options.
+        embed_tokens (nn.Embedding): the word embedding; its ``padding_idx`` marks padding.
+        wrap_layer, layer_list (callable): as :class:`TupeEncoder`.
+    Shape:
+        src_tokens (B, L), or token_embeddings (B, L, D) in their place -> dict of lists:
+        ``encoder_out`` [(L, B, D)], ``encoder_states`` (L, B, D) each, if asked for.
+    Raises:
+        ValueError: if a sequence begins with padding: position 0 would not be ``<s>``.
+    """
+
+    def __init__(self, config: TupeConfig, embed_tokens: nn.Embedding, **hooks):
+        super().__init__(config, **hooks)
+        self.embed_tokens = embed_tokens
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        return_all_hiddens: bool = False,
+        token_embeddings: Optional[Tensor] = None,
+    ) -> Dict[str, List[Tensor]]:
+        padding_mask = src_tokens.eq(self.embed_tokens.padding_idx)
+        if not padding_mask.any():
+            padding_mask = None
+        elif (padding_mask[:, 0] & ~padding_mask.all(dim=1)).any():
+            raise ValueError(
+                "a sequence begins with padding; TUPE numbers positions from the left, so pad on "
+                "the right (fairseq's masked_lm and sentence_prediction do)"
+            )
+        if token_embeddings is None:
+            token_embeddings = self.embed_tokens(src_tokens)
+        out = super().forward(token_embeddings, padding_mask, return_all_hiddens)
+        x, hiddens = out if return_all_hiddens else (out, [])
+        # B x L x D -> L x B x D
+        return {
+            "encoder_out": [x.transpose(0, 1)],
+            "encoder_states": [hidden.transpose(0, 1) for hidden in hiddens],
+        }
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        if any(key.startswith(prefix + "embed_positions.") for key in state_dict):
+            raise ValueError(
+                "the checkpoint adds learned positions to its input, as fairseq's stock roberta "
+                "does; tupe_roberta cannot load it: use the --arch it was trained with"
+            )
+        saved = state_dict.get(prefix + "embed_tokens.weight")
+        if saved is not None and saved.size(0) != self.embed_tokens.num_embeddings:
+            raise ValueError(
+                f"the checkpoint's word embedding has {saved.size(0)} rows, this model's "
+                f"dictionary {self.embed_tokens.num_embeddings} symbols (built-in ones and <mask> "
+                "included); use the dict.txt that the checkpoint was trained with"
+            )
+        saved = state_dict.get(prefix + "position_bias.untied_absolute.pos.weight")
+        if saved is not None and saved.size(0) - 1 != self.config.max_positions:
+            raise ValueError(
+                f"max_positions is {saved.size(0) - 1} in the checkpoint and "
+                f"{self.config.max_positions} in this model; pass --max-positions "
+                f"{saved.size(0) - 1} (sentence_prediction's own default is 512)"
+            )
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+class TupeRobertaEncoder(RobertaEncoder):
+    """fairseq's RoBERTa encoder (embedding, LM head) round a :class:`TupeSentenceEncoder`."""
+
+    def build_encoder(self, args, dictionary, embed_tokens):
+        def wrap_layer(layer):
+            # as fairseq's own encoder: a checkpointed layer is always worth sharding
+            if args.checkpoint_activations:
+                layer = checkpoint_wrapper(layer, offload_to_cpu=args.offload_activations)
+                return fsdp_wrap(layer, min_num_params=0)
+            return fsdp_wrap(layer, min_num_params=args.min_params_to_wrap)
+
+        def layer_list(layers):
+            if args.encoder_layerdrop > 0:
+                return LayerDropModuleList(args.encoder_layerdrop, layers)
+            return nn.ModuleList(layers)
+
+        config = TupeConfig(
+            embed_dim=args.encoder_embed_dim,
+            num_heads=args.encoder_attention_heads,
+            num_layers=args.encoder_layers,
+            ffn_embed_dim=args.encoder_ffn_embed_dim,
+            max_positions=args.max_positions,
+            dropout=args.dropout,
+            attention_dropout=args.attention_dropout,
+            activation_dropout=args.activation_dropout,
+            activation_fn=args.activation_fn,
+            normalize_before=args.encoder_normalize_before,
+            rel_pos=args.rel_pos,
+            rel_pos_buckets=safe_getattr(args, "rel_pos_buckets", None),
+            max_rel_pos=safe_getattr(args, "max_rel_pos", None),
+            tie_cls=args.tie_cls,
+        )
+        return TupeSentenceEncoder(
+            config, embed_tokens, wrap_layer=wrap_layer, layer_list=layer_list
+        )

@@ -1,0 +1,106 @@
+"""The untied absolute positional correlation of TUPE-A."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tupe_fairseq.position.untie_cls import untie_cls
+
+# Rows of the position table; position t is row t + 1.
+CLS_TO_OTHER_ROW = 0
+OTHER_TO_CLS_ROW = 1
+
+
+class UntiedAbsoluteBias(nn.Module):
+    """How much position i attends to position j, by projections of their own.
+
+    A[h, i, j] = scaling * (p_i U_Q^h + b_Q^h) . (p_j U_K^h + b_K^h), then [CLS] untied.
+    Source: Ke, He and Liu 2021, Eq. (7), second term, and Eq. (9),
+    https://arxiv.org/abs/2006.15595.
+
+    p_t is row t + 1 of a table of max_positions + 1 rows, layer-normalised.  As in the authors'
+    code the projections have biases, and the two values of the untied [CLS] are the scores that
+    a row of the table gives itself: row 0 for "[CLS] looks at others", row 1 for "others look at
+    [CLS]".  With ``tie_cls`` row 1 is simply position 0's and row 0 is unused.
+
+    Args:
+        embed_dim (int): width of a row of the table, D.
+        num_heads (int): number of heads, H; divides ``embed_dim``.
+        max_positions (int): the longest sequence, [CLS] included.
+        scaling (float): factor on the scores; TUPE's is 1 / sqrt(2 * head_dim).
+        tie_cls (bool): leave [CLS] an ordinary position (the paper's ablation).
+    Shape:
+        seq_len -> (H, L, L); rows are queries, columns are keys.
+    Dtype and device: those of the parameters, but at least float32, also under autocast: a
+        bias rounded to 16 bits would be added to the scores of every layer.
+    Raises:
+        ValueError: if ``num_heads`` does not divide ``embed_dim``.
+        ValueError: if ``seq_len`` is not in 1 .. ``max_positions``.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        max_positions: int,
+        *,
+        scaling: float,
+        tie_cls: bool = False,
+    ):
+        super().__init__()
+        if embed_dim % num_heads:
+            raise ValueError(
+                f"embed_dim ({embed_dim}) is not divisible by num_heads ({num_heads}); "
+                "change --encoder-embed-dim or --encoder-attention-heads"
+            )
+        self.num_heads = num_heads
+        self.max_positions = max_positions
+        self.scaling = scaling
+        self.tie_cls = tie_cls
+        self.pos = nn.Embedding(max_positions + 1, embed_dim)
+        self.pos_ln = nn.LayerNorm(embed_dim)
+        self.pos_q_proj = nn.Linear(embed_dim, embed_dim)
+        self.pos_k_proj = nn.Linear(embed_dim, embed_dim)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """BERT's initialisation: N(0, 0.02), biases zero."""
+        for module in (self.pos, self.pos_q_proj, self.pos_k_proj):
+            nn.init.normal_(module.weight, std=0.02)
+        nn.init.zeros_(self.pos_q_proj.bias)
+        nn.init.zeros_(self.pos_k_proj.bias)
+        self.pos_ln.reset_parameters()
+
+    def forward(self, seq_len: int) -> Tensor:
+        if not 1 <= seq_len <= self.max_positions:
+            raise ValueError(
+                f"seq_len ({seq_len}) is not in 1 .. max_positions ({self.max_positions}); "
+                "raise --max-positions or lower --tokens-per-sample"
+            )
+        with torch.autocast(self.pos.weight.device.type, enabled=False):
+            q, k = self._project(seq_len)
+            # q, k: H x (L + 1) x K
+            bias = self.scaling * torch.matmul(q[:, 1:], k[:, 1:].transpose(1, 2))
+            if self.tie_cls:
+                return bias
+            cls_to_other, other_to_cls = (
+                self.scaling * (q[:, row] * k[:, row]).sum(dim=-1)
+                for row in (CLS_TO_OTHER_ROW, OTHER_TO_CLS_ROW)
+            )
+            return untie_cls(bias, cls_to_other, other_to_cls)
+
+    def _project(self, seq_len: int):
+        """Rows 0 .. seq_len of the table, normalised and projected, at least in float32."""
+        dtype = torch.promote_types(self.pos.weight.dtype, torch.float32)
+        ln = self.pos_ln
+        rows = F.layer_norm(
+            self.pos.weight[: seq_len + 1].to(dtype),
+            ln.normalized_shape,
+            ln.weight.to(dtype),
+            ln.bias.to(dtype),
+            ln.eps,
+        )
+        for proj in (self.pos_q_proj, self.pos_k_proj):
+            projected = F.linear(rows, proj.weight.to(dtype), proj.bias.to(dtype))
+            # (L + 1) x D -> H x (L + 1) x K
+            yield projected.view(seq_len + 1, self.num_heads, -1).transpose(0, 1)
