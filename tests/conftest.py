@@ -51,3 +51,42 @@ def run(*command, cwd=None, check=True, env=None):
 @pytest.fixture(scope="session", name="run")
 def run_fixture():
     return run
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory):
+    """train.txt and valid.txt of real English that every Python ships, a paragraph a line."""
+    from pydoc_data.topics import topics
+
+    folder = tmp_path_factory.mktemp("text")
+    blocks = [" ".join(b.split()) for t in topics.values() for b in t.split("\n\n")]
+    # prose of bounded length; by words, because one long line would not fit the limit of tokens
+    prose = [" ".join(b.split()[:25]) for b in blocks if b.endswith(".") and b.count(" ") > 8]
+    lines = list(dict.fromkeys(prose))
+    assert len(lines) > 800
+    (folder / "valid.txt").write_text("\n".join(lines[:50]) + "\n")
+    (folder / "train.txt").write_text("\n".join(lines[50:750]) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def data(text, run, tmp_path_factory):
+    """A data folder made by SentencePiece and fairseq-preprocess, with the model beside it."""
+    import sentencepiece
+
+    folder = tmp_path_factory.mktemp("data")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text / "train.txt"), model_prefix=str(folder / "sentencepiece.bpe"),
+        vocab_size=300, user_defined_symbols=["<mask>"], minloglevel=2,
+    )  # fmt: skip
+    pieces = sentencepiece.SentencePieceProcessor(str(folder / "sentencepiece.bpe.model"))
+    for split in ("train", "valid"):
+        lines = (text / f"{split}.txt").read_text().splitlines()
+        encoded = [" ".join(pieces.encode(line, out_type=str)) for line in lines]
+        (folder / f"{split}.spm").write_text("\n".join(encoded) + "\n")
+    run(
+        "fairseq-preprocess", "--only-source", "--trainpref", folder / "train.spm",
+        "--validpref", folder / "valid.spm", "--destdir", folder / "bin", "--workers", "1",
+    )  # fmt: skip
+    (folder / "sentencepiece.bpe.model").rename(folder / "bin" / "sentencepiece.bpe.model")
+    return folder / "bin"

@@ -206,18 +206,20 @@ def vocabulary_size(lines: List[str]) -> int:
 
 
 def new_state(
-    model: Dict[str, Tensor], args: argparse.Namespace, num_classes: Optional[int]
+    model: Dict[str, Tensor], args: argparse.Namespace, head: Optional[str]
 ) -> Dict[str, Any]:
     """A checkpoint whose training starts afresh: epoch 1, update 0, no optimizer state.
 
     Args:
         model (dict): converted tensors.
         args (Namespace): converted options, completed in place.
-        num_classes (int, optional): classes of the head to go on fine-tuning, if any.
+        head (str, optional): the classification head to go on fine-tuning, if any.
     """
-    if num_classes is not None:
+    if head is not None:
         args.task = args.criterion = "sentence_prediction"
-        args.num_classes = num_classes
+        args.classification_head_name = head
+        args.num_classes = classification_heads(model)[head]
+        args.regression_target = False  # left out, fairseq would take it for True
         args.init_token, args.separator_token = 0, 2
     return {
         "args": args,

@@ -81,9 +81,9 @@ def run(args: argparse.Namespace) -> None:
             f"symbols and <mask> {vocab_size}; give the --dict of this checkpoint"
         )
     model = convert.convert_tensors(state["model"], options, vocab_size)
-    num_classes = None
+    head = None
     if label_lines is not None:
-        num_classes = _num_classes(model, state["args"], label_lines, args.label_dict)
+        head = _labelled_head(model, state["args"], label_lines, args.label_dict)
 
     files = {"dict.txt": convert.convert_dictionary(lines, args.dict)}
     if label_lines is not None:
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> None:
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             file.writelines(line + "\n" for line in content)
     path = os.path.join(args.output_dir, "model.pt")
-    torch.save(convert.new_state(model, options, num_classes), path + ".tmp")
+    torch.save(convert.new_state(model, options, head), path + ".tmp")
     shutil.move(path + ".tmp", path)
 
     dropped = sorted(set(state) & _DROPPED)
@@ -124,8 +124,8 @@ def _read_lines(path: str) -> List[str]:
         return file.read().splitlines()
 
 
-def _num_classes(model, their_args, label_lines, label_dict) -> int:
-    """The classes of the fine-tuned head, which the label dictionary must cover."""
+def _labelled_head(model, their_args, label_lines, label_dict) -> str:
+    """The name of the fine-tuned head, whose classes the label dictionary must cover."""
     heads = convert.classification_heads(model)
     name = getattr(their_args, "classification_head_name", "sentence_classification_head")
     if name not in heads:
@@ -138,7 +138,7 @@ def _num_classes(model, their_args, label_lines, label_dict) -> int:
             f"{label_dict} lists {len(label_lines)} labels, but head {name!r} has {heads[name]} "
             "classes"
         )
-    return heads[name]
+    return name
 
 
 if __name__ == "__main__":

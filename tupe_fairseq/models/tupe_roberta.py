@@ -14,7 +14,12 @@ from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
 from fairseq.utils import safe_getattr, safe_hasattr
 from omegaconf import OmegaConf
 
-from tupe_fairseq.plugin.options import add_tupe_args, check_hydra_keys, check_options
+from tupe_fairseq.plugin.options import (
+    add_tupe_args,
+    check_hydra_keys,
+    check_options,
+    task_options,
+)
 from tupe_fairseq.plugin.safe_globals import allow_fairseq_checkpoints
 from tupe_fairseq.plugin.sentence_encoder import TupeRobertaEncoder
 
@@ -62,8 +67,9 @@ class TupeRobertaModel(RobertaModel):
             restore_file = getattr(args, "restore_file", None)
 
         base_architecture(args)
-        if not safe_hasattr(args, "max_positions"):
-            args.max_positions = task.max_positions()
+        if not safe_hasattr(args, "max_positions"):  # as RoBERTa: the length of the task's samples
+            tokens_per_sample = safe_getattr(task_options(task), "tokens_per_sample")
+            args.max_positions = tokens_per_sample or task.max_positions()
         check_options(args, task)
         model = cls(args, TupeRobertaEncoder(args, task.source_dictionary))
         if restore_file != "checkpoint_last.pt":  # fairseq's default, which may be absent

@@ -80,6 +80,11 @@ def check_hydra_keys(args, known: argparse.Namespace) -> None:
             raise ValueError(f"unknown key model.{name} for {args._name}; {hint}")
 
 
+def task_options(task):
+    """A task's own options: a config in fairseq's newer tasks, parsed flags in its older ones."""
+    return getattr(task, "cfg", None) or task.args
+
+
 def check_options(args, task) -> None:
     """Refuse what would be accepted and then ignored, or silently be something else.
 
@@ -104,7 +109,7 @@ def check_options(args, task) -> None:
             f"--activation-fn ({args.activation_fn}) is not available for tupe_roberta; "
             f"use one of {', '.join(sorted(ACTIVATIONS))}"
         )
-    options = getattr(task, "cfg", None) or task.args
+    options = task_options(task)
     tokens_per_sample = safe_getattr(options, "tokens_per_sample", 0)
     if tokens_per_sample > args.max_positions:
         raise ValueError(

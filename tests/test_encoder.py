@@ -1,0 +1,254 @@
+import dataclasses
+
+import pytest
+import reference
+import torch
+
+from tupe_fairseq import TupeConfig, TupeEncoder
+from tupe_fairseq.modules import TupeMultiheadAttention
+
+BATCH, SEQ_LEN, DIM = 2, 7, 6
+SMALL = TupeConfig(
+    embed_dim=DIM, num_heads=3, num_layers=2, ffn_embed_dim=5, max_positions=8, dropout=0.0,
+    attention_dropout=0.0,
+)  # fmt: skip
+PADDING = torch.tensor([[False] * 7, [False] * 4 + [True] * 3])
+
+
+def randomized(config, dtype=torch.float64):
+    """An encoder whose parameters are all far from their initial zeros and ones."""
+    encoder = TupeEncoder(config).to(dtype)
+    for parameter in encoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return encoder.eval()
+
+
+def variants():
+    for rel_pos in (False, True):
+        for tie_cls in (False, True):
+            for normalize_before in (False, True):
+                options = {"rel_pos": rel_pos, "tie_cls": tie_cls}
+                if rel_pos:  # so small that 7 tokens reach the last bucket
+                    options.update(rel_pos_buckets=8, max_rel_pos=5)
+                name = "-".join(
+                    ["tupe_r" if rel_pos else "tupe_a"]
+                    + ["tied"] * tie_cls
+                    + ["pre_ln"] * normalize_before
+                )
+                config = dataclasses.replace(SMALL, normalize_before=normalize_before, **options)
+                yield pytest.param(config, id=name)
+
+
+@pytest.mark.parametrize("config", variants())
+def test_float64_oracle_outputs_and_gradients(config):
+    encoder = randomized(config)
+    embeddings = torch.randn(BATCH, SEQ_LEN, DIM, dtype=torch.float64)
+    weights = torch.randn(BATCH, SEQ_LEN, DIM, dtype=torch.float64)
+    weights[PADDING] = 0
+    actual = encoder(embeddings, PADDING)
+    (actual * weights).sum().backward()
+
+    params = {n: p.detach().clone().requires_grad_() for n, p in encoder.named_parameters()}
+    bias = reference.position_bias(
+        reference.sub(params, "position_bias."), SEQ_LEN, config.num_heads, rel_pos=config.rel_pos,
+        num_buckets=config.rel_pos_buckets, max_distance=config.max_rel_pos,
+        tie_cls=config.tie_cls,
+    )  # fmt: skip
+    expected = torch.stack(
+        [
+            reference.encoder(
+                params, embeddings[b], PADDING[b], bias, config.num_heads, config.num_layers,
+                config.normalize_before,
+            )
+            for b in range(BATCH)
+        ]
+    )  # fmt: skip
+    (expected * weights).sum().backward()
+
+    torch.testing.assert_close(actual[~PADDING], expected[~PADDING], rtol=0, atol=1e-10)
+    for name, parameter in encoder.named_parameters():
+        theirs = params[name].grad
+        scale = max(1.0, theirs.abs().max().item())
+        torch.testing.assert_close(parameter.grad, theirs, rtol=0, atol=1e-10 * scale)
+        if config.tie_cls and name.endswith("pos_k_proj.bias"):
+            # p_i . b_K is the same for every key, and with no [CLS] reset it cancels throughout
+            assert parameter.grad.abs().max() < 1e-12
+        else:
+            assert parameter.grad.abs().max() > 1e-6, f"{name} has no gradient"
+
+
+def model_gradients(config):
+    """Position gradients through a whole encoder at full length, in float64."""
+    encoder = randomized(config)
+    x = torch.randn(2, config.max_positions, DIM, dtype=torch.float64)
+    (encoder(x) * torch.randn_like(x)).sum().backward()
+    return encoder.position_bias
+
+
+def test_what_cancels_in_the_softmax_gets_no_gradient_and_the_rest_does():
+    config = dataclasses.replace(SMALL, max_positions=160, rel_pos=True)
+    bias = model_gradients(config)
+    table = bias.relative.relative_attention_bias.weight.grad
+    cls_bucket = bias.relative.cls_to_other_row
+    assert cls_bucket == 16
+    pos = bias.untied_absolute.pos.weight.grad
+    torch.testing.assert_close(pos[0], torch.zeros_like(pos[0]), rtol=0, atol=1e-12)
+    torch.testing.assert_close(table[16], torch.zeros_like(table[16]), rtol=0, atol=1e-12)
+    others = torch.cat([table[:16], table[17:]])
+    assert (others.abs().min(dim=0).values > 1e-9).all()
+    assert (pos[1:].abs().max(dim=1).values > 1e-9).all()
+    for name, parameter in bias.named_parameters():
+        assert parameter.grad.abs().max() > 1e-9, name
+
+
+def test_tied_cls_gives_position_0_its_own_gradients():
+    config = dataclasses.replace(SMALL, max_positions=160, rel_pos=True, tie_cls=True)
+    bias = model_gradients(config)
+    pos = bias.untied_absolute.pos.weight.grad
+    table = bias.relative.relative_attention_bias.weight.grad
+    assert (pos[1:].abs().max(dim=1).values > 1e-9).all()
+    assert pos[0].abs().max() == 0
+    assert table[16].abs().max() == 0 and table[32].abs().max() == 0
+
+
+@pytest.mark.parametrize("rel_pos", [False, True], ids=["tupe_a", "tupe_r"])
+def test_padding_changes_no_real_token(rel_pos):
+    encoder = randomized(dataclasses.replace(SMALL, rel_pos=rel_pos))
+    x = torch.randn(1, SEQ_LEN, DIM, dtype=torch.float64)
+    padding = torch.tensor([[False] * 4 + [True] * 3])
+    alone = encoder(x[:, :4])
+    torch.testing.assert_close(encoder(x, padding)[:, :4], alone, rtol=0, atol=1e-12)
+    changed = x.clone()
+    changed[:, 4:] += 3
+    assert encoder(changed, padding)[:, :4].equal(encoder(x, padding)[:, :4])
+
+
+def test_a_batch_equals_its_rows():
+    encoder = randomized(dataclasses.replace(SMALL, rel_pos=True))
+    x = torch.randn(BATCH, SEQ_LEN, DIM, dtype=torch.float64)
+    rows = [encoder(x[b : b + 1], PADDING[b : b + 1]) for b in range(BATCH)]
+    together = encoder(x, PADDING)
+    torch.testing.assert_close(together[~PADDING], torch.cat(rows)[~PADDING], rtol=0, atol=1e-12)
+
+
+def test_without_bias_permuting_tokens_permutes_outputs():
+    encoder = randomized(dataclasses.replace(SMALL, rel_pos=True))
+    x = torch.randn(BATCH, SEQ_LEN, DIM, dtype=torch.float64)
+    order = torch.randperm(SEQ_LEN)
+    assert not torch.allclose(encoder(x[:, order]), encoder(x)[:, order])
+    encoder.position_bias.forward = lambda seq_len: None
+    torch.testing.assert_close(encoder(x[:, order]), encoder(x)[:, order], rtol=0, atol=1e-12)
+
+
+def test_bias_is_computed_once_and_never_expanded_over_the_batch(monkeypatch):
+    encoder = randomized(dataclasses.replace(SMALL, num_layers=5))
+    computed, received = [], []
+    encoder.position_bias.register_forward_hook(lambda *hook: computed.append(hook[-1]))
+    attend = TupeMultiheadAttention.forward
+
+    def spy(self, x, attn_bias=None, key_padding_mask=None):
+        received.append(attn_bias)
+        return attend(self, x, attn_bias, key_padding_mask)
+
+    monkeypatch.setattr(TupeMultiheadAttention, "forward", spy)
+    encoder(torch.randn(BATCH, SEQ_LEN, DIM, dtype=torch.float64))
+    assert len(computed) == 1 and len(received) == 5
+    assert all(bias is computed[0] for bias in received)
+    assert computed[0].shape == (3, SEQ_LEN, SEQ_LEN)
+
+
+def test_return_all_hiddens():
+    x = torch.randn(BATCH, SEQ_LEN, DIM, dtype=torch.float64)
+    for normalize_before in (False, True):
+        encoder = randomized(dataclasses.replace(SMALL, normalize_before=normalize_before))
+        out, hiddens = encoder(x, return_all_hiddens=True)
+        assert len(hiddens) == 3
+        assert hiddens[0].equal(encoder.layernorm_embedding(x))
+        assert out.equal(encoder(x))
+        last = encoder.layer_norm(hiddens[-1]) if normalize_before else hiddens[-1]
+        assert last.equal(out)
+
+
+def test_the_readme_example():
+    assert TupeEncoder(TupeConfig())(torch.randn(8, 100, 128)).shape == (8, 100, 128)
+
+
+@pytest.mark.parametrize("seq_len", [1, 2, 8])
+def test_lengths_up_to_the_limit(seq_len):
+    encoder = randomized(dataclasses.replace(SMALL, rel_pos=True))
+    assert encoder(torch.randn(1, seq_len, DIM, dtype=torch.float64)).isfinite().all()
+
+
+def test_too_long_names_both_numbers_and_the_flag():
+    encoder = randomized(SMALL)
+    with pytest.raises(ValueError, match=r"seq_len \(9\).*max_positions \(8\).*--max-positions"):
+        encoder(torch.randn(1, 9, DIM, dtype=torch.float64))
+
+
+def test_state_dict_of_other_position_options_is_refused():
+    here = TupeEncoder(dataclasses.replace(SMALL, rel_pos=True, max_rel_pos=128))
+    there = TupeEncoder(dataclasses.replace(SMALL, rel_pos=True, max_rel_pos=64, tie_cls=True))
+    with pytest.raises(ValueError, match="--max-rel-pos is 64 .* 128 .*--tie-cls is True"):
+        here.load_state_dict(there.state_dict())
+    here.load_state_dict(TupeEncoder(here.config).state_dict())
+    state = here.state_dict()
+    del state["position_version"]
+    with pytest.raises(ValueError, match="tupe-convert"):
+        here.load_state_dict(state)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
+def test_position_options_survive_half_precision(dtype):
+    config = dataclasses.replace(SMALL, rel_pos=True, max_rel_pos=3001)
+    TupeEncoder(config).load_state_dict(TupeEncoder(config).to(dtype).state_dict())
+
+
+def test_bf16_training_step_agrees_with_float32():
+    """Rounding to 8 bits of mantissa, some hundred operations deep, not another model."""
+    config = TupeConfig(num_layers=2, dropout=0.0, attention_dropout=0.0, rel_pos=True)
+    exact = TupeEncoder(config)
+    rounded = TupeEncoder(config)
+    rounded.load_state_dict(exact.state_dict())
+    rounded.to(torch.bfloat16)
+    x = torch.randn(3, 20, 128)
+    padding = torch.zeros(3, 20, dtype=torch.bool)
+    padding[1, 1:] = True  # a row of nothing but <s>
+    weights = torch.randn(3, 20, 128).masked_fill(padding[..., None], 0)
+
+    grads = []
+    for encoder, dtype in ((exact, torch.float32), (rounded, torch.bfloat16)):
+        out = encoder(x.to(dtype), padding)
+        (out.float() * weights).sum().backward()
+        optimizer = torch.optim.SGD(encoder.parameters(), lr=1e-2)
+        grads.append({n: p.grad.float().clone() for n, p in encoder.named_parameters()})
+        optimizer.step()
+        assert all(p.isfinite().all() for p in encoder.parameters())
+        assert out[~padding].isfinite().all()
+    eps = torch.finfo(torch.bfloat16).eps
+    torch.testing.assert_close(
+        rounded(x.bfloat16(), padding)[~padding].float(), exact(x, padding)[~padding],
+        rtol=0, atol=8 * eps,
+    )  # fmt: skip
+    total = sum(g.square().sum() for g in grads[0].values()).sqrt()
+    difference = sum((grads[0][n] - grads[1][n]).square().sum() for n in grads[0]).sqrt()
+    assert difference / total < 8 * eps
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"num_layers": 0}, r"num_layers \(0\)"),
+        ({"dropout": 1.5}, r"dropout \(1.5\)"),
+        ({"embed_dim": 7}, r"embed_dim \(7\).*num_heads \(3\).*--encoder-attention-heads"),
+        ({"activation_fn": "relu6"}, "'relu6'.*gelu"),
+        ({"rel_pos_buckets": 16}, r"rel_pos_buckets \(16\).*--rel-pos"),
+        ({"max_rel_pos": 64}, r"max_rel_pos \(64\).*--rel-pos"),
+        ({"rel_pos": True, "rel_pos_buckets": 7}, r"rel_pos_buckets \(7\) must be even"),
+        ({"rel_pos": True, "rel_pos_buckets": 2}, r"rel_pos_buckets \(2\).*at least 4"),
+        ({"rel_pos": True, "max_rel_pos": 8}, r"max_rel_pos \(8\).*--max-rel-pos"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_bad_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        TupeEncoder(dataclasses.replace(SMALL, **options))

@@ -1,0 +1,116 @@
+"""Being imported once, whatever the spelling and the order."""
+
+import subprocess
+import sys
+
+import pytest
+from conftest import ENV, REPO
+
+import tupe_fairseq
+
+INSTALLED = "site-packages" in tupe_fairseq.__file__
+SHORT = "tupe_fairseq"
+FOLDER = tupe_fairseq.__path__[0]  # where it lies, installed or in a clone
+needs_install = pytest.mark.skipif(
+    not INSTALLED, reason="an editable install is not beside fairseq: only the full path is found"
+)
+
+PROGRAM = """
+import argparse, sys
+from fairseq import utils
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+
+for step in sys.argv[1:]:
+    if step == "import":
+        import tupe_fairseq
+    else:
+        utils.import_user_module(argparse.Namespace(user_dir=step))
+        getattr(utils.import_user_module, "memo", set()).clear()  # as in a new call of fairseq
+import tupe_fairseq
+assert MODEL_REGISTRY["tupe_roberta"] is tupe_fairseq.TupeRobertaModel
+archs = sorted(name for name in ARCH_MODEL_REGISTRY if name.startswith("tupe_"))
+print(" ".join(archs))
+"""
+
+
+def python(*arguments, cwd):
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=ENV, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param(["import", FOLDER], id="import-path"),
+        pytest.param([FOLDER, "import", FOLDER], id="path-import-path"),
+        pytest.param(["import", SHORT], id="import-short", marks=needs_install),
+        pytest.param([SHORT, SHORT], id="short-short", marks=needs_install),
+        pytest.param([SHORT, FOLDER], id="short-path", marks=needs_install),
+        pytest.param([FOLDER, SHORT, "import"], id="path-short", marks=needs_install),
+    ],
+)
+def test_registered_once_in_every_order(steps, tmp_path):
+    process = python("-c", PROGRAM, *steps, cwd=tmp_path)
+    assert process.returncode == 0, process.stdout
+    assert process.stdout.splitlines()[-1].split() == [
+        "tupe_roberta", "tupe_roberta_base", "tupe_roberta_large", "tupe_roberta_medium",
+        "tupe_roberta_mini", "tupe_roberta_small", "tupe_roberta_tiny",
+    ]  # fmt: skip
+
+
+def test_path_into_a_clone_without_installing(tmp_path):
+    """The folder of the clone, although another copy may be installed."""
+    program = PROGRAM + f"assert tupe_fairseq.__path__[0] == {str(REPO / SHORT)!r}\n"
+    process = python("-c", program, str(REPO / SHORT), cwd=tmp_path)
+    assert process.returncode == 0, process.stdout
+
+
+def test_a_spawned_worker_imports_it_again(tmp_path):
+    program = f"""
+import argparse, multiprocessing
+from fairseq import utils
+
+def worker(args):
+    utils.import_user_module(args)
+    from fairseq.models import MODEL_REGISTRY
+    assert "tupe_roberta" in MODEL_REGISTRY
+
+if __name__ == "__main__":
+    args = argparse.Namespace(user_dir={FOLDER!r})
+    utils.import_user_module(args)
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=worker, args=(args,)) for _ in range(2)]
+    [p.start() for p in processes]
+    [p.join() for p in processes]
+    assert [p.exitcode for p in processes] == [0, 0]
+"""
+    (tmp_path / "main.py").write_text(program)
+    process = python("main.py", cwd=tmp_path)
+    assert process.returncode == 0, process.stdout
+
+
+WITHOUT_FAIRSEQ = """
+import importlib.abc, importlib.util, sys
+
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "fairseq" else find_spec(name, *rest)
+import torch
+from tupe_fairseq import *
+print(TupeEncoder(TupeConfig())(torch.randn(8, 100, 128)).shape)
+assert TupePositionBias(8, 2, 5)(5).shape == (2, 5, 5)
+assert "fairseq" not in sys.modules
+import tupe_fairseq.checkpoint.convert, tupe_fairseq.commands.convert
+assert "fairseq" not in sys.modules
+tupe_fairseq.TupeRobertaModel
+"""
+
+
+def test_without_fairseq_the_encoder_works_and_the_rest_says_what_to_install(tmp_path):
+    program = f"import sys; sys.path.insert(0, {str(REPO)!r})\n" + WITHOUT_FAIRSEQ
+    process = python("-c", program, cwd=tmp_path)
+    assert "torch.Size([8, 100, 128])" in process.stdout
+    assert process.returncode
+    last = process.stdout.splitlines()[-1]
+    assert last.startswith("ImportError") and "pip install 'tupe_fairseq[fairseq]'" in last

@@ -1,0 +1,80 @@
+"""fairseq-hydra-train with the shipped configs."""
+
+import pytest
+import torch
+from commands import SIZE, USER_DIR, assert_same_weights, losses, pretrain
+from conftest import REPO
+
+CONFIGS = REPO / "examples" / "pretraining" / "config"
+
+
+def words(options):
+    """Hydra's spelling of the flags of a tiny model."""
+    names = [flag[2:].replace("-", "_") for flag in options[::2]]
+    return [f"+model.{name}={value}" for name, value in zip(names, options[1::2])]
+
+
+def hydra(run, config, data, save_dir, *overrides, **kwargs):
+    return run(
+        "fairseq-hydra-train", "--config-dir", CONFIGS, "--config-name", config,
+        f"common.user_dir={USER_DIR}", f"task.data={data}", f"checkpoint.save_dir={save_dir}",
+        f"hydra.run.dir={save_dir}", "common.cpu=true", "common.log_format=json",
+        "common.log_interval=1", "dataset.num_workers=0", "dataset.data_buffer_size=0",
+        "dataset.disable_validation=true",
+        *overrides, **kwargs,
+    )  # fmt: skip
+
+
+def test_the_shipped_config_gives_the_losses_of_argparse(data, tmp_path, run):
+    by_hydra, by_argparse = tmp_path / "hydra", tmp_path / "argparse"
+    process = hydra(
+        run, "tupe_tiny", data, by_hydra, "optimization.max_update=10", "dataset.batch_size=4",
+        *words(SIZE),
+    )  # fmt: skip
+    expected = pretrain(
+        data, by_argparse, "--rel-pos", "--tokens-per-sample", 128, "--max-positions", 128,
+        "--seed", 1, "--warmup-updates", 200, "--total-num-update", 10, "--max-update", 10,
+        "--lr", 1e-3,
+    )  # fmt: skip
+    assert len(losses(process)) == 10
+    assert losses(process) == losses(expected)
+    assert_same_weights(by_hydra / "checkpoint_last.pt", by_argparse / "checkpoint_last.pt")
+
+
+def test_its_checkpoint_holds_the_options_and_needs_no_allowance(data, tmp_path, run):
+    hydra(run, "tupe_tiny", data, tmp_path, "optimization.max_update=1", "model.tie_cls=true",
+          "common.bf16=false", *words(SIZE))  # fmt: skip
+    kwargs = {"weights_only": True} if hasattr(torch.serialization, "add_safe_globals") else {}
+    model = torch.load(tmp_path / "checkpoint_last.pt", **kwargs)["cfg"]["model"]
+    assert model["_name"] == "tupe_roberta_tiny"
+    assert model["tie_cls"] and model["rel_pos"] and model["max_rel_pos"] == 128
+    assert model["pooler_dropout"] == 0.1 and model["encoder_layers"] == 2
+
+
+def test_20_updates_in_bf16(data, tmp_path, run):
+    process = hydra(
+        run, "tupe_tiny", data, tmp_path, "common.bf16=true", "optimization.max_update=20",
+        "dataset.batch_size=4", *words(SIZE),
+    )  # fmt: skip
+    loss = losses(process)
+    assert sorted(loss) == list(range(1, 21)) and all(0 < x < 20 for x in loss.values())
+    state = torch.load(tmp_path / "checkpoint_last.pt", map_location="cpu")["model"]
+    floats = [t for t in state.values() if t.is_floating_point()]
+    assert all(t.isfinite().all() for t in floats)
+
+
+def test_a_misspelt_model_key_is_refused(data, tmp_path, run):
+    process = hydra(run, "tupe_tiny", data, tmp_path, "+model.tie_clss=true", check=False)
+    assert process.returncode
+    message = "unknown key model.tie_clss for tupe_roberta_tiny; did you mean tie_cls?"
+    assert message in process.stdout
+
+
+@pytest.mark.parametrize("config", sorted(path.stem for path in CONFIGS.glob("**/*.yaml")))
+def test_every_config_builds_its_model(config, data, tmp_path, run):
+    """Through Hydra, up to the end of the first update, with the model's width cut down."""
+    process = hydra(
+        run, config, data, tmp_path, "optimization.max_update=1", "dataset.batch_size=2",
+        "common.fp16=false", *words(SIZE),
+    )  # fmt: skip
+    assert "done training" in process.stdout
