@@ -20,7 +20,7 @@ setup(
             "numpy<1.24; python_version < '3.11'",
             "ve-fairseq==0.12.3; python_version >= '3.11'",
         ],
-        "test": ["pytest", "pytest-xdist"],
+        "test": ["pytest", "pytest-xdist", "ruff==0.17.5"],
     },
     entry_points={"console_scripts": ["tupe-convert=tupe_fairseq.commands.convert:main"]},
 )

@@ -3,11 +3,13 @@
 import json
 
 import torch
-from conftest import REPO, run
+from conftest import run
 
-import tupe_fairseq  # noqa: F401  so that torch.load may read what fairseq writes
+# imported so that torch.load may read what fairseq writes, too
+import tupe_fairseq
 
-USER_DIR = REPO / "tupe_fairseq"
+# the copy under test, which lies in site-packages unless the install is editable
+USER_DIR = tupe_fairseq.__path__[0]
 SIZE = [
     "--encoder-layers", 2, "--encoder-embed-dim", 32, "--encoder-ffn-embed-dim", 64,
     "--encoder-attention-heads", 4,

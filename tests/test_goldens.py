@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from commands import USER_DIR
 from fairseq.models.roberta import RobertaModel
 
 from tupe_fairseq.checkpoint.convert import our_tensor_name
@@ -19,7 +20,7 @@ def golden(request, shared, run, tmp_path_factory):
     source = shared / "goldens" / name
     run("tupe-convert", "--checkpoint", f"{source}.pt", "--dict", f"{source}.dict.txt",
         "--output-dir", out)  # fmt: skip
-    hub = RobertaModel.from_pretrained(str(out), "model.pt", user_dir="tupe_fairseq", bpe=None)
+    hub = RobertaModel.from_pretrained(str(out), "model.pt", user_dir=USER_DIR, bpe=None)
     hub.eval()
     with np.load(f"{source}.npz") as arrays:
         return {key: torch.from_numpy(arrays[key]) for key in arrays.files}, hub

@@ -1,82 +1,17 @@
-"""tupe-convert on files as the authors' code wrote them, made here by renaming ours."""
+"""tupe-convert on files as the authors' code wrote them."""
 
-import argparse
 import collections
 import sys
 import types
 
 import pytest
 import torch
-from commands import PRETRAINING, TRAINING
+from authors import SIZES, VOCABULARY, WORDS, their_checkpoint, their_names
+from commands import PRETRAINING, TRAINING, USER_DIR
 from fairseq.models.roberta import RobertaModel
 
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.checkpoint.convert import our_tensor_name
-
-WORDS = [f"w{n} {99 - n}" for n in range(20)]
-VOCABULARY = 4 + 3 + len(WORDS) + 1
-SIZES = {
-    "encoder_layers": 2, "encoder_embed_dim": 12, "encoder_ffn_embed_dim": 20,
-    "encoder_attention_heads": 3, "max_positions": 16,
-}  # fmt: skip
-
-
-def their_names(encoder):
-    """Names of their encoder's tensors, found by the documented table read backwards."""
-    theirs = {}
-    for name, tensor in encoder.state_dict().items():
-        if name == "position_version":
-            continue
-        name = name.replace("position_bias.untied_absolute.", "")
-        name = (
-            name.replace("position_bias.relative.", "").replace("_proj.", "_linear.", 1)
-            if (name.startswith(("pos_q", "pos_k", "position_bias")))
-            else name
-        )
-        name = name.replace("layernorm_embedding", "emb_layer_norm")
-        if name.startswith("layer_norm."):
-            name = "emb_out_" + name
-        theirs["decoder.sentence_encoder." + name] = tensor
-    return theirs
-
-
-def their_checkpoint(rel_pos=True, normalize_before=False, num_classes=None, **options):
-    """The contents of one of their files, and the encoder that it must become."""
-    config = TupeConfig(
-        embed_dim=12, num_heads=3, num_layers=2, ffn_embed_dim=20, max_positions=16,
-        rel_pos=rel_pos, normalize_before=normalize_before,
-    )  # fmt: skip
-    encoder = TupeEncoder(config)
-    for parameter in encoder.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    model = their_names(encoder)
-    embedding = torch.randn(VOCABULARY, 12)
-    model["decoder.sentence_encoder.embed_tokens.weight"] = embedding
-    model["decoder.lm_head.weight"] = embedding
-    model["decoder.lm_head.bias"] = torch.randn(VOCABULARY)
-    model["decoder.lm_head.dense.weight"] = torch.randn(12, 12)
-    for name in ("dense.bias", "layer_norm.weight", "layer_norm.bias"):
-        model["decoder.lm_head." + name] = torch.randn(12)
-    if num_classes:
-        head = "classification_heads.sentence_classification_head."
-        model[head + "dense.weight"] = torch.randn(12, 12)
-        model[head + "dense.bias"] = torch.randn(12)
-        model[head + "out_proj.weight"] = torch.randn(num_classes, 12)
-        model[head + "out_proj.bias"] = torch.randn(num_classes)
-    args = {
-        "arch": "bert_base", "task": "masked_lm", "criterion": "masked_lm", "lr": [1e-4],
-        "embedding_normalize": True, "encoder_normalize_before": normalize_before,
-        "rel_pos": rel_pos, **SIZES, **options,
-    }  # fmt: skip
-    state = {
-        "args": argparse.Namespace(**args),
-        "model": model,
-        "optimizer_history": [{"num_updates": 1000, "criterion_name": "MaskedLmLoss",
-                               "optimizer_name": "FP16Optimizer", "lr_scheduler_state": {}}],
-        "extra_state": {"train_iterator": {"epoch": 9, "iterations_in_epoch": 5}},
-        "last_optimizer_state": {"state": {0: torch.zeros(3)}},
-    }  # fmt: skip
-    return state, encoder
 
 
 @pytest.fixture
@@ -98,7 +33,7 @@ def convert(run, tmp_path):
 
 def load(out, **kwargs):
     return RobertaModel.from_pretrained(
-        str(out), "model.pt", user_dir="tupe_fairseq", bpe=None, **kwargs
+        str(out), "model.pt", user_dir=USER_DIR, bpe=None, **kwargs
     ).eval()
 
 

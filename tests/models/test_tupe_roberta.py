@@ -4,6 +4,7 @@ import argparse
 
 import pytest
 import torch
+import torch.nn.functional as F
 from commands import USER_DIR
 from fairseq import options, tasks
 from fairseq.data import Dictionary
@@ -34,7 +35,7 @@ def folder(tmp_path):
 def parse(folder, *flags):
     parser = options.get_training_parser()
     words = [
-        str(folder), "--user-dir", str(USER_DIR), "--task", "masked_lm", "--tokens-per-sample",
+        str(folder), "--user-dir", USER_DIR, "--task", "masked_lm", "--tokens-per-sample",
         "16", *map(str, flags),
     ]  # fmt: skip
     return options.parse_args_and_arch(parser, words)
@@ -88,6 +89,34 @@ def test_position_parameters_are_about_one_percent_of_base(folder):
     # 110M: the body and a vocabulary of 32,768
     assert position == 513 * 768 + 2 * 768 + 2 * (768**2 + 768) + 33 * 12
     assert 0.010 < position / 110e6 < 0.016
+
+
+def test_a_bf16_step_agrees_with_float32_within_its_rounding(folder):
+    flags = ["--arch", "tupe_roberta_tiny", "--rel-pos", "--dropout", 0, "--attention-dropout", 0]
+    exact, _ = build(folder, *flags)
+    rounded, _ = build(folder, *flags)
+    rounded.load_state_dict(exact.state_dict())
+    rounded.to(torch.bfloat16)
+    tokens = torch.randint(4, 24, (3, 16))
+    tokens[:, 0] = 0
+    tokens[1, 1:] = 1  # a row that is all padding but <s>
+    target = torch.randint(4, 24, (3, 16))
+    results = []
+    for model in (exact, rounded):
+        logits, _ = model(tokens, masked_tokens=tokens.ne(1))
+        loss = F.cross_entropy(logits.float(), target[tokens.ne(1)])
+        loss.backward()
+        grads = torch.cat([p.grad.float().flatten() for p in model.parameters()])
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+        assert all(p.isfinite().all() for p in model.parameters())
+        stepped = torch.cat([p.detach().float().flatten() for p in model.parameters()])
+        results.append((loss.item(), grads, stepped))
+    (loss, grads, stepped), (loss_16, grads_16, stepped_16) = results
+    eps = torch.finfo(torch.bfloat16).eps
+    assert abs(loss - loss_16) < eps * loss
+    # errors of some hundred roundings, each at most eps / 2, add up at random
+    assert (grads - grads_16).norm() < 5 * eps * grads.norm()
+    assert (stepped - stepped_16).norm() < eps * stepped.norm()
 
 
 def test_initialisation(folder):

@@ -54,7 +54,7 @@ def test_loss_falls_and_the_head_loads(sst2, pretrained, run, tmp_path):
     assert sum(last) / 30 < sum(first) / 30 - 0.05
 
     hub = RobertaModel.from_pretrained(
-        str(tmp_path), "checkpoint_last.pt", str(sst2), user_dir=str(USER_DIR), bpe=None
+        str(tmp_path), "checkpoint_last.pt", str(sst2), user_dir=USER_DIR, bpe=None
     ).eval()
     saved = torch.load(tmp_path / "checkpoint_last.pt", map_location="cpu")["model"]
     head = hub.model.classification_heads["sentence_classification_head"]

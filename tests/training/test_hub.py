@@ -23,7 +23,7 @@ def folder(data, tmp_path_factory):
 @pytest.fixture
 def hub(folder):
     hub = RobertaModel.from_pretrained(
-        str(folder), "checkpoint_last.pt", user_dir=str(USER_DIR), bpe="sentencepiece"
+        str(folder), "checkpoint_last.pt", user_dir=USER_DIR, bpe="sentencepiece"
     )
     return hub.eval()
 

@@ -1,12 +1,12 @@
 """Pre-training through the real commands."""
 
+from concurrent.futures import ThreadPoolExecutor
+from socket import socket
+
 import pytest
 import torch
 from commands import PRETRAINING, USER_DIR, assert_same_weights, losses, pretrain
-from conftest import REPO
 from fairseq.models.roberta import RobertaModel
-
-CONFIGS = REPO / "examples" / "pretraining" / "config"
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +41,13 @@ def test_validate(data, unbroken, run):
     assert "valid on 'valid' subset | loss" in process.stdout
 
 
-def test_checkpointed_activations_change_nothing(data, tmp_path):
-    plain, again = tmp_path / "plain", tmp_path / "again"
-    for folder, flags in ((plain, []), (again, ["--checkpoint-activations"])):
-        pretrain(data, folder, "--rel-pos", "--max-update", 6, *flags)
-    assert_same_weights(plain / "checkpoint_last.pt", again / "checkpoint_last.pt", atol=1e-6)
+def test_checkpointed_and_offloaded_activations_change_nothing(data, unbroken, tmp_path):
+    folder, expected = unbroken
+    for flag in ("--checkpoint-activations", "--offload-activations"):
+        process = pretrain(data, tmp_path / flag, "--rel-pos", flag)
+        assert losses(process) == expected
+        last = "checkpoint_last.pt"
+        assert_same_weights(tmp_path / flag / last, folder / last, atol=1e-6)
 
 
 def test_layerdrop_and_layers_to_keep(data, tmp_path, run):
@@ -54,7 +56,7 @@ def test_layerdrop_and_layers_to_keep(data, tmp_path, run):
         str(tmp_path),
         "checkpoint_last.pt",
         str(data),
-        user_dir=str(USER_DIR),
+        user_dir=USER_DIR,
         bpe=None,
         encoder_layers_to_keep="0,2",
     )
@@ -73,9 +75,6 @@ def test_every_option_is_stored(unbroken):
 
 
 def test_two_workers_equal_one_with_update_freq_2(data, tmp_path, run):
-    from concurrent.futures import ThreadPoolExecutor
-    from socket import socket
-
     flags = ["--rel-pos", "--dropout", 0, "--attention-dropout", 0]
     with socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -54,7 +54,7 @@ def test_from_pretrained_refuses(evil, data):
     path, marker = evil
     with pytest.raises(pickle.UnpicklingError, match="system"):
         RobertaModel.from_pretrained(
-            str(path.parent), "evil.pt", str(data), user_dir=str(USER_DIR), bpe=None
+            str(path.parent), "evil.pt", str(data), user_dir=USER_DIR, bpe=None
         )
     assert not marker.exists()
 

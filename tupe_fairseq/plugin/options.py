@@ -110,7 +110,7 @@ def check_options(args, task) -> None:
             f"use one of {', '.join(sorted(ACTIVATIONS))}"
         )
     options = task_options(task)
-    tokens_per_sample = safe_getattr(options, "tokens_per_sample", 0)
+    tokens_per_sample = safe_getattr(options, "tokens_per_sample") or 0
     if tokens_per_sample > args.max_positions:
         raise ValueError(
             f"--tokens-per-sample ({tokens_per_sample}) exceeds --max-positions "

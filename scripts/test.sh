@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Lint and the whole test suite, on this Python and, where an interpreter for it is found, on the
+# other line of fairseq too: the official 0.12.2 (Python 3.8 to 3.10) and the main branch (3.11 and
+# 3.12).  Each line has an environment of its own under .venv-test/.
+#
+#   scripts/test.sh [arguments for pytest]
+#   PYTHON=/path/to/python3.11 scripts/test.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+is_usable() { # PYTHON VERSION...: it runs, has venv and is of one of the versions
+    local python=$1
+    shift
+    local version
+    version=$("$python" -c 'import sys, venv, ensurepip; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || return 1
+    case " $* " in *" $version "*) return 0 ;; esac
+    return 1
+}
+
+find_python() { # VERSION...: the first usable interpreter of these versions, in this order
+    local version candidate
+    for version in "$@"; do
+        for candidate in "python$version" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python; do
+            if is_usable "$candidate" "$version"; then
+                echo "$candidate"
+                return
+            fi
+        done
+    done
+}
+
+test_with() { # PYTHON ARGUMENT...: the suite in an environment made with this interpreter
+    local python=$1 version venv
+    shift
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    venv=$PWD/.venv-test/$version
+    scripts/setup_venv.sh "$python" "$venv" fairseq,test
+    # As a user installs it, not editable; build/ may hold files that are gone from the source.
+    rm -rf build
+    "$venv/bin/pip" install --quiet --no-deps --force-reinstall .
+    echo "== lint"
+    "$venv/bin/ruff" check .
+    "$venv/bin/ruff" format --check .
+    echo "== tests: Python $version, $("$venv/bin/pip" list 2>/dev/null | awk '/^(ve-)?fairseq |^torch / {printf "%s %s  ", $1, $2}')"
+    # One thread a process: several torch processes with several threads each spin against each
+    # other on few cores.
+    OMP_NUM_THREADS=1 "$venv/bin/pytest" --numprocesses 2 -rs "$@"
+}
+
+python=${PYTHON:-python3}
+if is_usable "$python" 3.8 3.9 3.10; then
+    other_line="the main branch (Python 3.11 or 3.12)"
+    other=$(find_python 3.11 3.12)
+elif is_usable "$python" 3.11 3.12; then
+    other_line="the official 0.12.2 (Python 3.8, 3.9 or 3.10)"
+    other=$(find_python 3.8 3.9 3.10)
+else
+    echo "test.sh: $python is not Python 3.8 to 3.12 with venv; set PYTHON to one that is" >&2
+    exit 2
+fi
+
+status=0
+run() { # as test_with, in a shell of its own that any failing step ends; remembers the failure
+    set +e
+    (set -e && test_with "$@")
+    local code=$?
+    set -e
+    if [ $code -ne 0 ]; then status=$code; fi
+}
+
+run "$python" "$@"
+if [ -n "$other" ]; then
+    run "$other" "$@"
+else
+    echo "!!!!!!!! NOT TESTED: fairseq, $other_line: no such interpreter found !!!!!!!!"
+fi
+exit $status
