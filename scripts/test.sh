@@ -44,7 +44,7 @@ test_with() { # PYTHON ARGUMENT...: the suite in an environment made with this i
     echo "== tests: Python $version, $("$venv/bin/pip" list 2>/dev/null | awk '/^(ve-)?fairseq |^torch / {printf "%s %s  ", $1, $2}')"
     # One thread a process: several torch processes with several threads each spin against each
     # other on few cores.
-    OMP_NUM_THREADS=1 "$venv/bin/pytest" --numprocesses 2 -rs "$@"
+    OMP_NUM_THREADS=1 "$venv/bin/pytest" --numprocesses 2 --dist loadfile -rs "$@"
 }
 
 python=${PYTHON:-python3}

@@ -12,23 +12,46 @@ from fairseq.models.roberta import RobertaModel
 
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.checkpoint.convert import our_tensor_name
+from tupe_fairseq.commands.convert import main
 
 
 @pytest.fixture
 def convert(run, tmp_path):
     """Write a state as a file and run the command on it: (process, output folder)."""
 
-    def convert(state, *flags, words=WORDS, check=True, **save_options):
+    def convert(state, *flags, words=WORDS, **save_options):
         torch.save(state, tmp_path / "theirs.pt", **save_options)
         (tmp_path / "theirs.txt").write_text("\n".join(words) + "\n")
         out = tmp_path / "out"
-        process = run(
-            "tupe-convert", "--checkpoint", tmp_path / "theirs.pt", "--dict",
-            tmp_path / "theirs.txt", "--output-dir", out, *flags, check=check,
-        )  # fmt: skip
-        return process, out
+        command = [
+            "--checkpoint", tmp_path / "theirs.pt", "--dict", tmp_path / "theirs.txt",
+            "--output-dir", out, *flags,
+        ]  # fmt: skip
+        return run("tupe-convert", *command), out
 
     return convert
+
+
+@pytest.fixture
+def refusal(tmp_path, capsys):
+    """The one line with which the command, called in this process, ends on a bad state."""
+
+    def refusal(state, *flags, words=WORDS):
+        if state is not None:
+            torch.save(state, tmp_path / "theirs.pt")
+        (tmp_path / "theirs.txt").write_text("\n".join(words) + "\n")
+        command = [
+            "--checkpoint", tmp_path / "theirs.pt", "--dict", tmp_path / "theirs.txt",
+            "--output-dir", tmp_path / "out", *flags,
+        ]  # fmt: skip
+        with pytest.raises(SystemExit) as stop:
+            main([str(word) for word in command])
+        assert stop.value.code == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("tupe-convert: error: ")
+        return line
+
+    return refusal
 
 
 def load(out, **kwargs):
@@ -147,13 +170,6 @@ def test_a_head_without_label_dict_is_kept(convert):
     assert head.out_proj.weight.equal(state["model"][name])
 
 
-def refused(process):
-    assert process.returncode == 2
-    last = process.stdout.splitlines()[-1]
-    assert last.startswith("tupe-convert: error: ")
-    return last
-
-
 def drop(state):
     del state["model"]["decoder.sentence_encoder.layers.1.fc1.bias"]
 
@@ -192,12 +208,11 @@ def half_a_head(state):
     ids=["missing", "extra", "shape", "untied", "half_a_head", "arch", "no_embedding_norm",
          "unknown_option", "no_args", "no_model", "extra_entry"],
 )  # fmt: skip
-def test_anything_unexpected_is_listed_and_nothing_is_written(change, message, convert):
+def test_anything_unexpected_is_listed_and_nothing_is_written(change, message, refusal, tmp_path):
     state, _ = their_checkpoint()
     change(state)
-    process, out = convert(state, check=False)
-    assert message in refused(process)
-    assert not out.exists()
+    assert message in refusal(state)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -210,49 +225,39 @@ def test_anything_unexpected_is_listed_and_nothing_is_written(change, message, c
     ],
     ids=["size", "hidden_symbol", "twice", "format"],
 )
-def test_a_dictionary_that_is_not_its_own(words, message, convert):
-    process, out = convert(their_checkpoint()[0], words=words, check=False)
-    assert message in refused(process)
-    assert not out.exists()
+def test_a_dictionary_that_is_not_its_own(words, message, refusal, tmp_path):
+    assert message in refusal(their_checkpoint()[0], words=words)
+    assert not (tmp_path / "out").exists()
 
 
-def test_labels_without_head_or_too_few(convert, tmp_path):
+def test_labels_without_head_or_too_few(refusal, tmp_path):
     labels = tmp_path / "labels.txt"
     labels.write_text("yes 10\n")
-    process, _ = convert(their_checkpoint()[0], "--label-dict", labels, check=False)
-    assert "no classification head 'sentence_classification_head'" in refused(process)
+    line = refusal(their_checkpoint()[0], "--label-dict", labels)
+    assert "no classification head 'sentence_classification_head'" in line
     state, _ = their_checkpoint(num_classes=2)
-    process, _ = convert(state, "--label-dict", labels, check=False)
-    assert "lists 1 labels, but head 'sentence_classification_head' has 2" in refused(process)
+    line = refusal(state, "--label-dict", labels)
+    assert "lists 1 labels, but head 'sentence_classification_head' has 2" in line
 
 
-def test_files_that_are_no_checkpoints(run, tmp_path):
-    words = tmp_path / "dict.txt"
-    words.write_text("\n".join(WORDS) + "\n")
-    torch.save(their_checkpoint()[0], tmp_path / "good.pt")
-    content = (tmp_path / "good.pt").read_bytes()
-    torch.save([1, 2], tmp_path / "list.pt")
-    (tmp_path / "truncated.pt").write_bytes(content[: len(content) // 2])
-    (tmp_path / "empty.pt").write_bytes(b"")
-    torch.jit.script(torch.nn.Linear(2, 2)).save(str(tmp_path / "program.pt"))
-    for name, message in (
-        ("list", "holds a list, not a checkpoint"),
-        ("truncated", "is truncated, damaged or no checkpoint"),
-        ("empty", "is truncated, damaged or no checkpoint"),
-        ("program", "it asks for __torch__."),
-        ("absent", "No such file"),
-    ):
-        process = run("tupe-convert", "--checkpoint", tmp_path / f"{name}.pt", "--dict", words,
-                      "--output-dir", tmp_path / "out", check=False)  # fmt: skip
-        assert message in refused(process)
+def test_files_that_are_no_checkpoints(refusal, tmp_path):
+    theirs = tmp_path / "theirs.pt"
+    assert "No such file" in refusal(None)
+    torch.save(their_checkpoint()[0], theirs)
+    content = theirs.read_bytes()
+    for damaged in (content[: len(content) // 2], b"", b"no checkpoint"):
+        theirs.write_bytes(damaged)
+        assert "theirs.pt is truncated, damaged or no checkpoint" in refusal(None)
+    assert "holds a list, not a checkpoint" in refusal([1, 2])
+    torch.jit.script(torch.nn.Linear(2, 2)).save(str(theirs))
+    assert "it asks for __torch__." in refusal(None)
 
 
-def test_an_earlier_result_is_not_overwritten_unasked(convert):
-    state, _ = their_checkpoint()
-    _, out = convert(state)
+def test_an_earlier_result_is_not_overwritten_unasked(convert, refusal):
+    _, out = convert(their_checkpoint()[0])
     before = (out / "model.pt").read_bytes()
-    process, _ = convert(their_checkpoint()[0], check=False)
-    assert "already holds model.pt, dict.txt; give another --output-dir, or" in refused(process)
+    line = refusal(their_checkpoint()[0])
+    assert "already holds model.pt, dict.txt; give another --output-dir, or" in line
     assert (out / "model.pt").read_bytes() == before
     convert(their_checkpoint()[0], "--overwrite")
     assert (out / "model.pt").read_bytes() != before

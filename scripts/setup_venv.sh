@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Makes a virtual environment and installs this clone into it (editable), with the tested versions.
+# A second call returns at once, unless setup.py or the constraints have changed since.
+#
+#   scripts/setup_venv.sh PYTHON VENV [EXTRAS]        EXTRAS: fairseq (default), or fairseq,test
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=$1
+venv=$2
+extras=${3:-fairseq}
+
+if ! version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])'); then
+    echo "setup_venv.sh: $python does not run; set PYTHON to a Python 3.8 to 3.12" >&2
+    exit 2
+fi
+case $version in
+    3.8 | 3.9 | 3.10 | 3.11 | 3.12) ;;
+    *)
+        echo "setup_venv.sh: $python is Python $version, but fairseq runs on 3.8 to 3.12; set PYTHON" >&2
+        exit 2
+        ;;
+esac
+
+stamp=$(cat setup.py scripts/constraints.txt | cksum)-$extras-$PWD
+if [ "$(cat "$venv/.installed" 2>/dev/null)" = "$stamp" ]; then
+    exit 0
+fi
+echo "== installing into $venv (Python $version): some minutes and some gigabytes"
+if [ ! -x "$venv/bin/python" ]; then
+    "$python" -m venv "$venv"
+fi
+case $version in
+    # pip 24.1 refuses the metadata of omegaconf 2.0, which fairseq 0.12.2 needs
+    3.8 | 3.9 | 3.10) "$venv/bin/python" -m pip install --quiet --upgrade "pip<24.1" ;;
+esac
+"$venv/bin/python" -m pip install --quiet --editable ".[$extras]" --constraint scripts/constraints.txt
+echo "$stamp" >"$venv/.installed"
