@@ -33,5 +33,5 @@ case $version in
     # pip 24.1 refuses the metadata of omegaconf 2.0, which fairseq 0.12.2 needs
     3.8 | 3.9 | 3.10) "$venv/bin/python" -m pip install --quiet --upgrade "pip<24.1" ;;
 esac
-"$venv/bin/python" -m pip install --quiet --editable ".[$extras]" --constraint scripts/constraints.txt
+"$venv/bin/python" -m pip install --editable ".[$extras]" --constraint scripts/constraints.txt
 echo "$stamp" >"$venv/.installed"

@@ -70,6 +70,13 @@ def test_a_misspelt_model_key_is_refused(data, tmp_path, run):
     assert message in process.stdout
 
 
+def test_an_absent_restore_file_is_refused(data, tmp_path, run):
+    process = hydra(run, "tupe_tiny", data, tmp_path, "checkpoint.restore_file=/nowhere/model.pt",
+                    *words(SIZE), check=False)  # fmt: skip
+    assert process.returncode
+    assert "--restore-file /nowhere/model.pt does not exist, and nothing was" in process.stdout
+
+
 @pytest.mark.parametrize("config", sorted(path.stem for path in CONFIGS.glob("**/*.yaml")))
 def test_every_config_builds_its_model(config, data, tmp_path, run):
     """Through Hydra, up to the end of the first update, with the model's width cut down."""

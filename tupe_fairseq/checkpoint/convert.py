@@ -9,10 +9,6 @@ from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
 
-# Their Dictionary has these symbols after fairseq's four, without listing them in dict.txt.
-HIDDEN_SYMBOLS = ("<file>", "<email>", "<url>")
-_NUM_BUILT_IN = 4 + len(HIDDEN_SYMBOLS)
-
 # Prefixes of their tensor names and what they are here; the first that fits.
 _RENAMED = (
     ("decoder.sentence_encoder.emb_layer_norm.", "layernorm_embedding."),
@@ -176,33 +172,6 @@ def convert_tensors(
     ):
         raise CheckpointError("lm_head.weight is not the word embedding, to which TUPE ties it")
     return model
-
-
-def convert_dictionary(lines: List[str], path: str) -> List[str]:
-    """The dict.txt that gives every word the id that it had there.
-
-    Args:
-        lines (list of str): their dict.txt.
-        path (str): its name, for messages.
-    Raises:
-        CheckpointError: if a line is not "symbol count", or a symbol is a built-in one or listed
-            twice.
-    """
-    seen = {"<s>", "<pad>", "</s>", "<unk>", *HIDDEN_SYMBOLS}
-    for number, line in enumerate(lines, 1):
-        symbol, _, count = line.rpartition(" ")
-        if not symbol or not count.isdigit():
-            raise CheckpointError(f"{path}, line {number}: {line!r} is not 'symbol count'")
-        if symbol in seen:
-            raise CheckpointError(f"{path}, line {number}: {symbol!r} is built in or listed twice")
-        seen.add(symbol)
-    return [f"{symbol} 0" for symbol in HIDDEN_SYMBOLS] + lines
-
-
-def vocabulary_size(lines: List[str]) -> int:
-    """Symbols of their dictionary with these lines, the built-in ones and ``<mask>`` included."""
-    has_mask = any(line.startswith("<mask> ") for line in lines)
-    return _NUM_BUILT_IN + len(lines) + (not has_mask)
 
 
 def new_state(

@@ -9,7 +9,7 @@ from typing import List, Optional
 
 import torch
 
-from tupe_fairseq.checkpoint import convert
+from tupe_fairseq.checkpoint import convert, dictionary
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 
 logger = logging.getLogger("tupe-convert")
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> None:
     if not isinstance(state["args"], argparse.Namespace) or not isinstance(state["model"], dict):
         raise CheckpointError(f"{args.checkpoint}: args is no Namespace or model no state dict")
     options = convert.convert_options(state["args"])
-    vocab_size = convert.vocabulary_size(lines)
+    vocab_size = dictionary.vocabulary_size(lines)
     embedding = state["model"].get("decoder.sentence_encoder.embed_tokens.weight")
     if embedding is not None and embedding.size(0) != vocab_size:
         raise CheckpointError(
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> None:
     if label_lines is not None:
         head = _labelled_head(model, state["args"], label_lines, args.label_dict)
 
-    files = {"dict.txt": convert.convert_dictionary(lines, args.dict)}
+    files = {"dict.txt": dictionary.convert_dictionary(lines, args.dict)}
     if label_lines is not None:
         files[os.path.join("input0", "dict.txt")] = files["dict.txt"]
         # unchanged: both loaders subtract their own number of built-in symbols from a label
