@@ -1,0 +1,113 @@
+"""Prints what the quickstart has learnt, where it lies and what to try next."""
+
+import argparse
+import logging
+import os
+import re
+import sys
+
+import torch
+
+# A folder, as --user-dir takes it: after an editable install the name alone is not found.
+USER_DIR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tupe_fairseq")
+SENTENCES = [
+    "Returns <mask> if the value is a number, False otherwise.",
+    "It is an error to call this method more <mask> once.",
+    "Raises an <mask> if the file does not exist.",
+]
+
+NEXT = """\
+Fill in a sentence of your own (in {clone}, with {bin} on the PATH):
+
+  python - <<'END'
+  from fairseq.models.roberta import RobertaModel
+  tupe = RobertaModel.from_pretrained(
+      "{folder}", "checkpoint_best.pt", user_dir="tupe_fairseq", bpe="sentencepiece"
+  )
+  print(tupe.eval().fill_mask("The file must <mask> opened in binary mode."))
+  END
+
+Next, from the fairseq-train command above, with another --save-dir:
+  without --rel-pos                      TUPE-A: absolute positions only
+  with --tie-cls                         [CLS] an ordinary position, an ablation
+  --arch tupe_roberta_mini               4 layers, 256 wide
+  fairseq-train --user-dir tupe_fairseq --arch tupe_roberta_tiny --task masked_lm --help
+Your own text, fine-tuning and the base size: README.md and examples/pretraining/README.md"""
+
+
+def logged_perplexity(path):
+    """The perplexity that fairseq-validate has printed.
+
+    Raises:
+        ValueError: if the log has none.
+    """
+    with open(path, encoding="utf-8") as file:
+        found = re.findall(r"\| ppl ([0-9.e+]+|inf|nan)", file.read())
+    if not found:
+        raise ValueError(f"{path} has no 'ppl' of fairseq-validate; remove it and run again")
+    return float(found[-1])
+
+
+def unigram_perplexity(task):
+    """Perplexity of the piece frequencies of train, on the masked pieces of valid.
+
+    They are the very pieces that fairseq-validate asks the model for, <s> and </s> included.
+    Frequencies have one added, for pieces that train lacks.
+    """
+    pad = task.source_dictionary.pad()
+    counts = torch.ones(len(task.source_dictionary), dtype=torch.double)
+    masked = []
+    for split in ("train", "valid"):
+        task.load_dataset(split)
+        dataset = task.datasets[split]
+        dataset.set_epoch(1)  # the masks depend on it; fairseq-validate has 1
+        for i in range(len(dataset)):
+            sample = dataset[i]
+            target = sample["target"]
+            is_masked = target.ne(pad)
+            if split == "train":
+                # "target" holds the masked pieces, the input the others
+                pieces = torch.where(is_masked, target, sample["net_input.src_tokens"])
+                counts += torch.bincount(pieces, minlength=len(counts))
+            else:
+                masked.append(target[is_masked])
+    bits = -(counts / counts.sum()).log2()
+    masked = torch.cat(masked)
+    return 2 ** bits[masked].mean().item(), len(masked)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run_dir", metavar="DIR", help="folder that quickstart.sh has filled")
+    args = parser.parse_args()
+    logging.disable(logging.INFO)  # fairseq tells much, on import already
+    from fairseq.models.roberta import RobertaModel
+
+    before = logged_perplexity(os.path.join(args.run_dir, "validate-before.log"))
+    after = logged_perplexity(os.path.join(args.run_dir, "validate-checkpoints.log"))
+    folder = os.path.join(args.run_dir, "checkpoints")
+    tupe = RobertaModel.from_pretrained(
+        folder, "checkpoint_best.pt", user_dir=USER_DIR, bpe="sentencepiece"
+    )
+    tupe.eval()
+    tupe.task.cfg.data = os.path.join(args.run_dir, "data-bin")
+    unigram, num_masked = unigram_perplexity(tupe.task)
+
+    print(f"\nvalidation perplexity, over the same {num_masked:,} masked pieces")
+    print(f"  before (after one update)         {before:9.2f}")
+    print(f"  piece frequencies alone (unigram) {unigram:9.2f}")
+    print(f"  after training                    {after:9.2f}")
+    print("\nthe five likeliest fills")
+    for sentence in SENTENCES:
+        # a few more, because some are no text: fairseq leaves out </s>
+        fills = [piece.strip() for _, _, piece in tupe.fill_mask(sentence, topk=8)]
+        fills = [piece for piece in fills if piece][:5]
+        print(f"  {sentence}\n      {', '.join(fills)}")
+    print(f"\ncheckpoint: {os.path.join(folder, 'checkpoint_best.pt')}, with its dictionary")
+    print("and SentencePiece model beside it\n")
+    clone = os.path.dirname(USER_DIR)
+    print(NEXT.format(folder=folder, clone=clone, bin=os.path.dirname(sys.executable)))
+
+
+if __name__ == "__main__":
+    main()
