@@ -1,7 +1,6 @@
 """RoBERTa with TUPE's position encoding: the model and its architectures."""
 
 import argparse
-import logging
 import os
 
 import tupe_fairseq.plugin  # noqa: F401  says what to install where fairseq is missing
@@ -22,8 +21,6 @@ from tupe_fairseq.plugin.options import (
 )
 from tupe_fairseq.plugin.safe_globals import allow_fairseq_checkpoints
 from tupe_fairseq.plugin.sentence_encoder import TupeRobertaEncoder
-
-logger = logging.getLogger(__name__)
 
 allow_fairseq_checkpoints()
 

@@ -82,7 +82,7 @@ def check_hydra_keys(args, known: argparse.Namespace) -> None:
 
 def task_options(task):
     """A task's own options: a config in fairseq's newer tasks, parsed flags in its older ones."""
-    return getattr(task, "cfg", None) or task.args
+    return getattr(task, "cfg", None) or getattr(task, "args", None) or argparse.Namespace()
 
 
 def check_options(args, task) -> None:
