@@ -20,6 +20,7 @@ NEXT = """\
 Fill in a sentence of your own (in {clone}, with {bin} on the PATH):
 
   python - <<'END'
+  import logging; logging.disable(logging.INFO)  # fairseq prints its whole configuration
   from fairseq.models.roberta import RobertaModel
   tupe = RobertaModel.from_pretrained(
       "{folder}", "checkpoint_best.pt", user_dir="tupe_fairseq", bpe="sentencepiece"

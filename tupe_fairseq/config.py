@@ -56,6 +56,30 @@ class TupeConfig:
                 if getattr(self, name) is None:
                     object.__setattr__(self, name, default)
 
+    @classmethod
+    def from_roberta_options(cls, args) -> "TupeConfig":
+        """The config of a model's options under fairseq's names, presets applied.
+
+        Args:
+            args (Namespace or DictConfig): RoBERTa's options and ours.
+        """
+        return cls(
+            embed_dim=args.encoder_embed_dim,
+            num_heads=args.encoder_attention_heads,
+            num_layers=args.encoder_layers,
+            ffn_embed_dim=args.encoder_ffn_embed_dim,
+            max_positions=args.max_positions,
+            dropout=args.dropout,
+            attention_dropout=args.attention_dropout,
+            activation_dropout=args.activation_dropout,
+            activation_fn=args.activation_fn,
+            normalize_before=args.encoder_normalize_before,
+            rel_pos=args.rel_pos,
+            rel_pos_buckets=getattr(args, "rel_pos_buckets", None),
+            max_rel_pos=getattr(args, "max_rel_pos", None),
+            tie_cls=args.tie_cls,
+        )
+
     @property
     def position_options(self) -> Dict[str, Any]:
         """The options of the position encoding that no tensor's shape tells."""

@@ -76,6 +76,7 @@ def convert_options(theirs: argparse.Namespace) -> argparse.Namespace:
 
     ours = {name: given.get(name, default) for name, default in _MODEL_DEFAULTS.items()}
     ours["max_positions"] = given.get("max_positions") or given.get("tokens_per_sample") or 512
+    ours["tie_cls"] = False
     ours["rel_pos"] = bool(given.get("rel_pos", False))
     if ours["rel_pos"]:
         ours["rel_pos_buckets"] = given.get("rel_pos_bins", 32)
@@ -87,22 +88,6 @@ def convert_options(theirs: argparse.Namespace) -> argparse.Namespace:
         tokens_per_sample=ours["max_positions"],
         data=".",
         **ours,
-    )
-
-
-def encoder_config(args: argparse.Namespace) -> TupeConfig:
-    """The standalone config of converted options."""
-    return TupeConfig(
-        embed_dim=args.encoder_embed_dim,
-        num_heads=args.encoder_attention_heads,
-        num_layers=args.encoder_layers,
-        ffn_embed_dim=args.encoder_ffn_embed_dim,
-        max_positions=args.max_positions,
-        activation_fn=args.activation_fn,
-        normalize_before=args.encoder_normalize_before,
-        rel_pos=args.rel_pos,
-        rel_pos_buckets=getattr(args, "rel_pos_buckets", None),
-        max_rel_pos=getattr(args, "max_rel_pos", None),
     )
 
 
@@ -152,7 +137,7 @@ def convert_tensors(
     foreign = [name for name, value in theirs.items() if not isinstance(value, Tensor)]
     if foreign:
         raise CheckpointError(f"the state dict holds what is no tensor: {', '.join(foreign)}")
-    encoder = TupeEncoder(encoder_config(args))
+    encoder = TupeEncoder(TupeConfig.from_roberta_options(args))
     model = {our_tensor_name(name): tensor.float() for name, tensor in theirs.items()}
     version = "encoder.sentence_encoder.position_version"
     model[version] = encoder.position_version

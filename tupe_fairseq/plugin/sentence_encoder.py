@@ -6,7 +6,6 @@ from fairseq.distributed import fsdp_wrap
 from fairseq.models.roberta.model import RobertaEncoder
 from fairseq.modules import LayerDropModuleList
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
-from fairseq.utils import safe_getattr
 from torch import Tensor, nn
 
 from tupe_fairseq.config import TupeConfig
@@ -94,22 +93,7 @@ class TupeRobertaEncoder(RobertaEncoder):
                 return LayerDropModuleList(args.encoder_layerdrop, layers)
             return nn.ModuleList(layers)
 
-        config = TupeConfig(
-            embed_dim=args.encoder_embed_dim,
-            num_heads=args.encoder_attention_heads,
-            num_layers=args.encoder_layers,
-            ffn_embed_dim=args.encoder_ffn_embed_dim,
-            max_positions=args.max_positions,
-            dropout=args.dropout,
-            attention_dropout=args.attention_dropout,
-            activation_dropout=args.activation_dropout,
-            activation_fn=args.activation_fn,
-            normalize_before=args.encoder_normalize_before,
-            rel_pos=args.rel_pos,
-            rel_pos_buckets=safe_getattr(args, "rel_pos_buckets", None),
-            max_rel_pos=safe_getattr(args, "max_rel_pos", None),
-            tie_cls=args.tie_cls,
-        )
+        config = TupeConfig.from_roberta_options(args)
         return TupeSentenceEncoder(
             config, embed_tokens, wrap_layer=wrap_layer, layer_list=layer_list
         )
