@@ -32,7 +32,7 @@ case $run in
     *:*) fail "QUICKSTART_DIR is $run; fairseq takes ':' as a separator, choose a path without it" ;;
 esac
 
-updates=2200
+updates=1800
 interval=200
 log_interval=50
 if [ "${QUICKSTART_SMOKE:-0}" != 0 ]; then
