@@ -12,7 +12,7 @@ import torch
 USER_DIR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tupe_fairseq")
 SENTENCES = [
     "Returns <mask> if the value is a number, False otherwise.",
-    "It is an error to call this method more <mask> once.",
+    "The file must <mask> opened in binary mode.",
     "Raises an <mask> if the file does not exist.",
 ]
 
@@ -25,7 +25,7 @@ Fill in a sentence of your own (in {clone}, with {bin} on the PATH):
   tupe = RobertaModel.from_pretrained(
       "{folder}", "checkpoint_best.pt", user_dir="tupe_fairseq", bpe="sentencepiece"
   )
-  print(tupe.eval().fill_mask("The file must <mask> opened in binary mode."))
+  print(tupe.eval().fill_mask("Return the number <mask> bytes in the buffer."))
   END
 
 Next, from the fairseq-train command above, with another --save-dir:
