@@ -43,14 +43,23 @@ class TupeConfig:
     tie_cls: bool = False
 
     def __post_init__(self):
-        for name in ("embed_dim", "num_heads", "num_layers", "ffn_embed_dim", "max_positions"):
+        for name, flag in (
+            ("embed_dim", "--encoder-embed-dim"),
+            ("num_heads", "--encoder-attention-heads"),
+            ("num_layers", "--encoder-layers"),
+            ("ffn_embed_dim", "--encoder-ffn-embed-dim"),
+            ("max_positions", "--max-positions"),
+        ):
             value = getattr(self, name)
             if value < 1:
-                raise ValueError(f"{name} ({value}) must be at least 1")
+                raise ValueError(f"{name} ({value}) must be at least 1; change {flag}")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
-                raise ValueError(f"{name} ({value}) must be a probability, 0 .. 1")
+                raise ValueError(
+                    f"{name} ({value}) must be a probability, 0 .. 1; "
+                    f"change --{name.replace('_', '-')}"
+                )
         if self.rel_pos:
             for name, default in (("rel_pos_buckets", 32), ("max_rel_pos", 128)):
                 if getattr(self, name) is None:
