@@ -1,5 +1,7 @@
 from setuptools import find_packages, setup
 
+BENCH = ["matplotlib", "rich"]
+
 with open("README.md", encoding="utf-8") as readme:
     long_description = readme.read()
 
@@ -20,7 +22,16 @@ setup(
             "numpy<1.24; python_version < '3.11'",
             "ve-fairseq==0.12.3; python_version >= '3.11'",
         ],
-        "test": ["pytest", "pytest-xdist", "ruff==0.17.5"],
+        # for scripts/benchmark.py and scripts/words_per_second.py
+        "bench": BENCH,
+        # triton for its interpreter, which proves the GPU's kernels without a GPU
+        "test": [
+            "pytest",
+            "pytest-xdist",
+            "ruff==0.17.5",
+            *BENCH,
+            "triton>=3.7; python_version >= '3.11' and sys_platform == 'linux'",
+        ],
     },
     entry_points={"console_scripts": ["tupe-convert=tupe_fairseq.commands.convert:main"]},
 )

@@ -1,0 +1,335 @@
+"""The kernels run in Triton's interpreter, on the CPU.
+
+Triton decides when it is imported whether to interpret, and torch imports it behind one's back;
+so that happens in a process of its own: ``test_in_the_interpreter`` runs the class of this file.
+"""
+
+import os
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+from triton_cases import needs_triton, padded
+
+from tupe_fairseq.attention import centred
+from tupe_fairseq.attention.eager import eager_attention
+from tupe_fairseq.attention.triton import (
+    TILES,
+    triton_attention,
+    triton_refusal,
+)
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+# float32 sums of at most 512 terms of size 1, in two orders
+CLOSE = {"rtol": 0, "atol": 2e-5}
+SCALING = 0.4
+
+
+@needs_triton
+@pytest.mark.skipif(INTERPRETED, reason="this is that process")
+def test_in_the_interpreter(run):
+    run("python", "-m", "pytest", __file__, "-k", "TestKernels", env={"TRITON_INTERPRET": "1"})
+
+
+def inputs(batch=2, seq_len=17, num_heads=3, head_dim=5):
+    """q, k and v in one, (B, L, 3, H, K), and a bias."""
+    qkv = torch.randn(batch, seq_len, 3, num_heads, head_dim)
+    return qkv, torch.randn(num_heads, seq_len, seq_len)
+
+
+def attend(qkv, bias, padding=None, dropout=0.0, grad=None, function=triton_attention):
+    """The output and the gradients of qkv and bias."""
+    qkv, bias = qkv.detach().requires_grad_(), bias.detach().requires_grad_()
+    q, k, v = qkv.unbind(-3)
+    out = function(q, k, v, bias, padding, scaling=SCALING, dropout=dropout)
+    grad = torch.cos(torch.arange(out.numel())).view(out.shape) if grad is None else grad
+    out.backward(grad)
+    return out.detach(), qkv.grad, bias.grad
+
+
+def kept(seed, batch, seq_len, num_heads, dropout, padding=None):
+    """What a call keeps after ``torch.manual_seed(seed)``: uniform attention to unit vectors."""
+    q = torch.zeros(batch, seq_len, num_heads, seq_len)
+    v = torch.eye(seq_len)[None, :, None].expand(q.shape)
+    if padding is not None and padding.packed:
+        q, v = padding.pack(q), padding.pack(v)
+    torch.manual_seed(seed)
+    out = triton_attention(q, q, v, None, padding, scaling=1.0, dropout=dropout)
+    if padding is not None and padding.packed:
+        out = padding.unpack(out)
+    # B x L x H x L -> B x H x L x L
+    return (out > 0).transpose(1, 2)
+
+
+def use_dropout(monkeypatch, keep):
+    """Let eager attention drop what the kernels dropped."""
+    dropout = lambda probs, p: probs * keep / (1 - p)  # noqa: E731
+    monkeypatch.setattr(torch.nn.functional, "dropout", dropout)
+
+
+def assert_close(found, expected, **tolerance):
+    for name, *pair in zip(("out", "grad_qkv", "grad_bias"), found, expected):
+        torch.testing.assert_close(
+            *pair, **(tolerance or CLOSE), msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+@needs_triton
+class TestKernels:
+    __test__ = INTERPRETED
+
+    @pytest.mark.parametrize("dropout", [0.0, 0.1])
+    @pytest.mark.parametrize("layout", ["full", "padded", "packed"])
+    @pytest.mark.parametrize("lengths", [[1, 0], [9, 17, 0, 1], [33, 64]], ids=str)
+    def test_as_eager(self, lengths, layout, dropout, monkeypatch):
+        padding = None if layout == "full" else padded(lengths, pack=layout == "packed")
+        qkv, bias = inputs(len(lengths), max(lengths))
+        grad = torch.randn_like(qkv[:, :, 0])
+        expected_qkv, expected_grad = qkv, grad
+        if layout == "packed":
+            qkv, expected_qkv, grad, expected_grad = (
+                padding.pack(x) for x in (qkv, qkv, grad, grad)
+            )
+        elif layout == "padded":
+            # what stands at padding matters to nobody
+            expected_qkv, expected_grad = qkv.clone(), grad.clone()
+            qkv[padding.mask] = grad[padding.mask] = float("nan")
+            expected_qkv[padding.mask] = expected_grad[padding.mask] = 0
+        keep = kept(7, len(lengths), max(lengths), qkv.size(-2), dropout, padding)
+        torch.manual_seed(7)
+        found = attend(qkv, bias, padding, dropout, grad)
+        use_dropout(monkeypatch, keep)
+        expected = attend(expected_qkv, bias, padding, dropout, expected_grad, eager_attention)
+        if layout == "padded":
+            expected[0][padding.mask] = 0
+        assert_close(found, expected)
+
+    @pytest.mark.parametrize("seq_len, tile", [(500, (128, 64)), (512, (64, 128))], ids=str)
+    def test_long_sequences_in_larger_tiles(self, seq_len, tile, monkeypatch):
+        """Against float64, which at this length is exact in comparison."""
+        self.set_tiles(monkeypatch, *tile)
+        qkv, bias = inputs(1, seq_len, 1, 8)
+        expected = attend(qkv.double(), bias.double(), function=eager_attention)
+        assert_close(attend(qkv, bias), [x.float() for x in expected])
+
+    def set_tiles(self, monkeypatch, queries, keys):
+        for name, tile in TILES[False, False].items():
+            changed = {**tile, "BLOCK_Q": queries, "BLOCK_K": keys}
+            monkeypatch.setitem(TILES[False, False], name, changed)
+
+    def test_no_bias(self):
+        qkv, _ = inputs()
+        q, k, v = qkv.requires_grad_().unbind(2)
+        outs = [
+            function(q, k, v, None, None, scaling=SCALING, dropout=0.0)
+            for function in (triton_attention, eager_attention)
+        ]
+        grads = [torch.autograd.grad(out.square().sum(), qkv)[0] for out in outs]
+        torch.testing.assert_close(*outs, **CLOSE)
+        torch.testing.assert_close(*grads, **CLOSE)
+
+    def test_a_huge_bias_at_padding(self):
+        """Its exponential is infinite, and infinity times zero is not zero."""
+        qkv, bias = inputs()
+        padding = padded([9, 4], pack=True, seq_len=17)
+        huge = bias.clone()
+        huge[:, 9:] = huge[:, :, 9:] = 1e4
+        expected = attend(padding.pack(qkv), bias, padding)
+        for found, unmoved in zip(attend(padding.pack(qkv), huge, padding), expected):
+            assert found.equal(unmoved)
+
+    @pytest.mark.parametrize("head_dim", [1, 16, 72, 128])
+    def test_head_dims(self, head_dim):
+        qkv, bias = inputs(1, 33, 2, head_dim)
+        assert_close(attend(qkv, bias), attend(qkv, bias, function=eager_attention))
+
+    def test_any_strides(self):
+        """Of q, k, v, the bias and the gradient of the output."""
+        q = torch.randn(2, 3, 17, 5).transpose(1, 2).requires_grad_()
+        k = torch.randn(2, 17, 3, 9)[..., 2:7].requires_grad_()
+        v = torch.randn(2, 17, 5, 3).transpose(2, 3).requires_grad_()
+        bias = torch.randn(17, 3, 20)[..., 3:].permute(1, 2, 0).requires_grad_()
+        grad = torch.randn(3).view(1, 1, 3, 1).expand(q.shape)
+        found, expected = (
+            torch.autograd.grad(
+                function(q, k, v, bias, None, scaling=SCALING, dropout=0.0), (q, k, v, bias), grad
+            )
+            for function in (triton_attention, eager_attention)
+        )
+        for pair in zip(found, expected):
+            torch.testing.assert_close(*pair, **CLOSE)
+
+    def test_kept_rate(self):
+        keep = kept(3, 2, 100, 3, 0.3).double()
+        # five standard deviations of the mean of so many draws
+        assert abs(keep.mean() - 0.7) < 5 * (0.21 / keep.numel()) ** 0.5
+        # nor by position in a call of Philox, or in any head, row or column
+        for dims in ((2, 3), (0, 1, 2), (0, 1, 3)):
+            means = keep.mean(dims)
+            bound = 5 * (0.21 * means.numel() / keep.numel()) ** 0.5
+            assert (means - 0.7).abs().max() < bound, dims
+        # neighbours of every kind are independent
+        drop = keep - 0.7
+        for dim in range(4):
+            pairs = drop * drop.roll(1, dim)
+            assert abs(pairs.mean()) < 5 * 0.21 / keep.numel() ** 0.5, dim
+
+    def test_dropout_of_everything(self):
+        qkv, bias = inputs()
+        for found in attend(qkv, bias, dropout=1.0):
+            assert found.eq(0).all()
+
+    def test_the_mask_depends_on_the_seed_alone(self, monkeypatch):
+        """Not on the tiles, and not on padding and how it travels."""
+        lengths = [9, 17, 0, 1]
+        first = kept(7, 4, 17, 3, 0.5)
+        assert not kept(8, 4, 17, 3, 0.5).equal(first)
+        for pack in (False, True):
+            padding = padded(lengths, pack)
+            real = ~padding.mask
+            visible = real[:, None, :, None] & real[:, None, None, :]
+            assert kept(7, 4, 17, 3, 0.5, padding).equal(first & visible)
+        self.set_tiles(monkeypatch, 64, 16)
+        assert kept(7, 4, 17, 3, 0.5).equal(first)
+
+    def test_same_seed_same_result(self):
+        qkv, bias = inputs()
+        results = []
+        for seed in (7, 7, 8):
+            torch.manual_seed(seed)
+            results.append(attend(qkv, bias, dropout=0.2))
+        for first, second, third in zip(*results):
+            assert first.equal(second) and not first.equal(third)
+
+    def test_twice_in_one_graph(self):
+        """As layers use it: one bias, which gets the sum."""
+
+        def two_layers(q, k, v, bias, padding, *, function, **options):
+            out = function(q, k, v, bias, padding, **options)
+            return function(out, k, out, bias, padding, **options)
+
+        qkv, bias = inputs()
+        found, expected = (
+            attend(qkv, bias, function=lambda *a, f=f, **o: two_layers(*a, function=f, **o))
+            for f in (triton_attention, eager_attention)
+        )
+        assert_close(found, expected)
+
+    def test_only_what_needs_a_gradient_is_computed(self, monkeypatch):
+        from tupe_fairseq.attention import triton_kernels
+
+        qkv, bias = inputs()
+        _, grad_qkv, grad_bias = attend(qkv, bias)
+        grad_q, grad_k, grad_v = grad_qkv.unbind(2)
+        expected = {"grad_q": [grad_q], "grad_kv": [grad_k, grad_v], "grad_bias": [grad_bias]}
+        wanted = {"grad_q": (0,), "grad_kv": (1, 2), "grad_bias": (3,)}
+        for needed, indices in wanted.items():
+            with monkeypatch.context() as patch:
+                for other in expected.keys() - {needed}:
+                    patch.setattr(triton_kernels, f"{other}_kernel", None)
+                leaves = [x.detach().clone() for x in (*qkv.unbind(2), bias)]
+                for index in indices:
+                    leaves[index].requires_grad_()
+                out = triton_attention(*leaves, None, scaling=SCALING, dropout=0.0)
+                out.backward(torch.cos(torch.arange(out.numel())).view(out.shape))
+                for index, grad in zip(indices, expected[needed]):
+                    torch.testing.assert_close(leaves[index].grad, grad, **CLOSE)
+
+    def test_without_gradient(self):
+        qkv, bias = inputs()
+        expected = attend(qkv, bias)[0]
+        with torch.no_grad():
+            out = triton_attention(
+                *qkv.requires_grad_().unbind(2), bias, None, scaling=SCALING, dropout=0.0
+            )
+        assert out.equal(expected) and not out.requires_grad
+
+    def test_no_second_derivative(self):
+        qkv, bias = inputs()
+        q, k, v = qkv.requires_grad_().unbind(2)
+        out = triton_attention(q, k, v, bias, None, scaling=SCALING, dropout=0.0)
+        (grad,) = torch.autograd.grad(out.square().sum(), qkv, create_graph=True)
+        with pytest.raises(RuntimeError, match="once_differentiable"):
+            grad.sum().backward()
+
+    @pytest.mark.parametrize("use_reentrant", [False, True])
+    def test_activation_checkpointing(self, use_reentrant):
+        def checkpointed(*inputs, **options):
+            def function(*inputs):
+                return triton_attention(*inputs, **options)
+
+            return checkpoint(function, *inputs, use_reentrant=use_reentrant)
+
+        qkv, bias = inputs()
+        results = []
+        for function in (triton_attention, checkpointed):
+            torch.manual_seed(7)
+            results.append(attend(qkv, bias, dropout=0.2, function=function))
+        for found, expected in zip(*results):
+            assert found.equal(expected)
+
+    @pytest.fixture
+    def _bfloat16_products(self, monkeypatch):
+        """Triton 3.7's interpreter multiplies the bits of bfloat16 numbers as if integers."""
+        from triton import language
+        from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+        def create_dot(builder, *operands):
+            *factors, accumulator = operands[:3]
+            factors = (
+                TensorHandle((x.data.astype("uint32") << 16).view("float32"), language.float32)
+                if x.dtype.scalar == language.bfloat16
+                else x
+                for x in factors
+            )
+            return original(builder, *factors, accumulator, *operands[3:])
+
+        original = InterpreterBuilder.create_dot
+        monkeypatch.setattr(InterpreterBuilder, "create_dot", create_dot)
+
+    @pytest.mark.usefixtures("_bfloat16_products")
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+    def test_16_bits(self, dtype):
+        """Close to float32 on the same rounded q, k and v, whatever stands on a row of the bias."""
+        qkv, bias = inputs(2, 40, 3, 8)
+        qkv, bias = qkv.to(dtype), bias + 100 * torch.randn(3, 40, 1)
+        out, grad_qkv, grad_bias = attend(qkv, bias)
+        assert out.dtype == grad_qkv.dtype == dtype and grad_bias.dtype == torch.float32
+        expected = attend(qkv.float(), bias, function=eager_attention)
+        # a few roundings of numbers around 1, each of at most half of this
+        assert_close(
+            (out.float(), grad_qkv.float(), grad_bias),
+            expected,
+            rtol=0,
+            atol=4 * torch.finfo(dtype).eps,
+        )
+        with torch.no_grad():
+            given = triton_attention(
+                *qkv.unbind(2), bias, None, scaling=SCALING, dropout=0.0,
+                kernel_bias=centred(bias, dtype),
+            )  # fmt: skip
+        assert given.equal(out)
+
+    @pytest.mark.parametrize("dropout", [0.0, 0.1])
+    def test_nothing_large_is_saved(self, dropout):
+        qkv, bias = inputs(4, 40, 3, 5)
+        bias.requires_grad_()
+        kernel_bias = centred(bias, torch.float32)
+        saved = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x, lambda x: x):
+            triton_attention(
+                *qkv.requires_grad_().unbind(2), bias, None, scaling=SCALING, dropout=dropout,
+                kernel_bias=kernel_bias,
+            )  # fmt: skip
+        own = [x for x in saved if x.data_ptr() != kernel_bias.data_ptr()]
+        assert len(saved) - len(own) == 1
+        assert sum(x.numel() for x in own) == 4 * 40 * 3 * (4 * 5 + 1)  # q, k, v, out; logsumexp
+
+    def test_an_empty_batch(self):
+        qkv, bias = inputs(batch=0)
+        out, grad_qkv, grad_bias = attend(qkv, bias)
+        assert out.shape == (0, 17, 3, 5) and grad_qkv.shape == qkv.shape and grad_bias.eq(0).all()
+
+    def test_it_refuses_nothing_it_can_do(self):
+        q = torch.zeros(2, 17, 3, 128)
+        assert triton_refusal(q, torch.zeros(3, 17, 17), padded([17, 4])) is None

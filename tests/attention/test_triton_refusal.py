@@ -1,0 +1,51 @@
+"""Why Triton does not serve; these reasons need no kernels, on any Python."""
+
+import re
+import sys
+import types
+
+import pytest
+import torch
+
+from tupe_fairseq.attention import Padding
+from tupe_fairseq.attention.triton import _library_refusal, triton_refusal
+
+
+@pytest.fixture
+def any_device(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+
+
+def test_the_cpu(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    reason = triton_refusal(torch.zeros(2, 17, 3, 5), None, None)
+    assert reason == "triton runs on CUDA devices only, and the tensors are on cpu"
+
+
+def test_requests(any_device):
+    q, bias = torch.zeros(2, 17, 3, 5), torch.zeros(3, 17, 17)
+    mask = torch.zeros(2, 17, dtype=torch.bool)
+    mask[0, 0] = True
+    for arguments, reason in (
+        ((q.double(), bias, None), "not torch.float64"),
+        ((q.bfloat16(), bias, None), "interpreter"),
+        ((torch.zeros(2, 17, 3, 136), bias, None), "at most 128, not 136"),
+        ((q, bias[:1], None), r"\(3, 17, 17\), not \(1, 17, 17\)"),
+        ((q, bias, Padding(mask)), "padding at the end"),
+    ):
+        found = triton_refusal(*arguments)
+        assert found is not None and re.search(reason, found), found
+
+
+@pytest.mark.parametrize(
+    "module, reason",
+    [
+        (None, "triton is not installed"),
+        (types.SimpleNamespace(__version__="2.1.0"), "triton is 2.1.0, older than 3.2"),
+    ],
+)
+def test_the_library(module, reason, any_device, monkeypatch):
+    monkeypatch.setitem(sys.modules, "triton", module)
+    _library_refusal.cache_clear()
+    assert triton_refusal(torch.zeros(2, 17, 3, 5), None, None) == reason
+    _library_refusal.cache_clear()

@@ -1,0 +1,38 @@
+"""Self-attention with one position bias for the whole batch, in several implementations.
+
+Each is a pure function of one signature, and all compute the same::
+
+    attend(q, k, v, attn_bias, padding, *, scaling, dropout, kernel_bias=None)
+
+    dropout(softmax(scaling * q k^T + attn_bias)) v, for each head
+
+Args:
+    q, k, v (Tensor): queries, keys and values.
+    attn_bias (Tensor, optional): added to the scores, at least float32; gets one gradient for
+        the batch.
+    padding (Padding, optional): which tokens are padding; None where there are none.
+    scaling (float): factor on the content scores.
+    dropout (float): dropout probability of the attention probabilities; 0 outside training.
+    kernel_bias (Tensor, optional): ``centred(attn_bias, q.dtype)`` without gradient, for the
+        kernels that read no other; made where it is wanted and not given.
+Shape:
+    q, k, v (B, L, H, K), or (N, H, K) with packed padding; attn_bias (H, L, L), rows are queries
+    -> as q.  What stands at padded tokens is not defined.
+"""
+
+from tupe_fairseq.attention.choice import IMPLEMENTATIONS, NAMES, check_name, choose
+from tupe_fairseq.attention.keep_mask import KeepMask
+from tupe_fairseq.attention.kernel_bias import centred
+from tupe_fairseq.attention.padding import Padding
+from tupe_fairseq.attention.split import split_qkv
+
+__all__ = [
+    "IMPLEMENTATIONS",
+    "NAMES",
+    "KeepMask",
+    "Padding",
+    "centred",
+    "check_name",
+    "choose",
+    "split_qkv",
+]

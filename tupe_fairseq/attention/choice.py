@@ -1,0 +1,103 @@
+"""The catalogue of implementations, and which of them serves a request."""
+
+import functools
+import logging
+from typing import Callable, Dict, List, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from tupe_fairseq.attention.chunked import chunked_attention, chunked_refusal
+from tupe_fairseq.attention.eager import eager_attention
+from tupe_fairseq.attention.padding import Padding
+from tupe_fairseq.attention.sdpa import sdpa_attention, sdpa_refusal
+from tupe_fairseq.attention.triton import triton_attention, triton_refusal
+
+logger = logging.getLogger(__name__)
+
+
+class Implementation(NamedTuple):
+    """A function that attends, and one that says why it cannot, from q, attn_bias and padding."""
+
+    attend: Callable[..., Tensor]
+    refusal: Callable[[Tensor, Optional[Tensor], Optional[Padding]], Optional[str]]
+
+
+IMPLEMENTATIONS: Dict[str, Implementation] = {
+    "eager": Implementation(eager_attention, lambda q, attn_bias, padding: None),
+    "sdpa": Implementation(sdpa_attention, sdpa_refusal),
+    "chunked": Implementation(chunked_attention, chunked_refusal),
+    "triton": Implementation(triton_attention, triton_refusal),
+}
+#: what --attn-impl may be
+NAMES = ("auto", *IMPLEMENTATIONS)
+
+
+def check_name(name: str) -> str:
+    """The name itself.
+
+    Raises:
+        ValueError: if there is no such implementation; the message lists those there are.
+    """
+    if name not in NAMES:
+        raise ValueError(f"unknown attention {name!r}; --attn-impl is one of {', '.join(NAMES)}")
+    return name
+
+
+def choose(
+    name: str,
+    q: Tensor,
+    attn_bias: Optional[Tensor],
+    padding: Optional[Padding],
+    dropout: float,
+) -> Callable[..., Tensor]:
+    """The function that serves a request.
+
+    Args:
+        name (str): one of ``NAMES``; "auto" takes the fastest that can, and logs which, once for
+            each kind of request.
+        q, attn_bias, padding, dropout: the request, see :mod:`tupe_fairseq.attention`.
+    Raises:
+        RuntimeError: if the named one cannot serve the request.
+    """
+    if name == "auto":
+        return _first_that_can(q, attn_bias, padding, dropout)
+    reason = IMPLEMENTATIONS[name].refusal(q, attn_bias, padding)
+    if reason is not None:
+        raise RuntimeError(
+            f"--attn-impl {name} cannot serve this: {reason}; use --attn-impl auto "
+            '(attn_impl="auto" in from_pretrained)'
+        )
+    return IMPLEMENTATIONS[name].attend
+
+
+def _first_that_can(q, attn_bias, padding, dropout):
+    training = torch.is_grad_enabled() and (
+        q.requires_grad or (attn_bias is not None and attn_bias.requires_grad)
+    )
+    passed_over = []
+    for name in _preference(q, attn_bias, dropout, training):
+        implementation = IMPLEMENTATIONS[name]
+        reason = implementation.refusal(q, attn_bias, padding)
+        if reason is None:
+            _log(name, q.device.type, str(q.dtype), training, tuple(passed_over))
+            return implementation.attend
+        passed_over.append(f"{name}: {reason}")
+    raise AssertionError("eager serves every request")
+
+
+def _preference(q, attn_bias, dropout, training) -> List[str]:
+    """Fastest first."""
+    if q.device.type != "cpu":
+        return ["triton", "sdpa", "eager"]
+    is_bias_trained = training and attn_bias is not None and attn_bias.requires_grad
+    if dropout or is_bias_trained:  # torch's fused attention on the CPU serves neither
+        return ["chunked", "eager"]
+    return ["sdpa", "chunked", "eager"]
+
+
+@functools.lru_cache(maxsize=None)
+def _log(name, device, dtype, training, passed_over) -> None:
+    mode = "with gradient" if training else "without gradient"
+    because = "".join(f"; not {reason}" for reason in passed_over)
+    logger.info("attention on %s, %s, %s: %s%s", device, dtype, mode, name, because)

@@ -1,0 +1,46 @@
+"""Attention as its equation says: the readable reference, which serves every request."""
+
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tupe_fairseq.attention.padding import Padding
+
+
+def eager_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_bias: Optional[Tensor],
+    padding: Optional[Padding],
+    *,
+    scaling: float,
+    dropout: float,
+    kernel_bias: Optional[Tensor] = None,
+) -> Tensor:
+    """dropout(softmax(scaling * q k^T + attn_bias)) v, materialized step by step.
+
+    Scores are summed and normalised in float32 at least, with ``attn_bias`` in its own dtype;
+    ``kernel_bias`` is not needed.  See :data:`tupe_fairseq.attention.IMPLEMENTATIONS`.
+    """
+    if padding is not None and padding.packed:
+        q, k, v = (padding.unpack(x) for x in (q, k, v))
+    # B x L x H x K -> B x H x L x K
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    scores = torch.matmul(q * scaling, k.transpose(-2, -1))
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    if attn_bias is not None:
+        scores = scores + attn_bias
+    if padding is not None:
+        # the lowest finite score, not -inf: exp() of it is zero beside any other score, and a
+        # row of nothing else gives no NaN
+        lowest = torch.finfo(scores.dtype).min
+        scores = scores.masked_fill(padding.mask[:, None, None, :], lowest)
+    probs = torch.softmax(scores, dim=-1).to(v.dtype)
+    probs = F.dropout(probs, dropout)
+    attended = torch.matmul(probs, v).transpose(1, 2)
+    if padding is not None and padding.packed:
+        return padding.pack(attended)
+    return attended

@@ -1,0 +1,74 @@
+"""Which tokens of a batch are padding, found out once per forward pass."""
+
+import functools
+from typing import List, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+
+class Padding:
+    """The padding of a batch, as the attention implementations want it.
+
+    Everything the host must know (are there padded tokens, are they all at the end, how long are
+    the sequences) comes over in one transfer, so that no layer waits for the device.
+
+    Args:
+        mask (Tensor): True = padding.
+        pack (bool): let the tokens travel through the layers without the padding, one sequence
+            after the other: (N, ...) for the N real tokens instead of (B, L, ...).  Done only
+            where there is padding, and all of it at the end.
+    Shape:
+        mask bool (B, L).
+    Raises:
+        TypeError: if ``mask`` is not bool.
+    """
+
+    def __init__(self, mask: Tensor, pack: bool = False):
+        if mask.dtype != torch.bool:
+            raise TypeError(f"key_padding_mask is {mask.dtype}, not bool; True marks padding")
+        self.mask = mask
+        self.batch, self.seq_len = mask.shape
+        lengths = (~mask).sum(dim=1)
+        is_suffix = torch.arange(self.seq_len, device=mask.device) >= lengths[:, None]
+        *lengths, at_end = torch.cat([lengths, (mask == is_suffix).all().view(1)]).tolist()
+        #: number of real tokens of each sequence; None if padding is elsewhere than at the end
+        self.lengths: Optional[List[int]] = lengths if at_end else None
+        self.any = sum(lengths) < mask.numel()
+        self.packed = pack and self.any and self.lengths is not None
+
+    @property
+    def begins_with_padding(self) -> bool:
+        """Whether a padded token stands before a real one, at the beginning of its sequence."""
+        if self.lengths is not None:
+            return False
+        return bool((self.mask[:, 0] & ~self.mask.all(dim=1)).any())
+
+    @property
+    def spans(self) -> List[Tuple[int, int]]:
+        """Where each sequence begins among the tokens that travel, and its length."""
+        if not self.packed:
+            return [(b * self.seq_len, length) for b, length in enumerate(self.lengths)]
+        starts = [0]
+        for length in self.lengths:
+            starts.append(starts[-1] + length)
+        return list(zip(starts, self.lengths))
+
+    @functools.cached_property
+    def device_spans(self) -> Tensor:
+        """``spans`` as an int32 tensor (B, 2) on the device of the mask."""
+        return torch.tensor(self.spans, dtype=torch.int32).to(self.mask.device, non_blocking=True)
+
+    @functools.cached_property
+    def real(self) -> Tensor:
+        """Indices of the real tokens among the B * L, int64 (N)."""
+        return (~self.mask).view(-1).nonzero().squeeze(1)
+
+    def pack(self, x: Tensor) -> Tensor:
+        """(B, L, ...) -> (N, ...), the real tokens."""
+        return x.flatten(0, 1).index_select(0, self.real)
+
+    def unpack(self, x: Tensor) -> Tensor:
+        """(N, ...) -> (B, L, ...), zeros at the padding."""
+        out = x.new_zeros((self.batch * self.seq_len, *x.shape[1:]))
+        return out.index_copy(0, self.real, x).unflatten(0, (self.batch, self.seq_len))

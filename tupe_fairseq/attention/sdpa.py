@@ -1,0 +1,141 @@
+"""torch's own fused attention, with the position bias as its mask."""
+
+import contextlib
+from typing import List, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tupe_fairseq.attention.kernel_bias import centred
+from tupe_fairseq.attention.padding import Padding
+from tupe_fairseq.attention.request import batch_spans, shared_bias_refusal
+
+# A GPU's gradient of the mask is as large as the mask expanded over the batch, so the batch is
+# taken in parts of at most so many elements.
+MASK_ELEMENTS = 2**26
+
+
+def sdpa_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_bias: Optional[Tensor],
+    padding: Optional[Padding],
+    *,
+    scaling: float,
+    dropout: float,
+    kernel_bias: Optional[Tensor] = None,
+) -> Tensor:
+    """As :func:`eager_attention`, by ``scaled_dot_product_attention``.
+
+    torch computes with a mask in the dtype of q; rows of the bias are centred before they are
+    rounded to it.  On the CPU each sequence is attended to without its padding.
+    """
+    needs_grad = attn_bias is not None and attn_bias.requires_grad and torch.is_grad_enabled()
+    if attn_bias is None or attn_bias.dtype == q.dtype:
+        kernel_bias = attn_bias
+    elif needs_grad or kernel_bias is None:
+        kernel_bias = centred(attn_bias, q.dtype)
+    if q.device.type == "cpu" and shared_bias_refusal(q, attn_bias, padding) is None:
+        spans = batch_spans(q, padding)
+        flat = (x if x.dim() == 3 else x.flatten(0, 1) for x in (q, k, v))
+        out = attend_spans(*flat, kernel_bias, spans, scaling=scaling, dropout=dropout)
+        return out.view(q.shape)
+
+    if padding is not None and padding.packed:
+        q, k, v = (padding.unpack(x) for x in (q, k, v))
+    out = _attend_batch(q, k, v, kernel_bias, padding, scaling, dropout)
+    return padding.pack(out) if padding is not None and padding.packed else out
+
+
+def attend_spans(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Optional[Tensor],
+    spans: List[Tuple[int, int]],
+    *,
+    scaling: float,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Each sequence on its own, under its corner of the one bias; zeros between the sequences.
+
+    Args:
+        q, k, v (Tensor): all tokens, one sequence after the other.
+        bias (Tensor, optional): the dtype of q.
+        spans (list): first token and length of each sequence.
+    Shape:
+        q, k, v (N, H, K); bias (H, L, L) -> (N, H, K).
+    """
+    lengths = {length for _, length in spans}
+    if len(lengths) == 1 and 0 < sum(length for _, length in spans) == q.size(0):
+        return _one_call(q, k, v, bias, lengths.pop(), scaling, dropout)
+    parts, end = [q[:0]], 0  # q, so that the result has a gradient without any real token, too
+    for start, length in spans:
+        parts.append(q.new_zeros(start - end, *q.shape[1:]))
+        end = start + length
+        if length:
+            sequence = slice(start, end)
+            args = q[sequence], k[sequence], v[sequence], bias, length, scaling, dropout
+            parts.append(_one_call(*args))
+    parts.append(q.new_zeros(q.size(0) - end, *q.shape[1:]))
+    return torch.cat(parts)
+
+
+def _one_call(q, k, v, bias, length, scaling, dropout) -> Tensor:
+    """Sequences of one length: (n * length) x H x K -> the same."""
+    # n x H x length x K
+    sequences = (x.unflatten(0, (-1, length)).transpose(1, 2) for x in (q, k, v))
+    mask = None if bias is None else bias[None, :, :length, :length]
+    out = F.scaled_dot_product_attention(
+        *sequences, attn_mask=mask, dropout_p=dropout, scale=scaling
+    )
+    return out.transpose(1, 2).flatten(0, 1)
+
+
+def _attend_batch(q, k, v, bias, padding, scaling, dropout) -> Tensor:
+    """The batch in parts, with padding written into a mask for each."""
+    batch, seq_len, num_heads, _ = q.shape
+    part = max(MASK_ELEMENTS // (num_heads * seq_len * seq_len), 1)
+    parts = []
+    is_masked = bias is not None or padding is not None
+    with _no_cudnn() if is_masked else contextlib.nullcontext():
+        for rows in torch.arange(batch).split(part):
+            rows = slice(int(rows[0]), int(rows[-1]) + 1)
+            mask = bias
+            if bias is not None and bias.dim() == 4 and bias.size(0) == batch:
+                mask = bias[rows]
+            if padding is not None:
+                # as in the plain implementation: finite, so that no row is without a key
+                is_padding = padding.mask[rows, None, None, :]
+                if mask is None:
+                    mask = torch.zeros((), dtype=q.dtype, device=q.device)
+                mask = torch.where(is_padding, torch.finfo(q.dtype).min, mask)
+            sequences = (x[rows].transpose(1, 2) for x in (q, k, v))
+            if mask is not None:
+                mask = mask.expand(q[rows].size(0), num_heads, seq_len, seq_len)
+            out = F.scaled_dot_product_attention(
+                *sequences, attn_mask=mask, dropout_p=dropout, scale=scaling
+            )
+            parts.append(out.transpose(1, 2))
+    return torch.cat(parts)
+
+
+def _no_cudnn():
+    """cuDNN's kernel gives no gradient for a mask, and wrong results for some lengths with one."""
+    if not hasattr(torch.nn, "attention"):  # torch < 2.3, which has no cuDNN kernel either
+        return contextlib.nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    return sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
+
+
+def sdpa_refusal(
+    q: Tensor, attn_bias: Optional[Tensor], padding: Optional[Padding]
+) -> Optional[str]:
+    """Why torch's fused attention cannot serve this request, or None."""
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if version < (2, 1):
+        return f"it needs torch 2.1 or later, and this is {torch.__version__}"
+    return None
