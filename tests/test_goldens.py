@@ -1,19 +1,24 @@
 """Number for number the authors' model, through tupe-convert and from_pretrained."""
 
+import dataclasses
+import os
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from commands import USER_DIR
 from fairseq.models.roberta import RobertaModel
+from triton_cases import needs_triton
 
+from tupe_fairseq.attention import IMPLEMENTATIONS
 from tupe_fairseq.checkpoint.convert import our_tensor_name
 
 NAMES = ["tupe_a", "tupe_r", "tupe_r_long", "tupe_r_finetuned"]
 
 
 @pytest.fixture(scope="module", params=NAMES)
-def golden(request, shared, run, tmp_path_factory):
+def converted(request, shared, run, tmp_path_factory):
     """(their arrays, our hub interface) of one golden, converted by the command."""
     name = request.param
     out = tmp_path_factory.mktemp(name)
@@ -24,6 +29,24 @@ def golden(request, shared, run, tmp_path_factory):
     hub.eval()
     with np.load(f"{source}.npz") as arrays:
         return {key: torch.from_numpy(arrays[key]) for key in arrays.files}, hub
+
+
+@pytest.fixture(params=["eager", "sdpa", "chunked", "triton", "auto", "unpad"])
+def golden(request, converted):
+    """The same, by each attention implementation that serves here."""
+    theirs, hub = converted
+    encoder = hub.model.encoder.sentence_encoder
+    name = "auto" if request.param == "unpad" else request.param
+    if name != "auto":
+        reason = IMPLEMENTATIONS[name].refusal(torch.zeros(1, 1, 1, 1), None, None)
+        if reason is not None:
+            pytest.skip(reason)
+    for layer in encoder.layers:
+        layer.self_attn.attn_impl = name
+    unpad = request.param == "unpad"
+    encoder.config = dataclasses.replace(encoder.config, unpad=unpad)
+    hub.model.encoder.unpad = unpad
+    return theirs, hub
 
 
 def assert_near(actual, expected):
@@ -80,3 +103,12 @@ def test_logits_loss_and_gradients(golden):
         compared.add(name)
     without = {n for n in ours if n not in compared}
     assert all(n.startswith("classification_heads.") for n in without), without
+
+
+@needs_triton
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="this is that process")
+def test_the_gpu_kernels_in_the_interpreter(shared, run):
+    """The tests above with "triton", which they skip where nothing can run it."""
+    only = "triton and not interpreter"
+    said = run("python", "-m", "pytest", __file__, "-k", only, env={"TRITON_INTERPRET": "1"}).stdout
+    assert f"{3 * len(NAMES)} passed" in said and "skipped" not in said

@@ -23,6 +23,10 @@ class TupeConfig:
         rel_pos_buckets, max_rel_pos (int, optional): see :class:`TupePositionBias`; 32 and 128
             with ``rel_pos``, and not allowed without.
         tie_cls (bool): leave [CLS] an ordinary position.
+        attn_impl (str): how attention is computed, one of ``tupe_fairseq.attention.NAMES``.
+        unpad (bool): leave out padding from all layers, where it is all at the end; hidden states
+            are zero there.
+        compile_layers (bool): ``torch.compile`` each layer; needs torch 2.2.
     Raises:
         ValueError: if a size is less than 1 or a probability not in 0 .. 1.
     """
@@ -41,6 +45,9 @@ class TupeConfig:
     rel_pos_buckets: Optional[int] = None
     max_rel_pos: Optional[int] = None
     tie_cls: bool = False
+    attn_impl: str = "auto"
+    unpad: bool = False
+    compile_layers: bool = False
 
     def __post_init__(self):
         for name, flag in (
@@ -87,6 +94,9 @@ class TupeConfig:
             rel_pos_buckets=getattr(args, "rel_pos_buckets", None),
             max_rel_pos=getattr(args, "max_rel_pos", None),
             tie_cls=args.tie_cls,
+            attn_impl=args.attn_impl,
+            unpad=args.unpad,
+            compile_layers=args.compile_layers,
         )
 
     @property

@@ -4,12 +4,12 @@ import json
 from typing import Callable, List, Optional, Tuple, Union
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tupe_fairseq.attention import Padding, centred
 from tupe_fairseq.config import TupeConfig
-from tupe_fairseq.modules import TupeEncoderLayer
-from tupe_fairseq.position import TupePositionBias
+from tupe_fairseq.modules import TupeEncoderLayer, dropout
+from tupe_fairseq.position import ResultCache, TupePositionBias
 
 
 class TupeEncoder(nn.Module):
@@ -32,6 +32,7 @@ class TupeEncoder(nn.Module):
         LayerNorm.
     Dtype and device: those of the parameters.
     Raises:
+        ValueError: if ``config.compile_layers`` and torch cannot compile a module.
         ValueError: if L exceeds ``config.max_positions``.
         ValueError: on loading a state dict made with other position options, which would fit
             and silently compute something else.
@@ -45,6 +46,11 @@ class TupeEncoder(nn.Module):
         layer_list: Callable[[List[nn.Module]], nn.ModuleList] = nn.ModuleList,
     ):
         super().__init__()
+        if config.compile_layers and not hasattr(nn.Module, "compile"):
+            raise ValueError(
+                f"--compile-layers needs torch 2.2 or later, and this is {torch.__version__}; "
+                "drop the flag"
+            )
         self.config = config
         self.layernorm_embedding = nn.LayerNorm(config.embed_dim)
         self.position_bias = TupePositionBias(
@@ -56,6 +62,7 @@ class TupeEncoder(nn.Module):
             max_rel_pos=config.max_rel_pos,
             tie_cls=config.tie_cls,
         )
+        self._bias_cache = ResultCache(self.position_bias)
         self.layers = layer_list(
             [wrap_layer(self._build_layer()) for _ in range(config.num_layers)]
         )
@@ -68,7 +75,7 @@ class TupeEncoder(nn.Module):
 
     def _build_layer(self) -> TupeEncoderLayer:
         config = self.config
-        return TupeEncoderLayer(
+        layer = TupeEncoderLayer(
             config.embed_dim,
             config.num_heads,
             config.ffn_embed_dim,
@@ -78,7 +85,11 @@ class TupeEncoder(nn.Module):
             activation_dropout=config.activation_dropout,
             activation_fn=config.activation_fn,
             normalize_before=config.normalize_before,
+            attn_impl=config.attn_impl,
         )
+        if config.compile_layers:
+            layer.compile(dynamic=True)
+        return layer
 
     def forward(
         self,
@@ -86,20 +97,75 @@ class TupeEncoder(nn.Module):
         key_padding_mask: Optional[Tensor] = None,
         return_all_hiddens: bool = False,
     ) -> Union[Tensor, Tuple[Tensor, List[Tensor]]]:
+        padding = None if key_padding_mask is None else Padding(key_padding_mask, self.config.unpad)
+        if padding is not None and padding.packed:
+            embeddings = padding.pack(embeddings)
+        return self.encode(embeddings, padding, return_all_hiddens)
+
+    def encode(
+        self, embeddings: Tensor, padding: Optional[Padding], return_all_hiddens: bool = False
+    ) -> Union[Tensor, Tuple[Tensor, List[Tensor]]]:
+        """As :meth:`forward`, from embeddings (N, D) where the padding is packed."""
+        seq_len = embeddings.size(1) if padding is None else padding.seq_len
+        if padding is not None and not padding.any:
+            padding = None
+        is_packed = padding is not None and padding.packed
+
         x = self.layernorm_embedding(embeddings)
-        x = F.dropout(x, self.config.dropout, self.training)
-        if key_padding_mask is not None:
-            x = x.masked_fill(key_padding_mask.unsqueeze(-1), 0)
-        attn_bias = self.position_bias(x.size(1))
+        x = dropout(x, self.config.dropout, self.training)
+        if padding is not None and not is_packed:
+            x = x.masked_fill(padding.mask.unsqueeze(-1), 0)
+        attn_bias, kernel_bias = self._biases(seq_len, x)
 
         hiddens = [x]
         for layer in self.layers:
-            x = layer(x, attn_bias=attn_bias, key_padding_mask=key_padding_mask)
+            x = layer(x, attn_bias=attn_bias, key_padding_mask=padding, kernel_bias=kernel_bias)
             if return_all_hiddens:
                 hiddens.append(x)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
-        return (x, hiddens) if return_all_hiddens else x
+        if is_packed:
+            x = padding.unpack(x)
+        if not return_all_hiddens:
+            return x
+        return x, [padding.unpack(hidden) for hidden in hiddens] if is_packed else hiddens
+
+    def _biases(self, seq_len: int, x: Tensor) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+        """The position bias, and its copy for kernels that compute in a shorter dtype.
+
+        Once for all layers; and in evaluation once for all batches of this length.
+        """
+        # the dtype that a projection of x would have, with or without autocast
+        dtype = torch.mm(x.new_empty(0, 1), x.new_empty(1, 0)).dtype
+
+        def compute():
+            bias = self.position_bias(seq_len)
+            if bias is None or torch.finfo(dtype).bits >= torch.finfo(bias.dtype).bits:
+                return bias, None
+            return bias, centred(bias.detach(), dtype)
+
+        is_trained = torch.is_grad_enabled() and any(
+            p.requires_grad for p in self.position_bias.parameters()
+        )
+        if self.training or is_trained:
+            bias, kernel_bias = compute()
+        else:
+            # what was made in inference mode cannot be used outside it
+            key = seq_len, dtype, torch.is_inference_mode_enabled()
+            bias, kernel_bias = self._bias_cache.get(key, compute)
+        if bias is not None and bias.requires_grad:
+            rows = torch.tensor(self.position_bias.softmax_invariant_rows, device=bias.device)
+            bias.register_hook(lambda grad: grad.index_fill(1, rows.long(), 0))
+        return bias, kernel_bias
+
+    def train(self, mode: bool = True):
+        if mode:
+            self._bias_cache.clear()
+        return super().train(mode)
+
+    def _apply(self, fn, *args, **kwargs):
+        self._bias_cache.clear()
+        return super()._apply(fn, *args, **kwargs)
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, *args):
         self._check_position_options(state_dict.get(prefix + "position_version"), strict)

@@ -87,6 +87,9 @@ def convert_options(theirs: argparse.Namespace) -> argparse.Namespace:
         criterion="masked_lm",
         tokens_per_sample=ours["max_positions"],
         data=".",
+        attn_impl="auto",
+        unpad=False,
+        compile_layers=False,
         **ours,
     )
 

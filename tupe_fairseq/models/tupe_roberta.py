@@ -128,6 +128,9 @@ def base_architecture(args):
     if args.rel_pos:  # filled in without it, they would look like given without --rel-pos
         args.rel_pos_buckets = safe_getattr(args, "rel_pos_buckets", 32)
         args.max_rel_pos = safe_getattr(args, "max_rel_pos", 128)
+    args.attn_impl = safe_getattr(args, "attn_impl", "auto")
+    args.unpad = safe_getattr(args, "unpad", False)
+    args.compile_layers = safe_getattr(args, "compile_layers", False)
     args.pooler_dropout = safe_getattr(args, "pooler_dropout", 0.1)  # the authors'; RoBERTa's is 0
     args.no_token_positional_embeddings = safe_getattr(args, "no_token_positional_embeddings", True)
     args.offload_activations = safe_getattr(args, "offload_activations", False)

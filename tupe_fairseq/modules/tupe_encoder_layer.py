@@ -1,11 +1,12 @@
 """One Transformer encoder layer that hands a real-valued bias to its attention."""
 
-from typing import Optional
+from typing import Optional, Union
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tupe_fairseq.attention import Padding
 from tupe_fairseq.modules.activations import get_activation_fn
+from tupe_fairseq.modules.dropout import dropout
 from tupe_fairseq.modules.tupe_multihead_attention import TupeMultiheadAttention
 
 
@@ -30,8 +31,9 @@ class TupeEncoderLayer(nn.Module):
         activation_dropout (float): dropout probability after the activation.
         activation_fn (str): name of the activation function.
         normalize_before (bool): pre-LN instead of post-LN.
+        attn_impl (str): see :class:`TupeMultiheadAttention`.
     Shape:
-        as :class:`TupeMultiheadAttention`: (B, L, D) -> (B, L, D).
+        as :class:`TupeMultiheadAttention`: (B, L, D) -> (B, L, D), or (N, D) -> (N, D).
     Dtype and device: those of the parameters.
     Raises:
         ValueError: as :class:`TupeMultiheadAttention` and :func:`get_activation_fn`.
@@ -49,6 +51,7 @@ class TupeEncoderLayer(nn.Module):
         activation_dropout: float = 0.0,
         activation_fn: str = "gelu",
         normalize_before: bool = False,
+        attn_impl: str = "auto",
     ):
         super().__init__()
         self.dropout = dropout
@@ -56,7 +59,7 @@ class TupeEncoderLayer(nn.Module):
         self.activation_fn = get_activation_fn(activation_fn)
         self.normalize_before = normalize_before
         self.self_attn = TupeMultiheadAttention(
-            embed_dim, num_heads, scaling=scaling, dropout=attention_dropout
+            embed_dim, num_heads, scaling=scaling, dropout=attention_dropout, attn_impl=attn_impl
         )
         self.self_attn_layer_norm = nn.LayerNorm(embed_dim)
         self.fc1 = nn.Linear(embed_dim, ffn_embed_dim)
@@ -74,13 +77,14 @@ class TupeEncoderLayer(nn.Module):
         self,
         x: Tensor,
         attn_bias: Optional[Tensor] = None,
-        key_padding_mask: Optional[Tensor] = None,
+        key_padding_mask: Union[None, Tensor, Padding] = None,
+        kernel_bias: Optional[Tensor] = None,
     ) -> Tensor:
         residual = x
         if self.normalize_before:
             x = self.self_attn_layer_norm(x)
-        x = self.self_attn(x, attn_bias=attn_bias, key_padding_mask=key_padding_mask)
-        x = residual + F.dropout(x, self.dropout, self.training)
+        x = self.self_attn(x, attn_bias, key_padding_mask, kernel_bias)
+        x = residual + dropout(x, self.dropout, self.training)
         if not self.normalize_before:
             x = self.self_attn_layer_norm(x)
 
@@ -88,8 +92,8 @@ class TupeEncoderLayer(nn.Module):
         if self.normalize_before:
             x = self.final_layer_norm(x)
         x = self.activation_fn(self.fc1(x))
-        x = self.fc2(F.dropout(x, self.activation_dropout, self.training))
-        x = residual + F.dropout(x, self.dropout, self.training)
+        x = self.fc2(dropout(x, self.activation_dropout, self.training))
+        x = residual + dropout(x, self.dropout, self.training)
         if not self.normalize_before:
             x = self.final_layer_norm(x)
         return x

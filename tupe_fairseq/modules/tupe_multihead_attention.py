@@ -1,10 +1,16 @@
 """Multi-head self-attention whose scores take a real-valued bias and an explicit scaling."""
 
-from typing import Optional
+from typing import Optional, Union
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from tupe_fairseq.attention import Padding, check_name, choose, split_qkv
+
+# A compiled layer leaves attention out: its kernels are compiled already, and its choice among
+# them is plain Python.
+not_compiled = getattr(getattr(torch, "compiler", None), "disable", lambda function: function)
 
 
 class TupeMultiheadAttention(nn.Module):
@@ -21,17 +27,29 @@ class TupeMultiheadAttention(nn.Module):
         num_heads (int): number of heads, H; divides ``embed_dim``.
         scaling (float): factor on the content scores (not on ``attn_bias``).
         dropout (float): dropout probability of the attention probabilities.
+        attn_impl (str): how it is computed, one of ``tupe_fairseq.attention.NAMES``; all give the
+            same numbers within rounding.
     Shape:
         x (B, L, D); attn_bias broadcastable to (B, H, L, L), rows are queries; key_padding_mask
-        bool (B, L), True = padding, ignored -> (B, L, D).
-    Dtype and device: those of the parameters; scores are summed and normalised in float32 at
-        least.  A sequence that is padding throughout attends uniformly and stays finite.
+        bool (B, L), True = padding, ignored -> (B, L, D).  In place of the mask a ``Padding`` made
+        of it once for all layers; if that is packed, x is (N, D) -> (N, D).  kernel_bias: see
+        :mod:`tupe_fairseq.attention`.
+    Dtype and device: those of the parameters.  At padding the output is finite and undefined.
     Raises:
-        ValueError: if ``num_heads`` does not divide ``embed_dim``.
+        ValueError: if ``num_heads`` does not divide ``embed_dim``, or ``attn_impl`` is unknown.
         TypeError: if ``key_padding_mask`` is not bool.
+        RuntimeError: if the named implementation cannot serve the request; the message says why.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, *, scaling: float, dropout: float = 0.0):
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        scaling: float,
+        dropout: float = 0.0,
+        attn_impl: str = "auto",
+    ):
         super().__init__()
         if embed_dim % num_heads:
             raise ValueError(
@@ -40,8 +58,10 @@ class TupeMultiheadAttention(nn.Module):
             )
         self.embed_dim = embed_dim
         self.num_heads = num_heads
+        self.head_dim = embed_dim // num_heads
         self.scaling = scaling
         self.dropout = dropout
+        self.attn_impl = check_name(attn_impl)
         # W_Q, W_K, W_V stacked, as torch's own attention and the authors' checkpoints have them
         self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
         self.in_proj_bias = nn.Parameter(torch.empty(3 * embed_dim))
@@ -59,29 +79,26 @@ class TupeMultiheadAttention(nn.Module):
         self,
         x: Tensor,
         attn_bias: Optional[Tensor] = None,
-        key_padding_mask: Optional[Tensor] = None,
+        key_padding_mask: Union[None, Tensor, Padding] = None,
+        kernel_bias: Optional[Tensor] = None,
     ) -> Tensor:
-        batch, seq_len, _ = x.shape
-        qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
-        # B x L x 3D -> 3 x B x H x L x K
-        q, k, v = qkv.view(batch, seq_len, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+        padding = key_padding_mask
+        if isinstance(padding, Tensor):
+            padding = Padding(padding)
+        if padding is not None and not padding.any:
+            padding = None
 
-        scores = torch.matmul(q * self.scaling, k.transpose(-2, -1))
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        if attn_bias is not None:
-            scores = scores + attn_bias
-        if key_padding_mask is not None:
-            if key_padding_mask.dtype != torch.bool:
-                raise TypeError(
-                    f"key_padding_mask is {key_padding_mask.dtype}, not bool; True marks padding"
-                )
-            # the lowest finite score, not -inf: exp() of it is zero beside any other score, and
-            # a row of nothing else gives no NaN
-            scores = scores.masked_fill(
-                key_padding_mask[:, None, None, :], torch.finfo(scores.dtype).min
-            )
-        probs = torch.softmax(scores, dim=-1).to(v.dtype)
-        probs = F.dropout(probs, self.dropout, self.training)
-        # B x H x L x K -> B x L x D
-        attended = torch.matmul(probs, v).transpose(1, 2).reshape(batch, seq_len, -1)
-        return self.out_proj(attended)
+        qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
+        return self.out_proj(self._attend(qkv, attn_bias, padding, kernel_bias))
+
+    @not_compiled
+    def _attend(self, qkv, attn_bias, padding, kernel_bias):
+        # (B x L or N) x 3D -> (B x L or N) x H x K, three times
+        q, k, v = split_qkv(qkv.unflatten(-1, (3, self.num_heads, self.head_dim)))
+        dropout = self.dropout if self.training else 0.0
+        attend = choose(self.attn_impl, q, attn_bias, padding, dropout)
+        attended = attend(
+            q, k, v, attn_bias, padding,
+            scaling=self.scaling, dropout=dropout, kernel_bias=kernel_bias,
+        )  # fmt: skip
+        return attended.flatten(-2)

@@ -7,6 +7,7 @@ from fairseq.data import Dictionary
 from fairseq.utils import safe_getattr
 from omegaconf import OmegaConf
 
+from tupe_fairseq.attention import NAMES
 from tupe_fairseq.modules.activations import ACTIVATIONS
 
 # RoBERTa options without a meaning here, each with the only value it may have.
@@ -49,6 +50,25 @@ def add_tupe_args(parser) -> None:
         "--tie-cls",
         action="store_true",
         help="leave [CLS] an ordinary position instead of untying it, Eq. (9) (an ablation)",
+    )
+    parser.add_argument(
+        "--attn-impl",
+        choices=NAMES,
+        help="how attention is computed, the same numbers within rounding: auto takes the fastest "
+        "that can serve device, dtype and mode, and logs which; eager is the plain reference; a "
+        "named one stops the run where it cannot serve; default auto",
+    )
+    parser.add_argument(
+        "--unpad",
+        action="store_true",
+        help="leave padding out of all layers and the LM head: faster for batches of sentences "
+        "of different length; hidden states are zero at padding",
+    )
+    parser.add_argument(
+        "--compile-layers",
+        action="store_true",
+        help="torch.compile each layer (needs torch 2.2 or later and a compiler): longer to "
+        "start, faster on a GPU; changes rounding and the random numbers of dropout",
     )
     parser.add_argument(
         "--checkpoint-activations",

@@ -8,6 +8,7 @@ from fairseq.modules import LayerDropModuleList
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
+from tupe_fairseq.attention import Padding
 from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
 
@@ -36,17 +37,18 @@ class TupeSentenceEncoder(TupeEncoder):
         return_all_hiddens: bool = False,
         token_embeddings: Optional[Tensor] = None,
     ) -> Dict[str, List[Tensor]]:
-        padding_mask = src_tokens.eq(self.embed_tokens.padding_idx)
-        if not padding_mask.any():
-            padding_mask = None
-        elif (padding_mask[:, 0] & ~padding_mask.all(dim=1)).any():
+        padding = Padding(src_tokens.eq(self.embed_tokens.padding_idx), self.config.unpad)
+        if padding.begins_with_padding:
             raise ValueError(
                 "a sequence begins with padding; TUPE numbers positions from the left, so pad on "
                 "the right (fairseq's masked_lm and sentence_prediction do)"
             )
         if token_embeddings is None:
-            token_embeddings = self.embed_tokens(src_tokens)
-        out = super().forward(token_embeddings, padding_mask, return_all_hiddens)
+            tokens = padding.pack(src_tokens) if padding.packed else src_tokens
+            token_embeddings = self.embed_tokens(tokens)
+        elif padding.packed:
+            token_embeddings = padding.pack(token_embeddings)
+        out = self.encode(token_embeddings, padding, return_all_hiddens)
         x, hiddens = out if return_all_hiddens else (out, [])
         # B x L x D -> L x B x D
         return {
@@ -94,6 +96,26 @@ class TupeRobertaEncoder(RobertaEncoder):
             return nn.ModuleList(layers)
 
         config = TupeConfig.from_roberta_options(args)
+        self.padding_idx = embed_tokens.padding_idx
+        self.unpad = config.unpad
         return TupeSentenceEncoder(
             config, embed_tokens, wrap_layer=wrap_layer, layer_list=layer_list
         )
+
+    def forward(
+        self,
+        src_tokens,
+        features_only=False,
+        return_all_hiddens=False,
+        masked_tokens=None,
+        **unused,
+    ):
+        """As RoBERTa's; with ``--unpad`` the LM head, too, leaves padding out (zeros there)."""
+        if features_only or masked_tokens is not None or not self.unpad:
+            return super().forward(src_tokens, features_only, return_all_hiddens, masked_tokens)
+        features, extra = self.extract_features(src_tokens, return_all_hiddens)
+        real = src_tokens.ne(self.padding_idx)
+        of_real = self.output_layer(features, masked_tokens=real)
+        logits = of_real.new_zeros(*src_tokens.shape, of_real.size(-1))
+        logits[real] = of_real
+        return logits, extra

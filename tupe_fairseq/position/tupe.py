@@ -1,6 +1,6 @@
 """TUPE's position bias: the sum of its terms, each with [CLS] untied."""
 
-from typing import Optional
+from typing import Optional, Tuple
 
 from torch import Tensor, nn
 
@@ -69,6 +69,15 @@ class TupePositionBias(nn.Module):
                         f"--{name.replace('_', '-')}"
                     )
             self.relative = None
+
+    @property
+    def softmax_invariant_rows(self) -> Tuple[int, ...]:
+        """Rows (queries) that hold one value for all keys: it cancels in the softmax.
+
+        The row of the untied [CLS]: theta_1, and its bucket, change no probability, and the
+        gradient that reaches them through a softmax is rounding noise.
+        """
+        return () if self.untied_absolute.tie_cls else (0,)
 
     def forward(self, seq_len: int) -> Tensor:
         bias = self.untied_absolute(seq_len)
