@@ -1,0 +1,59 @@
+"""The benchmark scripts run, on small cases; what they find is for a quiet machine to say."""
+
+import json
+import sys
+
+from conftest import REPO
+
+
+def test_claims(run, tmp_path):
+    process = run(
+        sys.executable, REPO / "scripts" / "benchmark.py", "--only", "claims", "--size", "tiny",
+        "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
+    )  # fmt: skip
+    assert "authors' code: not measured, as no --reference-repo was given" in process.stdout
+    results = json.loads((tmp_path / "results.json").read_text())
+    rows = {row["case"]: row for row in results["rows"]}
+    assert len(rows) == 7
+    fine_tuning = next(row for case, row in rows.items() if case.startswith("fine-tuning"))
+    assert set(fine_tuning["columns"]) == {"stock RoBERTa", "tupe", "tupe --unpad"}
+    assert fine_tuning["columns"]["tupe --unpad"]["words_per_s"] > 0
+    for row in rows.values():
+        assert row["columns"][row["base"]]["ratio"] == 1
+        assert all(len(column["seconds"]) == 1 for column in row["columns"].values())
+
+
+def test_curves_and_saved_bytes(run, tmp_path):
+    run(
+        sys.executable, REPO / "scripts" / "benchmark.py", "--only", "curves", "--longest", 256,
+        "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
+    )  # fmt: skip
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert [entry["x"] for entry in results["curves"]["length"]] == [128, 256]
+    assert (tmp_path / "curves.png").stat().st_size > 20_000
+    first, *_, last = results["saved_bytes"]
+    # eager keeps something of T x T; what the tiles keep does not grow so
+    assert last["eager"] > 30 * first["eager"]
+    assert last["chunked"] <= first["chunked"] * last["T"] / first["T"]
+
+
+def test_a_folder_that_is_no_checkout_is_refused(run, tmp_path):
+    process = run(
+        sys.executable, REPO / "scripts" / "benchmark.py", "--reference-repo", tmp_path,
+        "--output-dir", tmp_path, check=False,
+    )  # fmt: skip
+    assert process.returncode == 2
+    assert f"--reference-repo ({tmp_path}) holds no fairseq/models/bert/model.py" in process.stdout
+
+
+def test_words_per_second(data, run, tmp_path):
+    process = run(
+        sys.executable, REPO / "scripts" / "words_per_second.py", "--data", data, "--rounds", 1,
+        "--updates", 20, "--layers", 1, "--tokens-per-sample", 64, "--batch-size", 2,
+        "--threads", 1, "--output-dir", tmp_path, "--tupe-flags=--unpad",
+    )  # fmt: skip
+    assert "tupe_roberta --rel-pos" in process.stdout
+    results = json.loads((tmp_path / "results.json").read_text())
+    (ratio,) = results["ratio_of_each_round"]
+    assert ratio > 0
+    assert "unpad=True" in (tmp_path / "tupe_roberta-0.log").read_text()
