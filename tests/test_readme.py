@@ -20,8 +20,11 @@ fairseq-train() {{ command fairseq-train "$@" {TINY} --max-update 2 --max-epoch 
 fairseq-hydra-train() {{ command fairseq-hydra-train "$@" dataset.num_workers=0 \\
     dataset.data_buffer_size=0 optimization.max_update=2; }}
 """
-# Run by test_quickstart.py and by continuous integration.
-ELSEWHERE = ("scripts/quickstart.sh", "scripts/test.sh", "pip install ")
+# Run by test_quickstart.py, test_benchmark.py and continuous integration.
+ELSEWHERE = (
+    "scripts/quickstart.sh", "scripts/test.sh", "pip install ", "python scripts/benchmark.py",
+    "python scripts/words_per_second.py",
+)  # fmt: skip
 
 
 def blocks(path):
@@ -69,7 +72,8 @@ def test_readme(folder, run):
     outputs = []
     for language, code in blocks("README.md"):
         if code.startswith(ELSEWHERE):
-            script = code.split()[0]
+            command, *arguments = code.split()
+            script = arguments[0] if command == "python" else command
             assert script == "pip" or (REPO / script).exists()
             continue
         if "fairseq-train sst2-bin" in code:
