@@ -19,6 +19,10 @@ class TupeEncoder(nn.Module):
     x = layer(x, bias) for each layer; pre-LN: x = LN(x).
     Source: Ke, He and Liu 2021, section 3, https://arxiv.org/abs/2006.15595.
 
+    In evaluation the bias of a length is kept from batch to batch, for as long as its parameters
+    stay the same.  What cancels in the softmax (``softmax_invariant_rows`` of the position bias:
+    theta_1 and its bucket) gets no gradient here, where it could only be rounding noise.
+
     Args:
         config (TupeConfig): the options.
         wrap_layer (callable): applied to each layer, from module to module; for activation
@@ -29,7 +33,7 @@ class TupeEncoder(nn.Module):
         embeddings (B, L, D); key_padding_mask bool (B, L), True = padding -> (B, L, D).  With
         ``return_all_hiddens`` also the list of the L + 1 hidden states, each (B, L, D): the
         embedding output, then each layer's output; in pre-LN the last is taken before the final
-        LayerNorm.
+        LayerNorm.  With ``config.unpad`` all are zero at padding, else undefined there.
     Dtype and device: those of the parameters.
     Raises:
         ValueError: if ``config.compile_layers`` and torch cannot compile a module.
