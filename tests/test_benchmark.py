@@ -3,9 +3,23 @@
 import json
 import sys
 
+import pytest
+import torch
 from conftest import REPO
 
+IS_OLD = not hasattr(torch.nn.functional, "scaled_dot_product_attention")
+needs_fused = pytest.mark.skipif(IS_OLD, reason="the benchmark needs torch 2.1")
 
+
+@pytest.mark.skipif(not IS_OLD, reason="for a torch without fused attention")
+def test_an_old_torch_is_refused(run):
+    process = run(sys.executable, REPO / "scripts" / "benchmark.py", check=False)
+    assert process.returncode == 2
+    message = f"the kernels to compare with need torch 2.1; this is {torch.__version__}"
+    assert message in process.stdout
+
+
+@needs_fused
 def test_claims(run, tmp_path):
     process = run(
         sys.executable, REPO / "scripts" / "benchmark.py", "--only", "claims", "--size", "tiny",
@@ -23,6 +37,7 @@ def test_claims(run, tmp_path):
         assert all(len(column["seconds"]) == 1 for column in row["columns"].values())
 
 
+@needs_fused
 def test_curves_and_saved_bytes(run, tmp_path):
     run(
         sys.executable, REPO / "scripts" / "benchmark.py", "--only", "curves", "--longest", 256,
@@ -37,6 +52,7 @@ def test_curves_and_saved_bytes(run, tmp_path):
     assert last["chunked"] <= first["chunked"] * last["T"] / first["T"]
 
 
+@needs_fused
 def test_a_folder_that_is_no_checkout_is_refused(run, tmp_path):
     process = run(
         sys.executable, REPO / "scripts" / "benchmark.py", "--reference-repo", tmp_path,
