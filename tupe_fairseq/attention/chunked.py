@@ -109,8 +109,11 @@ class _ChunkedAttention(torch.autograd.Function):
         tiles, scaling, dropout, seed = ctx.options
         keep = KeepMask(dropout, seed) if dropout else None
         scratch = _Scratch(q)
-        # one buffer for the three, laid out as the projection's output
-        grad_qkv = torch.zeros((q.size(0), 3, *q.shape[1:]), dtype=scratch.dtype)
+        # one buffer for the three, laid out as the projection's output; tiles write all of it
+        # unless there is padding
+        written = sum(t.rows.stop - t.rows.start for t in tiles if t.heads.start == 0)
+        make = torch.empty if written == q.size(0) else torch.zeros
+        grad_qkv = make((q.size(0), 3, *q.shape[1:]), dtype=scratch.dtype)
         grad_q, grad_k, grad_v = grad_qkv.unbind(1)
         grad_bias = torch.zeros_like(bias) if ctx.needs_input_grad[3] else None
         # the sum over the keys of probs * its gradient, from what is at hand: N x H x 1
@@ -137,8 +140,9 @@ class _ChunkedAttention(torch.autograd.Function):
             product_k = torch.bmm(grad_scores.transpose(1, 2), tile_q).mul_(scaling)
             product_v = torch.bmm(kept.transpose(1, 2), tile_grad)
             grad_q[tile.tokens, tile.heads][tile.rows] = product_q.transpose(0, 1)
-            grad_k[tile.tokens, tile.heads] += product_k.transpose(0, 1)
-            grad_v[tile.tokens, tile.heads] += product_v.transpose(0, 1)
+            put = Tensor.add_ if tile.rows.start else Tensor.copy_
+            put(grad_k[tile.tokens, tile.heads], product_k.transpose(0, 1))
+            put(grad_v[tile.tokens, tile.heads], product_v.transpose(0, 1))
         return (*grad_qkv.to(q.dtype).unbind(1), grad_bias, None, None, None)
 
 
