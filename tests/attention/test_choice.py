@@ -98,6 +98,27 @@ def test_sdpa_takes_a_later_torch(monkeypatch, version):
 WITHOUT_DROPOUT = "sdpa" if HAS_SDPA else "chunked"
 
 
+@pytest.fixture
+def nothing_is_short(monkeypatch):
+    """Toy sequences are served as long ones are."""
+    monkeypatch.setattr(choice, "FEW_SCORES", 0)
+
+
+def test_auto_takes_eager_for_short_sequences():
+    q, bias = q_and_bias()
+    assert choose("auto", q, bias, None, 0.1) is IMPLEMENTATIONS["eager"].attend
+    assert choose("auto", q, bias, AT_END, 0.0) is IMPLEMENTATIONS["eager"].attend
+    # a single call for the whole batch, however short
+    fixed = q.detach(), bias.detach()
+    assert choose("auto", *fixed, AT_END, 0.0) is IMPLEMENTATIONS["eager"].attend
+    assert choose("auto", *fixed, None, 0.0) is IMPLEMENTATIONS[WITHOUT_DROPOUT].attend
+    # 3 heads: from 74 tokens on a loop over the sequences pays
+    for length, expected in ((73, "eager"), (74, "chunked")):
+        longer = torch.zeros(2, length, 3, 5), torch.zeros(3, length, length, requires_grad=True)
+        assert choose("auto", *longer, None, 0.1) is IMPLEMENTATIONS[expected].attend
+
+
+@pytest.mark.usefixtures("nothing_is_short")
 @pytest.mark.parametrize(
     "trained_q, trained_bias, padding, dropout, expected",
     [
@@ -119,12 +140,14 @@ def test_auto_on_the_cpu(trained_q, trained_bias, padding, dropout, expected):
     assert choose("auto", q, bias, padding, dropout) is IMPLEMENTATIONS[expected].attend
 
 
+@pytest.mark.usefixtures("nothing_is_short")
 def test_auto_without_a_bias():
     q, _ = q_and_bias()
     assert choose("auto", q, None, None, 0.0) is IMPLEMENTATIONS[WITHOUT_DROPOUT].attend
     assert choose("auto", q, None, None, 0.1) is IMPLEMENTATIONS["chunked"].attend
 
 
+@pytest.mark.usefixtures("nothing_is_short")
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_auto_without_gradient_mode(mode):
     q, bias = q_and_bias()
@@ -132,6 +155,7 @@ def test_auto_without_gradient_mode(mode):
         assert choose("auto", q, bias, None, 0.0) is IMPLEMENTATIONS[WITHOUT_DROPOUT].attend
 
 
+@pytest.mark.usefixtures("nothing_is_short")
 def test_auto_passes_a_bias_for_each_sequence_to_eager():
     q, bias = q_and_bias()
     bias = bias.expand(BATCH, -1, -1, -1)
@@ -145,6 +169,7 @@ def test_auto_serves_what_a_gpu_asks_for():
     assert choose("auto", q, bias, None, 0.1) is IMPLEMENTATIONS[expected].attend
 
 
+@pytest.mark.usefixtures("nothing_is_short")
 def test_auto_logs_each_kind_of_request_once(messages):
     q, bias = q_and_bias()
     for _ in range(3):
@@ -158,6 +183,7 @@ def test_auto_logs_each_kind_of_request_once(messages):
     ]
 
 
+@pytest.mark.usefixtures("nothing_is_short")
 def test_auto_logs_why_it_passed_others_over(messages, monkeypatch):
     choose("auto", *q_and_bias(), IN_THE_MIDDLE, 0.1)
     (message,) = messages()

@@ -13,6 +13,10 @@ from tupe_fairseq.attention.padding import Padding
 from tupe_fairseq.attention.sdpa import sdpa_attention, sdpa_refusal
 from tupe_fairseq.attention.triton import triton_attention, triton_refusal
 
+# Scores of a sequence, over its heads, below which the loop over sequences that the others make on
+# the CPU costs more than it saves (measured: 12 heads from T = 32 on, 2 heads from T = 128).
+FEW_SCORES = 2**14
+
 logger = logging.getLogger(__name__)
 
 
@@ -76,7 +80,7 @@ def _first_that_can(q, attn_bias, padding, dropout):
         q.requires_grad or (attn_bias is not None and attn_bias.requires_grad)
     )
     passed_over = []
-    for name in _preference(q, attn_bias, dropout, training):
+    for name in _preference(q, attn_bias, padding, dropout, training):
         implementation = IMPLEMENTATIONS[name]
         reason = implementation.refusal(q, attn_bias, padding)
         if reason is None:
@@ -86,14 +90,16 @@ def _first_that_can(q, attn_bias, padding, dropout):
     raise AssertionError("eager serves every request")
 
 
-def _preference(q, attn_bias, dropout, training) -> List[str]:
+def _preference(q, attn_bias, padding, dropout, training) -> List[str]:
     """Fastest first."""
     if q.device.type != "cpu":
         return ["triton", "sdpa", "eager"]
+    seq_len = q.size(1) if padding is None else padding.seq_len
+    is_short = q.size(-2) * seq_len**2 < FEW_SCORES
     is_bias_trained = training and attn_bias is not None and attn_bias.requires_grad
     if dropout or is_bias_trained:  # torch's fused attention on the CPU serves neither
-        return ["chunked", "eager"]
-    return ["sdpa", "chunked", "eager"]
+        return ["eager"] if is_short else ["chunked", "eager"]
+    return ["eager"] if is_short and padding is not None else ["sdpa", "chunked", "eager"]
 
 
 @functools.lru_cache(maxsize=None)
