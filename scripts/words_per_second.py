@@ -102,8 +102,8 @@ def train(arch: str, data: Path, options, log: Path) -> float:
         "--max-positions", options.tokens_per_sample, "--batch-size", options.batch_size,
         "--required-batch-size-multiple", 1, "--optimizer", "adam", "--lr", 1e-4,
         "--max-update", options.updates, "--log-format", "json", "--log-interval", LOG_INTERVAL,
-        "--no-save", "--disable-validation", "--num-workers", 0, "--data-buffer-size", 0,
-        "--distributed-world-size", 1, "--seed", 1,
+        "--no-save", "--save-dir", log.parent, "--disable-validation", "--num-workers", 0,
+        "--data-buffer-size", 0, "--distributed-world-size", 1, "--seed", 1,
         *([] if torch.cuda.is_available() else ["--cpu"]),
         *(shlex.split(options.tupe_flags) if arch == TUPE else []),
     ]  # fmt: skip
