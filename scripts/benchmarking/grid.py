@@ -81,7 +81,8 @@ def _whole_step(device, rounds, say, size, seq_len, padding, dropout, dtype, tra
     data = masked_batch(batch, seq_len, padding, device)
     dropouts = {"dropout": dropout, "attention_dropout": dropout}
     wanted = {STOCK: ("stock", dropouts), "no position bias": ("no bias", dropouts)}
-    names = ["auto", "eager", "sdpa", "chunked"] if device.type == "cpu" else ["auto", "eager"]
+    ours = "chunked" if device.type == "cpu" else "triton"
+    names = ["auto", "eager", "sdpa", ours]
     for name in names:
         wanted[f"tupe, {name}"] = ("tupe", {**dropouts, "attn_impl": name})
     if padding:
