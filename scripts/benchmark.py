@@ -55,6 +55,8 @@ def parse(arguments):
     checkout = options.reference_repo
     if checkout is not None and not (checkout / MODEL_FILE).exists():
         parser.error(f"--reference-repo ({checkout}) holds no {MODEL_FILE}")
+    if checkout is not None and (options.size != "base" or options.only == "curves"):
+        parser.error("--reference-repo is measured with --size base and not with --only curves")
     if options.device not in ("cpu", "cuda"):
         parser.error(f"--device ({options.device}) is neither cpu nor cuda")
     if options.device == "cuda" and not torch.cuda.is_available():
@@ -97,7 +99,7 @@ def main(arguments=None):
         title = "attention, 12 heads of 64, forward and backward, dropout 0.1"
         machine = f"{results['machine']['device']}, {results['machine']['threads']} threads"
         figure = options.output_dir / "curves.png"
-        report.plot(figure, results["curves"], results["saved_bytes"], f"{title}\n{machine}")
+        report.plot(figure, results["curves"], f"{title}\n{machine}")
         console.print(f"wrote {figure}")
     report.write_json(options.output_dir / "results.json", results)
     console.print(f"wrote {options.output_dir / 'results.json'}")

@@ -47,6 +47,8 @@ def parse(arguments):
     options = parser.parse_args(arguments)
     if options.updates < 2 * LOG_INTERVAL:
         parser.error(f"--updates ({options.updates}) must be at least {2 * LOG_INTERVAL}")
+    if options.rounds < 1:
+        parser.error(f"--rounds ({options.rounds}) must be at least 1")
     if options.data is not None and not (options.data / "dict.txt").exists():
         parser.error(f"--data {options.data} holds no dict.txt; fairseq-preprocess makes one")
     return options

@@ -73,3 +73,16 @@ def test_words_per_second(data, run, tmp_path):
     (ratio,) = results["ratio_of_each_round"]
     assert ratio > 0
     assert "unpad=True" in (tmp_path / "tupe_roberta-0.log").read_text()
+
+
+@needs_fused
+def test_a_checkout_that_would_not_be_measured_is_refused(run, tmp_path):
+    model = tmp_path / "fairseq" / "models" / "bert" / "model.py"
+    model.parent.mkdir(parents=True)
+    model.touch()
+    process = run(
+        sys.executable, REPO / "scripts" / "benchmark.py", "--reference-repo", tmp_path,
+        "--size", "tiny", check=False,
+    )  # fmt: skip
+    assert process.returncode == 2
+    assert "--reference-repo is measured with --size base" in process.stdout

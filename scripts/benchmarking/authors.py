@@ -17,8 +17,8 @@ class AuthorsCode:
         RuntimeError: if their code does not start; with the end of what it said.
     """
 
-    def __init__(self, checkout: Path, batch: int, seq_len: int, threads: int):
-        words = [sys.executable, WORKER, checkout.resolve(), batch, seq_len, threads]
+    def __init__(self, checkout: Path, batch: int, seq_len: int, threads: int, device: str):
+        words = [sys.executable, WORKER, checkout.resolve(), batch, seq_len, threads, device]
         self._process = subprocess.Popen(
             [str(word) for word in words],
             stdin=subprocess.PIPE,

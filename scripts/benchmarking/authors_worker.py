@@ -1,6 +1,6 @@
 """Times training steps of the TUPE authors' code, in a process of its own.
 
-    python authors_worker.py CHECKOUT BATCH SEQ_LEN THREADS
+    python authors_worker.py CHECKOUT BATCH SEQ_LEN THREADS DEVICE
 
 Their package is called fairseq, too, so it cannot share a process with ours.  Says "ready", then
 answers each line of its input with the seconds of one step.
@@ -38,12 +38,13 @@ def build(seq_len):
 
 
 def main():
-    checkout, batch, seq_len, threads = sys.argv[1], *map(int, sys.argv[2:])
+    checkout, *numbers, device = sys.argv[1:]
+    batch, seq_len, threads = map(int, numbers)
     sys.path.insert(0, checkout)
     np.float = float  # their spelling, which numpy dropped
     torch.set_num_threads(threads)
     torch.manual_seed(1)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(device)
     model = build(seq_len).to(device).train()
     if device.type == "cuda":
         model = model.bfloat16()

@@ -71,9 +71,11 @@ class Claims:
             trainer = Trainer(self._build(kind, seq_len))
             calls[name] = lambda trainer=trainer: trainer.masked_lm(data)
         authors = None
-        if self.options.reference_repo and self.options.size == "base":
+        if self.options.reference_repo:
             threads = torch.get_num_threads()
-            authors = AuthorsCode(self.options.reference_repo, batch, seq_len, threads)
+            authors = AuthorsCode(
+                self.options.reference_repo, batch, seq_len, threads, self.device.type
+            )
             calls[AUTHORS] = authors
         samples = self._compare(title, calls)
         rows = [Row(title, samples, STOCK, TUPE, *bound)]

@@ -6,7 +6,7 @@ from typing import Callable, Dict, Iterator, List
 
 import torch
 
-from benchmarking.models import SIZES, Trainer, build, infer, masked_batch
+from benchmarking.models import Trainer, build, infer, masked_batch
 from benchmarking.operators import FLOOR, STOCK, Shape, operators, saved_by_attention
 from benchmarking.rows import Row
 from benchmarking.timing import compare, kernel_names
@@ -109,6 +109,3 @@ def kernels(device: torch.device) -> Dict[str, List[str]]:
             call()
             found[f"{name}, {shape}"] = kernel_names(call)
     return found
-
-
-__all__ = ["SIZES", "curves", "full", "kernels", "saved"]

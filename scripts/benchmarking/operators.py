@@ -5,6 +5,7 @@ from typing import Callable, Dict, NamedTuple
 import torch
 import torch.nn.functional as F
 
+from benchmarking.timing import saved_bytes
 from tupe_fairseq.attention import IMPLEMENTATIONS, Padding, centred, split_qkv
 
 HEADS, HEAD_DIM = 12, 64
@@ -87,8 +88,6 @@ def operators(shape: Shape, device: torch.device) -> Dict[str, Callable[[], obje
 
 def saved_by_attention(name: str, batch: int, seq_len: int, dropout: float) -> int:
     """Bytes kept for backward beyond q, k, v, the output and the shared bias."""
-    from benchmarking.timing import saved_bytes
-
     qkv = torch.randn(batch, seq_len, 3, HEADS, HEAD_DIM, requires_grad=True)
     q, k, v = qkv.unbind(2)
     bias = torch.randn(HEADS, seq_len, seq_len, requires_grad=True)

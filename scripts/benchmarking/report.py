@@ -82,7 +82,7 @@ def write_json(path: Path, results: dict) -> None:
     path.write_text(json.dumps(results, indent=1) + "\n")
 
 
-def plot(path: Path, curves: dict, saved: list, title: str) -> None:
+def plot(path: Path, curves: dict, title: str) -> None:
     """Time and memory of attention against length and batch."""
     import matplotlib
 
