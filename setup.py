@@ -14,7 +14,16 @@ setup(
     license="MIT",
     python_requires=">=3.8",
     packages=find_packages(include=["tupe_fairseq", "tupe_fairseq.*"]),
-    install_requires=["torch>=1.13", "numpy", "sentencepiece", "tqdm"],
+    install_requires=[
+        "torch>=1.13",
+        "numpy",
+        "sentencepiece",
+        "tqdm",
+        # metrics and sentence splitting of the data and GLUE commands
+        "scikit-learn",
+        "scipy",
+        "sentence-splitter",
+    ],
     extras_require={
         # An extra, because a second fairseq on top of one's own build breaks both.
         "fairseq": [
@@ -33,5 +42,12 @@ setup(
             "triton>=3.7; python_version >= '3.11' and sys_platform == 'linux'",
         ],
     },
-    entry_points={"console_scripts": ["tupe-convert=tupe_fairseq.commands.convert:main"]},
+    entry_points={
+        "console_scripts": [
+            "tupe-convert=tupe_fairseq.commands.convert:main",
+            "tupe-finetune=tupe_fairseq.commands.finetune:main",
+            "tupe-prepare-glue=tupe_fairseq.commands.prepare_glue:main",
+            "tupe-prepare-pretrain=tupe_fairseq.commands.prepare_pretrain:main",
+        ]
+    },
 )

@@ -4,13 +4,13 @@ import argparse
 import logging
 import os
 import shutil
-import sys
 from typing import List, Optional
 
 import torch
 
 from tupe_fairseq.checkpoint import convert, dictionary
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.commands.program import run_program
 
 logger = logging.getLogger("tupe-convert")
 
@@ -44,14 +44,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    args = get_parser().parse_args(argv)
-    # force: importing fairseq has configured logging its own way
-    logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO, force=True)
-    try:
-        run(args)
-    except (OSError, ValueError) as error:
-        print(f"tupe-convert: error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_program(get_parser(), run, argv)
 
 
 def run(args: argparse.Namespace) -> None:

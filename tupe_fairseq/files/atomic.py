@@ -1,0 +1,50 @@
+"""Files that appear under their name only when they are complete."""
+
+import contextlib
+import json
+import os
+
+
+@contextlib.contextmanager
+def atomic_write(path: str, mode: str = "w"):
+    """Open ``path`` for writing under another name; it gets its own when the block ends well.
+
+    Args:
+        path (str): the file; its folder is made where it is missing.
+        mode (str): "w" (UTF-8, newline as written) or "wb".
+    Raises:
+        OSError: as ``open`` and ``write``, a full disk included; ``path`` is then as it was.
+    """
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    partial = path + ".partial"
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    try:
+        with open(partial, mode, **text) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(partial)
+        raise
+
+
+def write_json(path: str, content) -> None:
+    """Write ``content`` as readable JSON, atomically."""
+    with atomic_write(path) as file:
+        json.dump(content, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+
+
+def read_json(path: str):
+    """Read a JSON file.
+
+    Raises:
+        ValueError: if it is not JSON; the message names the file.
+    """
+    with open(path, encoding="utf-8") as file:
+        try:
+            return json.load(file)
+        except ValueError as error:
+            raise ValueError(f"{path} is not a JSON file: {error}") from error

@@ -1,0 +1,1 @@
+"""From raw text to pieces: clean-up, de-duplication, vocabulary, encoding, binary data."""

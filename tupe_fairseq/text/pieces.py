@@ -1,0 +1,57 @@
+"""Splitting text with a SentencePiece model, and the fairseq dictionary that belongs to it."""
+
+from typing import Iterable, List, Sequence
+
+import sentencepiece
+
+from tupe_fairseq.files.atomic import atomic_write
+
+MASK = "<mask>"
+# fairseq's dictionary has these built in; a file must not list them
+_BUILT_IN = ("<s>", "<pad>", "</s>", "<unk>")
+
+
+class Pieces:
+    """A SentencePiece model.
+
+    Args:
+        path (str): the model file.
+    Raises:
+        OSError: if the file cannot be read.
+        ValueError: if it is no SentencePiece model.
+    """
+
+    def __init__(self, path: str):
+        with open(path, "rb") as file:
+            content = file.read()
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=content)
+        except RuntimeError as error:
+            raise ValueError(f"{path} is not a SentencePiece model") from error
+        size = self._processor.get_piece_size()
+        self.unknown_id = self._processor.unk_id()
+        self._pieces = [self._processor.id_to_piece(i) for i in range(size)]
+        # fairseq's name for it, whatever this model calls it
+        self._pieces[self.unknown_id] = "<unk>"
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def encode(self, lines: Sequence[str]) -> List[List[int]]:
+        """The ids of the pieces of each line."""
+        return self._processor.encode(list(lines), out_type=int)
+
+    def to_text(self, ids: Sequence[int]) -> str:
+        """Pieces with spaces between, as fairseq-preprocess reads them."""
+        return " ".join(map(self._pieces.__getitem__, ids))
+
+    def words(self) -> Iterable[str]:
+        """What dict.txt lists: all pieces but fairseq's built-in symbols and the mask."""
+        for i, piece in enumerate(self._pieces):
+            if not (self._processor.is_control(i) or piece in _BUILT_IN or piece == MASK):
+                yield piece
+
+    def write_dictionary(self, path: str) -> None:
+        """Write dict.txt.  masked_lm and sentence_prediction add the mask at its end."""
+        with atomic_write(path) as file:
+            file.writelines(f"{word} 1\n" for word in self.words())
