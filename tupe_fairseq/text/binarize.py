@@ -18,7 +18,7 @@ def binarize(
 
     Args:
         dictionary (str): the dict.txt to use.
-        texts (dict): split (train, valid, valid1, test, ...) to a file of pieces, a sentence a line.
+        texts (dict): split (train, valid, valid1, test, ...) to a file of pieces, a line each.
         folder (str): where the data goes; files of the same names are replaced.
         expected (dict): split to its number of lines.
         workers (int): processes of fairseq-preprocess.

@@ -1,0 +1,1 @@
+"""The nine GLUE tasks: official files in, official submissions out."""
