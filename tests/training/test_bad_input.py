@@ -120,3 +120,24 @@ def test_another_vocabulary(checkpoint, data, tmp_path):
     output = refused(other, tmp_path, "--rel-pos", "--restore-file", checkpoint)
     assert f"word embedding has {rows} rows, this model's dictionary {rows + 1} symbols" in output
     assert "dict.txt that the checkpoint was trained with" in output
+
+
+def test_another_vocabulary_of_the_same_size(checkpoint, data, tmp_path):
+    """Two pieces change places: every shape fits, and every sentence would mean something else."""
+    other = tmp_path / "data"
+    other.mkdir()
+    for path in data.iterdir():
+        (other / path.name).write_bytes(path.read_bytes())
+    first, second, *rest = (data / "dict.txt").read_text().splitlines()
+    (other / "dict.txt").write_text("\n".join([second, first, *rest]) + "\n")
+    output = refused(other, tmp_path, "--rel-pos", "--restore-file", checkpoint)
+    assert "trained with another vocabulary, though of the same size" in output
+
+
+def test_a_checkpoint_that_does_not_record_its_vocabulary(checkpoint, data, tmp_path):
+    state = torch.load(checkpoint, map_location="cpu")
+    del state["model"]["encoder.vocabulary_version"]
+    older = tmp_path / "older.pt"
+    torch.save(state, older)
+    process = pretrain(data, tmp_path, "--rel-pos", "--restore-file", older, "--max-update", 2)
+    assert "the checkpoint does not record its vocabulary" in process.stdout

@@ -1,6 +1,7 @@
 """Fine-tuning a classification head on real sentences."""
 
 import csv
+import re
 
 import pytest
 import sentencepiece
@@ -48,6 +49,12 @@ def test_loss_falls_and_the_head_loads(sst2, pretrained, run, tmp_path):
         "--reset-optimizer", "--reset-dataloader", "--reset-meters", "--save-dir", tmp_path,
         "--lr", 3e-3, "--batch-size", 32, "--max-update", 300, "--total-num-update", 300,
     )  # fmt: skip
+    message = re.search(r"loaded (\d+) of (\d+) tensors; newly initialized: (.*)", process.stdout)
+    loaded, total, new = message.groups()
+    head = "classification_heads.sentence_classification_head."
+    names = [head + part for part in ("dense.weight", "dense.bias", "out_proj.weight")]
+    assert new.startswith(", ".join([*names, head + "out_proj.bias;"]))
+    assert int(loaded) == int(total) - 4 > 30
     loss = losses(process)
     assert sorted(loss)[-1] == 300
     first, last = ([loss[n] for n in part] for part in (range(1, 31), range(271, 301)))

@@ -8,7 +8,7 @@ from typing import List, Optional
 
 import torch
 
-from tupe_fairseq.checkpoint import convert, dictionary
+from tupe_fairseq.checkpoint import convert, dictionary, vocabulary
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.commands.program import run_program
 
@@ -79,6 +79,8 @@ def run(args: argparse.Namespace) -> None:
         head = _labelled_head(model, state["args"], label_lines, args.label_dict)
 
     files = {"dict.txt": dictionary.convert_dictionary(lines, args.dict)}
+    symbols = vocabulary.symbols_of(files["dict.txt"])
+    model["encoder.vocabulary_version"] = vocabulary.vocabulary_version(symbols)
     if label_lines is not None:
         files[os.path.join("input0", "dict.txt")] = files["dict.txt"]
         # unchanged: both loaders subtract their own number of built-in symbols from a label

@@ -1,6 +1,7 @@
 """RoBERTa with TUPE's position encoding: the model and its architectures."""
 
 import argparse
+import logging
 import os
 
 import tupe_fairseq.plugin  # noqa: F401  says what to install where fairseq is missing
@@ -21,6 +22,8 @@ from tupe_fairseq.plugin.options import (
 )
 from tupe_fairseq.plugin.safe_globals import allow_fairseq_checkpoints
 from tupe_fairseq.plugin.sentence_encoder import TupeRobertaEncoder
+
+logger = logging.getLogger(__name__)
 
 allow_fairseq_checkpoints()
 
@@ -86,8 +89,19 @@ class TupeRobertaModel(RobertaModel):
         return known
 
     def load_state_dict(self, state_dict, *args, **kwargs):
+        """As fairseq's, which adds to and takes from ``state_dict``; logs what came of it."""
+        given = {name: tensor.shape for name, tensor in state_dict.items()}
         result = super().load_state_dict(state_dict, *args, **kwargs)
         self._restore_file = None
+        own = {name: tensor.shape for name, tensor in self.state_dict().items()}
+        new = [name for name in own if given.get(name) != own[name]]
+        logger.info(
+            "loaded %d of %d tensors; newly initialized: %s; in the file, but not in the model: %s",
+            len(own) - len(new),
+            len(own),
+            ", ".join(new) or "none",
+            ", ".join(name for name in given if name not in own) or "none",
+        )
         return result
 
     def max_positions(self):

@@ -1,5 +1,6 @@
 """The encoder as fairseq's RoBERTa expects it: from token ids, with fairseq's wrappers."""
 
+import logging
 from typing import Dict, List, Optional
 
 from fairseq.distributed import fsdp_wrap
@@ -9,8 +10,11 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
 from tupe_fairseq.attention import Padding
+from tupe_fairseq.checkpoint.vocabulary import vocabulary_version
 from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
+
+logger = logging.getLogger(__name__)
 
 
 class TupeSentenceEncoder(TupeEncoder):
@@ -80,7 +84,17 @@ class TupeSentenceEncoder(TupeEncoder):
 
 
 class TupeRobertaEncoder(RobertaEncoder):
-    """fairseq's RoBERTa encoder (embedding, LM head) round a :class:`TupeSentenceEncoder`."""
+    """fairseq's RoBERTa encoder (embedding, LM head) round a :class:`TupeSentenceEncoder`.
+
+    Raises:
+        ValueError: on loading, if the checkpoint's vocabulary is another one of the same size.
+    """
+
+    def __init__(self, args, dictionary):
+        super().__init__(args, dictionary)
+        # A buffer for the reasons of position_version: two vocabularies of one size, mixed up,
+        # would pass every check of shapes.
+        self.register_buffer("vocabulary_version", vocabulary_version(dictionary.symbols))
 
     def build_encoder(self, args, dictionary, embed_tokens):
         def wrap_layer(layer):
@@ -119,3 +133,22 @@ class TupeRobertaEncoder(RobertaEncoder):
         logits = of_real.new_zeros(*src_tokens.shape, of_real.size(-1))
         logits[real] = of_real
         return logits, extra
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        name = prefix + "vocabulary_version"
+        embedding = state_dict.get(prefix + "sentence_encoder.embed_tokens.weight")
+        own_size = self.sentence_encoder.embed_tokens.num_embeddings
+        if embedding is None or embedding.size(0) != own_size:
+            pass  # the sentence encoder refuses it, and says what is wrong
+        elif name not in state_dict:
+            logger.warning(
+                "the checkpoint does not record its vocabulary: see to it that dict.txt is the "
+                "one that it was trained with"
+            )
+            state_dict[name] = self.vocabulary_version
+        elif not state_dict[name].equal(self.vocabulary_version.to(state_dict[name].device)):
+            raise ValueError(
+                "the checkpoint was trained with another vocabulary, though of the same size; use "
+                "its own dict.txt, and data made with it"
+            )
+        super()._load_from_state_dict(state_dict, prefix, *args)
