@@ -16,6 +16,7 @@ __all__ = ["TupeConfig", "TupeEncoder", "TupePositionBias"]
 
 if importlib.util.find_spec("fairseq") is not None:
     from tupe_fairseq.models.tupe_roberta import TupeRobertaModel  # noqa: F401
+    from tupe_fairseq.plugin import glue_criterion, glue_task, warmup_ratio  # noqa: F401
     from tupe_fairseq.plugin.user_dir import know_own_spellings
 
     __all__.append("TupeRobertaModel")

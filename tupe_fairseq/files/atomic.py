@@ -24,9 +24,11 @@ def atomic_write(path: str, mode: str = "w"):
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.remove(partial)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = path  # a failed write does not say which file
         raise
 
 

@@ -32,7 +32,9 @@ class Steps:
             self._refuse_other_settings(folder, known["settings"], settings)
             self._finished = known["finished"]
         else:
-            if os.path.isdir(folder) and os.listdir(folder):
+            # a kill during the very first write leaves only this
+            partial = {"steps.json.partial"}
+            if os.path.isdir(folder) and set(os.listdir(folder)) - partial:
                 raise ValueError(
                     f"{folder} holds files of something else; give an empty or a new folder"
                 )

@@ -22,6 +22,9 @@ class GlueTask:
         header (bool): whether train and dev begin with a line of column names; test always does.
         dev_label (int): the label's column in dev files, where it is another.
         test_texts (tuple of int): the sentences' columns in test files, where they are others.
+        fields (int): the number of fields of a sound line of train and dev, where others must be
+            dropped; elsewhere further fields are ignored.
+        no_label (str): the label of rows that were given none; they are dropped.
         files (dict): split to file name; the order is fairseq's numbering.
         submissions (dict): test split to the official name of the predictions' file.
     """
@@ -36,6 +39,8 @@ class GlueTask:
     header: bool = True
     dev_label: Optional[int] = None
     test_texts: Optional[Tuple[int, ...]] = None
+    fields: Optional[int] = None
+    no_label: Optional[str] = None
     files: Dict[str, str] = field(
         default_factory=lambda: {"train": "train.tsv", "valid": "dev.tsv", "test": "test.tsv"}
     )
@@ -94,6 +99,7 @@ GLUE_TASKS = {
             selection="acc_and_f1",
             epochs=5,
             test_texts=(2, 3),
+            fields=6,
         ),
         GlueTask(
             "MNLI",
@@ -102,6 +108,7 @@ GLUE_TASKS = {
             labels=("contradiction", "entailment", "neutral"),
             epochs=5,
             dev_label=16,
+            no_label="-",
             files={
                 "train": "train.tsv",
                 "valid": "dev_matched.tsv",

@@ -1,0 +1,193 @@
+"""Reading the official GLUE files: fields between tabs, no quoting, one row a line."""
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Counter as CounterType
+from typing import Dict, Iterator, List, Set, Tuple
+
+from tupe_fairseq.glue.tasks import STSB_MAX_SCORE, GlueTask
+
+# Where a text is cut before it is encoded.  Far beyond any max_positions; a broken file can hold
+# megabytes in a line.
+MAX_CHARACTERS = 100_000
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass
+class OfficialRows:
+    """The rows of one file.
+
+    Args:
+        texts (list of tuples of str): the sentence, or the two sentences, of each row.
+        labels (list of str): as written in the file; none for a test set.
+        index (list of str): a test set's official numbers; counted from 0 where the file has none.
+        read (int): rows in the file, without the header.
+        dropped (Counter): rows left out, by reason.
+        warnings (Counter): rows kept although something is wrong with them, by what it is.
+        cut (set of int): the kept rows of which a text was cut at MAX_CHARACTERS.
+    """
+
+    texts: List[Tuple[str, ...]] = field(default_factory=list)
+    labels: List[str] = field(default_factory=list)
+    index: List[str] = field(default_factory=list)
+    read: int = 0
+    dropped: CounterType[str] = field(default_factory=Counter)
+    warnings: CounterType[str] = field(default_factory=Counter)
+    cut: Set[int] = field(default_factory=set)
+
+
+def official_files(task: GlueTask, glue_dir: str) -> Dict[str, str]:
+    """The task's files, split to path; test sets that are not there are left out.
+
+    Raises:
+        FileNotFoundError: if the folder, or a train or dev file, is missing.
+    """
+    folder = os.path.join(glue_dir, task.name)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"{folder} is missing: the official folder of task {task.name}")
+    paths = {split: os.path.join(folder, name) for split, name in task.files.items()}
+    found = {split: path for split, path in paths.items() if os.path.isfile(path)}
+    for split, path in paths.items():
+        if split not in found and not split.startswith("test"):
+            raise FileNotFoundError(f"{path} is missing: task {task.name} lacks its {split} split")
+    return found
+
+
+def read_rows(task: GlueTask, split: str, path: str) -> OfficialRows:
+    """Read one file.
+
+    A train or dev line with too few fields is dropped and counted; of a test set every row is
+    kept, because the official count of predictions depends on it: its missing texts are empty.
+    Bytes that are not UTF-8 are replaced.
+
+    Args:
+        task (GlueTask): the task.
+        split (str): train, valid, test, ... of ``task.files``.
+        path (str): the file.
+    Raises:
+        OSError: if the file cannot be read.
+        ValueError: if the file is empty, lacks a column, or holds an unknown label or a score
+            outside its range; the message has the line's number.
+    """
+    is_test = split.startswith("test")
+    columns = (is_test and task.test_texts) or task.texts
+    label_column = (split.startswith("valid") and task.dev_label) or task.label
+    needed = max(columns) if is_test else max(*columns, label_column)
+    exact = None if is_test else task.fields
+    rows, widest, has_index = OfficialRows(), 0, False
+    for number, line in _lines(path):
+        fields, sound = _fields(line)
+        if number == 1 and (is_test or task.header):
+            _check_header(task, path, fields, needed, None if is_test else label_column)
+            has_index = fields[0] in ("index", "id")
+            continue
+        rows.read += 1
+        widest = max(widest, len(fields))
+        broken = len(fields) < needed or (exact and len(fields) != exact)
+        if broken:
+            reason = f"not {exact} fields" if exact else f"fewer than {needed} fields"
+            if not is_test:
+                rows.dropped[reason] += 1
+                continue
+            rows.warnings[reason] += 1
+            fields += [""] * (needed - len(fields))
+        if is_test:
+            given = has_index and (fields[0].isdigit() or not broken)
+            rows.index.append(fields[0] if given else str(rows.read - 1))
+        else:
+            label = fields[label_column - 1].strip()
+            if label == task.no_label:
+                rows.dropped[f"label {label}"] += 1
+                continue
+            _check_label(task, label, f"{path}, line {number}")
+            rows.labels.append(label)
+        if not sound:
+            rows.warnings["invalid UTF-8"] += 1
+        texts = [fields[column - 1] for column in columns]
+        if any(len(text) > MAX_CHARACTERS for text in texts):
+            rows.warnings[f"cut at {MAX_CHARACTERS} characters"] += 1
+            rows.cut.add(len(rows.texts))
+        if not all(text.strip() for text in texts):
+            rows.warnings["empty text"] += 1
+        rows.texts.append(tuple(text[:MAX_CHARACTERS] for text in texts))
+    if not rows.read:
+        raise ValueError(f"{path} is empty: it holds no rows")
+    repeated = len(rows.index) - len(set(rows.index))
+    if repeated:  # predictions under a repeated number could not be told apart
+        rows.warnings["repeated index, so numbered from 0"] += repeated
+        rows.index = [str(row) for row in range(rows.read)]
+    if widest < needed:
+        raise ValueError(
+            f"{path}: missing column {needed}: no line has more than {widest} fields between tabs"
+        )
+    if not rows.texts:
+        raise ValueError(f"{path}: none of the {rows.read} rows can be used: {dict(rows.dropped)}")
+    return rows
+
+
+def _lines(path: str) -> Iterator[Tuple[int, bytes]]:
+    """The lines with their numbers, from 1; only line feeds end one, and blank ends are none."""
+    blank = 0
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            line = line[:-1] if line.endswith(b"\n") else line
+            line = line[:-1] if line.endswith(b"\r") else line
+            if number == 1 and line.startswith(_BYTE_ORDER_MARK):
+                line = line[len(_BYTE_ORDER_MARK) :]
+            if not line:
+                blank += 1
+                continue
+            yield from ((number - before, b"") for before in range(blank, 0, -1))
+            blank = 0
+            yield number, line
+
+
+def _fields(line: bytes) -> Tuple[List[str], bool]:
+    """The fields of a line, and whether it was UTF-8."""
+    try:
+        return line.decode("utf-8").split("\t"), True
+    except UnicodeDecodeError:
+        return line.decode("utf-8", errors="replace").split("\t"), False
+
+
+def _check_header(task, path, fields, needed, label_column) -> None:
+    if len(fields) < needed:
+        role = "the label" if needed == label_column else "a text"
+        raise ValueError(
+            f"{path}: missing column {needed}: {role} of {task.name} is read from there, and the "
+            f"header has {len(fields)}: {_short(', '.join(fields), 300)}"
+        )
+    if label_column is None:
+        is_row = fields[0].isdigit()
+    else:
+        is_row = fields[label_column - 1] in task.labels
+        is_row = is_row or (task.is_regression and _is_score(fields[label_column - 1]))
+    if is_row:
+        raise ValueError(
+            f"{path}: the header is missing: line 1 is a row: {_short(', '.join(fields), 100)}"
+        )
+
+
+def _check_label(task, label, where) -> None:
+    if task.is_regression:
+        if not _is_score(label):
+            raise ValueError(
+                f"{where}: the score {_short(label)!r} is not a number from 0 to {STSB_MAX_SCORE:g}"
+            )
+    elif label not in task.labels:
+        raise ValueError(
+            f"{where}: unknown label {_short(label)!r}; the labels of {task.name} are "
+            f"{', '.join(task.labels)}"
+        )
+
+
+def _is_score(text: str) -> bool:
+    try:
+        return 0.0 <= float(text) <= STSB_MAX_SCORE
+    except ValueError:
+        return False
+
+
+def _short(text: str, characters: int = 50) -> str:
+    return text if len(text) <= characters else text[:characters] + "..."

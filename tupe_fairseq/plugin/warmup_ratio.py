@@ -1,0 +1,155 @@
+"""Polynomial decay whose length follows from --max-epoch, with a warm-up given as a share of it."""
+
+import logging
+import math
+from dataclasses import dataclass, field
+from typing import List, Optional
+
+from fairseq.optim.lr_scheduler import register_lr_scheduler
+from fairseq.optim.lr_scheduler.polynomial_decay_schedule import (
+    PolynomialDecayLRSchedule,
+    PolynomialDecayLRScheduleConfig,
+)
+from fairseq.utils import safe_getattr
+from omegaconf import II, MISSING, open_dict
+
+logger = logging.getLogger(__name__)
+
+
+def total_updates(
+    batches: Optional[int],
+    max_epoch: int,
+    max_update: int = 0,
+    update_freq: List[int] = (1,),
+    skip_remainder_batch: bool = False,
+) -> int:
+    """The number of updates that a run of fairseq-train makes.
+
+    Args:
+        batches (int): the batches of an epoch for one worker; may be None without max_epoch.
+        max_epoch (int): the number of epochs, 0 for no limit.
+        max_update (int): the most updates, 0 for no limit.
+        update_freq (list of int): batches per update in the first, second, ... epoch; the last
+            entry holds for all further ones.
+        skip_remainder_batch (bool): whether an epoch leaves out its last, incomplete update.
+    """
+    if not max_epoch:
+        return max_update
+    whole = math.floor if skip_remainder_batch else math.ceil
+    per_epoch = [whole(batches / n) for n in update_freq]
+    epochs = per_epoch[:max_epoch]
+    total = sum(epochs) + (max_epoch - len(epochs)) * per_epoch[-1]
+    return min(total, max_update) if max_update else total
+
+
+def warmup_updates(ratio: float, total: int) -> int:
+    """The number of warm-up updates: the share of the total, rounded to the nearest."""
+    return math.floor(ratio * total + 0.5)
+
+
+def record_batches(cfg, batches: int) -> None:
+    """Write into the run's whole config how many batches an epoch has, for the scheduler.
+
+    fairseq gives the scheduler nothing but its config; the task's config has the same root.
+
+    Args:
+        cfg (DictConfig): the task's config.
+        batches (int): the batches of an epoch for one worker.
+    """
+    root = cfg._get_root()
+    if root is not cfg:  # a task that is set up alone has no run
+        with open_dict(root):
+            root.batches_per_epoch = batches
+
+
+@dataclass
+class PolynomialDecayRatioConfig(PolynomialDecayLRScheduleConfig):
+    warmup_ratio: float = field(
+        default=MISSING,
+        metadata={
+            "help": "share of all updates in which the learning rate rises, from 0 to below 1; all "
+            "updates follow from --max-epoch and the real number of batches, or are --max-update "
+            "where that is less or alone"
+        },
+    )
+    # refused: both follow from the ratio
+    warmup_updates: int = field(default=0, metadata={"help": "not with --warmup-ratio"})
+    total_num_update: Optional[float] = field(
+        default=None, metadata={"help": "not with --warmup-ratio"}
+    )
+    max_epoch: int = II("optimization.max_epoch")
+    max_update: int = II("optimization.max_update")
+    update_freq: List[int] = II("optimization.update_freq")
+    skip_remainder_batch: bool = II("optimization.skip_remainder_batch")
+
+
+@register_lr_scheduler("polynomial_decay_ratio", dataclass=PolynomialDecayRatioConfig)
+class PolynomialDecayRatioSchedule(PolynomialDecayLRSchedule):
+    """fairseq's polynomial_decay with its two lengths computed when the first epoch begins.
+
+    Args:
+        cfg (PolynomialDecayRatioConfig): the options.
+        optimizer (FairseqOptimizer): whose learning rate is set.
+    Raises:
+        ValueError: if the ratio is not in [0, 1).
+        ValueError: if ``--warmup-updates`` or ``--total-num-update`` was given, too.
+        ValueError: if neither ``--max-epoch`` nor ``--max-update`` was given.
+    """
+
+    def __init__(self, cfg, optimizer):
+        if not 0 <= cfg.warmup_ratio < 1:
+            raise ValueError(f"--warmup-ratio is {cfg.warmup_ratio}; it must be from 0 to below 1")
+        for name in ("warmup_updates", "total_num_update"):
+            if cfg[name]:
+                raise ValueError(
+                    f"--{name.replace('_', '-')} ({cfg[name]:g}) and --warmup-ratio "
+                    f"({cfg.warmup_ratio}) say the same thing twice; drop the one, or the other "
+                    "with --lr-scheduler polynomial_decay"
+                )
+        if not cfg.max_epoch and not cfg.max_update:
+            raise ValueError("--warmup-ratio is a share of the run; give --max-epoch")
+        cfg.total_num_update = math.inf  # not known yet
+        super().__init__(cfg, optimizer)
+        self.batches = None
+
+    def step_begin_epoch(self, epoch):
+        """As polynomial_decay's; the first epoch sets the number of updates.
+
+        Raises:
+            ValueError: if the task does not say how many batches there are, or their number has
+                changed since the first epoch.
+        """
+        batches = safe_getattr(self.cfg._get_root(), "batches_per_epoch")
+        if batches is None and self.cfg.max_epoch:
+            raise ValueError(
+                "--warmup-ratio with --max-epoch needs --task glue_sentence_prediction: no other "
+                "task tells the number of batches; give --max-update and no --max-epoch, or "
+                "--lr-scheduler polynomial_decay with --warmup-updates and --total-num-update"
+            )
+        if self.total_num_update == math.inf:
+            self._set_length(batches)
+        elif batches != self.batches:
+            raise ValueError(
+                f"an epoch had {self.batches} batches and now has {batches}, so the number of "
+                "updates is not what the learning rate counts on; drop --update-epoch-batch-itr"
+            )
+        return super().step_begin_epoch(epoch)
+
+    def _set_length(self, batches):
+        cfg, self.batches = self.cfg, batches
+        self.total_num_update = total_updates(
+            batches, cfg.max_epoch, cfg.max_update, cfg.update_freq, cfg.skip_remainder_batch
+        )
+        cfg.warmup_updates = warmup_updates(cfg.warmup_ratio, self.total_num_update)
+        logger.info(
+            "%s batches an epoch: as --warmup-updates %d --total-num-update %d",
+            batches,
+            cfg.warmup_updates,
+            self.total_num_update,
+        )
+
+    def step_update(self, num_updates):
+        """As polynomial_decay's; nothing before the first epoch begins."""
+        if self.total_num_update == math.inf:
+            return self.optimizer.get_lr()
+        return super().step_update(num_updates)
