@@ -1,77 +1,161 @@
-"""Calling fairseq-preprocess, and counting that nothing was lost on the way."""
+"""Calling fairseq-preprocess, in parts and side by side, and counting that nothing was lost."""
 
+import itertools
 import os
 import shutil
-import struct
 import subprocess
 import sys
-from typing import Dict, Tuple
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from typing import Dict, Iterator, List, Tuple
 
-_MAGIC = b"MMIDIDX\x00\x00"
-_ITEM_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 4, 7: 8, 8: 2}
+from tqdm import tqdm
+
+from tupe_fairseq.text.mmap_index import count, join
+
+# fairseq-preprocess takes some hundred bytes of memory a line
+LINES_PER_PART = 500_000
+# below, the seconds that fairseq-preprocess takes to start weigh more than a second worker
+_LEAST_LINES = 20_000
 
 
 def binarize(
-    dictionary: str, texts: Dict[str, str], folder: str, expected: Dict[str, int], workers: int = 1
+    dictionary: str,
+    texts: Dict[str, str],
+    folder: str,
+    expected: Dict[str, int],
+    workers: int = 1,
+    lines_per_part: int = LINES_PER_PART,
 ) -> None:
     """Write SPLIT.bin and SPLIT.idx for each split, and dict.txt, with fairseq-preprocess.
 
+    Long texts are binarized in parts, ``workers`` at a time, so that memory does not grow with the
+    text; the files are the same for every number of workers.
+
     Args:
         dictionary (str): the dict.txt to use.
-        texts (dict): split (train, valid, valid1, test, ...) to a file of pieces, a line each.
+        texts (dict): split (train, valid, ..., or input0/train) to a file of pieces, a line each.
         folder (str): where the data goes; files of the same names are replaced.
         expected (dict): split to its number of lines.
-        workers (int): processes of fairseq-preprocess.
+        workers (int): processes.
+        lines_per_part (int): the most lines that one fairseq-preprocess is given of a split.
     Raises:
+        ValueError: if a path of texts holds a comma, which separates paths for fairseq.
         ValueError: if fairseq-preprocess fails; the message ends with its last line.
-        ValueError: if the data has not as many sentences as expected (fairseq loses what a worker
-            of its failed to write, without a word), or is cut short.
+        ValueError: if the data has not as many sentences as expected, or is cut short.
     """
+    for path in texts.values():
+        if "," in path:
+            raise ValueError(f"fairseq-preprocess takes no comma in a path: {path!r}")
     partial = folder.rstrip("/") + ".partial"
     shutil.rmtree(partial, ignore_errors=True)
-    command = [sys.executable, "-m", "fairseq_cli.preprocess", "--only-source"]
-    command += ["--srcdict", dictionary, "--destdir", partial, "--workers", str(workers)]
-    for kind in ("train", "valid", "test"):
-        # fairseq numbers the further ones: valid, valid1, ...
-        names = sorted(split for split in texts if split.rstrip("0123456789") == kind)
-        if names:
-            command += [f"--{kind}pref", ",".join(texts[name] for name in names)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.run(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    if process.returncode:
-        lines = process.stdout.strip().splitlines() or ["no message"]
-        raise ValueError(f"fairseq-preprocess failed: {lines[-1]}")
-    for split, sentences in expected.items():
-        found, _ = count(os.path.join(partial, split))
-        if found != sentences:
+    os.makedirs(partial)
+    a_share = -(-max(expected.values()) // workers)
+    part_lines = min(lines_per_part, max(_LEAST_LINES, a_share))
+    short = {split: path for split, path in texts.items() if expected[split] <= part_lines}
+    made = {split: [os.path.join(partial, "short", name)] for split, name in _numbered(short)}
+    with ThreadPoolExecutor(workers) as pool, _progress(sum(expected.values())) as bar:
+        running = set()
+        if short:
+            job = (dictionary, list(short.values()), os.path.join(partial, "short"))
+            lines = sum(expected[split] for split in short)
+            running.add(pool.submit(_preprocess, *job, lines, bar))
+        for split in texts:
+            if split in short:
+                continue
+            made[split] = []
+            begins = _parts(texts[split], part_lines, os.path.join(partial, "lines"))
+            for text, lines in _while_free(begins, running, workers):
+                part = f"{text}.data"
+                made[split].append(os.path.join(part, "valid"))
+                running.add(pool.submit(_preprocess, dictionary, [text], part, lines, bar, True))
+        for job in running:
+            job.result()
+    for split, prefixes in made.items():
+        target = os.path.join(partial, "ready", split)
+        _join(prefixes, target)
+        sentences, _ = count(target)
+        if sentences != expected[split]:
             raise ValueError(
-                f"fairseq-preprocess wrote {found} sentences of {split} and was given {sentences}; "
-                "is the disk full?"
+                f"fairseq-preprocess wrote {sentences} sentences of {split} and was given "
+                f"{expected[split]}; is the disk full?"
             )
-    os.makedirs(folder, exist_ok=True)
-    for name in sorted(os.listdir(partial)):
-        if name != "preprocess.log":
-            os.replace(os.path.join(partial, name), os.path.join(folder, name))
+    for split in texts:
+        os.makedirs(os.path.dirname(os.path.join(folder, split)), exist_ok=True)
+        for name in (split + ".bin", split + ".idx"):
+            os.replace(os.path.join(partial, "ready", name), os.path.join(folder, name))
+    shutil.copyfile(dictionary, os.path.join(folder, "dict.txt"))
     shutil.rmtree(partial)
 
 
-def count(prefix: str) -> Tuple[int, int]:
-    """Sentences and tokens (with the </s> of each) of PREFIX.idx and PREFIX.bin.
+def _join(prefixes: List[str], target: str) -> None:
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if len(prefixes) > 1:
+        join(prefixes, target)
+        for prefix in prefixes:
+            os.remove(prefix + ".bin")
+    else:
+        for ending in (".bin", ".idx"):
+            os.replace(prefixes[0] + ending, target + ending)
 
-    Raises:
-        OSError: if one of the two cannot be read.
-        ValueError: if it is not fairseq's mmap format, or one of the two is cut short.
-    """
-    with open(prefix + ".idx", "rb") as file:
-        header = file.read(26)
-        if len(header) < 26 or not header.startswith(_MAGIC) or header[17] not in _ITEM_BYTES:
-            raise ValueError(f"{prefix}.idx is not in fairseq's mmap format, or cut short")
-        (sentences,) = struct.unpack("<Q", header[18:26])
-    item_bytes = _ITEM_BYTES[header[17]]
-    tokens, rest = divmod(os.path.getsize(prefix + ".bin"), item_bytes)
-    # int32 length and int64 offset of each sentence follow the header
-    if rest or os.path.getsize(prefix + ".idx") != 26 + 12 * sentences:
-        raise ValueError(f"{prefix}.idx or .bin is cut short")
-    return sentences, tokens
+
+def _numbered(texts: Dict[str, str]) -> Iterator[Tuple[str, str]]:
+    """fairseq-preprocess's own name for each of its --validpref: valid, valid1, ..."""
+    for number, split in enumerate(texts):
+        yield split, f"valid{number or ''}"
+
+
+def _progress(lines: int) -> tqdm:
+    return tqdm(
+        desc="binarizing", total=lines, unit="lines", unit_scale=True, disable=None, leave=False
+    )
+
+
+def _parts(path: str, lines: int, prefix: str) -> Iterator[Tuple[str, int]]:
+    """Cut a text into files of so many lines; each is written when it is asked for."""
+    with open(path, "rb") as file:
+        for number in itertools.count():
+            first = file.readline()
+            if not first:
+                return
+            name = f"{prefix}-{os.path.basename(path)}-{number}"
+            with open(name, "wb") as part:
+                part.write(first)
+                written = 1
+                for line in itertools.islice(file, lines - 1):
+                    part.write(line)
+                    written += 1
+            yield name, written
+
+
+def _while_free(parts: Iterator, running: set, workers: int) -> Iterator:
+    """Hand on parts, each when fewer than ``workers`` are at work; a failure ends it."""
+    while True:
+        while len(running) >= workers:
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for job in done:
+                running.discard(job)
+                job.result()
+        part = next(parts, None)
+        if part is None:
+            return
+        yield part
+
+
+def _preprocess(
+    dictionary: str, texts: List[str], folder: str, lines: int, bar: tqdm, is_copy: bool = False
+) -> None:
+    command = [sys.executable, "-m", "fairseq_cli.preprocess", "--only-source", "--workers", "1"]
+    command += ["--srcdict", dictionary, "--destdir", folder, "--validpref", ",".join(texts)]
+    process = subprocess.run(
+        command,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if process.returncode:
+        output = process.stdout.strip().splitlines() or ["no message"]
+        raise ValueError(f"fairseq-preprocess failed: {output[-1]}")
+    if is_copy:
+        os.remove(texts[0])
+    bar.update(lines)

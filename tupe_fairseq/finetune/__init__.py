@@ -1,0 +1,1 @@
+"""The paper's fine-tuning protocol: a grid of fairseq-train runs, and its tables."""

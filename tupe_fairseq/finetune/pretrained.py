@@ -1,0 +1,106 @@
+"""What fine-tuning must know of a pre-trained checkpoint, read without running its code."""
+
+import argparse
+import os
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Tuple
+
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.files.fingerprint import file_sha256
+
+_VALUES = (
+    "encoder_layers",
+    "encoder_embed_dim",
+    "encoder_ffn_embed_dim",
+    "encoder_attention_heads",
+    "activation_fn",
+    "pooler_activation_fn",
+    "max_positions",
+)
+_SWITCHES = ("encoder_normalize_before", "untie_weights_roberta", "rel_pos", "tie_cls")
+_OF_TUPE_R = ("rel_pos_buckets", "max_rel_pos")
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A checkpoint of tupe_roberta.
+
+    Args:
+        path (str): the file, absolute.
+        flags (tuple of str): the model as flags of fairseq-train.
+        max_positions (int): the longest sequence in tokens.
+        vocabulary_size (int): rows of the word embedding.
+        vocabulary_version (int): :func:`tupe_fairseq.checkpoint.vocabulary.vocabulary_version`;
+            None in a checkpoint that does not record it.
+        identity (dict): name, bytes and sha256 of the file.
+    """
+
+    path: str
+    flags: Tuple[str, ...]
+    max_positions: int
+    vocabulary_size: int
+    vocabulary_version: Optional[int]
+    identity: Dict[str, Any]
+
+
+def read_pretrained(path: str) -> Pretrained:
+    """Read a checkpoint's options and what tells it from others.
+
+    Raises:
+        FileNotFoundError: if it is not there.
+        CheckpointError: if it cannot be read, or is not of tupe_roberta.
+    """
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"--checkpoint {path} is no file; give a pre-trained checkpoint")
+    state = restricted_load(path)
+    options = _model_options(state, path)
+    arch = str(options.get("arch") or options.get("_name"))
+    missing = [name for name in (*_VALUES, "rel_pos", "tie_cls") if options.get(name) is None]
+    if not arch.startswith("tupe_roberta") or missing:
+        raise CheckpointError(
+            f"--checkpoint {path} lacks position options: its --arch is {arch}, not tupe_roberta"
+            + (f", and it has no {', '.join(missing)}" if missing else "")
+        )
+    tensors = state.get("model") or {}
+    embedding = tensors.get("encoder.sentence_encoder.embed_tokens.weight")
+    if embedding is None:
+        raise CheckpointError(f"--checkpoint {path} holds no word embedding")
+    version = tensors.get("encoder.vocabulary_version")
+    return Pretrained(
+        os.path.abspath(path),
+        _flags(arch, options),
+        int(options["max_positions"]),
+        embedding.size(0),
+        None if version is None else int(version),
+        {
+            "name": os.path.basename(path),
+            "bytes": os.path.getsize(path),
+            "sha256": file_sha256(path),
+        },
+    )
+
+
+def _model_options(state: Dict[str, Any], path: str) -> Dict[str, Any]:
+    """The model's options as a dict: fairseq stores a Namespace or, from Hydra, a dict."""
+    options = state.get("args")
+    if options is None and isinstance(state.get("cfg"), dict):
+        options = state["cfg"].get("model")
+    if isinstance(options, argparse.Namespace):
+        options = vars(options)
+    if not isinstance(options, dict):
+        raise CheckpointError(f"--checkpoint {path} holds no options: it is no fairseq checkpoint")
+    return options
+
+
+def _flags(arch: str, options: Dict[str, Any]) -> Tuple[str, ...]:
+    def flag(name):
+        return "--" + name.replace("_", "-")
+
+    words = ["--arch", arch]
+    for name in _VALUES:
+        words += [flag(name), str(options[name])]
+    words += [flag(name) for name in _SWITCHES if options.get(name)]
+    if options["rel_pos"]:
+        for name in _OF_TUPE_R:
+            words += [flag(name), str(options[name])]
+    return tuple(words)

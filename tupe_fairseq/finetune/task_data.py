@@ -1,0 +1,161 @@
+"""The data of a task as tupe-prepare-glue leaves it, checked before anything runs."""
+
+import os
+import struct
+from dataclasses import dataclass
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+
+from tupe_fairseq.checkpoint.vocabulary import symbols_of, vocabulary_version
+from tupe_fairseq.files.atomic import read_json
+from tupe_fairseq.files.fingerprint import file_sha256
+from tupe_fairseq.finetune.pretrained import Pretrained
+from tupe_fairseq.glue.tasks import STSB_MAX_SCORE, GlueTask
+from tupe_fairseq.text.mmap_index import count
+
+_BUILT_IN = 4  # fairseq's symbols before those of a dict.txt
+_DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """A data folder of one task.
+
+    Args:
+        folder (str): OUT/TASK, absolute.
+        task (GlueTask): the task.
+        max_positions (int): the model length that it was prepared for, in tokens.
+        vocabulary (str): sha256 of dict.txt.
+        rows (dict): split to its number of rows.
+    """
+
+    folder: str
+    task: GlueTask
+    max_positions: int
+    vocabulary: str
+    rows: Dict[str, int]
+
+    def splits(self, kind: str) -> Tuple[str, ...]:
+        """The splits there are of a kind, valid or test; the first one is the main one."""
+        names = [name for name in self.task.files if name.rstrip("0123456789") == kind]
+        return tuple(name for name in names if name in self.rows)
+
+    def targets(self, split: str) -> np.ndarray:
+        """The true classes, or the scores from 0 to 5, in the order of the rows.
+
+        Raises:
+            OSError, ValueError: if the labels cannot be read, or are not as many as the rows.
+        """
+        prefix = os.path.join(self.folder, "label", split)
+        if self.task.is_regression:
+            with open(prefix + ".label", encoding="utf-8") as file:
+                targets = np.array([float(line) for line in file]) * STSB_MAX_SCORE
+        else:
+            targets = _first_tokens(prefix) - _BUILT_IN
+            if len(targets) and not 0 <= targets.min() <= targets.max() < self.task.num_classes:
+                raise ValueError(f"{prefix}.bin has labels that label/dict.txt does not list")
+        if len(targets) != self.rows[split]:
+            raise ValueError(f"{prefix} has {len(targets)} labels for {self.rows[split]} rows")
+        return targets
+
+    def test_index(self, split: str) -> List[str]:
+        """The official index of each row of a test split."""
+        with open(os.path.join(self.folder, f"{split}.index"), encoding="utf-8") as file:
+            return file.read().split()
+
+
+def read_task_data(folder: str, task: GlueTask) -> TaskData:
+    """Read OUT/TASK and check that it is finished and complete.
+
+    Raises:
+        FileNotFoundError: if it is not there, or not finished.
+        ValueError: if it is of another task, or its files do not go together.
+    """
+    report_path = os.path.join(folder, "report.json")
+    if not os.path.isfile(report_path):
+        raise FileNotFoundError(
+            f"--data {folder} has no report.json: it is not what tupe-prepare-glue leaves for a "
+            "task when it is finished"
+        )
+    report = read_json(report_path)
+    found = report.get("task") if isinstance(report, dict) else None
+    if found != task.name:
+        raise ValueError(f"--data {folder} is of the task {found}, and --task is {task.name}")
+    data = TaskData(
+        os.path.abspath(folder),
+        task,
+        report["max_positions"],
+        report["vocabulary"],
+        {split: counts["rows"] for split, counts in report["splits"].items()},
+    )
+    _check(data)
+    return data
+
+
+def _check(data: TaskData) -> None:
+    dictionary = os.path.join(data.folder, "input0", "dict.txt")
+    if file_sha256(dictionary) != data.vocabulary:
+        raise ValueError(f"{dictionary} was changed since tupe-prepare-glue; prepare the task anew")
+    for split in data.task.files:
+        if not split.startswith("test") and data.rows.get(split, 0) < 2:
+            raise ValueError(
+                f"--data {data.folder} has {data.rows.get(split, 0)} rows of {split}; fine-tuning "
+                "needs two or more"
+            )
+    for split, rows in data.rows.items():
+        for side in ("input0", "input1")[: len(data.task.texts)]:
+            sentences, _ = count(os.path.join(data.folder, side, split))
+            if sentences != rows:
+                raise ValueError(
+                    f"{data.folder}/{side}/{split} has {sentences} sentences, and report.json "
+                    f"says {rows}; prepare the task anew"
+                )
+    if not data.task.is_regression:
+        with open(os.path.join(data.folder, "label", "dict.txt"), encoding="utf-8") as file:
+            labels = tuple(line.rpartition(" ")[0] for line in file)
+        if labels[: len(data.task.labels)] != data.task.labels:
+            raise ValueError(
+                f"{data.folder}/label/dict.txt lists {', '.join(labels)}; the classes of "
+                f"{data.task.name} are {', '.join(data.task.labels)}, in this order"
+            )
+
+
+def check_together(data: TaskData, model: Pretrained) -> None:
+    """Refuse data that were not made for the model.
+
+    Raises:
+        ValueError: if the vocabulary or the length is another.
+    """
+    with open(os.path.join(data.folder, "input0", "dict.txt"), encoding="utf-8") as file:
+        symbols = symbols_of(file.read().splitlines())
+    if len(symbols) != model.vocabulary_size:
+        raise ValueError(
+            f"the word embedding of --checkpoint {model.path} has {model.vocabulary_size} rows, "
+            f"and the dictionary of --data {data.folder} {len(symbols)} symbols; prepare the data "
+            "with the --pretrain-dir that the checkpoint was trained on"
+        )
+    version = int(vocabulary_version(symbols))
+    if model.vocabulary_version not in (None, version):
+        raise ValueError(
+            f"--checkpoint {model.path} was trained with another vocabulary than that of --data "
+            f"{data.folder}, though of the same size; prepare the data with the --pretrain-dir "
+            "that the checkpoint was trained on"
+        )
+    if data.max_positions != model.max_positions:
+        raise ValueError(
+            f"--data {data.folder} was prepared for max_positions {data.max_positions}, and the "
+            f"model of --checkpoint has {model.max_positions}; prepare the data with "
+            f"--max-positions {model.max_positions}"
+        )
+
+
+def _first_tokens(prefix: str) -> np.ndarray:
+    """The first token of each row of fairseq's mmap format."""
+    rows, _ = count(prefix)
+    with open(prefix + ".idx", "rb") as file:
+        content = file.read()
+    dtype = np.dtype(_DTYPES[content[17]])
+    offsets = struct.unpack(f"<{rows}q", content[26 + 4 * rows :])
+    tokens: Any = np.fromfile(prefix + ".bin", dtype=dtype)
+    return tokens[np.array(offsets, dtype=np.int64) // dtype.itemsize].astype(np.int64)

@@ -1,0 +1,152 @@
+"""The first pass over raw text: clean lines, and a hash of each to find duplicates by."""
+
+import hashlib
+from typing import Dict, List, NamedTuple, Optional
+
+import sentence_splitter
+
+from tupe_fairseq.files.atomic import atomic_write
+from tupe_fairseq.text.documents import DocumentWriter, Lines, collapse
+from tupe_fairseq.text.parallel import ordered_map
+from tupe_fairseq.text.reading import TextFile
+from tupe_fairseq.text.treatment import TextTreatment
+
+HASH_BYTES = 8
+
+
+class CleanBlock(NamedTuple):
+    """A cleaned block: its lines, the hashes of those that are not blank, and counts."""
+
+    lines: Lines
+    hashes: bytes
+    counts: Dict[str, int]
+
+
+class Cleaner:
+    """Cleans blocks of lines.
+
+    Args:
+        treatment (TextTreatment): what is done to the characters.
+        split_language (str, optional): split lines into sentences by the rules of this language,
+            two letters; None leaves lines as they are.
+        min_chars, max_chars (int): shorter and longer lines (sentences, if they are split) are
+            dropped; in characters after the treatment.
+    Raises:
+        ValueError: if there are no rules for the language.
+    """
+
+    def __init__(
+        self,
+        treatment: TextTreatment,
+        split_language: Optional[str] = None,
+        min_chars: int = 1,
+        max_chars: int = 100_000,
+    ):
+        self.treatment = treatment
+        self.min_chars = min_chars
+        self.max_chars = max_chars
+        self._splitter = None
+        if split_language is not None:
+            try:
+                self._splitter = sentence_splitter.SentenceSplitter(language=split_language)
+            except sentence_splitter.SentenceSplitterException as error:
+                raise ValueError(
+                    f"no rules to split sentences of language {split_language!r}; give two small "
+                    "letters such as en, de, fr"
+                ) from error
+
+    def __call__(self, block: bytes) -> CleanBlock:
+        """Clean whole lines.  A line that is blank afterwards separates documents."""
+        text, invalid = _decode(block)
+        lines = self.treatment.apply(text).split("\n")[:-1]
+        read = invalid + len(lines) - lines.count("")
+        split_off = 0
+        if self._splitter is not None:
+            before = len(lines)
+            lines = self._sentences(lines)
+            split_off = len(lines) - before
+        kept: List[bytes] = []
+        hashes = []
+        too_short = too_long = 0
+        for line in lines:
+            if not line:
+                kept.append(b"")
+            elif len(line) < self.min_chars:
+                too_short += 1
+            elif len(line) > self.max_chars:
+                too_long += 1
+            else:
+                encoded = line.encode()
+                kept.append(encoded)
+                hashes.append(line_hash(encoded))
+        counts = {
+            "read": read,
+            "split_off": split_off,
+            "invalid_utf8": invalid,
+            "too_short": too_short,
+            "too_long": too_long,
+        }
+        return CleanBlock(collapse(kept), b"".join(hashes), counts)
+
+    def _sentences(self, lines: List[str]) -> List[str]:
+        found = []
+        for line in lines:
+            if line:
+                found += filter(None, self._splitter.split(line))
+            else:
+                found.append(line)
+        return found
+
+
+def line_hash(line: bytes) -> bytes:
+    """64 bits: at a billion lines, the odds that any two different ones agree are 3 in 100."""
+    return hashlib.blake2b(line, digest_size=HASH_BYTES).digest()
+
+
+def clean_file(path: str, cleaner: Cleaner, prefix: str, workers: int, bar) -> Dict[str, int]:
+    """Clean a file into PREFIX.txt and PREFIX.hash (8 bytes for each line that is not blank).
+
+    Args:
+        path (str): plain, .gz, .xz or .bz2 text.
+        cleaner (Cleaner): cleans each block.
+        prefix (str): of the two files to write.
+        workers (int): processes.
+        bar (tqdm): moved on by the bytes read.
+    Returns:
+        dict: lines read, split off and dropped by reason, documents.
+    Raises:
+        OSError, ValueError: as :class:`TextFile`, or if there is no space left.
+    """
+    source = TextFile(path)
+    counts: Dict[str, int] = {}
+    before = bar.n
+    with atomic_write(prefix + ".txt", "wb") as text, atomic_write(prefix + ".hash", "wb") as marks:
+        writer = DocumentWriter(text)
+        for block in ordered_map(cleaner, source.blocks(), workers):
+            writer.write(block.lines)
+            marks.write(block.hashes)
+            for name, count in block.counts.items():
+                counts[name] = counts.get(name, 0) + count
+            bar.update(before + source.bytes_read - bar.n)
+        # the end of a file may be nothing but a line that was skipped
+        bar.update(before + source.bytes_read - bar.n)
+    counts["read"] = counts.get("read", 0) + source.too_long
+    counts["too_long"] = counts.get("too_long", 0) + source.too_long
+    counts["documents"] = writer.documents
+    return counts
+
+
+def _decode(block: bytes):
+    """The text without the lines that are not UTF-8, and how many these are."""
+    try:
+        return block.decode(), 0
+    except UnicodeDecodeError:
+        pass
+    good = []
+    lines = block.split(b"\n")
+    for line in lines:
+        try:
+            good.append(line.decode())
+        except UnicodeDecodeError:
+            continue
+    return "\n".join(good), len(lines) - len(good)

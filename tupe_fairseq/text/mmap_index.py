@@ -1,0 +1,77 @@
+"""fairseq's mmap format (SPLIT.bin, SPLIT.idx): counting what is in it, joining several."""
+
+import os
+import shutil
+import struct
+from typing import List, Tuple
+
+import numpy as np
+
+from tupe_fairseq.files.atomic import atomic_write
+
+_MAGIC = b"MMIDIDX\x00\x00"
+# magic, version, code of the dtype, number of sentences; then an int32 length for each sentence,
+# then an int64 offset in bytes for each
+_HEADER = "<9sQBQ"
+_HEADER_BYTES = struct.calcsize(_HEADER)
+_ITEM_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 4, 7: 8, 8: 2}
+
+
+def _read_header(prefix: str) -> Tuple[int, int]:
+    with open(prefix + ".idx", "rb") as file:
+        header = file.read(_HEADER_BYTES)
+    if len(header) == _HEADER_BYTES:
+        magic, _, code, sentences = struct.unpack(_HEADER, header)
+        if magic == _MAGIC and code in _ITEM_BYTES:
+            return code, sentences
+    raise ValueError(f"{prefix}.idx is not in fairseq's mmap format, or cut short")
+
+
+def count(prefix: str) -> Tuple[int, int]:
+    """Sentences and tokens (with the </s> of each) of PREFIX.idx and PREFIX.bin.
+
+    Raises:
+        OSError: if one of the two cannot be read.
+        ValueError: if it is not fairseq's mmap format, or one of the two is cut short.
+    """
+    code, sentences = _read_header(prefix)
+    tokens, rest = divmod(os.path.getsize(prefix + ".bin"), _ITEM_BYTES[code])
+    if rest or os.path.getsize(prefix + ".idx") != _HEADER_BYTES + 12 * sentences:
+        raise ValueError(f"{prefix}.idx or .bin is cut short")
+    return sentences, tokens
+
+
+def join(prefixes: List[str], output: str) -> None:
+    """Write OUTPUT.bin and OUTPUT.idx with the sentences of several, in memory for one of them.
+
+    fairseq's own merging keeps a Python number for every sentence.
+
+    Args:
+        prefixes (list of str): the parts, in order; all of one dtype.
+        output (str): the prefix to write.
+    Raises:
+        OSError: if a file cannot be read or written.
+        ValueError: if a part is not in fairseq's mmap format, or cut short.
+    """
+    codes = {_read_header(prefix)[0] for prefix in prefixes}
+    if len(codes) != 1:
+        raise ValueError(f"the parts of {output} differ in dtype; binarize them with one dict.txt")
+    (code,) = codes
+    counts = [count(prefix)[0] for prefix in prefixes]
+    with atomic_write(output + ".bin", "wb") as file:
+        for prefix in prefixes:
+            with open(prefix + ".bin", "rb") as part:
+                shutil.copyfileobj(part, file, 1 << 20)
+    with atomic_write(output + ".idx", "wb") as file:
+        file.write(struct.pack(_HEADER, _MAGIC, 1, code, sum(counts)))
+        for prefix, sentences in zip(prefixes, counts):
+            file.write(_lengths(prefix, sentences).tobytes())
+        begin = 0
+        for prefix, sentences in zip(prefixes, counts):
+            ends = begin + np.cumsum(_lengths(prefix, sentences), dtype="<i8") * _ITEM_BYTES[code]
+            file.write(np.concatenate(([begin], ends))[:-1].astype("<i8").tobytes())
+            begin = int(ends[-1]) if sentences else begin
+
+
+def _lengths(prefix: str, sentences: int) -> np.ndarray:
+    return np.fromfile(prefix + ".idx", dtype="<i4", count=sentences, offset=_HEADER_BYTES)

@@ -1,0 +1,64 @@
+"""Where the steps of tupe-prepare-pretrain keep what they hand on."""
+
+import argparse
+import os
+from typing import Dict, List
+
+from tqdm import tqdm
+
+from tupe_fairseq.files.steps import Steps
+
+MODEL = "sentencepiece.bpe.model"
+
+
+class Workspace:
+    """The names of the intermediate files, and the memory of finished steps.
+
+    Args:
+        options (Namespace): of tupe-prepare-pretrain.
+        steps (Steps): of the output folder.
+    """
+
+    def __init__(self, options: argparse.Namespace, steps: Steps):
+        self.options = options
+        self.steps = steps
+        self.folder = options.output_dir
+        self.work = os.path.join(options.output_dir, "work")
+        self.model = os.path.join(self.folder, MODEL)
+        self.dictionary = os.path.join(self.folder, "dict.txt")
+        # in order of precedence: what valid holds, train must not
+        self.sources: Dict[str, List[str]] = {
+            "valid": options.valid_input or [],
+            "test": options.test_input or [],
+            "train": options.input,
+        }
+        os.makedirs(self.work, exist_ok=True)
+
+    def path(self, *words) -> str:
+        """An intermediate file."""
+        return os.path.join(self.work, "".join(map(str, words)))
+
+    def cleaned(self, source: str) -> List[str]:
+        """The prefix of the cleaned text and hashes of each input file."""
+        return [self.path("clean-", source, i) for i in range(len(self.sources[source]))]
+
+    def texts(self, split: str) -> List[str]:
+        """The text of a split, by shard."""
+        shards = self.options.shards if split == "train" else 1
+        return [self.path(split, shard, ".txt") for shard in range(shards)]
+
+    def pieces(self, split: str, shard: int) -> str:
+        """The encoded text of a split, by shard."""
+        return self.path(split, shard, ".spm")
+
+
+def remove(*paths: str) -> None:
+    """Remove files that no later step reads; an earlier run may have done so."""
+    for path in paths:
+        if os.path.exists(path):
+            os.remove(path)
+
+
+def progress(name: str, total, unit: str) -> tqdm:
+    """A progress bar; none where the log is not a terminal."""
+    return tqdm(desc=name, total=total, unit=unit, unit_scale=True, disable=None, leave=False)
