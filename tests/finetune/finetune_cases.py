@@ -28,9 +28,7 @@ def make_chain(folder):
     write_glue(folder / "glue", ["CoLA"], ROWS, odd=False)
     for name in ("train", "dev"):
         _label_by_words(folder / "glue" / "CoLA" / f"{name}.tsv")
-    code, text = prepare_glue(
-        folder / "glue", "CoLA", vocabulary, folder / "out", "--max-positions", MAX_POSITIONS
-    )
+    code, text = prepare_glue(folder / "glue", "CoLA", vocabulary, folder / "out")
     assert code == 0, text
     write_data(folder / "out" / "MNLI", "MNLI", None, ROWS, lines, MAX_POSITIONS)
     scores = {split: [row % 26 / 5 for row in range(ROWS[split])] for split in ROWS}

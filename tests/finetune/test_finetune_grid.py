@@ -5,7 +5,12 @@ import itertools
 import pytest
 
 from tupe_fairseq.finetune.grid import Run, parse_lrs, parse_seeds
-from tupe_fairseq.finetune.schedule import total_updates, warmup_updates
+from tupe_fairseq.finetune.schedule import (
+    WARMUP_RATIO,
+    batches_per_epoch,
+    total_updates,
+    warmup_updates,
+)
 
 
 def test_names():
@@ -44,10 +49,11 @@ def test_total_updates_against_dealing_out_batches():
         shares = [batches[gpu::gpus] for gpu in range(gpus)]
         longest = max(shares, key=len)
         updates = [longest[i : i + freq] for i in range(0, len(longest), freq)]
-        assert total_updates(rows, size, gpus, freq, 3) == 3 * len(updates)
+        found = batches_per_epoch(rows, size, gpus)
+        assert total_updates(found, 3, update_freq=[freq]) == 3 * len(updates)
 
 
 def test_warmup_of_cola():
     """8,551 rows in batches of 32, 10 epochs."""
-    assert total_updates(8551, 32, 1, 1, 10) == 2680
-    assert warmup_updates(2680) == 161
+    assert total_updates(batches_per_epoch(8551, 32, 1), 10) == 2680
+    assert warmup_updates(WARMUP_RATIO, 2680) == 161

@@ -117,13 +117,6 @@ def test_vocabulary_of_the_same_size(files, capsys):
     assert "was trained with another vocabulary" in refused(files, capsys)
 
 
-def test_other_length(files, capsys):
-    write_checkpoint(files / "model.pt", {**MODEL, "max_positions": 40})
-    message = refused(files, capsys)
-    assert "prepared for max_positions 48, and the model of --checkpoint has 40" in message
-    assert "prepare the data with --max-positions 40" in message
-
-
 def test_changed_dictionary(files, capsys):
     with open(files / "CoLA" / "input0" / "dict.txt", "a", encoding="utf-8") as file:
         file.write("more 1\n")

@@ -84,6 +84,7 @@ def test_each_run_is_as_planned(grid):
         assert found["metrics"]["valid"]["mcc"] == pytest.approx(expected, abs=1e-12)
     assert "loaded 43 of 47 tensors; newly initialized: classification_heads" in text
     assert (folder / "command.sh").read_text().split("\n", 1)[1] in text
+    assert "--max-positions 512, and the model has 64: what is longer is truncated" in text
 
 
 def test_tables(grid):

@@ -126,6 +126,7 @@ def test_rerun_changes_nothing(official, prepared, pretrain_dir):
         ("treatment", [], "made with other settings: text treatment was"),
         ("input", [], "made with other settings: dev.tsv was"),
         ("length", ["--max-positions", "128"], "max_positions was 512 and is 128 now"),
+        ("pre-training length", [], "max_positions was 512 and is 128 now"),
     ],
 )
 def test_other_settings_in_the_same_folder(
@@ -137,6 +138,11 @@ def test_other_settings_in_the_same_folder(
     if changed == "treatment":
         source = shutil.copytree(pretrain_dir, tmp_path / "data")
         report = {"text_treatment": TextTreatment(lowercase=True).to_dict()}
+        (source / "report.json").write_text(json.dumps(report))
+    if changed == "pre-training length":
+        source = shutil.copytree(pretrain_dir, tmp_path / "data")
+        report = json.loads((source / "report.json").read_text())
+        report["settings"] = {"tokens_per_sample": 128}
         (source / "report.json").write_text(json.dumps(report))
     if changed == "input":
         glue_dir = tmp_path

@@ -5,6 +5,7 @@ import torch
 from commands import SIZE, USER_DIR
 from conftest import REPO
 from fairseq import checkpoint_utils
+from omegaconf import OmegaConf
 from tiny_glue import MODEL, RATIO, make, records
 
 from tupe_fairseq.glue.tasks import GLUE_TASKS
@@ -32,8 +33,8 @@ def finetune(run, name, data, pretrained, save_dir, *overrides, **kwargs):
     return run(
         "fairseq-hydra-train", "--config-dir", CONFIGS, "--config-name", stem,
         f"common.user_dir={USER_DIR}", f"task.data={data}", f"checkpoint.save_dir={save_dir}",
-        f"checkpoint.restore_file={pretrained}", f"hydra.run.dir={save_dir}", "common.cpu=true",
-        "common.fp16=false", "common.log_format=json", "common.log_interval=1",
+        f"checkpoint.finetune_from_model={pretrained}", f"hydra.run.dir={save_dir}",
+        "common.cpu=true", "common.fp16=false", "common.log_format=json", "common.log_interval=1",
         "dataset.num_workers=0", "dataset.data_buffer_size=0", "model.max_positions=32", *TINY,
         *overrides, **kwargs,
     )  # fmt: skip
@@ -44,7 +45,7 @@ def test_there_is_a_config_for_every_task():
     assert sorted(path.stem for path in CONFIGS.glob("*.yaml")) == stems
 
 
-@pytest.mark.parametrize("name", GLUE_TASKS)
+@pytest.mark.parametrize("name", ["CoLA", "STS-B", "QQP", "MNLI"])
 def test_a_config_trains_and_selects_by_its_metric(name, run, pretrained, tmp_path):
     """One update; what the checkpoint then holds is the recipe."""
     task = GLUE_TASKS[name]
@@ -65,12 +66,30 @@ def test_a_config_trains_and_selects_by_its_metric(name, run, pretrained, tmp_pa
     assert cfg.dataset.batch_size == 32 and cfg.lr_scheduler.warmup_ratio == 0.06
     assert cfg.dataset.valid_subset.split(",") == subsets
     assert cfg.task.max_positions == cfg.model.max_positions == 32
-    assert cfg.optimizer.adam_eps == 1e-6 and cfg.optimizer.adam_betas == "(0.9,0.98)"
+    assert cfg.optimizer.adam_eps == 1e-6 and cfg.optimizer.adam_betas == "(0.9,0.999)"
     assert cfg.optimizer.weight_decay == 0.01 and cfg.model.dropout == 0.1
     # the encoder is the pre-trained one: one update of at most 2e-5 an entry
     trained = torch.load(pretrained, map_location="cpu")["model"]
     key = "encoder.sentence_encoder.layers.0.fc1.weight"
     torch.testing.assert_close(state["model"][key], trained[key], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", GLUE_TASKS)
+def test_a_config_is_the_recipe_of_its_task(name):
+    task = GLUE_TASKS[name]
+    config = OmegaConf.load(str(CONFIGS / f"{name.lower().replace('-', '')}.yaml"))
+    assert config.criterion.glue_task == name
+    assert config.task.num_classes == task.num_classes
+    assert bool(config.criterion.get("regression_target")) == task.is_regression
+    assert config.checkpoint.best_checkpoint_metric == task.selection
+    assert config.checkpoint.maximize_best_checkpoint_metric
+    assert config.optimization.max_epoch == task.epochs
+    subsets = [split for split in task.files if split.startswith("valid")]
+    assert config.dataset.valid_subset.split(",") == subsets
+    # all else is the same for every task
+    other = OmegaConf.load(str(CONFIGS / "cola.yaml"))
+    for part in ("model", "optimizer", "lr_scheduler", "common", "distributed_training"):
+        assert config[part] == other[part]
 
 
 def test_another_length_of_the_task_is_refused(run, pretrained, tmp_path):
@@ -86,7 +105,7 @@ def test_no_checkpoint_is_refused(run, tmp_path):
     data = make("RTE", tmp_path / "data")
     process = finetune(run, "RTE", data, "???", tmp_path, check=False)
     assert process.returncode
-    assert "restore_file" in process.stdout and not list(tmp_path.glob("*.pt"))
+    assert "finetune_from_model" in process.stdout and not list(tmp_path.glob("*.pt"))
 
 
 def test_argparse_gives_the_same_scores(run, pretrained, tmp_path):
@@ -96,10 +115,10 @@ def test_argparse_gives_the_same_scores(run, pretrained, tmp_path):
     by_argparse = run(
         "fairseq-train", data, *MODEL, "--task", "glue_sentence_prediction", "--num-classes", 1,
         "--criterion", "glue_sentence_prediction", "--glue-task", "STS-B", "--regression-target",
-        "--max-positions", 32, "--unpad", "--restore-file", pretrained, "--reset-optimizer",
-        "--reset-lr-scheduler", "--reset-dataloader", "--reset-meters", "--batch-size", 32,
-        "--required-batch-size-multiple", 1, "--optimizer", "adam", "--adam-betas", "(0.9,0.98)",
-        "--adam-eps", 1e-6, "--weight-decay", 0.01, "--lr", 2e-5, *RATIO, 0.06, "--max-epoch", 2,
+        "--max-positions", 32, "--unpad", "--finetune-from-model", pretrained, "--batch-size", 32,
+        "--required-batch-size-multiple", 1, "--optimizer", "adam", "--adam-betas", "(0.9,0.999)",
+        "--adam-eps", 1e-6, "--clip-norm", 1.0, "--weight-decay", 0.01, "--lr", 2e-5, *RATIO, 0.06,
+        "--max-epoch", 2,
         "--find-unused-parameters", "--best-checkpoint-metric", "pearson_and_spearman",
         "--maximize-best-checkpoint-metric", "--seed", 5, "--cpu", "--num-workers", 0,
         "--data-buffer-size", 0, "--log-format", "json", "--log-interval", 1, "--save-dir",

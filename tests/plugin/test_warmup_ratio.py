@@ -10,7 +10,7 @@ from fairseq.data.iterators import EpochBatchIterator, GroupedIterator
 from fairseq.optim import lr_scheduler
 from tiny_glue import RATIO, ROWS, config, make, records, train
 
-from tupe_fairseq.plugin.warmup_ratio import total_updates, warmup_updates
+from tupe_fairseq.finetune.schedule import total_updates, warmup_updates
 
 # 53 rows in batches of 8 are 7 batches: 7 updates in the first epoch, 4 in each of two more
 FLAGS = ["--max-epoch", 3, "--update-freq", "1,2", "--save-interval-updates", 10]

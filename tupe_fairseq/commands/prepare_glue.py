@@ -41,8 +41,9 @@ def get_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--output-dir", required=True, metavar="OUT", help="OUT/TASK is written")
     parser.add_argument(
-        "--max-positions", type=int, default=512, metavar="N",
-        help="count the rows of more than N tokens; nothing is cut here (default: 512)",
+        "--max-positions", type=int, metavar="N",
+        help="count the rows of more than N tokens; nothing is cut here (default: the "
+        "--tokens-per-sample that DIR was made with, else 512)",
     )  # fmt: skip
     parser.add_argument(
         "--workers", type=int, default=os.cpu_count() or 1, metavar="N",
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         OSError, ValueError: if an argument, an input or an output folder is wrong.
     """
-    if args.max_positions < _SMALLEST:
+    if args.max_positions is not None and args.max_positions < _SMALLEST:
         raise ValueError(
             f"--max-positions ({args.max_positions}) is below {_SMALLEST}, the shortest pair"
         )
@@ -71,13 +72,12 @@ def run(args: argparse.Namespace) -> None:
     if not os.path.isdir(args.glue_dir):
         raise FileNotFoundError(f"--glue-dir {args.glue_dir} is not a folder")
     pretrained = PretrainDir(args.pretrain_dir)
+    max_positions = args.max_positions or pretrained.tokens_per_sample or 512
     for task in tasks:  # all before the first, which may take minutes
         official_files(task, args.glue_dir)
     for task in tasks:
         folder = os.path.join(args.output_dir, task.name)
-        report = prepare_task(
-            task, args.glue_dir, pretrained, folder, args.max_positions, args.workers
-        )
+        report = prepare_task(task, args.glue_dir, pretrained, folder, max_positions, args.workers)
         for line in _table(report):
             logger.info("%s", line)
         for warning in report["warnings"]:

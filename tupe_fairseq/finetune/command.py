@@ -10,7 +10,12 @@ from typing import List
 import tupe_fairseq
 from tupe_fairseq.finetune.grid import Run
 from tupe_fairseq.finetune.pretrained import Pretrained
-from tupe_fairseq.finetune.schedule import total_updates, warmup_updates
+from tupe_fairseq.finetune.schedule import (
+    WARMUP_RATIO,
+    batches_per_epoch,
+    total_updates,
+    warmup_updates,
+)
 from tupe_fairseq.finetune.task_data import TaskData
 
 _COLUMNS = 96
@@ -42,8 +47,8 @@ class FineTuning:
 
     def updates(self, rows: int) -> int:
         """The updates of a run over a training set of so many rows."""
-        gpus = max(1, self.gpus)
-        return total_updates(rows, self.batch_size, gpus, self.update_freq, self.epochs)
+        batches = batches_per_epoch(rows, self.batch_size, max(1, self.gpus))
+        return total_updates(batches, self.epochs, update_freq=[self.update_freq])
 
 
 def training_command(
@@ -68,7 +73,7 @@ def training_command(
     words += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.999)", "--adam-eps", 1e-6]
     words += ["--weight-decay", options.weight_decay, "--clip-norm", 1.0]
     words += ["--lr", run.lr_text, "--lr-scheduler", "polynomial_decay"]
-    words += ["--warmup-updates", warmup_updates(total), "--total-num-update", total]
+    words += ["--warmup-updates", warmup_updates(WARMUP_RATIO, total), "--total-num-update", total]
     words += ["--max-epoch", options.epochs, "--batch-size", options.batch_size]
     words += ["--update-freq", options.update_freq, "--required-batch-size-multiple", 1]
     words += ["--best-checkpoint-metric", task.selection, "--maximize-best-checkpoint-metric"]

@@ -11,6 +11,7 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from tupe_fairseq.files.atomic import atomic_write, write_json
+from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.steps import Steps
 from tupe_fairseq.finetune.command import as_shell
@@ -33,6 +34,7 @@ def settings_of(experiment: Experiment) -> Dict[str, Any]:
         "checkpoint": experiment.model.identity,
         "vocabulary": experiment.data.vocabulary,
         "rows": experiment.data.rows,
+        "train": file_sha256(os.path.join(experiment.data.folder, "input0", "train.bin")),
         # the rows of an update depend on it; the CPU counts as one
         **{**vars(options), "gpus": max(1, options.gpus)},
     }

@@ -1,27 +1,49 @@
-"""How many updates a run makes, counted before it starts."""
+"""How many updates a run makes, and over how many of them the learning rate rises."""
 
+import math
+from typing import List, Optional
+
+# the paper's share of the updates for the warm-up
 WARMUP_RATIO = 0.06
 
 
-def total_updates(rows: int, batch_size: int, gpus: int, update_freq: int, epochs: int) -> int:
-    """The updates of a whole run of fairseq-train.
-
-    fairseq makes batches of ``batch_size`` rows (the last may be smaller), deals them out to the
-    GPUs and sums ``update_freq`` of each before an update; each time the last may be incomplete.
+def batches_per_epoch(rows: int, batch_size: int, gpus: int) -> int:
+    """The batches of an epoch for each GPU.
 
     Args:
         rows (int): rows of the training set, 1 or more.
-        batch_size (int): rows a batch on one GPU.
+        batch_size (int): rows a batch; the last batch may be smaller.
         gpus (int): processes that share the batches; 1 on a CPU.
-        update_freq (int): batches of one GPU that are summed for one update.
-        epochs (int): passes over the training set.
     """
-    share = rows
-    for part in (batch_size, gpus, update_freq):
-        share = -(-share // part)
-    return share * epochs
+    return math.ceil(math.ceil(rows / batch_size) / gpus)
 
 
-def warmup_updates(total: int) -> int:
-    """The updates over which the learning rate rises: 6% of the run, as in the paper."""
-    return round(WARMUP_RATIO * total)
+def total_updates(
+    batches: Optional[int],
+    max_epoch: int,
+    max_update: int = 0,
+    update_freq: List[int] = (1,),
+    skip_remainder_batch: bool = False,
+) -> int:
+    """The number of updates that a run of fairseq-train makes.
+
+    Args:
+        batches (int): the batches of an epoch for one worker; may be None without max_epoch.
+        max_epoch (int): the number of epochs, 0 for no limit.
+        max_update (int): the most updates, 0 for no limit.
+        update_freq (list of int): batches per update in the first, second, ... epoch; the last
+            entry holds for all further ones.
+        skip_remainder_batch (bool): whether an epoch leaves out its last, incomplete update.
+    """
+    if not max_epoch:
+        return max_update
+    whole = math.floor if skip_remainder_batch else math.ceil
+    per_epoch = [whole(batches / n) for n in update_freq]
+    epochs = per_epoch[:max_epoch]
+    total = sum(epochs) + (max_epoch - len(epochs)) * per_epoch[-1]
+    return min(total, max_update) if max_update else total
+
+
+def warmup_updates(ratio: float, total: int) -> int:
+    """The number of warm-up updates: the share of the total, rounded to the nearest."""
+    return math.floor(ratio * total + 0.5)

@@ -1,9 +1,9 @@
 """The data of a task as tupe-prepare-glue leaves it, checked before anything runs."""
 
+import logging
 import os
-import struct
 from dataclasses import dataclass
-from typing import Any, Dict, List, Tuple
+from typing import Dict, List, Tuple
 
 import numpy as np
 
@@ -12,10 +12,11 @@ from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.finetune.pretrained import Pretrained
 from tupe_fairseq.glue.tasks import STSB_MAX_SCORE, GlueTask
-from tupe_fairseq.text.mmap_index import count
+from tupe_fairseq.text.mmap_index import count, first_tokens
+
+logger = logging.getLogger("tupe-finetune")
 
 _BUILT_IN = 4  # fairseq's symbols before those of a dict.txt
-_DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class TaskData:
     Args:
         folder (str): OUT/TASK, absolute.
         task (GlueTask): the task.
-        max_positions (int): the model length that it was prepared for, in tokens.
+        max_positions (int): the length in tokens above which its report counts rows as too long.
         vocabulary (str): sha256 of dict.txt.
         rows (dict): split to its number of rows.
     """
@@ -52,7 +53,7 @@ class TaskData:
             with open(prefix + ".label", encoding="utf-8") as file:
                 targets = np.array([float(line) for line in file]) * STSB_MAX_SCORE
         else:
-            targets = _first_tokens(prefix) - _BUILT_IN
+            targets = first_tokens(prefix) - _BUILT_IN
             if len(targets) and not 0 <= targets.min() <= targets.max() < self.task.num_classes:
                 raise ValueError(f"{prefix}.bin has labels that label/dict.txt does not list")
         if len(targets) != self.rows[split]:
@@ -125,7 +126,7 @@ def check_together(data: TaskData, model: Pretrained) -> None:
     """Refuse data that were not made for the model.
 
     Raises:
-        ValueError: if the vocabulary or the length is another.
+        ValueError: if the vocabulary is another.
     """
     with open(os.path.join(data.folder, "input0", "dict.txt"), encoding="utf-8") as file:
         symbols = symbols_of(file.read().splitlines())
@@ -143,19 +144,9 @@ def check_together(data: TaskData, model: Pretrained) -> None:
             "that the checkpoint was trained on"
         )
     if data.max_positions != model.max_positions:
-        raise ValueError(
-            f"--data {data.folder} was prepared for max_positions {data.max_positions}, and the "
-            f"model of --checkpoint has {model.max_positions}; prepare the data with "
-            f"--max-positions {model.max_positions}"
+        logger.info(
+            "the rows of --data were counted for --max-positions %d, and the model has %d: what is "
+            "longer is truncated to it, and counted in train.log",
+            data.max_positions,
+            model.max_positions,
         )
-
-
-def _first_tokens(prefix: str) -> np.ndarray:
-    """The first token of each row of fairseq's mmap format."""
-    rows, _ = count(prefix)
-    with open(prefix + ".idx", "rb") as file:
-        content = file.read()
-    dtype = np.dtype(_DTYPES[content[17]])
-    offsets = struct.unpack(f"<{rows}q", content[26 + 4 * rows :])
-    tokens: Any = np.fromfile(prefix + ".bin", dtype=dtype)
-    return tokens[np.array(offsets, dtype=np.int64) // dtype.itemsize].astype(np.int64)

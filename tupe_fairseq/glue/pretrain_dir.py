@@ -40,6 +40,11 @@ class PretrainDir:
                 "with tupe-prepare-pretrain"
             )
         self.treatment = TextTreatment.from_dict(recorded)
+        settings = content.get("settings")
+        # the longest sample that the model was trained on, if it is recorded
+        self.tokens_per_sample = (
+            settings.get("tokens_per_sample") if isinstance(settings, dict) else None
+        )
         self.pieces = Pieces(self.model)
         self._check_dictionary()
         self.vocabulary = file_sha256(self.dictionary)

@@ -13,38 +13,9 @@ from fairseq.optim.lr_scheduler.polynomial_decay_schedule import (
 from fairseq.utils import safe_getattr
 from omegaconf import II, MISSING, open_dict
 
+from tupe_fairseq.finetune.schedule import total_updates, warmup_updates
+
 logger = logging.getLogger(__name__)
-
-
-def total_updates(
-    batches: Optional[int],
-    max_epoch: int,
-    max_update: int = 0,
-    update_freq: List[int] = (1,),
-    skip_remainder_batch: bool = False,
-) -> int:
-    """The number of updates that a run of fairseq-train makes.
-
-    Args:
-        batches (int): the batches of an epoch for one worker; may be None without max_epoch.
-        max_epoch (int): the number of epochs, 0 for no limit.
-        max_update (int): the most updates, 0 for no limit.
-        update_freq (list of int): batches per update in the first, second, ... epoch; the last
-            entry holds for all further ones.
-        skip_remainder_batch (bool): whether an epoch leaves out its last, incomplete update.
-    """
-    if not max_epoch:
-        return max_update
-    whole = math.floor if skip_remainder_batch else math.ceil
-    per_epoch = [whole(batches / n) for n in update_freq]
-    epochs = per_epoch[:max_epoch]
-    total = sum(epochs) + (max_epoch - len(epochs)) * per_epoch[-1]
-    return min(total, max_update) if max_update else total
-
-
-def warmup_updates(ratio: float, total: int) -> int:
-    """The number of warm-up updates: the share of the total, rounded to the nearest."""
-    return math.floor(ratio * total + 0.5)
 
 
 def record_batches(cfg, batches: int) -> None:

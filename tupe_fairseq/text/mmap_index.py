@@ -14,7 +14,8 @@ _MAGIC = b"MMIDIDX\x00\x00"
 # then an int64 offset in bytes for each
 _HEADER = "<9sQBQ"
 _HEADER_BYTES = struct.calcsize(_HEADER)
-_ITEM_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 4, 7: 8, 8: 2}
+_DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
+_ITEM_BYTES = {code: np.dtype(dtype).itemsize for code, dtype in _DTYPES.items()}
 
 
 def _read_header(prefix: str) -> Tuple[int, int]:
@@ -75,3 +76,16 @@ def join(prefixes: List[str], output: str) -> None:
 
 def _lengths(prefix: str, sentences: int) -> np.ndarray:
     return np.fromfile(prefix + ".idx", dtype="<i4", count=sentences, offset=_HEADER_BYTES)
+
+
+def first_tokens(prefix: str) -> np.ndarray:
+    """The first token of each sentence, int64: of a label file, the labels.
+
+    Raises:
+        OSError, ValueError: as :func:`count`.
+    """
+    sentences, _ = count(prefix)
+    code, _ = _read_header(prefix)
+    tokens = np.fromfile(prefix + ".bin", dtype=_DTYPES[code])
+    lengths = _lengths(prefix, sentences).astype(np.int64)
+    return tokens[np.cumsum(lengths) - lengths].astype(np.int64)
