@@ -157,8 +157,8 @@ def memory(processes):
     return total["Pss:"] / 1e6, total["Rss:"] / 1e6
 
 
-def whole_run(text, folder, options):
-    """Time and peak memory of the command."""
+def whole_run(text, folder, options, keep=lambda run: None):
+    """Time and peak memory of the command; ``keep`` is given what is known after each step."""
     shutil.rmtree(folder, ignore_errors=True)
     command = [sys.executable, "-m", "tupe_fairseq.commands.prepare_pretrain", "--input", text]
     command += ["--output-dir", folder, "--workers", options.workers]
@@ -166,12 +166,15 @@ def whole_run(text, folder, options):
     start = time.monotonic()
     process = subprocess.Popen(list(map(str, command)))
     peaks, finished = {}, []
+    run = {"mb": text.stat().st_size / 1e6, "finished": False, "after_step": peaks}
     while process.poll() is None:
         pss, rss = memory(tree(process.pid))
         steps = folder / "steps.json"
         if steps.exists():
             finished = list(json.loads(steps.read_text())["finished"])
         after = finished[-1] if finished else "start"
+        if after not in peaks:
+            keep(run)
         peak = peaks.setdefault(after, {"pss_mb": 0, "rss_mb": 0, "until_s": 0})
         peak["pss_mb"] = max(peak["pss_mb"], pss)
         peak["rss_mb"] = max(peak["rss_mb"], rss)
@@ -179,14 +182,12 @@ def whole_run(text, folder, options):
         time.sleep(0.1)
     if process.returncode:
         raise SystemExit(f"tupe-prepare-pretrain ended with exit code {process.returncode}")
-    return {
-        "mb": text.stat().st_size / 1e6,
-        "seconds": time.monotonic() - start,
-        "peak_pss_mb": max(peak["pss_mb"] for peak in peaks.values()),
-        "peak_rss_mb": max(peak["rss_mb"] for peak in peaks.values()),
-        "after_step": peaks,
-        "tokens": json.loads((folder / "report.json").read_text())["tokens"]["train"],
-    }
+    run["finished"] = True
+    run["seconds"] = time.monotonic() - start
+    run["peak_pss_mb"] = max(peak["pss_mb"] for peak in peaks.values())
+    run["peak_rss_mb"] = max(peak["rss_mb"] for peak in peaks.values())
+    run["tokens"] = json.loads((folder / "report.json").read_text())["tokens"]["train"]
+    keep(run)
 
 
 def table(results):
@@ -204,6 +205,8 @@ def table(results):
         lines += ["", "| text, MB | seconds | tokens | peak memory, MB (PSS) | sum of RSS, MB |"]
         lines += ["| ---: | ---: | ---: | ---: | ---: |"]
     for run in results["runs"]:
+        if not run["finished"]:
+            continue
         lines.append(
             f"| {run['mb']:.0f} | {run['seconds']:.0f} | {run['tokens']:,} "
             f"| {run['peak_pss_mb']:.0f} | {run['peak_rss_mb']:.0f} |"
@@ -232,17 +235,25 @@ def main(arguments=None):
     results["cleaning_mb_per_s"] = cleaning(blocks, options.rounds)
     results["encoding"] = encoding(blocks, options.rounds, model)
     results["runs"] = []
+
+    def save():
+        # after each step: the large ones take long
+        (options.output_dir / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+        (options.output_dir / "results.md").write_text(table(results))
+
+    save()
     for size in options.sizes:
         text = options.output_dir / "text.txt"
         repeat(source, text, size)
-        results["runs"].append(whole_run(text, folder, options))
+        results["runs"].append({})
+
+        def keep(run):
+            results["runs"][-1] = run
+            save()
+
+        whole_run(text, folder, options, keep)
         text.unlink()
         shutil.rmtree(folder)
-        # kept after each run: the large ones take long
-        (options.output_dir / "results.json").write_text(json.dumps(results, indent=2) + "\n")
-        (options.output_dir / "results.md").write_text(table(results))
-    (options.output_dir / "results.json").write_text(json.dumps(results, indent=2) + "\n")
-    (options.output_dir / "results.md").write_text(table(results))
     sample.unlink()
     print(table(results), end="")
     return 0

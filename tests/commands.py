@@ -1,6 +1,8 @@
 """fairseq's commands with flags for a tiny model, and reading what they leave behind."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from socket import socket
 
 import torch
 from conftest import run
@@ -33,6 +35,24 @@ PRETRAINING = [
 def pretrain(data, save_dir, *flags, **kwargs):
     """fairseq-train on masked_lm; later flags win."""
     return run("fairseq-train", data, *PRETRAINING, "--save-dir", save_dir, *flags, **kwargs)
+
+
+def free_port():
+    """A TCP port that nothing uses."""
+    with socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def two_workers(start):
+    """Two data-parallel processes on the CPU; each is ``start(*flags)``, which gives its output."""
+    flags = [
+        "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp",
+        "--distributed-no-spawn", "--distributed-world-size", 2,
+        "--distributed-init-method", f"tcp://127.0.0.1:{free_port()}",
+    ]  # fmt: skip
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda rank: start(*flags, "--distributed-rank", rank), range(2)))
 
 
 def losses(process):

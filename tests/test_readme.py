@@ -7,23 +7,35 @@ import sys
 import authors
 import pytest
 import torch
-from commands import SIZE
+from commands import SIZE, free_port
 from conftest import BIN, ENV, REPO
+from glue_files import write_glue
 from test_user_dir import INSTALLED
 
 TINY = " ".join(map(str, SIZE)) + " --cpu --num-workers 0 --data-buffer-size 0"
+HYDRA_TINY = " ".join(
+    [
+        "common.cpu=true", "common.fp16=false", "dataset.num_workers=0",
+        "dataset.data_buffer_size=0", "dataset.batch_size=2", "optimization.max_update=2",
+        "distributed_training.distributed_world_size=1",
+        *(f"+model.{flag[2:].replace('-', '_')}={n}" for flag, n in zip(SIZE[::2], SIZE[1::2])),
+    ]
+)  # fmt: skip
 # The commands themselves, with flags at the end that make them small; later flags win.
 SHELL = f"""
 set -e
 export PATH="{BIN}:$PATH"
 fairseq-train() {{ command fairseq-train "$@" {TINY} --max-update 2 --max-epoch 1; }}
-fairseq-hydra-train() {{ command fairseq-hydra-train "$@" dataset.num_workers=0 \\
-    dataset.data_buffer_size=0 optimization.max_update=2; }}
+fairseq-hydra-train() {{ command fairseq-hydra-train "$@" {HYDRA_TINY}; }}
+tupe-prepare-pretrain() {{ command tupe-prepare-pretrain "$@" --vocab-size 300 --workers 1; }}
+tupe-prepare-glue() {{ command tupe-prepare-glue "$@" --workers 1; }}
+tupe-finetune() {{ command tupe-finetune "$@" --cpu --epochs 1 --lrs 2e-5 --seeds 1; }}
 """
 # Run by test_quickstart.py, test_benchmark.py and continuous integration.
 ELSEWHERE = (
     "scripts/quickstart.sh", "scripts/test.sh", "pip install ", "python scripts/benchmark.py",
-    "python scripts/words_per_second.py",
+    "python scripts/words_per_second.py", "python scripts/benchmark_data.py",
+    "scripts/glue_small.sh",
 )  # fmt: skip
 
 
@@ -43,32 +55,19 @@ def execute(language, code, folder):
 
 @pytest.fixture
 def folder(text, tmp_path):
-    """What the README takes for given: text, an authors' checkpoint, and the package."""
+    """What the READMEs take for given: text, the GLUE files, and the package."""
     for split in ("train", "valid"):
         (tmp_path / f"{split}.txt").write_text((text / f"{split}.txt").read_text())
+    write_glue(tmp_path / "glue_data", ["CoLA", "SST-2", "STS-B"])
     if not INSTALLED:  # not beside fairseq, so the name must be a path
         (tmp_path / "tupe_fairseq").symlink_to(REPO / "tupe_fairseq")
-    state, _ = authors.their_checkpoint()
-    torch.save(state, tmp_path / "checkpoint_best.pt")
-    (tmp_path / "dict.txt").write_text("\n".join(authors.WORDS) + "\n")
     return tmp_path
 
 
-def binarize_sentences(folder, run):
-    """sst2-bin, as the README's fine-tuning expects it."""
-    for split in ("train", "valid"):
-        lines = (folder / f"{split}.spm").read_text().splitlines()[:40]
-        (folder / f"{split}.input0").write_text("\n".join(lines) + "\n")
-        (folder / f"{split}.label").write_text("0\n1\n" * (len(lines) // 2))
-    for key, flags in (("input0", ["--srcdict", folder / "data-bin" / "dict.txt"]), ("label", [])):
-        run(
-            "fairseq-preprocess", "--only-source", *flags, "--trainpref", folder / f"train.{key}",
-            "--validpref", folder / f"valid.{key}", "--destdir", folder / "sst2-bin" / key,
-            "--workers", 1,
-        )  # fmt: skip
-
-
-def test_readme(folder, run):
+def test_readme(folder):
+    state, _ = authors.their_checkpoint()
+    torch.save(state, folder / "checkpoint_best.pt")
+    (folder / "dict.txt").write_text("\n".join(authors.WORDS) + "\n")
     outputs = []
     for language, code in blocks("README.md"):
         if code.startswith(ELSEWHERE):
@@ -76,21 +75,38 @@ def test_readme(folder, run):
             script = arguments[0] if command == "python" else command
             assert script == "pip" or (REPO / script).exists()
             continue
-        if "fairseq-train sst2-bin" in code:
-            binarize_sentences(folder, run)
         outputs.append(execute(language, code, folder))
+    assert (folder / "runs" / "submission" / "CoLA.tsv").exists()
     assert (folder / "sst2" / "checkpoint_best.pt").exists()
     assert (folder / "tupe-converted" / "model.pt").exists()
     assert "torch.Size([8, 100, 128])\ntorch.Size([2, 100, 100])" in outputs[-1]
     assert len(outputs) == 7
 
 
-def test_pretraining_readme(data, tmp_path):
+def test_readmes_of_pretraining_and_glue(folder):
+    """One after the other, as a reader would: the one's checkpoint is what the other fine-tunes."""
     for name in ("examples", "tupe_fairseq"):
-        (tmp_path / name).symlink_to(REPO / name)
-    (tmp_path / "data-bin").symlink_to(data)
-    ((language, code),) = blocks("examples/pretraining/README.md")
-    assert "done training" in execute(language, code, tmp_path)
+        if not (folder / name).exists():
+            (folder / name).symlink_to(REPO / name)
+    one_process = "NODES=1 NODE_RANK=0 MASTER_ADDR=127.0.0.1\n"
+    outputs = []
+    for language, code in blocks("examples/pretraining/README.md"):
+        if code.startswith(ELSEWHERE):
+            continue
+        if code.startswith("torchrun"):  # which starts the script itself, past the shell's function
+            code = one_process + code.rstrip() + " " + HYDRA_TINY
+            code = code.replace("--nproc_per_node 8", "--nproc_per_node 1")
+            code = code.replace("29500", str(free_port()))
+        outputs.append(execute(language, code, folder))
+    assert [("done training" in output) for output in outputs] == [False] + [True] * 4
+    for language, code in blocks("examples/glue/README.md"):
+        if code.startswith(ELSEWHERE):
+            continue
+        outputs.append(execute(language, code, folder))
+    assert (folder / "runs" / "CoLA" / "results.md").exists()
+    assert (folder / "cola" / "checkpoint_best.pt").exists()
+    assert "done training" in outputs[-1]
+    assert len(outputs) == 9
 
 
 def test_links_of_the_readmes_lead_somewhere():

@@ -1,10 +1,8 @@
 """Fine-tuning on two workers, one of whom validates an empty batch in the end."""
 
-from concurrent.futures import ThreadPoolExecutor
-from socket import socket
-
 import pytest
 import torch
+from commands import two_workers
 from tiny_glue import RATIO, make, records, train
 
 from tupe_fairseq.glue.metrics import glue_metrics
@@ -15,20 +13,14 @@ from tupe_fairseq.plugin.glue_predict import predict_with_targets
 @pytest.mark.parametrize("name", ["MRPC", "STS-B"])
 def test_the_score_counts_every_row_once(name, tmp_path):
     data, folder = make(name, tmp_path / name), tmp_path / "run"
-    with socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
 
-    def worker(rank):
+    def worker(*distributed):
         return train(
             name, data, folder, *RATIO, 0.25, "--max-epoch", 2, "--find-unused-parameters",
-            "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp",
-            "--distributed-no-spawn", "--distributed-world-size", 2, "--distributed-rank", rank,
-            "--distributed-init-method", f"tcp://127.0.0.1:{port}",
+            *distributed,
         )  # fmt: skip
 
-    with ThreadPoolExecutor(2) as pool:
-        first, _ = pool.map(worker, range(2))
+    first, _ = two_workers(worker)
     # 7 batches for two workers
     assert "4 batches an epoch: as --warmup-updates 2 --total-num-update 8" in first.stdout
     assert max(int(r["num_updates"]) for r in records(first, "lr")) == 8

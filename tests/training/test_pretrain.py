@@ -1,11 +1,8 @@
 """Pre-training through the real commands."""
 
-from concurrent.futures import ThreadPoolExecutor
-from socket import socket
-
 import pytest
 import torch
-from commands import PRETRAINING, USER_DIR, assert_same_weights, losses, pretrain
+from commands import USER_DIR, assert_same_weights, losses, pretrain, two_workers
 from fairseq.models.roberta import RobertaModel
 
 
@@ -76,21 +73,9 @@ def test_every_option_is_stored(unbroken):
 
 def test_two_workers_equal_one_with_update_freq_2(data, tmp_path, run):
     flags = ["--rel-pos", "--dropout", 0, "--attention-dropout", 0]
-    with socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     single, double = tmp_path / "single", tmp_path / "double"
     pretrain(data, single, *flags, "--update-freq", 2)
 
-    def worker(rank):
-        return run(
-            "fairseq-train", data, *PRETRAINING, "--save-dir", double, *flags,
-            "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp",
-            "--distributed-no-spawn", "--distributed-world-size", 2, "--distributed-rank", rank,
-            "--distributed-init-method", f"tcp://127.0.0.1:{port}",
-        )  # fmt: skip
-
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(worker, range(2)))
+    two_workers(lambda *distributed: pretrain(data, double, *flags, *distributed))
     # the same batches; gradients are summed in another order
     assert_same_weights(single / "checkpoint_last.pt", double / "checkpoint_last.pt", atol=1e-5)
