@@ -30,6 +30,8 @@ def interrupt(command, log, timeout=120):
     process = subprocess.Popen(
         [str(BIN / command[0]), *command[1:]], env=ENV, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        # a background job of a shell ignores it, and so would what it starts
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     end = time.monotonic() + timeout
     while process.poll() is None and time.monotonic() < end:

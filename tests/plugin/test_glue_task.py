@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+from argparse import Namespace
 
 import numpy as np
 import pytest
@@ -188,6 +189,6 @@ def test_no_room_for_a_pair_is_refused(folders):
 def test_a_model_of_another_length_is_refused(folders):
     cfg = config("CoLA", folders["CoLA"])
     task = tasks.setup_task(cfg.task)
-    cfg.model.max_positions = 64
+    model = Namespace(**{**vars(cfg.model), "max_positions": 64})  # cfg's own is shared
     with pytest.raises(ValueError, match="model.max_positions is 64 and task.max_positions 32"):
-        task.build_model(cfg.model)
+        task.build_model(model)
