@@ -3,18 +3,18 @@
 import itertools
 import os
 import shutil
-import subprocess
-import sys
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Dict, Iterator, List, Tuple
 
 from tqdm import tqdm
 
+from tupe_fairseq.plugin.preprocess import run_preprocess
 from tupe_fairseq.text.mmap_index import count, join
+from tupe_fairseq.text.parallel import in_child
 
 # fairseq-preprocess takes some hundred bytes of memory a line
 LINES_PER_PART = 500_000
-# below, the seconds that fairseq-preprocess takes to start weigh more than a second worker
+# below, a second worker is not worth its start
 _LEAST_LINES = 20_000
 
 
@@ -144,18 +144,10 @@ def _while_free(parts: Iterator, running: set, workers: int) -> Iterator:
 def _preprocess(
     dictionary: str, texts: List[str], folder: str, lines: int, bar: tqdm, is_copy: bool = False
 ) -> None:
-    command = [sys.executable, "-m", "fairseq_cli.preprocess", "--only-source", "--workers", "1"]
-    command += ["--srcdict", dictionary, "--destdir", folder, "--validpref", ",".join(texts)]
-    process = subprocess.run(
-        command,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    if process.returncode:
-        output = process.stdout.strip().splitlines() or ["no message"]
-        raise ValueError(f"fairseq-preprocess failed: {output[-1]}")
+    words = ["--only-source", "--workers", "1", "--srcdict", dictionary, "--destdir", folder]
+    words += ["--validpref", ",".join(texts)]
+    # a child of this process has fairseq loaded already, which else takes seconds
+    in_child(run_preprocess, words, killed="lower --workers")
     if is_copy:
         os.remove(texts[0])
     bar.update(lines)
