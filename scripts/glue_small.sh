@@ -3,18 +3,18 @@
 # without pre-training.  It measured the tables of examples/glue/README.md.  A second run goes on
 # where the first was interrupted.
 #
-#   scripts/glue_small.sh TEXT GLUE_DIR OUT
+#   scripts/glue_small.sh TRAIN VALID GLUE_DIR OUT
 #
-# TEXT: English, a paragraph a line, documents separated by blank lines (.gz, .xz, .bz2 too);
+# TRAIN, VALID: English, a paragraph a line, documents separated by blank lines (.gz, .xz, .bz2 too);
 # GLUE_DIR: the official files.  The commands are those of PATH.
-#   UPDATES=8000 scripts/glue_small.sh ...     pre-train for so many updates
+#   UPDATES=5000 scripts/glue_small.sh ...     pre-train for so many updates, not 10000
 set -euo pipefail
 
-if [ $# -ne 3 ]; then
+if [ $# -ne 4 ]; then
     sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
-text=$1 glue=$2 out=$3
+text=$1 valid=$2 glue=$3 out=$4
 updates=${UPDATES:-10000}
 user_dir=$(cd "$(dirname "$0")/.." && pwd)/tupe_fairseq
 # threads that wait by spinning starve any other process on few cores
@@ -25,7 +25,7 @@ run() {
     "$@"
 }
 
-run tupe-prepare-pretrain --input "$text" --output-dir "$out/data-bin" \
+run tupe-prepare-pretrain --input "$text" --valid-input "$valid" --output-dir "$out/data-bin" \
     --vocab-size 4096 --lowercase --tokens-per-sample 128
 
 if [ ! -e "$out/pretrained" ]; then

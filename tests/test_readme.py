@@ -18,6 +18,8 @@ HYDRA_TINY = " ".join(
         "common.cpu=true", "common.fp16=false", "dataset.num_workers=0",
         "dataset.data_buffer_size=0", "dataset.batch_size=2", "optimization.max_update=2",
         "distributed_training.distributed_world_size=1",
+        "distributed_training.distributed_backend=gloo",
+        "distributed_training.ddp_backend=legacy_ddp",
         *(f"+model.{flag[2:].replace('-', '_')}={n}" for flag, n in zip(SIZE[::2], SIZE[1::2])),
     ]
 )  # fmt: skip
