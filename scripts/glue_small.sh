@@ -52,8 +52,8 @@ finetune() { # TASK LRS EPOCHS: pre-trained, and from random weights
     run tupe-finetune "${flags[@]}" --output-dir "$out/runs-from-scratch" --no-pretraining
 }
 # learning rates far above the paper's, as models this small need
-finetune CoLA 5e-4,1e-3 10
-finetune STS-B 1e-3,2e-3 10
-finetune SST-2 3e-4,1e-3 2
+finetune CoLA 1e-4,2e-4 6
+finetune STS-B 2e-4,5e-4 6
+finetune SST-2 2e-4,5e-4 2
 
 cat "$out/runs/results.md" "$out/runs-from-scratch/results.md"
