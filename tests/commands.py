@@ -1,6 +1,9 @@
 """fairseq's commands with flags for a tiny model, and reading what they leave behind."""
 
+import contextlib
+import io
 import json
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from socket import socket
 
@@ -35,6 +38,21 @@ PRETRAINING = [
 def pretrain(data, save_dir, *flags, **kwargs):
     """fairseq-train on masked_lm; later flags win."""
     return run("fairseq-train", data, *PRETRAINING, "--save-dir", save_dir, *flags, **kwargs)
+
+
+def call_program(main, words):
+    """Run a console script's main in this process, which saves its start; exit code and output."""
+    output, code = io.StringIO(), 0
+    handlers, level = logging.root.handlers[:], logging.root.level
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        try:
+            main([str(word) for word in words])
+        except SystemExit as stop:
+            code = stop.code
+        finally:  # the command sets up logging for itself
+            logging.root.handlers[:] = handlers
+            logging.root.setLevel(level)
+    return code, output.getvalue()
 
 
 def free_port():

@@ -1,12 +1,10 @@
 """Small files in the official GLUE formats, with the oddities of the official ones."""
 
-import contextlib
-import io
-import logging
 from dataclasses import dataclass, field
 from typing import List, Tuple
 
 import sentencepiece
+from commands import call_program
 
 from tupe_fairseq.commands.prepare_glue import main
 from tupe_fairseq.files.atomic import write_json
@@ -171,17 +169,8 @@ def prepare_glue(official, tasks, pretrain_dir, out, *flags):
     """tupe-prepare-glue in this process, which saves starting fairseq.
 
     Returns:
-        tuple: the exit code and what was printed to stderr.
+        tuple: the exit code and what was printed.
     """
     command = ["--glue-dir", official, "--tasks", tasks, "--pretrain-dir", pretrain_dir]
     command += ["--output-dir", out, "--workers", "1", *flags]
-    handlers, level, code = logging.root.handlers[:], logging.root.level, 0
-    with contextlib.redirect_stderr(io.StringIO()) as printed:
-        try:
-            main([str(word) for word in command])
-        except SystemExit as end:
-            code = end.code
-        finally:  # the command sets up logging for itself
-            logging.root.handlers[:] = handlers
-            logging.root.setLevel(level)
-    return code, printed.getvalue()
+    return call_program(main, command)

@@ -1,10 +1,6 @@
 """A tiny chain: vocabulary, pre-trained checkpoint, GLUE tasks, and fine-tuning on them."""
 
-import contextlib
-import io
-import logging
-
-from commands import pretrain
+from commands import call_program, pretrain
 from finetune_files import write_bin, write_data
 from glue_files import prepare_glue, write_glue, write_pretrain_dir
 
@@ -58,15 +54,5 @@ def finetuning(chain, task, output, *flags):
 
 
 def call(words):
-    """Run tupe-finetune within this process, which saves its start; exit code and output."""
-    output, code = io.StringIO(), 0
-    handlers, level = logging.root.handlers[:], logging.root.level
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-        try:
-            main(words[1:])
-        except SystemExit as stop:
-            code = stop.code
-        finally:  # the command sets up logging for itself
-            logging.root.handlers[:] = handlers
-            logging.root.setLevel(level)
-    return code, output.getvalue()
+    """Run tupe-finetune within this process; exit code and output."""
+    return call_program(main, words[1:])
