@@ -19,10 +19,12 @@ class TupeConfig:
             activation.
         activation_fn (str): name of the activation function of the feed-forward networks.
         normalize_before (bool): pre-LN, with one more LayerNorm after the last layer.
-        rel_pos (bool): TUPE-R instead of TUPE-A.
-        rel_pos_buckets, max_rel_pos (int, optional): see :class:`TupePositionBias`; 32 and 128
-            with ``rel_pos``, and not allowed without.
-        tie_cls (bool): leave [CLS] an ordinary position.
+        position_encoding (str): one of ``tupe_fairseq.position.CATALOGUE``.
+        rel_pos (bool): add T5's bucketed bias: with tupe TUPE-R instead of TUPE-A.
+        rel_pos_buckets, max_rel_pos (int, optional): see :class:`RelativePositionBias`; 32 and
+            128 with ``rel_pos``.
+        tie_cls, untie_cls, symmetric_basis (bool): see the schemes that take them.
+        position_each_layer (bool): add the scheme's input vectors before every further layer too.
         attn_impl (str): how attention is computed, one of ``tupe_fairseq.attention.NAMES``.
         unpad (bool): leave out padding from all layers, where it is all at the end; hidden states
             are zero there.
@@ -41,10 +43,14 @@ class TupeConfig:
     activation_dropout: float = 0.0
     activation_fn: str = "gelu"
     normalize_before: bool = False
+    position_encoding: str = "tupe"
     rel_pos: bool = False
     rel_pos_buckets: Optional[int] = None
     max_rel_pos: Optional[int] = None
     tie_cls: bool = False
+    untie_cls: bool = False
+    symmetric_basis: bool = False
+    position_each_layer: bool = False
     attn_impl: str = "auto"
     unpad: bool = False
     compile_layers: bool = False
@@ -90,10 +96,14 @@ class TupeConfig:
             activation_dropout=args.activation_dropout,
             activation_fn=args.activation_fn,
             normalize_before=args.encoder_normalize_before,
+            position_encoding=getattr(args, "position_encoding", None) or "tupe",
             rel_pos=args.rel_pos,
             rel_pos_buckets=getattr(args, "rel_pos_buckets", None),
             max_rel_pos=getattr(args, "max_rel_pos", None),
             tie_cls=args.tie_cls,
+            untie_cls=bool(getattr(args, "untie_cls", False)),
+            symmetric_basis=bool(getattr(args, "symmetric_basis", False)),
+            position_each_layer=bool(getattr(args, "position_each_layer", False)),
             attn_impl=args.attn_impl,
             unpad=args.unpad,
             compile_layers=args.compile_layers,
@@ -101,6 +111,20 @@ class TupeConfig:
 
     @property
     def position_options(self) -> Dict[str, Any]:
-        """The options of the position encoding that no tensor's shape tells."""
-        names = ("rel_pos", "rel_pos_buckets", "max_rel_pos", "tie_cls")
-        return {"scheme": "tupe", **{name: getattr(self, name) for name in names}}
+        """The options of the position encoding, by which two checkpoints are told apart."""
+        options = {"scheme": self.position_encoding}
+        for name in ("rel_pos", "rel_pos_buckets", "max_rel_pos", "tie_cls"):
+            options[name] = getattr(self, name)
+        # only where given: checkpoints of TUPE hold the four above
+        for name in ("untie_cls", "symmetric_basis", "position_each_layer"):
+            if getattr(self, name):
+                options[name] = True
+        return options
+
+    @property
+    def scheme_options(self) -> Dict[str, Any]:
+        """What :func:`build_position_encoding` is given beside the sizes."""
+        names = (
+            "rel_pos", "rel_pos_buckets", "max_rel_pos", "tie_cls", "untie_cls", "symmetric_basis",
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in names}

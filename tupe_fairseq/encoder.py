@@ -9,17 +9,23 @@ from torch import Tensor, nn
 from tupe_fairseq.attention import Padding, centred
 from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.modules import TupeEncoderLayer, dropout
-from tupe_fairseq.position import ResultCache, TupePositionBias
+from tupe_fairseq.position import (
+    PositionEncoding,
+    ResultCache,
+    build_position_encoding,
+    get_position_encoding,
+)
 
 
 class TupeEncoder(nn.Module):
     """A stack of layers over word embeddings, which hold no position.
 
-    x = zero_at_padding(dropout(LN(embeddings))); bias = position_bias(L), once;
-    x = layer(x, bias) for each layer; pre-LN: x = LN(x).
+    x = zero_at_padding(dropout(LN(position.forward_input(embeddings)))); bias =
+    position.position_bias(L), once; x = layer(x, bias) for each layer; pre-LN: x = LN(x).
     Source: Ke, He and Liu 2021, section 3, https://arxiv.org/abs/2006.15595.
 
-    In evaluation the bias of a length is kept from batch to batch, for as long as its parameters
+    The position encoding is ``position_bias``, or where each layer has its own, its attention's
+    ``position``.  In evaluation the bias of a length is kept from batch to batch, for as long as its parameters
     stay the same.  What cancels in the softmax (``softmax_invariant_rows`` of the position bias:
     theta_1 and its bucket) gets no gradient here, where it could only be rounding noise.
 
@@ -37,7 +43,8 @@ class TupeEncoder(nn.Module):
     Dtype and device: those of the parameters.
     Raises:
         ValueError: if ``config.compile_layers`` and torch cannot compile a module.
-        ValueError: if L exceeds ``config.max_positions``.
+        ValueError: if L exceeds ``config.max_positions``, where positions have a table.
+        ValueError: if the scheme does not take a position option that is given.
         ValueError: on loading a state dict made with other position options, which would fit
             and silently compute something else.
     """
@@ -57,16 +64,14 @@ class TupeEncoder(nn.Module):
             )
         self.config = config
         self.layernorm_embedding = nn.LayerNorm(config.embed_dim)
-        self.position_bias = TupePositionBias(
-            config.embed_dim,
-            config.num_heads,
-            config.max_positions,
-            rel_pos=config.rel_pos,
-            rel_pos_buckets=config.rel_pos_buckets,
-            max_rel_pos=config.max_rel_pos,
-            tie_cls=config.tie_cls,
-        )
-        self._bias_cache = ResultCache(self.position_bias)
+        scheme = get_position_encoding(config.position_encoding)
+        if config.position_each_layer and not scheme.adds_to_input:
+            raise ValueError(
+                f"position encoding {config.position_encoding!r} adds nothing to the input, so "
+                "there is nothing to add again; drop --position-each-layer"
+            )
+        self.position_bias = None if scheme.per_layer else self._build_position()
+        self._bias_cache = None if scheme.per_layer else ResultCache(self.position_bias)
         self.layers = layer_list(
             [wrap_layer(self._build_layer()) for _ in range(config.num_layers)]
         )
@@ -77,19 +82,31 @@ class TupeEncoder(nn.Module):
         options = json.dumps(config.position_options, sort_keys=True)
         self.register_buffer("position_version", torch.tensor(list(options.encode())))
 
+    def _build_position(self) -> PositionEncoding:
+        config = self.config
+        return build_position_encoding(
+            config.position_encoding,
+            embed_dim=config.embed_dim,
+            num_heads=config.num_heads,
+            max_positions=config.max_positions,
+            **config.scheme_options,
+        )
+
     def _build_layer(self) -> TupeEncoderLayer:
         config = self.config
+        position = self._build_position() if self.position_bias is None else None
         layer = TupeEncoderLayer(
             config.embed_dim,
             config.num_heads,
             config.ffn_embed_dim,
-            scaling=self.position_bias.scaling,
+            scaling=(self.position_bias or position).scaling,
             dropout=config.dropout,
             attention_dropout=config.attention_dropout,
             activation_dropout=config.activation_dropout,
             activation_fn=config.activation_fn,
             normalize_before=config.normalize_before,
             attn_impl=config.attn_impl,
+            position=position,
         )
         if config.compile_layers:
             layer.compile(dynamic=True)
@@ -115,15 +132,27 @@ class TupeEncoder(nn.Module):
             padding = None
         is_packed = padding is not None and padding.packed
 
+        added = self._added_positions(seq_len, padding)
+        if added is not None:
+            embeddings = embeddings + added.to(embeddings.dtype)
         x = self.layernorm_embedding(embeddings)
         x = dropout(x, self.config.dropout, self.training)
         if padding is not None and not is_packed:
             x = x.masked_fill(padding.mask.unsqueeze(-1), 0)
         attn_bias, kernel_bias = self._biases(seq_len, x)
 
+        shared = self.position_bias
         hiddens = [x]
-        for layer in self.layers:
-            x = layer(x, attn_bias=attn_bias, key_padding_mask=padding, kernel_bias=kernel_bias)
+        for index, layer in enumerate(self.layers):
+            if index and self.config.position_each_layer:
+                x = x + added.to(x.dtype)
+            x = layer(
+                x,
+                attn_bias=attn_bias,
+                key_padding_mask=padding,
+                kernel_bias=kernel_bias,
+                position=shared if shared is not None and shared.reads_content else None,
+            )
             if return_all_hiddens:
                 hiddens.append(x)
         if self.layer_norm is not None:
@@ -134,6 +163,35 @@ class TupeEncoder(nn.Module):
             return x
         return x, [padding.unpack(hidden) for hidden in hiddens] if is_packed else hiddens
 
+    def attention_weights(
+        self, embeddings: Tensor, key_padding_mask: Optional[Tensor] = None
+    ) -> List[Tensor]:
+        """The probabilities of attention in each layer, without dropout; to look at.
+
+        Shape:
+            embeddings (B, L, D) -> for each layer (B, H, L, L), rows are queries; 0 at padded keys.
+        """
+        padding = None if key_padding_mask is None else Padding(key_padding_mask)
+        _, hiddens = self.encode(embeddings, padding, return_all_hiddens=True)
+        seq_len = embeddings.size(1)
+        bias, _ = self._biases(seq_len, hiddens[0])
+        added = self._added_positions(seq_len, None)
+        weights = []
+        for index, (layer, x) in enumerate(zip(self.layers, hiddens)):
+            if index and self.config.position_each_layer:
+                x = x + added.to(x.dtype)
+            weights.append(layer.attention_weights(x, bias, padding, self.position_bias))
+        return weights
+
+    def _added_positions(self, seq_len: int, padding: Optional[Padding]) -> Optional[Tensor]:
+        """What the position encoding adds to the input: (L, D), or (N, D) for packed tokens."""
+        if self.position_bias is None or not self.position_bias.adds_to_input:
+            return None
+        added = self.position_bias.embed(seq_len)
+        if padding is None or not padding.packed:
+            return added
+        return padding.pack(added.expand(padding.batch, -1, -1))
+
     def _biases(self, seq_len: int, x: Tensor) -> Tuple[Optional[Tensor], Optional[Tensor]]:
         """The position bias, and its copy for kernels that compute in a shorter dtype.
 
@@ -141,6 +199,9 @@ class TupeEncoder(nn.Module):
         """
         # the dtype that a projection of x would have, with or without autocast
         dtype = torch.mm(x.new_empty(0, 1), x.new_empty(1, 0)).dtype
+
+        if self.position_bias is None:
+            return None, None
 
         def compute():
             bias = self.position_bias(seq_len)
@@ -163,12 +224,13 @@ class TupeEncoder(nn.Module):
         return bias, kernel_bias
 
     def train(self, mode: bool = True):
-        if mode:
+        if mode and self._bias_cache is not None:
             self._bias_cache.clear()
         return super().train(mode)
 
     def _apply(self, fn, *args, **kwargs):
-        self._bias_cache.clear()
+        if self._bias_cache is not None:
+            self._bias_cache.clear()
         return super()._apply(fn, *args, **kwargs)
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, *args):

@@ -174,4 +174,4 @@ def test_help_of_every_flag_names_its_default_or_mode():
     text = " ".join(parser.format_help().split())
     for flag in ("--rel-pos", "--rel-pos-buckets N", "--max-rel-pos N", "--tie-cls"):
         assert flag in text
-    assert "read by TUPE-R only (--rel-pos); default 32" in text
+    assert "read with --rel-pos only; default 32" in text

@@ -21,6 +21,7 @@ Shape:
 """
 
 from tupe_fairseq.attention.choice import IMPLEMENTATIONS, NAMES, check_name, choose
+from tupe_fairseq.attention.eager import attention_probabilities
 from tupe_fairseq.attention.keep_mask import KeepMask
 from tupe_fairseq.attention.kernel_bias import centred
 from tupe_fairseq.attention.padding import Padding
@@ -31,6 +32,7 @@ __all__ = [
     "NAMES",
     "KeepMask",
     "Padding",
+    "attention_probabilities",
     "centred",
     "check_name",
     "choose",

@@ -27,9 +27,30 @@ def eager_attention(
     """
     if padding is not None and padding.packed:
         q, k, v = (padding.unpack(x) for x in (q, k, v))
-    # B x L x H x K -> B x H x L x K
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    scores = torch.matmul(q * scaling, k.transpose(-2, -1))
+    probs = attention_probabilities(q, k, attn_bias, padding, scaling=scaling).to(v.dtype)
+    probs = F.dropout(probs, dropout)
+    # B x H x L x L times B x L x H x K
+    attended = torch.matmul(probs, v.transpose(1, 2)).transpose(1, 2)
+    if padding is not None and padding.packed:
+        return padding.pack(attended)
+    return attended
+
+
+def attention_probabilities(
+    q: Tensor,
+    k: Tensor,
+    attn_bias: Optional[Tensor],
+    padding: Optional[Padding],
+    *,
+    scaling: float,
+) -> Tensor:
+    """softmax(scaling * q k^T + attn_bias), with padded keys at 0.
+
+    Shape:
+        q, k (B, L, H, K) -> (B, H, L, L), at least float32.
+    """
+    # B x L x H x K -> B x H x L x L
+    scores = torch.matmul(q.transpose(1, 2) * scaling, k.permute(0, 2, 3, 1))
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if attn_bias is not None:
         scores = scores + attn_bias
@@ -38,9 +59,4 @@ def eager_attention(
         # row of nothing else gives no NaN
         lowest = torch.finfo(scores.dtype).min
         scores = scores.masked_fill(padding.mask[:, None, None, :], lowest)
-    probs = torch.softmax(scores, dim=-1).to(v.dtype)
-    probs = F.dropout(probs, dropout)
-    attended = torch.matmul(probs, v).transpose(1, 2)
-    if padding is not None and padding.packed:
-        return padding.pack(attended)
-    return attended
+    return torch.softmax(scores, dim=-1)

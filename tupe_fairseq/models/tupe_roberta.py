@@ -137,8 +137,9 @@ class TupeRobertaModel(RobertaModel):
 @register_model_architecture("tupe_roberta", "tupe_roberta")
 @register_model_architecture("tupe_roberta", "tupe_roberta_base")
 def base_architecture(args):
-    args.rel_pos = safe_getattr(args, "rel_pos", False)
-    args.tie_cls = safe_getattr(args, "tie_cls", False)
+    args.position_encoding = safe_getattr(args, "position_encoding", "tupe")
+    for option in ("rel_pos", "tie_cls", "untie_cls", "symmetric_basis", "position_each_layer"):
+        setattr(args, option, safe_getattr(args, option, False))
     if args.rel_pos:  # filled in without it, they would look like given without --rel-pos
         args.rel_pos_buckets = safe_getattr(args, "rel_pos_buckets", 32)
         args.max_rel_pos = safe_getattr(args, "max_rel_pos", 128)

@@ -31,7 +31,7 @@ class TupeEncoderLayer(nn.Module):
         activation_dropout (float): dropout probability after the activation.
         activation_fn (str): name of the activation function.
         normalize_before (bool): pre-LN instead of post-LN.
-        attn_impl (str): see :class:`TupeMultiheadAttention`.
+        attn_impl, position: see :class:`TupeMultiheadAttention`.
     Shape:
         as :class:`TupeMultiheadAttention`: (B, L, D) -> (B, L, D), or (N, D) -> (N, D).
     Dtype and device: those of the parameters.
@@ -52,6 +52,7 @@ class TupeEncoderLayer(nn.Module):
         activation_fn: str = "gelu",
         normalize_before: bool = False,
         attn_impl: str = "auto",
+        position: Optional[nn.Module] = None,
     ):
         super().__init__()
         self.dropout = dropout
@@ -59,7 +60,12 @@ class TupeEncoderLayer(nn.Module):
         self.activation_fn = get_activation_fn(activation_fn)
         self.normalize_before = normalize_before
         self.self_attn = TupeMultiheadAttention(
-            embed_dim, num_heads, scaling=scaling, dropout=attention_dropout, attn_impl=attn_impl
+            embed_dim,
+            num_heads,
+            scaling=scaling,
+            dropout=attention_dropout,
+            attn_impl=attn_impl,
+            position=position,
         )
         self.self_attn_layer_norm = nn.LayerNorm(embed_dim)
         self.fc1 = nn.Linear(embed_dim, ffn_embed_dim)
@@ -79,11 +85,12 @@ class TupeEncoderLayer(nn.Module):
         attn_bias: Optional[Tensor] = None,
         key_padding_mask: Union[None, Tensor, Padding] = None,
         kernel_bias: Optional[Tensor] = None,
+        position: Optional[nn.Module] = None,
     ) -> Tensor:
         residual = x
         if self.normalize_before:
             x = self.self_attn_layer_norm(x)
-        x = self.self_attn(x, attn_bias, key_padding_mask, kernel_bias)
+        x = self.self_attn(x, attn_bias, key_padding_mask, kernel_bias, position)
         x = residual + dropout(x, self.dropout, self.training)
         if not self.normalize_before:
             x = self.self_attn_layer_norm(x)
@@ -97,3 +104,9 @@ class TupeEncoderLayer(nn.Module):
         if not self.normalize_before:
             x = self.final_layer_norm(x)
         return x
+
+    def attention_weights(self, x: Tensor, *args, **kwargs) -> Tensor:
+        """As :meth:`TupeMultiheadAttention.attention_weights`, from the layer's input."""
+        if self.normalize_before:
+            x = self.self_attn_layer_norm(x)
+        return self.self_attn.attention_weights(x, *args, **kwargs)

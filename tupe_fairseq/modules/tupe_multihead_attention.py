@@ -6,7 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe_fairseq.attention import Padding, check_name, choose, split_qkv
+from tupe_fairseq.attention import (
+    Padding,
+    attention_probabilities,
+    check_name,
+    choose,
+    split_qkv,
+)
 
 # A compiled layer leaves attention out: its kernels are compiled already, and its choice among
 # them is plain Python.
@@ -20,7 +26,8 @@ class TupeMultiheadAttention(nn.Module):
     Source: Ke, He and Liu 2021, Eqs. (8) and (10), https://arxiv.org/abs/2006.15595, where
     scaling is 1 / sqrt(2 * head_dim).
 
-    It knows no position: with a constant bias, permuting the tokens permutes the output.
+    It knows no position: with a constant bias, permuting the tokens permutes the output.  A
+    ``position`` module, where the scheme needs one, changes q and k and adds what depends on them.
 
     Args:
         embed_dim (int): model width, D.
@@ -29,11 +36,13 @@ class TupeMultiheadAttention(nn.Module):
         dropout (float): dropout probability of the attention probabilities.
         attn_impl (str): how it is computed, one of ``tupe_fairseq.attention.NAMES``; all give the
             same numbers within rounding.
+        position (nn.Module, optional): a position encoding that this layer has to itself.
     Shape:
         x (B, L, D); attn_bias broadcastable to (B, H, L, L), rows are queries; key_padding_mask
         bool (B, L), True = padding, ignored -> (B, L, D).  In place of the mask a ``Padding`` made
         of it once for all layers; if that is packed, x is (N, D) -> (N, D).  kernel_bias: see
-        :mod:`tupe_fairseq.attention`.
+        :mod:`tupe_fairseq.attention`.  position: a position encoding that layers share, of which
+        :meth:`PositionEncoding.transform` and ``content_bias`` are asked.
     Dtype and device: those of the parameters.  At padding the output is finite and undefined.
     Raises:
         ValueError: if ``num_heads`` does not divide ``embed_dim``, or ``attn_impl`` is unknown.
@@ -49,6 +58,7 @@ class TupeMultiheadAttention(nn.Module):
         scaling: float,
         dropout: float = 0.0,
         attn_impl: str = "auto",
+        position: Optional[nn.Module] = None,
     ):
         super().__init__()
         if embed_dim % num_heads:
@@ -66,6 +76,7 @@ class TupeMultiheadAttention(nn.Module):
         self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
         self.in_proj_bias = nn.Parameter(torch.empty(3 * embed_dim))
         self.out_proj = nn.Linear(embed_dim, embed_dim)
+        self.position = position
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -81,20 +92,53 @@ class TupeMultiheadAttention(nn.Module):
         attn_bias: Optional[Tensor] = None,
         key_padding_mask: Union[None, Tensor, Padding] = None,
         kernel_bias: Optional[Tensor] = None,
+        position: Optional[nn.Module] = None,
     ) -> Tensor:
-        padding = key_padding_mask
-        if isinstance(padding, Tensor):
-            padding = Padding(padding)
-        if padding is not None and not padding.any:
-            padding = None
-
+        padding = _known(key_padding_mask)
         qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
-        return self.out_proj(self._attend(qkv, attn_bias, padding, kernel_bias))
+        return self.out_proj(self._attend(qkv, attn_bias, padding, kernel_bias, position))
+
+    def attention_weights(
+        self,
+        x: Tensor,
+        attn_bias: Optional[Tensor] = None,
+        key_padding_mask: Union[None, Tensor, Padding] = None,
+        position: Optional[nn.Module] = None,
+    ) -> Tensor:
+        """The probabilities of attention, without dropout; to look at.
+
+        Shape:
+            as :meth:`forward`, x not packed -> (B, H, L, L), at least float32; 0 at padded keys.
+        """
+        padding = _known(key_padding_mask)
+        qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
+        q, k, _ = qkv.unflatten(-1, (3, self.num_heads, self.head_dim)).unbind(-3)
+        q, k, attn_bias = self._with_position(q, k, attn_bias, padding, position)
+        return attention_probabilities(q, k, attn_bias, padding, scaling=self.scaling)
+
+    def _with_position(self, q, k, attn_bias, padding, position):
+        """What the position encoding makes of q, k and the bias: (B, L or N, H, K) as they are."""
+        position = position if self.position is None else self.position
+        if position is None or not position.reads_content:
+            return q, k, attn_bias
+        is_packed = padding is not None and padding.packed
+        seq_len = q.size(1) if padding is None else padding.seq_len
+        # unpacked, because scores between two sequences mean nothing: B x H x L x K
+        of_head = ((padding.unpack(x) if is_packed else x).transpose(1, 2) for x in (q, k))
+        content_bias = position.content_bias(*of_head, seq_len, seq_len)
+        if content_bias is not None:
+            attn_bias = content_bias if attn_bias is None else attn_bias + content_bias
+        positions = torch.arange(seq_len, device=q.device)
+        if is_packed:
+            positions = padding.pack(positions.expand(padding.batch, -1))
+        q, k = (position.transform(x, positions.unsqueeze(-1)) for x in (q, k))
+        return q, k, attn_bias
 
     @not_compiled
-    def _attend(self, qkv, attn_bias, padding, kernel_bias):
+    def _attend(self, qkv, attn_bias, padding, kernel_bias, position):
         # (B x L or N) x 3D -> (B x L or N) x H x K, three times
         q, k, v = split_qkv(qkv.unflatten(-1, (3, self.num_heads, self.head_dim)))
+        q, k, attn_bias = self._with_position(q, k, attn_bias, padding, position)
         dropout = self.dropout if self.training else 0.0
         attend = choose(self.attn_impl, q, attn_bias, padding, dropout)
         attended = attend(
@@ -102,3 +146,11 @@ class TupeMultiheadAttention(nn.Module):
             scaling=self.scaling, dropout=dropout, kernel_bias=kernel_bias,
         )  # fmt: skip
         return attended.flatten(-2)
+
+
+def _known(key_padding_mask: Union[None, Tensor, Padding]) -> Optional[Padding]:
+    """The padding, or None where there is none."""
+    padding = key_padding_mask
+    if isinstance(padding, Tensor):
+        padding = Padding(padding)
+    return None if padding is None or not padding.any else padding

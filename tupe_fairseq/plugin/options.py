@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 
 from tupe_fairseq.attention import NAMES
 from tupe_fairseq.modules.activations import ACTIVATIONS
+from tupe_fairseq.position import CATALOGUE
 
 # RoBERTa options without a meaning here, each with the only value it may have.
 FIXED_OPTIONS = {
@@ -28,28 +29,54 @@ FIXED_OPTIONS = {
 def add_tupe_args(parser) -> None:
     """Add the flags; none has a default here, because the architecture's preset fills them."""
     parser.add_argument(
+        "--position-encoding",
+        choices=list(CATALOGUE),
+        help="how the model knows where tokens stand, see examples/positions; default tupe",
+    )
+    parser.add_argument(
         "--rel-pos",
         action="store_true",
-        help="add the relative position bias: TUPE-R, Eq. (11); without it TUPE-A, Eq. (10)",
+        help="add the relative position bias: with tupe TUPE-R, Eq. (11), instead of TUPE-A, "
+        "Eq. (10); with learned BERT-R, with none T5's; for tupe, learned, sinusoidal, none and "
+        "disentangled",
     )
     parser.add_argument(
         "--rel-pos-buckets",
         type=int,
         metavar="N",
         help="number of relative-position buckets over both directions, even and at least 4; "
-        "read by TUPE-R only (--rel-pos); default 32",
+        "read with --rel-pos only; default 32",
     )
     parser.add_argument(
         "--max-rel-pos",
         type=int,
         metavar="N",
         help="distance in tokens from which on all share the last bucket of their direction, "
-        "above a quarter of the buckets; read by TUPE-R only (--rel-pos); default 128",
+        "above a quarter of the buckets; read with --rel-pos (default 128) and by shaw (default "
+        "16) only",
     )
     parser.add_argument(
         "--tie-cls",
         action="store_true",
-        help="leave [CLS] an ordinary position instead of untying it, Eq. (9) (an ablation)",
+        help="leave [CLS] an ordinary position instead of untying it, Eq. (9) (an ablation); read "
+        "by tupe, which unties it otherwise",
+    )
+    parser.add_argument(
+        "--untie-cls",
+        action="store_true",
+        help="give [CLS] position scores of its own, Eq. (9); read by alibi, and with --rel-pos by "
+        "learned, sinusoidal, none and disentangled, which do not otherwise",
+    )
+    parser.add_argument(
+        "--symmetric-basis",
+        action="store_true",
+        help="basis functions of the distance without its sign; read by enformer only",
+    )
+    parser.add_argument(
+        "--position-each-layer",
+        action="store_true",
+        help="add the position vectors of the input again before every further layer; read by "
+        "learned and sinusoidal",
     )
     parser.add_argument(
         "--attn-impl",

@@ -64,7 +64,8 @@ class TupeSentenceEncoder(TupeEncoder):
         if any(key.startswith(prefix + "embed_positions.") for key in state_dict):
             raise ValueError(
                 "the checkpoint adds learned positions to its input, as fairseq's stock roberta "
-                "does; tupe_roberta cannot load it: use the --arch it was trained with"
+                "does; tupe-convert makes a tupe_roberta checkpoint of it, with "
+                "--position-encoding learned"
             )
         saved = state_dict.get(prefix + "embed_tokens.weight")
         if saved is not None and saved.size(0) != self.embed_tokens.num_embeddings:
@@ -73,13 +74,16 @@ class TupeSentenceEncoder(TupeEncoder):
                 f"dictionary {self.embed_tokens.num_embeddings} symbols (built-in ones and <mask> "
                 "included); use the dict.txt that the checkpoint was trained with"
             )
-        saved = state_dict.get(prefix + "position_bias.untied_absolute.pos.weight")
-        if saved is not None and saved.size(0) - 1 != self.config.max_positions:
-            raise ValueError(
-                f"max_positions is {saved.size(0) - 1} in the checkpoint and "
-                f"{self.config.max_positions} in this model; pass --max-positions "
-                f"{saved.size(0) - 1} (sentence_prediction's own default is 512)"
-            )
+        # TUPE's table has a row beside those of its positions
+        for name, extra in (("untied_absolute.pos.weight", 1), ("pos.weight", 0)):
+            saved = state_dict.get(prefix + "position_bias." + name)
+            if saved is not None and saved.size(0) - extra != self.config.max_positions:
+                theirs = saved.size(0) - extra
+                raise ValueError(
+                    f"max_positions is {theirs} in the checkpoint and {self.config.max_positions} "
+                    f"in this model; pass --max-positions {theirs} (sentence_prediction's own "
+                    "default is 512)"
+                )
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

@@ -1,20 +1,31 @@
 """Position encodings, apart from any Transformer: torch only.
 
-Only the files of this folder know where a token stands.  Every module here maps a length to a
-bias on the attention scores, ``forward(seq_len) -> (num_heads, seq_len, seq_len)``.
+Only the files of this folder know where a token stands.  :func:`build_position_encoding` makes
+a scheme of the ``CATALOGUE``; each is a :class:`PositionEncoding`, whose ``forward_input`` and
+``forward_attn`` serve any attention.
 """
 
 from tupe_fairseq.position.cache import ResultCache
+from tupe_fairseq.position.catalogue import (
+    CATALOGUE,
+    build_position_encoding,
+    get_position_encoding,
+)
+from tupe_fairseq.position.encoding import PositionEncoding
 from tupe_fairseq.position.relative import RelativePositionBias, relative_position_bucket
 from tupe_fairseq.position.tupe import TupePositionBias
 from tupe_fairseq.position.untie_cls import untie_cls
 from tupe_fairseq.position.untied_absolute import UntiedAbsoluteBias
 
 __all__ = [
+    "CATALOGUE",
+    "PositionEncoding",
     "RelativePositionBias",
     "ResultCache",
     "TupePositionBias",
     "UntiedAbsoluteBias",
+    "build_position_encoding",
+    "get_position_encoding",
     "relative_position_bucket",
     "untie_cls",
 ]

@@ -1,9 +1,12 @@
 """The untied absolute positional correlation of TUPE-A."""
 
+from typing import Iterator, Optional
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tupe_fairseq.position.positions import Positions, as_tensor, table_rows
 from tupe_fairseq.position.untie_cls import untie_cls
 
 # Rows of the position table; position t is row t + 1.
@@ -30,12 +33,12 @@ class UntiedAbsoluteBias(nn.Module):
         scaling (float): factor on the scores; TUPE's is 1 / sqrt(2 * head_dim).
         tie_cls (bool): leave [CLS] an ordinary position (the paper's ablation).
     Shape:
-        seq_len -> (H, L, L); rows are queries, columns are keys.
+        see :meth:`PositionEncoding.position_bias`.
     Dtype and device: those of the parameters, but at least float32, also under autocast: a
         bias rounded to 16 bits would be added to the scores of every layer.
     Raises:
         ValueError: if ``num_heads`` does not divide ``embed_dim``.
-        ValueError: if ``seq_len`` is not in 1 .. ``max_positions``.
+        ValueError: if a position is not in the table.
     """
 
     def __init__(
@@ -71,36 +74,43 @@ class UntiedAbsoluteBias(nn.Module):
         nn.init.zeros_(self.pos_k_proj.bias)
         self.pos_ln.reset_parameters()
 
-    def forward(self, seq_len: int) -> Tensor:
-        if not 1 <= seq_len <= self.max_positions:
-            raise ValueError(
-                f"seq_len ({seq_len}) is not in 1 .. max_positions ({self.max_positions}); "
-                "raise --max-positions or lower --tokens-per-sample"
-            )
+    def forward(self, positions_q: Positions, positions_k: Optional[Positions] = None) -> Tensor:
+        if positions_k is None:
+            positions_k = positions_q
+        rows = max(table_rows(p, self.max_positions) for p in (positions_q, positions_k))
         with torch.autocast(self.pos.weight.device.type, enabled=False):
-            q, k = self._project(seq_len)
-            # q, k: H x (L + 1) x K
-            bias = self.scaling * torch.matmul(q[:, 1:], k[:, 1:].transpose(1, 2))
+            q, k = self._project(rows)
+            # (B x) H x T x K
+            of_queries, of_keys = self._at(q, positions_q), self._at(k, positions_k)
+            bias = self.scaling * torch.matmul(of_queries, of_keys.transpose(-2, -1))
             if self.tie_cls:
                 return bias
             cls_to_other, other_to_cls = (
                 self.scaling * (q[:, row] * k[:, row]).sum(dim=-1)
                 for row in (CLS_TO_OTHER_ROW, OTHER_TO_CLS_ROW)
             )
-            return untie_cls(bias, cls_to_other, other_to_cls)
+            return untie_cls(bias, cls_to_other, other_to_cls, positions_q, positions_k)
 
-    def _project(self, seq_len: int):
-        """Rows 0 .. seq_len of the table, normalised and projected, at least in float32."""
+    def _project(self, rows: int) -> Iterator[Tensor]:
+        """Rows 0 .. ``rows`` of the table, normalised and projected: H x (rows + 1) x K, twice."""
         dtype = torch.promote_types(self.pos.weight.dtype, torch.float32)
         ln = self.pos_ln
-        rows = F.layer_norm(
-            self.pos.weight[: seq_len + 1].to(dtype),
+        vectors = F.layer_norm(
+            self.pos.weight[: rows + 1].to(dtype),
             ln.normalized_shape,
             ln.weight.to(dtype),
             ln.bias.to(dtype),
             ln.eps,
         )
         for proj in (self.pos_q_proj, self.pos_k_proj):
-            projected = F.linear(rows, proj.weight.to(dtype), proj.bias.to(dtype))
-            # (L + 1) x D -> H x (L + 1) x K
-            yield projected.view(seq_len + 1, self.num_heads, -1).transpose(0, 1)
+            projected = F.linear(vectors, proj.weight.to(dtype), proj.bias.to(dtype))
+            # (rows + 1) x D -> H x (rows + 1) x K
+            yield projected.view(rows + 1, self.num_heads, -1).transpose(0, 1)
+
+    @staticmethod
+    def _at(projected: Tensor, positions: Positions) -> Tensor:
+        """H x (rows + 1) x K -> (B x) H x T x K, the positions' rows."""
+        if isinstance(positions, int):
+            return projected[:, 1 : positions + 1]
+        taken = projected[:, as_tensor(positions, projected.device) + 1]
+        return taken.movedim(0, -3)

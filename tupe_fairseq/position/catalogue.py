@@ -1,0 +1,56 @@
+"""All schemes by name."""
+
+from typing import Any, Dict, Type
+
+from tupe_fairseq.position.encoding import PositionEncoding
+from tupe_fairseq.position.learned import LearnedPositions
+from tupe_fairseq.position.none import NoPosition
+from tupe_fairseq.position.sinusoidal import SinusoidalPositions
+from tupe_fairseq.position.tupe import TupePositionBias
+
+#: what --position-encoding may be
+CATALOGUE: Dict[str, Type[PositionEncoding]] = {
+    "tupe": TupePositionBias,
+    "learned": LearnedPositions,
+    "sinusoidal": SinusoidalPositions,
+    "none": NoPosition,
+}
+
+
+def get_position_encoding(name: str) -> Type[PositionEncoding]:
+    """The class of a scheme.
+
+    Raises:
+        ValueError: if there is none of this name; the message lists those there are.
+    """
+    if name not in CATALOGUE:
+        raise ValueError(
+            f"unknown position encoding {name!r}; --position-encoding is one of "
+            f"{', '.join(CATALOGUE)}"
+        )
+    return CATALOGUE[name]
+
+
+def build_position_encoding(
+    name: str, *, embed_dim: int, num_heads: int, max_positions: int, **options: Any
+) -> PositionEncoding:
+    """The position encoding of one attention, or of all layers where its definition shares it.
+
+    Args:
+        name (str): one of ``CATALOGUE``.
+        embed_dim, num_heads, max_positions, causal: see :class:`PositionEncoding`.
+        options: the scheme's own, ``OPTIONS`` of its class; None and False mean "not given".
+    Raises:
+        ValueError: if the name is unknown, or the scheme does not take an option.
+    """
+    scheme = get_position_encoding(name)
+    causal = bool(options.pop("causal", False))
+    given = {key: value for key, value in options.items() if value not in (None, False)}
+    for key, value in given.items():
+        if key not in scheme.OPTIONS:
+            takes = ", ".join(scheme.OPTIONS) or "none"
+            raise ValueError(
+                f"position encoding {name!r} does not take {key} ({value}); its options: {takes}. "
+                f"Drop --{key.replace('_', '-')} or choose another --position-encoding"
+            )
+    return scheme(embed_dim, num_heads, max_positions, causal=causal, **given)

@@ -1,0 +1,225 @@
+"""The one interface of all position encodings."""
+
+from typing import Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from tupe_fairseq.position.positions import Positions, as_tensor, relative_positions
+from tupe_fairseq.position.relative import RelativePositionBias
+
+
+class PositionEncoding(nn.Module):
+    """How attention comes to know where tokens stand.
+
+    A scheme overrides what it needs of four hooks, and declares the scaling of the logits:
+
+    (a) :meth:`embed`: vectors added to the input;
+    (b) :meth:`transform`: a change of queries and keys, each by its own position;
+    (c) :meth:`position_bias`: a term of the logits that depends on positions alone;
+    (d) :meth:`content_bias`: a term of the logits that depends on queries or keys as well.
+
+    input = input + embed(positions)
+    logits = scaling * transform(q) transform(k)^T + position_bias + content_bias
+
+    Everywhere an int n as positions stands for 0 .. n - 1; relative position is key position
+    minus query position; [CLS] is the token at position 0, and if none is there, nothing is untied.
+
+    Args:
+        embed_dim (int): model width, D.
+        num_heads (int): number of heads, H; divides ``embed_dim``.
+        max_positions (int): the longest sequence; a limit for the schemes with a table
+            (``has_table``), for the others at most a unit of length.
+        scaling (float): factor on the content term of the logits.
+        causal (bool): no query sees a key at a later position; such logits are -inf.
+        rel_pos (bool): add T5's bucketed bias; only for absolute schemes.
+        rel_pos_buckets, max_rel_pos (int, optional): see :class:`RelativePositionBias`; 32 and
+            128 if None; only with ``rel_pos``.
+        untie_cls (bool): give [CLS] scores of its own in the bucketed bias; only with ``rel_pos``.
+    Raises:
+        ValueError: if ``num_heads`` does not divide ``embed_dim``.
+        ValueError: if an option that needs ``rel_pos`` is given without it.
+    """
+
+    #: options beside ``causal`` that the scheme takes
+    OPTIONS: Tuple[str, ...] = ()
+    #: whether each layer has a module (parameters) of its own
+    per_layer = False
+    #: whether positions are rows of a table of ``max_positions``
+    has_table = False
+    #: whether (a) is overridden
+    adds_to_input = False
+    #: whether (b) or (d) is overridden
+    reads_content = False
+    #: rows (queries) of (c) that hold one value for all keys, which cancels in the softmax
+    softmax_invariant_rows: Tuple[int, ...] = ()
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        max_positions: int,
+        *,
+        scaling: float,
+        causal: bool = False,
+        rel_pos: bool = False,
+        rel_pos_buckets: Optional[int] = None,
+        max_rel_pos: Optional[int] = None,
+        untie_cls: bool = False,
+    ):
+        super().__init__()
+        if embed_dim % num_heads:
+            raise ValueError(
+                f"embed_dim ({embed_dim}) is not divisible by num_heads ({num_heads}); "
+                "change --encoder-embed-dim or --encoder-attention-heads"
+            )
+        self.embed_dim = embed_dim
+        self.num_heads = num_heads
+        self.head_dim = embed_dim // num_heads
+        self.max_positions = max_positions
+        self.scaling = scaling
+        self.causal = causal
+        self.relative = None
+        if rel_pos:
+            self.relative = RelativePositionBias(
+                num_heads,
+                32 if rel_pos_buckets is None else rel_pos_buckets,
+                128 if max_rel_pos is None else max_rel_pos,
+                tie_cls=not untie_cls,
+                causal=causal,
+            )
+        else:
+            given = {
+                "rel_pos_buckets": rel_pos_buckets,
+                "max_rel_pos": max_rel_pos,
+                "untie_cls": untie_cls or None,
+            }
+            for name, value in given.items():
+                if value is not None:
+                    raise ValueError(
+                        f"{name} ({value}) has no effect without rel_pos; add --rel-pos or drop "
+                        f"--{name.replace('_', '-')}"
+                    )
+
+    def embed(self, positions: Positions) -> Optional[Tensor]:
+        """(a) What is added to the input: n, (T) or (B, T) -> (..., T, D); None for nothing."""
+        return None
+
+    def transform(self, x: Tensor, positions: Tensor) -> Tensor:
+        """(b) Queries or keys, changed by their positions.
+
+        Shape:
+            x (..., K), integer positions that broadcast to x.shape[:-1] -> as x.
+        """
+        return x
+
+    def position_bias(
+        self, positions_q: Positions, positions_k: Optional[Positions] = None
+    ) -> Optional[Tensor]:
+        """(c) The term of positions alone; None for nothing.
+
+        Args:
+            positions_k: those of the queries if None.
+        Shape:
+            n or (Tq), n or (Tk) -> (H, Tq, Tk); with (B, T) positions (B, H, Tq, Tk).
+        Dtype: that of the parameters, but at least float32.
+        """
+        return None if self.relative is None else self.relative(positions_q, positions_k)
+
+    def content_bias(
+        self, q: Tensor, k: Tensor, positions_q: Positions, positions_k: Positions
+    ) -> Optional[Tensor]:
+        """(d) The term that depends on queries or keys; None for nothing.
+
+        Shape:
+            q (B, H, Tq, K), k (B, H, Tk, K), as projected -> broadcastable to (B, H, Tq, Tk).
+        """
+        return None
+
+    def forward(
+        self, positions_q: Positions, positions_k: Optional[Positions] = None
+    ) -> Optional[Tensor]:
+        """As :meth:`position_bias`."""
+        return self.position_bias(positions_q, positions_k)
+
+    def forward_input(self, input: Tensor, positions: Optional[Positions] = None) -> Tensor:
+        """The input of the first layer, with positions added where the scheme adds them there.
+
+        Args:
+            positions: 0 .. T - 1 if None.
+        Shape:
+            input (B, T, D); positions (T) or (B, T) -> (B, T, D).
+        Raises:
+            ValueError: if the last dimension is not ``embed_dim``, or positions do not fit.
+        """
+        if input.dim() != 3 or input.size(-1) != self.embed_dim:
+            raise ValueError(
+                f"input is {tuple(input.shape)}; expected is (B, T, embed_dim {self.embed_dim})"
+            )
+        positions = self._of_length(positions, input, 1, "positions")
+        added = self.embed(positions)
+        return input if added is None else input + added.to(input.dtype)
+
+    def forward_attn(
+        self,
+        q: Tensor,
+        k: Tensor,
+        positions_q: Optional[Positions] = None,
+        positions_k: Optional[Positions] = None,
+    ) -> Tensor:
+        """The logits of attention, before padding mask and softmax.
+
+        Args:
+            q, k (Tensor): projected queries and keys, not scaled.
+            positions_q, positions_k: 0 .. T - 1 if None.
+        Shape:
+            q (B, H, Tq, K), k (B, H, Tk, K); positions (T) or (B, T) -> (B, H, Tq, Tk).
+        Dtype: that of q, or of the bias where that is wider.
+        Raises:
+            ValueError: if a shape does not fit, or a position is beyond a table.
+        """
+        for name, x in (("q", q), ("k", k)):
+            if x.dim() != 4 or (x.size(1), x.size(3)) != (self.num_heads, self.head_dim):
+                raise ValueError(
+                    f"{name} is {tuple(x.shape)}; expected is (B, num_heads {self.num_heads}, T, "
+                    f"head_dim {self.head_dim})"
+                )
+        positions_q = self._of_length(positions_q, q, 2, "positions_q")
+        positions_k = self._of_length(positions_k, k, 2, "positions_k")
+        transformed = (
+            self.transform(x, self._per_head(p, x.device))
+            for x, p in ((q, positions_q), (k, positions_k))
+        )
+        logits = self.scaling * torch.matmul(next(transformed), next(transformed).transpose(-2, -1))
+        for bias in (
+            self.position_bias(positions_q, positions_k),
+            self.content_bias(q, k, positions_q, positions_k),
+        ):
+            if bias is not None:
+                logits = logits + bias
+        if self.causal:
+            is_later = relative_positions(positions_q, positions_k, q.device) > 0
+            if is_later.dim() == 3:
+                is_later = is_later.unsqueeze(1)
+            logits = logits.masked_fill(is_later, float("-inf"))
+        return logits
+
+    @staticmethod
+    def _per_head(positions: Positions, device: torch.device) -> Tensor:
+        """Positions that broadcast to (B, H, T)."""
+        positions = as_tensor(positions, device)
+        return positions if positions.dim() == 1 else positions.unsqueeze(1)
+
+    @staticmethod
+    def _of_length(positions: Optional[Positions], x: Tensor, dim: int, name: str) -> Positions:
+        if positions is None:
+            return x.size(dim)
+        positions = as_tensor(positions, x.device)
+        batches = (1, x.size(0)) if positions.dim() == 2 else (None,)
+        batch = positions.size(0) if positions.dim() == 2 else None
+        if positions.size(-1) != x.size(dim) or batch not in batches:
+            raise ValueError(
+                f"{name} have the shape {tuple(positions.shape)}; expected is ({x.size(dim)},) or "
+                f"({x.size(0)}, {x.size(dim)})"
+            )
+        return positions

@@ -1,0 +1,24 @@
+"""No position, or T5's bucketed distances alone."""
+
+from tupe_fairseq.position.encoding import PositionEncoding
+
+
+class NoPosition(PositionEncoding):
+    """Tokens are a set; with ``rel_pos`` their distance alone counts, as in T5.
+
+    logits = q k^T / sqrt(K) (+ R with ``rel_pos``), R of :class:`RelativePositionBias`.
+    Source: Raffel et al. 2020, section 2.1, https://arxiv.org/abs/1910.10683.  T5 leaves the
+    logits unscaled and initialises the projections smaller instead; here all schemes share one
+    initialisation, so the factor stays.
+
+    Args:
+        embed_dim, num_heads, max_positions, causal: see :class:`PositionEncoding`.
+        rel_pos, rel_pos_buckets, max_rel_pos, untie_cls: see :class:`PositionEncoding`.
+    """
+
+    OPTIONS = ("rel_pos", "rel_pos_buckets", "max_rel_pos", "untie_cls")
+
+    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, **options):
+        super().__init__(
+            embed_dim, num_heads, max_positions, scaling=(embed_dim / num_heads) ** -0.5, **options
+        )

@@ -1,0 +1,75 @@
+"""What a position is: an integer, given for each token or counted from 0."""
+
+from typing import Tuple, Union
+
+import torch
+from torch import Tensor
+
+#: Positions of a sequence: an int n stands for 0 .. n - 1; or integers (T), or (B, T) where the
+#: sequences of a batch differ.
+Positions = Union[int, Tensor]
+
+
+def as_tensor(positions: Positions, device: torch.device) -> Tensor:
+    """Positions as an integer tensor.
+
+    Raises:
+        TypeError: if they are not integers.
+        ValueError: if they are neither (T) nor (B, T).
+    """
+    if isinstance(positions, int):
+        return torch.arange(positions, device=device)
+    if positions.dtype == torch.bool or positions.is_floating_point() or positions.is_complex():
+        raise TypeError(f"positions are {positions.dtype}; they must be integers")
+    if positions.dim() not in (1, 2):
+        raise ValueError(
+            f"positions have the shape {tuple(positions.shape)}; expected is (T), or (B, T)"
+        )
+    return positions.to(device)
+
+
+def table_rows(positions: Positions, max_positions: int) -> int:
+    """How many rows of a table of ``max_positions`` hold all positions.
+
+    Raises:
+        ValueError: if one is not in 0 .. max_positions - 1, or a length is 0.
+    """
+    if isinstance(positions, int):
+        if not 1 <= positions <= max_positions:
+            raise ValueError(
+                f"seq_len ({positions}) is not in 1 .. max_positions ({max_positions}); "
+                "raise --max-positions or lower --tokens-per-sample"
+            )
+        return positions
+    if not positions.numel():
+        return 0
+    lowest, highest = (int(x) for x in torch.aminmax(positions))
+    if lowest < 0 or highest >= max_positions:
+        raise ValueError(
+            f"position {lowest if lowest < 0 else highest} is not in 0 .. max_positions - 1 "
+            f"({max_positions - 1}); raise --max-positions, or give positions within it"
+        )
+    return highest + 1
+
+
+def relative_positions(positions_q: Positions, positions_k: Positions, device) -> Tensor:
+    """Key position minus query position: (Tq, Tk), or (B, Tq, Tk) where one of them is (B, T)."""
+    q, k = as_tensor(positions_q, device), as_tensor(positions_k, device)
+    return k.unsqueeze(-2) - q.unsqueeze(-1)
+
+
+def distinct_relative_positions(
+    positions_q: Positions, positions_k: Positions, device
+) -> Tuple[Tensor, Tensor]:
+    """The relative positions that occur, and which of them each pair has.
+
+    What depends on the relative position alone is computed for few values, not for every pair.
+
+    Shape:
+        (N), and indices into it, int64 (Tq, Tk) or (B, Tq, Tk).
+    """
+    if isinstance(positions_q, int) and isinstance(positions_k, int):
+        distinct = torch.arange(1 - positions_q, positions_k, device=device)
+        index = relative_positions(positions_q, positions_k, device) + (positions_q - 1)
+        return distinct, index
+    return torch.unique(relative_positions(positions_q, positions_k, device), return_inverse=True)
