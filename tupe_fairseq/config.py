@@ -74,9 +74,15 @@ class TupeConfig:
                     f"change --{name.replace('_', '-')}"
                 )
         if self.rel_pos:
-            for name, default in (("rel_pos_buckets", 32), ("max_rel_pos", 128)):
-                if getattr(self, name) is None:
-                    object.__setattr__(self, name, default)
+            self._fill(rel_pos_buckets=32, max_rel_pos=128)
+        elif self.position_encoding == "shaw":
+            self._fill(max_rel_pos=16)
+
+    def _fill(self, **defaults) -> None:
+        """Set what is not given, so that it is recorded and compared as what it is."""
+        for name, default in defaults.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, default)
 
     @classmethod
     def from_roberta_options(cls, args) -> "TupeConfig":

@@ -6,7 +6,7 @@ from typing import Callable, List, Optional, Tuple, Union
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.attention import Padding, centred
+from tupe_fairseq.attention import Padding, shifted
 from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.modules import TupeEncoderLayer, dropout
 from tupe_fairseq.position import (
@@ -25,9 +25,9 @@ class TupeEncoder(nn.Module):
     Source: Ke, He and Liu 2021, section 3, https://arxiv.org/abs/2006.15595.
 
     The position encoding is ``position_bias``, or where each layer has its own, its attention's
-    ``position``.  In evaluation the bias of a length is kept from batch to batch, for as long as its parameters
-    stay the same.  What cancels in the softmax (``softmax_invariant_rows`` of the position bias:
-    theta_1 and its bucket) gets no gradient here, where it could only be rounding noise.
+    ``position``.  In evaluation the bias of a length is kept from batch to batch, for as long as
+    its parameters stay the same.  What cancels in the softmax (``softmax_invariant_rows`` of the
+    encoding: theta_1 and its bucket) gets no gradient here, where it could only be rounding noise.
 
     Args:
         config (TupeConfig): the options.
@@ -207,7 +207,7 @@ class TupeEncoder(nn.Module):
             bias = self.position_bias(seq_len)
             if bias is None or torch.finfo(dtype).bits >= torch.finfo(bias.dtype).bits:
                 return bias, None
-            return bias, centred(bias.detach(), dtype)
+            return bias, shifted(bias.detach(), dtype)
 
         is_trained = torch.is_grad_enabled() and any(
             p.requires_grad for p in self.position_bias.parameters()
@@ -247,9 +247,11 @@ class TupeEncoder(nn.Module):
             return
         theirs = json.loads(bytes(saved.tolist()).decode())
         ours = self.config.position_options
+        # "scheme" is what checkpoints call it
+        flags = {"scheme": "position-encoding"}
         differing = [
-            f"--{name.replace('_', '-')} is {theirs.get(name)} in the checkpoint and "
-            f"{ours.get(name)} in this model"
+            f"--{flags.get(name, name).replace('_', '-')} is {theirs.get(name)} in the checkpoint "
+            f"and {ours.get(name)} in this model"
             for name in sorted({**theirs, **ours})
             if theirs.get(name) != ours.get(name)
         ]

@@ -13,7 +13,7 @@ from attention_cases import (
     skip_if_refused,
 )
 
-from tupe_fairseq.attention import IMPLEMENTATIONS, Padding, centred, split_qkv
+from tupe_fairseq.attention import IMPLEMENTATIONS, Padding, shifted, split_qkv
 
 LENGTHS = [1, 17, 64, 500, 512]
 LAYOUTS = [("none", False), ("mixed", False), ("mixed", True), ("empty", False), ("empty", True)]
@@ -144,7 +144,7 @@ def test_bfloat16_with_a_float32_bias(name, packed, bias, given):
         rows = 300 * torch.randn(HEADS, 17, 1, dtype=torch.float64)
         request.bias = (request.bias + rows).float()
     expected = request.answer("eager", torch.float64)
-    kernel_bias = centred(request.bias, torch.bfloat16) if bias and given else None
+    kernel_bias = shifted(request.bias, torch.bfloat16) if bias and given else None
     actual = request.answer(name, kernel_bias=kernel_bias)
     assert actual[0].dtype == actual[1].dtype == torch.bfloat16
     assert not bias or actual[2].dtype == torch.float32

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from attention_cases import BATCH, HEADS, Request, assert_near, lengths_of, skip_if_refused
 
-from tupe_fairseq.attention import IMPLEMENTATIONS, Padding, centred, sdpa, split_qkv
+from tupe_fairseq.attention import IMPLEMENTATIONS, Padding, sdpa, shifted, split_qkv
 
 SEQ_LEN = 17
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -52,7 +52,7 @@ def test_a_mask_has_the_dtype_of_q(calls, dtype, is_middle, trained):
         middle(request)
     qkv, bias = request.leaves()
     bias.requires_grad_(trained)
-    given = None if trained else centred(bias, dtype)
+    given = None if trained else shifted(bias, dtype)
     for kernel_bias in (None, given):
         out = request.attend("sdpa", qkv.to(dtype), bias, kernel_bias=kernel_bias)
         assert out.requires_grad

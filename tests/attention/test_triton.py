@@ -11,7 +11,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 from triton_cases import needs_triton, padded
 
-from tupe_fairseq.attention import centred
+from tupe_fairseq.attention import shifted
 from tupe_fairseq.attention.eager import eager_attention
 from tupe_fairseq.attention.triton import (
     TILES,
@@ -306,7 +306,7 @@ class TestKernels:
         with torch.no_grad():
             given = triton_attention(
                 *qkv.unbind(2), bias, None, scaling=SCALING, dropout=0.0,
-                kernel_bias=centred(bias, dtype),
+                kernel_bias=shifted(bias, dtype),
             )  # fmt: skip
         assert given.equal(out)
 
@@ -314,7 +314,7 @@ class TestKernels:
     def test_nothing_large_is_saved(self, dropout):
         qkv, bias = inputs(4, 40, 3, 5)
         bias.requires_grad_()
-        kernel_bias = centred(bias, torch.float32)
+        kernel_bias = shifted(bias, torch.float32)
         saved = []
         with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x, lambda x: x):
             triton_attention(

@@ -13,7 +13,7 @@ Args:
     padding (Padding, optional): which tokens are padding; None where there are none.
     scaling (float): factor on the content scores.
     dropout (float): dropout probability of the attention probabilities; 0 outside training.
-    kernel_bias (Tensor, optional): ``centred(attn_bias, q.dtype)`` without gradient, for the
+    kernel_bias (Tensor, optional): ``shifted(attn_bias, q.dtype)`` without gradient, for the
         kernels that read no other; made where it is wanted and not given.
 Shape:
     q, k, v (B, L, H, K), or (N, H, K) with packed padding; attn_bias (H, L, L), rows are queries
@@ -23,7 +23,7 @@ Shape:
 from tupe_fairseq.attention.choice import IMPLEMENTATIONS, NAMES, check_name, choose
 from tupe_fairseq.attention.eager import attention_probabilities
 from tupe_fairseq.attention.keep_mask import KeepMask
-from tupe_fairseq.attention.kernel_bias import centred
+from tupe_fairseq.attention.kernel_bias import shifted
 from tupe_fairseq.attention.padding import Padding
 from tupe_fairseq.attention.split import split_qkv
 
@@ -33,7 +33,7 @@ __all__ = [
     "KeepMask",
     "Padding",
     "attention_probabilities",
-    "centred",
+    "shifted",
     "check_name",
     "choose",
     "split_qkv",

@@ -4,11 +4,12 @@ import torch
 from torch import Tensor
 
 
-def centred(attn_bias: Tensor, dtype: torch.dtype) -> Tensor:
-    """``attn_bias`` in ``dtype``, each row less its mean where that rounds.
+def shifted(attn_bias: Tensor, dtype: torch.dtype) -> Tensor:
+    """``attn_bias`` in ``dtype``, each row less its greatest value where that rounds.
 
-    softmax does not see a constant on a row, and smaller numbers lose less to 16 bits.  The
-    gradient is that of the cast alone: a row's gradient sums to zero, so the mean has none.
+    softmax does not see a constant on a row, and what counts most in it is then near zero, where
+    16 bits are finest: ALiBi's row is some hundreds from end to end.  The gradient is that of the
+    cast alone: a row's gradient sums to zero, so the constant has none.
 
     Args:
         attn_bias (Tensor): float32 at least.
@@ -17,5 +18,5 @@ def centred(attn_bias: Tensor, dtype: torch.dtype) -> Tensor:
         (..., L, L) -> (..., L, L); ``attn_bias`` itself if it has this dtype already.
     """
     if torch.finfo(dtype).bits < 32:
-        attn_bias = attn_bias - attn_bias.detach().mean(dim=-1, keepdim=True)
+        attn_bias = attn_bias - attn_bias.detach().amax(dim=-1, keepdim=True)
     return attn_bias.to(dtype)

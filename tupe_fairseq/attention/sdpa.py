@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe_fairseq.attention.kernel_bias import centred
+from tupe_fairseq.attention.kernel_bias import shifted
 from tupe_fairseq.attention.padding import Padding
 from tupe_fairseq.attention.request import batch_spans, shared_bias_refusal
 
@@ -29,14 +29,14 @@ def sdpa_attention(
 ) -> Tensor:
     """As :func:`eager_attention`, by ``scaled_dot_product_attention``.
 
-    torch computes with a mask in the dtype of q; rows of the bias are centred before they are
+    torch computes with a mask in the dtype of q; rows of the bias are shifted before they are
     rounded to it.  On the CPU each sequence is attended to without its padding.
     """
     needs_grad = attn_bias is not None and attn_bias.requires_grad and torch.is_grad_enabled()
     if attn_bias is None or attn_bias.dtype == q.dtype:
         kernel_bias = attn_bias
     elif needs_grad or kernel_bias is None:
-        kernel_bias = centred(attn_bias, q.dtype)
+        kernel_bias = shifted(attn_bias, q.dtype)
     if q.device.type == "cpu" and shared_bias_refusal(q, attn_bias, padding) is None:
         spans = batch_spans(q, padding)
         flat = (x if x.dim() == 3 else x.flatten(0, 1) for x in (q, k, v))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from tupe_fairseq.attention.kernel_bias import centred
+from tupe_fairseq.attention.kernel_bias import shifted
 from tupe_fairseq.attention.padding import Padding
 from tupe_fairseq.attention.request import shared_bias_refusal
 
@@ -70,7 +70,7 @@ def triton_attention(
     :mod:`tupe_fairseq.attention`.
     """
     if attn_bias is not None and kernel_bias is None:
-        kernel_bias = centred(attn_bias.detach(), q.dtype)
+        kernel_bias = shifted(attn_bias.detach(), q.dtype)
     return _TritonAttention.apply(q, k, v, attn_bias, kernel_bias, padding, scaling, dropout)
 
 

@@ -17,8 +17,17 @@ _VALUES = (
     "pooler_activation_fn",
     "max_positions",
 )
-_SWITCHES = ("encoder_normalize_before", "untie_weights_roberta", "rel_pos", "tie_cls")
-_OF_TUPE_R = ("rel_pos_buckets", "max_rel_pos")
+_SWITCHES = (
+    "encoder_normalize_before",
+    "untie_weights_roberta",
+    "rel_pos",
+    "tie_cls",
+    "untie_cls",
+    "symmetric_basis",
+    "position_each_layer",
+)
+# in a checkpoint only where the position encoding has them
+_OPTIONAL = ("position_encoding", "rel_pos_buckets", "max_rel_pos")
 
 
 @dataclass(frozen=True)
@@ -100,7 +109,7 @@ def _flags(arch: str, options: Dict[str, Any]) -> Tuple[str, ...]:
     for name in _VALUES:
         words += [flag(name), str(options[name])]
     words += [flag(name) for name in _SWITCHES if options.get(name)]
-    if options["rel_pos"]:
-        for name in _OF_TUPE_R:
+    for name in _OPTIONAL:
+        if options.get(name) is not None:
             words += [flag(name), str(options[name])]
     return tuple(words)

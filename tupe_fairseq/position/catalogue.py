@@ -2,10 +2,16 @@
 
 from typing import Any, Dict, Type
 
+from tupe_fairseq.position.alibi import AlibiBias
+from tupe_fairseq.position.disentangled import DisentangledPositions
 from tupe_fairseq.position.encoding import PositionEncoding
+from tupe_fairseq.position.enformer import EnformerRelative
 from tupe_fairseq.position.learned import LearnedPositions
 from tupe_fairseq.position.none import NoPosition
+from tupe_fairseq.position.rope import RotaryPositions
+from tupe_fairseq.position.shaw import ShawRelative
 from tupe_fairseq.position.sinusoidal import SinusoidalPositions
+from tupe_fairseq.position.transformer_xl import TransformerXlRelative
 from tupe_fairseq.position.tupe import TupePositionBias
 
 #: what --position-encoding may be
@@ -14,6 +20,12 @@ CATALOGUE: Dict[str, Type[PositionEncoding]] = {
     "learned": LearnedPositions,
     "sinusoidal": SinusoidalPositions,
     "none": NoPosition,
+    "transformer-xl": TransformerXlRelative,
+    "enformer": EnformerRelative,
+    "rope": RotaryPositions,
+    "alibi": AlibiBias,
+    "shaw": ShawRelative,
+    "disentangled": DisentangledPositions,
 }
 
 
@@ -45,7 +57,8 @@ def build_position_encoding(
     """
     scheme = get_position_encoding(name)
     causal = bool(options.pop("causal", False))
-    given = {key: value for key, value in options.items() if value not in (None, False)}
+    # by identity: 0 is given, and is equal to False
+    given = {k: v for k, v in options.items() if v is not None and v is not False}
     for key, value in given.items():
         if key not in scheme.OPTIONS:
             takes = ", ".join(scheme.OPTIONS) or "none"

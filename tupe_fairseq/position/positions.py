@@ -11,7 +11,7 @@ Positions = Union[int, Tensor]
 
 
 def as_tensor(positions: Positions, device: torch.device) -> Tensor:
-    """Positions as an integer tensor.
+    """Positions as an int64 tensor: differences of shorter or unsigned integers could overflow.
 
     Raises:
         TypeError: if they are not integers.
@@ -25,7 +25,7 @@ def as_tensor(positions: Positions, device: torch.device) -> Tensor:
         raise ValueError(
             f"positions have the shape {tuple(positions.shape)}; expected is (T), or (B, T)"
         )
-    return positions.to(device)
+    return positions.to(device, torch.int64)
 
 
 def table_rows(positions: Positions, max_positions: int) -> int:

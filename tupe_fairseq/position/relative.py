@@ -65,8 +65,9 @@ class RelativePositionBias(nn.Module):
 
     The table has num_buckets + 1 rows.  The untied [CLS] takes two of them: the extra row
     (others look at [CLS]) and row num_buckets / 2, which no distance falls into ([CLS] looks at
-    others), or a second extra row with ``causal``, where distances fill all.  Eq. (11) of the paper resets the sum of A and R once; the authors' code, and this
-    one, reset each on its own.
+    others), or a second extra row with ``causal``, where distances fill all others.  Eq. (11) of
+    the paper resets the sum of A and R once; the authors' code, and this one, reset each on its
+    own.
 
     Args:
         num_heads (int): number of heads, H.
@@ -120,7 +121,8 @@ class RelativePositionBias(nn.Module):
             positions_k = positions_q
         table = self.relative_attention_bias.weight
         table = table.to(torch.promote_types(table.dtype, torch.float32))
-        if isinstance(positions_q, int) and positions_q == positions_k:
+        are_counted = isinstance(positions_q, int) and isinstance(positions_k, int)
+        if are_counted and positions_q == positions_k:
             bias = self._of_length(table, positions_q)
         else:
             relative = relative_positions(positions_q, positions_k, table.device)

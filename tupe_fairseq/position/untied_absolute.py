@@ -1,12 +1,12 @@
 """The untied absolute positional correlation of TUPE-A."""
 
-from typing import Iterator, Optional
+from typing import Optional
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe_fairseq.position.positions import Positions, as_tensor, table_rows
+from tupe_fairseq.position.positions import Positions, table_rows
+from tupe_fairseq.position.projected_table import ProjectedTable, rows_at
 from tupe_fairseq.position.untie_cls import untie_cls
 
 # Rows of the position table; position t is row t + 1.
@@ -14,7 +14,7 @@ CLS_TO_OTHER_ROW = 0
 OTHER_TO_CLS_ROW = 1
 
 
-class UntiedAbsoluteBias(nn.Module):
+class UntiedAbsoluteBias(ProjectedTable, nn.Module):
     """How much position i attends to position j, by projections of their own.
 
     A[h, i, j] = scaling * (p_i U_Q^h + b_Q^h) . (p_j U_K^h + b_K^h), then [CLS] untied.
@@ -60,28 +60,16 @@ class UntiedAbsoluteBias(nn.Module):
         self.max_positions = max_positions
         self.scaling = scaling
         self.tie_cls = tie_cls
-        self.pos = nn.Embedding(max_positions + 1, embed_dim)
-        self.pos_ln = nn.LayerNorm(embed_dim)
-        self.pos_q_proj = nn.Linear(embed_dim, embed_dim)
-        self.pos_k_proj = nn.Linear(embed_dim, embed_dim)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """BERT's initialisation: N(0, 0.02), biases zero."""
-        for module in (self.pos, self.pos_q_proj, self.pos_k_proj):
-            nn.init.normal_(module.weight, std=0.02)
-        nn.init.zeros_(self.pos_q_proj.bias)
-        nn.init.zeros_(self.pos_k_proj.bias)
-        self.pos_ln.reset_parameters()
+        self.make_table(max_positions + 1, embed_dim)
 
     def forward(self, positions_q: Positions, positions_k: Optional[Positions] = None) -> Tensor:
         if positions_k is None:
             positions_k = positions_q
         rows = max(table_rows(p, self.max_positions) for p in (positions_q, positions_k))
-        with torch.autocast(self.pos.weight.device.type, enabled=False):
-            q, k = self._project(rows)
-            # (B x) H x T x K
-            of_queries, of_keys = self._at(q, positions_q), self._at(k, positions_k)
+        q, k = self.project(rows + 1)
+        # (B x) H x T x K; position t is row t + 1
+        of_queries, of_keys = rows_at(q[:, 1:], positions_q), rows_at(k[:, 1:], positions_k)
+        with torch.autocast(q.device.type, enabled=False):
             bias = self.scaling * torch.matmul(of_queries, of_keys.transpose(-2, -1))
             if self.tie_cls:
                 return bias
@@ -90,27 +78,3 @@ class UntiedAbsoluteBias(nn.Module):
                 for row in (CLS_TO_OTHER_ROW, OTHER_TO_CLS_ROW)
             )
             return untie_cls(bias, cls_to_other, other_to_cls, positions_q, positions_k)
-
-    def _project(self, rows: int) -> Iterator[Tensor]:
-        """Rows 0 .. ``rows`` of the table, normalised and projected: H x (rows + 1) x K, twice."""
-        dtype = torch.promote_types(self.pos.weight.dtype, torch.float32)
-        ln = self.pos_ln
-        vectors = F.layer_norm(
-            self.pos.weight[: rows + 1].to(dtype),
-            ln.normalized_shape,
-            ln.weight.to(dtype),
-            ln.bias.to(dtype),
-            ln.eps,
-        )
-        for proj in (self.pos_q_proj, self.pos_k_proj):
-            projected = F.linear(vectors, proj.weight.to(dtype), proj.bias.to(dtype))
-            # (rows + 1) x D -> H x (rows + 1) x K
-            yield projected.view(rows + 1, self.num_heads, -1).transpose(0, 1)
-
-    @staticmethod
-    def _at(projected: Tensor, positions: Positions) -> Tensor:
-        """H x (rows + 1) x K -> (B x) H x T x K, the positions' rows."""
-        if isinstance(positions, int):
-            return projected[:, 1 : positions + 1]
-        taken = projected[:, as_tensor(positions, projected.device) + 1]
-        return taken.movedim(0, -3)
