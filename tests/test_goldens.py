@@ -12,7 +12,7 @@ from fairseq.models.roberta import RobertaModel
 from triton_cases import needs_triton
 
 from tupe_fairseq.attention import IMPLEMENTATIONS
-from tupe_fairseq.checkpoint.convert import our_tensor_name
+from tupe_fairseq.checkpoint.convert_authors import our_tensor_name
 
 NAMES = ["tupe_a", "tupe_r", "tupe_r_long", "tupe_r_finetuned"]
 

@@ -11,7 +11,7 @@ from commands import PRETRAINING, TRAINING, USER_DIR
 from fairseq.models.roberta import RobertaModel
 
 from tupe_fairseq import TupeConfig, TupeEncoder
-from tupe_fairseq.checkpoint.convert import our_tensor_name
+from tupe_fairseq.checkpoint.convert_authors import our_tensor_name
 from tupe_fairseq.commands.convert import main
 
 
@@ -198,11 +198,11 @@ def half_a_head(state):
         (reshape, "position_bias.untied_absolute.pos.weight is [33, 12], not [17, 12]"),
         (untie, "lm_head.weight is not the word embedding"),
         (half_a_head, "missing classification_heads.mnli.dense.bias"),
-        (lambda s: setattr(s["args"], "arch", "roberta_base"), "arch is 'roberta_base'"),
+        (lambda s: setattr(s["args"], "arch", "transformer"), "arch is 'transformer', neither"),
         (lambda s: setattr(s["args"], "embedding_normalize", False), "embedding_normalize=False"),
         (lambda s: setattr(s["args"], "encoder_mystery", 3), "encoder_mystery=3"),
         (lambda s: s.update(args=None), "args is no Namespace"),
-        (lambda s: s.pop("model"), "expected are args, model"),
+        (lambda s: s.pop("model"), "expected are model, a state dict, args or cfg"),
         (lambda s: s.update(surprise=1), "has the entries"),
     ],
     ids=["missing", "extra", "shape", "untied", "half_a_head", "arch", "no_embedding_norm",

@@ -1,4 +1,4 @@
-"""tupe-convert: a checkpoint of the TUPE authors' code becomes one of this project."""
+"""tupe-convert: a checkpoint of the TUPE authors or of RoBERTa becomes one of this project."""
 
 import argparse
 import logging
@@ -9,34 +9,37 @@ from typing import List, Optional
 import torch
 
 from tupe_fairseq.checkpoint import convert, dictionary, vocabulary
+from tupe_fairseq.checkpoint.convert_options import options_in
+from tupe_fairseq.checkpoint.kinds import kind_of
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.commands.program import run_program
 
 logger = logging.getLogger("tupe-convert")
 
-_KEPT = {"args", "model"}
-_DROPPED = {"criterion", "extra_state", "last_optimizer_state", "optimizer_history"}
+_KEPT = {"args", "cfg", "model"}
+_DROPPED = {"criterion", "extra_state", "last_optimizer_state", "optimizer_history", "task_state"}
 
 
 def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tupe-convert",
-        description="Convert a checkpoint of the TUPE authors' code into OUT/model.pt and "
+        description="Convert a checkpoint of the TUPE authors' code or of fairseq's stock RoBERTa "
+        "(which becomes tupe_roberta with --position-encoding learned) into OUT/model.pt and "
         "OUT/dict.txt. Weights and options are kept; training starts afresh. The file is read "
         "without running any code that it contains.",
         epilog="example: tupe-convert --checkpoint checkpoint_best.pt --dict data-bin/dict.txt "
         "--output-dir tupe-base",
     )
-    parser.add_argument("--checkpoint", required=True, metavar="FILE", help="their checkpoint")
-    parser.add_argument("--dict", required=True, metavar="FILE", help="their dict.txt")
+    parser.add_argument("--checkpoint", required=True, metavar="FILE", help="the checkpoint")
+    parser.add_argument("--dict", required=True, metavar="FILE", help="its dict.txt")
     parser.add_argument(
         "--label-dict",
         metavar="FILE",
-        help="their label/dict.txt, to go on with a fine-tuned checkpoint: keeps the order of the "
+        help="its label/dict.txt, to go on with a fine-tuned checkpoint: keeps the order of the "
         "classes, and makes OUT a sentence_prediction checkpoint",
     )
     parser.add_argument(
-        "--bpe-codes", metavar="FILE", help="their fastBPE codes; copied to OUT/bpecodes"
+        "--bpe-codes", metavar="FILE", help="its fastBPE codes; copied to OUT/bpecodes"
     )
     parser.add_argument("--output-dir", required=True, metavar="OUT", help="folder to write")
     parser.add_argument("--overwrite", action="store_true", help="replace files of an earlier run")
@@ -58,28 +61,22 @@ def run(args: argparse.Namespace) -> None:
     codes = _read_lines(args.bpe_codes) if args.bpe_codes else None
     state = restricted_load(args.checkpoint)
     unknown = set(state) - _KEPT - _DROPPED
-    if unknown or not _KEPT <= set(state):
+    if unknown or not isinstance(state.get("model"), dict):
         raise CheckpointError(
             f"{args.checkpoint} has the entries {', '.join(sorted(map(str, state)))}; expected are "
-            f"{', '.join(sorted(_KEPT))} and, to be dropped, {', '.join(sorted(_DROPPED))}"
+            f"model, a state dict, args or cfg, and, to be dropped, {', '.join(sorted(_DROPPED))}"
         )
-    if not isinstance(state["args"], argparse.Namespace) or not isinstance(state["model"], dict):
-        raise CheckpointError(f"{args.checkpoint}: args is no Namespace or model no state dict")
-    options = convert.convert_options(state["args"])
-    vocab_size = dictionary.vocabulary_size(lines)
-    embedding = state["model"].get("decoder.sentence_encoder.embed_tokens.weight")
-    if embedding is not None and embedding.size(0) != vocab_size:
-        raise CheckpointError(
-            f"the word embedding has {embedding.size(0)} rows, and {args.dict} with their built-in "
-            f"symbols and <mask> {vocab_size}; give the --dict of this checkpoint"
-        )
-    model = convert.convert_tensors(state["model"], options, vocab_size)
+    given = options_in(state, args.checkpoint)
+    kind = kind_of(given)
+    options = kind.convert_options(given)
+    converted_lines = dictionary.convert_dictionary(lines, args.dict, kind.HIDDEN_SYMBOLS)
+    symbols = vocabulary.symbols_of(converted_lines)
+    model = convert.convert_tensors(state["model"], kind.rename_tensors, options, len(symbols))
     head = None
     if label_lines is not None:
-        head = _labelled_head(model, state["args"], label_lines, args.label_dict)
+        head = _labelled_head(model, given, label_lines, args.label_dict)
 
-    files = {"dict.txt": dictionary.convert_dictionary(lines, args.dict)}
-    symbols = vocabulary.symbols_of(files["dict.txt"])
+    files = {"dict.txt": converted_lines}
     model["encoder.vocabulary_version"] = vocabulary.vocabulary_version(symbols)
     if label_lines is not None:
         files[os.path.join("input0", "dict.txt")] = files["dict.txt"]
@@ -107,7 +104,10 @@ def run(args: argparse.Namespace) -> None:
 
     dropped = sorted(set(state) & _DROPPED)
     logger.info("dropped the training state: %s", ", ".join(dropped) or "none")
-    logger.info("kept %d tensors, float32; options: %s", len(state["model"]), vars(options))
+    logger.info(
+        "a model of %s: %d tensors became %d, float32; options: %s",
+        kind.NAME, len(state["model"]), len(model), vars(options),
+    )  # fmt: skip
     logger.info("classification heads: %s", convert.classification_heads(model) or "none")
     logger.info(
         "wrote %s", ", ".join(os.path.join(args.output_dir, n) for n in ["model.pt", *files])
@@ -115,14 +115,14 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _read_lines(path: str) -> List[str]:
-    with open(path, encoding="utf-8") as file:
-        return file.read().splitlines()
+    with open(path, encoding="utf-8") as file:  # as fairseq: only a newline ends a line
+        return [line.rstrip("\n") for line in file]
 
 
-def _labelled_head(model, their_args, label_lines, label_dict) -> str:
+def _labelled_head(model, given, label_lines, label_dict) -> str:
     """The name of the fine-tuned head, whose classes the label dictionary must cover."""
     heads = convert.classification_heads(model)
-    name = getattr(their_args, "classification_head_name", "sentence_classification_head")
+    name = given.get("classification_head_name", "sentence_classification_head")
     if name not in heads:
         raise CheckpointError(
             f"--label-dict is given, but the checkpoint has no classification head {name!r}; it "

@@ -1,0 +1,91 @@
+"""The options in a foreign checkpoint, and those of tupe_roberta that they become."""
+
+import argparse
+from typing import Any, Dict
+
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+
+# Options that shape the model, each with its default there; the names are fairseq's.
+_MODEL_DEFAULTS = {
+    "encoder_layers": 12,
+    "encoder_embed_dim": 768,
+    "encoder_ffn_embed_dim": 3072,
+    "encoder_attention_heads": 12,
+    "encoder_normalize_before": False,
+    "encoder_layerdrop": 0.0,
+    "activation_fn": "gelu",
+    "dropout": 0.1,
+    "attention_dropout": 0.1,
+    "activation_dropout": 0.0,
+    "pooler_activation_fn": "tanh",
+}
+
+
+def options_in(state: Dict[str, Any], path: str) -> Dict[str, Any]:
+    """The options with which a checkpoint's model was built; its architecture is ``arch``.
+
+    Args:
+        state (dict): the checkpoint.
+        path (str): its name, for messages.
+    Raises:
+        CheckpointError: if there are none.
+    """
+    args, config = state.get("args"), state.get("cfg")
+    if args is None and isinstance(config, dict):  # fairseq since 0.10
+        args = config.get("model")
+        if isinstance(args, dict):  # a Hydra run, where the criterion names the head
+            criterion = config.get("criterion")
+            others = criterion if isinstance(criterion, dict) else {}
+            return {**others, **args, "arch": args.get("_name")}
+    if not isinstance(args, argparse.Namespace):
+        raise CheckpointError(
+            f"{path}: args is no Namespace, and cfg has no model; without options the model is "
+            "unknown"
+        )
+    return vars(args)
+
+
+def tupe_roberta_options(
+    given: Dict[str, Any],
+    fixed: Dict[str, Any],
+    defaults: Dict[str, Any],
+    position: Dict[str, Any],
+) -> argparse.Namespace:
+    """The options of a tupe_roberta checkpoint that stands for the given model.
+
+    Args:
+        given (dict): the options of the foreign model.
+        fixed (dict): options of another model, each with the only value allowed.
+        defaults (dict): further options to keep, each with its default there.
+        position (dict): ours, for the position encoding.
+    Raises:
+        CheckpointError: if one of ``fixed`` has another value, or an option of the encoder is
+            unknown; all are named.
+    """
+    defaults = {**_MODEL_DEFAULTS, **defaults}
+    wrong = [
+        f"{name}={value!r}"
+        for name, value in given.items()
+        if (name in fixed and value != fixed[name])
+        or (name.startswith("encoder_") and name not in {**defaults, **fixed})
+    ]
+    if wrong:
+        raise CheckpointError(f"options that tupe_roberta has not: {', '.join(sorted(wrong))}")
+
+    ours = {name: given.get(name, default) for name, default in defaults.items()}
+    # the length of the table; a Hydra run of fairseq 0.12.2 leaves max_positions empty
+    lengths = (given.get(f"max_{kind}positions") for kind in ("", "source_"))
+    ours["max_positions"] = next(filter(None, lengths), given.get("tokens_per_sample") or 512)
+    return argparse.Namespace(
+        arch="tupe_roberta",
+        task="masked_lm",
+        criterion="masked_lm",
+        tokens_per_sample=ours["max_positions"],
+        data=".",
+        tie_cls=False,
+        attn_impl="auto",
+        unpad=False,
+        compile_layers=False,
+        **ours,
+        **position,
+    )
