@@ -7,7 +7,7 @@
 #
 # TRAIN, VALID: English, a paragraph a line, documents separated by blank lines (.gz, .xz, .bz2 too);
 # GLUE_DIR: the official files.  The commands are those of PATH.
-#   UPDATES=5000 scripts/glue_small.sh ...     pre-train for so many updates, not 18000
+#   UPDATES=5000 scripts/glue_small.sh ...     pre-train for so many updates, not 12000
 set -euo pipefail
 
 if [ $# -ne 4 ]; then
@@ -15,7 +15,7 @@ if [ $# -ne 4 ]; then
     exit 2
 fi
 text=$1 valid=$2 glue=$3 out=$4
-updates=${UPDATES:-18000}
+updates=${UPDATES:-12000}
 user_dir=$(cd "$(dirname "$0")/.." && pwd)/tupe_fairseq
 # threads that wait by spinning starve any other process on few cores
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} OMP_WAIT_POLICY=PASSIVE
