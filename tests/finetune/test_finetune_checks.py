@@ -6,12 +6,13 @@ from finetune_files import write_checkpoint, write_data
 
 from tupe_fairseq.finetune import one_run
 from tupe_fairseq.finetune.command import FineTuning
-from tupe_fairseq.finetune.experiment import BEST, LAST, Experiment
+from tupe_fairseq.finetune.experiment import Experiment
 from tupe_fairseq.finetune.grid import Run
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.protocol import finished_runs
 from tupe_fairseq.finetune.task_data import read_task_data
 from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.training.checkpoints import BEST, LAST, discard_damaged
 
 RUN = Run(2e-5, 1)
 
@@ -53,7 +54,7 @@ def test_a_checkpoint_cut_short_is_made_again(whole, experiment, tmp_path):
     if not whole:
         with open(experiment.path(RUN, LAST), "r+b") as file:
             file.truncate(500)
-    one_run._discard_damaged(experiment, RUN)
+    discard_damaged(experiment.path(RUN))
     left = sorted(path.name for path in (tmp_path / "runs" / RUN.name).iterdir())
     assert left == ([BEST, LAST] if whole else [])
 

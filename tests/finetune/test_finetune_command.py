@@ -6,11 +6,12 @@ import subprocess
 import pytest
 from finetune_files import DICTIONARY, MODEL, write_bin, write_checkpoint, write_data
 
-from tupe_fairseq.finetune.command import FineTuning, as_shell, training_command
+from tupe_fairseq.finetune.command import FineTuning, training_command
 from tupe_fairseq.finetune.grid import Run
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.task_data import read_task_data
 from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.training.words import as_shell
 
 TUPE_A = {k: v for k, v in MODEL.items() if k not in ("rel_pos_buckets", "max_rel_pos")}
 TUPE_A.update(rel_pos=False, tie_cls=True, encoder_normalize_before=True)

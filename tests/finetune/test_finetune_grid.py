@@ -4,13 +4,14 @@ import itertools
 
 import pytest
 
-from tupe_fairseq.finetune.grid import Run, parse_lrs, parse_seeds
+from tupe_fairseq.finetune.grid import Run, parse_lrs
 from tupe_fairseq.finetune.schedule import (
     WARMUP_RATIO,
     batches_per_epoch,
     total_updates,
     warmup_updates,
 )
+from tupe_fairseq.training.seeds import parse_seeds
 
 
 def test_names():

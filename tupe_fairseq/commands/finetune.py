@@ -12,11 +12,12 @@ import torch
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.finetune.command import FineTuning
 from tupe_fairseq.finetune.experiment import Experiment
-from tupe_fairseq.finetune.grid import Run, parse_lrs, parse_seeds
+from tupe_fairseq.finetune.grid import Run, parse_lrs
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.protocol import echo, run_protocol
 from tupe_fairseq.finetune.task_data import check_together, read_task_data
 from tupe_fairseq.glue.tasks import GLUE_TASKS, task_named
+from tupe_fairseq.training.seeds import parse_seeds
 
 logger = logging.getLogger("tupe-finetune")
 

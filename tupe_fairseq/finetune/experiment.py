@@ -1,7 +1,5 @@
 """What all runs of a task have in common, and where each keeps its files."""
 
-import contextlib
-import logging
 import os
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
@@ -14,8 +12,7 @@ from tupe_fairseq.finetune.grid import Run
 from tupe_fairseq.finetune.pretrained import Pretrained
 from tupe_fairseq.finetune.task_data import TaskData
 from tupe_fairseq.glue.tasks import STSB_MAX_SCORE
-
-BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
+from tupe_fairseq.training.quiet import quiet
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class Experiment:
         # it needs fairseq, which what else is here does not
         from tupe_fairseq.plugin.glue_predict import predict
 
-        with _quiet("fairseq", "tupe_fairseq"):
+        with quiet("fairseq", "tupe_fairseq"):
             found = predict(
                 checkpoint,
                 self.data.folder,
@@ -71,17 +68,3 @@ class Experiment:
         if self.data.task.is_regression:
             return np.asarray(found, dtype=np.float64) * STSB_MAX_SCORE
         return np.asarray(found)
-
-
-@contextlib.contextmanager
-def _quiet(*names: str):
-    """What these loggers have to say was said while training."""
-    loggers = [logging.getLogger(name) for name in names]
-    before = [one.level for one in loggers]
-    try:
-        for one in loggers:
-            one.setLevel(logging.WARNING)
-        yield
-    finally:
-        for one, level in zip(loggers, before):
-            one.setLevel(level)

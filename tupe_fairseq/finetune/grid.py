@@ -2,7 +2,9 @@
 
 import math
 from dataclasses import dataclass
-from typing import List, Tuple
+from typing import Tuple
+
+from tupe_fairseq.training.seeds import parse_numbers
 
 
 @dataclass(frozen=True)
@@ -34,30 +36,6 @@ def parse_lrs(text: str) -> Tuple[float, ...]:
     Raises:
         ValueError: if it is anything else; the message names the flag and the bad part.
     """
-    return tuple(_parse("--lrs", text, float, lambda lr: 0 < lr < math.inf, "number above 0"))
-
-
-def parse_seeds(text: str) -> Tuple[int, ...]:
-    """Read --seeds, whole numbers from 1 to 2^32 - 1 with commas between them, each once.
-
-    Raises:
-        ValueError: if it is anything else; the message names the flag and the bad part.
-    """
-    # numpy, which fairseq seeds with it, takes 32 bits
-    kind = "whole number from 1 to 4294967295"
-    return tuple(_parse("--seeds", text, int, lambda seed: 0 < seed < 2**32, kind))
-
-
-def _parse(flag, text, convert, allowed, kind) -> List:
-    values = []
-    for part in text.split(","):
-        try:
-            value = convert(part)
-        except ValueError:
-            value = None
-        if value is None or not allowed(value):
-            raise ValueError(f"{flag} {text}: {part!r} is not a {kind}")
-        if value in values:
-            raise ValueError(f"{flag} {text}: {part} is listed twice")
-        values.append(value)
-    return values
+    return tuple(
+        parse_numbers("--lrs", text, float, lambda lr: 0 < lr < math.inf, "number above 0")
+    )

@@ -7,14 +7,16 @@ from typing import Any, Callable, Dict, Optional
 
 import numpy as np
 
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.checkpoint.restricted_load import restricted_load
 from tupe_fairseq.files.atomic import atomic_write, write_json
-from tupe_fairseq.finetune.command import as_shell
-from tupe_fairseq.finetune.experiment import BEST, LAST, Experiment
+from tupe_fairseq.finetune.experiment import Experiment
 from tupe_fairseq.finetune.grid import Run
 from tupe_fairseq.finetune.scores import metric_names
-from tupe_fairseq.finetune.training import Diverged, train
+from tupe_fairseq.finetune.training import train
 from tupe_fairseq.glue.metrics import glue_metrics
+from tupe_fairseq.training.checkpoints import BEST, LAST, discard_damaged, updates_of
+from tupe_fairseq.training.process import Diverged
+from tupe_fairseq.training.words import as_shell
 
 logger = logging.getLogger("tupe-finetune")
 
@@ -39,7 +41,7 @@ def finetune(
     command = experiment.command(run)
     with atomic_write(experiment.path(run, "command.sh")) as file:
         file.write(f"# {experiment.data.task.name}, {run.name}\n{as_shell(command)}\n")
-    _discard_damaged(experiment, run)
+    discard_damaged(experiment.path(run))
     result = {
         "run": run.name,
         "lr": run.lr_text,
@@ -69,19 +71,6 @@ def finetune(
     return result
 
 
-def _discard_damaged(experiment: Experiment, run: Run) -> None:
-    """Start afresh where the interruption came while fairseq wrote its checkpoint."""
-    last = experiment.path(run, LAST)
-    if os.path.exists(last):
-        try:
-            restricted_load(last)
-        except CheckpointError as error:
-            logger.warning("%s starts afresh: %s", run.name, error)
-            for name in (BEST, LAST):
-                if os.path.exists(experiment.path(run, name)):
-                    os.remove(experiment.path(run, name))
-
-
 def _check_loaded(loaded: Optional[str], log_path: str) -> None:
     """Whatever fairseq thinks: only the new head may begin at random."""
     if loaded is None:
@@ -100,8 +89,7 @@ def _check_loaded(loaded: Optional[str], log_path: str) -> None:
 
 
 def _updates(experiment: Experiment, run: Run) -> int:
-    state = restricted_load(experiment.path(run, LAST))
-    updates = state["optimizer_history"][-1]["num_updates"]
+    updates = updates_of(experiment.path(run, LAST))
     planned = experiment.options.updates(experiment.data.rows["train"])
     # in fp16 an update whose gradients overflow is left out
     if updates > planned or (updates < planned and not experiment.options.fp16):

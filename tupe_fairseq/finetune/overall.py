@@ -4,7 +4,8 @@ import os
 from typing import Any, Dict, List, Optional
 
 from tupe_fairseq.files.atomic import atomic_write, read_json, write_json
-from tupe_fairseq.finetune.tables import METRIC_LABELS, MNLI_SETS, markdown_table, percent
+from tupe_fairseq.files.markdown import markdown_table
+from tupe_fairseq.finetune.tables import METRIC_LABELS, MNLI_SETS, percent
 from tupe_fairseq.glue.tasks import GLUE_TASKS
 
 

@@ -14,14 +14,15 @@ from tupe_fairseq.files.atomic import atomic_write, write_json
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.steps import Steps
-from tupe_fairseq.finetune.command import as_shell
-from tupe_fairseq.finetune.experiment import BEST, Experiment
+from tupe_fairseq.finetune.experiment import Experiment
 from tupe_fairseq.finetune.grid import Run
 from tupe_fairseq.finetune.one_run import finetune, free_disk
 from tupe_fairseq.finetune.overall import write_overall
 from tupe_fairseq.finetune.scores import baseline, best_run, summarize
 from tupe_fairseq.finetune.tables import percent, task_table
 from tupe_fairseq.glue.submission import write_submission
+from tupe_fairseq.training.checkpoints import BEST
+from tupe_fairseq.training.words import as_shell
 
 logger = logging.getLogger("tupe-finetune")
 

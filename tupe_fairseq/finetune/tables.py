@@ -1,7 +1,8 @@
 """A task's results as markdown."""
 
-from typing import Any, Dict, Iterable, List
+from typing import Any, Dict, List
 
+from tupe_fairseq.files.markdown import markdown_table
 from tupe_fairseq.finetune.scores import metric_names
 from tupe_fairseq.glue.tasks import GlueTask
 
@@ -15,13 +16,6 @@ METRIC_LABELS = {
     "spearman": "Spearman",
 }
 MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
-
-
-def markdown_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table, its first column flush left and the numbers flush right."""
-    header = list(header)
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
 def percent(value: float) -> str:

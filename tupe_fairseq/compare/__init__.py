@@ -1,0 +1,1 @@
+"""Comparing position encodings with everything else equal: runs, statistics, figures."""

@@ -1,0 +1,121 @@
+"""From runs to what can be said of schemes."""
+
+import statistics
+from typing import Any, Dict, List, Optional, Sequence
+
+Result = Dict[str, Any]
+
+
+def spread(values: Sequence[float]) -> Optional[Dict[str, Any]]:
+    """Mean and spread of a number over seeds.
+
+    Returns:
+        dict: ``n``, ``mean``, ``min``, ``max``, and ``sd``, the sample's standard deviation, from
+        three values on, else None; None for no values.
+    """
+    if not values:
+        return None
+    return {
+        "n": len(values),
+        "mean": statistics.fmean(values),
+        "min": min(values),
+        "max": max(values),
+        "sd": statistics.stdev(values) if len(values) > 2 else None,
+    }
+
+
+def updates_to_reach(curve: Sequence[Dict[str, float]], target: float) -> Optional[float]:
+    """The updates after which the loss is the target, or less, for the first time.
+
+    Linear between validations.  Below the target at the very first one, its updates are all that
+    is known: it was reached there or before.
+
+    Args:
+        curve (list of dict): ``updates`` and ``loss`` of each validation, in their order.
+        target (float): the loss.
+    Returns:
+        float: None if it is not reached.
+    """
+    before = None
+    for point in curve:
+        if point["loss"] <= target:
+            if before is None:
+                return float(point["updates"])
+            share = (before["loss"] - target) / (before["loss"] - point["loss"])
+            return before["updates"] + share * (point["updates"] - before["updates"])
+        before = point
+    return None
+
+
+def summarize(results: List[Result], baseline: str, updates: int) -> List[Dict[str, Any]]:
+    """What the runs of each scheme say together.
+
+    Args:
+        results (list of dict): the finished runs, those of a scheme in the order of the schemes.
+        baseline (str): label of the scheme that the others are compared with.
+        updates (int): the updates of each run.
+    Returns:
+        list of dict: a scheme each: ``scheme``, ``seeds``, ``diverged`` (seeds); of the seeds that
+        did not diverge :func:`spread` of ``final_loss``, ``best_loss``, ``seconds``,
+        ``words_per_second``, ``peak_memory_mib``; ``parameters``, ``position_parameters``,
+        ``side_by_side`` (the most runs at once); ``difference``, the spread of the final loss
+        less the baseline's of the same seed; ``to_baseline``, see :func:`_to_baseline`.
+    """
+    targets = {
+        result["seed"]: result["final_loss"]
+        for result in results
+        if result["scheme"] == baseline and result["diverged"] is None
+    }
+    table = []
+    for label in dict.fromkeys(result["scheme"] for result in results):
+        runs = sorted((r for r in results if r["scheme"] == label), key=lambda r: r["seed"])
+        whole = [run for run in runs if run["diverged"] is None]
+        row = {
+            "scheme": label,
+            "seeds": [run["seed"] for run in runs],
+            "diverged": [run["seed"] for run in runs if run["diverged"] is not None],
+            "parameters": runs[0]["parameters"],
+            "position_parameters": runs[0]["position_parameters"],
+            "side_by_side": max(run["side_by_side"] for run in runs),
+        }
+        for key in ("final_loss", "best_loss", "seconds", "words_per_second", "peak_memory_mib"):
+            row[key] = spread([run[key] for run in whole if run[key] is not None])
+        row["difference"] = spread(
+            [run["final_loss"] - targets[run["seed"]] for run in whole if run["seed"] in targets]
+        )
+        row["to_baseline"] = _to_baseline(runs, targets, updates)
+        table.append(row)
+    return table
+
+
+def _to_baseline(
+    runs: List[Result], targets: Dict[int, float], updates: int
+) -> Optional[Dict[str, Any]]:
+    """The updates in which a scheme reaches the baseline's final loss of the same seed.
+
+    A diverged run has not reached it.
+
+    Returns:
+        dict: ``per_seed``, seed to updates or None; ``of`` how many seeds, ``reached`` by how
+        many; ``updates``, and ``fraction`` of the baseline's, their spread over the seeds that
+        reached it.  None where no seed has a baseline.
+    """
+    per_seed = {
+        run["seed"]: (
+            updates_to_reach(run["curve"], targets[run["seed"]])
+            if run["diverged"] is None
+            else None
+        )
+        for run in runs
+        if run["seed"] in targets
+    }
+    if not per_seed:
+        return None
+    reached = [value for value in per_seed.values() if value is not None]
+    return {
+        "per_seed": per_seed,
+        "of": len(per_seed),
+        "reached": len(reached),
+        "updates": spread(reached),
+        "fraction": spread([value / updates for value in reached]),
+    }

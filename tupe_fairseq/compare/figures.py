@@ -1,0 +1,160 @@
+"""The curves of a comparison as PNG files."""
+
+import os
+from typing import Any, Dict, List, Optional, Tuple
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, which the colour-blind can tell apart, without its yellow (too pale for
+# a line); further schemes take it again with other dashes
+_COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+_DASHES = ("-", "--", ":")
+_END = 0.6  # the share of the updates from which on the second panel shows them
+
+Curve = Tuple[List[float], List[float]]
+
+
+def write_figures(results: Dict[str, Any], folder: str) -> List[str]:
+    """Draw the validation loss of all schemes against updates and against training time.
+
+    Args:
+        results (dict): the content of results.json.
+        folder (str): where loss_by_updates.png and loss_by_time.png go.
+    Returns:
+        list of str: their paths.
+    """
+    written = []
+    beside = max(run["side_by_side"] for run in results["runs"])
+    time_label = "training time in seconds" + (
+        f" ({beside} runs side by side)" if beside > 1 else ""
+    )
+    for name, key, label in (
+        ("loss_by_updates.png", "updates", "updates"),
+        ("loss_by_time.png", "seconds", time_label),
+    ):
+        path = os.path.join(folder, name)
+        figure = _draw(results, key, label)
+        # written under another name first, so that no half of a figure stays
+        figure.savefig(path + ".partial", format="png", dpi=130)
+        os.replace(path + ".partial", path)
+        written.append(path)
+    return written
+
+
+def _draw(results: Dict[str, Any], key: str, label: str) -> Figure:
+    figure = Figure(figsize=(12.5, 5.4), layout=None)
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    means = {}
+    for number, row in _worst_first(results):
+        runs = [run for run in results["runs"] if run["scheme"] == row["scheme"]]
+        style = {
+            "color": _COLOURS[number % len(_COLOURS)],
+            "linestyle": _DASHES[number // len(_COLOURS) % len(_DASHES)],
+        }
+        mean = mean_curve([run["curve"] for run in runs if run["diverged"] is None], key)
+        for panel in (left, right):
+            for run in runs:
+                _draw_run(panel, run, key, style)
+            if mean is not None:
+                panel.plot(*mean, linewidth=2.2, label=_legend(row), **style)
+        if mean is None:
+            left.plot([], [], label=_legend(row), **style)
+        else:
+            means[row["scheme"]] = mean
+    _limits(results, key, left, right)
+    title = "its end"
+    if results["baseline"] in means:
+        title += " (grey: the baseline's final loss)"
+        final = means[results["baseline"]][1][-1]
+        for panel in (left, right):
+            panel.axhline(final, color="#777777", linewidth=0.8, zorder=0)
+    for panel in (left, right):
+        panel.set_xlabel(label)
+        panel.grid(alpha=0.25, which="both")
+    left.set_ylabel("validation loss in bits a masked token")
+    left.set_title("the whole run")
+    right.set_title(title)
+    # right of both panels, the best scheme last, as the curves end one below the other
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="center right", fontsize=9, title=_caption(results))
+    figure.subplots_adjust(left=0.055, right=0.76, bottom=0.11, top=0.92, wspace=0.16)
+    return figure
+
+
+def _worst_first(results: Dict[str, Any]) -> List[Tuple[int, Dict[str, Any]]]:
+    """The summary's rows with their places in it, which stand for colours: the baseline's is 0."""
+
+    def final(numbered):
+        found = numbered[1]["final_loss"]
+        return float("inf") if found is None else found["mean"]
+
+    return sorted(enumerate(results["summary"]), key=final, reverse=True)
+
+
+def mean_curve(curves: List[List[Dict[str, float]]], key: str) -> Optional[Curve]:
+    """The mean over seeds, at the updates that all of them were validated at.
+
+    Args:
+        curves (list of list of dict): points with ``updates``, ``loss`` and ``seconds``.
+        key (str): what goes to the right: updates or seconds.
+    Returns:
+        tuple of lists: what goes to the right, and the loss; None without curves.
+    """
+    if not curves:
+        return None
+    by_updates = [{point["updates"]: point for point in curve} for curve in curves]
+    common = [u for u in sorted(by_updates[0]) if all(u in points for points in by_updates)]
+
+    def mean(name):
+        return [sum(points[u][name] for points in by_updates) / len(curves) for u in common]
+
+    return mean(key), mean("loss")
+
+
+def _draw_run(panel, run: Dict[str, Any], key: str, style: Dict[str, Any]) -> None:
+    x = [point[key] for point in run["curve"]]
+    y = [point["loss"] for point in run["curve"]]
+    panel.plot(x, y, linewidth=0.8, alpha=0.45, **style)
+    if run["diverged"] is not None and x:
+        mark = {"marker": "x", "markersize": 11, "markeredgewidth": 2.5, "zorder": 5}
+        panel.plot(x[-1:], y[-1:], color=style["color"], **mark)
+
+
+def _limits(results: Dict[str, Any], key: str, left, right) -> None:
+    """The whole runs on a logarithmic scale, and the end so near that differences are seen."""
+    whole = [run["curve"] for run in results["runs"] if run["diverged"] is None]
+    left.set_yscale("log")
+    left.yaxis.set_major_formatter("{x:g}")
+    left.yaxis.set_minor_formatter("{x:g}")
+    if not whole:
+        return
+    last_updates = max(point["updates"] for curve in whole for point in curve)
+    first = [point for curve in whole for point in curve[:1]]
+    end = [point for curve in whole for point in curve if point["updates"] >= _END * last_updates]
+    lowest = min(point["loss"] for curve in whole for point in curve)
+    left.set_ylim(0.98 * lowest, 1.02 * max(point["loss"] for point in first))
+    _fit(right.set_xlim, [point[key] for point in end])
+    _fit(right.set_ylim, [point["loss"] for point in end])
+
+
+def _fit(set_limits, values: List[float]) -> None:
+    margin = 0.04 * (max(values) - min(values)) or 0.01 * max(values)
+    set_limits(min(values) - margin, max(values) + margin)
+
+
+def _legend(row: Dict[str, Any]) -> str:
+    final = row["final_loss"]
+    diverged = f" ({len(row['diverged'])} diverged)" if row["diverged"] else ""
+    return f"{row['scheme']}: " + (
+        "diverged" if final is None else f"{final['mean']:.3f}{diverged}"
+    )
+
+
+def _caption(results: Dict[str, Any]) -> str:
+    counts = sorted({len(row["seeds"]) for row in results["summary"]})
+    if counts == [1]:
+        return "final loss, one seed: no claim"
+    seeds = " or ".join(map(str, counts))
+    return f"final loss; mean of {seeds} seeds,\nthin: each seed"

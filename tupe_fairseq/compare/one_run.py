@@ -1,0 +1,133 @@
+"""One run of a comparison: train, or go on, and write result.json."""
+
+import logging
+import os
+import re
+import shlex
+import subprocess
+from statistics import median
+from typing import Any, Callable, Dict, Optional
+
+from tupe_fairseq.compare.comparison import Comparison, Run
+from tupe_fairseq.compare.machine import processor
+from tupe_fairseq.compare.measuring import Measurement
+from tupe_fairseq.files.atomic import atomic_write, write_json
+from tupe_fairseq.training.checkpoints import LAST, discard_damaged, remove_checkpoints, updates_of
+from tupe_fairseq.training.process import Diverged, train
+from tupe_fairseq.training.words import as_shell
+
+logger = logging.getLogger("tupe-compare")
+
+_PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+) ")
+
+
+def compare_one(
+    comparison: Comparison,
+    run: Run,
+    *,
+    position_parameters: int,
+    side_by_side: int = 1,
+    gpu: Optional[str] = None,
+    keep_checkpoint: bool = False,
+    lock: Optional[int] = None,
+    on_updates: Callable[[int], None] = lambda updates: None,
+    on_start: Callable[[subprocess.Popen], None] = lambda process: None,
+) -> Dict[str, Any]:
+    """Train, or go on with an interrupted training, and write result.json.
+
+    Args:
+        comparison (Comparison): what all runs share.
+        run (Run): scheme and seed.
+        position_parameters (int): the parameters of the position encoding.
+        side_by_side (int): how many runs there are at once.
+        gpu (str or None): what CUDA_VISIBLE_DEVICES is to be; None on the CPU.
+        keep_checkpoint (bool): whether checkpoint_last.pt stays when the run is finished.
+        lock (int or None): a descriptor that the training process is to hold.
+        on_updates (callable): called with the updates made so far.
+        on_start (callable): called with the training process.
+    Returns:
+        dict: the content of result.json.
+    Raises:
+        ValueError: if fairseq-train fails.
+    """
+    folder = comparison.path(run)
+    os.makedirs(folder, exist_ok=True)
+    with atomic_write(comparison.path(run, "command.sh")) as file:
+        file.write(script(comparison, run))
+    discard_damaged(folder)
+    last = comparison.path(run, LAST)
+    done = updates_of(last) if os.path.exists(last) else 0
+    measured = Measurement(comparison.path(run, "curve.jsonl"), done, side_by_side)
+    on_updates(done)
+
+    def start(process: subprocess.Popen) -> None:
+        measured.pid = process.pid
+        on_start(process)
+
+    def follow(line: str) -> None:
+        updates = measured.follow(line)
+        if updates is not None:
+            on_updates(updates)
+
+    diverged = None
+    log_path = comparison.path(run, "train.log")
+    try:
+        # fairseq-train would make one update more from a checkpoint of the last one
+        if done < comparison.updates:
+            env = dict(comparison.environment)
+            if gpu is not None:
+                env["CUDA_VISIBLE_DEVICES"] = gpu
+            train(comparison.command(run), log_path, follow, lock=lock, env=env, on_start=start)
+    except Diverged as error:
+        logger.warning("%s diverged: %s", run.label, error)
+        diverged = str(error)
+    result = _result(comparison, run, measured, diverged)
+    result["parameters"] = _parameters(log_path)
+    result["position_parameters"] = position_parameters
+    write_json(comparison.path(run, "result.json"), result)
+    remove_checkpoints(folder, keep=LAST if keep_checkpoint else "")
+    return result
+
+
+def script(comparison: Comparison, run: Run) -> str:
+    """The text of command.sh: the run, for anyone to make by hand."""
+    lines = [f"# {run.label}"]
+    for name, value in comparison.environment.items():
+        lines.append(f"export {name}={shlex.quote(value)}")
+    return "\n".join([*lines, as_shell(comparison.command(run))]) + "\n"
+
+
+def _result(
+    comparison: Comparison, run: Run, measured: Measurement, diverged: Optional[str]
+) -> Dict[str, Any]:
+    points = measured.points
+    if diverged is None and (not points or points[-1]["updates"] != comparison.updates):
+        raise ValueError(
+            f"{run.label} ended without a validation after {comparison.updates} updates; see "
+            + comparison.path(run, "train.log")
+        )
+    speeds = [p["words_per_second"] for p in points if p["words_per_second"] is not None]
+    best = min(points, key=lambda point: point["loss"], default=None)
+    final = points[-1] if points else None
+    return {
+        "scheme": run.scheme.label,
+        "seed": run.seed,
+        "diverged": diverged,
+        "final_loss": final["loss"] if diverged is None else None,
+        "best_loss": None if best is None else best["loss"],
+        "best_updates": None if best is None else best["updates"],
+        "seconds": None if final is None else final["seconds"],
+        "words_per_second": median(speeds) if speeds else None,
+        "peak_memory_mib": None if final is None else final["peak_memory_mib"],
+        "side_by_side": max((p["side_by_side"] for p in points), default=measured.side_by_side),
+        "machine": processor() + ("" if measured.device is None else f"; {measured.device}"),
+        "curve": [{key: point[key] for key in ("updates", "loss", "seconds")} for point in points],
+    }
+
+
+def _parameters(log_path: str) -> Optional[int]:
+    found = None
+    with open(log_path, encoding="utf-8") as file:
+        for line in file:
+            found = _PARAMETERS.search(line) or found
+    return None if found is None else int(found.group(1).replace(",", ""))

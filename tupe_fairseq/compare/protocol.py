@@ -1,0 +1,174 @@
+"""A whole comparison: runs in turn or side by side, then the results."""
+
+import glob
+import logging
+import os
+import queue
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any, Dict, List, Optional, Sequence
+
+from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
+
+from tupe_fairseq.compare.aggregate import summarize
+from tupe_fairseq.compare.comparison import Comparison, Run
+from tupe_fairseq.compare.one_run import compare_one, script
+from tupe_fairseq.compare.report import report
+from tupe_fairseq.compare.schemes import Scheme
+from tupe_fairseq.files.atomic import atomic_write, read_json, write_json
+from tupe_fairseq.files.lock import locked
+from tupe_fairseq.files.steps import Steps
+from tupe_fairseq.training.process import end
+
+logger = logging.getLogger("tupe-compare")
+
+
+def run_comparison(
+    comparison: Comparison,
+    runs: Sequence[Run],
+    parameters: Dict[Scheme, int],
+    baseline: Optional[str],
+    devices: Sequence[Optional[str]],
+    keep_checkpoints: bool = False,
+) -> str:
+    """Make the runs that are not finished yet, and write the results of all that are.
+
+    Args:
+        comparison (Comparison): what all runs share.
+        runs (sequence of Run): the runs; finished runs of others count in the results, too.
+        parameters (dict): scheme to the parameters of its position encoding.
+        baseline (str or None): label of the scheme that the others are compared with; by default
+            ``learned``, or the first of the runs' where there is none.
+        devices (sequence): a value of CUDA_VISIBLE_DEVICES, None for the CPU, for each of the
+            runs that are to go on at once.
+        keep_checkpoints (bool): whether finished runs keep checkpoint_last.pt.
+    Returns:
+        str: the text of results.md.
+    Raises:
+        ValueError: if the folder has other settings or is in use, if a run fails, or if there is
+            no run of the baseline.
+    """
+    order = [run.scheme.label for run in runs]
+    baseline = _baseline(comparison, baseline, order)
+    os.makedirs(comparison.folder, exist_ok=True)
+    with locked(comparison.folder) as lock:
+        settings = comparison.settings()
+        # nothing but the settings: that a run is finished, its own result.json says
+        Steps(comparison.folder, settings).finish("settings", True)
+        todo = [run for run in runs if not os.path.exists(comparison.path(run, "result.json"))]
+        logger.info("%d of %d runs are to do", len(todo), len(runs))
+        with logging_redirect_tqdm():
+            _make_runs(
+                comparison, todo, parameters, devices[: max(1, len(todo))], keep_checkpoints, lock,
+                lambda: _write_results(comparison, settings, baseline, order),
+            )  # fmt: skip
+        results = _write_results(comparison, settings, baseline, order)
+        # only now: matplotlib takes a second, and logs while it is imported
+        from tupe_fairseq.compare.figures import write_figures
+
+        write_figures(results, comparison.folder)
+    return report(results)
+
+
+def echo(comparison: Comparison, run: Run) -> None:
+    """Show a run's command on the standard output, to be copied from there."""
+    tqdm.write(script(comparison, run), file=sys.stdout)
+    sys.stdout.flush()
+
+
+def finished(comparison: Comparison) -> List[Dict[str, Any]]:
+    """The results of all finished runs of the folder, whatever call made them."""
+    pattern = os.path.join(glob.escape(comparison.folder), "*", "result.json")
+    return [read_json(path) for path in sorted(glob.glob(pattern))]
+
+
+def _baseline(comparison: Comparison, given: Optional[str], order: Sequence[str]) -> str:
+    known = list(dict.fromkeys([*order, *(result["scheme"] for result in finished(comparison))]))
+    if given is None:
+        return "learned" if "learned" in known else known[0]
+    if given not in known:
+        raise ValueError(
+            f"--baseline {given!r} is neither in --schemes nor finished in {comparison.folder}; "
+            f"those are {', '.join(map(repr, known))}"
+        )
+    return given
+
+
+def _make_runs(comparison, todo, parameters, devices, keep_checkpoints, lock, on_finished) -> None:
+    """Make runs, as many at once as there are devices; whatever stops this call ends them all."""
+    free: queue.Queue[Optional[str]] = queue.Queue()
+    for device in devices:
+        free.put(device)
+    processes: List[subprocess.Popen] = []
+    stopping = threading.Event()
+    bar = tqdm(total=len(todo) * comparison.updates, unit="update", disable=None)
+    made: Dict[Run, int] = {}
+
+    def started(process: subprocess.Popen) -> None:
+        processes.append(process)
+        if stopping.is_set():
+            raise ValueError("stopped")
+
+    def make(run: Run) -> Dict[str, Any]:
+        def show(updates: int) -> None:
+            bar.update(updates - made.get(run, 0))
+            made[run] = updates
+
+        gpu = free.get()
+        try:
+            if stopping.is_set():
+                raise ValueError("stopped")
+            echo(comparison, run)
+            return compare_one(
+                comparison,
+                run,
+                position_parameters=parameters[run.scheme],
+                side_by_side=len(devices),
+                gpu=gpu,
+                keep_checkpoint=keep_checkpoints,
+                lock=lock,
+                on_updates=show,
+                on_start=started,
+            )
+        finally:
+            free.put(gpu)
+
+    with bar, ThreadPoolExecutor(len(devices)) as pool:
+        futures = {pool.submit(make, run): run for run in todo}
+        try:
+            for future in as_completed(futures):
+                result = future.result()
+                if result["diverged"] is None:
+                    logger.info("%s: %.3f bits", futures[future].label, result["final_loss"])
+                on_finished()
+        except BaseException:
+            stopping.set()
+            for future in futures:
+                future.cancel()
+            for process in processes:
+                end(process)
+            raise
+
+
+def _write_results(
+    comparison: Comparison, settings: Dict[str, Any], baseline: str, order: Sequence[str]
+) -> Dict[str, Any]:
+    """Write results.json and results.md, and return the content of the first."""
+    runs = finished(comparison)
+    labels = [*order, *(run["scheme"] for run in runs)]
+    place = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    runs.sort(key=lambda run: (run["scheme"] != baseline, place[run["scheme"]], run["seed"]))
+    results = {
+        "settings": settings,
+        "machines": list(dict.fromkeys(run["machine"] for run in runs)),
+        "baseline": baseline,
+        "summary": summarize(runs, baseline, comparison.updates),
+        "runs": runs,
+    }
+    write_json(os.path.join(comparison.folder, "results.json"), results)
+    with atomic_write(os.path.join(comparison.folder, "results.md")) as file:
+        file.write(report(results))
+    return results

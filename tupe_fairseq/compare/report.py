@@ -1,0 +1,207 @@
+"""The results of a comparison as markdown."""
+
+from typing import Any, Dict, List, Optional
+
+from tupe_fairseq.files.markdown import markdown_table
+
+_MOST_BITS = 1000  # 2 to the power of more is beyond a float
+
+
+def perplexity(loss: float) -> str:
+    """2 to the power of a loss in bits, with a decimal."""
+    return f"{2**loss:,.1f}" if loss < _MOST_BITS else f"above 2^{_MOST_BITS}"
+
+
+def number(found: Optional[Dict[str, Any]], form: str = ".3f") -> str:
+    """Mean and spread as text.
+
+    Args:
+        found (dict or None): of :func:`tupe_fairseq.compare.aggregate.spread`.
+        form (str): the format of one number.
+    Returns:
+        str: one value alone; two as "mean (least to most)"; more as "mean ± standard deviation".
+    """
+    if found is None:
+        return "-"
+    mean = format(found["mean"], form)
+    if found["n"] == 1:
+        return mean
+    if found["sd"] is None:
+        return f"{mean} ({format(found['min'], form)} to {format(found['max'], form)})"
+    return f"{mean} ± {format(found['sd'], form.replace('+', ''))}"
+
+
+def headline(row: Dict[str, Any], baseline: str) -> str:
+    """How soon a scheme reaches the baseline's final loss, in a sentence."""
+    found, label = row["to_baseline"], f"`{row['scheme']}`"
+    if found is None:
+        return f"{label}: no finished run of `{baseline}` has one of its seeds."
+    one_seed = " One seed: a single observation, not a result." if found["of"] == 1 else ""
+    if not found["reached"]:
+        return f"{label} does not reach it ({_seeds(found['of'])}).{one_seed}"
+    text = (
+        f"{label} reaches it after {number(found['updates'], ',.0f')} updates, "
+        f"**{number(found['fraction'], '.2f')}** of the baseline's"
+    )
+    if found["reached"] < found["of"]:
+        return f"{text}, with {found['reached']} of {_seeds(found['of'])}; not with the others."
+    return f"{text} ({_seeds(found['of'])}).{one_seed}"
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"
+
+
+def _to_baseline(row: Dict[str, Any]) -> str:
+    found = row["to_baseline"]
+    if found is None:
+        return "-"
+    if not found["reached"]:
+        return "not reached"
+    part = f", {found['reached']} of {found['of']}" if found["reached"] < found["of"] else ""
+    return number(found["fraction"], ".2f") + part
+
+
+def report(results: Dict[str, Any]) -> str:
+    """The text of OUT/results.md.
+
+    Args:
+        results (dict): the content of results.json.
+    """
+    baseline, settings, table = results["baseline"], results["settings"], results["summary"]
+    losses, costs = [], []
+    for row in table:
+        name = row["scheme"] + (" (baseline)" if row["scheme"] == baseline else "")
+        seeds = ", ".join(map(str, row["seeds"]))
+        if row["diverged"]:
+            seeds += f" (diverged: {', '.join(map(str, row['diverged']))})"
+        final = row["final_loss"]
+        cells = ["diverged"] * 5
+        if final is not None:
+            cells = [
+                number(final), perplexity(final["mean"]), number(row["best_loss"]),
+                "" if row["scheme"] == baseline else number(row["difference"], "+.3f"),
+                _to_baseline(row),
+            ]  # fmt: skip
+        losses.append([name, seeds, *cells])
+        beside = f" ({row['side_by_side']} at once)" if row["side_by_side"] > 1 else ""
+        costs.append(
+            [
+                name,
+                "-" if row["parameters"] is None else f"{row['parameters']:,}",
+                f"{row['position_parameters']:,}",
+                number(row["words_per_second"], ",.0f") + beside,
+                number(row["peak_memory_mib"], ",.0f") + beside,
+                number(row["seconds"], ",.0f") + beside,
+            ]
+        )
+    return "\n".join(
+        [
+            "# Position encodings compared",
+            "",
+            f"`{settings['arch']}`, {settings['updates']:,} updates of {settings['batch_size']} "
+            f"samples of {settings['tokens_per_sample']} tokens.",
+            "",
+            f"## Updates to the final validation loss of `{baseline}`",
+            "",
+            *(f"- {headline(row, baseline)}" for row in table if row["scheme"] != baseline),
+            "",
+            "## Validation loss",
+            "",
+            markdown_table(
+                [
+                    "scheme",
+                    "seeds",
+                    "final loss, bits",
+                    "perplexity",
+                    "best loss, bits",
+                    "less the baseline's",
+                    "of its updates",
+                ],
+                losses,
+            ),  # fmt: skip
+            *_loss_notes(table, baseline),
+            "## Cost",
+            "",
+            markdown_table(
+                [
+                    "scheme",
+                    "parameters",
+                    "of positions",
+                    "words per second",
+                    "peak memory, MiB",
+                    "training time, s",
+                ],
+                costs,
+            ),  # fmt: skip
+            *_cost_notes(settings, table),
+            "## Settings",
+            "",
+            *_settings(results),
+            "",
+        ]
+    )
+
+
+def _loss_notes(table: List[Dict[str, Any]], baseline: str) -> List[str]:
+    counts = {row["final_loss"]["n"] for row in table if row["final_loss"] is not None}
+    notes = ["Bits a masked token on the validation set; the perplexity is that of the mean."]
+    if 2 in counts:
+        notes.append("Of two seeds: mean (least to most).")
+    if any(count > 2 for count in counts):
+        notes.append("Of three seeds and more: mean ± standard deviation of the sample.")
+    if 1 in counts:
+        notes.append(
+            "**Where there is one seed there is no spread: such a difference may be chance.**"
+        )
+    notes.append(
+        f"The last columns compare with `{baseline}` of the same seed: the final loss less its "
+        "final loss, and the share of its updates after which its final loss is reached, linear "
+        "between validations (at the first validation: there or before)."
+    )
+    if any(row["diverged"] for row in table):
+        notes.append("Diverged runs are in no mean, and count as not having reached a loss.")
+    return [" ".join(notes), ""]
+
+
+def _cost_notes(settings: Dict[str, Any], table: List[Dict[str, Any]]) -> List[str]:
+    memory = (
+        "peak memory is the process's peak resident memory, Python and torch included"
+        if settings["cpu"]
+        else "peak memory is the GPU memory that torch had allocated, from fairseq's gb_free (in "
+        "steps of 0.1 GiB)"
+    )
+    notes = [
+        "Words per second (tokens without padding) are each run's median over its validation "
+        f"intervals; training time is without start, validation and saving; {memory}."
+    ]
+    if any(row["side_by_side"] > 1 for row in table):
+        notes.append(
+            '**Speed, memory and time marked "at once" were measured side by side with other '
+            "runs: they say little of a run alone.**"
+        )
+    return [" ".join(notes), ""]
+
+
+def _settings(results: Dict[str, Any]) -> List[str]:
+    settings = results["settings"]
+    versions = ", ".join(f"{name} {text}" for name, text in settings["versions"].items())
+    flags = " ".join(settings["train_flags"])
+    return [
+        "The same for all: data, optimizer, schedule, batch size, dropout, threads; and of runs "
+        "with the same seed the order of the batches and the masks, in training and validation "
+        "(fairseq draws both from --seed). Initial weights and dropout are drawn from the same "
+        "seed, but schemes of other shapes draw other numbers.",
+        "",
+        f"- learning rate {settings['lr']} after {settings['warmup_updates']:,} updates of "
+        f"warm-up, then linear to 0; validation every {settings['validate_every']:,} updates",
+        f"- further flags of fairseq-train: {f'`{flags}`' if flags else 'none'}",
+        f"- {'CPU' if settings['cpu'] else 'GPU'}"
+        + (", fp16" if settings["fp16"] else "")
+        + f", threads: {settings['threads']}; {versions}",
+        f"- {'; '.join(results['machines'])}",
+        "- data: dict.txt " + settings["data"]["dict.txt"][:12]
+        + ", valid.bin " + settings["data"]["valid.bin"][:12]
+        + ", train.bin " + ", ".join(text[:12] for text in settings["data"]["train.bin"])
+        + " (sha256)",
+    ]  # fmt: skip
