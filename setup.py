@@ -1,6 +1,6 @@
 from setuptools import find_packages, setup
 
-BENCH = ["matplotlib", "rich"]
+BENCH = ["rich"]
 
 with open("README.md", encoding="utf-8") as readme:
     long_description = readme.read()
@@ -19,6 +19,8 @@ setup(
         "numpy",
         "sentencepiece",
         "tqdm",
+        # tupe-compare, tupe-plot, and the pictures in TensorBoard
+        "matplotlib>=3.7",
         # metrics and sentence splitting of the data and GLUE commands
         "scikit-learn",
         "scipy",
@@ -33,19 +35,24 @@ setup(
         ],
         # for scripts/benchmark.py and scripts/words_per_second.py
         "bench": BENCH,
-        # triton for its interpreter, which proves the GPU's kernels without a GPU
+        # triton for its interpreter, which proves the GPU's kernels without a GPU; transformers
+        # for its rotary, ALiBi and T5 positions, which ours must equal
         "test": [
             "pytest",
             "pytest-xdist",
             "ruff==0.17.5",
+            "transformers",
             *BENCH,
+            "tensorboard",
             "triton>=3.7; python_version >= '3.11' and sys_platform == 'linux'",
         ],
     },
     entry_points={
         "console_scripts": [
+            "tupe-compare=tupe_fairseq.commands.compare:main",
             "tupe-convert=tupe_fairseq.commands.convert:main",
             "tupe-finetune=tupe_fairseq.commands.finetune:main",
+            "tupe-plot=tupe_fairseq.commands.plot:main",
             "tupe-prepare-glue=tupe_fairseq.commands.prepare_glue:main",
             "tupe-prepare-pretrain=tupe_fairseq.commands.prepare_pretrain:main",
         ]

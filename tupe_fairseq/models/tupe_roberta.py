@@ -14,6 +14,7 @@ from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
 from fairseq.utils import safe_getattr, safe_hasattr
 from omegaconf import OmegaConf
 
+from tupe_fairseq.plugin.hub import TupeRobertaHub
 from tupe_fairseq.plugin.options import (
     add_tupe_args,
     check_hydra_keys,
@@ -22,6 +23,7 @@ from tupe_fairseq.plugin.options import (
 )
 from tupe_fairseq.plugin.safe_globals import allow_fairseq_checkpoints
 from tupe_fairseq.plugin.sentence_encoder import TupeRobertaEncoder
+from tupe_fairseq.plugin.tensorboard import PositionPictures, tensorboard_logdir
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +45,8 @@ class TupeRobertaModel(RobertaModel):
 
     # what --restore-file named, until something is loaded
     _restore_file = None
+    # what draws for --tensorboard-logdir, if that was given
+    _pictures = None
 
     @classmethod
     def hub_models(cls):
@@ -74,6 +78,9 @@ class TupeRobertaModel(RobertaModel):
         model = cls(args, TupeRobertaEncoder(args, task.source_dictionary))
         if restore_file != "checkpoint_last.pt":  # fairseq's default, which may be absent
             model._restore_file = restore_file
+        logdir = tensorboard_logdir(args)
+        if logdir is not None:
+            model._pictures = PositionPictures(logdir)
 
         if OmegaConf.is_config(args):
             OmegaConf.set_struct(args, True)
@@ -87,6 +94,20 @@ class TupeRobertaModel(RobertaModel):
         known, _ = parser.parse_known_args([])
         ARCH_CONFIG_REGISTRY[arch](known)
         return known
+
+    def train(self, mode: bool = True):
+        super().train(mode)
+        if self._pictures is not None:
+            if mode:
+                self._pictures.train()
+            else:
+                self._pictures.eval(self.encoder.sentence_encoder)
+        return self
+
+    def set_num_updates(self, num_updates):
+        super().set_num_updates(num_updates)
+        if self._pictures is not None:
+            self._pictures.set_num_updates(num_updates)
 
     def load_state_dict(self, state_dict, *args, **kwargs):
         """As fairseq's, which adds to and takes from ``state_dict``; logs what came of it."""
@@ -126,12 +147,16 @@ class TupeRobertaModel(RobertaModel):
         """As RoBERTa's, but ``bpe`` is SentencePiece where its model lies beside the checkpoint.
 
         RoBERTa's own default is GPT-2's encoding, whose files it downloads.
+
+        Returns:
+            TupeRobertaHub: fairseq's hub interface, and ours for positions and attention.
         """
         sentencepiece_model = os.path.join(model_name_or_path, "sentencepiece.bpe.model")
         kwargs.setdefault("bpe", "sentencepiece" if os.path.exists(sentencepiece_model) else None)
-        return super().from_pretrained(
+        hub = super().from_pretrained(
             model_name_or_path, checkpoint_file, data_name_or_path, **kwargs
         )
+        return TupeRobertaHub(hub.cfg, hub.task, hub.model)
 
 
 @register_model_architecture("tupe_roberta", "tupe_roberta")

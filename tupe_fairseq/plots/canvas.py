@@ -1,0 +1,62 @@
+"""What all figures share: sizes, colours, and becoming a file or pixels."""
+
+from typing import Iterable, List, Tuple
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from tupe_fairseq.files.atomic import atomic_write
+
+DIVERGING, SEQUENTIAL, BY_LAYER = "RdBu_r", "viridis", "plasma"
+# Colours of models: Okabe and Ito's, which colour-blind readers tell apart.
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A figure of so many inches that needs no display and is known to nobody else."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save_png(figure: Figure, path: str, dpi: int) -> None:
+    """Write a figure; an earlier file of the name stays until the new one is complete."""
+    with atomic_write(path, "wb") as file:
+        figure.savefig(file, format="png", dpi=dpi)
+
+
+def pixels(figure: Figure, dpi: int = 80) -> np.ndarray:
+    """The figure as uint8 (height, width, 3)."""
+    figure.set_dpi(dpi)
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()
+
+
+def plain(text: str) -> str:
+    """Text that matplotlib takes as it is, and not as a formula."""
+    return text.replace("$", r"\$")
+
+
+def symmetric_limit(values: Iterable[Tensor]) -> Tuple[float, bool]:
+    """Half the width of a colour scale round 0, and whether a few values lie beyond it.
+
+    The 99.5th percentile: a single far value, as [CLS] may have, would make all others pale.
+    """
+    sizes = np.concatenate([np.abs(x.double().numpy()).ravel() for x in values])
+    limit, highest = float(np.quantile(sizes, 0.995)), float(sizes.max())
+    if limit == 0:
+        limit = highest or 1.0
+    return limit, highest > limit
+
+
+def wrapped(count: int, most: int) -> Tuple[int, int]:
+    """Rows and columns for ``count`` panels, at most ``most`` in a row, in rows of equal length."""
+    rows = -(-count // most)
+    return rows, -(-count // rows)
+
+
+def colours(count: int) -> List[str]:
+    """A colour for each of several models."""
+    return [COLOURS[i % len(COLOURS)] for i in range(count)]
