@@ -1,5 +1,6 @@
 """Every command and example of the READMEs runs, on a model cut down to a tiny size."""
 
+import json
 import re
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from commands import SIZE, free_port
 from conftest import BIN, ENV, REPO
 from glue_files import write_glue
 from test_user_dir import INSTALLED
+
+from tupe_fairseq.position import CATALOGUE
 
 TINY = " ".join(map(str, SIZE)) + " --cpu --num-workers 0 --data-buffer-size 0"
 HYDRA_TINY = " ".join(
@@ -32,6 +35,7 @@ fairseq-hydra-train() {{ command fairseq-hydra-train "$@" {HYDRA_TINY}; }}
 tupe-prepare-pretrain() {{ command tupe-prepare-pretrain "$@" --vocab-size 300 --workers 1; }}
 tupe-prepare-glue() {{ command tupe-prepare-glue "$@" --workers 1; }}
 tupe-finetune() {{ command tupe-finetune "$@" --cpu --epochs 1 --lrs 2e-5 --seeds 1; }}
+tupe-compare() {{ command tupe-compare "$@" --updates 2 --seeds 1; }}
 """
 # Run by test_quickstart.py, test_benchmark.py and continuous integration.
 ELSEWHERE = (
@@ -109,6 +113,46 @@ def test_readmes_of_pretraining_and_glue(folder):
     assert (folder / "cola" / "checkpoint_best.pt").exists()
     assert "done training" in outputs[-1]
     assert len(outputs) == 9
+
+
+# each example in a namespace of its own
+EXAMPLES = """
+import json, sys
+for code in json.load(sys.stdin):
+    exec(code, {"__name__": "__main__"})
+"""
+
+
+def test_readme_of_positions(folder):
+    if not (folder / "examples").exists():
+        (folder / "examples").symlink_to(REPO / "examples")
+    prepare = (
+        "tupe-prepare-pretrain --input train.txt --valid-input valid.txt --output-dir data-bin"
+    )
+    execute("bash", prepare, folder)
+    found = blocks("examples/positions/README.md")
+    outputs = [execute(*block, folder) for block in found if block[0] == "bash"]
+    assert [("done training" in output) for output in outputs[:2]] == [True] * 2
+    assert (folder / "comparison" / "results.json").exists()
+    assert list((folder / "figures").glob("**/*.png"))
+    assert len(outputs) == 4
+
+    examples = [code for language, code in found if language == "python"]
+    process = subprocess.run(
+        [sys.executable, "-c", EXAMPLES], input=json.dumps(examples), cwd=folder, env=ENV,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stdout[-5000:]
+    assert all(f"{name} torch.Size([8, 100, 128])" in process.stdout for name in CATALOGUE)
+    assert len(examples) == 7
+
+
+@pytest.mark.parametrize("readme", ["README.md", "examples/positions/README.md"])
+def test_every_position_encoding_has_its_line(readme):
+    lines = re.findall(
+        r"^\| `([a-z-]+)`", (REPO / readme).read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert [name for name in lines if name in CATALOGUE] == list(CATALOGUE)
 
 
 def test_links_of_the_readmes_lead_somewhere():
