@@ -156,7 +156,7 @@ def test_through_hydra(data, tmp_path, run):
     process = hydra(
         run, "tupe_tiny", data, tmp_path, "optimization.max_update=10", "dataset.batch_size=4",
         "model.rel_pos=false", "~model.rel_pos_buckets", "~model.max_rel_pos",
-        "+model.position_encoding=rope", *words(SIZE),
+        "model.position_encoding=rope", *words(SIZE),
     )  # fmt: skip
     loss = losses(process)
     assert sorted(loss) == list(range(1, 11))
