@@ -48,16 +48,16 @@ fi
 run tupe-prepare-glue --glue-dir "$glue" --tasks CoLA,SST-2,STS-B --pretrain-dir "$out/data-bin" \
     --output-dir "$out/glue-bin"
 
-finetune() { # TASK LRS EPOCHS: pre-trained, and from random weights, side by side
+finetune() { # TASK LRS EPOCHS [FLAGS]: pre-trained, and from random weights, side by side
     local flags=(--task "$1" --data "$out/glue-bin/$1" --lrs "$2" --seeds 1,2 --epochs "$3" --cpu
-        --dropout 0 --checkpoint "$out/checkpoints/checkpoint_best.pt")
+        --dropout 0 --checkpoint "$out/checkpoints/checkpoint_best.pt" "${@:4}")
     run tupe-finetune "${flags[@]}" --output-dir "$out/runs-from-scratch" --no-pretraining &
     run tupe-finetune "${flags[@]}" --output-dir "$out/runs"
     wait $!
 }
 # learning rates far above the paper's, as models this small need
 finetune CoLA 1e-4,2e-4 5
-finetune STS-B 2e-4,5e-4 5
-finetune SST-2 2e-4,5e-4 1
+finetune STS-B 2e-4,5e-4 4
+finetune SST-2 2e-4,5e-4 1 --batch-size 64
 
 cat "$out/runs/results.md" "$out/runs-from-scratch/results.md"
