@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarking.timing import saved_bytes
-from tupe_fairseq.attention import IMPLEMENTATIONS, Padding, centred, split_qkv
+from tupe_fairseq.attention import IMPLEMENTATIONS, Padding, shifted, split_qkv
 
 HEADS, HEAD_DIM = 12, 64
 FLOOR, STOCK = "unbiased fused kernel", "stock RoBERTa"
@@ -43,7 +43,7 @@ def operators(shape: Shape, device: torch.device) -> Dict[str, Callable[[], obje
     qkv = torch.randn(batch, seq_len, 3, HEADS, HEAD_DIM, device=device, dtype=shape.dtype)
     qkv.requires_grad_(shape.training)
     bias = torch.randn(HEADS, seq_len, seq_len, device=device, requires_grad=shape.training)
-    kernel_bias = None if shape.dtype == torch.float32 else centred(bias.detach(), shape.dtype)
+    kernel_bias = None if shape.dtype == torch.float32 else shifted(bias.detach(), shape.dtype)
     grad = torch.randn(batch, seq_len, HEADS, HEAD_DIM, device=device, dtype=shape.dtype)
     scaling = (2 * HEAD_DIM) ** -0.5
     padding = None
