@@ -201,7 +201,7 @@ def half_a_head(state):
         (lambda s: setattr(s["args"], "arch", "transformer"), "arch is 'transformer', neither"),
         (lambda s: setattr(s["args"], "embedding_normalize", False), "embedding_normalize=False"),
         (lambda s: setattr(s["args"], "encoder_mystery", 3), "encoder_mystery=3"),
-        (lambda s: s.update(args=None), "args is no Namespace"),
+        (lambda s: s.update(args=None), "holds no options"),
         (lambda s: s.pop("model"), "expected are model, a state dict, args or cfg"),
         (lambda s: s.update(surprise=1), "has the entries"),
     ],

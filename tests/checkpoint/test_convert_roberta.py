@@ -286,7 +286,7 @@ def untie(state):
         (untie, "lm_head.weight is not the word embedding"),
         (set_arch("tupe_roberta_base"), "'tupe_roberta_base': it is one of this project already"),
         (set_arch("transformer"), "'transformer', neither one of the TUPE authors' bert_* nor a"),
-        (lambda state: state["cfg"].pop("model"), "args is no Namespace, and cfg has no model"),
+        (lambda state: state["cfg"].pop("model"), "holds no options: it is no fairseq checkpoint"),
     ],
     ids=["missing", "extra", "table", "twice", "untied", "ours", "arch", "no_options"],
 )  # fmt: skip

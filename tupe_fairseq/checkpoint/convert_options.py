@@ -1,4 +1,4 @@
-"""The options in a foreign checkpoint, and those of tupe_roberta that they become."""
+"""The options of tupe_roberta that those of a foreign checkpoint become."""
 
 import argparse
 from typing import Any, Dict
@@ -19,30 +19,6 @@ _MODEL_DEFAULTS = {
     "activation_dropout": 0.0,
     "pooler_activation_fn": "tanh",
 }
-
-
-def options_in(state: Dict[str, Any], path: str) -> Dict[str, Any]:
-    """The options with which a checkpoint's model was built; its architecture is ``arch``.
-
-    Args:
-        state (dict): the checkpoint.
-        path (str): its name, for messages.
-    Raises:
-        CheckpointError: if there are none.
-    """
-    args, config = state.get("args"), state.get("cfg")
-    if args is None and isinstance(config, dict):  # fairseq since 0.10
-        args = config.get("model")
-        if isinstance(args, dict):  # a Hydra run, where the criterion names the head
-            criterion = config.get("criterion")
-            others = criterion if isinstance(criterion, dict) else {}
-            return {**others, **args, "arch": args.get("_name")}
-    if not isinstance(args, argparse.Namespace):
-        raise CheckpointError(
-            f"{path}: args is no Namespace, and cfg has no model; without options the model is "
-            "unknown"
-        )
-    return vars(args)
 
 
 def tupe_roberta_options(

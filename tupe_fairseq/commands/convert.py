@@ -9,8 +9,8 @@ from typing import List, Optional
 import torch
 
 from tupe_fairseq.checkpoint import convert, dictionary, vocabulary
-from tupe_fairseq.checkpoint.convert_options import options_in
 from tupe_fairseq.checkpoint.kinds import kind_of
+from tupe_fairseq.checkpoint.options import options_in
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.commands.program import run_program
 

@@ -1,10 +1,10 @@
 """What fine-tuning must know of a pre-trained checkpoint, read without running its code."""
 
-import argparse
 import os
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
+from tupe_fairseq.checkpoint.options import options_in
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.files.fingerprint import file_sha256
 
@@ -62,8 +62,8 @@ def read_pretrained(path: str) -> Pretrained:
     if not os.path.isfile(path):
         raise FileNotFoundError(f"--checkpoint {path} is no file; give a pre-trained checkpoint")
     state = restricted_load(path)
-    options = _model_options(state, path)
-    arch = str(options.get("arch") or options.get("_name"))
+    options = options_in(state, f"--checkpoint {path}")
+    arch = str(options.get("arch"))
     missing = [name for name in (*_VALUES, "rel_pos", "tie_cls") if options.get(name) is None]
     if not arch.startswith("tupe_roberta") or missing:
         raise CheckpointError(
@@ -87,18 +87,6 @@ def read_pretrained(path: str) -> Pretrained:
             "sha256": file_sha256(path),
         },
     )
-
-
-def _model_options(state: Dict[str, Any], path: str) -> Dict[str, Any]:
-    """The model's options as a dict: fairseq stores a Namespace or, from Hydra, a dict."""
-    options = state.get("args")
-    if options is None and isinstance(state.get("cfg"), dict):
-        options = state["cfg"].get("model")
-    if isinstance(options, argparse.Namespace):
-        options = vars(options)
-    if not isinstance(options, dict):
-        raise CheckpointError(f"--checkpoint {path} holds no options: it is no fairseq checkpoint")
-    return options
 
 
 def _flags(arch: str, options: Dict[str, Any]) -> Tuple[str, ...]:

@@ -2,12 +2,13 @@
 
 import argparse
 import os
-from typing import Any, Dict, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from fairseq.data import Dictionary, data_utils
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from torch import Tensor
 
+from tupe_fairseq.checkpoint.options import options_in
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 
@@ -35,7 +36,13 @@ def load_model(path: str, data: str) -> Tuple[TupeRobertaModel, Dictionary]:
     if not os.path.isfile(path):
         raise FileNotFoundError(f"{path} is no file; give a checkpoint of tupe_roberta")
     state = restricted_load(path)
-    options = _model_options(state, path)
+    options = options_in(state, path)
+    arch = str(options.get("arch"))
+    if not arch.startswith("tupe_roberta"):
+        raise CheckpointError(
+            f"{path} is a checkpoint of {arch}, not of tupe_roberta; tupe-convert makes one of a "
+            "stock RoBERTa's, or of the TUPE authors'"
+        )
     dictionary = _dictionary(path, data)
     task = MaskedLMTask(
         MaskedLMConfig(data=data, tokens_per_sample=int(options["max_positions"])), dictionary
@@ -46,24 +53,6 @@ def load_model(path: str, data: str) -> Tuple[TupeRobertaModel, Dictionary]:
     except (RuntimeError, ValueError) as error:
         raise CheckpointError(f"{path} does not load: {error}") from error
     return model.eval(), dictionary
-
-
-def _model_options(state: Dict[str, Any], path: str) -> Dict[str, Any]:
-    """The model's options: fairseq stores a Namespace or, from Hydra, a dict."""
-    options, config = state.get("args"), state.get("cfg")
-    if options is None and isinstance(config, dict):
-        options = config.get("model")
-    if isinstance(options, argparse.Namespace):
-        options = vars(options)
-    if not isinstance(options, dict) or not isinstance(state.get("model"), dict):
-        raise CheckpointError(f"{path} holds no model with its options: no fairseq checkpoint")
-    arch = str(options.get("arch") or options.get("_name"))
-    if not arch.startswith("tupe_roberta"):
-        raise CheckpointError(
-            f"{path} is a checkpoint of {arch}, not of tupe_roberta; tupe-convert makes one of a "
-            "stock RoBERTa's, or of the TUPE authors'"
-        )
-    return options
 
 
 def _dictionary(path: str, data: str) -> Dictionary:
