@@ -5,14 +5,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-import torch
+# Two threads of two processes on two cores spin against each other; and bit-identical results
+# need equal thread counts.
+os.environ.update(OMP_NUM_THREADS="1", PYTHONHASHSEED="0")
+ENV = dict(os.environ)
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+from forked import run_forked  # noqa: E402
 
 REPO = Path(__file__).resolve().parent.parent
 SHARED = REPO.parent / "shared"
-# Two threads of two processes on two cores spin against each other; and bit-identical results
-# need equal thread counts.
-ENV = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 BIN = Path(sys.executable).parent
 
 
@@ -32,17 +35,16 @@ def shared():
 def run(*command, cwd=None, check=True, env=None):
     """Run a console script of this environment (or python) and return the finished process."""
     command = [str(word) for word in command]
+    is_script = command[0].startswith(("fairseq-", "tupe-"))
     if (BIN / command[0]).exists():
         command[0] = str(BIN / command[0])
-    process = subprocess.run(
-        command,
-        cwd=cwd,
-        env={**ENV, **(env or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=600,
-    )
+    if is_script and env is None:
+        process = run_forked(command, cwd)
+    else:
+        process = subprocess.run(
+            command, cwd=cwd, env={**ENV, **(env or {})}, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=600,
+        )  # fmt: skip
     if check and process.returncode:
         raise AssertionError(f"exit code {process.returncode}: {command}\n{process.stdout[-6000:]}")
     return process
