@@ -35,7 +35,7 @@ fairseq-hydra-train() {{ command fairseq-hydra-train "$@" {HYDRA_TINY}; }}
 tupe-prepare-pretrain() {{ command tupe-prepare-pretrain "$@" --vocab-size 300 --workers 1; }}
 tupe-prepare-glue() {{ command tupe-prepare-glue "$@" --workers 1; }}
 tupe-finetune() {{ command tupe-finetune "$@" --cpu --epochs 1 --lrs 2e-5 --seeds 1; }}
-tupe-compare() {{ command tupe-compare "$@" --updates 2 --seeds 1; }}
+tupe-compare() {{ command tupe-compare "$@" --updates 2 --validate-every 1 --seeds 1; }}
 """
 # Run by test_quickstart.py, test_benchmark.py and continuous integration.
 ELSEWHERE = (
@@ -59,6 +59,13 @@ def execute(language, code, folder):
     return process.stdout
 
 
+def link(folder, *names):
+    """Names of the repository's top level, as in the root of a clone."""
+    for name in names:
+        if not (folder / name).exists():
+            (folder / name).symlink_to(REPO / name)
+
+
 @pytest.fixture
 def folder(text, tmp_path):
     """What the READMEs take for given: text, the GLUE files, and the package."""
@@ -66,7 +73,7 @@ def folder(text, tmp_path):
         (tmp_path / f"{split}.txt").write_text((text / f"{split}.txt").read_text())
     write_glue(tmp_path / "glue_data", ["CoLA", "SST-2", "STS-B"])
     if not INSTALLED:  # not beside fairseq, so the name must be a path
-        (tmp_path / "tupe_fairseq").symlink_to(REPO / "tupe_fairseq")
+        link(tmp_path, "tupe_fairseq")
     return tmp_path
 
 
@@ -91,9 +98,7 @@ def test_readme(folder):
 
 def test_readmes_of_pretraining_and_glue(folder):
     """One after the other, as a reader would: the one's checkpoint is what the other fine-tunes."""
-    for name in ("examples", "tupe_fairseq"):
-        if not (folder / name).exists():
-            (folder / name).symlink_to(REPO / name)
+    link(folder, "examples", "tupe_fairseq")
     one_process = "NODES=1 NODE_RANK=0 MASTER_ADDR=127.0.0.1\n"
     outputs = []
     for language, code in blocks("examples/pretraining/README.md"):
@@ -124,8 +129,7 @@ for code in json.load(sys.stdin):
 
 
 def test_readme_of_positions(folder):
-    if not (folder / "examples").exists():
-        (folder / "examples").symlink_to(REPO / "examples")
+    link(folder, "examples", "tupe_fairseq")
     prepare = (
         "tupe-prepare-pretrain --input train.txt --valid-input valid.txt --output-dir data-bin"
     )
