@@ -12,10 +12,10 @@ def curve(*points):
     return [{"updates": u, "loss": loss, "seconds": u / 10} for u, loss in points]
 
 
-def result(scheme, seed, *points, diverged=None, side_by_side=1):
+def result(scheme, seed, *points, diverged=None, side_by_side=1, arch="tupe_roberta_tiny"):
     found = curve(*points)
     return {
-        "scheme": scheme, "seed": seed, "diverged": diverged, "curve": found,
+        "arch": arch, "scheme": scheme, "seed": seed, "diverged": diverged, "curve": found,
         "final_loss": None if diverged else found[-1]["loss"],
         "best_loss": min((p["loss"] for p in found), default=None),
         "seconds": found[-1]["seconds"] if found else None, "words_per_second": 1000.0 + seed,
@@ -32,7 +32,7 @@ BASE = [
 
 def shown(results, baseline="learned"):
     settings = {
-        "arch": "tupe_roberta_tiny", "updates": 400, "batch_size": 4, "tokens_per_sample": 8,
+        "updates": 400, "batch_size": 4, "tokens_per_sample": 8,
         "lr": 1e-3, "warmup_updates": 20, "validate_every": 100, "train_flags": [], "cpu": True,
         "fp16": False, "threads": 2, "versions": {"torch": "1"}, "data": DATA,
     }  # fmt: skip
@@ -119,6 +119,23 @@ def test_each_seed_against_the_baseline_of_its_own():
     )
     assert "| tupe | 1,234,567 | 321 | 1,002 (1,001 to 1,002) | 500 (500 to 500) | 40" in text
     assert "one seed" not in text and "side by side" not in text
+
+
+def test_each_size_against_the_baseline_of_its_own():
+    mini = [
+        result("learned", 1, (100, 8.0), (400, 5.0), arch="tupe_roberta_mini"),
+        result("tupe", 1, (100, 8.0), (400, 4.0), arch="tupe_roberta_mini"),
+    ]
+    tupe = result("tupe", 1, (100, 8.0), (400, 6.0))
+    rows = summarize([*BASE, tupe, *mini], "learned", 400)
+    found = {(row["arch"], row["scheme"]): row["difference"]["mean"] for row in rows}
+    assert found == {
+        ("tupe_roberta_tiny", "learned"): 0, ("tupe_roberta_tiny", "tupe"): -1,
+        ("tupe_roberta_mini", "learned"): 0, ("tupe_roberta_mini", "tupe"): -1,
+    }  # fmt: skip
+    text = shown([*BASE, tupe, *mini])
+    tiny, other = text.index("## `tupe_roberta_tiny`"), text.index("## `tupe_roberta_mini`")
+    assert tiny < text.index("| tupe | 1 | 6.000") < other < text.index("| tupe | 1 | 4.000")
 
 
 def test_not_reached_and_reached_by_one():

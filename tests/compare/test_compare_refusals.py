@@ -93,6 +93,9 @@ def test_meaningless_schemes(schemes, message, empty_data, tmp_path):
         (["--baseline", "none"], "--baseline 'none' is neither in --schemes nor finished"),
         (["--output-dir", "a:b"], "has a colon"),
         (["--arch", "tupe_roberta_tin"], "--arch tupe_roberta_tin is not one of tupe_roberta: "),
+        (["--arch", "tupe_roberta_tiny,roberta"], "--arch roberta is not one of"),
+        (["--arch", "tupe_roberta_tiny,"], "--arch  is not one of"),
+        (["--arch", "tupe_roberta_tiny,tupe_roberta_tiny"], "--arch lists tupe_roberta_tiny twice"),
         (["--train-flags=--dropuot 0"], "--train-flags: unrecognized arguments: --dropuot 0"),
         (["--train-flags=--seed 7"], "--train-flags may not set --seed: tupe-compare sets it"),
         (["--train-flags=-s de --max-epoch 3"], "--train-flags"),
@@ -127,8 +130,10 @@ def test_dry_run_shows_equal_commands(empty_data, tmp_path):
     assert code == 0 and not (tmp_path / "out").exists()
     shown = [part for part in text.split("\n\n") if "fairseq-train" in part]
     assert [part.split("\n")[0] for part in shown] == [
-        "# learned, seed 3", "# tupe, seed 3", "# learned, seed 4", "# tupe, seed 4",
-    ]  # fmt: skip
+        f"# tupe_roberta_tiny, {scheme}, seed {seed}"
+        for seed in (3, 4)
+        for scheme in ("learned", "tupe")
+    ]
     words = [shlex.split(part.replace("\\\n", ""), comments=True) for part in shown]
     assert words[0][:2] == ["export", "OMP_NUM_THREADS=1"]
     common = {tuple(line[: line.index("--position-encoding")]) for line in words}
@@ -141,7 +146,7 @@ def test_dry_run_shows_equal_commands(empty_data, tmp_path):
         assert first[first.index(flag) + 1] == value
     assert words[1][-6:] == [
         "--position-encoding", "tupe", "--seed", "3", "--save-dir",
-        str(tmp_path / "out" / "tupe-seed3"),
+        str(tmp_path / "out" / "tupe_roberta_tiny" / "tupe-seed3"),
     ]  # fmt: skip
 
 

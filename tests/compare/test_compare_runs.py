@@ -15,7 +15,11 @@ from tupe_fairseq.commands.compare import main
 from tupe_fairseq.files.lock import locked
 
 SCHEMES = "learned; tupe --rel-pos"
-RUNS = ["learned-seed1", "learned-seed2", "tupe_rel-pos-seed1", "tupe_rel-pos-seed2"]
+TINY, MINI = "tupe_roberta_tiny", "tupe_roberta_mini"
+RUNS = [
+    f"{TINY}/learned-seed1", f"{TINY}/learned-seed2",
+    f"{TINY}/tupe_rel-pos-seed1", f"{TINY}/tupe_rel-pos-seed2",
+]  # fmt: skip
 # several batches an update, so that a run lasts long enough to be interrupted
 SIZE = "--encoder-layers 2 --encoder-embed-dim 32 --encoder-ffn-embed-dim 64 --update-freq 4"
 
@@ -53,12 +57,12 @@ def compared(data, tmp_path_factory):
     """2 x 2 runs, interrupted while the first two went on side by side, and then finished."""
     folder = tmp_path_factory.mktemp("a comparison")
     words = comparing(data, folder)
-    first, second = folder / "learned-seed1", folder / "tupe_rel-pos-seed1"
+    first, second = folder / RUNS[0], folder / RUNS[2]
     code, text = interrupt([*words, "--parallel", "2"], second / "train.log", "Saved checkpoint")
     assert code == 130, text
     with locked(str(folder)):  # what it had started has ended, too
         assert not (second / "result.json").exists()
-        assert {path.name for path in folder.glob("*-seed*")} == {first.name, second.name}
+        assert {path.name for path in folder.glob("*/*-seed*")} == {first.name, second.name}
     code, text = call_program(main, words)
     assert code == 0, text
     return folder, text
@@ -94,15 +98,15 @@ def test_parameters(compared):
 def test_the_interrupted_run_went_on(compared):
     folder, text = compared
     assert "4 of 4 runs are to do" in text or "3 of 4 runs are to do" in text
-    log = (folder / "tupe_rel-pos-seed1" / "train.log").read_text()
+    log = (folder / RUNS[2] / "train.log").read_text()
     assert log.count("| Start iterating over samples") >= 2 and "(epoch 1 @ 4 updates)" in log
-    assert read(folder / "tupe_rel-pos-seed1" / "result.json")["side_by_side"] == 2
-    assert read(folder / "tupe_rel-pos-seed2" / "result.json")["side_by_side"] == 1
+    assert read(folder / RUNS[2] / "result.json")["side_by_side"] == 2
+    assert read(folder / RUNS[3] / "result.json")["side_by_side"] == 1
     assert "(2 at once)" in (folder / "results.md").read_text()
 
 
 def test_by_hand_without_interruption_it_is_the_same(compared, run, tmp_path):
-    folder = compared[0] / "tupe_rel-pos-seed1"
+    folder = compared[0] / RUNS[2]
     script = (folder / "command.sh").read_text()
     assert script in compared[1]
     by_hand = script.replace(shlex.quote(str(folder)), shlex.quote(str(tmp_path / "by hand")))
@@ -132,18 +136,20 @@ def test_results(compared):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_scheme_is_added_and_nothing_repeated(compared, data):
+def test_a_scheme_and_a_size_are_added_and_nothing_repeated(compared, data):
     folder, _ = compared
     logs = {name: (folder / name / "train.log").read_bytes() for name in RUNS}
-    added = comparing(data, folder, "--seeds", "1", schemes="none")
-    code, text = call_program(main, added)
+    sizes = ["--seeds", "1", "--arch", f"{MINI},{TINY}"]
+    code, text = call_program(main, comparing(data, folder, *sizes, schemes="learned; none"))
     assert code == 0, text
-    assert "1 of 1 runs are to do" in text and "none, seed 1: " in text
+    assert "3 of 4 runs are to do" in text and f"{TINY}, none, seed 1: " in text
     assert all((folder / name / "train.log").read_bytes() == logs[name] for name in RUNS)
     summary = read(folder / "results.json")["summary"]
-    assert [(row["scheme"], row["seeds"]) for row in summary] == [
-        ("learned", [1, 2]), ("none", [1]), ("tupe --rel-pos", [1, 2]),
+    assert [(row["arch"], row["scheme"], row["seeds"]) for row in summary] == [
+        (MINI, "learned", [1]), (MINI, "none", [1]),
+        (TINY, "learned", [1, 2]), (TINY, "none", [1]), (TINY, "tupe --rel-pos", [1, 2]),
     ]  # fmt: skip
+    assert text.index(f"## `{MINI}`") < text.index(f"## `{TINY}`")
     assert "`none` " in text and "One seed: a single observation, not a result." in text
 
 
@@ -171,7 +177,7 @@ def test_a_diverged_run_is_recorded(data, tmp_path):
     words = comparing(data, tmp_path / "out", "--lr", "1e30", "--seeds", "1", schemes="none")
     code, text = call_program(main, words)
     assert code == 0, text
-    found = read(tmp_path / "out" / "none-seed1" / "result.json")
+    found = read(tmp_path / "out" / TINY / "none-seed1" / "result.json")
     assert found["diverged"] is not None and found["final_loss"] is None
     table = (tmp_path / "out" / "results.md").read_text()
     assert "| none (baseline) | 1 (diverged: 1) | diverged |" in table

@@ -32,10 +32,11 @@ def get_parser() -> argparse.ArgumentParser:
         prog="tupe-compare",
         description="Pre-train a tupe_roberta with each position encoding and seed, everything "
         "else equal, and write OUT/results.md (validation loss with its spread over the seeds, "
-        "the updates to the baseline's final loss, parameters, speed, memory), OUT/results.json, "
+        "the updates to the baseline's final loss, parameters, speed, memory; of each size), "
+        "OUT/results.json, "
         "OUT/loss_by_updates.png and OUT/loss_by_time.png. Each run is a plain fairseq-train "
         "command, which is shown. Finished runs are not run again, an interrupted one goes on "
-        "from its last validation, and schemes and seeds may be added later.",
+        "from its last validation, and schemes, sizes and seeds may be added later.",
         epilog="example: tupe-compare data-bin --output-dir comparison --schemes "
         '"learned; learned --rel-pos; tupe; tupe --rel-pos" --arch tupe_roberta_tiny --seeds 1,2 '
         "--updates 2000 --cpu",
@@ -68,7 +69,9 @@ def get_parser() -> argparse.ArgumentParser:
     add(
         "--arch",
         default="tupe_roberta_tiny",
-        help="the model's size; default %(default)s; other sizes by --train-flags",
+        metavar="LIST",
+        help="sizes of the model, tupe_roberta_tiny,tupe_roberta_mini, each compared for itself; "
+        "default %(default)s; sizes without a name by --train-flags",
     )
     add("--batch-size", type=int, default=16, metavar="N", help="samples; default %(default)s")
     add("--tokens-per-sample", type=int, default=128, metavar="N", help="default %(default)s")
@@ -136,7 +139,6 @@ def run(args: argparse.Namespace) -> None:
     comparison = Comparison(
         folder=os.path.abspath(args.output_dir),
         data=check_data(args.data),
-        arch=args.arch,
         updates=args.updates,
         warmup_updates=(
             args.updates // _WARMUP if args.warmup_updates is None else args.warmup_updates
@@ -155,10 +157,13 @@ def run(args: argparse.Namespace) -> None:
         train_flags=tuple(shlex.split(args.train_flags)),
     )
     _check(comparison)
-    check_train_flags(comparison)
-    parameters = check_schemes(comparison, schemes)
+    archs = _archs(args.arch)
+    check_train_flags(comparison, archs)
+    parameters = {}
+    for arch in archs:
+        parameters.update(check_schemes(comparison, arch, schemes))
     # the schemes of a seed one after the other: a first seed of all comes before a second of any
-    runs = [Run(scheme, seed) for seed in seeds for scheme in schemes]
+    runs = [Run(arch, scheme, seed) for arch in archs for seed in seeds for scheme in schemes]
     if args.dry_run:
         for one in runs:
             echo(comparison, one)
@@ -171,6 +176,14 @@ def run(args: argparse.Namespace) -> None:
         )
     )
     logger.info("written to %s: results.md, results.json, two figures", comparison.folder)
+
+
+def _archs(text: str) -> List[str]:
+    archs = [arch.strip() for arch in text.split(",")]
+    for arch in archs:
+        if archs.count(arch) > 1:
+            raise ValueError(f"--arch lists {arch} twice")
+    return archs
 
 
 def _devices(args: argparse.Namespace) -> List[Optional[str]]:

@@ -48,29 +48,32 @@ def updates_to_reach(curve: Sequence[Dict[str, float]], target: float) -> Option
 
 
 def summarize(results: List[Result], baseline: str, updates: int) -> List[Dict[str, Any]]:
-    """What the runs of each scheme say together.
+    """What the runs of each scheme say together, of each size.
 
     Args:
-        results (list of dict): the finished runs, those of a scheme in the order of the schemes.
+        results (list of dict): the finished runs, in the order of sizes and schemes.
         baseline (str): label of the scheme that the others are compared with.
         updates (int): the updates of each run.
     Returns:
-        list of dict: a scheme each: ``scheme``, ``seeds``, ``diverged`` (seeds); of the seeds that
-        did not diverge :func:`spread` of ``final_loss``, ``best_loss``, ``seconds``,
-        ``words_per_second``, ``peak_memory_mib``; ``parameters``, ``position_parameters``,
-        ``side_by_side`` (the most runs at once); ``difference``, the spread of the final loss
-        less the baseline's of the same seed; ``to_baseline``, see :func:`_to_baseline`.
+        list of dict: a scheme of a size each: ``arch``, ``scheme``, ``seeds``, ``diverged``
+        (seeds); of the seeds that did not diverge :func:`spread` of ``final_loss``,
+        ``best_loss``, ``seconds``, ``words_per_second``, ``peak_memory_mib``; ``parameters``,
+        ``position_parameters``, ``side_by_side`` (the most runs at once); ``difference``, the
+        spread of the final loss less the baseline's of the same size and seed; ``to_baseline``,
+        see :func:`_to_baseline`.
     """
-    targets = {
-        result["seed"]: result["final_loss"]
-        for result in results
-        if result["scheme"] == baseline and result["diverged"] is None
-    }
     table = []
-    for label in dict.fromkeys(result["scheme"] for result in results):
-        runs = sorted((r for r in results if r["scheme"] == label), key=lambda r: r["seed"])
+    for arch, label in dict.fromkeys((result["arch"], result["scheme"]) for result in results):
+        of_size = [result for result in results if result["arch"] == arch]
+        targets = {
+            result["seed"]: result["final_loss"]
+            for result in of_size
+            if result["scheme"] == baseline and result["diverged"] is None
+        }
+        runs = sorted((r for r in of_size if r["scheme"] == label), key=lambda r: r["seed"])
         whole = [run for run in runs if run["diverged"] is None]
         row = {
+            "arch": arch,
             "scheme": label,
             "seeds": [run["seed"] for run in runs],
             "diverged": [run["seed"] for run in runs if run["diverged"] is not None],

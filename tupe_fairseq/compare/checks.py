@@ -1,7 +1,7 @@
 """Refusing a comparison before anything runs."""
 
 import dataclasses
-from typing import Dict, Sequence
+from typing import Dict, Sequence, Tuple
 
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.compare.comparison import Comparison
@@ -23,19 +23,20 @@ _FREE = ("adam_betas", "adam_eps", "clip_norm", "lr_scheduler", "max_positions",
          "optimizer", "sample_break_mode", "weight_decay")  # fmt: skip
 
 
-def check_train_flags(comparison: Comparison) -> None:
-    """Refuse flags that fairseq-train does not know, or that are not the user's to set.
+def check_train_flags(comparison: Comparison, archs: Sequence[str]) -> None:
+    """Refuse sizes and flags that fairseq-train does not know, or that are not the user's to set.
 
     Raises:
         ValueError: the message names the flag.
     """
     from tupe_fairseq.plugin.training_options import architectures, parse_training
 
-    if comparison.arch not in architectures():
-        raise ValueError(
-            f"--arch {comparison.arch} is not one of tupe_roberta: {', '.join(architectures())}"
-        )
-    words = comparison.common_words()[1:]
+    for arch in archs:
+        if arch not in architectures():
+            raise ValueError(
+                f"--arch {arch} is not one of tupe_roberta: {', '.join(architectures())}"
+            )
+    words = comparison.common_words(archs[0])[1:]
     with quiet("fairseq"):
         before = vars(parse_training(words))
         try:
@@ -60,11 +61,14 @@ def check_train_flags(comparison: Comparison) -> None:
         )
 
 
-def check_schemes(comparison: Comparison, schemes: Sequence[Scheme]) -> Dict[Scheme, int]:
-    """Build each scheme's encoder, so that what cannot be built is refused now.
+def check_schemes(
+    comparison: Comparison, arch: str, schemes: Sequence[Scheme]
+) -> Dict[Tuple[str, Scheme], int]:
+    """Build each scheme's encoder of a size, so that what cannot be built is refused now.
 
     Returns:
-        dict: scheme to the number of parameters of its position encoding, over all layers.
+        dict: size and scheme to the number of parameters of its position encoding, over all
+        layers.
     Raises:
         ValueError: if a scheme cannot be built, or two are the same; the message names them.
     """
@@ -72,11 +76,11 @@ def check_schemes(comparison: Comparison, schemes: Sequence[Scheme]) -> Dict[Sch
 
     parameters, known = {}, {}
     for scheme in schemes:
-        words = [*comparison.common_words()[1:], *comparison.train_flags, *scheme.words]
+        words = [*comparison.common_words(arch)[1:], *comparison.train_flags, *scheme.words]
         try:
             with quiet("fairseq"):
                 config = TupeConfig.from_roberta_options(parse_training(words))
-            parameters[scheme] = _position_parameters(config)
+            parameters[arch, scheme] = _position_parameters(config)
         except ValueError as error:
             raise ValueError(f"--schemes {scheme.label!r}: {error}") from error
         options = tuple(sorted(config.position_options.items()))

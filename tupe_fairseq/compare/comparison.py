@@ -15,19 +15,15 @@ _NEVER = 10**9
 
 @dataclass(frozen=True)
 class Run:
-    """One training: a scheme and fairseq's seed."""
+    """One training: an architecture of tupe_roberta, a scheme and fairseq's seed."""
 
+    arch: str
     scheme: Scheme
     seed: int
 
     @property
     def label(self) -> str:
-        return f"{self.scheme.label}, seed {self.seed}"
-
-    @property
-    def name(self) -> str:
-        """The name of the run's folder."""
-        return f"{self.scheme.folder}-seed{self.seed}"
+        return f"{self.arch}, {self.scheme.label}, seed {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,6 @@ class Comparison:
     Args:
         folder (str): OUT, absolute.
         data (str): the data folder, absolute; several shards with colons between them.
-        arch (str): an architecture of tupe_roberta.
         updates (int): the updates of each run.
         warmup_updates (int): over how many of them the learning rate rises.
         validate_every (int): updates from one validation, and checkpoint, to the next.
@@ -52,7 +47,6 @@ class Comparison:
 
     folder: str
     data: str
-    arch: str
     updates: int
     warmup_updates: int
     validate_every: int
@@ -66,7 +60,8 @@ class Comparison:
 
     def path(self, run: Run, *names: str) -> str:
         """A file in the run's folder, or the folder itself."""
-        return os.path.join(self.folder, run.name, *names)
+        name = f"{run.scheme.folder}-seed{run.seed}"
+        return os.path.join(self.folder, run.arch, name, *names)
 
     @property
     def environment(self) -> Dict[str, str]:
@@ -85,10 +80,10 @@ class Comparison:
         tenth = self.validate_every // 10
         return tenth if tenth and self.validate_every % tenth == 0 else self.validate_every
 
-    def common_words(self) -> List[str]:
-        """The words that all runs share, without --train-flags."""
+    def common_words(self, arch: str) -> List[str]:
+        """The words that all runs of a size share, without --train-flags."""
         words: List[Any] = [fairseq_train(), self.data, "--user-dir", tupe_fairseq.__path__[0]]
-        words += ["--arch", self.arch, "--task", "masked_lm", "--criterion", "masked_lm"]
+        words += ["--arch", arch, "--task", "masked_lm", "--criterion", "masked_lm"]
         words += ["--sample-break-mode", "complete", "--tokens-per-sample", self.tokens_per_sample]
         words += ["--max-positions", self.tokens_per_sample]
         words += ["--skip-invalid-size-inputs-valid-test"]
@@ -112,4 +107,4 @@ class Comparison:
     def command(self, run: Run) -> List[str]:
         """The words of a run's fairseq-train command; anyone can run it by hand."""
         own = [*run.scheme.words, "--seed", str(run.seed), "--save-dir", self.path(run)]
-        return [*self.common_words(), *self.train_flags, *own]
+        return [*self.common_words(run.arch), *self.train_flags, *own]

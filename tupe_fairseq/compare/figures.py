@@ -43,8 +43,23 @@ def write_figures(results: Dict[str, Any], folder: str) -> List[str]:
 
 
 def _draw(results: Dict[str, Any], key: str, label: str) -> Figure:
-    figure = Figure(figsize=(12.5, 5.4), layout=None)
+    archs = list(dict.fromkeys(row["arch"] for row in results["summary"]))
+    figure = Figure(figsize=(12.5, 5.4 * len(archs)), layout=None)
     FigureCanvasAgg(figure)
+    for arch, part in zip(archs, figure.subfigures(len(archs), 1, squeeze=False)[:, 0]):
+        of_size = {
+            **results,
+            **{
+                name: [found for found in results[name] if found["arch"] == arch]
+                for name in ("summary", "runs")
+            },
+        }
+        _draw_size(part, of_size, key, label)
+    return figure
+
+
+def _draw_size(figure, results: Dict[str, Any], key: str, label: str) -> None:
+    """The two panels of one size and their legend."""
     left, right = figure.subplots(1, 2)
     means = {}
     for number, row in _worst_first(results):
@@ -80,7 +95,6 @@ def _draw(results: Dict[str, Any], key: str, label: str) -> Figure:
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="center right", fontsize=9, title=_caption(results))
     figure.subplots_adjust(left=0.055, right=0.76, bottom=0.11, top=0.92, wspace=0.16)
-    return figure
 
 
 def _worst_first(results: Dict[str, Any]) -> List[Tuple[int, Dict[str, Any]]]:
@@ -153,8 +167,9 @@ def _legend(row: Dict[str, Any]) -> str:
 
 
 def _caption(results: Dict[str, Any]) -> str:
+    arch = results["summary"][0]["arch"]
     counts = sorted({len(row["seeds"]) for row in results["summary"]})
     if counts == [1]:
-        return "final loss, one seed: no claim"
+        return f"{arch}, final loss,\none seed: no claim"
     seeds = " or ".join(map(str, counts))
-    return f"final loss; mean of {seeds} seeds,\nthin: each seed"
+    return f"{arch}, final loss;\nmean of {seeds} seeds, thin: each seed"

@@ -37,7 +37,7 @@ def compare_one(
 
     Args:
         comparison (Comparison): what all runs share.
-        run (Run): scheme and seed.
+        run (Run): size, scheme and seed.
         position_parameters (int): the parameters of the position encoding.
         side_by_side (int): how many runs there are at once.
         gpu (str or None): what CUDA_VISIBLE_DEVICES is to be; None on the CPU.
@@ -110,6 +110,7 @@ def _result(
     best = min(points, key=lambda point: point["loss"], default=None)
     final = points[-1] if points else None
     return {
+        "arch": run.arch,
         "scheme": run.scheme.label,
         "seed": run.seed,
         "diverged": diverged,

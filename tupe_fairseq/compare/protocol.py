@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
@@ -29,7 +29,7 @@ logger = logging.getLogger("tupe-compare")
 def run_comparison(
     comparison: Comparison,
     runs: Sequence[Run],
-    parameters: Dict[Scheme, int],
+    parameters: Dict[Tuple[str, Scheme], int],
     baseline: Optional[str],
     devices: Sequence[Optional[str]],
     keep_checkpoints: bool = False,
@@ -39,7 +39,7 @@ def run_comparison(
     Args:
         comparison (Comparison): what all runs share.
         runs (sequence of Run): the runs; finished runs of others count in the results, too.
-        parameters (dict): scheme to the parameters of its position encoding.
+        parameters (dict): size and scheme to the parameters of the position encoding.
         baseline (str or None): label of the scheme that the others are compared with; by default
             ``learned``, or the first of the runs' where there is none.
         devices (sequence): a value of CUDA_VISIBLE_DEVICES, None for the CPU, for each of the
@@ -51,8 +51,8 @@ def run_comparison(
         ValueError: if the folder has other settings or is in use, if a run fails, or if there is
             no run of the baseline.
     """
-    order = [run.scheme.label for run in runs]
-    baseline = _baseline(comparison, baseline, order)
+    order = [(run.arch, run.scheme.label) for run in runs]
+    baseline = _baseline(comparison, baseline, [label for _, label in order])
     os.makedirs(comparison.folder, exist_ok=True)
     with locked(comparison.folder) as lock:
         settings = comparison.settings()
@@ -81,7 +81,7 @@ def echo(comparison: Comparison, run: Run) -> None:
 
 def finished(comparison: Comparison) -> List[Dict[str, Any]]:
     """The results of all finished runs of the folder, whatever call made them."""
-    pattern = os.path.join(glob.escape(comparison.folder), "*", "result.json")
+    pattern = os.path.join(glob.escape(comparison.folder), "*", "*", "result.json")
     return [read_json(path) for path in sorted(glob.glob(pattern))]
 
 
@@ -125,7 +125,7 @@ def _make_runs(comparison, todo, parameters, devices, keep_checkpoints, lock, on
             return compare_one(
                 comparison,
                 run,
-                position_parameters=parameters[run.scheme],
+                position_parameters=parameters[run.arch, run.scheme],
                 side_by_side=len(devices),
                 gpu=gpu,
                 keep_checkpoint=keep_checkpoints,
@@ -154,13 +154,23 @@ def _make_runs(comparison, todo, parameters, devices, keep_checkpoints, lock, on
 
 
 def _write_results(
-    comparison: Comparison, settings: Dict[str, Any], baseline: str, order: Sequence[str]
+    comparison: Comparison,
+    settings: Dict[str, Any],
+    baseline: str,
+    order: Sequence[Tuple[str, str]],
 ) -> Dict[str, Any]:
     """Write results.json and results.md, and return the content of the first."""
     runs = finished(comparison)
-    labels = [*order, *(run["scheme"] for run in runs)]
-    place = {label: number for number, label in enumerate(dict.fromkeys(labels))}
-    runs.sort(key=lambda run: (run["scheme"] != baseline, place[run["scheme"]], run["seed"]))
+    known = [*order, *((run["arch"], run["scheme"]) for run in runs)]
+    archs, schemes = (list(dict.fromkeys(names)) for names in zip(*known))
+    runs.sort(
+        key=lambda run: (
+            archs.index(run["arch"]),
+            run["scheme"] != baseline,
+            schemes.index(run["scheme"]),
+            run["seed"],
+        )
+    )
     results = {
         "settings": settings,
         "machines": list(dict.fromkeys(run["machine"] for run in runs)),

@@ -68,79 +68,79 @@ def report(results: Dict[str, Any]) -> str:
     Args:
         results (dict): the content of results.json.
     """
-    baseline, settings, table = results["baseline"], results["settings"], results["summary"]
-    losses, costs = [], []
-    for row in table:
-        name = row["scheme"] + (" (baseline)" if row["scheme"] == baseline else "")
-        seeds = ", ".join(map(str, row["seeds"]))
-        if row["diverged"]:
-            seeds += f" (diverged: {', '.join(map(str, row['diverged']))})"
-        final = row["final_loss"]
-        cells = ["diverged"] * 5
-        if final is not None:
-            cells = [
-                number(final), perplexity(final["mean"]), number(row["best_loss"]),
-                "" if row["scheme"] == baseline else number(row["difference"], "+.3f"),
-                _to_baseline(row),
-            ]  # fmt: skip
-        losses.append([name, seeds, *cells])
-        beside = f" ({row['side_by_side']} at once)" if row["side_by_side"] > 1 else ""
-        costs.append(
+    settings = results["settings"]
+    lines = [
+        "# Position encodings compared",
+        "",
+        f"{settings['updates']:,} updates of {settings['batch_size']} samples of "
+        f"{settings['tokens_per_sample']} tokens.",
+        "",
+    ]
+    for arch in dict.fromkeys(row["arch"] for row in results["summary"]):
+        table = [row for row in results["summary"] if row["arch"] == arch]
+        lines += [f"## `{arch}`", "", *_size(table, results["baseline"], settings)]
+    return "\n".join([*lines, "## Settings", "", *_settings(results), ""])
+
+
+def _size(table: List[Dict[str, Any]], baseline: str, settings: Dict[str, Any]) -> List[str]:
+    """All that is said of one size."""
+    return [
+        f"### Updates to the final validation loss of `{baseline}`",
+        "",
+        *(f"- {headline(row, baseline)}" for row in table if row["scheme"] != baseline),
+        "",
+        "### Validation loss",
+        "",
+        markdown_table(
             [
-                name,
-                "-" if row["parameters"] is None else f"{row['parameters']:,}",
-                f"{row['position_parameters']:,}",
-                number(row["words_per_second"], ",.0f") + beside,
-                number(row["peak_memory_mib"], ",.0f") + beside,
-                number(row["seconds"], ",.0f") + beside,
-            ]
-        )
-    return "\n".join(
-        [
-            "# Position encodings compared",
-            "",
-            f"`{settings['arch']}`, {settings['updates']:,} updates of {settings['batch_size']} "
-            f"samples of {settings['tokens_per_sample']} tokens.",
-            "",
-            f"## Updates to the final validation loss of `{baseline}`",
-            "",
-            *(f"- {headline(row, baseline)}" for row in table if row["scheme"] != baseline),
-            "",
-            "## Validation loss",
-            "",
-            markdown_table(
-                [
-                    "scheme",
-                    "seeds",
-                    "final loss, bits",
-                    "perplexity",
-                    "best loss, bits",
-                    "less the baseline's",
-                    "of its updates",
-                ],
-                losses,
-            ),  # fmt: skip
-            *_loss_notes(table, baseline),
-            "## Cost",
-            "",
-            markdown_table(
-                [
-                    "scheme",
-                    "parameters",
-                    "of positions",
-                    "words per second",
-                    "peak memory, MiB",
-                    "training time, s",
-                ],
-                costs,
-            ),  # fmt: skip
-            *_cost_notes(settings, table),
-            "## Settings",
-            "",
-            *_settings(results),
-            "",
-        ]
-    )
+                "scheme", "seeds", "final loss, bits", "perplexity", "best loss, bits",
+                "less the baseline's", "of its updates",
+            ],
+            [_losses(row, baseline) for row in table],
+        ),
+        *_loss_notes(table, baseline),
+        "### Cost",
+        "",
+        markdown_table(
+            [
+                "scheme", "parameters", "of positions", "words per second", "peak memory, MiB",
+                "training time, s",
+            ],
+            [_costs(row, baseline) for row in table],
+        ),
+        *_cost_notes(settings, table),
+    ]  # fmt: skip
+
+
+def _name(row: Dict[str, Any], baseline: str) -> str:
+    return row["scheme"] + (" (baseline)" if row["scheme"] == baseline else "")
+
+
+def _losses(row: Dict[str, Any], baseline: str) -> List[str]:
+    seeds = ", ".join(map(str, row["seeds"]))
+    if row["diverged"]:
+        seeds += f" (diverged: {', '.join(map(str, row['diverged']))})"
+    final = row["final_loss"]
+    cells = ["diverged"] * 5
+    if final is not None:
+        cells = [
+            number(final), perplexity(final["mean"]), number(row["best_loss"]),
+            "" if row["scheme"] == baseline else number(row["difference"], "+.3f"),
+            _to_baseline(row),
+        ]  # fmt: skip
+    return [_name(row, baseline), seeds, *cells]
+
+
+def _costs(row: Dict[str, Any], baseline: str) -> List[str]:
+    beside = f" ({row['side_by_side']} at once)" if row["side_by_side"] > 1 else ""
+    return [
+        _name(row, baseline),
+        "-" if row["parameters"] is None else f"{row['parameters']:,}",
+        f"{row['position_parameters']:,}",
+        number(row["words_per_second"], ",.0f") + beside,
+        number(row["peak_memory_mib"], ",.0f") + beside,
+        number(row["seconds"], ",.0f") + beside,
+    ]
 
 
 def _loss_notes(table: List[Dict[str, Any]], baseline: str) -> List[str]:
