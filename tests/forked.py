@@ -37,6 +37,9 @@ def _script(command, cwd, output):
     os.dup2(descriptor, 2)
     os.chdir(cwd)
     sys.argv = command
+    # the folders of tests, which pytest has put there, are nowhere when a script starts
+    tests = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [path for path in sys.path if not path.startswith(tests)]
     try:
         runpy.run_path(command[0], run_name="__main__")
     except SystemExit as stop:

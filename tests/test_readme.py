@@ -35,7 +35,7 @@ fairseq-hydra-train() {{ command fairseq-hydra-train "$@" {HYDRA_TINY}; }}
 tupe-prepare-pretrain() {{ command tupe-prepare-pretrain "$@" --vocab-size 300 --workers 1; }}
 tupe-prepare-glue() {{ command tupe-prepare-glue "$@" --workers 1; }}
 tupe-finetune() {{ command tupe-finetune "$@" --cpu --epochs 1 --lrs 2e-5 --seeds 1; }}
-tupe-compare() {{ command tupe-compare "$@" --updates 2 --validate-every 1 --seeds 1; }}
+tupe-compare() {{ command tupe-compare "$@" --updates 2 --seeds 1; }}
 """
 # Run by test_quickstart.py, test_benchmark.py and continuous integration.
 ELSEWHERE = (
