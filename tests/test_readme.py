@@ -139,7 +139,8 @@ def test_readme_of_positions(folder):
     assert [("done training" in output) for output in outputs[:2]] == [True] * 2
     assert (folder / "comparison" / "results.json").exists()
     assert list((folder / "figures").glob("**/*.png"))
-    assert len(outputs) == 4
+    assert (folder / "figures-tupe-r" / "position_bias.png").exists()
+    assert len(outputs) == 5
 
     examples = [code for language, code in found if language == "python"]
     process = subprocess.run(
