@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The whole chain on a CPU: raw text -> a small TUPE-R -> CoLA, SST-2 and STS-B, beside the same model
-# without pre-training.  It measured the tables of examples/glue/README.md.  A second run goes on
-# where the first was interrupted.
+# The whole chain on a CPU: raw text -> a small TUPE-R -> CoLA, SST-2 and STS-B, compared with the
+# same model without pre-training.  It measured the table of examples/glue/README.md.  Run it again
+# to resume after an interruption.
 #
 #   scripts/glue_small.sh TRAIN VALID GLUE_DIR OUT
 #
-# TRAIN, VALID: English, a paragraph a line, documents separated by blank lines (.gz, .xz, .bz2 too);
-# GLUE_DIR: the official files.  The commands are those of PATH.
-#   UPDATES=5000 scripts/glue_small.sh ...     pre-train for so many updates, not 12000
+# TRAIN, VALID: English text (plain, .gz, .xz, .bz2), one paragraph per line, with blank lines between
+# documents; GLUE_DIR: the official files.  The commands must be on PATH.
+#   UPDATES=5000 scripts/glue_small.sh ...     number of pre-training updates, default 12000
 set -euo pipefail
 
 if [ $# -ne 4 ]; then
@@ -17,7 +17,7 @@ fi
 text=$1 valid=$2 glue=$3 out=$4
 updates=${UPDATES:-12000}
 user_dir=$(cd "$(dirname "$0")/.." && pwd)/tupe_fairseq
-# threads that wait by spinning starve any other process on few cores
+# spinning threads starve other processes on few cores
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} OMP_WAIT_POLICY=PASSIVE
 
 run() {
@@ -28,8 +28,8 @@ run() {
 run tupe-prepare-pretrain --input "$text" --valid-input "$valid" --output-dir "$out/data-bin" \
     --vocab-size 4096 --lowercase --tokens-per-sample 128
 
-# no dropout: so small a model is far from learning this corpus by heart; and what was learnt without
-# it is lost to it in fine-tuning (CoLA 9 with, 13 without)
+# no dropout: a model this small does not overfit this corpus; and one that was pre-trained without
+# dropout does not tolerate it in fine-tuning (CoLA 9 with, 13 without)
 if [ ! -e "$out/pretrained" ]; then
     run fairseq-train "$out/data-bin" --user-dir "$user_dir" --arch tupe_roberta_tiny --rel-pos \
         --encoder-layers 3 --encoder-embed-dim 192 --encoder-ffn-embed-dim 768 \
@@ -48,14 +48,14 @@ fi
 run tupe-prepare-glue --glue-dir "$glue" --tasks CoLA,SST-2,STS-B --pretrain-dir "$out/data-bin" \
     --output-dir "$out/glue-bin"
 
-finetune() { # TASK LRS EPOCHS [FLAGS]: pre-trained, and from random weights, side by side
+finetune() { # TASK LRS EPOCHS [FLAGS]: pre-trained, and concurrently from random weights
     local flags=(--task "$1" --data "$out/glue-bin/$1" --lrs "$2" --seeds 1,2 --epochs "$3" --cpu
         --dropout 0 --checkpoint "$out/checkpoints/checkpoint_best.pt" "${@:4}")
     run tupe-finetune "${flags[@]}" --output-dir "$out/runs-from-scratch" --no-pretraining &
     run tupe-finetune "${flags[@]}" --output-dir "$out/runs"
     wait $!
 }
-# learning rates far above the paper's, as models this small need
+# learning rates far above the paper's, which models this small need
 finetune CoLA 1e-4,2e-4 5
 finetune STS-B 2e-4,5e-4 4
 finetune SST-2 2e-4,5e-4 1 --batch-size 64

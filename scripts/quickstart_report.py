@@ -1,4 +1,4 @@
-"""Prints what the quickstart has learnt, where it lies and what to try next."""
+"""Prints what the quickstart's model has learned, where it is, and what to try next."""
 
 import argparse
 import logging
@@ -8,7 +8,7 @@ import sys
 
 import torch
 
-# A folder, as --user-dir takes it: after an editable install the name alone is not found.
+# A folder, as --user-dir needs it: the name alone is not found after an editable install.
 USER_DIR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tupe_fairseq")
 SENTENCES = [
     "Returns <mask> if the value is a number, False otherwise.",
@@ -28,16 +28,19 @@ Fill in a sentence of your own (in {clone}, with {bin} on the PATH):
   print(tupe.eval().fill_mask("Return the number <mask> bytes in the buffer."))
   END
 
-Next, from the fairseq-train command above, with another --save-dir:
-  without --rel-pos                      TUPE-A: absolute positions only
-  with --tie-cls                         [CLS] an ordinary position, an ablation
-  --arch tupe_roberta_mini               4 layers, 256 wide
-  fairseq-train --user-dir tupe_fairseq --arch tupe_roberta_tiny --task masked_lm --help
-Your own text, fine-tuning and the base size: README.md and examples/pretraining/README.md"""
+Draw its position terms and attention:
+
+  tupe-plot {folder}/checkpoint_best.pt --data {data} --output-dir figures
+
+Variants of the training: give the fairseq-train command above another --save-dir, and
+  leave out --rel-pos                         TUPE-A: absolute positions only
+  replace it by --position-encoding learned   BERT's positions, as in stock RoBERTa
+  add --arch tupe_roberta_mini                4 layers, 256 wide
+Fine-tuning, your own text and the base size: see README.md and examples/"""
 
 
 def logged_perplexity(path):
-    """The perplexity that fairseq-validate has printed.
+    """The perplexity that fairseq-validate printed.
 
     Raises:
         ValueError: if the log has none.
@@ -52,8 +55,8 @@ def logged_perplexity(path):
 def unigram_perplexity(task):
     """Perplexity of the piece frequencies of train, on the masked pieces of valid.
 
-    They are the very pieces that fairseq-validate asks the model for, <s> and </s> included.
-    Frequencies have one added, for pieces that train lacks.
+    They are the pieces that fairseq-validate asks the model for, <s> and </s> included.
+    Counts have one added, for pieces that do not occur in train.
     """
     pad = task.source_dictionary.pad()
     counts = torch.ones(len(task.source_dictionary), dtype=torch.double)
@@ -61,7 +64,7 @@ def unigram_perplexity(task):
     for split in ("train", "valid"):
         task.load_dataset(split)
         dataset = task.datasets[split]
-        dataset.set_epoch(1)  # the masks depend on it; fairseq-validate has 1
+        dataset.set_epoch(1)  # the masks depend on it; fairseq-validate uses 1
         for i in range(len(dataset)):
             sample = dataset[i]
             target = sample["target"]
@@ -79,9 +82,9 @@ def unigram_perplexity(task):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run_dir", metavar="DIR", help="folder that quickstart.sh has filled")
+    parser.add_argument("run_dir", metavar="DIR", help="folder that quickstart.sh wrote")
     args = parser.parse_args()
-    logging.disable(logging.INFO)  # fairseq tells much, on import already
+    logging.disable(logging.INFO)  # fairseq logs a lot, even on import
     from fairseq.models.roberta import RobertaModel
 
     before = logged_perplexity(os.path.join(args.run_dir, "validate-before.log"))
@@ -91,7 +94,7 @@ def main():
         folder, "checkpoint_best.pt", user_dir=USER_DIR, bpe="sentencepiece"
     )
     tupe.eval()
-    tupe.task.cfg.data = os.path.join(args.run_dir, "data-bin")
+    tupe.task.cfg.data = data = os.path.join(args.run_dir, "data-bin")
     unigram, num_masked = unigram_perplexity(tupe.task)
 
     print(f"\nvalidation perplexity, over the same {num_masked:,} masked pieces")
@@ -100,14 +103,14 @@ def main():
     print(f"  after training                    {after:9.2f}")
     print("\nthe five likeliest fills")
     for sentence in SENTENCES:
-        # a few more, because some are no text: fairseq leaves out </s>
+        # a few more, because some are not text: fairseq leaves out </s>
         fills = [piece.strip() for _, _, piece in tupe.fill_mask(sentence, topk=8)]
         fills = [piece for piece in fills if piece][:5]
         print(f"  {sentence}\n      {', '.join(fills)}")
     print(f"\ncheckpoint: {os.path.join(folder, 'checkpoint_best.pt')}, with its dictionary")
-    print("and SentencePiece model beside it\n")
+    print("and SentencePiece model in the same folder\n")
     clone = os.path.dirname(USER_DIR)
-    print(NEXT.format(folder=folder, clone=clone, bin=os.path.dirname(sys.executable)))
+    print(NEXT.format(folder=folder, data=data, clone=clone, bin=os.path.dirname(sys.executable)))
 
 
 if __name__ == "__main__":

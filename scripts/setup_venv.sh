@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes a virtual environment and installs this clone into it (editable), with the tested versions.
-# A second call returns at once, unless setup.py or the constraints have changed since.
+# A second call returns at once, unless pyproject.toml or the constraints have changed since.
 #
 #   scripts/setup_venv.sh PYTHON VENV [EXTRAS]        EXTRAS: fairseq (default), or fairseq,test
 set -euo pipefail
@@ -21,11 +21,11 @@ case $version in
         ;;
 esac
 
-stamp=$(cat setup.py scripts/constraints.txt | cksum)-$extras-$PWD
+stamp=$(cat pyproject.toml scripts/constraints.txt | cksum)-$extras-$PWD
 if [ "$(cat "$venv/.installed" 2>/dev/null)" = "$stamp" ]; then
     exit 0
 fi
-echo "== installing into $venv (Python $version): some minutes and some gigabytes"
+echo "== installing into $venv (Python $version): takes some minutes and some gigabytes"
 if [ ! -x "$venv/bin/python" ]; then
     "$python" -m venv "$venv"
 fi

@@ -35,15 +35,16 @@ test_with() { # PYTHON ARGUMENT...: the suite in an environment made with this i
     version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     venv=$PWD/.venv-test/$version
     scripts/setup_venv.sh "$python" "$venv" fairseq,test
-    # As a user installs it, not editable; build/ may hold files that are gone from the source.
+    # As a user installs it, not editable.  build/ may hold files that no longer exist in the source.
     rm -rf build
     "$venv/bin/pip" install --quiet --no-deps --force-reinstall .
     echo "== lint"
     "$venv/bin/ruff" check .
     "$venv/bin/ruff" format --check .
+    if [ -x "$venv/bin/mypy" ]; then "$venv/bin/mypy"; fi # on the line whose torch it is pinned for
     echo "== tests: Python $version, $("$venv/bin/pip" list 2>/dev/null | awk '/^(ve-)?fairseq |^torch / {printf "%s %s  ", $1, $2}')"
-    # One thread a process: several torch processes with several threads each spin against each
-    # other on few cores.
+    # One thread per process: on few cores, several processes with several threads each slow each
+    # other down.
     OMP_NUM_THREADS=1 "$venv/bin/pytest" --numprocesses 2 --dist loadfile -rs "$@"
 }
 
@@ -60,7 +61,7 @@ else
 fi
 
 status=0
-run() { # as test_with, in a shell of its own that any failing step ends; remembers the failure
+run() { # as test_with, in a subshell that ends at the first failing step; remembers the failure
     set +e
     (set -e && test_with "$@")
     local code=$?

@@ -1,22 +1,15 @@
-"""What every test shares: where the material lies, and running the real commands."""
+"""Fixtures for all tests: real text and data, the shared folder, running commands."""
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 # Two threads of two processes on two cores spin against each other; and bit-identical results
 # need equal thread counts.
 os.environ.update(OMP_NUM_THREADS="1", PYTHONHASHSEED="0")
-ENV = dict(os.environ)
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
-from forked import run_forked  # noqa: E402
 
-REPO = Path(__file__).resolve().parent.parent
-SHARED = REPO.parent / "shared"
-BIN = Path(sys.executable).parent
+from helpers.running import SHARED, run  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -26,28 +19,10 @@ def _seeded():
 
 @pytest.fixture(scope="session")
 def shared():
-    """The folder of goldens and corpora beside the project."""
+    """The folder of goldens and corpora next to the project."""
     if not SHARED.is_dir():
         pytest.skip(f"{SHARED} is absent: it holds the goldens and corpora of this test")
     return SHARED
-
-
-def run(*command, cwd=None, check=True, env=None):
-    """Run a console script of this environment (or python) and return the finished process."""
-    command = [str(word) for word in command]
-    is_script = command[0].startswith(("fairseq-", "tupe-"))
-    if (BIN / command[0]).exists():
-        command[0] = str(BIN / command[0])
-    if is_script and env is None:
-        process = run_forked(command, cwd)
-    else:
-        process = subprocess.run(
-            command, cwd=cwd, env={**ENV, **(env or {})}, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, timeout=600,
-        )  # fmt: skip
-    if check and process.returncode:
-        raise AssertionError(f"exit code {process.returncode}: {command}\n{process.stdout[-6000:]}")
-    return process
 
 
 @pytest.fixture(scope="session", name="run")
@@ -57,7 +32,7 @@ def run_fixture():
 
 @pytest.fixture(scope="session")
 def text(tmp_path_factory):
-    """train.txt and valid.txt of real English that every Python ships, a paragraph a line."""
+    """train.txt and valid.txt of real English that every Python ships, one paragraph per line."""
     from pydoc_data.topics import topics
 
     folder = tmp_path_factory.mktemp("text")
@@ -73,7 +48,7 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def data(text, run, tmp_path_factory):
-    """A data folder made by SentencePiece and fairseq-preprocess, with the model beside it."""
+    """A data folder made by SentencePiece and fairseq-preprocess, with the model next to it."""
     import sentencepiece
 
     folder = tmp_path_factory.mktemp("data")

@@ -1,50 +1,141 @@
-"""Which part may import which, read from the source."""
+"""One table of what each part of the package imports, checked against the source."""
 
 import ast
+import importlib.util
 from pathlib import Path
 
 import pytest
 
 import tupe_fairseq
+from helpers.running import REPO
 
 PACKAGE = Path(tupe_fairseq.__file__).parent
-STDLIB_USED = {
-    "argparse", "collections", "contextlib", "dataclasses", "functools", "json", "logging", "math",
-    "os", "typing",
-}  # fmt: skip
-ALLOWED = {
-    "position": {"torch", "tupe_fairseq.position"},
-    "attention": {"torch", "numpy", "triton", "tupe_fairseq.attention"},
-    "modules": {"torch", "tupe_fairseq.attention", "tupe_fairseq.modules"},
-    "config.py": set(),
-    "encoder.py": {
-        "torch", "tupe_fairseq.attention", "tupe_fairseq.config", "tupe_fairseq.modules",
-        "tupe_fairseq.position",
-    },
-}  # fmt: skip
+#: Each part, the parts that it imports, and the libraries beyond Python's own.  A part imports only
+#: parts above it, so that there are no cycles.
+PARTS = {
+    "version.py": ("", ""),
+    "require_fairseq.py": ("", ""),
+    "files": ("", ""),
+    # the model: torch only
+    "position": ("", "torch"),
+    "attention": ("", "numpy torch triton"),
+    "modules": ("attention", "torch"),
+    "config.py": ("position", ""),
+    "encoder.py": ("attention config.py modules position", "torch"),
+    "position_terms.py": ("encoder.py position", "torch"),
+    "plots": ("encoder.py files position_terms.py", "matplotlib numpy torch"),
+    # from and to files
+    "checkpoint": ("config.py encoder.py files position", "torch"),
+    "programs": ("checkpoint require_fairseq.py", "fairseq fairseq_cli torch tqdm"),
+    "text": ("files programs", "numpy sentence_splitter sentencepiece tqdm"),
+    "glue": ("files text", "numpy scipy sklearn"),
+    # what fairseq loads
+    "plugin": ("require_fairseq.py", "fairseq torch"),
+    "plugin/model": (
+        "attention checkpoint config.py encoder.py modules plots position position_terms.py",
+        "fairseq omegaconf torch",
+    ),
+    "plugin/glue": ("files glue programs", "fairseq numpy omegaconf torch"),
+    "models": ("files plugin plugin/model position require_fairseq.py", "fairseq omegaconf"),
+    # what our commands do
+    "inference": (
+        "checkpoint encoder.py files models plots require_fairseq.py text",
+        "fairseq numpy torch",
+    ),
+    "finetune": ("checkpoint files glue inference position programs text", "numpy tqdm"),
+    "compare": (
+        "config.py encoder.py files plots position programs version.py",
+        "fairseq torch tqdm",
+    ),
+    "commands": (
+        "checkpoint compare files finetune glue inference plots position programs text",
+        "torch",
+    ),
+    "__init__.py": ("config.py encoder.py models plugin plugin/glue position version.py", ""),
+}
 
 
-def imports(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+def part_of(path):
+    """The part that a file or folder of the package belongs to."""
+    names = path.relative_to(PACKAGE).parts
+    nested = "/".join(names[:2])
+    return nested if len(names) > 2 and nested in PARTS else names[0]
+
+
+def files():
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def imported(path):
+    """Every module that a file imports, anywhere in it; names of a package's modules resolved."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-@pytest.mark.parametrize("part", ALLOWED)
-def test_imports(part):
-    root = PACKAGE / part
-    files = sorted(root.glob("*.py")) if root.is_dir() else [root]
-    assert files
-    for path in files:
-        for name in imports(path):
-            allowed = any(name == a or name.startswith(a + ".") for a in ALLOWED[part])
-            assert allowed or name in STDLIB_USED, f"{path.name} imports {name}"
+def target(name):
+    """The file in the package that an imported name is defined in or refers to."""
+    place = PACKAGE
+    for word in name.split(".")[1:]:
+        if (place / f"{word}.py").exists():
+            return place / f"{word}.py"
+        if not (place / word).is_dir():
+            break
+        place = place / word
+    return place / "__init__.py"
 
 
-def test_fairseq_is_only_known_to_the_plugin():
-    for path in PACKAGE.rglob("*.py"):
-        if path.relative_to(PACKAGE).parts[0] not in ("plugin", "models"):
-            assert not any(name.split(".")[0] == "fairseq" for name in imports(path)), path
+def is_library(name):
+    """Whether a module comes neither with Python nor with this package."""
+    spec = importlib.util.find_spec(name)
+    return spec is None or "site-packages" in (spec.origin or "")
+
+
+def found(part):
+    parts, libraries = set(), set()
+    for path in files():
+        if part_of(path) != part:
+            continue
+        for name in imported(path):
+            top = name.split(".")[0]
+            if top == "tupe_fairseq":
+                parts.add(part_of(target(name)))
+            elif is_library(top):
+                libraries.add(top)
+    return parts - {part}, libraries
+
+
+def test_every_file_belongs_to_a_part():
+    assert {part_of(path) for path in files()} == set(PARTS)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_imports_what_the_table_says(part):
+    parts, libraries = (set(words.split()) for words in PARTS[part])
+    assert found(part) == (parts, libraries)
+    above = list(PARTS)[: list(PARTS).index(part)]
+    assert parts <= set(above)
+
+
+def test_every_part_has_its_line_on_the_map():
+    text = (REPO / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    package = text[text.index("tupe_fairseq/") : text.index("tests/  ")]
+    lines = [line.split(maxsplit=1)[0].rstrip("/") for line in package.splitlines()[1:] if line]
+    for part in set(PARTS) - {"__init__.py"}:
+        assert part.split("/")[-1] in lines
+
+
+#: folders whose files are named after what users type: commands, schemes and figures
+NAMED_BY_USERS = ("commands", "position/schemes", "plots/figures")
+
+
+def test_a_file_name_stands_for_one_thing():
+    places = [path.relative_to(PACKAGE) for path in files() if path.name != "__init__.py"]
+    ours = [place for place in places if place.parent.as_posix() not in NAMED_BY_USERS]
+    names = [place.stem for place in ours]
+    assert [name for name in names if names.count(name) > 1] == []
+    folders = {path.parent.name for path in files()}
+    assert [name for name in names if name in folders] == []

@@ -1,9 +1,12 @@
+"""TupeEncoder against the float64 oracle, and what must hold for any input."""
+
 import dataclasses
 
 import pytest
-import reference
 import torch
 
+from helpers import reference
+from helpers.tensors import normal
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.modules import TupeMultiheadAttention
 
@@ -17,10 +20,7 @@ PADDING = torch.tensor([[False] * 7, [False] * 4 + [True] * 3])
 
 def randomized(config, dtype=torch.float64):
     """An encoder whose parameters are all far from their initial zeros and ones."""
-    encoder = TupeEncoder(config).to(dtype)
-    for parameter in encoder.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    return encoder.eval()
+    return normal(TupeEncoder(config).to(dtype)).eval()
 
 
 def variants():

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from commands import USER_DIR
 from fairseq.models.roberta import RobertaModel
-from triton_cases import needs_triton
 
+from helpers.running import USER_DIR
+from helpers.triton_cases import needs_triton
 from tupe_fairseq.attention import IMPLEMENTATIONS
-from tupe_fairseq.checkpoint.convert_authors import our_tensor_name
+from tupe_fairseq.checkpoint.from_authors import our_tensor_name
 
 NAMES = ["tupe_a", "tupe_r", "tupe_r_long", "tupe_r_finetuned"]
 
@@ -49,7 +49,7 @@ def golden(request, converted):
     return theirs, hub
 
 
-def assert_near(actual, expected):
+def assert_as_theirs(actual, expected):
     torch.testing.assert_close(actual, expected, rtol=0, atol=2e-5)
 
 
@@ -59,12 +59,12 @@ def test_features_and_hidden_states(golden):
     with torch.no_grad():
         states = hub.extract_features(theirs["tokens"], return_all_hiddens=True)
         features = hub.extract_features(theirs["tokens"])
-    assert_near(features[real], theirs["features"][real])
+    assert_as_theirs(features[real], theirs["features"][real])
     num_states = sum(key.startswith("hidden_") for key in theirs)
     assert len(states) == num_states
     for number, state in enumerate(states):
         expected = theirs[f"hidden_{number}"].transpose(0, 1)
-        assert_near(state[real], expected[real])
+        assert_as_theirs(state[real], expected[real])
 
 
 def test_class_logits(golden):
@@ -74,7 +74,7 @@ def test_class_logits(golden):
         return
     with torch.no_grad():
         logits = hub.predict("sentence_classification_head", theirs["tokens"], return_logits=True)
-    assert_near(logits, theirs["class_logits"])
+    assert_as_theirs(logits, theirs["class_logits"])
 
 
 def test_logits_loss_and_gradients(golden):
@@ -84,9 +84,9 @@ def test_logits_loss_and_gradients(golden):
     logits, _ = model(theirs["tokens"], masked_tokens=theirs["masked"].bool())
     loss = F.cross_entropy(logits, theirs["targets"], reduction="sum")
     loss.backward()
-    assert_near(logits.detach(), theirs["logits"])
+    assert_as_theirs(logits.detach(), theirs["logits"])
     # per token: a float32 sum over many tokens is not exact to 2e-5
-    assert_near(loss.detach() / len(logits), theirs["loss"].float() / len(logits))
+    assert_as_theirs(loss.detach() / len(logits), theirs["loss"].float() / len(logits))
 
     ours = dict(model.named_parameters())
     compared = set()

@@ -5,14 +5,13 @@ import re
 import subprocess
 import sys
 
-import authors
 import pytest
 import torch
-from commands import SIZE, free_port
-from conftest import BIN, ENV, REPO
-from glue_files import write_glue
-from test_user_dir import INSTALLED
 
+from helpers import authors
+from helpers.glue_files import write_glue
+from helpers.running import BIN, ENV, INSTALLED, REPO
+from helpers.training import SIZE, free_port
 from tupe_fairseq.position import CATALOGUE
 
 TINY = " ".join(map(str, SIZE)) + " --cpu --num-workers 0 --data-buffer-size 0"
@@ -37,12 +36,8 @@ tupe-prepare-glue() {{ command tupe-prepare-glue "$@" --workers 1; }}
 tupe-finetune() {{ command tupe-finetune "$@" --cpu --epochs 1 --lrs 2e-5 --seeds 1; }}
 tupe-compare() {{ command tupe-compare "$@" --updates 2 --seeds 1; }}
 """
-# Run by test_quickstart.py, test_benchmark.py and continuous integration.
-ELSEWHERE = (
-    "scripts/quickstart.sh", "scripts/test.sh", "pip install ", "python scripts/benchmark.py",
-    "python scripts/words_per_second.py", "python scripts/benchmark_data.py",
-    "scripts/glue_small.sh",
-)  # fmt: skip
+# Run by tests/scripts and continuous integration.
+ELSEWHERE = ("scripts/quickstart.sh", "pip install ", "scripts/glue_small.sh")
 
 
 def blocks(path):
@@ -72,7 +67,7 @@ def folder(text, tmp_path):
     for split in ("train", "valid"):
         (tmp_path / f"{split}.txt").write_text((text / f"{split}.txt").read_text())
     write_glue(tmp_path / "glue_data", ["CoLA", "SST-2", "STS-B"])
-    if not INSTALLED:  # not beside fairseq, so the name must be a path
+    if not INSTALLED:  # not next to fairseq, so the name must be a path
         link(tmp_path, "tupe_fairseq")
     return tmp_path
 
@@ -84,9 +79,6 @@ def test_readme(folder):
     outputs = []
     for language, code in blocks("README.md"):
         if code.startswith(ELSEWHERE):
-            command, *arguments = code.split()
-            script = arguments[0] if command == "python" else command
-            assert script == "pip" or (REPO / script).exists()
             continue
         outputs.append(execute(language, code, folder))
     assert (folder / "runs" / "submission" / "CoLA.tsv").exists()
@@ -120,7 +112,7 @@ def test_readmes_of_pretraining_and_glue(folder):
     assert len(outputs) == 9
 
 
-# each example in a namespace of its own
+# each example in its own namespace
 EXAMPLES = """
 import json, sys
 for code in json.load(sys.stdin):
@@ -161,7 +153,21 @@ def test_every_position_encoding_has_its_line(readme):
     assert [name for name in dict.fromkeys(lines) if name in CATALOGUE] == list(CATALOGUE)
 
 
-def test_links_of_the_readmes_lead_somewhere():
-    for readme in [REPO / "README.md", *REPO.glob("examples/*/README.md")]:
-        for link in re.findall(r"\]\((?!http)([^)#]+)", readme.read_text(encoding="utf-8")):
-            assert (readme.parent / link).exists(), f"{readme}: {link}"
+PAGES = [*REPO.glob("*.md"), *REPO.glob("examples/*/README.md"), *REPO.glob("scripts/*/*.md")]
+
+
+def anchors(page):
+    """The names by which GitHub links to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
+def test_links_and_scripts_of_a_page_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for place, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", text):
+        target = page.parent / place if place else page
+        assert target.exists(), place
+        assert not anchor or anchor in anchors(target), f"{place}#{anchor}"
+    for script in re.findall(r"^(?:python )?(scripts/\S+)", text, re.MULTILINE):
+        assert (REPO / script).exists(), script

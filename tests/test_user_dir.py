@@ -1,18 +1,15 @@
-"""Being imported once, whatever the spelling and the order."""
+"""The package is imported once, for every spelling of its path and every order."""
 
 import subprocess
 import sys
 
 import pytest
-from conftest import ENV, REPO
 
-import tupe_fairseq
+from helpers.running import ENV, INSTALLED, REPO, USER_DIR
 
-INSTALLED = "site-packages" in tupe_fairseq.__file__
 SHORT = "tupe_fairseq"
-FOLDER = tupe_fairseq.__path__[0]  # where it lies, installed or in a clone
 needs_install = pytest.mark.skipif(
-    not INSTALLED, reason="an editable install is not beside fairseq: only the full path is found"
+    not INSTALLED, reason="an editable install is not next to fairseq: only the full path is found"
 )
 
 PROGRAM = """
@@ -43,12 +40,12 @@ def python(*arguments, cwd):
 @pytest.mark.parametrize(
     "steps",
     [
-        pytest.param(["import", FOLDER], id="import-path"),
-        pytest.param([FOLDER, "import", FOLDER], id="path-import-path"),
+        pytest.param(["import", USER_DIR], id="import-path"),
+        pytest.param([USER_DIR, "import", USER_DIR], id="path-import-path"),
         pytest.param(["import", SHORT], id="import-short", marks=needs_install),
         pytest.param([SHORT, SHORT], id="short-short", marks=needs_install),
-        pytest.param([SHORT, FOLDER], id="short-path", marks=needs_install),
-        pytest.param([FOLDER, SHORT, "import"], id="path-short", marks=needs_install),
+        pytest.param([SHORT, USER_DIR], id="short-path", marks=needs_install),
+        pytest.param([USER_DIR, SHORT, "import"], id="path-short", marks=needs_install),
     ],
 )
 def test_registered_once_in_every_order(steps, tmp_path):
@@ -78,7 +75,7 @@ def worker(args):
     assert "tupe_roberta" in MODEL_REGISTRY
 
 if __name__ == "__main__":
-    args = argparse.Namespace(user_dir={FOLDER!r})
+    args = argparse.Namespace(user_dir={USER_DIR!r})
     utils.import_user_module(args)
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=worker, args=(args,)) for _ in range(2)]

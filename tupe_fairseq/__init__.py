@@ -10,14 +10,14 @@ import importlib.util
 from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.position import TupePositionBias
+from tupe_fairseq.version import __version__ as __version__
 
-__version__ = "0.1.0"
 __all__ = ["TupeConfig", "TupeEncoder", "TupePositionBias"]
 
 if importlib.util.find_spec("fairseq") is not None:
     from tupe_fairseq.models.tupe_roberta import TupeRobertaModel  # noqa: F401
-    from tupe_fairseq.plugin import glue_criterion, glue_task, warmup_ratio  # noqa: F401
-    from tupe_fairseq.plugin.user_dir import know_own_spellings
+    from tupe_fairseq.plugin.glue import criterion, task, warmup_ratio  # noqa: F401
+    from tupe_fairseq.plugin.on_import import know_own_spellings
 
     __all__.append("TupeRobertaModel")
     know_own_spellings(__path__)

@@ -1,17 +1,16 @@
-"""Where position encodings and Transformer meet: an encoder built from a config."""
+"""The encoder: a Transformer and a position encoding, built from a config."""
 
 import json
-from typing import Callable, List, Optional, Tuple, Union
+from typing import Callable, Dict, List, Optional, Tuple, Union, cast
 
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.attention import Padding, shifted
+from tupe_fairseq.attention import Padding
 from tupe_fairseq.config import TupeConfig
-from tupe_fairseq.modules import TupeEncoderLayer, dropout
+from tupe_fairseq.modules import SharedBias, TupeEncoderLayer, dropout
 from tupe_fairseq.position import (
     PositionEncoding,
-    ResultCache,
     build_position_encoding,
     get_position_encoding,
 )
@@ -24,17 +23,15 @@ class TupeEncoder(nn.Module):
     position.position_bias(L), once; x = layer(x, bias) for each layer; pre-LN: x = LN(x).
     Source: Ke, He and Liu 2021, section 3, https://arxiv.org/abs/2006.15595.
 
-    The position encoding is ``position_bias``, or where each layer has its own, its attention's
-    ``position``.  In evaluation the bias of a length is kept from batch to batch, for as long as
-    its parameters stay the same.  What cancels in the softmax (``softmax_invariant_rows`` of the
-    encoding: theta_1 and its bucket) gets no gradient here, where it could only be rounding noise.
+    All layers share one position encoding, ``position``, whose bias :class:`SharedBias` computes;
+    or each layer has its own, its attention's ``position``.
 
     Args:
         config (TupeConfig): the options.
         wrap_layer (callable): applied to each layer, from module to module; for activation
             checkpointing or sharding.
-        layer_list (callable): builds the ``nn.ModuleList`` from the layers; one that skips
-            layers when iterated gives LayerDrop.
+        layer_list (callable): builds the ``nn.ModuleList`` of the layers; one that skips layers
+            when iterated gives LayerDrop.
     Shape:
         embeddings (B, L, D); key_padding_mask bool (B, L), True = padding -> (B, L, D).  With
         ``return_all_hiddens`` also the list of the L + 1 hidden states, each (B, L, D): the
@@ -43,7 +40,7 @@ class TupeEncoder(nn.Module):
     Dtype and device: those of the parameters.
     Raises:
         ValueError: if ``config.compile_layers`` and torch cannot compile a module.
-        ValueError: if L exceeds ``config.max_positions``, where positions have a table.
+        ValueError: if L exceeds ``config.max_positions`` and positions have a table.
         ValueError: if the scheme does not take a position option that is given.
         ValueError: on loading a state dict made with other position options, which would fit
             and silently compute something else.
@@ -70,8 +67,9 @@ class TupeEncoder(nn.Module):
                 f"position encoding {config.position_encoding!r} adds nothing to the input, so "
                 "there is nothing to add again; drop --position-each-layer"
             )
+        # the name that state dicts know; :attr:`position` is what it is
         self.position_bias = None if scheme.per_layer else self._build_position()
-        self._bias_cache = None if scheme.per_layer else ResultCache(self.position_bias)
+        self.shared_bias = SharedBias(self.position_bias)
         self.layers = layer_list(
             [wrap_layer(self._build_layer()) for _ in range(config.num_layers)]
         )
@@ -81,6 +79,18 @@ class TupeEncoder(nn.Module):
         # that averaging checkpoints, half precision and fairseq's moving average leave it alone.
         options = json.dumps(config.position_options, sort_keys=True)
         self.register_buffer("position_version", torch.tensor(list(options.encode())))
+
+    @property
+    def position(self) -> Optional[PositionEncoding]:
+        """The position encoding that all layers share; None if each layer has its own."""
+        return self.position_bias
+
+    def position_encodings(self) -> Dict[Optional[int], PositionEncoding]:
+        """{None: the shared position encoding}, or {layer number: its position encoding}."""
+        if self.position is not None:
+            return {None: self.position}
+        layers = (cast(TupeEncoderLayer, self.layers[n]) for n in range(self.config.num_layers))
+        return {n: cast(PositionEncoding, x.self_attn.position) for n, x in enumerate(layers)}
 
     def _build_position(self) -> PositionEncoding:
         config = self.config
@@ -94,19 +104,19 @@ class TupeEncoder(nn.Module):
 
     def _build_layer(self) -> TupeEncoderLayer:
         config = self.config
-        position = self._build_position() if self.position_bias is None else None
+        position = self.position or self._build_position()
         layer = TupeEncoderLayer(
             config.embed_dim,
             config.num_heads,
             config.ffn_embed_dim,
-            scaling=(self.position_bias or position).scaling,
+            scaling=position.scaling,
             dropout=config.dropout,
             attention_dropout=config.attention_dropout,
             activation_dropout=config.activation_dropout,
             activation_fn=config.activation_fn,
             normalize_before=config.normalize_before,
             attn_impl=config.attn_impl,
-            position=position,
+            position=None if position is self.position else position,
         )
         if config.compile_layers:
             layer.compile(dynamic=True)
@@ -130,21 +140,21 @@ class TupeEncoder(nn.Module):
         seq_len = embeddings.size(1) if padding is None else padding.seq_len
         if padding is not None and not padding.any:
             padding = None
-        is_packed = padding is not None and padding.packed
+        packing = padding if padding is not None and padding.packed else None
 
-        added = self._added_positions(seq_len, padding)
+        added = self._added_positions(seq_len, packing)
         if added is not None:
             embeddings = embeddings + added.to(embeddings.dtype)
         x = self.layernorm_embedding(embeddings)
         x = dropout(x, self.config.dropout, self.training)
-        if padding is not None and not is_packed:
+        if padding is not None and packing is None:
             x = x.masked_fill(padding.mask.unsqueeze(-1), 0)
-        attn_bias, kernel_bias = self._biases(seq_len, x)
+        attn_bias, kernel_bias = self.shared_bias(seq_len, x)
 
-        shared = self.position_bias
+        shared = self.position
         hiddens = [x]
         for index, layer in enumerate(self.layers):
-            if index and self.config.position_each_layer:
+            if index and added is not None and self.config.position_each_layer:
                 x = x + added.to(x.dtype)
             x = layer(
                 x,
@@ -157,16 +167,16 @@ class TupeEncoder(nn.Module):
                 hiddens.append(x)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
-        if is_packed:
-            x = padding.unpack(x)
+        if packing is not None:
+            x = packing.unpack(x)
         if not return_all_hiddens:
             return x
-        return x, [padding.unpack(hidden) for hidden in hiddens] if is_packed else hiddens
+        return x, hiddens if packing is None else [packing.unpack(hidden) for hidden in hiddens]
 
     def attention_weights(
         self, embeddings: Tensor, key_padding_mask: Optional[Tensor] = None
     ) -> List[Tensor]:
-        """The probabilities of attention in each layer, without dropout; to look at.
+        """The probabilities of attention in each layer, without dropout; for inspection.
 
         Shape:
             embeddings (B, L, D) -> for each layer (B, H, L, L), rows are queries; 0 at padded keys.
@@ -174,64 +184,23 @@ class TupeEncoder(nn.Module):
         padding = None if key_padding_mask is None else Padding(key_padding_mask)
         _, hiddens = self.encode(embeddings, padding, return_all_hiddens=True)
         seq_len = embeddings.size(1)
-        bias, _ = self._biases(seq_len, hiddens[0])
+        bias, _ = self.shared_bias(seq_len, hiddens[0])
         added = self._added_positions(seq_len, None)
         weights = []
         for index, (layer, x) in enumerate(zip(self.layers, hiddens)):
-            if index and self.config.position_each_layer:
+            if index and added is not None and self.config.position_each_layer:
                 x = x + added.to(x.dtype)
-            weights.append(layer.attention_weights(x, bias, padding, self.position_bias))
+            weights.append(
+                cast(TupeEncoderLayer, layer).attention_weights(x, bias, padding, self.position)
+            )
         return weights
 
-    def _added_positions(self, seq_len: int, padding: Optional[Padding]) -> Optional[Tensor]:
+    def _added_positions(self, seq_len: int, packing: Optional[Padding]) -> Optional[Tensor]:
         """What the position encoding adds to the input: (L, D), or (N, D) for packed tokens."""
-        if self.position_bias is None or not self.position_bias.adds_to_input:
-            return None
-        added = self.position_bias.embed(seq_len)
-        if padding is None or not padding.packed:
+        added = None if self.position is None else self.position.embed(seq_len)
+        if added is None or packing is None:
             return added
-        return padding.pack(added.expand(padding.batch, -1, -1))
-
-    def _biases(self, seq_len: int, x: Tensor) -> Tuple[Optional[Tensor], Optional[Tensor]]:
-        """The position bias, and its copy for kernels that compute in a shorter dtype.
-
-        Once for all layers; and in evaluation once for all batches of this length.
-        """
-        # the dtype that a projection of x would have, with or without autocast
-        dtype = torch.mm(x.new_empty(0, 1), x.new_empty(1, 0)).dtype
-
-        if self.position_bias is None:
-            return None, None
-
-        def compute():
-            bias = self.position_bias(seq_len)
-            if bias is None or torch.finfo(dtype).bits >= torch.finfo(bias.dtype).bits:
-                return bias, None
-            return bias, shifted(bias.detach(), dtype)
-
-        is_trained = torch.is_grad_enabled() and any(
-            p.requires_grad for p in self.position_bias.parameters()
-        )
-        if self.training or is_trained:
-            bias, kernel_bias = compute()
-        else:
-            # what was made in inference mode cannot be used outside it
-            key = seq_len, dtype, torch.is_inference_mode_enabled()
-            bias, kernel_bias = self._bias_cache.get(key, compute)
-        if bias is not None and bias.requires_grad:
-            rows = torch.tensor(self.position_bias.softmax_invariant_rows, device=bias.device)
-            bias.register_hook(lambda grad: grad.index_fill(1, rows.long(), 0))
-        return bias, kernel_bias
-
-    def train(self, mode: bool = True):
-        if mode and self._bias_cache is not None:
-            self._bias_cache.clear()
-        return super().train(mode)
-
-    def _apply(self, fn, *args, **kwargs):
-        if self._bias_cache is not None:
-            self._bias_cache.clear()
-        return super()._apply(fn, *args, **kwargs)
+        return packing.pack(added.expand(packing.batch, -1, -1))
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, *args):
         self._check_position_options(state_dict.get(prefix + "position_version"), strict)
@@ -241,8 +210,8 @@ class TupeEncoder(nn.Module):
         if saved is None:
             if strict:
                 raise ValueError(
-                    "the checkpoint holds no position options, so this project did not write it; "
-                    "tupe-convert converts the TUPE authors' checkpoints"
+                    "the checkpoint holds no position options, so it was not written by this "
+                    "project; tupe-convert converts the TUPE authors' checkpoints"
                 )
             return
         theirs = json.loads(bytes(saved.tolist()).decode())

@@ -1,9 +1,11 @@
+"""What auto chooses, what it logs, and what a named implementation refuses."""
+
 import logging
 
 import pytest
 import torch
-from attention_cases import BATCH, HEAD_DIM, HEADS, mask_of
 
+from helpers.attention_cases import BATCH, HEAD_DIM, HEADS, mask_of
 from tupe_fairseq.attention import IMPLEMENTATIONS, NAMES, Padding, check_name, choice, choose
 
 SEQ_LEN = 9
@@ -50,7 +52,7 @@ def assert_refused(name, reason, q, bias, padding=None):
     with pytest.raises(RuntimeError) as error:
         choose(name, q, bias, padding, 0.0)
     message = str(error.value)
-    assert message.startswith(f"--attn-impl {name} cannot serve this: ")
+    assert message.startswith(f"--attn-impl {name} does not support this: ")
     assert reason in message and "--attn-impl auto" in message
 
 

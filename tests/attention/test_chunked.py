@@ -1,20 +1,12 @@
-"""What is particular to the implementation with a backward pass of its own."""
+"""What is particular to the implementation with its own backward pass."""
 
 import pytest
 import torch
-from attention_cases import (
-    BATCH,
-    HEADS,
-    SCALING,
-    Request,
-    assert_near,
-    lengths_of,
-    mask_of,
-)
 from torch.utils.checkpoint import checkpoint
 
+from helpers.attention_cases import BATCH, HEADS, SCALING, Request, assert_near, lengths_of, mask_of
 from tupe_fairseq.attention import KeepMask, chunked
-from tupe_fairseq.attention.request import batch_spans
+from tupe_fairseq.attention.padding import batch_spans
 
 # tiles of 17 x 17 scores: all heads of a sequence, two of them, one, and rows of one
 TILES = {

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from attention_cases import (
+
+from helpers.attention_cases import (
     BATCH,
     HEADS,
     NOT_EAGER,
@@ -12,7 +13,6 @@ from attention_cases import (
     lengths_of,
     skip_if_refused,
 )
-
 from tupe_fairseq.attention import IMPLEMENTATIONS, Padding, shifted, split_qkv
 
 LENGTHS = [1, 17, 64, 500, 512]

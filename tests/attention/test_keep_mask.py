@@ -1,3 +1,5 @@
+"""Dropout masks: their share, their scale, and that a seed repeats them."""
+
 import pytest
 import torch
 
@@ -77,7 +79,7 @@ def test_sizes_that_no_draw_divides(size):
         assert len({tuple(kept(0.5, seed, (size,)).tolist()) for seed in range(50)}) > 1
 
 
-def test_a_stream_goes_on():
+def test_a_stream_continues():
     keep = KeepMask(0.5, 7)
     first, second = (keep.drop(torch.ones(64), out=torch.empty(64)) for _ in range(2))
     assert not first.equal(second)

@@ -1,4 +1,4 @@
-"""What torch's fused attention is known to get wrong, and so is never asked for.
+"""What torch's fused attention is known to get wrong is never requested.
 
 The hazards of a bias as the mask: a mask in another dtype than q's may be misread (pytorch#191612),
 cuDNN's kernel has no gradient for it and gives NaN where L % 128 == 64 (pytorch#196678), and a
@@ -8,8 +8,8 @@ mask of B x H x L x L costs more memory than the attention it is for.
 import pytest
 import torch
 import torch.nn.functional as F
-from attention_cases import BATCH, HEADS, Request, assert_near, lengths_of, skip_if_refused
 
+from helpers.attention_cases import BATCH, HEADS, Request, assert_near, lengths_of, skip_if_refused
 from tupe_fairseq.attention import IMPLEMENTATIONS, Padding, sdpa, shifted, split_qkv
 
 SEQ_LEN = 17
@@ -65,7 +65,7 @@ def test_the_bias_is_never_expanded_over_the_batch_on_the_cpu(calls, name, patte
     """Nor is padding written into it: each call gets a corner of the one bias."""
     request = Request(SEQ_LEN, lengths_of(pattern, SEQ_LEN), packed=packed)
     request.answer(name)
-    # one call for the whole batch where there is no padding, else one for each sequence
+    # one call for the whole batch if there is no padding, else one per sequence
     assert len(calls) == (1 if pattern == "none" else sum(n > 0 for n in request.lengths))
     for q, mask, _ in calls:
         length = q.size(2)

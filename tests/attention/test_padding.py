@@ -1,9 +1,11 @@
+"""Padding: lengths and spans, and packing tokens and unpacking them."""
+
 import pytest
 import torch
-from attention_cases import mask_of
 
+from helpers.attention_cases import mask_of
 from tupe_fairseq.attention import Padding
-from tupe_fairseq.attention.request import batch_spans
+from tupe_fairseq.attention.padding import batch_spans
 
 SEQ_LEN = 5
 LENGTHS = [3, 5, 0, 1]

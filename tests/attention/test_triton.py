@@ -1,7 +1,7 @@
 """The kernels run in Triton's interpreter, on the CPU.
 
-Triton decides when it is imported whether to interpret, and torch imports it behind one's back;
-so that happens in a process of its own: ``test_in_the_interpreter`` runs the class of this file.
+Triton decides at import time whether to interpret, and torch imports it silently; so
+the tests run in a separate process: ``test_in_the_interpreter`` runs the class of this file.
 """
 
 import os
@@ -9,8 +9,8 @@ import os
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
-from triton_cases import needs_triton, padded
 
+from helpers.triton_cases import needs_triton, padded
 from tupe_fairseq.attention import shifted
 from tupe_fairseq.attention.eager import eager_attention
 from tupe_fairseq.attention.triton import (
@@ -91,7 +91,7 @@ class TestKernels:
                 padding.pack(x) for x in (qkv, qkv, grad, grad)
             )
         elif layout == "padded":
-            # what stands at padding matters to nobody
+            # values at padding do not matter
             expected_qkv, expected_grad = qkv.clone(), grad.clone()
             qkv[padding.mask] = grad[padding.mask] = float("nan")
             expected_qkv[padding.mask] = expected_grad[padding.mask] = 0
@@ -290,7 +290,7 @@ class TestKernels:
     @pytest.mark.usefixtures("_bfloat16_products")
     @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
     def test_16_bits(self, dtype):
-        """Close to float32 on the same rounded q, k and v, whatever stands on a row of the bias."""
+        """Close to float32 on the same rounded q, k and v, for any content of the bias."""
         qkv, bias = inputs(2, 40, 3, 8)
         qkv, bias = qkv.to(dtype), bias + 100 * torch.randn(3, 40, 1)
         out, grad_qkv, grad_bias = attend(qkv, bias)

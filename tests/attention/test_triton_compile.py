@@ -1,11 +1,11 @@
-"""The kernels compile for a GPU that is not there, in a process of their own."""
+"""The kernels compile for an absent GPU, in a separate process."""
 
 import types
 from pathlib import Path
 
 import torch
-from triton_cases import needs_triton, padded
 
+from helpers.triton_cases import needs_triton, padded
 from tupe_fairseq.attention.triton import triton_attention
 
 

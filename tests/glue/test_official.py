@@ -1,8 +1,8 @@
 """Reading the official GLUE files: every oddity, and what is refused."""
 
 import pytest
-from glue_files import write_glue
 
+from helpers.glue_files import write_glue
 from tupe_fairseq.glue import official
 from tupe_fairseq.glue.official import official_files, read_rows
 from tupe_fairseq.glue.tasks import GLUE_TASKS, task_named
@@ -62,7 +62,7 @@ def test_index_is_counted_where_there_is_none(read):
 def test_repeated_index_is_counted_anew(read):
     rows = read("SST-2", "test", b"index\tsentence", b"4\tx", b"4\ty", b"6\tz")
     assert rows.index == ["0", "1", "2"]
-    assert rows.warnings == {"repeated index, so numbered from 0": 1}
+    assert rows.warnings == {"repeated index, so rows are numbered from 0": 1}
 
 
 def test_line_broken_in_two_keeps_two_numbers(read):
@@ -108,12 +108,22 @@ MNLI = b"\t".join([b"x"] * 15)
         ("CoLA", "train", [], "file.tsv is empty"),
         ("SST-2", "train", [b"sentence\tlabel"], "file.tsv is empty"),
         ("SST-2", "test", [b"index\tsentence", b"", b""], "file.tsv is empty"),
-        ("SST-2", "train", [b"sentence", b"one"], "missing column 2: the label of SST-2 .* has 1"),
-        ("SST-2", "test", [b"sentence", b"one"], "missing column 2: a text of SST-2"),
-        ("MNLI", "valid", [MNLI, MNLI], r"missing column 16: the label of MNLI .* has 15: x, x"),
+        (
+            "SST-2",
+            "train",
+            [b"sentence", b"one"],
+            "missing column 2, from which the label of SST-2 .* has 1",
+        ),
+        ("SST-2", "test", [b"sentence", b"one"], "missing column 2, from which a text of SST-2"),
+        (
+            "MNLI",
+            "valid",
+            [MNLI, MNLI],
+            r"missing column 16, from which the label of MNLI .* has 15: x, x",
+        ),
         ("CoLA", "train", [b"a\t1\tone"] * 3, "missing column 4: no line has more than 3"),
         ("RTE", "train", [b"i\ta\tb\tlabel", b"0\tx\ty"], "missing column 4: no line has more"),
-        ("RTE", "train", [b"0\tx\ty\tentailment"] * 2, "the header is missing: line 1 is a row"),
+        ("RTE", "train", [b"0\tx\ty\tentailment"] * 2, "the header is missing; line 1 is a row"),
         ("STS-B", "train", [STSB + b"\t2.5"] * 2, "the header is missing"),
         ("RTE", "test", [b"0\tx\ty"] * 2, "the header is missing"),
         ("CoLA", "train", [b"a\tlabel\tc\tsentence"], "line 1: unknown label 'label'; .* are 0, 1"),

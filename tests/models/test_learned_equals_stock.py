@@ -3,11 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from commands import USER_DIR
 from fairseq import options, tasks
 from fairseq.data import Dictionary
 
-from tupe_fairseq.checkpoint.convert_roberta import rename_tensors
+from helpers.running import USER_DIR
+from tupe_fairseq.checkpoint.from_roberta import rename_tensors
 
 SIZES = [
     "--encoder-layers", 3, "--encoder-embed-dim", 24, "--encoder-ffn-embed-dim", 40,
@@ -19,7 +19,7 @@ STOCK = {
     "pre_ln": ["--arch", "roberta_prenorm", "--layernorm-embedding"],
 }
 OURS = {"post_ln": [], "pre_ln": ["--encoder-normalize-before"]}
-# fairseq's gelu rounds to float32 whatever it is given
+# fairseq's gelu always rounds to float32
 ACTIVATION = {torch.float32: "gelu", torch.float64: "relu"}
 TOLERANCE = {torch.float32: 5e-6, torch.float64: 1e-10}
 

@@ -5,11 +5,11 @@ import argparse
 import pytest
 import torch
 import torch.nn.functional as F
-from commands import USER_DIR
 from fairseq import options, tasks
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 
+from helpers.running import USER_DIR
 from tupe_fairseq import TupeRobertaModel
 
 SIZES = {
@@ -174,4 +174,4 @@ def test_help_of_every_flag_names_its_default_or_mode():
     text = " ".join(parser.format_help().split())
     for flag in ("--rel-pos", "--rel-pos-buckets N", "--max-rel-pos N", "--tie-cls"):
         assert flag in text
-    assert "read with --rel-pos only; default 32" in text
+    assert "only with --rel-pos; default 32" in text

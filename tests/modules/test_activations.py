@@ -1,3 +1,5 @@
+"""The activation functions are fairseq's."""
+
 import pytest
 import torch
 from fairseq import utils

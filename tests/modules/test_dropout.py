@@ -1,3 +1,5 @@
+"""Dropout of hidden states: what it keeps, its scale, its gradient."""
+
 import pytest
 import torch
 import torch.nn.functional as F

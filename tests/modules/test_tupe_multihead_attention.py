@@ -1,14 +1,14 @@
+"""TupeMultiheadAttention: torch's own without a bias, and what a bias and padding change."""
+
 import pytest
 import torch
 
+from helpers.tensors import normal
 from tupe_fairseq.modules import TupeMultiheadAttention
 
 
 def randomized(**options):
-    attention = TupeMultiheadAttention(6, 3, **options)
-    for parameter in attention.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    return attention
+    return normal(TupeMultiheadAttention(6, 3, **options))
 
 
 def test_without_bias_and_with_ordinary_scaling_it_is_torchs():
@@ -53,7 +53,7 @@ def test_a_row_of_nothing_but_padding_is_finite_with_finite_gradients(dtype):
 
 
 def test_scores_are_summed_in_float32():
-    """A bias that bf16 cannot hold beside the scores must still decide."""
+    """A bias that bf16 cannot represent next to the scores must still decide."""
     attention = randomized(scaling=0.5).bfloat16()
     x = torch.randn(1, 2, 6, dtype=torch.bfloat16)
     small = torch.tensor([[[256.0, 256.5], [256.0, 256.0]]])

@@ -9,7 +9,8 @@ import io
 
 import pytest
 import torch
-from position_cases import (
+
+from helpers.position_cases import (
     ALL,
     ALL_OF_ENCODER,
     BATCH,
@@ -28,7 +29,6 @@ from position_cases import (
     random_heads,
     random_input,
 )
-
 from tupe_fairseq.position import CATALOGUE, PositionEncoding
 
 ORDER = torch.tensor([3, 0, 6, 1, 5, 2, 4])
@@ -36,7 +36,7 @@ PADDING = torch.tensor([[False] * SEQ_LEN, [False] * 4 + [True] * 3])
 
 
 def reposition(encoder, positions):
-    """A copy of the encoder in which the token at place t stands at ``positions[t]``.
+    """A copy of the encoder in which the token at index t has the position ``positions[t]``.
 
     It goes through the encodings' own hooks, so nothing else can tell the encoder of an order.
     """
@@ -70,7 +70,7 @@ def test_a_shift_of_all_positions(case):
         assert differ(at_1, at_4)
         return
     assert_near(at_4, at_1)
-    # what stands at position 0 is [CLS], where that is untied
+    # the token at position 0 is [CLS], if that is untied
     assert differ(at_1, at_0) if case.unties_cls else torch.allclose(at_1, at_0)
     for n in (-50, 1000):
         far = attend(position, x, torch.arange(n, n + SEQ_LEN))

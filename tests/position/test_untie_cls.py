@@ -1,3 +1,5 @@
+"""The reset of Eq. (9), row and column."""
+
 import torch
 
 from tupe_fairseq.position import untie_cls

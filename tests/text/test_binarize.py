@@ -38,7 +38,7 @@ def test_in_parts(texts, whole, tmp_path):
 
 def test_lost_lines_are_noticed(texts, tmp_path):
     paths = {"train": str(texts / "train.spm")}
-    with pytest.raises(ValueError, match="wrote 1000 sentences of train and was given 1001; is"):
+    with pytest.raises(ValueError, match="wrote 1000 of 1001 sentences of train; is"):
         binarize(str(texts / "dict.txt"), paths, str(tmp_path / "data"), {"train": 1001})
     assert not (tmp_path / "data").exists()
 

@@ -10,22 +10,22 @@ Args:
     q, k, v (Tensor): queries, keys and values.
     attn_bias (Tensor, optional): added to the scores, at least float32; gets one gradient for
         the batch.
-    padding (Padding, optional): which tokens are padding; None where there are none.
+    padding (Padding, optional): which tokens are padding; None if there are none.
     scaling (float): factor on the content scores.
     dropout (float): dropout probability of the attention probabilities; 0 outside training.
     kernel_bias (Tensor, optional): ``shifted(attn_bias, q.dtype)`` without gradient, for the
-        kernels that read no other; made where it is wanted and not given.
+        kernels that read no other; computed when it is needed and not given.
 Shape:
     q, k, v (B, L, H, K), or (N, H, K) with packed padding; attn_bias (H, L, L), rows are queries
-    -> as q.  What stands at padded tokens is not defined.
+    -> as q.  Values at padded tokens are undefined.
 """
 
+from tupe_fairseq.attention.bias import shifted
 from tupe_fairseq.attention.choice import IMPLEMENTATIONS, NAMES, check_name, choose
 from tupe_fairseq.attention.eager import attention_probabilities
 from tupe_fairseq.attention.keep_mask import KeepMask
-from tupe_fairseq.attention.kernel_bias import shifted
 from tupe_fairseq.attention.padding import Padding
-from tupe_fairseq.attention.split import split_qkv
+from tupe_fairseq.attention.split_qkv import split_qkv
 
 __all__ = [
     "IMPLEMENTATIONS",

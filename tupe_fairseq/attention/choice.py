@@ -41,7 +41,7 @@ def check_name(name: str) -> str:
     """The name itself.
 
     Raises:
-        ValueError: if there is no such implementation; the message lists those there are.
+        ValueError: if there is no such implementation; the message lists the known ones.
     """
     if name not in NAMES:
         raise ValueError(f"unknown attention {name!r}; --attn-impl is one of {', '.join(NAMES)}")
@@ -69,7 +69,7 @@ def choose(
     reason = IMPLEMENTATIONS[name].refusal(q, attn_bias, padding)
     if reason is not None:
         raise RuntimeError(
-            f"--attn-impl {name} cannot serve this: {reason}; use --attn-impl auto "
+            f"--attn-impl {name} does not support this: {reason}; use --attn-impl auto "
             '(attn_impl="auto" in from_pretrained)'
         )
     return IMPLEMENTATIONS[name].attend
@@ -79,7 +79,7 @@ def _first_that_can(q, attn_bias, padding, dropout):
     training = torch.is_grad_enabled() and (
         q.requires_grad or (attn_bias is not None and attn_bias.requires_grad)
     )
-    passed_over = []
+    passed_over: List[str] = []
     for name in _preference(q, attn_bias, padding, dropout, training):
         implementation = IMPLEMENTATIONS[name]
         reason = implementation.refusal(q, attn_bias, padding)

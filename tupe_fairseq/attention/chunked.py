@@ -6,15 +6,15 @@ of a tile (some heads of one sequence, or some rows of one head) are made, used 
 made again in the backward pass.
 """
 
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from tupe_fairseq.attention.bias import shared_bias_refusal
 from tupe_fairseq.attention.keep_mask import KeepMask
-from tupe_fairseq.attention.padding import Padding
-from tupe_fairseq.attention.request import batch_spans, shared_bias_refusal
+from tupe_fairseq.attention.padding import Padding, batch_spans
 from tupe_fairseq.attention.sdpa import attend_spans, sdpa_refusal
 
 # Elements of a tile: 1 MiB of float32, which is found in most level-2 caches.
@@ -47,7 +47,7 @@ class _Scratch:
 
     def __init__(self, q: Tensor):
         self.dtype = torch.promote_types(q.dtype, torch.float32)
-        self._buffers = {}
+        self._buffers: Dict[str, Tensor] = {}
 
     def load(self, x: Tensor, tile: Tile) -> Tensor:
         """N x H x K -> heads x L x K of the tile's sequence, at least in float32."""
@@ -103,47 +103,52 @@ class _ChunkedAttention(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    @torch.autocast("cpu", enabled=False)  # backward() may be called where autocast is on
     def backward(ctx, grad_out):
-        q, k, v, bias, out = ctx.saved_tensors
-        tiles, scaling, dropout, seed = ctx.options
-        keep = KeepMask(dropout, seed) if dropout else None
-        scratch = _Scratch(q)
-        # one buffer for the three, laid out as the projection's output; tiles write all of it
-        # unless there is padding
-        written = sum(t.rows.stop - t.rows.start for t in tiles if t.heads.start == 0)
-        make = torch.empty if written == q.size(0) else torch.zeros
-        grad_qkv = make((q.size(0), 3, *q.shape[1:]), dtype=scratch.dtype)
-        grad_q, grad_k, grad_v = grad_qkv.unbind(1)
-        grad_bias = torch.zeros_like(bias) if ctx.needs_input_grad[3] else None
-        # the sum over the keys of probs * its gradient, from what is at hand: N x H x 1
-        delta = (out.to(scratch.dtype) * grad_out).sum(dim=-1, keepdim=True)
-        if keep is not None:
-            grad_out = grad_out * keep.scale
-        for tile in tiles:
-            tile_q, tile_k, tile_v = (scratch.load(x, tile) for x in (q, k, v))
-            tile_q = tile_q[:, tile.rows]
-            tile_grad, tile_delta = (scratch.load(x, tile)[:, tile.rows] for x in (grad_out, delta))
-            probs = scratch.probs(tile_q, tile_k, bias, tile, scaling)
-            grad_scores = scratch.buffer("grad_scores", *probs.shape)
-            torch.bmm(tile_grad, tile_v.transpose(1, 2), out=grad_scores)
-            if keep is None:
-                kept = probs
-                grad_scores.sub_(tile_delta).mul_(probs)
-            else:
-                kept = keep.drop(probs, out=scratch.buffer("kept", *probs.shape))
-                # (keep * grad_probs - delta) * probs, without reading the mask again
-                grad_scores.mul_(kept).addcmul_(probs, tile_delta, value=-1)
-            if grad_bias is not None:
-                grad_bias[tile.heads, tile.rows, : tile_k.size(1)] += grad_scores
-            product_q = torch.bmm(grad_scores, tile_k).mul_(scaling)
-            product_k = torch.bmm(grad_scores.transpose(1, 2), tile_q).mul_(scaling)
-            product_v = torch.bmm(kept.transpose(1, 2), tile_grad)
-            grad_q[tile.tokens, tile.heads][tile.rows] = product_q.transpose(0, 1)
-            put = Tensor.add_ if tile.rows.start else Tensor.copy_
-            put(grad_k[tile.tokens, tile.heads], product_k.transpose(0, 1))
-            put(grad_v[tile.tokens, tile.heads], product_v.transpose(0, 1))
-        return (*grad_qkv.to(q.dtype).unbind(1), grad_bias, None, None, None)
+        with torch.autocast("cpu", enabled=False):  # it may be called where autocast is on
+            return _gradients(ctx, grad_out)
+
+
+def _gradients(ctx, grad_out):
+    """The gradients of q, k, v and the bias, from probabilities that are made again."""
+    q, k, v, bias, out = ctx.saved_tensors
+    tiles, scaling, dropout, seed = ctx.options
+    keep = KeepMask(dropout, seed) if dropout else None
+    scratch = _Scratch(q)
+    # one buffer for the three, laid out as the projection's output; tiles write all of it
+    # unless there is padding
+    written = sum(t.rows.stop - t.rows.start for t in tiles if t.heads.start == 0)
+    make = torch.empty if written == q.size(0) else torch.zeros
+    grad_qkv = make((q.size(0), 3, *q.shape[1:]), dtype=scratch.dtype)
+    grad_q, grad_k, grad_v = grad_qkv.unbind(1)
+    grad_bias = torch.zeros_like(bias) if ctx.needs_input_grad[3] else None
+    # the sum over the keys of probs * its gradient, from what is at hand: N x H x 1
+    delta = (out.to(scratch.dtype) * grad_out).sum(dim=-1, keepdim=True)
+    if keep is not None:
+        grad_out = grad_out * keep.scale
+    for tile in tiles:
+        tile_q, tile_k, tile_v = (scratch.load(x, tile) for x in (q, k, v))
+        tile_q = tile_q[:, tile.rows]
+        tile_grad, tile_delta = (scratch.load(x, tile)[:, tile.rows] for x in (grad_out, delta))
+        probs = scratch.probs(tile_q, tile_k, bias, tile, scaling)
+        grad_scores = scratch.buffer("grad_scores", *probs.shape)
+        torch.bmm(tile_grad, tile_v.transpose(1, 2), out=grad_scores)
+        if keep is None:
+            kept = probs
+            grad_scores.sub_(tile_delta).mul_(probs)
+        else:
+            kept = keep.drop(probs, out=scratch.buffer("kept", *probs.shape))
+            # (keep * grad_probs - delta) * probs, without reading the mask again
+            grad_scores.mul_(kept).addcmul_(probs, tile_delta, value=-1)
+        if grad_bias is not None:
+            grad_bias[tile.heads, tile.rows, : tile_k.size(1)] += grad_scores
+        product_q = torch.bmm(grad_scores, tile_k).mul_(scaling)
+        product_k = torch.bmm(grad_scores.transpose(1, 2), tile_q).mul_(scaling)
+        product_v = torch.bmm(kept.transpose(1, 2), tile_grad)
+        grad_q[tile.tokens, tile.heads][tile.rows] = product_q.transpose(0, 1)
+        put = Tensor.add_ if tile.rows.start else Tensor.copy_
+        put(grad_k[tile.tokens, tile.heads], product_k.transpose(0, 1))
+        put(grad_v[tile.tokens, tile.heads], product_v.transpose(0, 1))
+    return (*grad_qkv.to(q.dtype).unbind(1), grad_bias, None, None, None)
 
 
 def chunked_attention(

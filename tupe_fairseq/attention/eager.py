@@ -55,7 +55,7 @@ def attention_probabilities(
     if attn_bias is not None:
         scores = scores + attn_bias
     if padding is not None:
-        # the lowest finite score, not -inf: exp() of it is zero beside any other score, and a
+        # the lowest finite score, not -inf: exp() of it is zero next to any other score, and a
         # row of nothing else gives no NaN
         lowest = torch.finfo(scores.dtype).min
         scores = scores.masked_fill(padding.mask[:, None, None, :], lowest)

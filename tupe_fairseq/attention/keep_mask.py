@@ -35,7 +35,7 @@ class KeepMask:
         self._draws = np.random.SFC64(self.seed)
 
     def drop(self, x: Tensor, out: Tensor) -> Tensor:
-        """``out`` = ``x`` where the next elements of the stream keep it, 0 elsewhere.
+        """``out`` = ``x`` where the stream's next elements keep it, 0 elsewhere.
 
         Not yet multiplied by ``scale``.  ``out`` may be ``x``.
         """

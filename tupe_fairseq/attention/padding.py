@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Padding:
-    """The padding of a batch, as the attention implementations want it.
+    """The padding of a batch, as the attention implementations need it.
 
     Everything the host must know (are there padded tokens, are they all at the end, how long are
     the sequences) comes over in one transfer, so that no layer waits for the device.
@@ -17,7 +17,7 @@ class Padding:
         mask (Tensor): True = padding.
         pack (bool): let the tokens travel through the layers without the padding, one sequence
             after the other: (N, ...) for the N real tokens instead of (B, L, ...).  Done only
-            where there is padding, and all of it at the end.
+            if there is padding, and all of it at the end.
     Shape:
         mask bool (B, L).
     Raises:
@@ -29,9 +29,9 @@ class Padding:
             raise TypeError(f"key_padding_mask is {mask.dtype}, not bool; True marks padding")
         self.mask = mask
         self.batch, self.seq_len = mask.shape
-        lengths = (~mask).sum(dim=1)
-        is_suffix = torch.arange(self.seq_len, device=mask.device) >= lengths[:, None]
-        *lengths, at_end = torch.cat([lengths, (mask == is_suffix).all().view(1)]).tolist()
+        counts = (~mask).sum(dim=1)
+        is_suffix = torch.arange(self.seq_len, device=mask.device) >= counts[:, None]
+        *lengths, at_end = torch.cat([counts, (mask == is_suffix).all().view(1)]).tolist()
         #: number of real tokens of each sequence; None if padding is elsewhere than at the end
         self.lengths: Optional[List[int]] = lengths if at_end else None
         self.any = sum(lengths) < mask.numel()
@@ -39,7 +39,7 @@ class Padding:
 
     @property
     def begins_with_padding(self) -> bool:
-        """Whether a padded token stands before a real one, at the beginning of its sequence."""
+        """Whether a padded token comes before a real one, at the beginning of its sequence."""
         if self.lengths is not None:
             return False
         return bool((self.mask[:, 0] & ~self.mask.all(dim=1)).any())
@@ -47,6 +47,7 @@ class Padding:
     @property
     def spans(self) -> List[Tuple[int, int]]:
         """Where each sequence begins among the tokens that travel, and its length."""
+        assert self.lengths is not None, "ask shared_bias_refusal first"
         if not self.packed:
             return [(b * self.seq_len, length) for b, length in enumerate(self.lengths)]
         starts = [0]
@@ -72,3 +73,16 @@ class Padding:
         """(N, ...) -> (B, L, ...), zeros at the padding."""
         out = x.new_zeros((self.batch * self.seq_len, *x.shape[1:]))
         return out.index_copy(0, self.real, x).unflatten(0, (self.batch, self.seq_len))
+
+
+def batch_spans(q: Tensor, padding: Optional[Padding]) -> List[Tuple[int, int]]:
+    """First token and length of each sequence, among the tokens of the batch in a row.
+
+    Args:
+        q (Tensor): (B, L, H, K), or (N, H, K) with packed ``padding``.
+        padding (Padding, optional): None if there is none.
+    """
+    if padding is not None:
+        return padding.spans
+    batch, seq_len = q.shape[:2]
+    return [(b * seq_len, seq_len) for b in range(batch)]

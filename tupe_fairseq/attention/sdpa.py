@@ -7,9 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe_fairseq.attention.kernel_bias import shifted
-from tupe_fairseq.attention.padding import Padding
-from tupe_fairseq.attention.request import batch_spans, shared_bias_refusal
+from tupe_fairseq.attention.bias import shared_bias_refusal, shifted
+from tupe_fairseq.attention.padding import Padding, batch_spans
 
 # A GPU's gradient of the mask is as large as the mask expanded over the batch, so the batch is
 # taken in parts of at most so many elements.
@@ -39,8 +38,10 @@ def sdpa_attention(
         kernel_bias = shifted(attn_bias, q.dtype)
     if q.device.type == "cpu" and shared_bias_refusal(q, attn_bias, padding) is None:
         spans = batch_spans(q, padding)
-        flat = (x if x.dim() == 3 else x.flatten(0, 1) for x in (q, k, v))
-        out = attend_spans(*flat, kernel_bias, spans, scaling=scaling, dropout=dropout)
+        flat_q, flat_k, flat_v = (x if x.dim() == 3 else x.flatten(0, 1) for x in (q, k, v))
+        out = attend_spans(
+            flat_q, flat_k, flat_v, kernel_bias, spans, scaling=scaling, dropout=dropout
+        )
         return out.view(q.shape)
 
     if padding is not None and padding.packed:
@@ -71,7 +72,7 @@ def attend_spans(
     lengths = {length for _, length in spans}
     if len(lengths) == 1 and 0 < sum(length for _, length in spans) == q.size(0):
         return _one_call(q, k, v, bias, lengths.pop(), scaling, dropout)
-    parts, end = [q[:0]], 0  # q, so that the result has a gradient without any real token, too
+    parts, end = [q[:0]], 0  # q, so that the result has a gradient even without any real token
     for start, length in spans:
         parts.append(q.new_zeros(start - end, *q.shape[1:]))
         end = start + length
@@ -86,11 +87,9 @@ def attend_spans(
 def _one_call(q, k, v, bias, length, scaling, dropout) -> Tensor:
     """Sequences of one length: (n * length) x H x K -> the same."""
     # n x H x length x K
-    sequences = (x.unflatten(0, (-1, length)).transpose(1, 2) for x in (q, k, v))
+    q, k, v = (x.unflatten(0, (-1, length)).transpose(1, 2) for x in (q, k, v))
     mask = None if bias is None else bias[None, :, :length, :length]
-    out = F.scaled_dot_product_attention(
-        *sequences, attn_mask=mask, dropout_p=dropout, scale=scaling
-    )
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scaling)
     return out.transpose(1, 2).flatten(0, 1)
 
 
@@ -107,16 +106,16 @@ def _attend_batch(q, k, v, bias, padding, scaling, dropout) -> Tensor:
             if bias is not None and bias.dim() == 4 and bias.size(0) == batch:
                 mask = bias[rows]
             if padding is not None:
-                # as in the plain implementation: finite, so that no row is without a key
+                # as in eager: finite, so that no row is without a key
                 is_padding = padding.mask[rows, None, None, :]
                 if mask is None:
                     mask = torch.zeros((), dtype=q.dtype, device=q.device)
                 mask = torch.where(is_padding, torch.finfo(q.dtype).min, mask)
-            sequences = (x[rows].transpose(1, 2) for x in (q, k, v))
+            part_q, part_k, part_v = (x[rows].transpose(1, 2) for x in (q, k, v))
             if mask is not None:
-                mask = mask.expand(q[rows].size(0), num_heads, seq_len, seq_len)
+                mask = mask.expand(part_q.size(0), num_heads, seq_len, seq_len)
             out = F.scaled_dot_product_attention(
-                *sequences, attn_mask=mask, dropout_p=dropout, scale=scaling
+                part_q, part_k, part_v, attn_mask=mask, dropout_p=dropout, scale=scaling
             )
             parts.append(out.transpose(1, 2))
     return torch.cat(parts)

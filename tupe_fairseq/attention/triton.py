@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from tupe_fairseq.attention.kernel_bias import shifted
+from tupe_fairseq.attention.bias import shared_bias_refusal, shifted
 from tupe_fairseq.attention.padding import Padding
-from tupe_fairseq.attention.request import shared_bias_refusal
 
 # 3.2 and 3.7 compile the kernels for capability 9.0; 3.0 crashes on one of them
 MIN_TRITON = (3, 2)
@@ -64,8 +63,8 @@ def triton_attention(
 ) -> Tensor:
     """dropout(softmax(scaling * q k^T + attn_bias)) v, with no probabilities in memory.
 
-    Sums are in float32.  Padding gets zeros, in the output and in the gradients.  Dropout follows
-    torch's generator on the CPU, wherever the tensors are.  Gradients are deterministic and
+    Sums are in float32.  Padding gets zeros, in the output and in the gradients.  Dropout
+    follows torch's CPU generator on every device.  Gradients are deterministic and
     cannot be differentiated again.  Ask :func:`triton_refusal` first; see
     :mod:`tupe_fairseq.attention`.
     """
@@ -204,7 +203,7 @@ class _TritonAttention(torch.autograd.Function):
 
 
 def _flat(x: Tensor, packed: bool) -> Tensor:
-    """(tokens, H, K), each token's heads side by side: a view of a part of a projection."""
+    """(tokens, H, K), each token's heads next to each other: a view of a part of a projection."""
     x = x if packed else x.flatten(0, 1)
     return x if x.stride()[1:] == (x.size(2), 1) else x.contiguous()
 

@@ -10,7 +10,7 @@ Only the kernel of grad_bias stores anything of size L x L, its result.  There a
 tile and loops over the batch: no two programs write to one place, and the order of the sum is
 fixed.
 
-Token t of a sequence is row start + t of (tokens, H, K), whether or not padding stands between
+Token t of a sequence is row start + t of (tokens, H, K), whether or not there is padding between
 the sequences; ``spans`` holds (start, length) of each, and None says that all are full.  A
 *stream* is one head of one sequence, number b * H + h.  Exponentials are in base 2, the
 hardware's.

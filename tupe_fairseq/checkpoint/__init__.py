@@ -1,1 +1,1 @@
-"""Foreign checkpoints: reading them without running their code, and converting them."""
+"""Checkpoints read without running their code, and converted from other projects."""

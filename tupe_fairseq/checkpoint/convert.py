@@ -1,13 +1,62 @@
-"""From a foreign checkpoint to one of this project: what is common to all kinds."""
+"""Converts a foreign checkpoint into one of this project."""
 
 import argparse
-from typing import Any, Callable, Dict, List, Optional
+from types import ModuleType
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from torch import Tensor
 
+from tupe_fairseq.checkpoint import from_authors, from_roberta
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
+
+
+def converter_of(options: Dict[str, Any]) -> ModuleType:
+    """The module that converts the checkpoints of the code that wrote these options.
+
+    It has ``NAME``, ``HIDDEN_SYMBOLS``, ``convert_options`` and ``rename_tensors``.
+
+    Raises:
+        CheckpointError: if the architecture is one of this project, or unknown.
+    """
+    arch = str(options.get("arch"))
+    if arch.startswith("bert"):
+        return from_authors
+    if arch.startswith("roberta") or arch == "xlm":  # stock fairseq's xlm is a size of RoBERTa
+        return from_roberta
+    if arch.startswith("tupe_roberta"):
+        raise CheckpointError(
+            f"the checkpoint's arch is {arch!r}, one of this project's; use it without converting"
+        )
+    raise CheckpointError(
+        f"the checkpoint's arch is {arch!r}, neither one of the TUPE authors' bert_* nor a stock "
+        "fairseq roberta_*"
+    )
+
+
+def convert_dictionary(lines: List[str], path: str, hidden: Sequence[str] = ()) -> List[str]:
+    """The dict.txt with which stock fairseq gives every word its old id.
+
+    Args:
+        lines (list of str): their dict.txt.
+        path (str): its name, for messages.
+        hidden (sequence of str): the symbols that their code has after fairseq's four without
+            listing them in dict.txt; none in stock fairseq, whose file is right as it is.
+    Raises:
+        CheckpointError: if a line is not "symbol count", or a symbol is a built-in one or listed
+            twice.
+    """
+    seen = {*BUILT_IN_SYMBOLS, *hidden}
+    for number, line in enumerate(lines, 1):
+        symbol, _, count = line.rpartition(" ")
+        if not symbol or not count.isdigit():
+            raise CheckpointError(f"{path}, line {number}: {line!r} is not 'symbol count'")
+        if symbol in seen:
+            raise CheckpointError(f"{path}, line {number}: {symbol!r} is built in or listed twice")
+        seen.add(symbol)
+    return [f"{symbol} 0" for symbol in hidden] + lines
 
 
 def _expected_shapes(
@@ -55,12 +104,12 @@ def convert_tensors(
         vocab_size (int): symbols of the converted dictionary, ``<mask>`` included.
     Raises:
         CheckpointError: if the dictionary is of another size; if a tensor is missing,
-            superfluous, of another shape or none at all, each named; or if the LM head is not
+            superfluous, of another shape or not a tensor, each named; or if the LM head is not
             tied to the word embedding and ``args`` says that it is.
     """
     foreign = [name for name, value in theirs.items() if not isinstance(value, Tensor)]
     if foreign:
-        raise CheckpointError(f"the state dict holds what is no tensor: {', '.join(foreign)}")
+        raise CheckpointError(f"not tensors in the state dict: {', '.join(foreign)}")
     model = {name: tensor.float() for name, tensor in rename_tensors(theirs).items()}
     embedding = model.get("encoder.sentence_encoder.embed_tokens.weight")
     if embedding is not None and embedding.size(0) != vocab_size:
@@ -91,12 +140,12 @@ def convert_tensors(
 def new_state(
     model: Dict[str, Tensor], args: argparse.Namespace, head: Optional[str]
 ) -> Dict[str, Any]:
-    """A checkpoint whose training starts afresh: epoch 1, update 0, no optimizer state.
+    """A checkpoint with a new training state: epoch 1, update 0, no optimizer state.
 
     Args:
         model (dict): converted tensors.
         args (Namespace): converted options, completed in place.
-        head (str, optional): the classification head to go on fine-tuning, if any.
+        head (str, optional): the classification head to continue fine-tuning, if any.
     """
     if head is not None:
         args.task = args.criterion = "sentence_prediction"

@@ -1,9 +1,10 @@
-"""The options of tupe_roberta that those of a foreign checkpoint become."""
+"""The options of tupe_roberta that the options of a foreign checkpoint become."""
 
 import argparse
 from typing import Any, Dict
 
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.position import POSITION_OPTIONS
 
 # Options that shape the model, each with its default there; the names are fairseq's.
 _MODEL_DEFAULTS = {
@@ -27,7 +28,7 @@ def tupe_roberta_options(
     defaults: Dict[str, Any],
     position: Dict[str, Any],
 ) -> argparse.Namespace:
-    """The options of a tupe_roberta checkpoint that stands for the given model.
+    """The options of the tupe_roberta checkpoint that is equal to the given model.
 
     Args:
         given (dict): the options of the foreign model.
@@ -46,22 +47,22 @@ def tupe_roberta_options(
         or (name.startswith("encoder_") and name not in {**defaults, **fixed})
     ]
     if wrong:
-        raise CheckpointError(f"options that tupe_roberta has not: {', '.join(sorted(wrong))}")
+        raise CheckpointError(f"options unknown to tupe_roberta: {', '.join(sorted(wrong))}")
 
     ours = {name: given.get(name, default) for name, default in defaults.items()}
     # the length of the table; a Hydra run of fairseq 0.12.2 leaves max_positions empty
     lengths = (given.get(f"max_{kind}positions") for kind in ("", "source_"))
     ours["max_positions"] = next(filter(None, lengths), given.get("tokens_per_sample") or 512)
+    switches = {name: False for name, option in POSITION_OPTIONS.items() if not option.is_number}
     return argparse.Namespace(
         arch="tupe_roberta",
         task="masked_lm",
         criterion="masked_lm",
         tokens_per_sample=ours["max_positions"],
         data=".",
-        tie_cls=False,
         attn_impl="auto",
         unpad=False,
         compile_layers=False,
         **ours,
-        **position,
+        **{**switches, **position},
     )

@@ -1,7 +1,7 @@
-"""Reading a checkpoint from a stranger without running anything that it contains.
+"""Reads an untrusted checkpoint without running any code that it contains.
 
 ``torch.load`` cannot do it for the files of the TUPE authors' day: they hold objects of modules
-that exist nowhere today, ``weights_only=True`` allows for no exceptions before torch 2.4, and
+that no longer exist, ``weights_only=True`` allows for no exceptions before torch 2.4, and
 torch 1.13 ignores the ``pickle_module`` that it is given.  Hence a reader of our own, for both
 formats of ``torch.save``, whose unpickler imports nothing: tensors, containers and
 ``argparse.Namespace`` are rebuilt, a few known kinds of training statistics become empty
@@ -161,7 +161,7 @@ def restricted_load(path: str) -> Dict[str, Any]:
             raise CheckpointError(f"{path} is refused: {error}") from error
         except Exception as error:  # a damaged pickle can raise anything
             raise CheckpointError(
-                f"{path} is truncated, damaged or no checkpoint ({type(error).__name__}: {error})"
+                f"{path} is truncated, damaged or not a checkpoint: {type(error).__name__}: {error}"
             ) from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{path} holds a {type(state).__name__}, not a checkpoint")

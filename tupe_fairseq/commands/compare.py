@@ -1,8 +1,7 @@
-"""tupe-compare: position encodings, trained with everything else equal."""
+"""tupe-compare: train position encodings with everything else equal."""
 
 import argparse
 import logging
-import math
 import os
 import shlex
 import signal
@@ -11,15 +10,15 @@ from typing import List, Optional, Tuple
 
 import torch
 
+from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.compare.checks import check_schemes, check_train_flags
-from tupe_fairseq.compare.comparison import Comparison, Run
-from tupe_fairseq.compare.data import check_data
-from tupe_fairseq.compare.machine import cores
-from tupe_fairseq.compare.protocol import echo, run_comparison
-from tupe_fairseq.compare.schemes import parse_scheme, parse_schemes
+from tupe_fairseq.compare.comparison import Comparison, ComparisonRun, check_data
+from tupe_fairseq.compare.parse_schemes import FLAGS, parse_scheme, parse_schemes
+from tupe_fairseq.compare.provenance import cores
+from tupe_fairseq.compare.runner import run_comparison
 from tupe_fairseq.position import CATALOGUE
-from tupe_fairseq.training.seeds import parse_numbers, parse_seeds
+from tupe_fairseq.programs.command import show
 
 logger = logging.getLogger("tupe-compare")
 
@@ -32,11 +31,11 @@ def get_parser() -> argparse.ArgumentParser:
         prog="tupe-compare",
         description="Pre-train a tupe_roberta with each position encoding and seed, everything "
         "else equal, and write OUT/results.md (validation loss with its spread over the seeds, "
-        "the updates to the baseline's final loss, parameters, speed, memory; of each size), "
-        "OUT/results.json, "
+        "the updates to the baseline's final loss, parameters, speed and memory, for each model "
+        "size), OUT/results.json, "
         "OUT/loss_by_updates.png and OUT/loss_by_time.png. Each run is a plain fairseq-train "
-        "command, which is shown. Finished runs are not run again, an interrupted one goes on "
-        "from its last validation, and schemes, sizes and seeds may be added later.",
+        "command, which is printed. Finished runs are not repeated, an interrupted one resumes "
+        "from its last validation, and schemes, sizes and seeds can be added later.",
         epilog="example: tupe-compare data-bin --output-dir comparison --schemes "
         '"learned; learned --rel-pos; tupe; tupe --rel-pos" --arch tupe_roberta_tiny --seeds 1,2 '
         "--updates 2000 --cpu",
@@ -45,51 +44,63 @@ def get_parser() -> argparse.ArgumentParser:
     add(
         "data",
         metavar="DATA",
-        help="folder made by tupe-prepare-pretrain or fairseq-preprocess; shards with colons "
-        "between them",
+        help="folder made by tupe-prepare-pretrain or fairseq-preprocess; shards separated "
+        "by colons",
     )
     add("--output-dir", required=True, metavar="OUT", help="folder for runs and results")
     add(
         "--schemes",
         required=True,
         metavar="LIST",
-        help="what --position-encoding may be, each followed by its own flags (--rel-pos, "
-        "--rel-pos-buckets N, --max-rel-pos N, --tie-cls, --untie-cls, --symmetric-basis, "
-        f"--position-each-layer), semicolons between them; names: {', '.join(CATALOGUE)}",
+        help="position encodings separated by semicolons, each followed by its own flags "
+        f"({', '.join(flag + ' N' * number for flag, number in FLAGS.items())}); names: "
+        f"{', '.join(CATALOGUE)}",
     )
-    add("--updates", type=int, required=True, metavar="N", help="updates of each run")
+    add("--updates", type=int, required=True, metavar="N", help="number of updates of each run")
     add("--seeds", default="1,2", metavar="LIST", help="fairseq's seeds; default %(default)s")
     add(
         "--baseline",
         metavar="SCHEME",
-        help="one of the schemes, with which the others are compared; default: learned, or where "
-        "that is not among them the first",
+        help="the scheme that the others are compared with; default: learned, or the "
+        "first scheme if learned is not listed",
     )
-    add = parser.add_argument_group("training, the same for all").add_argument
+    add = parser.add_argument_group("training settings, the same for all runs").add_argument
     add(
         "--arch",
         default="tupe_roberta_tiny",
         metavar="LIST",
-        help="sizes of the model, tupe_roberta_tiny,tupe_roberta_mini, each compared for itself; "
-        "default %(default)s; sizes without a name by --train-flags",
+        help="model sizes, such as tupe_roberta_tiny,tupe_roberta_mini; each gets its own "
+        "comparison; default %(default)s; for other sizes use --train-flags",
     )
-    add("--batch-size", type=int, default=16, metavar="N", help="samples; default %(default)s")
+    add(
+        "--batch-size",
+        type=int,
+        default=16,
+        metavar="N",
+        help="samples per update; default %(default)s",
+    )
     add("--tokens-per-sample", type=int, default=128, metavar="N", help="default %(default)s")
-    add("--lr", type=float, default=1e-3, metavar="RATE", help="peak; default %(default)s")
+    add(
+        "--lr",
+        type=float,
+        default=1e-3,
+        metavar="RATE",
+        help="peak learning rate; default %(default)s",
+    )
     add("--warmup-updates", type=int, metavar="N", help="default: 5%% of --updates")
     add(
         "--validate-every",
         type=int,
         metavar="N",
-        help="updates between validations, which also save the checkpoint to go on from; "
+        help="updates between validations, which also save the checkpoint to resume from; "
         "default: 5%% of --updates",
     )
     add(
         "--train-flags",
         default="",
         metavar="FLAGS",
-        help="further flags of fairseq-train in one word: --train-flags='--encoder-layers 3 "
-        "--dropout 0'",
+        help="further fairseq-train flags, quoted as one argument: --train-flags='--encoder-layers "
+        "3 --dropout 0'",
     )
     add = parser.add_argument_group("machine").add_argument
     add("--cpu", action="store_true", help="train on the CPU")
@@ -97,29 +108,33 @@ def get_parser() -> argparse.ArgumentParser:
     add(
         "--gpus",
         metavar="LIST",
-        help="numbers of the GPUs, as 0,1; each run takes one; default 0",
+        help="GPU numbers, such as 0,1; each run uses one; default 0",
     )
     add(
         "--parallel",
         type=int,
         metavar="N",
-        help="runs at once; speed and memory are then marked as measured side by side; default: "
-        "as many as GPUs, 1 on the CPU",
+        help="number of concurrent runs; speed and memory are then marked as measured "
+        "concurrently; default: one per GPU, 1 on the CPU",
     )
     add(
         "--threads",
         type=int,
         metavar="N",
-        help="CPU threads of each run; default: OMP_NUM_THREADS, or the cores dealt over "
-        "--parallel runs",
+        help="CPU threads of each run; default: OMP_NUM_THREADS, or the cores divided "
+        "by --parallel",
     )
     add(
         "--keep-checkpoints",
         action="store_true",
-        help="keep checkpoint_last.pt of the runs that this call finishes (tupe-plot reads it); "
-        "default: only of unfinished ones",
+        help="keep checkpoint_last.pt of the runs that finish in this call (for tupe-plot); "
+        "default: only of unfinished runs",
     )
-    add("--dry-run", action="store_true", help="only check everything and show the commands")
+    add(
+        "--dry-run",
+        action="store_true",
+        help="check everything and print the commands, without running them",
+    )
     return parser
 
 
@@ -133,7 +148,7 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         OSError, ValueError: if an input is absent or wrong, or a run fails.
     """
-    schemes, seeds = parse_schemes(args.schemes), parse_seeds(args.seeds)
+    schemes, seeds = parse_schemes(args.schemes), arguments.seeds(args.seeds)
     baseline = args.baseline and parse_scheme(args.baseline, "--baseline").label
     devices = _devices(args)
     comparison = Comparison(
@@ -162,20 +177,22 @@ def run(args: argparse.Namespace) -> None:
     parameters = {}
     for arch in archs:
         parameters.update(check_schemes(comparison, arch, schemes))
-    # the schemes of a seed one after the other: a first seed of all comes before a second of any
-    runs = [Run(arch, scheme, seed) for arch in archs for seed in seeds for scheme in schemes]
+    # the first seed of all schemes comes before the second of any
+    runs = [
+        ComparisonRun(arch, scheme, seed) for arch in archs for seed in seeds for scheme in schemes
+    ]
     if args.dry_run:
         for one in runs:
-            echo(comparison, one)
+            show(comparison.script(one))
         return
-    # so that the running fairseq-train is ended, too
+    # so that the running fairseq-train is stopped, too
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     print(
         run_comparison(
             comparison, runs, parameters, baseline, devices, keep_checkpoints=args.keep_checkpoints
         )
     )
-    logger.info("written to %s: results.md, results.json, two figures", comparison.folder)
+    logger.info("written to %s: results.md, results.json and two figures", comparison.folder)
 
 
 def _archs(text: str) -> List[str]:
@@ -187,16 +204,16 @@ def _archs(text: str) -> List[str]:
 
 
 def _devices(args: argparse.Namespace) -> List[Optional[str]]:
-    """What CUDA_VISIBLE_DEVICES is to be for each of the runs at once; None on the CPU."""
-    if args.parallel is not None and args.parallel < 1:
-        raise ValueError(f"--parallel ({args.parallel}) must be 1 or more")
+    """The value of CUDA_VISIBLE_DEVICES for each of the concurrent runs; None on the CPU."""
+    if args.parallel is not None:
+        arguments.in_range("--parallel", args.parallel, at_least=1)
     if args.cpu:
         for flag, given in (("--gpus", args.gpus is not None), ("--fp16", args.fp16)):
             if given:
-                raise ValueError(f"{flag} needs a GPU; drop it, or --cpu")
+                raise ValueError(f"{flag} needs a GPU; drop it, or drop --cpu")
         return [None] * (args.parallel or 1)
-    gpus = parse_numbers(
-        "--gpus", args.gpus or "0", int, lambda gpu: gpu >= 0, "number of a GPU, from 0 on"
+    gpus = arguments.numbers(
+        "--gpus", args.gpus or "0", int, lambda gpu: gpu >= 0, "GPU number (0, 1, ...)"
     )
     parallel = len(gpus) if args.parallel is None else args.parallel
     if parallel < len(gpus):
@@ -207,7 +224,7 @@ def _devices(args: argparse.Namespace) -> List[Optional[str]]:
     if not args.dry_run and max(gpus) >= torch.cuda.device_count():
         raise ValueError(
             f"--gpus: there is no GPU {max(gpus)}; torch finds {torch.cuda.device_count()} here. "
-            "To train on the CPU give --cpu"
+            "To train on the CPU, pass --cpu"
         )
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     names: Tuple[str, ...] = tuple(visible.split(",")) if visible else ()
@@ -234,8 +251,7 @@ def _check(comparison: Comparison) -> None:
         ("threads", 1),
     ):
         value = getattr(comparison, name)
-        if value < least:
-            raise ValueError(f"--{name.replace('_', '-')} ({value}) must be {least} or more")
+        arguments.in_range(f"--{name.replace('_', '-')}", value, at_least=least)
     for name in ("warmup_updates", "validate_every"):
         value = getattr(comparison, name)
         if value > comparison.updates:
@@ -243,13 +259,8 @@ def _check(comparison: Comparison) -> None:
                 f"--{name.replace('_', '-')} ({value}) exceeds --updates ({comparison.updates}); "
                 "lower it"
             )
-    if not 0 < comparison.lr < math.inf:
-        raise ValueError(f"--lr ({comparison.lr}) must be a number above 0")
-    if ":" in comparison.folder:
-        raise ValueError(
-            f"--output-dir {comparison.folder} has a colon, which separates folders for fairseq; "
-            "use another path"
-        )
+    arguments.in_range("--lr", comparison.lr, above=0)
+    arguments.no_separators("--output-dir", comparison.folder)
 
 
 if __name__ == "__main__":

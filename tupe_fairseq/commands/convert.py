@@ -1,4 +1,4 @@
-"""tupe-convert: a checkpoint of the TUPE authors or of RoBERTa becomes one of this project."""
+"""tupe-convert: convert a checkpoint of the TUPE authors or of RoBERTa to this project's format."""
 
 import argparse
 import logging
@@ -8,11 +8,11 @@ from typing import List, Optional
 
 import torch
 
-from tupe_fairseq.checkpoint import convert, dictionary, vocabulary
-from tupe_fairseq.checkpoint.kinds import kind_of
-from tupe_fairseq.checkpoint.options import options_in
+from tupe_fairseq.checkpoint import convert
+from tupe_fairseq.checkpoint.contents import options_in, symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.files.names import DICTIONARY
 
 logger = logging.getLogger("tupe-convert")
 
@@ -25,18 +25,20 @@ def get_parser() -> argparse.ArgumentParser:
         prog="tupe-convert",
         description="Convert a checkpoint of the TUPE authors' code or of fairseq's stock RoBERTa "
         "(which becomes tupe_roberta with --position-encoding learned) into OUT/model.pt and "
-        "OUT/dict.txt. Weights and options are kept; training starts afresh. The file is read "
+        "OUT/dict.txt. Weights and options are kept; the training state is not. The file is read "
         "without running any code that it contains.",
         epilog="example: tupe-convert --checkpoint checkpoint_best.pt --dict data-bin/dict.txt "
         "--output-dir tupe-base",
     )
-    parser.add_argument("--checkpoint", required=True, metavar="FILE", help="the checkpoint")
+    parser.add_argument(
+        "--checkpoint", required=True, metavar="FILE", help="the checkpoint to convert"
+    )
     parser.add_argument("--dict", required=True, metavar="FILE", help="its dict.txt")
     parser.add_argument(
         "--label-dict",
         metavar="FILE",
-        help="its label/dict.txt, to go on with a fine-tuned checkpoint: keeps the order of the "
-        "classes, and makes OUT a sentence_prediction checkpoint",
+        help="the label/dict.txt of a fine-tuned checkpoint: keeps the order of its "
+        "classes and makes OUT a sentence_prediction checkpoint",
     )
     parser.add_argument(
         "--bpe-codes", metavar="FILE", help="its fastBPE codes; copied to OUT/bpecodes"
@@ -51,7 +53,7 @@ def main(argv: Optional[List[str]] = None) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Convert; nothing is written before everything is checked.
+    """Convert; everything is checked before anything is written.
 
     Raises:
         OSError, ValueError: if an input is absent or wrong, or an output already there.
@@ -64,24 +66,25 @@ def run(args: argparse.Namespace) -> None:
     if unknown or not isinstance(state.get("model"), dict):
         raise CheckpointError(
             f"{args.checkpoint} has the entries {', '.join(sorted(map(str, state)))}; expected are "
-            f"model, a state dict, args or cfg, and, to be dropped, {', '.join(sorted(_DROPPED))}"
+            "model (a state dict), args or cfg, and, which are dropped, "
+            f"{', '.join(sorted(_DROPPED))}"
         )
     given = options_in(state, args.checkpoint)
-    kind = kind_of(given)
-    options = kind.convert_options(given)
-    converted_lines = dictionary.convert_dictionary(lines, args.dict, kind.HIDDEN_SYMBOLS)
-    symbols = vocabulary.symbols_of(converted_lines)
-    model = convert.convert_tensors(state["model"], kind.rename_tensors, options, len(symbols))
+    converter = convert.converter_of(given)
+    options = converter.convert_options(given)
+    converted_lines = convert.convert_dictionary(lines, args.dict, converter.HIDDEN_SYMBOLS)
+    symbols = symbols_of(converted_lines)
+    model = convert.convert_tensors(state["model"], converter.rename_tensors, options, len(symbols))
     head = None
     if label_lines is not None:
         head = _labelled_head(model, given, label_lines, args.label_dict)
 
-    files = {"dict.txt": converted_lines}
-    model["encoder.vocabulary_version"] = vocabulary.vocabulary_version(symbols)
+    files = {DICTIONARY: converted_lines}
+    model["encoder.vocabulary_version"] = vocabulary_version(symbols)
     if label_lines is not None:
-        files[os.path.join("input0", "dict.txt")] = files["dict.txt"]
+        files[os.path.join("input0", DICTIONARY)] = converted_lines
         # unchanged: both loaders subtract their own number of built-in symbols from a label
-        files[os.path.join("label", "dict.txt")] = label_lines
+        files[os.path.join("label", DICTIONARY)] = label_lines
     if codes is not None:
         files["bpecodes"] = codes
     existing = [
@@ -106,7 +109,7 @@ def run(args: argparse.Namespace) -> None:
     logger.info("dropped the training state: %s", ", ".join(dropped) or "none")
     logger.info(
         "a model of %s: %d tensors became %d, float32; options: %s",
-        kind.NAME, len(state["model"]), len(model), vars(options),
+        converter.NAME, len(state["model"]), len(model), vars(options),
     )  # fmt: skip
     logger.info("classification heads: %s", convert.classification_heads(model) or "none")
     logger.info(

@@ -1,15 +1,16 @@
-"""tupe-prepare-glue: the official GLUE files become data for fairseq's sentence_prediction."""
+"""tupe-prepare-glue: turn the official GLUE files into data for fairseq's sentence_prediction."""
 
 import argparse
 import logging
 import os
 from typing import Any, Dict, List, Optional
 
+from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.glue.official import official_files
 from tupe_fairseq.glue.prepare import prepare_task
-from tupe_fairseq.glue.pretrain_dir import PretrainDir
 from tupe_fairseq.glue.tasks import GLUE_TASKS, GlueTask, task_named
+from tupe_fairseq.text.pretrain_dir import PretrainDir
 
 logger = logging.getLogger("tupe-prepare-glue")
 
@@ -21,25 +22,27 @@ def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tupe-prepare-glue",
         description="Turn the official GLUE files into OUT/TASK folders for fine-tuning, with the "
-        "vocabulary and the text treatment of the pre-training. Tasks can be added to OUT by "
-        "further calls; finished ones are skipped.",
+        "vocabulary and the text treatment of the pre-training. More tasks can be added to "
+        "OUT by later calls; finished ones are skipped.",
         epilog="example: tupe-prepare-glue --glue-dir glue_data --tasks CoLA,SST-2 "
         "--pretrain-dir pretrain-data --output-dir glue",
     )
     parser.add_argument(
         "--glue-dir", required=True, metavar="OFFICIAL",
-        help="folder with a folder for each task, CoLA, SST-2, ..., as officially distributed",
+        help="folder with one folder per task (CoLA, SST-2, ...), as officially distributed",
     )  # fmt: skip
     parser.add_argument(
         "--tasks", required=True, metavar="NAMES",
-        help=f"names with commas between, out of {', '.join(GLUE_TASKS)}; or ALL",
+        help=f"comma-separated, out of {', '.join(GLUE_TASKS)}; or ALL",
     )  # fmt: skip
     parser.add_argument(
         "--pretrain-dir", required=True, metavar="DIR",
         help="folder made by tupe-prepare-pretrain; dict.txt, the SentencePiece model and "
         "report.json are read",
     )  # fmt: skip
-    parser.add_argument("--output-dir", required=True, metavar="OUT", help="OUT/TASK is written")
+    parser.add_argument(
+        "--output-dir", required=True, metavar="OUT", help="output folder; each task gets OUT/TASK"
+    )
     parser.add_argument(
         "--max-positions", type=int, metavar="N",
         help="count the rows of more than N tokens; nothing is cut here (default: the "
@@ -66,14 +69,13 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(
             f"--max-positions ({args.max_positions}) is below {_SMALLEST}, the shortest pair"
         )
-    if args.workers < 1:
-        raise ValueError(f"--workers ({args.workers}) must be 1 or more")
+    arguments.in_range("--workers", args.workers, at_least=1)
     tasks = _tasks(args.tasks)
     if not os.path.isdir(args.glue_dir):
         raise FileNotFoundError(f"--glue-dir {args.glue_dir} is not a folder")
     pretrained = PretrainDir(args.pretrain_dir)
     max_positions = args.max_positions or pretrained.tokens_per_sample or 512
-    for task in tasks:  # all before the first, which may take minutes
+    for task in tasks:  # all are checked before the first one is prepared, which may take minutes
         official_files(task, args.glue_dir)
     for task in tasks:
         folder = os.path.join(args.output_dir, task.name)
@@ -94,7 +96,7 @@ def _tasks(names: str) -> List[GlueTask]:
 
 
 def _table(report: Dict[str, Any]) -> List[str]:
-    """The report as lines of a table, a split each."""
+    """The report as lines of a table, one per split."""
     over = f"over {report['max_positions']}"
     rows = [(report["task"], "read", "kept", over, "unknown", "labels; dropped; warnings")]
     for split, values in report["splits"].items():

@@ -1,4 +1,4 @@
-"""tupe-prepare-pretrain: raw text becomes a data folder for fairseq's masked_lm."""
+"""tupe-prepare-pretrain: turn raw text into a data folder for fairseq's masked_lm."""
 
 import argparse
 import logging
@@ -6,17 +6,25 @@ import os
 import shutil
 from typing import List, Optional
 
+from tupe_fairseq.commands.arguments import in_range, no_separators
 from tupe_fairseq.commands.program import run_program
-from tupe_fairseq.files.atomic import write_json
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.steps import Steps
-from tupe_fairseq.text.corpus import Corpus
-from tupe_fairseq.text.dataset import Dataset
-from tupe_fairseq.text.options import FRACTION, VOCABULARY, fill_and_check, settings
-from tupe_fairseq.text.report import build_report, summary
-from tupe_fairseq.text.workspace import Workspace
+from tupe_fairseq.text.data_report import summary
+from tupe_fairseq.text.pipeline import Pipeline
+from tupe_fairseq.text.settings import input_files, settings
 
 logger = logging.getLogger("tupe-prepare-pretrain")
+
+# Flags that have no effect with --sentencepiece-model. Their defaults are filled in later, so that
+# a given flag can be told from a default.
+_VOCABULARY = {
+    "vocab_size": 32768,
+    "model_type": "unigram",
+    "character_coverage": 0.9995,
+    "sample_mb": 64,
+}
+_FRACTION = 0.005
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -24,7 +32,7 @@ def get_parser() -> argparse.ArgumentParser:
         prog="tupe-prepare-pretrain",
         description="Clean raw text, drop duplicate lines, split it into train, valid and test, "
         "learn a SentencePiece vocabulary, encode, and binarize for fairseq's masked_lm task. "
-        "Interrupted, the same command goes on where it stopped.",
+        "If interrupted, run the same command again to resume.",
         epilog="example: tupe-prepare-pretrain --input wiki/*.xz books.txt --output-dir data "
         "--vocab-size 32768",
     )
@@ -34,17 +42,21 @@ def get_parser() -> argparse.ArgumentParser:
         nargs="+",
         required=True,
         metavar="FILE",
-        help="UTF-8 text, plain, .gz, .xz or .bz2; a document ends at a blank line or file end",
+        help="UTF-8 text, plain, .gz, .xz or .bz2; a document ends at a blank line or at the end "
+        "of the file",
     )
     add(
-        "--output-dir", required=True, metavar="DIR", help="folder to write; becomes fairseq's data"
+        "--output-dir",
+        required=True,
+        metavar="DIR",
+        help="output folder, the data argument of fairseq-train",
     )
     add(
         "--workers",
         type=int,
         default=os.cpu_count(),
         metavar="N",
-        help="processes; the result does not depend on it; default: one for each core",
+        help="number of processes; does not change the result; default: one per core",
     )
     add = parser.add_argument_group("cleaning").add_argument
     add("--lowercase", action="store_true", help="make all text lower case")
@@ -53,92 +65,96 @@ def get_parser() -> argparse.ArgumentParser:
         nargs="?",
         const="en",
         metavar="LANG",
-        help="put each sentence on its own line, by the rules of a language (two letters, en if "
-        "left out); default: lines stay",
+        help="put each sentence on its own line, by the rules of a language (two letters; en if "
+        "none is given); default: keep lines as they are",
     )
     add(
         "--min-chars",
         type=int,
         default=1,
         metavar="N",
-        help="drop shorter lines; default %(default)s",
+        help="drop lines of fewer characters; default %(default)s",
     )
     add(
         "--max-chars",
         type=int,
         default=100_000,
         metavar="N",
-        help="drop longer lines, at most 1000000; default %(default)s",
+        help="drop lines of more characters, at most 1000000; default %(default)s",
     )
     add(
         "--join-short",
         type=int,
         default=0,
         metavar="N",
-        help="join a line of fewer characters with the next one of its document; default: never",
+        help="join lines shorter than this many characters with the next line of the document; "
+        "default: never",
     )
     add = parser.add_argument_group("splits").add_argument
     add(
         "--valid-input",
         nargs="+",
         metavar="FILE",
-        help="text for valid; its lines are dropped from train. Default: documents of --input",
+        help="text of the valid split; its lines are dropped from train; default: documents of "
+        "--input",
     )
-    add("--test-input", nargs="+", metavar="FILE", help="the same for test")
+    add("--test-input", nargs="+", metavar="FILE", help="the same for the test split")
     add(
         "--valid-fraction",
         type=float,
         metavar="F",
-        help=f"share of --input's documents for valid, chosen by a hash; default {FRACTION}",
+        help="fraction of --input's documents to use as valid, chosen by a hash; default "
+        f"{_FRACTION}",
     )
     add(
         "--test-fraction",
         type=float,
         metavar="F",
-        help=f"the same for test; 0 makes no test; default {FRACTION}",
+        help=f"the same for test; 0 for no test split; default {_FRACTION}",
     )
     add(
         "--shards",
         type=int,
         default=1,
         metavar="N",
-        help="deal train over DIR/shard0, DIR/shard1, ...; an epoch of fairseq-train loads one; "
-        "default %(default)s, no shards",
+        help="distribute train over DIR/shard0, DIR/shard1, ...; fairseq-train loads one per "
+        "epoch; default %(default)s, no shards",
     )
     add = parser.add_argument_group("vocabulary").add_argument
     add(
         "--vocab-size",
         type=int,
         metavar="N",
-        help="entries of the dictionary, <s>, <pad>, </s>, <unk> and <mask> included; default "
-        f"{VOCABULARY['vocab_size']}",
+        help="number of dictionary entries, including <s>, <pad>, </s>, <unk> and <mask>; default "
+        f"{_VOCABULARY['vocab_size']}",
     )
     add(
         "--model-type",
         choices=["unigram", "bpe"],
-        help=f"of SentencePiece; default {VOCABULARY['model_type']}",
+        help=f"SentencePiece model type; default {_VOCABULARY['model_type']}",
     )
     add(
         "--character-coverage",
         type=float,
         metavar="F",
-        help=f"share of the characters that get pieces; default {VOCABULARY['character_coverage']}",
+        help="fraction of the characters that the vocabulary covers; default "
+        f"{_VOCABULARY['character_coverage']}",
     )
     add(
         "--sample-mb",
         type=int,
         metavar="N",
-        help="MiB of train to learn the vocabulary from, lines spread evenly over it; a unigram "
-        f"model takes some 30 times as much memory; default {VOCABULARY['sample_mb']}",
+        help="MiB of train, sampled evenly, to learn the vocabulary from; a unigram "
+        f"model needs about 30 times as much memory; default {_VOCABULARY['sample_mb']}",
     )
-    add("--sentencepiece-model", metavar="FILE", help="take this model and learn none")
+    add("--sentencepiece-model", metavar="FILE", help="use this model instead of learning one")
     add(
         "--tokens-per-sample",
         type=int,
         default=512,
         metavar="N",
-        help="as of fairseq-train: a line of more than N - 2 pieces is cut into several, because "
-        "fairseq would skip it; default %(default)s",
+        help="the --tokens-per-sample of the training; lines of more than N - 2 pieces are split, "
+        "because fairseq would skip them; default %(default)s",
     )
     return parser
 
@@ -148,35 +164,27 @@ def main(argv: Optional[List[str]] = None) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prepare the data, or go on with what an earlier run finished.
+    """Prepare the data, or resume what an earlier run left unfinished.
 
     Raises:
         OSError, ValueError: if an input or an option is wrong, or the output folder is in use.
     """
-    fill_and_check(args)
+    _fill_and_check(args)
     os.makedirs(args.output_dir, exist_ok=True)
     with locked(args.output_dir):
         steps = Steps(args.output_dir, settings(args))
         if steps.result("report") is not None:
-            logger.info("%s is finished already", args.output_dir)
+            logger.info("%s is already finished", args.output_dir)
         else:
             _prepare(args, steps)
         shutil.rmtree(os.path.join(args.output_dir, "work"), ignore_errors=True)
 
 
-def _prepare(args, steps) -> None:
-    # from the first moment on, the folder is known to be of this run
+def _prepare(args: argparse.Namespace, steps: Steps) -> None:
+    # first of all, mark the folder as this run's
     if steps.result("start") is None:
         steps.finish("start", True)
-    space = Workspace(args, steps)
-    corpus, dataset = Corpus(space), Dataset(space)
-    cleaned = {**corpus.clean(), **corpus.deduplicate()}
-    split = corpus.split()
-    vocabulary = dataset.vocabulary()
-    encoded = dataset.encode(list(split))
-    folders = dataset.binarize(encoded)
-    report = build_report(args, cleaned, split, encoded, vocabulary, space.dictionary)
-    write_json(os.path.join(args.output_dir, "report.json"), report)
+    report, folders = Pipeline(args, steps).run()
     steps.finish("report", True)
     for line in summary(report):
         logger.info("%s", line)
@@ -184,6 +192,55 @@ def _prepare(args, steps) -> None:
         "next: fairseq-train %s --task masked_lm --tokens-per-sample %d ...",
         ":".join(folders), args.tokens_per_sample,
     )  # fmt: skip
+
+
+def _fill_and_check(args: argparse.Namespace) -> None:
+    """Fill in the defaults that depend on other flags; refuse what is wrong or has no effect."""
+    if args.sentencepiece_model:
+        for name in _VOCABULARY:
+            if getattr(args, name) is not None:
+                flag = name.replace("_", "-")
+                raise ValueError(f"--{flag} has no effect with --sentencepiece-model; leave it out")
+    for name, default in _VOCABULARY.items():
+        if not args.sentencepiece_model and getattr(args, name) is None:
+            setattr(args, name, default)
+    for split in ("valid", "test"):
+        fraction = f"{split}_fraction"
+        if getattr(args, f"{split}_input"):
+            if getattr(args, fraction) is not None:
+                raise ValueError(f"give --{split}-input or --{split}-fraction, not both")
+            setattr(args, fraction, 0.0)
+        elif getattr(args, fraction) is None:
+            setattr(args, fraction, _FRACTION)
+    if not args.valid_input:
+        in_range("--valid-fraction", args.valid_fraction, above=0, below=1)
+    in_range("--test-fraction", args.test_fraction, at_least=0, below=1)
+    if args.valid_fraction + args.test_fraction >= 1:
+        raise ValueError("--valid-fraction and --test-fraction leave nothing for train")
+    in_range("--workers", args.workers, at_least=1)
+    in_range("--shards", args.shards, at_least=1)
+    in_range("--max-chars", args.max_chars, at_least=1, at_most=1_000_000)
+    in_range("--min-chars", args.min_chars, at_least=1, at_most=args.max_chars)
+    in_range("--join-short", args.join_short, at_least=0, at_most=args.max_chars)
+    in_range("--tokens-per-sample", args.tokens_per_sample, at_least=3)
+    if not args.sentencepiece_model:
+        in_range("--vocab-size", args.vocab_size, at_least=6)
+        in_range("--character-coverage", args.character_coverage, above=0, at_most=1)
+        in_range("--sample-mb", args.sample_mb, at_least=1)
+    _check_paths(args)
+
+
+def _check_paths(args: argparse.Namespace) -> None:
+    no_separators("--output-dir", args.output_dir, ":,")
+    folder = os.path.join(os.path.realpath(args.output_dir), "")
+    for path in input_files(args).values():
+        if (os.path.realpath(path) + os.sep).startswith(folder):
+            raise ValueError(
+                f"{path} is inside --output-dir {args.output_dir}; give another folder"
+            )
+        if not os.path.isfile(path):
+            reason = "is not a file" if os.path.exists(path) else "does not exist"
+            raise ValueError(f"{path} {reason}")
 
 
 if __name__ == "__main__":

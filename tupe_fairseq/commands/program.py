@@ -13,7 +13,7 @@ def run_program(
 ) -> None:
     """Parse the arguments and run; wrong input ends with exit code 2 and one line that says why."""
     args = parser.parse_args(argv)
-    # force: importing fairseq has configured logging its own way
+    # force: importing fairseq has already configured logging
     logging.basicConfig(format=f"{parser.prog}: %(message)s", level=logging.INFO, force=True)
     try:
         run(args)

@@ -1,4 +1,4 @@
-"""From runs to what can be said of schemes."""
+"""Statistics over seeds, and the updates to reach the baseline's loss."""
 
 import statistics
 from typing import Any, Dict, List, Optional, Sequence
@@ -10,8 +10,8 @@ def spread(values: Sequence[float]) -> Optional[Dict[str, Any]]:
     """Mean and spread of a number over seeds.
 
     Returns:
-        dict: ``n``, ``mean``, ``min``, ``max``, and ``sd``, the sample's standard deviation, from
-        three values on, else None; None for no values.
+        dict: ``n``, ``mean``, ``min``, ``max``, and ``sd``, the sample's standard deviation, or
+        None for fewer than three values; None for no values.
     """
     if not values:
         return None
@@ -25,10 +25,10 @@ def spread(values: Sequence[float]) -> Optional[Dict[str, Any]]:
 
 
 def updates_to_reach(curve: Sequence[Dict[str, float]], target: float) -> Optional[float]:
-    """The updates after which the loss is the target, or less, for the first time.
+    """The updates after which the loss first reaches the target.
 
-    Linear between validations.  Below the target at the very first one, its updates are all that
-    is known: it was reached there or before.
+    Linear between validations.  If the very first one is below the target, its updates are
+    returned: the target was reached there or before.
 
     Args:
         curve (list of dict): ``updates`` and ``loss`` of each validation, in their order.
@@ -47,18 +47,18 @@ def updates_to_reach(curve: Sequence[Dict[str, float]], target: float) -> Option
     return None
 
 
-def summarize(results: List[Result], baseline: str, updates: int) -> List[Dict[str, Any]]:
-    """What the runs of each scheme say together, of each size.
+def summarize_schemes(results: List[Result], baseline: str, updates: int) -> List[Dict[str, Any]]:
+    """The statistics of each scheme, for each model size.
 
     Args:
         results (list of dict): the finished runs, in the order of sizes and schemes.
         baseline (str): label of the scheme that the others are compared with.
         updates (int): the updates of each run.
     Returns:
-        list of dict: a scheme of a size each: ``arch``, ``scheme``, ``seeds``, ``diverged``
+        list of dict: one per size and scheme: ``arch``, ``scheme``, ``seeds``, ``diverged``
         (seeds); of the seeds that did not diverge :func:`spread` of ``final_loss``,
         ``best_loss``, ``seconds``, ``words_per_second``, ``peak_memory_mib``; ``parameters``,
-        ``position_parameters``, ``side_by_side`` (the most runs at once); ``difference``, the
+        ``position_parameters``, ``side_by_side`` (the most concurrent runs); ``difference``, the
         spread of the final loss less the baseline's of the same size and seed; ``to_baseline``,
         see :func:`_to_baseline`.
     """
@@ -99,9 +99,9 @@ def _to_baseline(
     A diverged run has not reached it.
 
     Returns:
-        dict: ``per_seed``, seed to updates or None; ``of`` how many seeds, ``reached`` by how
-        many; ``updates``, and ``fraction`` of the baseline's, their spread over the seeds that
-        reached it.  None where no seed has a baseline.
+        dict: ``per_seed``, seed to updates or None; ``of``, the number of seeds; ``reached``, how
+        many of them reached it; ``updates``, and ``fraction`` of the baseline's, their spread over
+        the seeds that reached it.  None if no seed has a baseline.
     """
     per_seed = {
         run["seed"]: (

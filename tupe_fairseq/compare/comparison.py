@@ -1,20 +1,21 @@
-"""What all runs of a comparison share, and the command of each."""
+"""The settings of a comparison, its data, and the command of each run."""
 
 import os
+import shlex
 from dataclasses import dataclass
 from typing import Any, Dict, List, Tuple
 
-import tupe_fairseq
-from tupe_fairseq.compare.data import fingerprint
-from tupe_fairseq.compare.machine import versions
-from tupe_fairseq.compare.schemes import Scheme
-from tupe_fairseq.training.words import fairseq_train
+from tupe_fairseq.compare.parse_schemes import Scheme
+from tupe_fairseq.compare.provenance import versions
+from tupe_fairseq.files.fingerprint import file_sha256
+from tupe_fairseq.files.names import DICTIONARY
+from tupe_fairseq.programs.command import as_shell, fairseq_train, user_dir
 
 _NEVER = 10**9
 
 
 @dataclass(frozen=True)
-class Run:
+class ComparisonRun:
     """One training: an architecture of tupe_roberta, a scheme and fairseq's seed."""
 
     arch: str
@@ -32,12 +33,12 @@ class Comparison:
 
     Args:
         folder (str): OUT, absolute.
-        data (str): the data folder, absolute; several shards with colons between them.
+        data (str): the data folder, absolute; several shards separated by colons.
         updates (int): the updates of each run.
-        warmup_updates (int): over how many of them the learning rate rises.
-        validate_every (int): updates from one validation, and checkpoint, to the next.
-        batch_size (int): samples an update.
-        tokens_per_sample (int): tokens a sample.
+        warmup_updates (int): the number of them over which the learning rate rises.
+        validate_every (int): updates between validations, each of which writes a checkpoint.
+        batch_size (int): samples per update.
+        tokens_per_sample (int): tokens per sample.
         lr (float): the peak learning rate.
         cpu (bool): whether to train on the CPU, not on a GPU.
         fp16 (bool): mixed precision, on a GPU.
@@ -58,31 +59,38 @@ class Comparison:
     threads: int = 1
     train_flags: Tuple[str, ...] = ()
 
-    def path(self, run: Run, *names: str) -> str:
+    def path(self, run: ComparisonRun, *names: str) -> str:
         """A file in the run's folder, or the folder itself."""
         name = f"{run.scheme.folder}-seed{run.seed}"
         return os.path.join(self.folder, run.arch, name, *names)
 
     @property
     def environment(self) -> Dict[str, str]:
-        """The environment variables of each run, whatever device it gets."""
+        """The environment variables of each run, on any device."""
         return {"OMP_NUM_THREADS": str(self.threads)}
 
     def settings(self) -> Dict[str, Any]:
-        """All that numbers depend on and that runs share; a folder of others is refused."""
+        """What runs share and results depend on; a folder with other settings is refused."""
         kept = {key: value for key, value in vars(self).items() if key not in ("folder", "data")}
         kept["train_flags"] = list(self.train_flags)
         return {"data": fingerprint(self.data), **kept, "versions": versions()}
 
     @property
     def log_interval(self) -> int:
-        """Updates a line of the log: a tenth of a validation interval that such lines tile."""
+        """Updates per log line: about a tenth of the validation interval, and a divisor of it."""
         tenth = self.validate_every // 10
         return tenth if tenth and self.validate_every % tenth == 0 else self.validate_every
 
+    def script(self, run: ComparisonRun) -> str:
+        """The run's command as a shell script, to be run by hand."""
+        lines = [f"# {run.label}"]
+        for name, value in self.environment.items():
+            lines.append(f"export {name}={shlex.quote(value)}")
+        return "\n".join([*lines, as_shell(self.command(run))]) + "\n"
+
     def common_words(self, arch: str) -> List[str]:
-        """The words that all runs of a size share, without --train-flags."""
-        words: List[Any] = [fairseq_train(), self.data, "--user-dir", tupe_fairseq.__path__[0]]
+        """The arguments that all runs of an architecture share, without --train-flags."""
+        words: List[Any] = [fairseq_train(), self.data, "--user-dir", user_dir()]
         words += ["--arch", arch, "--task", "masked_lm", "--criterion", "masked_lm"]
         words += ["--sample-break-mode", "complete", "--tokens-per-sample", self.tokens_per_sample]
         words += ["--max-positions", self.tokens_per_sample]
@@ -93,7 +101,7 @@ class Comparison:
         words += ["--warmup-updates", self.warmup_updates, "--total-num-update", self.updates]
         words += ["--max-update", self.updates, "--batch-size", self.batch_size]
         words += ["--required-batch-size-multiple", 1, "--distributed-world-size", 1]
-        # validations and checkpoints by updates alone, also where epochs are short
+        # validations and checkpoints by updates alone, even if epochs are short
         words += ["--validate-interval", _NEVER, "--validate-interval-updates", self.validate_every]
         words += ["--save-interval", _NEVER, "--save-interval-updates", self.validate_every]
         words += ["--keep-interval-updates", 1, "--no-epoch-checkpoints"]
@@ -104,7 +112,44 @@ class Comparison:
         words += ["--fp16"] if self.fp16 else []
         return [str(word) for word in words]
 
-    def command(self, run: Run) -> List[str]:
-        """The words of a run's fairseq-train command; anyone can run it by hand."""
+    def command(self, run: ComparisonRun) -> List[str]:
+        """The arguments of a run's fairseq-train command."""
         own = [*run.scheme.words, "--seed", str(run.seed), "--save-dir", self.path(run)]
         return [*self.common_words(run.arch), *self.train_flags, *own]
+
+
+def check_data(data: str) -> str:
+    """The data folder as fairseq-train takes it, absolute.
+
+    Args:
+        data (str): what tupe-prepare-pretrain or fairseq-preprocess wrote; shards separated by
+            colons.
+    Raises:
+        FileNotFoundError: if a file that masked_lm reads is missing.
+    """
+    folders = [os.path.abspath(folder) for folder in data.split(":")]
+    for number, folder in enumerate(folders):
+        # as masked_lm reads them: the first shard's dictionary and valid are used for all
+        needed = [DICTIONARY, "valid.bin", "valid.idx"] if number == 0 else []
+        for name in (*needed, "train.bin", "train.idx"):
+            if not os.path.isfile(os.path.join(folder, name)):
+                shards = os.path.isdir(os.path.join(folder, "shard0"))
+                raise FileNotFoundError(
+                    f"DATA {folder} has no {name}; "
+                    + (
+                        f"it is split into shards: give {folder}/shard0:{folder}/shard1:..."
+                        if shards
+                        else "give a folder made by tupe-prepare-pretrain or fairseq-preprocess"
+                    )
+                )
+    return ":".join(folders)
+
+
+def fingerprint(data: str) -> Dict[str, Any]:
+    """What distinguishes these data from others."""
+    folders: List[str] = data.split(":")
+    return {
+        DICTIONARY: file_sha256(os.path.join(folders[0], DICTIONARY)),
+        "valid.bin": file_sha256(os.path.join(folders[0], "valid.bin")),
+        "train.bin": [file_sha256(os.path.join(folder, "train.bin")) for folder in folders],
+    }

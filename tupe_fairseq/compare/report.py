@@ -4,11 +4,11 @@ from typing import Any, Dict, List, Optional
 
 from tupe_fairseq.files.markdown import markdown_table
 
-_MOST_BITS = 1000  # 2 to the power of more is beyond a float
+_MOST_BITS = 1000  # 2 to a higher power is beyond a float
 
 
 def perplexity(loss: float) -> str:
-    """2 to the power of a loss in bits, with a decimal."""
+    """2 to the power of a loss in bits, with one decimal."""
     return f"{2**loss:,.1f}" if loss < _MOST_BITS else f"above 2^{_MOST_BITS}"
 
 
@@ -19,7 +19,7 @@ def number(found: Optional[Dict[str, Any]], form: str = ".3f") -> str:
         found (dict or None): of :func:`tupe_fairseq.compare.aggregate.spread`.
         form (str): the format of one number.
     Returns:
-        str: one value alone; two as "mean (least to most)"; more as "mean ± standard deviation".
+        str: one value as it is; two as "mean (least to most)"; more as "mean ± standard deviation".
     """
     if found is None:
         return "-"
@@ -32,10 +32,10 @@ def number(found: Optional[Dict[str, Any]], form: str = ".3f") -> str:
 
 
 def headline(row: Dict[str, Any], baseline: str) -> str:
-    """How soon a scheme reaches the baseline's final loss, in a sentence."""
+    """A sentence on how soon a scheme reaches the baseline's final loss."""
     found, label = row["to_baseline"], f"`{row['scheme']}`"
     if found is None:
-        return f"{label}: no finished run of `{baseline}` has one of its seeds."
+        return f"{label}: none of its seeds has a finished run of `{baseline}`."
     one_seed = " One seed: a single observation, not a result." if found["of"] == 1 else ""
     if not found["reached"]:
         return f"{label} does not reach it ({_seeds(found['of'])}).{one_seed}"
@@ -83,7 +83,7 @@ def report(results: Dict[str, Any]) -> str:
 
 
 def _size(table: List[Dict[str, Any]], baseline: str, settings: Dict[str, Any]) -> List[str]:
-    """All that is said of one size."""
+    """The section of one model size."""
     return [
         f"### Updates to the final validation loss of `{baseline}`",
         "",
@@ -94,7 +94,7 @@ def _size(table: List[Dict[str, Any]], baseline: str, settings: Dict[str, Any]) 
         markdown_table(
             [
                 "scheme", "seeds", "final loss, bits", "perplexity", "best loss, bits",
-                "less the baseline's", "of its updates",
+                "difference", "fraction of updates",
             ],
             [_losses(row, baseline) for row in table],
         ),
@@ -132,7 +132,7 @@ def _losses(row: Dict[str, Any], baseline: str) -> List[str]:
 
 
 def _costs(row: Dict[str, Any], baseline: str) -> List[str]:
-    beside = f" ({row['side_by_side']} at once)" if row["side_by_side"] > 1 else ""
+    beside = f" ({row['side_by_side']} concurrent)" if row["side_by_side"] > 1 else ""
     return [
         _name(row, baseline),
         "-" if row["parameters"] is None else f"{row['parameters']:,}",
@@ -145,22 +145,26 @@ def _costs(row: Dict[str, Any], baseline: str) -> List[str]:
 
 def _loss_notes(table: List[Dict[str, Any]], baseline: str) -> List[str]:
     counts = {row["final_loss"]["n"] for row in table if row["final_loss"] is not None}
-    notes = ["Bits a masked token on the validation set; the perplexity is that of the mean."]
+    notes = [
+        "Losses are in bits per masked token on the validation set; the perplexity is that of the "
+        "mean loss."
+    ]
     if 2 in counts:
-        notes.append("Of two seeds: mean (least to most).")
+        notes.append("With two seeds: mean (min to max).")
     if any(count > 2 for count in counts):
-        notes.append("Of three seeds and more: mean ± standard deviation of the sample.")
+        notes.append("With three or more seeds: mean ± sample standard deviation.")
     if 1 in counts:
-        notes.append(
-            "**Where there is one seed there is no spread: such a difference may be chance.**"
-        )
+        notes.append("**A scheme with one seed has no spread: its difference may be chance.**")
     notes.append(
-        f"The last columns compare with `{baseline}` of the same seed: the final loss less its "
-        "final loss, and the share of its updates after which its final loss is reached, linear "
-        "between validations (at the first validation: there or before)."
+        f"The last two columns compare with `{baseline}` of the same seed: "
+        "its final loss is subtracted, and the fraction of its updates is given after "
+        "which its final loss is reached (interpolated linearly between validations; at "
+        "the first validation: there or before)."
     )
     if any(row["diverged"] for row in table):
-        notes.append("Diverged runs are in no mean, and count as not having reached a loss.")
+        notes.append(
+            "Diverged runs are left out of the means, and count as not having reached a loss."
+        )
     return [" ".join(notes), ""]
 
 
@@ -173,12 +177,12 @@ def _cost_notes(settings: Dict[str, Any], table: List[Dict[str, Any]]) -> List[s
     )
     notes = [
         "Words per second (tokens without padding) are each run's median over its validation "
-        f"intervals; training time is without start, validation and saving; {memory}."
+        f"intervals; training time excludes start-up, validation and saving; {memory}."
     ]
     if any(row["side_by_side"] > 1 for row in table):
         notes.append(
-            '**Speed, memory and time marked "at once" were measured side by side with other '
-            "runs: they say little of a run alone.**"
+            '**Speed, memory and time marked "concurrent" were measured while other '
+            "runs used the machine; a run alone has other values.**"
         )
     return [" ".join(notes), ""]
 
@@ -188,10 +192,10 @@ def _settings(results: Dict[str, Any]) -> List[str]:
     versions = ", ".join(f"{name} {text}" for name, text in settings["versions"].items())
     flags = " ".join(settings["train_flags"])
     return [
-        "The same for all: data, optimizer, schedule, batch size, dropout, threads; and of runs "
-        "with the same seed the order of the batches and the masks, in training and validation "
-        "(fairseq draws both from --seed). Initial weights and dropout are drawn from the same "
-        "seed, but schemes of other shapes draw other numbers.",
+        "Equal in all runs: data, optimizer, schedule, batch size, dropout, threads; and, between "
+        "runs with the same seed, the order of the batches and the masks, in training and "
+        "validation (fairseq draws both from --seed). Initial weights and dropout are drawn from "
+        "the same seed, but schemes with different parameters draw different numbers.",
         "",
         f"- learning rate {settings['lr']} after {settings['warmup_updates']:,} updates of "
         f"warm-up, then linear to 0; validation every {settings['validate_every']:,} updates",

@@ -1,1 +1,1 @@
-"""Writing so that an interruption, or a full disk, leaves nothing half-written behind."""
+"""Files that are either complete or absent, even after an interruption or on a full disk."""

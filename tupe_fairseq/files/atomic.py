@@ -1,4 +1,4 @@
-"""Files that appear under their name only when they are complete."""
+"""Writes files that appear under their name only when complete."""
 
 import contextlib
 import json
@@ -7,10 +7,10 @@ import os
 
 @contextlib.contextmanager
 def atomic_write(path: str, mode: str = "w"):
-    """Open ``path`` for writing under another name; it gets its own when the block ends well.
+    """Open ``path`` for writing under a temporary name; it is renamed when the block succeeds.
 
     Args:
-        path (str): the file; its folder is made where it is missing.
+        path (str): the file; its folder is made if missing.
         mode (str): "w" (UTF-8, newline as written) or "wb".
     Raises:
         OSError: as ``open`` and ``write``, a full disk included; ``path`` is then as it was.

@@ -1,10 +1,10 @@
-"""Telling whether a file is still the same."""
+"""The hash of a file, to tell whether it has changed."""
 
 import hashlib
 
 
 def file_sha256(path: str) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal; read in parts, so that memory stays small."""
+    """The SHA-256 of a file's bytes, in hexadecimal; read in parts, to bound memory."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for part in iter(lambda: file.read(1 << 20), b""):

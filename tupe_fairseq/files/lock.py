@@ -1,4 +1,4 @@
-"""Keeping two runs of a command out of one folder."""
+"""Locks a folder against a second run of a command."""
 
 import contextlib
 import os
@@ -6,13 +6,13 @@ import os
 
 @contextlib.contextmanager
 def locked(folder: str):
-    """Keep a second process out of a folder for as long as this one works in it.
+    """Keep a second process out of a folder while this one works in it.
 
-    Yields the descriptor that holds the lock (None on Windows): a child that is given it keeps
-    the folder locked for as long as it lives, should this process be killed.
+    Yields the descriptor that holds the lock (None on Windows): a child process that is
+    given it keeps the folder locked if this process is killed.
 
     Raises:
-        ValueError: if another process works in it.
+        ValueError: if another process is using it.
     """
     try:
         import fcntl
@@ -24,7 +24,9 @@ def locked(folder: str):
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(handle)
-        raise ValueError(f"another process works in {folder}") from error
+        raise ValueError(
+            f"another process is using {folder}; wait for it, or give another folder"
+        ) from error
     try:
         yield handle
     finally:

@@ -1,4 +1,4 @@
-"""What a long command has finished, so that a second run goes on from there."""
+"""Records the finished steps of a long command, so that a second run resumes there."""
 
 import os
 from typing import Any, Dict, Optional
@@ -9,16 +9,16 @@ from tupe_fairseq.files.atomic import read_json, write_json
 class Steps:
     """The finished steps of a command, remembered in ``FOLDER/steps.json``.
 
-    A step counts as finished from :meth:`finish` on, which the caller calls when all files of the
-    step are complete.
+    A step counts as finished after :meth:`finish`, which the caller calls when all its
+    files are complete.
 
     Args:
-        folder (str): the command's output folder; made where it is missing.
-        settings (dict): everything that the outputs depend on (JSON values).
+        folder (str): the command's output folder; made if missing.
+        settings (dict): everything that the outputs depend on; JSON values.
     Raises:
         ValueError: if the folder holds the steps of a run with other settings; the message names
             the first difference.
-        ValueError: if the folder is not empty and not of such a run.
+        ValueError: if the folder holds anything else.
     """
 
     def __init__(self, folder: str, settings: Dict[str, Any]):
@@ -32,12 +32,10 @@ class Steps:
             self._refuse_other_settings(folder, known["settings"], settings)
             self._finished = known["finished"]
         else:
-            # a kill during the very first write leaves only this
+            # all that is left if the first write was interrupted
             partial = {"steps.json.partial"}
             if os.path.isdir(folder) and set(os.listdir(folder)) - partial:
-                raise ValueError(
-                    f"{folder} holds files of something else; give an empty or a new folder"
-                )
+                raise ValueError(f"{folder} contains other files; give an empty or a new folder")
             self._finished = {}
         self._settings = settings
 
@@ -46,8 +44,8 @@ class Steps:
         for key in [*now, *(key for key in before if key not in now)]:
             if before.get(key) != now.get(key):
                 raise ValueError(
-                    f"{folder} was made with other settings: {key} was {before.get(key)!r} and "
-                    f"is {now.get(key)!r} now; give another folder, or delete this one"
+                    f"{folder} was made with other settings: {key} was {before.get(key)!r} "
+                    f"and is now {now.get(key)!r}; give another folder, or delete this one"
                 )
 
     def result(self, name: str) -> Optional[Any]:
@@ -55,11 +53,20 @@ class Steps:
         return self._finished.get(name)
 
     def finish(self, name: str, result: Any) -> None:
-        """Remember that a step is finished.
+        """Record that a step is finished.
 
         Args:
             name (str): the step.
-            result (JSON value, not None): what later steps and the report need of it.
+            result (JSON value, not None): what later steps and the report need from it.
         """
         self._finished[name] = result
         write_json(self.path, {"settings": self._settings, "finished": self._finished})
+
+
+def keep_settings(folder: str, settings: Dict[str, Any]) -> None:
+    """Record the settings of a folder whose parts record themselves whether they are finished.
+
+    Raises:
+        ValueError: as :class:`Steps`, if the folder has other settings or holds anything else.
+    """
+    Steps(folder, settings).finish("settings", True)

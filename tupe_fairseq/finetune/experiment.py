@@ -1,70 +1,153 @@
-"""What all runs of a task have in common, and where each keeps its files."""
+"""The runs of a task: shared settings, the command of each run, and the finished results."""
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
-import numpy as np
-
 from tupe_fairseq.files.atomic import read_json
-from tupe_fairseq.finetune.command import FineTuning, training_command
-from tupe_fairseq.finetune.grid import Run
 from tupe_fairseq.finetune.pretrained import Pretrained
 from tupe_fairseq.finetune.task_data import TaskData
-from tupe_fairseq.glue.tasks import STSB_MAX_SCORE
-from tupe_fairseq.training.quiet import quiet
+from tupe_fairseq.programs.command import as_shell, fairseq_train, user_dir
+from tupe_fairseq.programs.schedule import (
+    WARMUP_RATIO,
+    batches_per_epoch,
+    total_updates,
+    warmup_updates,
+)
+
+_NAME = re.compile(r"lr(\d+(?:\.\d+)?(?:e[+-]?\d+)?)-seed(\d+)")
+
+
+@dataclass(frozen=True, order=True)
+class FineTuningRun:
+    """One run of the grid; runs are ordered by learning rate, then seed.
+
+    Args:
+        lr (float): the peak learning rate.
+        seed (int): fairseq's seed: the new head, the order of the batches, dropout.
+    """
+
+    lr: float
+    seed: int
+
+    @property
+    def lr_text(self) -> str:
+        """The learning rate as exact text: 2e-5."""
+        return repr(self.lr).replace("e-0", "e-")
+
+    @property
+    def name(self) -> str:
+        """The name of the run's folder."""
+        return f"lr{self.lr_text}-seed{self.seed}"
+
+    @classmethod
+    def named(cls, name: str) -> Optional["FineTuningRun"]:
+        """The run whose folder has this name; None if no run has it."""
+        found = _NAME.fullmatch(name)
+        run = found and cls(float(found.group(1)), int(found.group(2)))
+        return run if run and run.name == name else None
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """The settings that all runs share.
+
+    Args:
+        epochs (int): passes over the training set.
+        batch_size (int): rows per batch on each GPU.
+        update_freq (int): batches accumulated per update.
+        gpus (int): number of GPUs; 0 for the CPU.
+        fp16 (bool): mixed precision, on GPUs.
+        dropout (float): probability, the same for layers, attention and head.
+        weight_decay (float): Adam's.
+        pretrained (bool): whether the checkpoint's weights are loaded.
+    """
+
+    epochs: int
+    batch_size: int = 32
+    update_freq: int = 1
+    gpus: int = 1
+    fp16: bool = False
+    dropout: float = 0.1
+    weight_decay: float = 0.01
+    pretrained: bool = True
+
+    def updates(self, rows: int) -> int:
+        """The number of updates of a run on a training set of ``rows`` rows."""
+        batches = batches_per_epoch(rows, self.batch_size, max(1, self.gpus))
+        return total_updates(batches, self.epochs, update_freq=[self.update_freq])
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A task, a model and all that the runs share.
+    """A task, a model and the settings of all runs.
 
     Args:
         folder (str): RUNS/TASK, absolute.
         data (TaskData): the task's data.
         model (Pretrained): the checkpoint.
-        options (FineTuning): the settings.
+        settings (RunSettings): the settings.
     """
 
     folder: str
     data: TaskData
     model: Pretrained
-    options: FineTuning
+    settings: RunSettings
 
-    def path(self, run: Run, *names: str) -> str:
+    def path(self, run: FineTuningRun, *names: str) -> str:
         """A file in the run's folder, or the folder itself."""
         return os.path.join(self.folder, run.name, *names)
 
-    def command(self, run: Run) -> List[str]:
-        """The words of the run's fairseq-train command."""
-        return training_command(run, self.path(run), self.data, self.model, self.options)
+    def finished(self) -> Dict[FineTuningRun, Dict[str, Any]]:
+        """The result.json of each finished run, including other grids, in the order of the runs."""
+        results = {}
+        for run in filter(None, map(FineTuningRun.named, os.listdir(self.folder))):
+            if os.path.exists(self.path(run, "result.json")):
+                results[run] = read_json(self.path(run, "result.json"))
+        return dict(sorted(results.items()))
 
-    def result(self, run: Run) -> Optional[Dict[str, Any]]:
-        """What a finished run left behind, None if it is not finished."""
-        path = self.path(run, "result.json")
-        return read_json(path) if os.path.exists(path) else None
+    def script(self, run: FineTuningRun) -> str:
+        """The run's command as a shell script, to be run by hand."""
+        return f"# {self.data.task.name}, {run.name}\n{as_shell(self.command(run))}\n"
 
-    def predict(self, checkpoint: str, split: str) -> np.ndarray:
-        """A class index, or a score from 0 to 5, for each row of a split.
-
-        Raises:
-            ValueError: if there are not as many as rows.
-        """
-        # it needs fairseq, which what else is here does not
-        from tupe_fairseq.plugin.glue_predict import predict
-
-        with quiet("fairseq", "tupe_fairseq"):
-            found = predict(
-                checkpoint,
-                self.data.folder,
-                split,
-                self.options.batch_size,
-                cpu=self.options.gpus == 0,
-            )
-        if len(found) != self.data.rows[split]:
-            raise ValueError(
-                f"{len(found)} predictions for {self.data.rows[split]} rows of {split}"
-            )
-        if self.data.task.is_regression:
-            return np.asarray(found, dtype=np.float64) * STSB_MAX_SCORE
-        return np.asarray(found)
+    def command(self, run: FineTuningRun) -> List[str]:
+        """The arguments of the run's fairseq-train command."""
+        task, settings = self.data.task, self.settings
+        total = settings.updates(self.data.rows["train"])
+        words = [fairseq_train(), self.data.folder, "--user-dir", user_dir()]
+        words += ["--task", "glue_sentence_prediction", "--criterion", "glue_sentence_prediction"]
+        words += ["--glue-task", task.name, "--num-classes", task.num_classes]
+        words += ["--regression-target"] if task.is_regression else []
+        words += ["--init-token", 0, "--separator-token", 2]
+        words += self.model.flags
+        # the same numbers in half the time, since sentences differ in length
+        words += ["--unpad"]
+        if settings.pretrained:
+            # not --restore-file: that would be loaded again when an interrupted run resumes
+            words += ["--finetune-from-model", self.model.path]
+        for name in ("--dropout", "--attention-dropout", "--pooler-dropout"):
+            words += [name, settings.dropout]
+        # the authors' settings
+        words += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.999)", "--adam-eps", 1e-6]
+        words += ["--weight-decay", settings.weight_decay, "--clip-norm", 1.0]
+        words += ["--lr", run.lr_text, "--lr-scheduler", "polynomial_decay"]
+        words += ["--warmup-updates", warmup_updates(WARMUP_RATIO, total)]
+        words += ["--total-num-update", total]
+        words += ["--max-epoch", settings.epochs, "--batch-size", settings.batch_size]
+        words += ["--update-freq", settings.update_freq, "--required-batch-size-multiple", 1]
+        words += ["--best-checkpoint-metric", task.selection, "--maximize-best-checkpoint-metric"]
+        words += ["--valid-subset", ",".join(self.data.splits("valid"))]
+        words += ["--no-epoch-checkpoints", "--save-dir", self.path(run), "--seed", run.seed]
+        # no reading ahead: a thread that still reads when the process ends can abort it
+        words += ["--num-workers", 0, "--data-buffer-size", 0]
+        words += ["--log-format", "json", "--log-interval", 100]
+        words += ["--distributed-world-size", max(1, settings.gpus)]
+        if settings.gpus == 0:
+            words += ["--cpu"]
+        if settings.gpus > 1:
+            words += ["--find-unused-parameters"]
+        if settings.fp16:
+            words += ["--fp16", "--fp16-init-scale", 4, "--threshold-loss-scale", 1]
+            words += ["--fp16-scale-window", 128]
+        return [str(word) for word in words]

@@ -1,12 +1,13 @@
-"""What fine-tuning must know of a pre-trained checkpoint, read without running its code."""
+"""Reads what fine-tuning needs from a pre-trained checkpoint, without running its code."""
 
 import os
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
-from tupe_fairseq.checkpoint.options import options_in
+from tupe_fairseq.checkpoint.contents import options_in
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.files.fingerprint import file_sha256
+from tupe_fairseq.position import POSITION_OPTIONS
 
 _VALUES = (
     "encoder_layers",
@@ -17,17 +18,7 @@ _VALUES = (
     "pooler_activation_fn",
     "max_positions",
 )
-_SWITCHES = (
-    "encoder_normalize_before",
-    "untie_weights_roberta",
-    "rel_pos",
-    "tie_cls",
-    "untie_cls",
-    "symmetric_basis",
-    "position_each_layer",
-)
-# in a checkpoint only where the position encoding has them
-_OPTIONAL = ("position_encoding", "rel_pos_buckets", "max_rel_pos")
+_SWITCHES = ("encoder_normalize_before", "untie_weights_roberta")
 
 
 @dataclass(frozen=True)
@@ -39,7 +30,7 @@ class Pretrained:
         flags (tuple of str): the model as flags of fairseq-train.
         max_positions (int): the longest sequence in tokens.
         vocabulary_size (int): rows of the word embedding.
-        vocabulary_version (int): :func:`tupe_fairseq.checkpoint.vocabulary.vocabulary_version`;
+        vocabulary_version (int): :func:`tupe_fairseq.checkpoint.contents.vocabulary_version`;
             None in a checkpoint that does not record it.
         identity (dict): name, bytes and sha256 of the file.
     """
@@ -53,18 +44,20 @@ class Pretrained:
 
 
 def read_pretrained(path: str) -> Pretrained:
-    """Read a checkpoint's options and what tells it from others.
+    """Read a checkpoint's options and what identifies it.
 
     Raises:
-        FileNotFoundError: if it is not there.
+        FileNotFoundError: if it does not exist.
         CheckpointError: if it cannot be read, or is not of tupe_roberta.
     """
     if not os.path.isfile(path):
-        raise FileNotFoundError(f"--checkpoint {path} is no file; give a pre-trained checkpoint")
+        raise FileNotFoundError(f"--checkpoint {path} is not a file; give a pre-trained checkpoint")
     state = restricted_load(path)
     options = options_in(state, f"--checkpoint {path}")
     arch = str(options.get("arch"))
-    missing = [name for name in (*_VALUES, "rel_pos", "tie_cls") if options.get(name) is None]
+    recorded = [name for name, o in POSITION_OPTIONS.items() if o.always_recorded]
+    switches = [name for name in recorded if not POSITION_OPTIONS[name].is_number]
+    missing = [name for name in (*_VALUES, *switches) if options.get(name) is None]
     if not arch.startswith("tupe_roberta") or missing:
         raise CheckpointError(
             f"--checkpoint {path} lacks position options: its --arch is {arch}, not tupe_roberta"
@@ -90,14 +83,11 @@ def read_pretrained(path: str) -> Pretrained:
 
 
 def _flags(arch: str, options: Dict[str, Any]) -> Tuple[str, ...]:
-    def flag(name):
-        return "--" + name.replace("_", "-")
-
     words = ["--arch", arch]
-    for name in _VALUES:
-        words += [flag(name), str(options[name])]
-    words += [flag(name) for name in _SWITCHES if options.get(name)]
-    for name in _OPTIONAL:
-        if options.get(name) is not None:
-            words += [flag(name), str(options[name])]
+    given = {name: options.get(name) for name in (*_VALUES, *_SWITCHES, "position_encoding")}
+    given.update((name, options.get(name)) for name in POSITION_OPTIONS)
+    for name, value in given.items():
+        # not set, or a switch that is off
+        if value is not None and value is not False:
+            words += ["--" + name.replace("_", "-"), *([] if value is True else [str(value)])]
     return tuple(words)

@@ -1,10 +1,10 @@
-"""A task's results as markdown."""
+"""The results of a task, and of all tasks, as markdown."""
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from tupe_fairseq.files.markdown import markdown_table
 from tupe_fairseq.finetune.scores import metric_names
-from tupe_fairseq.glue.tasks import GlueTask
+from tupe_fairseq.glue.tasks import GLUE_TASKS, GlueTask
 
 METRIC_LABELS = {
     "accuracy": "accuracy",
@@ -28,7 +28,7 @@ def task_table(summary: Dict[str, Any], task: GlueTask) -> str:
     """The text of RUNS/TASK/results.md.
 
     Args:
-        summary (dict): of :func:`tupe_fairseq.finetune.scores.summarize`.
+        summary (dict): of :func:`tupe_fairseq.finetune.scores.task_results`.
         task (GlueTask): the task.
     """
     splits = [split for split in task.files if split.startswith("valid")]
@@ -64,7 +64,7 @@ def task_table(summary: Dict[str, Any], task: GlueTask) -> str:
         [
             f"# {task.name}" + ("" if settings["pretrained"] else ", without pre-training"),
             "",
-            f"{origin(settings)}; epochs: {settings['epochs']}; rows an update: {rows(settings)}. "
+            f"{origin(settings)}; {settings['epochs']} epochs; {rows(settings)} rows per update. "
             "Development set, times 100.",
             "",
             "## Median over the seeds",
@@ -78,7 +78,7 @@ def task_table(summary: Dict[str, Any], task: GlueTask) -> str:
 
 
 def origin(settings: Dict[str, Any]) -> str:
-    """Where the weights came from, in words."""
+    """A sentence on where the weights came from."""
     name = settings["checkpoint"]["name"]
     if settings["pretrained"]:
         return f"Fine-tuned from {name} (sha256 {settings['checkpoint']['sha256'][:12]})"
@@ -86,5 +86,53 @@ def origin(settings: Dict[str, Any]) -> str:
 
 
 def rows(settings: Dict[str, Any]) -> int:
-    """The rows of one update."""
+    """The rows per update."""
     return settings["batch_size"] * settings["update_freq"] * settings["gpus"]
+
+
+def overall_table(overall: Dict[str, Any]) -> str:
+    """The text of RUNS/results.md."""
+    rows = []
+    for name, row in overall["tasks"].items():
+        task = GLUE_TASKS[name]
+        parts = [
+            f"{METRIC_LABELS[metric]}{' ' + MNLI_SETS[split] if len(row['metrics']) > 1 else ''} "
+            + percent(row["metrics"][split][metric])
+            for split in row["metrics"]
+            for metric in task.metrics
+        ]
+        rows.append(
+            [
+                name + ("" if row["pretrained"] else " (not pre-trained)"),
+                _cell(row["score"]),
+                _cell(row["best_run_score"]),
+                _cell(row["baseline_score"]),
+                row["best_lr"],
+                str(row["seeds"]),
+                ", ".join(parts),
+            ]
+        )
+    for key, words in (("average", ""), ("average_without_wnli", " without WNLI")):
+        found = overall[key]
+        if found is not None:
+            scores = [found[key] for key in ("score", "best_run_score", "baseline_score")]
+            label = f"average of {found['tasks']} of {len(GLUE_TASKS)} tasks{words}"
+            rows.append([label, *map(_cell, scores), "", "", ""])
+    lines = [
+        "# GLUE, development sets",
+        "",
+        "Times 100. The score is the median over the seeds at the best learning rate (the mean of "
+        "two metrics,\nor of two sets); the constant is the score of always giving the same "
+        "answer.",
+        "",
+        markdown_table(
+            ["task", "score", "best run", "constant", "learning rate", "seeds", "medians"], rows
+        ),
+    ]
+    if not overall["one_model"]:
+        lines.append("No average, because the tasks were fine-tuned from different models.\n")
+    return "\n".join(lines)
+
+
+def _cell(value: Optional[float]) -> str:
+    return "diverged" if value is None else percent(value)

@@ -1,4 +1,4 @@
-"""The data of a task as tupe-prepare-glue leaves it, checked before anything runs."""
+"""The data of a task as tupe-prepare-glue writes it, checked before anything runs."""
 
 import logging
 import os
@@ -7,16 +7,15 @@ from typing import Dict, List, Tuple
 
 import numpy as np
 
-from tupe_fairseq.checkpoint.vocabulary import symbols_of, vocabulary_version
+from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.fingerprint import file_sha256
+from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, DICTIONARY, REPORT
 from tupe_fairseq.finetune.pretrained import Pretrained
 from tupe_fairseq.glue.tasks import STSB_MAX_SCORE, GlueTask
 from tupe_fairseq.text.mmap_index import count, first_tokens
 
 logger = logging.getLogger("tupe-finetune")
-
-_BUILT_IN = 4  # fairseq's symbols before those of a dict.txt
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class TaskData:
     rows: Dict[str, int]
 
     def splits(self, kind: str) -> Tuple[str, ...]:
-        """The splits there are of a kind, valid or test; the first one is the main one."""
+        """The existing splits of a kind (valid or test), the main one first."""
         names = [name for name in self.task.files if name.rstrip("0123456789") == kind]
         return tuple(name for name in names if name in self.rows)
 
@@ -46,14 +45,15 @@ class TaskData:
         """The true classes, or the scores from 0 to 5, in the order of the rows.
 
         Raises:
-            OSError, ValueError: if the labels cannot be read, or are not as many as the rows.
+            OSError, ValueError: if the labels cannot be read, or their number is not that of the
+                rows.
         """
         prefix = os.path.join(self.folder, "label", split)
         if self.task.is_regression:
             with open(prefix + ".label", encoding="utf-8") as file:
                 targets = np.array([float(line) for line in file]) * STSB_MAX_SCORE
         else:
-            targets = first_tokens(prefix) - _BUILT_IN
+            targets = first_tokens(prefix) - len(BUILT_IN_SYMBOLS)
             if len(targets) and not 0 <= targets.min() <= targets.max() < self.task.num_classes:
                 raise ValueError(f"{prefix}.bin has labels that label/dict.txt does not list")
         if len(targets) != self.rows[split]:
@@ -70,19 +70,18 @@ def read_task_data(folder: str, task: GlueTask) -> TaskData:
     """Read OUT/TASK and check that it is finished and complete.
 
     Raises:
-        FileNotFoundError: if it is not there, or not finished.
-        ValueError: if it is of another task, or its files do not go together.
+        FileNotFoundError: if it is missing or unfinished.
+        ValueError: if it is of another task, or its files do not match.
     """
-    report_path = os.path.join(folder, "report.json")
+    report_path = os.path.join(folder, REPORT)
     if not os.path.isfile(report_path):
         raise FileNotFoundError(
-            f"--data {folder} has no report.json: it is not what tupe-prepare-glue leaves for a "
-            "task when it is finished"
+            f"--data {folder} has no report.json: it is not a finished folder of tupe-prepare-glue"
         )
     report = read_json(report_path)
     found = report.get("task") if isinstance(report, dict) else None
     if found != task.name:
-        raise ValueError(f"--data {folder} is of the task {found}, and --task is {task.name}")
+        raise ValueError(f"--data {folder} is for the task {found}, but --task is {task.name}")
     data = TaskData(
         os.path.abspath(folder),
         task,
@@ -95,25 +94,27 @@ def read_task_data(folder: str, task: GlueTask) -> TaskData:
 
 
 def _check(data: TaskData) -> None:
-    dictionary = os.path.join(data.folder, "input0", "dict.txt")
+    dictionary = os.path.join(data.folder, "input0", DICTIONARY)
     if file_sha256(dictionary) != data.vocabulary:
-        raise ValueError(f"{dictionary} was changed since tupe-prepare-glue; prepare the task anew")
+        raise ValueError(
+            f"{dictionary} has changed since tupe-prepare-glue wrote it; prepare the task again"
+        )
     for split in data.task.files:
         if not split.startswith("test") and data.rows.get(split, 0) < 2:
             raise ValueError(
-                f"--data {data.folder} has {data.rows.get(split, 0)} rows of {split}; fine-tuning "
-                "needs two or more"
+                f"--data {data.folder} has {data.rows.get(split, 0)} rows in {split}; "
+                "fine-tuning needs two or more"
             )
     for split, rows in data.rows.items():
         for side in ("input0", "input1")[: len(data.task.texts)]:
             sentences, _ = count(os.path.join(data.folder, side, split))
             if sentences != rows:
                 raise ValueError(
-                    f"{data.folder}/{side}/{split} has {sentences} sentences, and report.json "
-                    f"says {rows}; prepare the task anew"
+                    f"{data.folder}/{side}/{split} has {sentences} sentences, but "
+                    f"report.json says {rows}; prepare the task again"
                 )
     if not data.task.is_regression:
-        with open(os.path.join(data.folder, "label", "dict.txt"), encoding="utf-8") as file:
+        with open(os.path.join(data.folder, "label", DICTIONARY), encoding="utf-8") as file:
             labels = tuple(line.rpartition(" ")[0] for line in file)
         if labels[: len(data.task.labels)] != data.task.labels:
             raise ValueError(
@@ -123,30 +124,30 @@ def _check(data: TaskData) -> None:
 
 
 def check_together(data: TaskData, model: Pretrained) -> None:
-    """Refuse data that were not made for the model.
+    """Refuse data that was not prepared for the model.
 
     Raises:
-        ValueError: if the vocabulary is another.
+        ValueError: if the vocabulary differs.
     """
-    with open(os.path.join(data.folder, "input0", "dict.txt"), encoding="utf-8") as file:
+    with open(os.path.join(data.folder, "input0", DICTIONARY), encoding="utf-8") as file:
         symbols = symbols_of(file.read().splitlines())
     if len(symbols) != model.vocabulary_size:
         raise ValueError(
             f"the word embedding of --checkpoint {model.path} has {model.vocabulary_size} rows, "
-            f"and the dictionary of --data {data.folder} {len(symbols)} symbols; prepare the data "
-            "with the --pretrain-dir that the checkpoint was trained on"
+            f"but the dictionary of --data {data.folder} has {len(symbols)} symbols; prepare the "
+            "data with the --pretrain-dir that the checkpoint was trained on"
         )
     version = int(vocabulary_version(symbols))
     if model.vocabulary_version not in (None, version):
         raise ValueError(
-            f"--checkpoint {model.path} was trained with another vocabulary than that of --data "
-            f"{data.folder}, though of the same size; prepare the data with the --pretrain-dir "
+            f"--checkpoint {model.path} was trained with a different vocabulary than that "
+            f"of --data {data.folder} (of the same size); prepare the data with the --pretrain-dir "
             "that the checkpoint was trained on"
         )
     if data.max_positions != model.max_positions:
         logger.info(
-            "the rows of --data were counted for --max-positions %d, and the model has %d: what is "
-            "longer is truncated to it, and counted in train.log",
+            "--data was prepared with --max-positions %d, but the model has %d: longer "
+            "rows are truncated to the model's, and counted in train.log",
             data.max_positions,
             model.max_positions,
         )

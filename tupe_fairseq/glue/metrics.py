@@ -13,7 +13,7 @@ MEANS = {"acc_and_f1": ("accuracy", "f1"), "pearson_and_spearman": ("pearson", "
 
 def _correlation(function, predictions, targets) -> float:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # undefined for constant predictions: handled below
+        warnings.simplefilter("ignore")  # undefined for constant predictions; handled below
         value = float(function(predictions, targets)[0])
     return value if np.isfinite(value) else 0.0
 
@@ -43,8 +43,8 @@ def glue_metrics(names: Sequence[str], predictions, targets) -> Dict[str, float]
     predictions, targets = np.asarray(predictions), np.asarray(targets)
     if predictions.shape != targets.shape or predictions.ndim != 1 or len(targets) < 2:
         raise ValueError(
-            f"{predictions.shape} predictions for {targets.shape} targets; metrics need two or "
-            "more, as many of the one as of the other"
+            f"{predictions.shape} predictions for {targets.shape} targets; metrics "
+            "need equally many of both, two or more"
         )
     values = {}
     for name in names:

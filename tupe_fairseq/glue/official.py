@@ -1,4 +1,4 @@
-"""Reading the official GLUE files: fields between tabs, no quoting, one row a line."""
+"""Reads the official GLUE files: tab-separated fields without quoting, one row per line."""
 
 import os
 from collections import Counter
@@ -8,8 +8,8 @@ from typing import Dict, Iterator, List, Set, Tuple
 
 from tupe_fairseq.glue.tasks import STSB_MAX_SCORE, GlueTask
 
-# Where a text is cut before it is encoded.  Far beyond any max_positions; a broken file can hold
-# megabytes in a line.
+# The length at which a text is cut before it is encoded: far beyond any max_positions, since a
+# broken file can hold megabytes in one line.
 MAX_CHARACTERS = 100_000
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -20,12 +20,12 @@ class OfficialRows:
 
     Args:
         texts (list of tuples of str): the sentence, or the two sentences, of each row.
-        labels (list of str): as written in the file; none for a test set.
-        index (list of str): a test set's official numbers; counted from 0 where the file has none.
+        labels (list of str): as written in the file; empty for a test set.
+        index (list of str): a test set's official numbers; counted from 0 if the file has none.
         read (int): rows in the file, without the header.
-        dropped (Counter): rows left out, by reason.
-        warnings (Counter): rows kept although something is wrong with them, by what it is.
-        cut (set of int): the kept rows of which a text was cut at MAX_CHARACTERS.
+        dropped (Counter): rows dropped, by reason.
+        warnings (Counter): rows kept despite a problem, by problem.
+        cut (set of int): the kept rows with a text cut at MAX_CHARACTERS.
     """
 
     texts: List[Tuple[str, ...]] = field(default_factory=list)
@@ -38,7 +38,7 @@ class OfficialRows:
 
 
 def official_files(task: GlueTask, glue_dir: str) -> Dict[str, str]:
-    """The task's files, split to path; test sets that are not there are left out.
+    """The task's files, split to path; missing test sets are left out.
 
     Raises:
         FileNotFoundError: if the folder, or a train or dev file, is missing.
@@ -57,8 +57,8 @@ def official_files(task: GlueTask, glue_dir: str) -> Dict[str, str]:
 def read_rows(task: GlueTask, split: str, path: str) -> OfficialRows:
     """Read one file.
 
-    A train or dev line with too few fields is dropped and counted; of a test set every row is
-    kept, because the official count of predictions depends on it: its missing texts are empty.
+    Train and dev lines with too few fields are dropped and counted. Test rows are all kept,
+    because the official count of predictions depends on it; their missing texts are empty.
     Bytes that are not UTF-8 are replaced.
 
     Args:
@@ -68,7 +68,7 @@ def read_rows(task: GlueTask, split: str, path: str) -> OfficialRows:
     Raises:
         OSError: if the file cannot be read.
         ValueError: if the file is empty, lacks a column, or holds an unknown label or a score
-            outside its range; the message has the line's number.
+            outside its range; the message has the line number.
     """
     is_test = split.startswith("test")
     columns = (is_test and task.test_texts) or task.texts
@@ -112,14 +112,14 @@ def read_rows(task: GlueTask, split: str, path: str) -> OfficialRows:
             rows.warnings["empty text"] += 1
         rows.texts.append(tuple(text[:MAX_CHARACTERS] for text in texts))
     if not rows.read:
-        raise ValueError(f"{path} is empty: it holds no rows")
+        raise ValueError(f"{path} is empty: it has no rows")
     repeated = len(rows.index) - len(set(rows.index))
-    if repeated:  # predictions under a repeated number could not be told apart
-        rows.warnings["repeated index, so numbered from 0"] += repeated
+    if repeated:  # predictions under a repeated index could not be told apart
+        rows.warnings["repeated index, so rows are numbered from 0"] += repeated
         rows.index = [str(row) for row in range(rows.read)]
     if widest < needed:
         raise ValueError(
-            f"{path}: missing column {needed}: no line has more than {widest} fields between tabs"
+            f"{path}: missing column {needed}: no line has more than {widest} tab-separated fields"
         )
     if not rows.texts:
         raise ValueError(f"{path}: none of the {rows.read} rows can be used: {dict(rows.dropped)}")
@@ -127,7 +127,7 @@ def read_rows(task: GlueTask, split: str, path: str) -> OfficialRows:
 
 
 def _lines(path: str) -> Iterator[Tuple[int, bytes]]:
-    """The lines with their numbers, from 1; only line feeds end one, and blank ends are none."""
+    """The lines, numbered from 1; only line feeds end one, and blank ends are skipped."""
     blank = 0
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
@@ -144,7 +144,7 @@ def _lines(path: str) -> Iterator[Tuple[int, bytes]]:
 
 
 def _fields(line: bytes) -> Tuple[List[str], bool]:
-    """The fields of a line, and whether it was UTF-8."""
+    """The fields of a line, and whether the line was UTF-8."""
     try:
         return line.decode("utf-8").split("\t"), True
     except UnicodeDecodeError:
@@ -155,8 +155,8 @@ def _check_header(task, path, fields, needed, label_column) -> None:
     if len(fields) < needed:
         role = "the label" if needed == label_column else "a text"
         raise ValueError(
-            f"{path}: missing column {needed}: {role} of {task.name} is read from there, and the "
-            f"header has {len(fields)}: {_short(', '.join(fields), 300)}"
+            f"{path}: missing column {needed}, from which {role} of {task.name} is "
+            f"read; the header has {len(fields)}: {_short(', '.join(fields), 300)}"
         )
     if label_column is None:
         is_row = fields[0].isdigit()
@@ -165,7 +165,7 @@ def _check_header(task, path, fields, needed, label_column) -> None:
         is_row = is_row or (task.is_regression and _is_score(fields[label_column - 1]))
     if is_row:
         raise ValueError(
-            f"{path}: the header is missing: line 1 is a row: {_short(', '.join(fields), 100)}"
+            f"{path}: the header is missing; line 1 is a row: {_short(', '.join(fields), 100)}"
         )
 
 

@@ -1,4 +1,4 @@
-"""One GLUE task: official files in, a data folder for fairseq's sentence_prediction out."""
+"""Prepares one GLUE task: from the official files to data for fairseq's sentence_prediction."""
 
 import logging
 import os
@@ -8,17 +8,18 @@ from typing import Any, Dict, List
 
 from tupe_fairseq.files.atomic import atomic_write, read_json, write_json
 from tupe_fairseq.files.fingerprint import file_sha256
+from tupe_fairseq.files.names import DICTIONARY, REPORT, SENTENCEPIECE_MODEL
 from tupe_fairseq.files.steps import Steps
 from tupe_fairseq.glue.official import OfficialRows, official_files, read_rows
-from tupe_fairseq.glue.pretrain_dir import DICTIONARY, MODEL, REPORT, PretrainDir
 from tupe_fairseq.glue.tasks import STSB_MAX_SCORE, GlueTask
 from tupe_fairseq.text.binarize import binarize
+from tupe_fairseq.text.pretrain_dir import PretrainDir
 
 logger = logging.getLogger("tupe-prepare-glue")
 
-# Texts encoded at once: enough to be fast, few enough to bound memory.
+# Texts encoded at a time: enough to be fast, few enough to bound memory.
 _BATCH = 10_000
-# Below this many rows for each of fairseq-preprocess' processes, starting them costs more.
+# With fewer rows for each process of fairseq-preprocess, starting it costs more than it saves.
 _ROWS_PER_WORKER = 10_000
 
 
@@ -42,9 +43,9 @@ def prepare_task(
     Returns:
         dict: the content of the folder's report.json.
     Raises:
-        OSError: if an official file is missing, or something cannot be read or written.
-        ValueError: if an official file is wrong, or the folder was made from other files, with
-            another vocabulary or with other settings.
+        OSError: if an official file is missing, or a file cannot be read or written.
+        ValueError: if an official file is wrong, or the folder was made from other
+            files, or with another vocabulary or settings.
     """
     paths = official_files(task, glue_dir)
     settings = {
@@ -58,15 +59,15 @@ def prepare_task(
         settings[os.path.basename(path)] = f"{os.path.getsize(path)} bytes, {file_sha256(path)}"
     steps = Steps(folder, settings)
     if steps.result("prepared"):
-        logger.info("%s is finished already; skipped", folder)
+        logger.info("%s is already finished; skipped", folder)
         return read_json(os.path.join(folder, REPORT))
     splits = {split: read_rows(task, split, path) for split, path in paths.items()}
     warnings = _check_labels(task, paths, splits)
     for split, name in task.files.items():
         if split not in paths:
-            warnings.append(f"{name} is missing: no {split} split, so nothing to submit for it")
-    # Marks the folder as ours, should what follows be interrupted; files that are refused leave no
-    # mark, so that they can be mended.
+            warnings.append(f"{name} is missing: no {split} split, so no submission for it")
+    # Marks the folder as ours in case of an interruption. Only now, so that files
+    # that were refused can be corrected.
     steps.finish("begun", True)
     counts = {split: len(rows.texts) for split, rows in splits.items()}
     logger.info("%s: encoding %d rows; large tasks take minutes", task.name, sum(counts.values()))
@@ -91,7 +92,7 @@ def prepare_task(
             with atomic_write(os.path.join(folder, f"{split}.index")) as file:
                 file.writelines(f"{index}\n" for index in rows.index)
     shutil.copyfile(pretrained.dictionary, os.path.join(folder, DICTIONARY))
-    shutil.copyfile(pretrained.model, os.path.join(folder, MODEL))
+    shutil.copyfile(pretrained.model, os.path.join(folder, SENTENCEPIECE_MODEL))
     shutil.rmtree(work)
     write_json(os.path.join(folder, REPORT), report)
     steps.finish("prepared", True)
@@ -99,7 +100,7 @@ def prepare_task(
 
 
 def _check_labels(task: GlueTask, paths, splits: Dict[str, OfficialRows]) -> List[str]:
-    """Refuse labels that cannot be learnt; warn of classes that do not occur."""
+    """Refuse labels that cannot be learned; warn of classes that do not occur."""
     if task.is_regression:
         return []
     trained, seen = set(splits["train"].labels), set()
@@ -107,8 +108,8 @@ def _check_labels(task: GlueTask, paths, splits: Dict[str, OfficialRows]) -> Lis
         unknown = sorted(set(rows.labels) - trained)
         if unknown:
             raise ValueError(
-                f"{paths[split]} has the label {', '.join(unknown)}, which does not occur in "
-                f"{paths['train']} and cannot be learnt"
+                f"{paths[split]} has the label {', '.join(unknown)}, which does not occur "
+                f"in {paths['train']} and cannot be learned"
             )
         seen.update(rows.labels)
     return [
@@ -119,7 +120,7 @@ def _check_labels(task: GlueTask, paths, splits: Dict[str, OfficialRows]) -> Lis
 
 
 def _encode(task, rows: OfficialRows, pretrained, prefix, max_positions) -> Dict[str, Any]:
-    """Write PREFIX.input0 (and .input1) as pieces; the split's part of the report."""
+    """Write PREFIX.input0 (and .input1) as pieces; returns the split's part of the report."""
     lengths = [0] * len(rows.texts)
     tokens = unknown = 0
     for number in range(len(task.texts)):
@@ -145,7 +146,7 @@ def _encode(task, rows: OfficialRows, pretrained, prefix, max_positions) -> Dict
 
 
 def _label_counts(task: GlueTask, labels: List[str]) -> Dict[str, int]:
-    """How often each class occurs; of scores, how many lie from one whole number to the next."""
+    """How often each class occurs; for scores, how many are in each unit interval."""
     if not labels:
         return {}
     if not task.is_regression:
@@ -156,7 +157,7 @@ def _label_counts(task: GlueTask, labels: List[str]) -> Dict[str, int]:
 
 
 def _binarize_texts(task, pretrained, counts, work, folder, workers) -> None:
-    """Write input0/ and input1/, both by one call, since starting fairseq takes seconds."""
+    """Write input0/ and input1/, in one call, since starting fairseq takes seconds."""
     inputs = [f"input{number}" for number in range(len(task.texts))]
     texts = {f"{name}/{split}": f"{work}/{split}.{name}" for name in inputs for split in counts}
     expected = {name: counts[os.path.basename(name)] for name in texts}
@@ -167,7 +168,7 @@ def _binarize_texts(task, pretrained, counts, work, folder, workers) -> None:
 
 
 def _write_labels(task, splits: Dict[str, OfficialRows], work, folder, workers) -> None:
-    """Write label/, with the classes in the table's order, or each score's share of the highest."""
+    """Write label/: classes in the order of the task, or scores divided by the highest."""
     labelled = {split: rows.labels for split, rows in splits.items() if rows.labels}
     ready = os.path.join(work, "label")
     if task.is_regression:

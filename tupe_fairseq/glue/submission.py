@@ -8,7 +8,7 @@ from tupe_fairseq.glue.tasks import STSB_MAX_SCORE, GlueTask
 
 
 def official_predictions(task: GlueTask, predictions: Sequence) -> List[str]:
-    """Predictions as GLUE wants them: labels, or scores from 0 to 5 with three decimals.
+    """Predictions in GLUE's format: labels, or scores from 0 to 5 with three decimals.
 
     Args:
         task (GlueTask): the task.
@@ -25,18 +25,18 @@ def write_submission(
     """Write FOLDER/NAME.tsv for a test split; returns its path.
 
     Args:
-        folder (str): made where it is missing.
+        folder (str): made if missing.
         task (GlueTask): the task.
         split (str): test, or test1 for MNLI's mismatched one.
         index (sequence of str): the official index of each row.
         predictions (sequence): as for :func:`official_predictions`.
     Raises:
-        ValueError: if there are not as many predictions as rows, or an index is there twice.
+        ValueError: if there are not as many predictions as rows, or an index occurs twice.
     """
     if len(index) != len(predictions) or len(set(index)) != len(index):
         raise ValueError(
             f"{len(predictions)} predictions for {len(index)} rows of {task.name} {split} with "
-            f"{len(set(index))} different indices; prepare the task anew"
+            f"{len(set(index))} different indices; prepare the task again"
         )
     path = os.path.join(folder, task.submission(split))
     with atomic_write(path) as file:

@@ -14,17 +14,17 @@ class GlueTask:
         name (str): the name of the task and of its folder.
         texts (tuple of int): the column of the sentence, or those of the two sentences.
         label (int): the label's column in train.tsv.
-        labels (tuple of str): the labels in the order of the classes; none for a regression.
+        labels (tuple of str): the labels in the order of the classes; empty for a regression.
         metrics (tuple of str): what is reported, out of accuracy, f1, mcc, pearson, spearman.
         selection (str): the metric by which checkpoints are picked; acc_and_f1 and
             pearson_and_spearman are means of the two.
         epochs (int): the paper's number of epochs.
         header (bool): whether train and dev begin with a line of column names; test always does.
-        dev_label (int): the label's column in dev files, where it is another.
-        test_texts (tuple of int): the sentences' columns in test files, where they are others.
-        fields (int): the number of fields of a sound line of train and dev, where others must be
-            dropped; elsewhere further fields are ignored.
-        no_label (str): the label of rows that were given none; they are dropped.
+        dev_label (int): the label's column in dev files, if different.
+        test_texts (tuple of int): the sentences' columns in test files, if different.
+        fields (int): the number of fields of a valid line of train and dev, if other lines
+            must be dropped; otherwise further fields are ignored.
+        no_label (str): the label that marks unlabelled rows, which are dropped.
         files (dict): split to file name; the order is fairseq's numbering.
         submissions (dict): test split to the official name of the predictions' file.
     """
@@ -66,7 +66,7 @@ class GlueTask:
 
 ENTAILMENT = ("entailment", "not_entailment")
 
-# STS-B scores go from 0 to this; the model is trained on the score's share of it.
+# STS-B scores range from 0 to this; the model is trained on scores divided by it.
 STSB_MAX_SCORE = 5.0
 
 GLUE_TASKS = {
@@ -129,7 +129,7 @@ def task_named(name: str) -> GlueTask:
     """The task of this name.
 
     Raises:
-        ValueError: if there is none; the message lists the names.
+        ValueError: if there is none; the message lists the known names.
     """
     if name not in GLUE_TASKS:
         raise ValueError(f"there is no GLUE task {name!r}; the tasks are {', '.join(GLUE_TASKS)}")

@@ -4,7 +4,7 @@ import argparse
 import logging
 import os
 
-import tupe_fairseq.plugin  # noqa: F401  says what to install where fairseq is missing
+import tupe_fairseq.require_fairseq  # noqa: F401
 
 # isort: split
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
@@ -14,16 +14,18 @@ from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
 from fairseq.utils import safe_getattr, safe_hasattr
 from omegaconf import OmegaConf
 
-from tupe_fairseq.plugin.hub import TupeRobertaHub
-from tupe_fairseq.plugin.options import (
+from tupe_fairseq.files.names import SENTENCEPIECE_MODEL
+from tupe_fairseq.plugin.model.flags import (
     add_tupe_args,
     check_hydra_keys,
     check_options,
     task_options,
 )
-from tupe_fairseq.plugin.safe_globals import allow_fairseq_checkpoints
-from tupe_fairseq.plugin.sentence_encoder import TupeRobertaEncoder
-from tupe_fairseq.plugin.tensorboard import PositionPictures, tensorboard_logdir
+from tupe_fairseq.plugin.model.hub import TupeRobertaHub
+from tupe_fairseq.plugin.model.sentence_encoder import TupeRobertaEncoder
+from tupe_fairseq.plugin.model.watch import RunWatch
+from tupe_fairseq.plugin.on_import import allow_fairseq_checkpoints
+from tupe_fairseq.position import POSITION_OPTIONS, get_position_encoding
 
 logger = logging.getLogger(__name__)
 
@@ -39,14 +41,13 @@ class TupeRobertaModel(RobertaModel):
 
     Args:
         args (Namespace or DictConfig): the options; :meth:`build_model` completes them, so that
-            every one is stored in the checkpoint.
+            all are stored in the checkpoint.
         encoder (TupeRobertaEncoder): the encoder.
     """
 
-    # what --restore-file named, until something is loaded
-    _restore_file = None
-    # what draws for --tensorboard-logdir, if that was given
-    _pictures = None
+    def __init__(self, args, encoder):
+        super().__init__(args, encoder)
+        self._watch = RunWatch(args)
 
     @classmethod
     def hub_models(cls):
@@ -64,11 +65,6 @@ class TupeRobertaModel(RobertaModel):
         if OmegaConf.is_config(args):
             check_hydra_keys(args, cls._known_options(args._name))
             OmegaConf.set_struct(args, False)
-            restore_file = safe_getattr(
-                safe_getattr(args._get_parent(), "checkpoint", {}), "restore_file"
-            )
-        else:
-            restore_file = getattr(args, "restore_file", None)
 
         base_architecture(args)
         if not safe_hasattr(args, "max_positions"):  # as RoBERTa: the length of the task's samples
@@ -76,12 +72,6 @@ class TupeRobertaModel(RobertaModel):
             args.max_positions = tokens_per_sample or task.max_positions()
         check_options(args, task)
         model = cls(args, TupeRobertaEncoder(args, task.source_dictionary))
-        if restore_file != "checkpoint_last.pt":  # fairseq's default, which may be absent
-            model._restore_file = restore_file
-        logdir = tensorboard_logdir(args)
-        if logdir is not None:
-            model._pictures = PositionPictures(logdir)
-
         if OmegaConf.is_config(args):
             OmegaConf.set_struct(args, True)
         return model
@@ -97,23 +87,18 @@ class TupeRobertaModel(RobertaModel):
 
     def train(self, mode: bool = True):
         super().train(mode)
-        if self._pictures is not None:
-            if mode:
-                self._pictures.train()
-            else:
-                self._pictures.eval(self.encoder.sentence_encoder)
+        self._watch.mode(mode, self.encoder.sentence_encoder)
         return self
 
     def set_num_updates(self, num_updates):
         super().set_num_updates(num_updates)
-        if self._pictures is not None:
-            self._pictures.set_num_updates(num_updates)
+        self._watch.set_num_updates(num_updates)
 
     def load_state_dict(self, state_dict, *args, **kwargs):
-        """As fairseq's, which adds to and takes from ``state_dict``; logs what came of it."""
+        """As fairseq's, which edits ``state_dict``; logs which tensors were loaded."""
         given = {name: tensor.shape for name, tensor in state_dict.items()}
         result = super().load_state_dict(state_dict, *args, **kwargs)
-        self._restore_file = None
+        self._watch.loaded()
         own = {name: tensor.shape for name, tensor in self.state_dict().items()}
         new = [name for name in own if given.get(name) != own[name]]
         logger.info(
@@ -126,32 +111,22 @@ class TupeRobertaModel(RobertaModel):
         return result
 
     def max_positions(self):
-        """The longest sequence.
-
-        Raises:
-            FileNotFoundError: if ``--restore-file`` was given and nothing has been loaded.  The
-                trainer asks for the length right after it tried; fairseq itself would only log
-                the absent file and train from scratch.
-        """
-        if self._restore_file is not None:
-            raise FileNotFoundError(
-                f"--restore-file {self._restore_file} does not exist, and nothing was loaded; "
-                "correct the path, or drop the flag to train from scratch"
-            )
+        """The longest sequence; refuses what :meth:`RunWatch.check_restored` refuses."""
+        self._watch.check_restored()
         return super().max_positions()
 
     @classmethod
     def from_pretrained(
         cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
     ):
-        """As RoBERTa's, but ``bpe`` is SentencePiece where its model lies beside the checkpoint.
+        """As RoBERTa's, but uses SentencePiece if its model is next to the checkpoint.
 
         RoBERTa's own default is GPT-2's encoding, whose files it downloads.
 
         Returns:
             TupeRobertaHub: fairseq's hub interface, and ours for positions and attention.
         """
-        sentencepiece_model = os.path.join(model_name_or_path, "sentencepiece.bpe.model")
+        sentencepiece_model = os.path.join(model_name_or_path, SENTENCEPIECE_MODEL)
         kwargs.setdefault("bpe", "sentencepiece" if os.path.exists(sentencepiece_model) else None)
         hub = super().from_pretrained(
             model_name_or_path, checkpoint_file, data_name_or_path, **kwargs
@@ -162,12 +137,15 @@ class TupeRobertaModel(RobertaModel):
 @register_model_architecture("tupe_roberta", "tupe_roberta")
 @register_model_architecture("tupe_roberta", "tupe_roberta_base")
 def base_architecture(args):
-    args.position_encoding = safe_getattr(args, "position_encoding", "tupe")
-    for option in ("rel_pos", "tie_cls", "untie_cls", "symmetric_basis", "position_each_layer"):
-        setattr(args, option, safe_getattr(args, option, False))
-    if args.rel_pos:  # filled in without it, they would look like given without --rel-pos
-        args.rel_pos_buckets = safe_getattr(args, "rel_pos_buckets", 32)
-        args.max_rel_pos = safe_getattr(args, "max_rel_pos", 128)
+    args.position_encoding = safe_getattr(args, "position_encoding") or "tupe"
+    given = {name: safe_getattr(args, name) for name in POSITION_OPTIONS}
+    # only together with the options that they need: otherwise they would look as if given by the
+    # user
+    dependent = get_position_encoding(args.position_encoding).defaults(given)
+    for name, option in POSITION_OPTIONS.items():
+        default = dependent.get(name, option.default)
+        if default is not None:
+            setattr(args, name, safe_getattr(args, name, default))
     args.attn_impl = safe_getattr(args, "attn_impl", "auto")
     args.unpad = safe_getattr(args, "unpad", False)
     args.compile_layers = safe_getattr(args, "compile_layers", False)

@@ -1,7 +1,8 @@
-"""The Transformer: content, residuals, masks.  It receives the position bias ready-made."""
+"""The Transformer: attention, feed-forward layers, masks. The position bias is passed in."""
 
 from tupe_fairseq.modules.dropout import dropout
+from tupe_fairseq.modules.shared_bias import SharedBias
 from tupe_fairseq.modules.tupe_encoder_layer import TupeEncoderLayer
 from tupe_fairseq.modules.tupe_multihead_attention import TupeMultiheadAttention
 
-__all__ = ["TupeEncoderLayer", "TupeMultiheadAttention", "dropout"]
+__all__ = ["SharedBias", "TupeEncoderLayer", "TupeMultiheadAttention", "dropout"]

@@ -23,7 +23,7 @@ def get_activation_fn(name: str):
     """The function from tensor to tensor of that name.
 
     Raises:
-        ValueError: if there is none; the message lists the names.
+        ValueError: if there is none; the message lists the known names.
     """
     if name not in ACTIVATIONS:
         raise ValueError(

@@ -7,9 +7,9 @@ from torch.autograd.function import once_differentiable
 
 from tupe_fairseq.attention import KeepMask
 
-# Elements taken at a time, so that the random numbers stay in cache.
+# Elements processed at a time, so that the random numbers stay in cache.
 BLOCK = 2**18
-# Below it, torch's own dropout takes less time than the calls here.
+# For fewer elements torch's own dropout is faster than the calls here.
 SMALLEST = 2**16
 
 
@@ -36,10 +36,10 @@ def _dropped(x: Tensor, keep: KeepMask) -> Tensor:
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """As ``F.dropout``, with cheaper random numbers on the CPU, where torch's take long.
+    """As ``F.dropout``, with cheaper random numbers on the CPU, where torch's are slow.
 
-    There the probability is rounded to a multiple of 2^-16, and kept elements are scaled by what
-    was rounded to.
+    There the probability is rounded to a multiple of 2^-16, and kept elements are
+    scaled to match.
 
     Args:
         x (Tensor): any shape.

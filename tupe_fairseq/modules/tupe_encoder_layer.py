@@ -79,6 +79,9 @@ class TupeEncoderLayer(nn.Module):
             nn.init.normal_(linear.weight, std=0.02)
             nn.init.zeros_(linear.bias)
 
+    # attn_bias stays an argument of its own: fairseq's checkpoint_wrapper detaches only tensors
+    # among the direct arguments.  Inside another object the bias would keep its graph, and the
+    # second layer's backward pass would run through it again.
     def forward(
         self,
         x: Tensor,

@@ -36,7 +36,7 @@ class TupeMultiheadAttention(nn.Module):
         dropout (float): dropout probability of the attention probabilities.
         attn_impl (str): how it is computed, one of ``tupe_fairseq.attention.NAMES``; all give the
             same numbers within rounding.
-        position (nn.Module, optional): a position encoding that this layer has to itself.
+        position (nn.Module, optional): this layer's own position encoding.
     Shape:
         x (B, L, D); attn_bias broadcastable to (B, H, L, L), rows are queries; key_padding_mask
         bool (B, L), True = padding, ignored -> (B, L, D).  In place of the mask a ``Padding`` made
@@ -47,7 +47,8 @@ class TupeMultiheadAttention(nn.Module):
     Raises:
         ValueError: if ``num_heads`` does not divide ``embed_dim``, or ``attn_impl`` is unknown.
         TypeError: if ``key_padding_mask`` is not bool.
-        RuntimeError: if the named implementation cannot serve the request; the message says why.
+        RuntimeError: if the named implementation does not support the request; the message says
+            why.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class TupeMultiheadAttention(nn.Module):
         key_padding_mask: Union[None, Tensor, Padding] = None,
         position: Optional[nn.Module] = None,
     ) -> Tensor:
-        """The probabilities of attention, without dropout; to look at.
+        """The probabilities of attention, without dropout; for inspection.
 
         Shape:
             as :meth:`forward`, x not packed -> (B, H, L, L), at least float32; 0 at padded keys.
@@ -117,7 +118,7 @@ class TupeMultiheadAttention(nn.Module):
         return attention_probabilities(q, k, attn_bias, padding, scaling=self.scaling)
 
     def _with_position(self, q, k, attn_bias, padding, position):
-        """What the position encoding makes of q, k and the bias: (B, L or N, H, K) as they are."""
+        """q, k and the bias after the position encoding; q and k (B, L, H, K) or (N, H, K)."""
         position = position if self.position is None else self.position
         if position is None or not position.reads_content:
             return q, k, attn_bias
@@ -139,7 +140,7 @@ class TupeMultiheadAttention(nn.Module):
         # (B x L or N) x 3D -> (B x L or N) x H x K, three times
         q, k, v = split_qkv(qkv.unflatten(-1, (3, self.num_heads, self.head_dim)))
         q, k, with_content = self._with_position(q, k, attn_bias, padding, position)
-        if with_content is not attn_bias:  # the copy for kernels is of the shared bias alone
+        if with_content is not attn_bias:  # the copy for kernels is that of the shared bias only
             attn_bias, kernel_bias = with_content, None
         dropout = self.dropout if self.training else 0.0
         attend = choose(self.attn_impl, q, attn_bias, padding, dropout)
@@ -151,7 +152,7 @@ class TupeMultiheadAttention(nn.Module):
 
 
 def _known(key_padding_mask: Union[None, Tensor, Padding]) -> Optional[Padding]:
-    """The padding, or None where there is none."""
+    """The padding, or None if there is none."""
     padding = key_padding_mask
     if isinstance(padding, Tensor):
         padding = Padding(padding)

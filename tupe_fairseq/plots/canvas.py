@@ -1,4 +1,4 @@
-"""What all figures share: sizes, colours, and becoming a file or pixels."""
+"""Shared by all figures: sizes, colours, output as a file or as pixels."""
 
 from typing import Iterable, List, Tuple
 
@@ -15,14 +15,14 @@ COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure of so many inches that needs no display and is known to nobody else."""
+    """A figure, in inches, that needs no display and is not registered with pyplot."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def save_png(figure: Figure, path: str, dpi: int) -> None:
-    """Write a figure; an earlier file of the name stays until the new one is complete."""
+    """Write a figure; an existing file stays until the new one is complete."""
     with atomic_write(path, "wb") as file:
         figure.savefig(file, format="png", dpi=dpi)
 
@@ -35,14 +35,14 @@ def pixels(figure: Figure, dpi: int = 80) -> np.ndarray:
 
 
 def plain(text: str) -> str:
-    """Text that matplotlib takes as it is, and not as a formula."""
+    """Text escaped so that matplotlib does not read it as a formula."""
     return text.replace("$", r"\$")
 
 
 def symmetric_limit(values: Iterable[Tensor]) -> Tuple[float, bool]:
-    """Half the width of a colour scale round 0, and whether a few values lie beyond it.
+    """Half the width of a colour scale around 0, and whether a few values are beyond it.
 
-    The 99.5th percentile: a single far value, as [CLS] may have, would make all others pale.
+    The 99.5th percentile: a single outlier, such as [CLS] may have, would make all others pale.
     """
     sizes = np.concatenate([np.abs(x.double().numpy()).ravel() for x in values])
     limit, highest = float(np.quantile(sizes, 0.995)), float(sizes.max())

@@ -1,4 +1,4 @@
-"""What is to be looked at: a model, how much of it, and text for it."""
+"""A subject of the figures: a model, its heads and length, and text."""
 
 from typing import List, NamedTuple, Optional, Tuple
 
@@ -7,19 +7,19 @@ from torch import Tensor
 
 from tupe_fairseq.encoder import TupeEncoder
 
-# A mean over fewer sequences says little; and more than this many change no picture.
+# A mean over fewer sequences is too noisy; more than the second number do not change a figure.
 FEWEST_BLOCKS = 16
 MOST_BLOCKS = 128
-# shorter sequences are not worth a picture by position
+# shorter sequences are too short for a figure by position
 SHORTEST_BLOCK = 8
 
 
 class NoMeaning(ValueError):
-    """A figure that a model has nothing for; the message says why."""
+    """A figure has nothing to show for a model; the message says why."""
 
 
 class Subject(NamedTuple):
-    """A model in evaluation mode, and what the figures read of it.
+    """A model in evaluation mode, and what the figures need with it.
 
     Args:
         encoder (TupeEncoder): the model.
@@ -44,7 +44,7 @@ class Subject(NamedTuple):
 
 
 def all_of(encoder: TupeEncoder) -> Subject:
-    """A subject without text: all heads, and at most 128 positions, which a picture can show."""
+    """A subject without text: all heads, and at most 128 positions, which a figure can show."""
     config = encoder.config
     return Subject(encoder, min(config.max_positions, 128), tuple(range(config.num_heads)))
 
@@ -63,7 +63,7 @@ def with_text(subject: Subject) -> Subject:
 def cut_blocks(sentences: List[Tensor], length: int, cls: int) -> Optional[Tensor]:
     """Sentences, one after the other, cut into sequences of one length with [CLS] first.
 
-    Where the text is short, the sequences are, too, so that there are FEWEST_BLOCKS of them.
+    If there is little text, the sequences are shorter, so that there are FEWEST_BLOCKS of them.
 
     Args:
         sentences (list of Tensor): token ids, each without [CLS] and with </s>.

@@ -1,10 +1,3 @@
-"""What ties the encoder to fairseq; importing this needs fairseq."""
+"""What fairseq loads with --user-dir: parts of the model, and GLUE's task and criterion."""
 
-import importlib.util
-
-if importlib.util.find_spec("fairseq") is None:
-    raise ImportError(
-        "this part of tupe_fairseq needs fairseq, which is not installed; install the tested build "
-        "with: pip install 'tupe_fairseq[fairseq]' (in a clone: pip install -e '.[fairseq]'). "
-        "Any other build that imports as fairseq will do as well"
-    )
+import tupe_fairseq.require_fairseq  # noqa: F401

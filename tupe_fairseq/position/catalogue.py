@@ -2,17 +2,17 @@
 
 from typing import Any, Dict, Type
 
-from tupe_fairseq.position.alibi import AlibiBias
-from tupe_fairseq.position.disentangled import DisentangledPositions
 from tupe_fairseq.position.encoding import PositionEncoding
-from tupe_fairseq.position.enformer import EnformerRelative
-from tupe_fairseq.position.learned import LearnedPositions
-from tupe_fairseq.position.none import NoPosition
-from tupe_fairseq.position.rope import RotaryPositions
-from tupe_fairseq.position.shaw import ShawRelative
-from tupe_fairseq.position.sinusoidal import SinusoidalPositions
-from tupe_fairseq.position.transformer_xl import TransformerXlRelative
-from tupe_fairseq.position.tupe import TupePositionBias
+from tupe_fairseq.position.schemes.alibi import AlibiBias
+from tupe_fairseq.position.schemes.disentangled import DisentangledPositions
+from tupe_fairseq.position.schemes.enformer import EnformerRelative
+from tupe_fairseq.position.schemes.learned import LearnedPositions
+from tupe_fairseq.position.schemes.none import NoPosition
+from tupe_fairseq.position.schemes.rope import RotaryPositions
+from tupe_fairseq.position.schemes.shaw import ShawRelative
+from tupe_fairseq.position.schemes.sinusoidal import SinusoidalPositions
+from tupe_fairseq.position.schemes.transformer_xl import TransformerXlRelative
+from tupe_fairseq.position.schemes.tupe import TupePositionBias
 
 #: what --position-encoding may be
 CATALOGUE: Dict[str, Type[PositionEncoding]] = {
@@ -33,7 +33,7 @@ def get_position_encoding(name: str) -> Type[PositionEncoding]:
     """The class of a scheme.
 
     Raises:
-        ValueError: if there is none of this name; the message lists those there are.
+        ValueError: if the name is unknown; the message lists the known ones.
     """
     if name not in CATALOGUE:
         raise ValueError(

@@ -1,16 +1,29 @@
 """The one interface of all position encodings."""
 
-from typing import Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
 from tupe_fairseq.position.positions import Positions, as_tensor, relative_positions
-from tupe_fairseq.position.relative import RelativePositionBias
+
+
+def head_dim_of(embed_dim: int, num_heads: int) -> int:
+    """The width of a head.
+
+    Raises:
+        ValueError: if ``num_heads`` does not divide ``embed_dim``.
+    """
+    if embed_dim % num_heads:
+        raise ValueError(
+            f"embed_dim ({embed_dim}) is not divisible by num_heads ({num_heads}); "
+            "change --encoder-embed-dim or --encoder-attention-heads"
+        )
+    return embed_dim // num_heads
 
 
 class PositionEncoding(nn.Module):
-    """How attention comes to know where tokens stand.
+    """How attention sees the positions of tokens.
 
     A scheme overrides what it needs of four hooks, and declares the scaling of the logits:
 
@@ -22,35 +35,32 @@ class PositionEncoding(nn.Module):
     input = input + embed(positions)
     logits = scaling * transform(q) transform(k)^T + position_bias + content_bias
 
-    Everywhere an int n as positions stands for 0 .. n - 1; relative position is key position
-    minus query position; [CLS] is the token at position 0, and if none is there, nothing is untied.
+    Everywhere an int n as positions means 0 .. n - 1; relative position is key position
+    minus query position; [CLS] is the token at position 0, and without one, nothing is untied.
 
     Args:
         embed_dim (int): model width, D.
         num_heads (int): number of heads, H; divides ``embed_dim``.
         max_positions (int): the longest sequence; a limit for the schemes with a table
-            (``has_table``), for the others at most a unit of length.
-        scaling (float): factor on the content term of the logits.
+            (``TABLE``), for the others at most a unit of length.
         causal (bool): no query sees a key at a later position; such logits are -inf.
-        rel_pos (bool): add T5's bucketed bias; only for absolute schemes.
-        rel_pos_buckets, max_rel_pos (int, optional): see :class:`RelativePositionBias`; 32 and
-            128 if None; only with ``rel_pos``.
-        untie_cls (bool): give [CLS] scores of its own in the bucketed bias; only with ``rel_pos``.
+        scaling (float, optional): factor on the content term of the logits; 1 / sqrt(K) if None.
     Raises:
         ValueError: if ``num_heads`` does not divide ``embed_dim``.
-        ValueError: if an option that needs ``rel_pos`` is given without it.
     """
 
-    #: options beside ``causal`` that the scheme takes
+    #: the options that the scheme takes: names of fields of :class:`PositionOptions`
     OPTIONS: Tuple[str, ...] = ()
+    #: the tensor with a row for each position; None if any integer is a position
+    TABLE: Optional[str] = None
     #: whether each layer has a module (parameters) of its own
     per_layer = False
-    #: whether positions are rows of a table of ``max_positions``
-    has_table = False
     #: whether (a) is overridden
     adds_to_input = False
     #: whether (b) or (d) is overridden
     reads_content = False
+    #: whether [CLS] has scores of its own
+    unties_cls = False
     #: rows (queries) of (c) that hold one value for all keys, which cancels in the softmax
     softmax_invariant_rows: Tuple[int, ...] = ()
 
@@ -60,46 +70,40 @@ class PositionEncoding(nn.Module):
         num_heads: int,
         max_positions: int,
         *,
-        scaling: float,
         causal: bool = False,
-        rel_pos: bool = False,
-        rel_pos_buckets: Optional[int] = None,
-        max_rel_pos: Optional[int] = None,
-        untie_cls: bool = False,
+        scaling: Optional[float] = None,
     ):
         super().__init__()
-        if embed_dim % num_heads:
-            raise ValueError(
-                f"embed_dim ({embed_dim}) is not divisible by num_heads ({num_heads}); "
-                "change --encoder-embed-dim or --encoder-attention-heads"
-            )
         self.embed_dim = embed_dim
         self.num_heads = num_heads
-        self.head_dim = embed_dim // num_heads
+        self.head_dim = head_dim_of(embed_dim, num_heads)
         self.max_positions = max_positions
-        self.scaling = scaling
         self.causal = causal
-        self.relative = None
-        if rel_pos:
-            self.relative = RelativePositionBias(
-                num_heads,
-                32 if rel_pos_buckets is None else rel_pos_buckets,
-                128 if max_rel_pos is None else max_rel_pos,
-                tie_cls=not untie_cls,
-                causal=causal,
-            )
-        else:
-            given = {
-                "rel_pos_buckets": rel_pos_buckets,
-                "max_rel_pos": max_rel_pos,
-                "untie_cls": untie_cls or None,
-            }
-            for name, value in given.items():
-                if value is not None:
-                    raise ValueError(
-                        f"{name} ({value}) has no effect without rel_pos; add --rel-pos or drop "
-                        f"--{name.replace('_', '-')}"
-                    )
+        self.scaling = self.head_dim**-0.5 if scaling is None else scaling
+        #: T5's bucketed bias, the part of (c) that depends on the distance alone
+        self.relative: Optional[nn.Module] = None
+
+    @classmethod
+    def defaults(cls, given: Mapping[str, Any]) -> Dict[str, Any]:
+        """Values of the options that are not given, if they depend on the scheme or on others.
+
+        Args:
+            given (mapping): the options, without those not given, or with None for them.
+        """
+        return {}
+
+    def max_positions_in(self, state_dict: Mapping[str, Tensor], prefix: str) -> Optional[int]:
+        """The ``max_positions`` of a saved module of this scheme; None if it has no table.
+
+        Args:
+            state_dict (mapping): tensors by name.
+            prefix (str): the prefix of their names.
+        """
+        if self.TABLE is None or prefix + self.TABLE not in state_dict:
+            return None
+        # tupe's table has a row more than positions
+        others = self.get_parameter(self.TABLE).size(0) - self.max_positions
+        return state_dict[prefix + self.TABLE].size(0) - others
 
     def embed(self, positions: Positions) -> Optional[Tensor]:
         """(a) What is added to the input: n, (T) or (B, T) -> (..., T, D); None for nothing."""
@@ -124,7 +128,7 @@ class PositionEncoding(nn.Module):
             n or (Tq), n or (Tk) -> (H, Tq, Tk); with (B, T) positions (B, H, Tq, Tk).
         Dtype: that of the parameters, but at least float32.
         """
-        return None if self.relative is None else self.relative(positions_q, positions_k)
+        return None
 
     def content_bias(
         self, q: Tensor, k: Tensor, positions_q: Positions, positions_k: Positions
@@ -143,7 +147,7 @@ class PositionEncoding(nn.Module):
         return self.position_bias(positions_q, positions_k)
 
     def forward_input(self, input: Tensor, positions: Optional[Positions] = None) -> Tensor:
-        """The input of the first layer, with positions added where the scheme adds them there.
+        """The input of the first layer, with positions added if the scheme adds them there.
 
         Args:
             positions: 0 .. T - 1 if None.
@@ -174,7 +178,7 @@ class PositionEncoding(nn.Module):
             positions_q, positions_k: 0 .. T - 1 if None.
         Shape:
             q (B, H, Tq, K), k (B, H, Tk, K); positions (T) or (B, T) -> (B, H, Tq, Tk).
-        Dtype: that of q, or of the bias where that is wider.
+        Dtype: that of q, or of the bias if that is wider.
         Raises:
             ValueError: if a shape does not fit, or a position is beyond a table.
         """

@@ -1,11 +1,11 @@
-"""What a position is: an integer, given for each token or counted from 0."""
+"""Positions are integers, given for each token or counted from 0."""
 
 from typing import Tuple, Union
 
 import torch
 from torch import Tensor
 
-#: Positions of a sequence: an int n stands for 0 .. n - 1; or integers (T), or (B, T) where the
+#: Positions of a sequence: an int n stands for 0 .. n - 1; or integers (T), or (B, T) if the
 #: sequences of a batch differ.
 Positions = Union[int, Tensor]
 
@@ -53,7 +53,7 @@ def table_rows(positions: Positions, max_positions: int) -> int:
 
 
 def relative_positions(positions_q: Positions, positions_k: Positions, device) -> Tensor:
-    """Key position minus query position: (Tq, Tk), or (B, Tq, Tk) where one of them is (B, T)."""
+    """Key position minus query position: (Tq, Tk), or (B, Tq, Tk) if one of them is (B, T)."""
     q, k = as_tensor(positions_q, device), as_tensor(positions_k, device)
     return k.unsqueeze(-2) - q.unsqueeze(-1)
 
@@ -61,7 +61,7 @@ def relative_positions(positions_q: Positions, positions_k: Positions, device) -
 def distinct_relative_positions(
     positions_q: Positions, positions_k: Positions, device
 ) -> Tuple[Tensor, Tensor]:
-    """The relative positions that occur, and which of them each pair has.
+    """The relative positions that occur, and the index of each pair's.
 
     What depends on the relative position alone is computed for few values, not for every pair.
 

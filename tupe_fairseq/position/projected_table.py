@@ -10,8 +10,9 @@ from tupe_fairseq.position.positions import Positions, as_tensor
 
 
 class ProjectedTable:
-    """The table p and the projections U_Q, U_K of a module that inherits from this as well.
+    """A mixin: the table p and the projections U_Q, U_K of a module.
 
+    The module's ``__init__`` calls :meth:`make_table`.
     LN(p) U_Q + b_Q and LN(p) U_K + b_K, for each head.
     Source: Ke, He and Liu 2021, Eq. (7), https://arxiv.org/abs/2006.15595; the layer norm and the
     biases are the authors' code's.

@@ -12,7 +12,7 @@ class RelativeKeys(PositionEncoding):
 
     logits = (scaling * q_i + c u) . k_j + (scaling * q_i + c v) . r_ij, r_ij = f(p_j - p_i) W,
     for each head; u is ``global_content_bias``, v ``global_position_bias``, W ``pos_k_proj``.
-    A scheme gives the features f, and with ``scales_biases`` whether c is ``scaling`` or 1.
+    A scheme gives the features f, and ``scales_biases`` says whether c is ``scaling`` or 1.
 
     f and W are applied to the distinct relative positions only, of which a sequence has about
     2 T; time and memory grow with their number.
@@ -37,10 +37,7 @@ class RelativeKeys(PositionEncoding):
         num_features: int,
         causal: bool = False,
     ):
-        super().__init__(
-            embed_dim, num_heads, max_positions, scaling=(embed_dim / num_heads) ** -0.5,
-            causal=causal,
-        )  # fmt: skip
+        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
         self.global_content_bias = nn.Parameter(torch.empty(num_heads, self.head_dim))
         self.global_position_bias = nn.Parameter(torch.empty(num_heads, self.head_dim))
         self.pos_k_proj = nn.Linear(num_features, embed_dim, bias=False)

@@ -20,7 +20,7 @@ def untie_cls(
                      v[i, j]       otherwise.
     Source: Ke, He and Liu 2021, Eq. (9), https://arxiv.org/abs/2006.15595; theta_1 there is
     ``cls_to_other`` and theta_2 ``other_to_cls``.  This is the only place that knows that the
-    token at position 0 is [CLS], wherever it stands; where none is, nothing changes.
+    token at position 0 is [CLS], wherever it is in the sequence; without one, nothing changes.
 
     Args:
         bias (Tensor): scores that depend on positions alone; rows are queries, columns are keys.

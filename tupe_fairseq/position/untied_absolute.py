@@ -5,6 +5,7 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
+from tupe_fairseq.position.encoding import head_dim_of
 from tupe_fairseq.position.positions import Positions, table_rows
 from tupe_fairseq.position.projected_table import ProjectedTable, rows_at
 from tupe_fairseq.position.untie_cls import untie_cls
@@ -15,7 +16,7 @@ OTHER_TO_CLS_ROW = 1
 
 
 class UntiedAbsoluteBias(ProjectedTable, nn.Module):
-    """How much position i attends to position j, by projections of their own.
+    """How much position i attends to position j, with projections of their own.
 
     A[h, i, j] = scaling * (p_i U_Q^h + b_Q^h) . (p_j U_K^h + b_K^h), then [CLS] untied.
     Source: Ke, He and Liu 2021, Eq. (7), second term, and Eq. (9),
@@ -24,14 +25,15 @@ class UntiedAbsoluteBias(ProjectedTable, nn.Module):
     p_t is row t + 1 of a table of max_positions + 1 rows, layer-normalised.  As in the authors'
     code the projections have biases, and the two values of the untied [CLS] are the scores that
     a row of the table gives itself: row 0 for "[CLS] looks at others", row 1 for "others look at
-    [CLS]".  With ``tie_cls`` row 1 is simply position 0's and row 0 is unused.
+    [CLS]".  Without ``untie_cls`` row 1 is simply position 0's and row 0 is unused.
 
     Args:
         embed_dim (int): width of a row of the table, D.
         num_heads (int): number of heads, H; divides ``embed_dim``.
         max_positions (int): the longest sequence, [CLS] included.
         scaling (float): factor on the scores; TUPE's is 1 / sqrt(2 * head_dim).
-        tie_cls (bool): leave [CLS] an ordinary position (the paper's ablation).
+        untie_cls (bool): give [CLS] scores of its own; without it [CLS] is an ordinary position
+            (the paper's ablation).
     Shape:
         see :meth:`PositionEncoding.position_bias`.
     Dtype and device: those of the parameters, but at least float32, also under autocast: a
@@ -48,18 +50,14 @@ class UntiedAbsoluteBias(ProjectedTable, nn.Module):
         max_positions: int,
         *,
         scaling: float,
-        tie_cls: bool = False,
+        untie_cls: bool = True,
     ):
         super().__init__()
-        if embed_dim % num_heads:
-            raise ValueError(
-                f"embed_dim ({embed_dim}) is not divisible by num_heads ({num_heads}); "
-                "change --encoder-embed-dim or --encoder-attention-heads"
-            )
+        head_dim_of(embed_dim, num_heads)
         self.num_heads = num_heads
         self.max_positions = max_positions
         self.scaling = scaling
-        self.tie_cls = tie_cls
+        self.unties_cls = untie_cls
         self.make_table(max_positions + 1, embed_dim)
 
     def forward(self, positions_q: Positions, positions_k: Optional[Positions] = None) -> Tensor:
@@ -71,7 +69,7 @@ class UntiedAbsoluteBias(ProjectedTable, nn.Module):
         of_queries, of_keys = rows_at(q[:, 1:], positions_q), rows_at(k[:, 1:], positions_k)
         with torch.autocast(q.device.type, enabled=False):
             bias = self.scaling * torch.matmul(of_queries, of_keys.transpose(-2, -1))
-            if self.tie_cls:
+            if not self.unties_cls:
                 return bias
             cls_to_other, other_to_cls = (
                 self.scaling * (q[:, row] * k[:, row]).sum(dim=-1)

@@ -1,4 +1,4 @@
-"""Calling fairseq-preprocess, in parts and side by side, and counting that nothing was lost."""
+"""Calls fairseq-preprocess on parts in parallel, and counts that nothing was lost."""
 
 import itertools
 import os
@@ -8,13 +8,14 @@ from typing import Dict, Iterator, List, Tuple
 
 from tqdm import tqdm
 
-from tupe_fairseq.plugin.preprocess import run_preprocess
+from tupe_fairseq.files.names import DICTIONARY
+from tupe_fairseq.programs.preprocess import run_preprocess
 from tupe_fairseq.text.mmap_index import count, join
 from tupe_fairseq.text.parallel import in_child
 
-# fairseq-preprocess takes some hundred bytes of memory a line
+# fairseq-preprocess needs some hundred bytes of memory per line
 LINES_PER_PART = 500_000
-# below, a second worker is not worth its start
+# with fewer lines a second worker does not pay
 _LEAST_LINES = 20_000
 
 
@@ -33,19 +34,20 @@ def binarize(
 
     Args:
         dictionary (str): the dict.txt to use.
-        texts (dict): split (train, valid, ..., or input0/train) to a file of pieces, a line each.
-        folder (str): where the data goes; files of the same names are replaced.
+        texts (dict): split (train, valid, ..., or input0/train) to a file with one line of pieces
+            per sentence.
+        folder (str): the output folder; files of the same names are replaced.
         expected (dict): split to its number of lines.
         workers (int): processes.
-        lines_per_part (int): the most lines that one fairseq-preprocess is given of a split.
+        lines_per_part (int): the most lines that one fairseq-preprocess gets.
     Raises:
         ValueError: if a path of texts holds a comma, which separates paths for fairseq.
         ValueError: if fairseq-preprocess fails; the message ends with its last line.
-        ValueError: if the data has not as many sentences as expected, or is cut short.
+        ValueError: if the data does not have the expected number of sentences, or is cut short.
     """
     for path in texts.values():
         if "," in path:
-            raise ValueError(f"fairseq-preprocess takes no comma in a path: {path!r}")
+            raise ValueError(f"fairseq-preprocess does not accept a comma in a path: {path!r}")
     partial = folder.rstrip("/") + ".partial"
     shutil.rmtree(partial, ignore_errors=True)
     os.makedirs(partial)
@@ -76,14 +78,14 @@ def binarize(
         sentences, _ = count(target)
         if sentences != expected[split]:
             raise ValueError(
-                f"fairseq-preprocess wrote {sentences} sentences of {split} and was given "
-                f"{expected[split]}; is the disk full?"
+                f"fairseq-preprocess wrote {sentences} of {expected[split]} "
+                f"sentences of {split}; is the disk full?"
             )
     for split in texts:
         os.makedirs(os.path.dirname(os.path.join(folder, split)), exist_ok=True)
         for name in (split + ".bin", split + ".idx"):
             os.replace(os.path.join(partial, "ready", name), os.path.join(folder, name))
-    shutil.copyfile(dictionary, os.path.join(folder, "dict.txt"))
+    shutil.copyfile(dictionary, os.path.join(folder, DICTIONARY))
     shutil.rmtree(partial)
 
 
@@ -111,7 +113,7 @@ def _progress(lines: int) -> tqdm:
 
 
 def _parts(path: str, lines: int, prefix: str) -> Iterator[Tuple[str, int]]:
-    """Cut a text into files of so many lines; each is written when it is asked for."""
+    """Cut a text into files of ``lines_per_part`` lines; each is written when it is requested."""
     with open(path, "rb") as file:
         for number in itertools.count():
             first = file.readline()
@@ -128,7 +130,7 @@ def _parts(path: str, lines: int, prefix: str) -> Iterator[Tuple[str, int]]:
 
 
 def _while_free(parts: Iterator, running: set, workers: int) -> Iterator:
-    """Hand on parts, each when fewer than ``workers`` are at work; a failure ends it."""
+    """Start each part when fewer than ``workers`` are running; a failure ends it."""
     while True:
         while len(running) >= workers:
             done, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -146,7 +148,7 @@ def _preprocess(
 ) -> None:
     words = ["--only-source", "--workers", "1", "--srcdict", dictionary, "--destdir", folder]
     words += ["--validpref", ",".join(texts)]
-    # a child of this process has fairseq loaded already, which else takes seconds
+    # a forked child has fairseq loaded already, which otherwise takes seconds
     in_child(run_preprocess, words, killed="lower --workers")
     if is_copy:
         os.remove(texts[0])

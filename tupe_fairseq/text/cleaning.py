@@ -26,9 +26,9 @@ class Cleaner:
     """Cleans blocks of lines.
 
     Args:
-        treatment (TextTreatment): what is done to the characters.
+        treatment (TextTreatment): the treatment of the characters.
         split_language (str, optional): split lines into sentences by the rules of this language,
-            two letters; None leaves lines as they are.
+            two letters; None keeps lines as they are.
         min_chars, max_chars (int): shorter and longer lines (sentences, if they are split) are
             dropped; in characters after the treatment.
     Raises:
@@ -99,7 +99,7 @@ class Cleaner:
 
 
 def line_hash(line: bytes) -> bytes:
-    """64 bits: at a billion lines, the odds that any two different ones agree are 3 in 100."""
+    """64 bits: among a billion different lines, the chance of any collision is 3%."""
     return hashlib.blake2b(line, digest_size=HASH_BYTES).digest()
 
 
@@ -111,7 +111,7 @@ def clean_file(path: str, cleaner: Cleaner, prefix: str, workers: int, bar) -> D
         cleaner (Cleaner): cleans each block.
         prefix (str): of the two files to write.
         workers (int): processes.
-        bar (tqdm): moved on by the bytes read.
+        bar (tqdm): advanced by the bytes read.
     Returns:
         dict: lines read, split off and dropped by reason, documents.
     Raises:
@@ -128,7 +128,7 @@ def clean_file(path: str, cleaner: Cleaner, prefix: str, workers: int, bar) -> D
             for name, count in block.counts.items():
                 counts[name] = counts.get(name, 0) + count
             bar.update(before + source.bytes_read - bar.n)
-        # the end of a file may be nothing but a line that was skipped
+        # the end of a file may consist of one skipped line
         bar.update(before + source.bytes_read - bar.n)
     counts["read"] = counts.get("read", 0) + source.too_long
     counts["too_long"] = counts.get("too_long", 0) + source.too_long
@@ -137,7 +137,7 @@ def clean_file(path: str, cleaner: Cleaner, prefix: str, workers: int, bar) -> D
 
 
 def _decode(block: bytes):
-    """The text without the lines that are not UTF-8, and how many these are."""
+    """The text without the lines that are not UTF-8, and the number of those lines."""
     try:
         return block.decode(), 0
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Finding every line that occurred before, in memory that does not grow with the text."""
+"""Finds every line that occurred before, in bounded memory."""
 
 import os
 from typing import List
@@ -16,16 +16,16 @@ _CHUNK_LINES = 1 << 20
 def mark_duplicates(hash_files: List[str], marks: str, folder: str, memory: int = 256 << 20) -> int:
     """Mark every line whose hash occurred before.
 
-    The hashes are first dealt by their top bits into so many files that each can be sorted within
-    ``memory``; equal hashes end up in the same file.
+    The hashes are first distributed over files by their top bits, so that each file can be sorted
+    within ``memory``; equal hashes end up in the same file.
 
     Args:
         hash_files (list): files of 8-byte hashes, in order of precedence.
         marks (str): file to write: a byte for each line of all files, 1 for a duplicate.
-        folder (str): for the dealt files; they are removed again.
-        memory (int): bytes to work in.
+        folder (str): for the temporary files, which are removed again.
+        memory (int): bytes of memory to use.
     Returns:
-        int: how many lines are duplicates.
+        int: the number of duplicates.
     Raises:
         OSError: if there is no space left.
     """
@@ -33,7 +33,7 @@ def mark_duplicates(hash_files: List[str], marks: str, folder: str, memory: int 
     bits = 0
     while (lines * _BYTES_PER_LINE) >> bits > memory:
         bits += 1
-    # writing the zeros takes the space: a full disk is an error here, and a crash in a memmap
+    # writing the zeros reserves the space: a full disk is an error here, but a crash in a memmap
     with atomic_write(marks, "wb") as file:
         for start in range(0, lines, _CHUNK_LINES):
             file.write(bytes(min(_CHUNK_LINES, lines - start)))
@@ -49,7 +49,7 @@ def mark_duplicates(hash_files: List[str], marks: str, folder: str, memory: int 
     duplicates = 0
     for path in parts:
         entries = np.fromfile(path, dtype=_ENTRY)
-        # entries stand in the order of the text, and a stable sort keeps the first one first
+        # entries are in the order of the text, and a stable sort keeps the first one first
         order = np.argsort(entries["hash"], kind="stable")
         ordered = entries["hash"][order]
         repeated = entries["line"][order[1:][ordered[1:] == ordered[:-1]]]
@@ -83,6 +83,6 @@ def _deal(hash_file: str, first_line: int, bits: int, parts: List[str]) -> int:
 
 
 def _append(path: str, entries: np.ndarray) -> None:
-    # not ndarray.tofile, which does not say what went wrong
+    # not ndarray.tofile, whose errors do not say what went wrong
     with open(path, "ab") as file:
         file.write(entries.tobytes())

@@ -1,4 +1,4 @@
-"""Lines with blank lines between documents, put together from blocks worked on separately."""
+"""Joins blocks that were processed separately into text with blank lines between documents."""
 
 from typing import Iterable, List, NamedTuple
 
@@ -16,7 +16,7 @@ class Lines(NamedTuple):
 
 
 def collapse(lines: Iterable[bytes]) -> Lines:
-    """Join lines; of several blank ones in a row, which have nothing between them, one stays."""
+    """Join lines; of several blank ones in a row one is kept."""
     kept: List[bytes] = []
     documents = 0
     for line in lines:
@@ -29,7 +29,7 @@ def collapse(lines: Iterable[bytes]) -> Lines:
 
 
 class DocumentWriter:
-    """Writes blocks of lines so that exactly one blank line stands between two documents.
+    """Writes blocks of lines with exactly one blank line between two documents.
 
     Args:
         file: open for writing bytes.
@@ -60,7 +60,7 @@ class DocumentWriter:
         if self._pending_blank:
             self._file.write(b"\n")
             self._pending_blank = False
-        # a document that goes on was counted when it began
+        # a continued document was counted when it began
         self.documents += lines.documents - self._open
         ends = content.endswith(b"\n\n")
         self._file.write(content[:-1] if ends else content)

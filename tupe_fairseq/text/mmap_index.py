@@ -1,4 +1,4 @@
-"""fairseq's mmap format (SPLIT.bin, SPLIT.idx): counting what is in it, joining several."""
+"""fairseq's mmap format (SPLIT.bin, SPLIT.idx): counts its sentences, joins several."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ def _read_header(prefix: str) -> Tuple[int, int]:
 
 
 def count(prefix: str) -> Tuple[int, int]:
-    """Sentences and tokens (with the </s> of each) of PREFIX.idx and PREFIX.bin.
+    """Sentences and tokens (including the </s> of each) of PREFIX.idx and PREFIX.bin.
 
     Raises:
         OSError: if one of the two cannot be read.
@@ -43,7 +43,7 @@ def count(prefix: str) -> Tuple[int, int]:
 
 
 def join(prefixes: List[str], output: str) -> None:
-    """Write OUTPUT.bin and OUTPUT.idx with the sentences of several, in memory for one of them.
+    """Write OUTPUT.bin and OUTPUT.idx with the sentences of several, in the memory of one of them.
 
     fairseq's own merging keeps a Python number for every sentence.
 

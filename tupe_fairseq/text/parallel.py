@@ -1,4 +1,4 @@
-"""Work in several processes that gives the same results in the same order as in one."""
+"""Runs work in several processes, with the same results in the same order as in one."""
 
 import collections
 import concurrent.futures
@@ -16,12 +16,12 @@ _function = None
 def ordered_map(
     function: Callable[[Any], Any], items: Iterable[Any], workers: int
 ) -> Iterator[Any]:
-    """``map`` over several processes, which reads ahead by a few items only.
+    """``map`` over several processes, reading ahead by a few items only.
 
     Args:
-        function (callable): each process gets a copy of its own.
+        function (callable): each process gets its own copy.
         items (iterable): read in this process.
-        workers (int): processes; 1 works in this one.
+        workers (int): processes; 1 stays in this one.
     Raises:
         OSError: if a process was killed.
     """
@@ -47,10 +47,10 @@ def ordered_map(
 
 
 def in_child(function: Callable[..., Any], *args: Any, killed: str) -> Any:
-    """Call a function in a process of its own: interruption works, and its memory is given back.
+    """Call a function in its own process, which can be interrupted and returns its memory.
 
     Args:
-        function (callable): what to call; its ValueError is raised here again.
+        function (callable): what to call; its ValueError is raised again here.
         args: for the function.
         killed (str): what to do if the process is killed, for the message.
     Raises:
@@ -75,7 +75,7 @@ def in_child(function: Callable[..., Any], *args: Any, killed: str) -> Any:
 
 
 def _context():
-    # fork, where there is one: otherwise every worker imports torch, and needs memory for it
+    # fork where possible: otherwise every worker imports torch and needs memory for it
     methods = multiprocessing.get_all_start_methods()
     return multiprocessing.get_context("fork" if "fork" in methods else None)
 

@@ -1,4 +1,4 @@
-"""Splitting text with a SentencePiece model, and the fairseq dictionary that belongs to it."""
+"""Splits text with a SentencePiece model, and writes the fairseq dictionary that matches it."""
 
 import operator
 from typing import Iterable, List, Sequence
@@ -6,10 +6,7 @@ from typing import Iterable, List, Sequence
 import sentencepiece
 
 from tupe_fairseq.files.atomic import atomic_write
-
-MASK = "<mask>"
-# fairseq's dictionary has these built in; a file must not list them
-_BUILT_IN = ("<s>", "<pad>", "</s>", "<unk>")
+from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
 
 
 class Pieces:
@@ -19,7 +16,7 @@ class Pieces:
         path (str): the model file.
     Raises:
         OSError: if the file cannot be read.
-        ValueError: if it is no SentencePiece model.
+        ValueError: if it is not a SentencePiece model.
     """
 
     def __init__(self, path: str):
@@ -32,7 +29,7 @@ class Pieces:
         size = self._processor.get_piece_size()
         self.unknown_id = self._processor.unk_id()
         self._pieces = [self._processor.id_to_piece(i) for i in range(size)]
-        # fairseq's name for it, whatever this model calls it
+        # fairseq's name for it, even if this model has another
         self._pieces[self.unknown_id] = "<unk>"
         self._encoded = [piece.encode() for piece in self._pieces]
 
@@ -41,23 +38,23 @@ class Pieces:
 
     def encode(self, lines: Sequence[str]) -> List[List[int]]:
         """The ids of the pieces of each line."""
-        # one thread: who wants more runs several processes
+        # one thread; for more, run several processes
         return self._processor.encode(list(lines), out_type=int, num_threads=1)
 
     def to_text(self, ids: Sequence[int]) -> str:
-        """Pieces with spaces between, as fairseq-preprocess reads them."""
+        """Pieces separated by spaces, as fairseq-preprocess reads them."""
         return " ".join(map(self._pieces.__getitem__, ids))
 
     def to_bytes(self, ids: Sequence[int]) -> bytes:
-        """The same in UTF-8, for at least one piece; the quickest way there is."""
+        """The same in UTF-8, for at least one piece; much faster."""
         if len(ids) == 1:
             return self._encoded[ids[0]]
         return b" ".join(operator.itemgetter(*ids)(self._encoded))
 
     def words(self) -> Iterable[str]:
-        """What dict.txt lists: all pieces but fairseq's built-in symbols and the mask."""
+        """The content of dict.txt: all pieces but fairseq's built-in symbols and the mask."""
         for i, piece in enumerate(self._pieces):
-            if not (self._processor.is_control(i) or piece in _BUILT_IN or piece == MASK):
+            if not (self._processor.is_control(i) or piece in BUILT_IN_SYMBOLS or piece == MASK):
                 yield piece
 
     def write_dictionary(self, path: str) -> None:

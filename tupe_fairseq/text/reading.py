@@ -1,4 +1,4 @@
-"""Reading text of any size, compressed or not, in blocks of whole lines and in bounded memory."""
+"""Reads text of any size, compressed or not, in blocks of whole lines and in bounded memory."""
 
 import bz2
 import gzip
@@ -9,10 +9,10 @@ import zlib
 from typing import Iterator
 
 BLOCK_BYTES = 1 << 20
-# A longer line is skipped without being held.
+# Longer lines are skipped without being held in memory.
 LINE_BYTES = 4 << 20
 
-# bzip2's "BZh" alone could begin a text
+# a text could begin with bzip2's "BZh" alone
 _OPENERS = {
     re.compile(rb"\x1f\x8b"): gzip.open,
     re.compile(rb"\xfd7zXZ\0"): lzma.open,
@@ -29,11 +29,11 @@ class TextFile:
         path (str): the file.
     Raises:
         OSError: if it cannot be read.
-        ValueError: if it is not text in UTF-8, or compressed in another way than its name says.
+        ValueError: if it is not text in UTF-8, or not compressed as its name says.
 
     Attributes:
         too_long (int): lines that :meth:`blocks` skipped because they exceed 4 MiB.
-        bytes_read (int): how far :meth:`blocks` is in the file, in bytes as stored.
+        bytes_read (int): the position of :meth:`blocks` in the file, in bytes as stored.
     """
 
     def __init__(self, path: str):
@@ -50,7 +50,10 @@ class TextFile:
             raise ValueError(f"{path} is not compressed as its name says")
         for magic, name in _UNKNOWN_ARCHIVES.items():
             if start.startswith(magic):
-                raise ValueError(f"{path} is a {name} archive; give plain, .gz, .xz or .bz2 text")
+                raise ValueError(
+                    f"{path} is a {name} archive, which is not supported; give plain, "
+                    ".gz, .xz or .bz2 text"
+                )
 
     def blocks(self) -> Iterator[bytes]:
         """Yield blocks of whole lines, about 1 MiB each; every line ends with a line feed.
@@ -69,7 +72,7 @@ class TextFile:
             except (EOFError, lzma.LZMAError, zlib.error) as error:
                 raise ValueError(f"{self.path} is damaged or cut short: {error}") from error
             except OSError as error:
-                # of gzip and bz2, which leave out the name
+                # errors of gzip and bz2 do not name the file
                 raise OSError(f"{self.path} cannot be read: {error}") from error
 
     def _whole_lines(self, file) -> Iterator[bytes]:
@@ -108,4 +111,4 @@ class TextFile:
                 f"{self.path} is in UTF-16 or UTF-32; convert it first: iconv -t UTF-8"
             )
         if start.count(b"\x00") > len(start) // 10:
-            raise ValueError(f"{self.path} is not UTF-8 text: it is full of zero bytes")
+            raise ValueError(f"{self.path} is not UTF-8 text: it has many zero bytes")

@@ -1,4 +1,4 @@
-"""Dealing documents to train, valid and test, and to shards, without the duplicate lines."""
+"""Distributes documents over train, valid, test and shards, without the duplicate lines."""
 
 import contextlib
 from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional
@@ -6,8 +6,8 @@ from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optiona
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.text.documents import DocumentWriter, collapse
 
-# A longer document is dealt in parts of so many lines: otherwise a corpus without blank lines,
-# or of a few books, could not be split.
+# Longer documents are distributed in parts of this many lines: otherwise a corpus without blank
+# lines, or of a few books, could not be split.
 PART_LINES = 1000
 
 
@@ -16,7 +16,7 @@ class Part(NamedTuple):
 
     Attributes:
         key (int): 64 random bits that depend on the first line only; no two parts share a first
-            line, because duplicates are gone.
+            line, because duplicates are removed.
         document (int): number of the document.
         number (int): number of the part within the document.
         lines (list of bytes): one or more.
@@ -33,8 +33,8 @@ def read_parts(prefixes: Iterable[str], marks: str, first_line: int = 0) -> Iter
 
     Args:
         prefixes (list): PREFIX.txt and PREFIX.hash, as ``clean_file`` writes them.
-        marks (str): as ``mark_duplicates`` writes it.
-        first_line (int): where in ``marks`` the first of these files begins.
+        marks (str): the file of ``mark_duplicates``.
+        first_line (int): the first line of these files in ``marks``.
     """
     document = 0
     with open(marks, "rb") as marked:
@@ -71,7 +71,7 @@ class ByHash:
     """Chooses the split of a part by its key.
 
     Args:
-        fractions (dict): split to its share, train left out.
+        fractions (dict): split to its share, without train.
     """
 
     def __init__(self, fractions: Dict[str, float]):
@@ -92,7 +92,7 @@ class ByPosition:
     """Gives the last lines to test and valid: for texts of too few documents to choose from.
 
     Args:
-        fractions (dict): split to its share, train left out.
+        fractions (dict): split to its share, without train.
         lines (int): lines in all.
     """
 
@@ -124,7 +124,7 @@ class SplitWriter:
         max_chars (int): never join to more than this.
 
     Attributes:
-        counts (dict): documents, parts, lines as they came, and how many fewer joining left.
+        counts (dict): documents, parts, lines before joining, and lines removed by joining.
     """
 
     def __init__(self, files, join_short: int, max_chars: int):
@@ -173,17 +173,19 @@ def deal(
     paths: Dict[str, List[str]],
     join_short: int,
     max_chars: int,
+    on_part: Callable[[], object] = lambda: None,
 ) -> Dict[str, Dict[str, int]]:
     """Write the parts to the splits that ``choose`` gives them to.
 
     Args:
         parts (iterable): of :func:`read_parts`.
-        choose (callable): :class:`ByHash`, :class:`ByPosition`, or any other that gives the lines
-            of each split for a part and the number of its first line.
+        choose (callable): :class:`ByHash`, :class:`ByPosition`, or any other function from a
+            part and the number of its first line to the lines of each split.
         paths (dict): split to a file for each shard.
         join_short, max_chars (int): as for :class:`SplitWriter`.
+        on_part (callable): called after each part.
     Returns:
-        dict: split to its documents, lines (before joining) and how many fewer joining left.
+        dict: split to its documents, lines (before joining) and lines removed by joining.
     """
     with contextlib.ExitStack() as stack:
         writers = {
@@ -199,4 +201,5 @@ def deal(
             for split, lines in choose(part, line).items():
                 writers[split].write(part, lines)
             line += len(part.lines)
+            on_part()
         return {split: writer.counts for split, writer in writers.items()}

@@ -4,22 +4,22 @@ import re
 import unicodedata
 from typing import Any, Dict
 
-# White space that is not one single space; alone, that would match most often and change nothing.
+# White space that is not one single space; a single one would match most often and change nothing.
 _SPACE = re.compile(r" [^\S\n]+|[^\S\n ][^\S\n]*")
 _AROUND_NEWLINE = re.compile(r" \n ?|\n ")
 # Control and format characters, surrogates, private use, non-characters and the replacement
-# character.  Spelt out, because unicodedata's categories differ between versions of Python.
-# U+200C and U+200D stay: they tell words apart in Persian and in the scripts of India.
+# character.  Listed here, because unicodedata's categories differ between versions of Python.
+# U+200C and U+200D stay: they distinguish words in Persian and in Indian scripts.
 _NOT_PRINTING = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
     "\ud800-\uf8ff\ufdd0-\ufdef\ufeff\ufff0-\uffff\U000e0000-\U000e0fff\U000f0000-\U0010ffff]+"
 )
-# SentencePiece takes this for the mask symbol wherever it stands in a text.
+# SentencePiece takes this for the mask symbol anywhere in a text.
 _MASK = re.compile("<(?=mask>)", re.IGNORECASE)
 
 
 class TextTreatment:
-    """What is done to a text before it is split into pieces.
+    """The treatment of text before it is split into pieces.
 
     Unicode NFC; control, format and other non-printing characters removed; every run of white
     space made one space; ``<mask>`` in the text itself written ``< mask>``; optionally lower case.
@@ -32,7 +32,7 @@ class TextTreatment:
         self.lowercase = lowercase
 
     def apply(self, text: str) -> str:
-        """The treated text; line feeds stay, without spaces around them or at the ends."""
+        """The treated text; line feeds are kept, without spaces around them or at the ends."""
         text = _SPACE.sub(" ", _NOT_PRINTING.sub("", text))
         if not text.isascii():
             text = unicodedata.normalize("NFC", text)
@@ -50,7 +50,7 @@ class TextTreatment:
         """The treatment that :meth:`to_dict` recorded.
 
         Raises:
-            ValueError: if it was recorded by a version that treats text in another way.
+            ValueError: if it was recorded by a version that treats text differently.
         """
         treatment = cls(bool(recorded.get("lowercase", False)))
         if treatment.to_dict() != recorded:

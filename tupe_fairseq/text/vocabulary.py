@@ -1,4 +1,4 @@
-"""Learning a SentencePiece vocabulary from a sample of the training text."""
+"""Learns a SentencePiece vocabulary from a sample of the training text."""
 
 import io
 import os
@@ -7,20 +7,20 @@ from typing import Iterable, Iterator, List
 
 import sentencepiece
 
-from tupe_fairseq.text.pieces import MASK
+from tupe_fairseq.files.names import MASK
 
-# The model depends on this number, so it is not the number of workers.
+# Constant, not the number of workers, because the model depends on it.
 _THREADS = 8
 _TOO_HIGH = re.compile(r"Vocabulary size too high .* value <= (\d+)")
 _TOO_LOW = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 
 
 def sample_lines(paths: List[str], max_bytes: int) -> Iterator[str]:
-    """Yield lines spread evenly over the files, of about ``max_bytes`` together; blank ones not.
+    """Yield lines sampled evenly from the files, about ``max_bytes`` in total, without blank ones.
 
     Args:
         paths (list): UTF-8 text.
-        max_bytes (int): all lines are taken where the files are not larger.
+        max_bytes (int): all lines are taken if the files are not larger.
     """
     total = sum(os.path.getsize(path) for path in paths)
     number = 0
@@ -49,13 +49,13 @@ def train_model(
         lines (iterable of str): the text to learn from.
         vocab_size (int): number of pieces.
         model_type (str): "unigram" or "bpe".
-        character_coverage (float): share of the characters that get pieces; the rare rest is
-            unknown.
-        lowercase (bool): whether the model makes text lower case by itself.
+        character_coverage (float): share of the characters that the pieces cover; the
+            rest is unknown.
+        lowercase (bool): whether the model itself makes text lower case.
     Returns:
         bytes: the model file.
     Raises:
-        ValueError: if the text does not allow the size; the message names the limit.
+        ValueError: if the text does not allow this size; the message names the limit.
     """
     model = io.BytesIO()
     try:
@@ -71,7 +71,7 @@ def train_model(
             eos_id=2,
             unk_id=3,
             user_defined_symbols=[MASK],
-            # bytes; our own limit of characters came before
+            # in bytes; our own limit in characters was applied before
             max_sentence_length=1 << 30,
             num_threads=_THREADS,
             minloglevel=2,
@@ -79,6 +79,19 @@ def train_model(
     except RuntimeError as error:
         raise ValueError(_explain(str(error), vocab_size)) from error
     return model.getvalue()
+
+
+def learn_model(
+    paths: List[str],
+    sample_bytes: int,
+    vocab_size: int,
+    model_type: str,
+    character_coverage: float,
+    lowercase: bool,
+) -> bytes:
+    """:func:`train_model` on :func:`sample_lines`, as one function for a separate process."""
+    lines = sample_lines(paths, sample_bytes)
+    return train_model(lines, vocab_size, model_type, character_coverage, lowercase)
 
 
 def _explain(error: str, vocab_size: int) -> str:

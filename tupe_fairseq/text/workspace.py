@@ -1,4 +1,4 @@
-"""Where the steps of tupe-prepare-pretrain keep what they hand on."""
+"""Names of the intermediate files of tupe-prepare-pretrain."""
 
 import argparse
 import os
@@ -6,27 +6,23 @@ from typing import Dict, List
 
 from tqdm import tqdm
 
-from tupe_fairseq.files.steps import Steps
-
-MODEL = "sentencepiece.bpe.model"
+from tupe_fairseq.files.names import DICTIONARY, SENTENCEPIECE_MODEL
 
 
 class Workspace:
-    """The names of the intermediate files, and the memory of finished steps.
+    """The output folder and the files passed between steps.
 
     Args:
         options (Namespace): of tupe-prepare-pretrain.
-        steps (Steps): of the output folder.
     """
 
-    def __init__(self, options: argparse.Namespace, steps: Steps):
-        self.options = options
-        self.steps = steps
+    def __init__(self, options: argparse.Namespace):
+        self._shards = options.shards
         self.folder = options.output_dir
         self.work = os.path.join(options.output_dir, "work")
-        self.model = os.path.join(self.folder, MODEL)
-        self.dictionary = os.path.join(self.folder, "dict.txt")
-        # in order of precedence: what valid holds, train must not
+        self.model = os.path.join(self.folder, SENTENCEPIECE_MODEL)
+        self.dictionary = os.path.join(self.folder, DICTIONARY)
+        # in order of precedence: lines of valid are dropped from train
         self.sources: Dict[str, List[str]] = {
             "valid": options.valid_input or [],
             "test": options.test_input or [],
@@ -44,7 +40,7 @@ class Workspace:
 
     def texts(self, split: str) -> List[str]:
         """The text of a split, by shard."""
-        shards = self.options.shards if split == "train" else 1
+        shards = self._shards if split == "train" else 1
         return [self.path(split, shard, ".txt") for shard in range(shards)]
 
     def pieces(self, split: str, shard: int) -> str:
@@ -60,5 +56,5 @@ def remove(*paths: str) -> None:
 
 
 def progress(name: str, total, unit: str) -> tqdm:
-    """A progress bar; none where the log is not a terminal."""
+    """A progress bar; hidden if the log is not a terminal."""
     return tqdm(desc=name, total=total, unit=unit, unit_scale=True, disable=None, leave=False)

@@ -1,0 +1,153 @@
+"""Times in rounds that alternate between the competitors, and memory."""
+
+import ctypes
+import os
+import statistics
+import time
+from typing import Callable, Dict, List, NamedTuple
+
+import torch
+
+
+class Sample(NamedTuple):
+    """The measurements of one competitor."""
+
+    seconds: List[float]
+    peak_bytes: int  # above the level before the call, at the peak
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
+def synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def seconds_of(call: Callable[[], object]) -> float:
+    """Seconds of one call; a call that returns a float has timed itself (another process)."""
+    synchronize()
+    begin = time.perf_counter()
+    own = call()
+    synchronize()
+    return own if isinstance(own, float) else time.perf_counter() - begin
+
+
+def compare(calls: Dict[str, Callable[[], object]], rounds: int) -> Dict[str, Sample]:
+    """Times the calls one after the other, ``rounds`` times, after two rounds not counted.
+
+    A temporary slowdown of the machine affects all of them, so compare their ratios.  The
+    second round measures memory: by then an optimizer has its state.
+
+    Args:
+        calls (dict): name -> what to time.
+        rounds (int): number of rounds.
+    """
+    seconds = {name: [] for name in calls}
+    peaks = dict.fromkeys(calls, 0)
+    for number in range(rounds + 2):
+        for name, call in calls.items():
+            if number == 1:
+                with PeakMemory() as memory:
+                    call()
+                peaks[name] = memory.bytes
+            elif number == 0:
+                call()
+            else:
+                seconds[name].append(seconds_of(call))
+    return {name: Sample(seconds[name], peaks[name]) for name in calls}
+
+
+def ratio(sample: Sample, base: Sample) -> float:
+    """Of the medians."""
+    return sample.median / base.median
+
+
+def spread(sample: Sample, base: Sample) -> float:
+    """Between the least and the greatest ratio of one round."""
+    ratios = [a / b for a, b in zip(sample.seconds, base.seconds)]
+    return max(ratios) - min(ratios)
+
+
+class PeakMemory:
+    """``with PeakMemory() as memory: ...``, then ``memory.bytes``: growth at the peak.
+
+    On a GPU torch's own count.  Elsewhere the high-water mark of the process, which Linux can
+    reset, after glibc has returned free memory; 0 if there is no such thing.
+    """
+
+    bytes = 0
+
+    def __enter__(self):
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
+            self._before = torch.cuda.memory_allocated()
+        else:
+            self._reset = _trim_heap() and _reset_high_water_mark()
+            self._before = _status("VmRSS")
+        return self
+
+    def __exit__(self, *exception):
+        if torch.cuda.is_available():
+            self.bytes = torch.cuda.max_memory_allocated() - self._before
+        elif self._reset:
+            self.bytes = max(_status("VmHWM") - self._before, 0)
+
+
+def _trim_heap() -> bool:
+    try:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+        return True
+    except (OSError, AttributeError):
+        return False
+
+
+def _reset_high_water_mark() -> bool:
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+        return True
+    except OSError:
+        return False
+
+
+def _status(field: str) -> int:
+    if not os.path.exists("/proc/self/status"):
+        return 0
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def saved_bytes(call: Callable[[], object], apart: List[torch.Tensor]) -> int:
+    """Bytes that autograd keeps for the backward pass of a call, each storage once.
+
+    Args:
+        apart (list): tensors that exist anyway and do not count.
+    """
+    known = {tensor.untyped_storage().data_ptr() for tensor in apart}
+    found = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in known:
+            found[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        result = call()  # kept alive, so that no two storages share an address
+    del result
+    return sum(found.values())
+
+
+def kernel_names(call: Callable[[], object]) -> List[str]:
+    """Names of the attention kernels that a call runs on the GPU, or of torch's operator."""
+    with torch.profiler.profile() as profile:
+        call()
+        synchronize()
+    words = ("attention", "flash", "fmha", "_kernel", "softmax")
+    names = {event.name for event in profile.events()}
+    return sorted(name[:80] for name in names if any(word in name.lower() for word in words))

@@ -1,0 +1,135 @@
+"""Words per second of fairseq-train: stock roberta and tupe_roberta in alternation.
+
+    python scripts/benchmarks/training.py                # on Python's own documentation
+    python scripts/benchmarks/training.py --data DATA    # on a folder of tupe-prepare-pretrain
+
+Both train the same small RoBERTa (4 layers of 512, 8 heads) on the same batches for 100 updates,
+and are compared by the words per second that fairseq logs.  Only the ratio is meaningful.  Needs
+the packages of the extra "bench".
+"""
+
+import argparse
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import tupe_fairseq
+
+SCRIPTS = Path(__file__).resolve().parents[1]
+BIN = Path(sys.executable).parent
+STOCK, TUPE = "roberta", "tupe_roberta --rel-pos"
+LOG_INTERVAL = 10
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--data", type=Path, help="prepared data; default: made from Python's documentation")
+    add("--output-dir", type=Path, default=Path("training-benchmark"), help="logs and data")
+    add("--updates", type=int, default=100, help="updates of each training; default 100")
+    add("--rounds", type=int, default=2, help="number of trainings of each model; default 2")
+    add("--tokens-per-sample", type=int, default=512, help="default 512")
+    add("--batch-size", type=int, default=4, help="default 4")
+    add("--layers", type=int, default=4, help="default 4")
+    add("--threads", type=int, default=torch.get_num_threads(), help="default: torch's")
+    add("--tupe-flags", default="", help='further flags of tupe_roberta, such as "--unpad"')
+    options = parser.parse_args(arguments)
+    if options.updates < 2 * LOG_INTERVAL:
+        parser.error(f"--updates ({options.updates}) must be at least {2 * LOG_INTERVAL}")
+    if options.rounds < 1:
+        parser.error(f"--rounds ({options.rounds}) must be at least 1")
+    if options.data is not None and not (options.data / "dict.txt").exists():
+        parser.error(f"--data {options.data} has no dict.txt; tupe-prepare-pretrain makes one")
+    return options
+
+
+def run(words, log: Path, env=None) -> str:
+    """Runs a command; its output goes to a file, and is returned."""
+    words = [str(word) for word in words]
+    with log.open("w") as file:
+        process = subprocess.run(words, stdout=file, stderr=subprocess.STDOUT, env=env)
+    if process.returncode:
+        raise SystemExit(f"training.py: {shlex.join(words)} failed; see {log}")
+    return log.read_text()
+
+
+def make_data(folder: Path, tokens_per_sample: int) -> Path:
+    """A small English data set out of Python's own documentation."""
+    run([sys.executable, SCRIPTS / "build_corpus.py", folder], folder / "corpus.log")
+    data = folder / "data-bin"
+    run(
+        [BIN / "tupe-prepare-pretrain", "--input", folder / "train.txt", "--output-dir", data]
+        + ["--valid-input", folder / "valid.txt", "--test-fraction", 0, "--vocab-size", 2000]
+        + ["--tokens-per-sample", tokens_per_sample],
+        folder / "data.log",
+    )
+    return data
+
+
+def train(arch: str, data: Path, options, log: Path) -> float:
+    """Trains, and returns the median of the words per second of the intervals after the first."""
+    words = [
+        BIN / "fairseq-train", data, "--user-dir", tupe_fairseq.__path__[0],
+        "--arch", *arch.split(), "--task", "masked_lm", "--criterion", "masked_lm",
+        "--encoder-layers", options.layers, "--encoder-embed-dim", 512,
+        "--encoder-ffn-embed-dim", 2048, "--encoder-attention-heads", 8,
+        "--sample-break-mode", "none", "--tokens-per-sample", options.tokens_per_sample,
+        "--max-positions", options.tokens_per_sample, "--batch-size", options.batch_size,
+        "--required-batch-size-multiple", 1, "--optimizer", "adam", "--lr", 1e-4,
+        "--max-update", options.updates, "--log-format", "json", "--log-interval", LOG_INTERVAL,
+        "--no-save", "--save-dir", log.parent, "--disable-validation", "--num-workers", 0,
+        "--data-buffer-size", 0, "--distributed-world-size", 1, "--seed", 1,
+        *([] if torch.cuda.is_available() else ["--cpu"]),
+        *(shlex.split(options.tupe_flags) if arch == TUPE else []),
+    ]  # fmt: skip
+    said = run(words, log, env={**os.environ, "OMP_NUM_THREADS": str(options.threads)})
+    speeds = []
+    for line in said.splitlines():
+        brace = line.find("{")
+        if "train_inner" in line and '"wps"' in line and brace >= 0:
+            speeds.append(float(json.loads(line[brace:])["wps"]))
+    return statistics.median(speeds[1:])
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    options.output_dir.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    data = options.data or make_data(options.output_dir, options.tokens_per_sample)
+    turns = [(number, arch) for number in range(options.rounds) for arch in (STOCK, TUPE)]
+    speeds = {STOCK: [], TUPE: []}
+    for number, arch in track(turns, "training", console=console):
+        log = options.output_dir / f"{arch.split()[0]}-{number}.log"
+        speeds[arch].append(train(arch, data, options, log))
+
+    batch = f"B{options.batch_size} T{options.tokens_per_sample}"
+    table = Table(title=f"{options.layers} layers of 512, {batch}, {options.updates} updates each")
+    for heading in ("--arch", "words per second", "each training", "ratio"):
+        table.add_column(heading, justify="right")
+    base = statistics.median(speeds[STOCK])
+    for arch, values in speeds.items():
+        median = statistics.median(values)
+        each = ", ".join(f"{value:.0f}" for value in values)
+        table.add_row(arch, f"{median:.0f}", each, f"{median / base:.3f}")
+    console.print(table)
+    ratios = [b / a for a, b in zip(speeds[STOCK], speeds[TUPE])]
+    result = {"words_per_second": speeds, "ratio_of_each_round": ratios}
+    path = options.output_dir / "results.json"
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    console.print(f"wrote {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

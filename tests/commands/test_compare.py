@@ -1,0 +1,158 @@
+"""Reading --schemes, and what tupe-compare refuses before anything runs."""
+
+import shlex
+
+import pytest
+
+from helpers.running import call_program
+from tupe_fairseq.commands.compare import get_parser, main
+from tupe_fairseq.compare.parse_schemes import parse_schemes
+
+
+def test_schemes():
+    schemes = parse_schemes(" learned ;tupe --max-rel-pos 064 --rel-pos; none;")
+    assert [scheme.label for scheme in schemes] == [
+        "learned", "tupe --rel-pos --max-rel-pos 64", "none",
+    ]  # fmt: skip
+    assert schemes[1].folder == "tupe_rel-pos_max-rel-pos-64"
+    assert schemes[1].words[:3] == ("--position-encoding", "tupe", "--rel-pos")
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("lerned", "--schemes 'lerned': unknown position encoding 'lerned'; --position-encoding"),
+        ("", "there is no scheme"),
+        ("tupe;;none", "there is no scheme"),
+        (
+            "tupe --dropout 0",
+            "--dropout is not a flag of a scheme; the flags are --rel-pos, --rel-pos-",
+        ),
+        ("tupe none", "none is not a flag of a scheme"),
+        ("tupe --tie-cls --tie-cls", "--tie-cls is given twice"),
+        ("tupe --rel-pos --max-rel-pos", "--max-rel-pos takes a whole number above 0, not None"),
+        ("tupe --rel-pos --rel-pos-buckets --tie-cls", "above 0, not '--tie-cls'"),
+        ("tupe --rel-pos --tie-cls; none; tupe --tie-cls --rel-pos", "--rel-pos --tie-cls' twice"),
+        ("tupe '", "No closing quotation"),
+    ],
+)
+def test_bad_schemes(text, message):
+    with pytest.raises(ValueError) as error:
+        parse_schemes(text)
+    assert message in str(error.value)
+
+
+@pytest.fixture
+def empty_data(tmp_path):
+    """Enough of a data folder for all checks."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("dict.txt", "train.bin", "train.idx", "valid.bin", "valid.idx"):
+        (folder / name).write_text("")
+    return folder
+
+
+def call(data, folder, *flags, schemes="learned; tupe"):
+    return call_program(
+        main,
+        [data, "--output-dir", folder / "out", "--schemes", schemes, "--updates", 40, "--cpu",
+         "--threads", 1, *flags],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "schemes, message",
+    [
+        ("none --tie-cls", "--schemes 'none --tie-cls': position encoding 'none' does not take"),
+        ("tupe --rel-pos-buckets 8", "--schemes 'tupe --rel-pos-buckets 8': "),
+        ("tupe --position-each-layer", "adds nothing to the input"),
+        ("tupe --rel-pos --rel-pos-buckets 5", "rel_pos_buckets (5) must be even"),
+        (
+            "tupe --rel-pos --max-rel-pos 128; tupe --rel-pos",
+            "'tupe --rel-pos' is the same as 'tupe --rel-pos --max-rel-pos 128'; drop one",
+        ),
+    ],
+)
+def test_meaningless_schemes(schemes, message, empty_data, tmp_path):
+    code, text = call(empty_data, tmp_path, schemes=schemes)
+    assert code == 2 and message in text
+    assert text.count("tupe-compare: error: ") == 1 and "Traceback" not in text
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--updates", 0], "--updates (0) must be at least 1"),
+        (["--batch-size", 0], "--batch-size (0) must be at least 1"),
+        (["--warmup-updates", 41], "--warmup-updates (41) exceeds --updates (40)"),
+        (["--validate-every", 50], "--validate-every (50) exceeds --updates (40)"),
+        (["--lr", "nan"], "--lr (nan) must be above 0"),
+        (["--seeds", "1,1"], "--seeds 1,1: 1 is listed twice"),
+        (["--fp16"], "--fp16 needs a GPU"),
+        (["--gpus", "0"], "--gpus needs a GPU; drop it, or drop --cpu"),
+        (["--parallel", 0], "--parallel (0) must be at least 1"),
+        (["--baseline", "rel"], "--baseline 'rel': unknown position encoding"),
+        (["--baseline", "none"], "--baseline 'none' is neither in --schemes nor finished"),
+        (["--output-dir", "a:b"], "contains ':', at which fairseq splits lists"),
+        (["--arch", "tupe_roberta_tin"], "--arch tupe_roberta_tin is not one of tupe_roberta: "),
+        (["--arch", "tupe_roberta_tiny,roberta"], "--arch roberta is not one of"),
+        (["--arch", "tupe_roberta_tiny,"], "--arch  is not one of"),
+        (["--arch", "tupe_roberta_tiny,tupe_roberta_tiny"], "--arch lists tupe_roberta_tiny twice"),
+        (["--train-flags=--dropuot 0"], "--train-flags: unrecognized arguments: --dropuot 0"),
+        (["--train-flags=--seed 7"], "--train-flags may not set --seed: tupe-compare sets it"),
+        (["--train-flags=-s de --max-epoch 3"], "--train-flags"),
+        (["--train-flags=--max-epoch 3"], "--train-flags may not set --max-epoch"),
+        (["--train-flags=--rel-pos"], "may not set --rel-pos: it belongs to a scheme"),
+        (["--train-flags=--encoder-attention-heads 3"], "embed_dim (128) is not divisible"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else " ".join(map(str, value)),
+)
+def test_bad_flags(flags, message, empty_data, tmp_path):
+    code, text = call(empty_data, tmp_path, *flags)
+    assert code == 2 and message in text, text
+    assert text.count("tupe-compare: error: ") == 1
+
+
+def test_bad_data(empty_data, tmp_path):
+    code, text = call(tmp_path, tmp_path)
+    assert code == 2 and f"DATA {tmp_path} has no dict.txt; give a folder made by tupe-p" in text
+    (tmp_path / "shard0").mkdir()
+    _, text = call(tmp_path, tmp_path)
+    assert f"it is split into shards: give {tmp_path}/shard0:{tmp_path}/shard1:..." in text
+    (empty_data / "valid.idx").unlink()
+    _, text = call(empty_data, tmp_path)
+    assert "has no valid.idx" in text
+
+
+def test_dry_run_shows_equal_commands(empty_data, tmp_path):
+    """All but scheme, seed and folder is the same; defaults are 5% of the updates."""
+    code, text = call(
+        empty_data, tmp_path, "--dry-run", "--seeds", "3,4", "--train-flags=--dropout 0.25"
+    )
+    assert code == 0 and not (tmp_path / "out").exists()
+    shown = [part for part in text.split("\n\n") if "fairseq-train" in part]
+    assert [part.split("\n")[0] for part in shown] == [
+        f"# tupe_roberta_tiny, {scheme}, seed {seed}"
+        for seed in (3, 4)
+        for scheme in ("learned", "tupe")
+    ]
+    words = [shlex.split(part.replace("\\\n", ""), comments=True) for part in shown]
+    assert words[0][:2] == ["export", "OMP_NUM_THREADS=1"]
+    common = {tuple(line[: line.index("--position-encoding")]) for line in words}
+    assert len(common) == 1
+    (first,) = common
+    for flag, value in (
+        ("--warmup-updates", "2"), ("--max-update", "40"), ("--total-num-update", "40"),
+        ("--validate-interval-updates", "2"), ("--dropout", "0.25"),
+    ):  # fmt: skip
+        assert first[first.index(flag) + 1] == value
+    assert words[1][-6:] == [
+        "--position-encoding", "tupe", "--seed", "3", "--save-dir",
+        str(tmp_path / "out" / "tupe_roberta_tiny" / "tupe-seed3"),
+    ]  # fmt: skip
+
+
+def test_help_has_an_example():
+    text = " ".join(get_parser().format_help().split())
+    assert 'example: tupe-compare data-bin --output-dir comparison --schemes "learned;' in text

@@ -1,0 +1,176 @@
+"""tupe-plot on trained checkpoints, and what it refuses."""
+
+import argparse
+import os
+import shutil
+
+import pytest
+import torch
+from matplotlib.image import imread
+
+from helpers.running import call_program
+from helpers.training import pretrain
+from tupe_fairseq.commands.plot import FIGURES, main
+from tupe_fairseq.inference.plot_subjects import labels
+
+SENTENCE = "The value of the expression is an object."
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    """A folder for each of two schemes, with its checkpoint.pt."""
+    folder = tmp_path_factory.mktemp("trained")
+    for name, flags in {
+        "tupe-r": ["--rel-pos"],
+        "bert": ["--position-encoding", "learned"],
+    }.items():
+        pretrain(data, folder / name, *flags, "--max-update", 3, "--no-save-optimizer-state")
+        (folder / name / "checkpoint_last.pt").rename(folder / name / "checkpoint.pt")
+    return folder
+
+
+def plot(*words):
+    return call_program(main, words)
+
+
+def assert_is_a_picture(path):
+    image = imread(path)[..., :3]
+    assert 200 < min(image.shape[:2]) and max(image.shape[:2]) < 5000
+    # on white paper, a good deal of ink
+    assert image.std() > 0.05
+
+
+def test_two_models_together(trained, data, run, tmp_path):
+    tmp_path.joinpath("cls.png").write_text("of an earlier run")
+    tmp_path.joinpath("notes.txt").write_text("mine")
+    process = run(
+        "tupe-plot", trained / "tupe-r" / "checkpoint.pt", trained / "bert" / "checkpoint.pt",
+        "--data", data, "--output-dir", tmp_path, "--sentence", SENTENCE + " It costs $5 or $6.",
+        "--dpi", 60,
+    )  # fmt: skip
+    names = {f"{figure}.png" for figure in FIGURES}
+    assert {path.name for path in tmp_path.iterdir()} == names | {"notes.txt"}
+    for name in names:
+        assert_is_a_picture(tmp_path / name)
+    log = process.stdout
+    assert "position_bias.png: skipped for bert: position encoding 'learned' adds positions" in log
+    assert "correlations.png: skipped for tupe-r: position encoding 'tupe' adds nothing" in log
+    assert "cls.png: one part is skipped for bert: [CLS] is an ordinary position" in log
+    assert "sequences of 64 tokens" in log
+
+
+@pytest.fixture
+def alone(trained, data, tmp_path):
+    """A checkpoint as a user passes it on, with dict.txt and the SentencePiece model."""
+    shutil.copy(trained / "tupe-r" / "checkpoint.pt", tmp_path)
+    for name in ("dict.txt", "sentencepiece.bpe.model"):
+        shutil.copy(data / name, tmp_path)
+    return tmp_path
+
+
+def test_a_folder_without_text(alone):
+    code, log = plot(alone / "checkpoint.pt", "--output-dir", alone / "out", "--heads", "3,1")
+    assert code == 0, log
+    written = {path.name for path in (alone / "out").iterdir()}
+    assert written == {"position_bias.png", "profile_by_distance.png", "cls.png"}
+    assert "variance.png: skipped for" in log and "give --sentences" in log
+    assert "attention.png: skipped for" in log and "give --sentence or --sentences" in log
+
+
+def test_own_sentences(alone, text):
+    code, log = plot(
+        alone / "checkpoint.pt", "--output-dir", alone / "out", "--length", 20, "--sentences",
+        text / "valid.txt", "--heads", 0, "--dpi", 50,
+    )  # fmt: skip
+    assert code == 0, log
+    assert "sequences of 20 tokens of text" in log
+    assert {"variance.png", "attention.png"} <= {path.name for path in (alone / "out").iterdir()}
+    (alone / "one.txt").write_text(SENTENCE + "\n")
+    code, log = plot(
+        alone / "checkpoint.pt", "--output-dir", alone / "one", "--sentences", alone / "one.txt"
+    )
+    assert code == 0 and "the text is too short for means over many sequences" in log
+    assert "attention.png" in {path.name for path in (alone / "one").iterdir()}
+
+
+def test_the_same_twice_is_the_same_file(alone):
+    contents = []
+    for _ in range(2):
+        words = ["--output-dir", alone / "out", "--length", 9, "--heads", 0, "--dpi", 40]
+        assert plot(alone / "checkpoint.pt", *words)[0] == 0
+        contents.append((alone / "out" / "position_bias.png").read_bytes())
+    assert contents[0] == contents[1]
+    # nothing half written
+    assert all(name.endswith(".png") for name in os.listdir(alone / "out"))
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--length", 65], r"--length (65) is not in 2 .. 64, max_positions of"),
+        (["--length", 1], r"--length (1) is not in 2 .. 64"),
+        (["--heads", "0,4"], "--heads contains 4, but"),
+        (["--heads", "a"], "--heads (a) must be comma-separated numbers, such as 0,1,3"),
+        (["--dpi", 2], "--dpi (2) must be at least 10 and at most 1200"),
+        (["--sentences", "absent.txt"], "absent.txt"),
+        (
+            ["--sentences", "{folder}/empty.txt"],
+            "empty.txt is empty; it needs one sentence per line",
+        ),
+        (["--sentences", "{folder}/checkpoint.pt"], "is not a text file in UTF-8"),
+        (["--sentence", "a " * 70], "tokens, but max_positions of"),
+        (["--sentencepiece-model", "m"], "give one of them"),
+        (["--sentence", "a", "--sentencepiece-model", "m"], "No such file or directory: 'm'"),
+        (["--sentence", "a", "--sentencepiece-model", "{folder}/dict.txt"], "is not a Sentence"),
+        (["--data", "{folder}/nowhere"], "dict.txt is missing; give --data, the folder that"),
+        (["{folder}/checkpoint.pt"], "a checkpoint is listed twice"),
+        (["{folder}/absent.pt"], "absent.pt is not a file; give a checkpoint of tupe_roberta"),
+        (["{folder}/dict.txt"], "dict.txt is truncated, damaged or not a checkpoint"),
+        (["{folder}/stock.pt"], "is a checkpoint of roberta_base, not of tupe_roberta; conv"),
+        (["{folder}/evil.pt"], "evil.pt is refused: it asks for posix.system"),
+    ],
+    ids=lambda x: None if isinstance(x, str) else " ".join(map(str, x))[:40],
+)
+def test_refused(words, message, alone):
+    (alone / "empty.txt").write_text("\n\n")
+    stock = {"args": argparse.Namespace(arch="roberta_base"), "model": {}}
+    torch.save(stock, alone / "stock.pt")
+    torch.save({**stock, "extra_state": Evil(alone / "marker")}, alone / "evil.pt")
+    words = [str(word).replace("{folder}", str(alone)) for word in words]
+    code, log = plot(alone / "checkpoint.pt", *words, "--output-dir", alone / "out")
+    assert code == 2 and message in log.splitlines()[-1]
+    assert not (alone / "out").exists() and not (alone / "marker").exists()
+
+
+class Evil:
+    """Touches a file when unpickled."""
+
+    def __init__(self, marker):
+        self.marker = str(marker)
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.marker}",)
+
+
+def test_another_vocabulary_is_refused(alone):
+    lines = (alone / "dict.txt").read_text().splitlines()
+    (alone / "dict.txt").write_text("\n".join(reversed(lines)) + "\n")
+    code, log = plot(alone / "checkpoint.pt", "--output-dir", alone / "out")
+    assert code == 2 and "trained with a different vocabulary" in log.splitlines()[-1]
+
+
+def test_text_needs_a_sentencepiece_model(alone):
+    (alone / "sentencepiece.bpe.model").unlink()
+    code, log = plot(alone / "checkpoint.pt", "--output-dir", alone / "out", "--sentence", "a")
+    assert code == 2 and "sentencepiece.bpe.model are missing" in log.splitlines()[-1]
+
+
+def test_labels_are_short_and_differ():
+    assert labels(["runs/a/last.pt", "runs/b/last.pt"]) == ["a", "b"]
+    assert labels(["runs/a/one.pt", "runs/a/two.pt"]) == ["one", "two"]
+    assert labels(["a/x.pt", "a/y.pt", "b/x.pt"]) == ["a/x", "a/y", "b/x"]
+
+
+def test_help_shows_an_example():
+    code, text = plot("--help")
+    assert code == 0 and "example: tupe-plot" in text

@@ -1,0 +1,128 @@
+"""What tupe-prepare-glue refuses: exit code 2, one line, and no folder that looks finished."""
+
+import pytest
+
+from helpers.glue_files import prepare_glue, write_glue, write_pretrain_dir
+
+
+@pytest.fixture
+def case(tmp_path):
+    """Sound input, for a test to break."""
+    write_glue(tmp_path / "official", ["RTE"], odd=False)
+    write_pretrain_dir(tmp_path / "data")
+    return tmp_path
+
+
+def refused(case, *flags, tasks="RTE", **folders):
+    folders = {"official": "official", "data": "data", **folders}
+    code, printed = prepare_glue(
+        case / folders["official"], tasks, case / folders["data"], case / "out", *flags
+    )
+    assert code == 2
+    assert printed.count("\n") == 1 and printed.startswith("tupe-prepare-glue: error: ")
+    assert not (case / "out" / "RTE" / "report.json").exists()
+    assert not (case / "out" / "RTE" / "steps.json").exists()
+    return printed
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--max-positions", "5"], "--max-positions (5) is below 6"),
+        (["--workers", "0"], "--workers (0) must be at least 1"),
+        (["--tasks", "RTE,rte"], "no GLUE task 'rte'; the tasks are CoLA"),
+        (["--tasks", ","], "--tasks names no task; give ALL or some of CoLA"),
+        (["--tasks", "ALL"], "CoLA is missing: the official folder of task CoLA"),
+        (["--glue-dir", "nowhere"], "--glue-dir nowhere is not a folder"),
+    ],
+    ids=lambda value: value[0] + value[1] if isinstance(value, list) else "",
+)
+def test_arguments(flags, message, case):
+    assert message in refused(case, *flags)
+
+
+@pytest.mark.parametrize("name", ["dict.txt", "sentencepiece.bpe.model", "report.json"])
+def test_pretrain_dir_lacks_a_file(name, case):
+    (case / "data" / name).unlink()
+    printed = refused(case)
+    assert f"{name} is missing" in printed and "made by tupe-prepare-pretrain" in printed
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("report.json", "{", "report.json is not a JSON file"),
+        ("report.json", "[]", "does not say how the text was treated"),
+        ("report.json", '{"text_treatment": {"unicode": "NFD"}}', "is unknown to this version"),
+        ("sentencepiece.bpe.model", "text", "is not a SentencePiece model"),
+        ("dict.txt", b"\xff\n", "dict.txt is not a text file in UTF-8"),
+        ("dict.txt", "", "does not belong to"),
+    ],
+    ids=["no-json", "no-treatment", "other-treatment", "no-model", "no-utf8", "empty-dict"],
+)
+def test_pretrain_dir_is_broken(name, content, message, case):
+    content = content if isinstance(content, bytes) else content.encode()
+    (case / "data" / name).write_bytes(content)
+    assert message in refused(case)
+
+
+@pytest.mark.parametrize("change", ["one-less", "one-more", "one-twice", "another"])
+def test_dictionary_of_another_model(change, case):
+    path = case / "data" / "dict.txt"
+    words = path.read_text(encoding="utf-8").splitlines()
+    changed = {
+        "one-less": words[1:],
+        "one-more": [*words, "extra 1"],
+        "one-twice": [*words, words[0]],
+        "another": [*words[:-1], "extra 1"],
+    }[change]
+    path.write_text("\n".join(changed) + "\n", encoding="utf-8")
+    printed = refused(case)
+    assert f"dict.txt does not belong to {case / 'data' / 'sentencepiece.bpe.model'}" in printed
+    assert f"it lists {len(changed)} words, the model {len(words)}" in printed
+
+
+@pytest.mark.parametrize("name", ["train.tsv", "dev.tsv"])
+def test_task_folder_lacks_a_split(name, case):
+    (case / "official" / "RTE" / name).unlink()
+    assert f"{name} is missing: task RTE lacks its" in refused(case)
+
+
+def without(path, label):
+    """Take all rows with this label out of a file."""
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(line for line in lines if label not in line) + "\n")
+
+
+def test_label_that_train_lacks(case):
+    without(case / "official" / "RTE" / "train.tsv", "not_entailment")
+    printed = refused(case)
+    assert "dev.tsv has the label not_entailment, which does not occur in" in printed
+
+
+def test_broken_official_file_names_file_and_line(case):
+    """And once mended, it is taken: a refusal leaves nothing behind."""
+    path = case / "official" / "RTE" / "dev.tsv"
+    sound = path.read_text()
+    path.write_text(sound + "8\tone\ttwo\tmaybe\n")
+    assert f"{path}, line 10: unknown label 'maybe'" in refused(case)
+    path.write_text(sound)
+    for name in ("train.tsv", "dev.tsv"):
+        without(case / "official" / "RTE" / name, "not_entailment")
+    code, printed = prepare_glue(case / "official", "RTE", case / "data", case / "out")
+    assert code == 0
+    # a class that does not occur is not an error, and keeps its id
+    assert "warning: RTE: class not_entailment occurs neither in train nor in dev" in printed
+    labels = (case / "out" / "RTE" / "label" / "dict.txt").read_text().split()
+    assert labels[0::2] == ["entailment", "not_entailment"]
+
+
+def test_folder_of_something_else(case):
+    (case / "out" / "RTE").mkdir(parents=True)
+    (case / "out" / "RTE" / "notes.txt").write_text("mine")
+    assert "RTE contains other files" in refused(case)
+
+
+def test_official_folder_as_output(case):
+    code, printed = prepare_glue(case / "official", "RTE", case / "data", case / "official")
+    assert code == 2 and "contains other files" in printed

@@ -1,0 +1,190 @@
+"""tupe-finetune through fairseq-train on a tiny chain: runs, tables, submissions, resuming."""
+
+import json
+import shlex
+
+import pytest
+import torch
+from scipy import stats
+from sklearn import metrics
+
+from helpers.finetuning import ROWS, call, finetuning, make_chain
+from helpers.running import interrupt
+from helpers.training import assert_same_weights
+from tupe_fairseq.files.lock import locked
+
+GRID = ["--lrs", "5e-3,1e-2", "--seeds", "1,2", "--keep-checkpoints"]
+UPDATES = 2 * ROWS["train"] // 8
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory):
+    return make_chain(tmp_path_factory.mktemp("a chain"))
+
+
+@pytest.fixture(scope="module")
+def grid(chain, tmp_path_factory):
+    """CoLA's 2 x 2 runs, interrupted in the second and then finished."""
+    output = tmp_path_factory.mktemp("runs of")
+    cola = output / "CoLA"
+    command = finetuning(chain, "CoLA", output, *GRID)
+    code, text = interrupt(command, cola / "lr0.005-seed2" / "train.log")
+    assert code == 130, text
+    with locked(str(cola)):  # its fairseq-train has ended, too
+        assert [path.parent.name for path in cola.glob("*/result.json")] == ["lr0.005-seed1"]
+    assert "lr0.005-seed1" in (cola / "results.md").read_text()
+    first = (cola / "lr0.005-seed1" / "train.log").read_bytes()
+    code, text = call(command)
+    assert code == 0, text
+    assert (cola / "lr0.005-seed1" / "train.log").read_bytes() == first
+    assert "CoLA: 3 of 4 runs left" in text
+    return output, text
+
+
+def rows_of(path):
+    header, *rows = path.read_text().splitlines()
+    assert header == "prediction\ttarget"
+    return zip(*(row.split("\t") for row in rows))
+
+
+def last_updates(path):
+    return torch.load(path, map_location="cpu")["optimizer_history"][-1]["num_updates"]
+
+
+def test_each_run_is_as_planned(grid):
+    output, text = grid
+    for name in ("lr0.005-seed1", "lr0.005-seed2", "lr0.01-seed1", "lr0.01-seed2"):
+        folder = output / "CoLA" / name
+        found = json.loads((folder / "result.json").read_text())
+        assert found["updates"] == UPDATES
+        assert (folder / "checkpoint_best.pt").exists()  # --keep-checkpoints
+        assert not (folder / "checkpoint_last.pt").exists()
+        predictions, targets = rows_of(folder / "predictions-valid.tsv")
+        assert len(targets) == ROWS["valid"]
+        expected = metrics.matthews_corrcoef(targets, predictions)
+        assert found["metrics"]["valid"]["mcc"] == pytest.approx(expected, abs=1e-12)
+    assert "loaded 43 of 47 tensors; newly initialized: classification_heads" in text
+    assert (folder / "command.sh").read_text().split("\n", 1)[1] in text
+    assert "--max-positions 512, but the model has 64: longer rows are truncated" in text
+
+
+def test_tables(grid):
+    cola = grid[0] / "CoLA"
+    runs = [json.loads(path.read_text()) for path in cola.glob("*/result.json")]
+    summary = json.loads((cola / "results.json").read_text())
+    for row in summary["by_lr"]:
+        scores = [run["metrics"]["valid"]["mcc"] for run in runs if run["lr"] == row["lr"]]
+        assert row["metrics"]["valid"]["mcc"] == pytest.approx(sum(scores) / 2)
+        assert row["seeds"] == [1, 2]
+    assert summary["score"] == max(row["metrics"]["valid"]["mcc"] for row in summary["by_lr"])
+    assert summary["best_run_score"] == max(run["metrics"]["valid"]["mcc"] for run in runs)
+    assert summary["score"] > 0.2  # there is something to learn
+    assert summary["baseline"]["metrics"] == {"valid": {"mcc": 0.0}}
+    table = (cola / "results.md").read_text()
+    assert "| always 0 (majority class) |  | 0.0 |" in table and table.count("-seed") == 4
+    assert "average of 1 of 9 tasks" in (grid[0] / "results.md").read_text()
+
+
+def test_submission(grid, chain):
+    header, *rows = (grid[0] / "submission" / "CoLA.tsv").read_text().splitlines()
+    index = (chain / "out" / "CoLA" / "test.index").read_text().split()
+    assert header == "index\tprediction"
+    assert [row.split("\t")[0] for row in rows] == index and len(index) == ROWS["test"]
+    assert {row.split("\t")[1] for row in rows} <= {"0", "1"}
+
+
+def test_other_settings_are_refused(grid, chain):
+    code, text = call(finetuning(chain, "CoLA", grid[0], *GRID, "--epochs", 3))
+    assert code == 2
+    assert "was made with other settings: epochs was 2 and is now 3" in text
+
+
+def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, run, tmp_path):
+    """By hand to the end of the first epoch, on by tupe-finetune; and all by hand elsewhere."""
+    flags = ["--lrs", "0.01", "--seeds", "1,2,3"]
+    _, shown = call(finetuning(chain, "CoLA", grid[0], *flags, "--dry-run"))
+    by_hand = shown[shown.rindex("# CoLA, lr0.01-seed3") :]
+    stopped = by_hand.replace("--max-epoch 2", "--max-epoch 1")
+    assert stopped != by_hand
+    run("sh", "-c", stopped)
+    folder = grid[0] / "CoLA" / "lr0.01-seed3"
+    assert last_updates(folder / "checkpoint_last.pt") == UPDATES // 2
+
+    code, text = call(finetuning(chain, "CoLA", grid[0], *flags, "--keep-checkpoints"))
+    assert code == 0, text
+    assert "CoLA: 1 of 3 runs left" in text
+    assert "(epoch 2 @ 8 updates)" in (folder / "train.log").read_text()
+    assert json.loads((folder / "result.json").read_text())["updates"] == UPDATES
+    assert len(json.loads((grid[0] / "CoLA" / "results.json").read_text())["runs"]) == 5
+
+    elsewhere = tmp_path / "else where"
+    script = (folder / "command.sh").read_text()
+    assert shlex.quote(str(folder)) in script
+    run("sh", "-c", script.replace(shlex.quote(str(folder)), shlex.quote(str(elsewhere))))
+    assert last_updates(elsewhere / "checkpoint_last.pt") == UPDATES
+    assert_same_weights(elsewhere / "checkpoint_best.pt", folder / "checkpoint_best.pt")
+
+    _, again = call(finetuning(chain, "CoLA", grid[0], *flags))
+    assert "CoLA: 0 of 3 runs left" in again and "fairseq-train" not in again
+    best = json.loads((grid[0] / "CoLA" / "results.json").read_text())["best_run"]
+    kept = [path.parent.name for path in (grid[0] / "CoLA").glob("*/*.pt")]
+    assert kept == [best]  # without --keep-checkpoints
+
+
+def test_regression(chain, tmp_path):
+    code, text = call(finetuning(chain, "STS-B", tmp_path, "--seeds", "1,2"))
+    assert code == 0, text
+    for seed in (1, 2):
+        folder = tmp_path / "STS-B" / f"lr0.01-seed{seed}"
+        found = json.loads((folder / "result.json").read_text())["metrics"]["valid"]
+        predictions, targets = rows_of(folder / "predictions-valid.tsv")
+        scores, targets = [*map(float, predictions)], [*map(float, targets)]
+        assert found["pearson"] == pytest.approx(stats.pearsonr(scores, targets)[0])
+        assert found["spearman"] == pytest.approx(stats.spearmanr(scores, targets)[0])
+        assert targets == pytest.approx([number % 26 / 5 for number in range(ROWS["valid"])])
+    assert len(list((tmp_path / "STS-B").glob("*/checkpoint_best.pt"))) == 1
+    rows = (tmp_path / "submission" / "STS-B.tsv").read_text().splitlines()[1:]
+    assert all(0 <= float(row.split("\t")[1]) <= 5 and row[-4] == "." for row in rows)
+    assert "(mean score)" in (tmp_path / "STS-B" / "results.md").read_text()
+
+
+def test_two_development_and_test_sets(chain, tmp_path):
+    code, text = call(finetuning(chain, "MNLI", tmp_path))
+    assert code == 0, text
+    folder = tmp_path / "MNLI" / "lr0.01-seed1"
+    found = json.loads((folder / "result.json").read_text())["metrics"]
+    for split in ("valid", "valid1"):
+        predictions, targets = rows_of(folder / f"predictions-{split}.tsv")
+        assert set(targets) == {"contradiction", "entailment", "neutral"}
+        expected = metrics.accuracy_score(targets, predictions)
+        assert found[split]["accuracy"] == pytest.approx(expected)
+    for name in ("MNLI-m", "MNLI-mm"):
+        rows = (tmp_path / "submission" / f"{name}.tsv").read_text().splitlines()
+        assert len(rows) == 1 + ROWS["test"]
+    table = (tmp_path / "MNLI" / "results.md").read_text()
+    assert "accuracy (matched) | accuracy (mismatched)" in table
+
+
+def test_a_diverged_run_without_pretraining(chain, tmp_path):
+    code, text = call(finetuning(chain, "CoLA", tmp_path, "--no-pretraining", "--lrs", "1e30"))
+    assert code == 0, text
+    folder = tmp_path / "CoLA" / "lr1e+30-seed1"
+    found = json.loads((folder / "result.json").read_text())
+    assert found["diverged"] == "FloatingPointError: gradients are Nan/Inf"
+    assert "tensors; newly initialized" not in (folder / "train.log").read_text()
+    assert "no submission for CoLA: every run diverged" in text
+    table = (tmp_path / "CoLA" / "results.md").read_text()
+    assert "# CoLA, without pre-training" in table and "| lr1e+30-seed1 | diverged |" in table
+    assert "CoLA (not pre-trained) | 0.0 | diverged |" in (tmp_path / "results.md").read_text()
+
+
+def test_a_checkpoint_that_lacks_a_tensor(chain, tmp_path):
+    state = torch.load(chain / "checkpoint_last.pt", map_location="cpu")
+    del state["model"]["encoder.sentence_encoder.layers.0.fc1.weight"]
+    torch.save(state, tmp_path / "part.pt")
+    command = finetuning(chain, "CoLA", tmp_path, "--checkpoint", tmp_path / "part.pt")
+    code, text = call(command)
+    assert code == 2
+    assert "tupe-finetune: error: fairseq-train ended with exit code 1; the end of" in text
+    assert "Cannot load model parameters from checkpoint" in text
+    assert not (tmp_path / "CoLA" / "results.md").exists()

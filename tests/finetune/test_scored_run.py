@@ -1,0 +1,70 @@
+"""What one fine-tuning run checks of its checkpoints, without training."""
+
+import pytest
+import torch
+
+from helpers.glue_data import write_checkpoint, write_data
+from tupe_fairseq.finetune import scored_run
+from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSettings
+from tupe_fairseq.finetune.pretrained import read_pretrained
+from tupe_fairseq.finetune.task_data import read_task_data
+from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.programs.save_dir import BEST, LAST
+
+RUN = FineTuningRun(2e-5, 1)
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    data = read_task_data(str(write_data(tmp_path / "CoLA", "CoLA")), GLUE_TASKS["CoLA"])
+    model = read_pretrained(str(write_checkpoint(tmp_path / "model.pt")))
+    (tmp_path / "runs" / RUN.name).mkdir(parents=True)
+    return Experiment(str(tmp_path / "runs"), data, model, RunSettings(epochs=2, batch_size=3))
+
+
+@pytest.mark.parametrize(
+    "new, other",
+    [
+        ("none", None),
+        ("classification_heads.head.dense.weight, encoder.vocabulary_version", None),
+        ("classification_heads.head.dense.weight, encoder.lm_head.bias", "encoder.lm_head.bias"),
+    ],
+)
+def test_only_the_head_may_be_new(new, other):
+    line = f"loaded 3 of 4 tensors; newly initialized: {new}; in the file, but not here: none"
+    if other is None:
+        scored_run._check_loaded(line, "train.log")
+    else:
+        with pytest.raises(ValueError, match=f"only part of --checkpoint was loaded, not {other}$"):
+            scored_run._check_loaded(line, "train.log")
+
+
+def test_nothing_loaded():
+    with pytest.raises(ValueError, match="no tensor was loaded from --checkpoint; see train.log"):
+        scored_run._check_loaded(None, "train.log")
+
+
+@pytest.mark.parametrize("updates, fp16, fine", [(8, 0, 1), (7, 0, 0), (9, 1, 0), (7, 1, 1)])
+def test_number_of_updates(updates, fp16, fine, experiment):
+    """10 rows in batches of 3, 2 epochs: 8; in fp16 some may be left out."""
+    experiment = Experiment(
+        experiment.folder,
+        experiment.data,
+        experiment.model,
+        RunSettings(epochs=2, batch_size=3, fp16=bool(fp16)),
+    )
+    history = [{"num_updates": updates}]
+    torch.save({"optimizer_history": history}, experiment.path(RUN, LAST))
+    if fine:
+        assert scored_run._updates(experiment, RUN) == updates
+    else:
+        with pytest.raises(ValueError, match=f"made {updates} updates, but its learning rate was"):
+            scored_run._updates(experiment, RUN)
+
+
+def test_the_recorded_score_is_that_of_the_predictions(experiment):
+    torch.save({"extra_state": {"best": 61.0}}, experiment.path(RUN, BEST))
+    # 4 rows: one of them may be in doubt
+    scored_run._check_recorded(experiment, RUN, 0.8)
+    with pytest.raises(ValueError, match="have mcc 0.1000, but fairseq recorded 0.6100"):
+        scored_run._check_recorded(experiment, RUN, 0.1)

@@ -1,0 +1,176 @@
+"""Small files in the official GLUE formats, with the oddities of the official ones."""
+
+from dataclasses import dataclass, field
+from typing import List, Tuple
+
+import sentencepiece
+
+from helpers.running import call_program
+from tupe_fairseq.commands.prepare_glue import main
+from tupe_fairseq.files.atomic import write_json
+from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.text.pieces import Pieces
+from tupe_fairseq.text.treatment import TextTreatment
+
+HEADERS = {
+    "CoLA": "",
+    "SST-2": "sentence label",
+    "MRPC": "Quality #1_ID #2_ID #1_String #2_String",
+    "STS-B": "index genre filename year old_index source1 source2 sentence1 sentence2 score",
+    "QQP": "id qid1 qid2 question1 question2 is_duplicate",
+    "MNLI": "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse "
+    "sentence1_parse sentence2_parse sentence1 sentence2 label1 gold_label",
+    "QNLI": "index question sentence label",
+    "RTE": "index sentence1 sentence2 label",
+    "WNLI": "index sentence1 sentence2 label",
+}
+DEV_HEADERS = {
+    "MNLI": HEADERS["MNLI"].replace("label1", "label1 label2 label3 label4 label5"),
+}
+TEST_HEADERS = {
+    "CoLA": "index sentence",
+    "SST-2": "index sentence",
+    "MRPC": "index #1_ID #2_ID #1_String #2_String",
+    "STS-B": HEADERS["STS-B"].replace(" score", ""),
+    "QQP": "id question1 question2",
+    "MNLI": HEADERS["MNLI"].replace(" label1 gold_label", ""),
+    "QNLI": "index question sentence",
+    "RTE": "index sentence1 sentence2",
+    "WNLI": "index sentence1 sentence2",
+}
+ROWS = {"train": 24, "valid": 8, "test": 6}
+
+# Written into the first rows of every file; a reader of CSV files trips over each.
+ODD_TEXTS = (
+    'She said "no.',
+    '"Quoted" and \'quoted\', then ""',
+    "a next line\u0085inside, a line separator\u2028too",
+    "vertical\x0btab and form\x0cfeed",
+    "",
+    "Caf\u00e9, na\u00efve \u2013 CAPITALS.",
+)
+SUBJECTS = ("The cat", "A dog", "Every bird", "No fish", "My friend")
+VERBS = ("likes", "sees", "forgot", "will eat", "has never met")
+OBJECTS = ("the house", "an old tree", "nobody", "two apples", "the sea")
+
+
+@dataclass
+class Rows:
+    """What a reader must find in a file: the rows that are not broken."""
+
+    texts: List[Tuple[str, ...]] = field(default_factory=list)
+    labels: List[str] = field(default_factory=list)
+    index: List[str] = field(default_factory=list)
+    read: int = 0
+    dropped: int = 0
+
+
+def sentence(number):
+    """The numbers below 125 give different sentences."""
+    words = SUBJECTS[number % 5], VERBS[number // 5 % 5], OBJECTS[number // 25 % 5]
+    return " ".join(words) + "."
+
+
+def write_glue(folder, names=tuple(GLUE_TASKS), rows=None, odd=True):
+    """Write FOLDER/TASK/*.tsv.
+
+    Args:
+        folder (Path): the folder of the official folders.
+        names (sequence of str): the tasks.
+        rows (dict): the kind of split (train, valid, test) to its number of rows.
+        odd (bool): whether to put in ODD_TEXTS and broken lines.
+    Returns:
+        dict: task to split to :class:`Rows`.
+    """
+    return {name: _write_task(folder / name, GLUE_TASKS[name], rows or ROWS, odd) for name in names}
+
+
+def _write_task(folder, task, rows, odd):
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for split, file in task.files.items():
+        kind = split.rstrip("1")
+        lines, found[split] = _lines(task, kind, rows[kind], odd)
+        content = ("\r\n" if odd and task.name == "SST-2" else "\n").join(lines)
+        if not (odd and task.name == "WNLI"):  # one without a line feed at its end
+            content += "\n"
+        # as Microsoft wrote it
+        mark = "\ufeff" if task.name == "MRPC" and kind != "test" else ""
+        (folder / file).write_bytes((mark + content).encode("utf-8"))
+    return found
+
+
+def _lines(task, kind, count, odd):
+    if kind == "test":
+        header = TEST_HEADERS[task.name].split()
+    else:
+        header = (kind == "valid" and DEV_HEADERS.get(task.name)) or HEADERS[task.name]
+        header = header.split()
+    lines = ["\t".join(header)] if header else []
+    width = len(header) or 4
+    columns = (kind == "test" and task.test_texts) or task.texts
+    found = Rows()
+    for number in range(count):
+        texts = [sentence(number + 7 * column) for column in range(len(columns))]
+        if odd and number < len(ODD_TEXTS):
+            texts[number % len(texts)] = ODD_TEXTS[number]
+        fields = [f"f{column}" for column in range(width)]
+        fields[0] = str(number)
+        for column, text in zip(columns, texts):
+            fields[column - 1] = text
+        found.texts.append(tuple(texts))
+        if kind == "test":
+            found.index.append(str(number))
+        else:
+            if task.is_regression:
+                label = f"{number % 26 / 5:.3f}"
+            else:
+                label = task.labels[number * 5 % 7 % len(task.labels)]
+            place = (kind == "valid" and task.dev_label) or task.label
+            fields[place - 1] = label
+            found.labels.append(label)
+        lines.append("\t".join(fields))
+    found.read = count
+    if odd and kind != "test":
+        broken = []
+        if task.name == "QQP":
+            broken = ["77\t8\t9\tA question that", "goes on here?\tAnother one?\t0"]
+            broken += ["78\t8\t9\tOne\ttab\ttoo many\t1"]
+        if task.name == "MNLI":
+            fields[place - 1] = "-"
+            broken = ["\t".join(fields)]
+        lines[3:3] = broken
+        found.dropped = len(broken)
+        found.read += len(broken)
+    return lines, found
+
+
+def write_pretrain_dir(folder, lowercase=False, vocab_size=110):
+    """A folder like those of tupe-prepare-pretrain, whose vocabulary covers the files above."""
+    folder.mkdir(parents=True)
+    texts = [sentence(number) for number in range(125)] + list(ODD_TEXTS[:4] + ODD_TEXTS[5:])
+    texts += [text.lower() for text in texts]
+    texts = [TextTreatment().apply(text) for text in texts]
+    model = folder / "sentencepiece.bpe.model"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts), model_prefix=str(folder / "sentencepiece.bpe"),
+        vocab_size=vocab_size, model_type="bpe", character_coverage=1.0,
+        normalization_rule_name="identity", unk_id=3, bos_id=0, pad_id=1, eos_id=2,
+        user_defined_symbols=["<mask>"], minloglevel=2, num_threads=1,
+    )  # fmt: skip
+    (folder / "sentencepiece.bpe.vocab").unlink()
+    Pieces(str(model)).write_dictionary(str(folder / "dict.txt"))
+    treatment = TextTreatment(lowercase).to_dict()
+    write_json(str(folder / "report.json"), {"text_treatment": treatment})
+    return folder
+
+
+def prepare_glue(official, tasks, pretrain_dir, out, *flags):
+    """tupe-prepare-glue in this process, which saves starting fairseq.
+
+    Returns:
+        tuple: the exit code and what was printed.
+    """
+    command = ["--glue-dir", official, "--tasks", tasks, "--pretrain-dir", pretrain_dir]
+    command += ["--output-dir", out, "--workers", "1", *flags]
+    return call_program(main, command)

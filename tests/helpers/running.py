@@ -1,0 +1,77 @@
+"""Paths, and running the real commands, in a separate process or in this one."""
+
+import contextlib
+import io
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import tupe_fairseq
+from helpers.forked import run_forked
+
+REPO = Path(__file__).resolve().parents[2]
+SHARED = REPO.parent / "shared"
+BIN = Path(sys.executable).parent
+# the copy under test, which is in site-packages unless the install is editable
+USER_DIR = tupe_fairseq.__path__[0]
+INSTALLED = "site-packages" in USER_DIR
+ENV = dict(os.environ)
+
+
+def run(*command, cwd=None, check=True, env=None):
+    """Run a console script of this environment (or python) and return the finished process."""
+    command = [str(word) for word in command]
+    is_script = command[0].startswith(("fairseq-", "tupe-"))
+    if (BIN / command[0]).exists():
+        command[0] = str(BIN / command[0])
+    if is_script and env is None:
+        process = run_forked(command, cwd)
+    else:
+        process = subprocess.run(
+            command, cwd=cwd, env={**ENV, **(env or {})}, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=600,
+        )  # fmt: skip
+    if check and process.returncode:
+        raise AssertionError(f"exit code {process.returncode}: {command}\n{process.stdout[-6000:]}")
+    return process
+
+
+def call_program(main, words):
+    """Run a console script's main in this process, which saves its start; exit code and output."""
+    output, code = io.StringIO(), 0
+    handlers, level = logging.root.handlers[:], logging.root.level
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        try:
+            main([str(word) for word in words])
+        except SystemExit as stop:
+            code = stop.code
+        finally:  # the command sets up logging for itself
+            logging.root.handlers[:] = handlers
+            logging.root.setLevel(level)
+    return code, output.getvalue()
+
+
+def interrupt(command, log, text="", timeout=240):
+    """Start a command and interrupt it, but not what it has started, when a log has a text.
+
+    Returns:
+        tuple: the exit code and what was printed.
+    """
+    process = subprocess.Popen(
+        [str(BIN / command[0]), *map(str, command[1:])], env=ENV, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        # a background job of a shell ignores it, and so would what it starts
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    end = time.monotonic() + timeout
+    while process.poll() is None and time.monotonic() < end:
+        if log.exists() and log.stat().st_size and text in log.read_text(errors="replace"):
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=timeout)
+    return process.returncode, output

@@ -1,0 +1,103 @@
+"""The benchmark scripts run, on small cases; their figures are for an idle machine."""
+
+import json
+import sys
+
+import pytest
+import torch
+
+from helpers.running import REPO
+
+BENCHMARKS = REPO / "scripts" / "benchmarks"
+IS_OLD = not hasattr(torch.nn.functional, "scaled_dot_product_attention")
+needs_fused = pytest.mark.skipif(IS_OLD, reason="the benchmark needs torch 2.1")
+
+
+@pytest.mark.skipif(not IS_OLD, reason="for a torch without fused attention")
+def test_an_old_torch_is_refused(run):
+    process = run(sys.executable, BENCHMARKS / "model.py", check=False)
+    assert process.returncode == 2
+    message = f"the kernels to compare with need torch 2.1; this is {torch.__version__}"
+    assert message in process.stdout
+
+
+@needs_fused
+def test_claims(run, tmp_path):
+    process = run(
+        sys.executable, BENCHMARKS / "model.py", "--only", "claims", "--size", "tiny",
+        "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
+    )  # fmt: skip
+    assert "authors' code: not measured, because --reference-repo was not given" in process.stdout
+    results = json.loads((tmp_path / "results.json").read_text())
+    rows = {row["case"]: row for row in results["rows"]}
+    assert len(rows) == 7
+    fine_tuning = next(row for case, row in rows.items() if case.startswith("fine-tuning"))
+    assert set(fine_tuning["columns"]) == {"stock RoBERTa", "tupe", "tupe --unpad"}
+    assert fine_tuning["columns"]["tupe --unpad"]["words_per_s"] > 0
+    for row in rows.values():
+        assert row["columns"][row["base"]]["ratio"] == 1
+        assert all(len(column["seconds"]) == 1 for column in row["columns"].values())
+
+
+@needs_fused
+def test_curves_and_saved_bytes(run, tmp_path):
+    run(
+        sys.executable, BENCHMARKS / "model.py", "--only", "curves", "--longest", 256,
+        "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
+    )  # fmt: skip
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert [entry["x"] for entry in results["curves"]["length"]] == [128, 256]
+    assert (tmp_path / "curves.png").stat().st_size > 20_000
+    first, *_, last = results["saved_bytes"]
+    # eager keeps something of T x T; what the tiles keep does not grow so
+    assert last["eager"] > 30 * first["eager"]
+    assert last["chunked"] <= first["chunked"] * last["T"] / first["T"]
+
+
+@needs_fused
+def test_a_folder_that_is_not_a_checkout_is_refused(run, tmp_path):
+    process = run(
+        sys.executable, BENCHMARKS / "model.py", "--reference-repo", tmp_path,
+        "--output-dir", tmp_path, check=False,
+    )  # fmt: skip
+    assert process.returncode == 2
+    assert f"--reference-repo ({tmp_path}) holds no fairseq/models/bert/model.py" in process.stdout
+
+
+def test_training(data, run, tmp_path):
+    process = run(
+        sys.executable, BENCHMARKS / "training.py", "--data", data, "--rounds", 1,
+        "--updates", 20, "--layers", 1, "--tokens-per-sample", 64, "--batch-size", 2,
+        "--threads", 1, "--output-dir", tmp_path, "--tupe-flags=--unpad",
+    )  # fmt: skip
+    assert "tupe_roberta --rel-pos" in process.stdout
+    results = json.loads((tmp_path / "results.json").read_text())
+    (ratio,) = results["ratio_of_each_round"]
+    assert ratio > 0
+    assert "unpad=True" in (tmp_path / "tupe_roberta-0.log").read_text()
+
+
+@needs_fused
+def test_a_checkout_that_would_not_be_measured_is_refused(run, tmp_path):
+    model = tmp_path / "fairseq" / "models" / "bert" / "model.py"
+    model.parent.mkdir(parents=True)
+    model.touch()
+    process = run(
+        sys.executable, BENCHMARKS / "model.py", "--reference-repo", tmp_path,
+        "--size", "tiny", check=False,
+    )  # fmt: skip
+    assert process.returncode == 2
+    assert "--reference-repo is measured with --size base" in process.stdout
+
+
+def test_data(run, tmp_path):
+    run(sys.executable, BENCHMARKS / "data.py", "--output-dir", tmp_path,
+        "--input", REPO / "README.md", "--sizes-mb", "1", "--rounds", 1, "--workers", 1,
+        "--vocab-size", 400)  # fmt: skip
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["cleaning_mb_per_s"]["median"] > 0
+    assert results["encoding"]["ratio_to_ids"]["median"] > 0
+    (whole,) = results["runs"]
+    assert whole["finished"] and whole["mb"] == 1.0
+    assert whole["peak_pss_mb"] == max(step["pss_mb"] for step in whole["after_step"].values()) > 50
+    assert (tmp_path / "results.md").read_text().count("\n| 1 |") == 1

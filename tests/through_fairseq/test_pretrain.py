@@ -1,0 +1,83 @@
+"""Pre-training through the real commands."""
+
+import pytest
+import torch
+from fairseq.models.roberta import RobertaModel
+
+from helpers.running import USER_DIR
+from helpers.training import assert_same_weights, losses, pretrain, two_workers
+
+
+@pytest.fixture(scope="module")
+def unbroken(data, tmp_path_factory):
+    """20 updates of TUPE-R with dropout: (folder, losses)."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    process = pretrain(data, folder, "--rel-pos")
+    return folder, losses(process)
+
+
+def test_it_learns(unbroken):
+    _, loss = unbroken
+    assert sorted(loss) == list(range(1, 21))
+    assert sum(loss[n] for n in (18, 19, 20)) / 3 < sum(loss[n] for n in (1, 2, 3)) / 3 - 0.2
+
+
+def test_stopped_and_resumed_is_bit_identical(data, unbroken, tmp_path):
+    folder, expected = unbroken
+    first = losses(pretrain(data, tmp_path, "--rel-pos", "--max-update", 9))
+    process = pretrain(data, tmp_path, "--rel-pos")
+    assert "checkpoint_last.pt (epoch 1 @ 9 updates)" in process.stdout
+    assert {**first, **losses(process)} == expected
+    assert_same_weights(tmp_path / "checkpoint_last.pt", folder / "checkpoint_last.pt")
+
+
+def test_validate(data, unbroken, run):
+    process = run(
+        "fairseq-validate", data, "--user-dir", USER_DIR, "--task", "masked_lm", "--cpu",
+        "--path", unbroken[0] / "checkpoint_last.pt", "--valid-subset", "valid",
+        "--max-tokens", 1000, "--tokens-per-sample", 64, "--skip-invalid-size-inputs-valid-test",
+    )  # fmt: skip
+    assert "valid on 'valid' subset | loss" in process.stdout
+
+
+def test_checkpointed_and_offloaded_activations_change_nothing(data, unbroken, tmp_path):
+    folder, expected = unbroken
+    for flag in ("--checkpoint-activations", "--offload-activations"):
+        process = pretrain(data, tmp_path / flag, "--rel-pos", flag)
+        assert losses(process) == expected
+        last = "checkpoint_last.pt"
+        assert_same_weights(tmp_path / flag / last, folder / last, atol=1e-6)
+
+
+def test_layerdrop_and_layers_to_keep(data, tmp_path, run):
+    pretrain(data, tmp_path, "--max-update", 4, "--encoder-layers", 4, "--encoder-layerdrop", 0.5)
+    hub = RobertaModel.from_pretrained(
+        str(tmp_path),
+        "checkpoint_last.pt",
+        str(data),
+        user_dir=USER_DIR,
+        bpe=None,
+        encoder_layers_to_keep="0,2",
+    )
+    assert len(hub.model.encoder.sentence_encoder.layers) == 2
+    kept = torch.load(tmp_path / "checkpoint_last.pt", map_location="cpu")["model"]
+    name = "encoder.sentence_encoder.layers.{}.fc1.weight"
+    assert hub.model.state_dict()[name.format(1)].equal(kept[name.format(2)])
+
+
+def test_every_option_is_stored(unbroken):
+    state = torch.load(unbroken[0] / "checkpoint_last.pt", map_location="cpu")
+    model = vars(state["cfg"]["model"])
+    stored = {"rel_pos": True, "rel_pos_buckets": 32, "max_rel_pos": 128, "tie_cls": False,
+              "encoder_layers": 2, "max_positions": 64, "pooler_dropout": 0.1}  # fmt: skip
+    assert {name: model.get(name) for name in stored} == stored
+
+
+def test_two_workers_equal_one_with_update_freq_2(data, tmp_path, run):
+    flags = ["--rel-pos", "--dropout", 0, "--attention-dropout", 0]
+    single, double = tmp_path / "single", tmp_path / "double"
+    pretrain(data, single, *flags, "--update-freq", 2)
+
+    two_workers(lambda *distributed: pretrain(data, double, *flags, *distributed))
+    # the same batches; gradients are summed in another order
+    assert_same_weights(single / "checkpoint_last.pt", double / "checkpoint_last.pt", atol=1e-5)

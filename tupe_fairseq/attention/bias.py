@@ -1,0 +1,39 @@
+"""The one bias of a whole batch: its copy for 16-bit kernels, and which requests it fits."""
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from tupe_fairseq.attention.padding import Padding
+
+
+def shifted(attn_bias: Tensor, dtype: torch.dtype) -> Tensor:
+    """``attn_bias`` in ``dtype``; for 16 bits, each row is first shifted to a maximum of 0.
+
+    softmax does not see a constant on a row, and what counts most in it is then near zero, where
+    16 bits are finest: ALiBi's row is some hundreds from end to end.  The gradient is that of the
+    cast alone: a row's gradient sums to zero, so the constant has none.
+
+    Args:
+        attn_bias (Tensor): float32 at least.
+        dtype (torch.dtype): of q, k and v.
+    Shape:
+        (..., L, L) -> (..., L, L); ``attn_bias`` itself if it has this dtype already.
+    """
+    if torch.finfo(dtype).bits < 32:
+        attn_bias = attn_bias - attn_bias.detach().amax(dim=-1, keepdim=True)
+    return attn_bias.to(dtype)
+
+
+def shared_bias_refusal(
+    q: Tensor, attn_bias: Optional[Tensor], padding: Optional[Padding]
+) -> Optional[str]:
+    """Why a request does not fit one bias for the whole batch and padding at the end, or None."""
+    if padding is not None and padding.lengths is None:
+        return "it needs all padding at the end of the sequences"
+    seq_len = q.size(1) if padding is None else padding.seq_len
+    expected = (q.size(-2), seq_len, seq_len)
+    if attn_bias is not None and attn_bias.shape != expected:
+        return f"it needs an attn_bias of shape {expected}, not {tuple(attn_bias.shape)}"
+    return None

@@ -1,0 +1,124 @@
+"""One run of a comparison: train, measure, write result.json."""
+
+import logging
+import os
+import re
+import subprocess
+from statistics import median
+from typing import Any, Callable, Dict, Optional
+
+from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
+from tupe_fairseq.compare.measurement import Measurement
+from tupe_fairseq.compare.provenance import processor
+from tupe_fairseq.files.atomic import atomic_write, write_json
+from tupe_fairseq.programs.save_dir import LAST, discard_damaged, remove_checkpoints, updates_of
+from tupe_fairseq.programs.train import Diverged, train
+
+logger = logging.getLogger("tupe-compare")
+
+_PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+) ")
+
+
+def compare_one(
+    comparison: Comparison,
+    run: ComparisonRun,
+    *,
+    position_parameters: int,
+    side_by_side: int = 1,
+    gpu: Optional[str] = None,
+    keep_checkpoint: bool = False,
+    lock: Optional[int] = None,
+    on_updates: Callable[[int], None] = lambda updates: None,
+    on_start: Callable[[subprocess.Popen], None] = lambda process: None,
+) -> Dict[str, Any]:
+    """Train, or resume an interrupted training, and write result.json.
+
+    Args:
+        comparison (Comparison): what all runs share.
+        run (ComparisonRun): size, scheme and seed.
+        position_parameters (int): the parameters of the position encoding.
+        side_by_side (int): the number of concurrent runs.
+        gpu (str or None): the value of CUDA_VISIBLE_DEVICES; None on the CPU.
+        keep_checkpoint (bool): whether checkpoint_last.pt stays when the run is finished.
+        lock (int or None): a descriptor that the training process is to hold.
+        on_updates (callable): called with the updates made so far.
+        on_start (callable): called with the training process.
+    Returns:
+        dict: the content of result.json.
+    Raises:
+        ValueError: if fairseq-train fails.
+    """
+    folder = comparison.path(run)
+    os.makedirs(folder, exist_ok=True)
+    with atomic_write(comparison.path(run, "command.sh")) as file:
+        file.write(comparison.script(run))
+    discard_damaged(folder)
+    last = comparison.path(run, LAST)
+    done = updates_of(last) if os.path.exists(last) else 0
+    measured = Measurement(comparison.path(run, "curve.jsonl"), done, side_by_side)
+    on_updates(done)
+
+    def start(process: subprocess.Popen) -> None:
+        measured.pid = process.pid
+        on_start(process)
+
+    def follow(line: str) -> None:
+        updates = measured.follow(line)
+        if updates is not None:
+            on_updates(updates)
+
+    diverged = None
+    log_path = comparison.path(run, "train.log")
+    try:
+        # from a checkpoint of the last update fairseq-train would make one more
+        if done < comparison.updates:
+            env = dict(comparison.environment)
+            if gpu is not None:
+                env["CUDA_VISIBLE_DEVICES"] = gpu
+            train(comparison.command(run), log_path, follow, lock=lock, env=env, on_start=start)
+    except Diverged as error:
+        logger.warning("%s diverged: %s", run.label, error)
+        diverged = str(error)
+    result = _result(comparison, run, measured, diverged)
+    result["parameters"] = _parameters(log_path)
+    result["position_parameters"] = position_parameters
+    write_json(comparison.path(run, "result.json"), result)
+    remove_checkpoints(folder, keep=LAST if keep_checkpoint else "")
+    return result
+
+
+def _result(
+    comparison: Comparison, run: ComparisonRun, measured: Measurement, diverged: Optional[str]
+) -> Dict[str, Any]:
+    points = measured.points
+    if diverged is None and (not points or points[-1]["updates"] != comparison.updates):
+        raise ValueError(
+            f"{run.label} ended without a validation after {comparison.updates} updates; see "
+            + comparison.path(run, "train.log")
+        )
+    speeds = [p["words_per_second"] for p in points if p["words_per_second"] is not None]
+    best = min(points, key=lambda point: point["loss"], default=None)
+    final = points[-1] if points else None
+    return {
+        "arch": run.arch,
+        "scheme": run.scheme.label,
+        "seed": run.seed,
+        "diverged": diverged,
+        "final_loss": final["loss"] if diverged is None else None,
+        "best_loss": None if best is None else best["loss"],
+        "best_updates": None if best is None else best["updates"],
+        "seconds": None if final is None else final["seconds"],
+        "words_per_second": median(speeds) if speeds else None,
+        "peak_memory_mib": None if final is None else final["peak_memory_mib"],
+        "side_by_side": max((p["side_by_side"] for p in points), default=measured.side_by_side),
+        "machine": processor() + ("" if measured.device is None else f"; {measured.device}"),
+        "curve": [{key: point[key] for key in ("updates", "loss", "seconds")} for point in points],
+    }
+
+
+def _parameters(log_path: str) -> Optional[int]:
+    found = None
+    with open(log_path, encoding="utf-8") as file:
+        for line in file:
+            found = _PARAMETERS.search(line) or found
+    return None if found is None else int(found.group(1).replace(",", ""))

@@ -1,0 +1,92 @@
+"""Parses --schemes into the schemes of a comparison."""
+
+import shlex
+from dataclasses import dataclass
+from typing import Dict, Tuple
+
+from tupe_fairseq.position import POSITION_OPTIONS, get_position_encoding
+
+#: the flags of a scheme, and whether each takes a number
+FLAGS: Dict[str, bool] = {option.flag: option.is_number for option in POSITION_OPTIONS.values()}
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A position encoding with its options.
+
+    Args:
+        name (str): one of ``CATALOGUE``.
+        flags (tuple of str): its flags of fairseq-train, in the order of ``FLAGS``.
+    """
+
+    name: str
+    flags: Tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """As it is written in --schemes: ``tupe --rel-pos``."""
+        return " ".join((self.name, *self.flags))
+
+    @property
+    def words(self) -> Tuple[str, ...]:
+        """The flags of fairseq-train."""
+        return ("--position-encoding", self.name, *self.flags)
+
+    @property
+    def folder(self) -> str:
+        """The label as a file name: ``tupe_rel-pos``."""
+        return self.label.replace(" --", "_").replace(" ", "-")
+
+
+def parse_scheme(text: str, flag: str = "--schemes") -> Scheme:
+    """Read one scheme: a name, then flags of its own.
+
+    Raises:
+        ValueError: if the name is unknown or anything but its flags follows; the message
+            names ``flag`` and the scheme.
+    """
+    where = f"{flag} {text.strip()!r}"
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+    if not words:
+        raise ValueError(f"{where}: there is no scheme; give the name of a position encoding")
+    try:
+        get_position_encoding(words[0])
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+    given: Dict[str, Tuple[str, ...]] = {}
+    rest = iter(words[1:])
+    for word in rest:
+        if word not in FLAGS:
+            raise ValueError(
+                f"{where}: {word} is not a flag of a scheme; the flags are {', '.join(FLAGS)}. "
+                "Flags for all schemes belong in --train-flags"
+            )
+        if word in given:
+            raise ValueError(f"{where}: {word} is given twice")
+        given[word] = (word, _number(where, word, next(rest, None))) if FLAGS[word] else (word,)
+    return Scheme(words[0], tuple(word for name in FLAGS for word in given.get(name, ())))
+
+
+def _number(where, flag, text) -> str:
+    if text is None or not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise ValueError(f"{where}: {flag} takes a whole number above 0, not {text!r}")
+    return str(int(text))
+
+
+def parse_schemes(text: str) -> Tuple[Scheme, ...]:
+    """Read --schemes: schemes separated by semicolons, each once.
+
+    Raises:
+        ValueError: as :func:`parse_scheme`, or if one is listed twice.
+    """
+    schemes = []
+    # a semicolon at the end does not start another scheme
+    for part in text.strip().rstrip(";").split(";"):
+        scheme = parse_scheme(part)
+        if scheme in schemes:
+            raise ValueError(f"--schemes lists {scheme.label!r} twice")
+        schemes.append(scheme)
+    return tuple(schemes)

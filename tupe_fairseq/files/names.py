@@ -1,0 +1,13 @@
+"""Names used by several parts: files of a data folder, and fairseq's symbols."""
+
+#: fairseq's dictionary: "symbol count" on each line, without the built-in symbols
+DICTIONARY = "dict.txt"
+#: the name under which fairseq's hub looks for it next to a checkpoint
+SENTENCEPIECE_MODEL = "sentencepiece.bpe.model"
+#: what was read, kept and dropped, and how the text was treated
+REPORT = "report.json"
+
+#: the first ids of every dictionary of fairseq's, which dict.txt does not list
+BUILT_IN_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
+#: masked_lm and sentence_prediction add it at the end, if dict.txt does not list it
+MASK = "<mask>"

@@ -1,0 +1,171 @@
+"""One run of the grid: train, predict the development set, score."""
+
+import logging
+import math
+import os
+import re
+from typing import Any, Callable, Dict, Optional
+
+import numpy as np
+
+from tupe_fairseq.checkpoint.restricted_load import restricted_load
+from tupe_fairseq.files.atomic import atomic_write, write_json
+from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
+from tupe_fairseq.finetune.scores import metric_names
+from tupe_fairseq.glue.metrics import glue_metrics
+from tupe_fairseq.glue.tasks import STSB_MAX_SCORE
+from tupe_fairseq.inference.predict import predict
+from tupe_fairseq.programs.log import quiet, record_of
+from tupe_fairseq.programs.save_dir import BEST, LAST, discard_damaged, updates_of
+from tupe_fairseq.programs.train import Diverged, train
+
+logger = logging.getLogger("tupe-finetune")
+
+_LOADED = re.compile(r"\| (loaded (\d+) of (\d+) tensors.*)")
+
+
+def finetune(
+    experiment: Experiment,
+    run: FineTuningRun,
+    on_score: Callable[[int, float], None],
+    lock: Optional[int],
+) -> Dict[str, Any]:
+    """Train, or resume an interrupted training, and write predictions and result.json.
+
+    Args:
+        experiment (Experiment): what to train on what.
+        run (FineTuningRun): its learning rate and seed.
+        on_score (callable): called with epoch and score after each validation.
+        lock (int or None): a lock's descriptor, for the training process to hold.
+    Returns:
+        dict: the content of result.json.
+    Raises:
+        ValueError: if fairseq-train fails, loads nothing or only part of the model, makes an
+            unexpected number of updates, or records a score that its predictions do not have.
+    """
+    os.makedirs(experiment.path(run), exist_ok=True)
+    with atomic_write(experiment.path(run, "command.sh")) as file:
+        file.write(experiment.script(run))
+    discard_damaged(experiment.path(run))
+    result: Dict[str, Any] = {
+        "run": run.name,
+        "lr": run.lr_text,
+        "seed": run.seed,
+        "pretrained": experiment.settings.pretrained,
+        "updates": None,
+        "diverged": None,
+        "metrics": None,
+    }
+    try:
+        loaded = _train(experiment, run, on_score, lock)
+        if experiment.settings.pretrained:
+            _check_loaded(loaded, experiment.path(run, "train.log"))
+            logger.info("%s: %s", run.name, loaded)
+        result["updates"] = _updates(experiment, run)
+        result["metrics"] = _score(experiment, run)
+    except Diverged as error:
+        logger.warning("%s diverged: %s", run.name, error)
+        result["diverged"] = str(error)
+    write_json(experiment.path(run, "result.json"), result)
+    return result
+
+
+def _train(experiment, run, on_score, lock) -> Optional[str]:
+    """Run fairseq-train; returns what the log says of the loaded tensors, None if none was."""
+    loaded, metric = None, f"valid_{experiment.data.task.selection}"
+
+    def follow(line: str) -> None:
+        nonlocal loaded
+        found = _LOADED.search(line)
+        loaded = found.group(1) if found else loaded
+        record = record_of(line, "valid")
+        if record is not None and metric in record:
+            on_score(int(record["epoch"]), float(record[metric]))
+
+    train(experiment.command(run), experiment.path(run, "train.log"), follow, lock=lock)
+    return loaded
+
+
+def _check_loaded(loaded: Optional[str], log_path: str) -> None:
+    """Check that everything but the new head was loaded, which fairseq does not require."""
+    if loaded is None:
+        raise ValueError(f"no tensor was loaded from --checkpoint; see {log_path}")
+    names = loaded.partition("newly initialized: ")[2].partition(";")[0].split(", ")
+    other = [
+        name
+        for name in names
+        if name != "none"
+        and not name.startswith("classification_heads.")
+        # not weights, and not recorded in older checkpoints
+        and not name.endswith("_version")
+    ]
+    if other:
+        raise ValueError(f"only part of --checkpoint was loaded, not {', '.join(other)}")
+
+
+def _updates(experiment: Experiment, run: FineTuningRun) -> int:
+    updates = updates_of(experiment.path(run, LAST))
+    planned = experiment.settings.updates(experiment.data.rows["train"])
+    # in fp16, updates whose gradients overflow are skipped
+    if updates > planned or (updates < planned and not experiment.settings.fp16):
+        raise ValueError(
+            f"{run.name} made {updates} updates, but its learning rate was planned for {planned}"
+        )
+    return updates
+
+
+def _score(experiment: Experiment, run: FineTuningRun) -> Dict[str, Dict[str, float]]:
+    task = experiment.data.task
+    best = experiment.path(run, BEST)
+    if not os.path.exists(best):
+        raise Diverged("no validation had a finite score")
+    metrics = {}
+    for split in experiment.data.splits("valid"):
+        predictions = predictions_of(experiment, best, split)
+        targets = experiment.data.targets(split)
+        if not np.isfinite(predictions).all():
+            raise Diverged("predictions are not finite")
+        with atomic_write(experiment.path(run, f"predictions-{split}.tsv")) as file:
+            file.write("prediction\ttarget\n")
+            for row in zip(predictions.tolist(), targets.tolist()):
+                words = row if task.is_regression else (task.labels[index] for index in row)
+                file.write("\t".join(map(str, words)) + "\n")
+        metrics[split] = glue_metrics(metric_names(task), predictions, targets)
+    _check_recorded(experiment, run, metrics["valid"][task.selection])
+    return metrics
+
+
+def _check_recorded(experiment: Experiment, run: FineTuningRun, found: float) -> None:
+    """Check that fairseq picked the checkpoint by the score that its predictions have."""
+    metric = experiment.data.task.selection
+    recorded = restricted_load(experiment.path(run, BEST))["extra_state"]["best"] / 100
+    # half precision can move undecided rows to the other class; otherwise one at most
+    tolerance = (0.03 if experiment.settings.fp16 else 1e-3) + 1 / experiment.data.rows["valid"]
+    if not math.isclose(found, recorded, rel_tol=0, abs_tol=tolerance):
+        raise ValueError(
+            f"{run.name}: the best checkpoint's predictions have {metric} {found:.4f}, "
+            f"but fairseq recorded {recorded:.4f}"
+        )
+
+
+def predictions_of(experiment: Experiment, checkpoint: str, split: str) -> np.ndarray:
+    """A class index, or a score from 0 to 5, for each row of a split.
+
+    Raises:
+        ValueError: if there are not as many as rows.
+    """
+    with quiet("fairseq", "tupe_fairseq"):
+        found = predict(
+            checkpoint,
+            experiment.data.folder,
+            split,
+            experiment.settings.batch_size,
+            cpu=experiment.settings.gpus == 0,
+        ).values
+    if len(found) != experiment.data.rows[split]:
+        raise ValueError(
+            f"{len(found)} predictions for {experiment.data.rows[split]} rows of {split}"
+        )
+    if experiment.data.task.is_regression:
+        return np.asarray(found, dtype=np.float64) * STSB_MAX_SCORE
+    return found

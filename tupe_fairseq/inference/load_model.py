@@ -1,0 +1,65 @@
+"""Loads a trained model and its vocabulary without running code from the checkpoint."""
+
+import argparse
+import os
+from typing import Tuple
+
+from fairseq.data import Dictionary
+from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
+
+from tupe_fairseq.checkpoint.contents import options_in
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.files.names import DICTIONARY
+from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
+
+# Options that change only how the model is computed, and may not work on this machine.
+_HERE = {
+    "attn_impl": "auto",
+    "checkpoint_activations": False,
+    "compile_layers": False,
+    "offload_activations": False,
+    "tensorboard_logdir": None,
+}
+
+
+def load_model(path: str, data: str) -> Tuple[TupeRobertaModel, Dictionary]:
+    """A checkpoint's model in evaluation mode on the CPU, without classification heads.
+
+    Args:
+        path (str): a checkpoint of tupe_roberta, pre-trained or fine-tuned.
+        data (str): the folder with its dict.txt, or input0/dict.txt.
+    Raises:
+        FileNotFoundError: if the checkpoint or dict.txt is missing.
+        CheckpointError: if the file is refused, damaged, or not of tupe_roberta.
+        ValueError: if dict.txt is not the checkpoint's.
+    """
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"{path} is not a file; give a checkpoint of tupe_roberta")
+    state = restricted_load(path)
+    options = options_in(state, path)
+    arch = str(options.get("arch"))
+    if not arch.startswith("tupe_roberta"):
+        raise CheckpointError(
+            f"{path} is a checkpoint of {arch}, not of tupe_roberta; convert stock RoBERTa's "
+            "or the TUPE authors' with tupe-convert"
+        )
+    dictionary = _dictionary(path, data)
+    task = MaskedLMTask(
+        MaskedLMConfig(data=data, tokens_per_sample=int(options["max_positions"])), dictionary
+    )
+    model = TupeRobertaModel.build_model(argparse.Namespace(**{**options, **_HERE}), task)
+    try:
+        model.load_state_dict(state["model"])
+    except (RuntimeError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be loaded: {error}") from error
+    return model.eval(), dictionary
+
+
+def _dictionary(path: str, data: str) -> Dictionary:
+    for name in (DICTIONARY, os.path.join("input0", DICTIONARY)):
+        if os.path.isfile(os.path.join(data, name)):
+            return Dictionary.load(os.path.join(data, name))
+    raise FileNotFoundError(
+        f"{os.path.join(data, 'dict.txt')} is missing; give --data, the folder that {path} was "
+        "trained with"
+    )

@@ -1,0 +1,168 @@
+"""Loads checkpoints and text as subjects of the figures."""
+
+import argparse
+import logging
+import os
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+from fairseq.data import Dictionary, data_utils
+from torch import Tensor
+
+from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.inference.load_model import load_model
+from tupe_fairseq.plots.subject import MOST_BLOCKS, Subject, all_of, cut_blocks
+from tupe_fairseq.text.to_pieces import ToPieces
+
+logger = logging.getLogger("tupe-plot")
+
+# the longest sentence whose map is easy to read, in tokens
+READABLE = 30
+
+
+def labels(paths: List[str]) -> List[str]:
+    """A short, unique name for each checkpoint: its folder, its file name, or more of its path.
+
+    Raises:
+        ValueError: if a file is given twice.
+    """
+    full = [os.path.splitext(os.path.abspath(path))[0].split(os.sep) for path in paths]
+    folders, stems = [parts[-2] for parts in full], [parts[-1] for parts in full]
+    for names in (folders, stems, [f"{a}/{b}" for a, b in zip(folders, stems)]):
+        if all(names) and len(set(names)) == len(names):
+            return names
+    if len(set(map(tuple, full))) < len(full):
+        raise ValueError(f"a checkpoint is listed twice: {' '.join(paths)}")
+    return [os.sep.join(parts) for parts in full]
+
+
+def load_subjects(args: argparse.Namespace) -> Dict[str, Subject]:
+    """All models by label, with the same number of positions, so that they can be compared.
+
+    Args:
+        args (Namespace): the options of tupe-plot.
+    Raises:
+        OSError, ValueError: if an input is absent or wrong.
+    """
+    lines = None if args.sentences is None else _read_lines(args.sentences)
+    names, loaded = labels(args.checkpoints), []
+    for path in args.checkpoints:
+        folder = os.path.dirname(os.path.abspath(path))
+        data = folder if args.data is None else args.data
+        model, dictionary = load_model(path, data)
+        loaded.append((path, folder, data, model.encoder.sentence_encoder, dictionary))
+    length = args.length
+    if length is None:
+        length = min(all_of(encoder).length for *_, encoder, _ in loaded)
+    subjects = {}
+    for name, (path, folder, data, encoder, dictionary) in zip(names, loaded):
+        subject = all_of(encoder)._replace(length=_checked_length(length, encoder.config, path))
+        if args.heads is not None:
+            subject = subject._replace(heads=_heads(args.heads, encoder.config, path))
+        to_pieces = None
+        if lines is not None or args.sentence is not None:
+            to_pieces = ToPieces(data, folder, args.sentencepiece_model)
+        text = _Text(name, path, data, encoder, dictionary, to_pieces)
+        subjects[name] = text.added_to(subject, lines, args.sentence)
+    return subjects
+
+
+def _checked_length(length: int, config, path: str) -> int:
+    if not 2 <= length <= config.max_positions:
+        raise ValueError(
+            f"--length ({length}) is not in 2 .. {config.max_positions}, max_positions of {path}"
+        )
+    return length
+
+
+def _heads(text: str, config, path: str) -> Tuple[int, ...]:
+    try:
+        heads = sorted({int(word) for word in text.split(",")})
+    except ValueError:
+        raise ValueError(
+            f"--heads ({text}) must be comma-separated numbers, such as 0,1,3"
+        ) from None
+    for head in heads:
+        if not 0 <= head < config.num_heads:
+            raise ValueError(
+                f"--heads contains {head}, but {path} has the heads 0 .. {config.num_heads - 1}"
+            )
+    return tuple(heads)
+
+
+class _Text(NamedTuple):
+    """Turns text into a model's word embeddings."""
+
+    label: str
+    path: str
+    data: str
+    encoder: TupeEncoder
+    dictionary: Dictionary
+    to_pieces: Optional[ToPieces]
+
+    def added_to(
+        self, subject: Subject, lines: Optional[List[str]], sentence: Optional[str]
+    ) -> Subject:
+        sentences = self._sentences(subject.length, lines)
+        blocks = cut_blocks(sentences, subject.length, self.dictionary.bos())
+        if blocks is not None:
+            logger.info("%s: %d sequences of %d tokens of text", self.label, *blocks.shape)
+            subject = subject._replace(blocks=blocks, words=self._embedded(blocks))
+        elif sentences:
+            logger.info("%s: the text is too short for means over many sequences", self.label)
+        longest = self.encoder.config.max_positions
+        shown = self._example(sentences, longest) if sentence is None else self._encode(sentence)
+        if shown is None:
+            return subject
+        shown = torch.cat([shown.new_tensor([self.dictionary.bos()]), shown])
+        if len(shown) > longest:
+            raise ValueError(
+                f"--sentence has {len(shown)} tokens, but max_positions of "
+                f"{self.path} is {longest}; shorten it"
+            )
+        pieces = [self.dictionary[token] for token in shown.tolist()]
+        return subject._replace(sentence=self._embedded(shown), pieces=pieces)
+
+    @staticmethod
+    def _example(sentences: List[Tensor], longest: int) -> Optional[Tensor]:
+        """The first sentence short enough for readable token labels, or else the shortest one."""
+        fitting = [tokens for tokens in sentences if 2 < len(tokens) < longest]
+        readable = (tokens for tokens in fitting if len(tokens) < READABLE)
+        return next(readable, min(fitting, key=len, default=None))
+
+    def _sentences(self, length: int, lines: Optional[List[str]]) -> List[Tensor]:
+        if lines is not None:
+            return [self._encode(line) for line in lines]
+        # more than enough: a sentence has at least its </s>
+        return _valid_sentences(self.data, self.dictionary, MOST_BLOCKS * length) or []
+
+    def _encode(self, line: str) -> Tensor:
+        pieces = self.to_pieces(line)
+        return self.dictionary.encode_line(pieces, add_if_not_exist=False).long()
+
+    def _embedded(self, tokens: Tensor) -> Tensor:
+        return self.encoder.embed_tokens(tokens).detach()
+
+
+def _read_lines(path: str) -> List[str]:
+    with open(path, encoding="utf-8") as file:
+        try:
+            lines = [line.strip() for line in file]
+        except UnicodeDecodeError as error:
+            raise ValueError(f"--sentences {path} is not a text file in UTF-8") from error
+    lines = [line for line in lines if line]
+    if not lines:
+        raise ValueError(f"--sentences {path} is empty; it needs one sentence per line")
+    return lines
+
+
+def _valid_sentences(data: str, dictionary: Dictionary, most: int) -> Optional[List[Tensor]]:
+    """The first sentences of a data folder's valid split; None if it has none.
+
+    Shape:
+        token ids (L) each, with </s>.
+    """
+    dataset = data_utils.load_indexed_dataset(os.path.join(data, "valid"), dictionary)
+    if dataset is None:
+        return None
+    return [dataset[n].long() for n in range(min(len(dataset), most))]

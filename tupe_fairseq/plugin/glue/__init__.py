@@ -1,0 +1,1 @@
+"""GLUE in fairseq: its task, criterion and learning-rate schedule."""

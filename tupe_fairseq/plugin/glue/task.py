@@ -1,0 +1,233 @@
+"""fairseq's sentence_prediction task for GLUE: truncates pairs, and refuses wrong settings."""
+
+import logging
+import math
+import os
+import re
+from dataclasses import dataclass, field
+from typing import List, Optional
+
+import numpy as np
+from fairseq.data import (
+    ConcatSentencesDataset,
+    IdDataset,
+    NestedDictionaryDataset,
+    NumelDataset,
+    NumSamplesDataset,
+    PrependTokenDataset,
+    RawLabelDataset,
+    RightPadDataset,
+    SortDataset,
+    data_utils,
+)
+from fairseq.tasks import register_task
+from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+from fairseq.utils import safe_getattr
+from omegaconf import II
+
+from tupe_fairseq.files.names import DICTIONARY, MASK
+from tupe_fairseq.plugin.glue.truncate_pair import shorten
+from tupe_fairseq.plugin.glue.warmup_ratio import record_batches
+
+logger = logging.getLogger(__name__)
+
+# sentence_prediction's options that have no effect here, each with the only value allowed
+FIXED_OPTIONS = {
+    "add_prev_output_tokens": False,
+    "d2v2_multi": False,
+    "shorten_data_split_list": "",
+    "shorten_method": "none",
+}
+
+
+@dataclass
+class GlueTaskConfig(SentencePredictionConfig):
+    init_token: Optional[int] = field(
+        default=0, metadata={"help": "token at the beginning of each sequence, <s>"}
+    )
+    separator_token: Optional[int] = field(
+        default=2, metadata={"help": "token before the second sentence, </s>"}
+    )
+    train_subset: str = II("dataset.train_subset")
+
+
+def class_names(label_dictionary) -> List[str]:
+    """The labels in the order of the classes, without the symbols that fairseq adds."""
+    names = label_dictionary.symbols[label_dictionary.nspecial :]
+    return [name for name in names if name != MASK and not re.match(r"madeupword\d+$", name)]
+
+
+@register_task("glue_sentence_prediction", dataclass=GlueTaskConfig)
+class GlueSentencePredictionTask(SentencePredictionTask):
+    """Classification of, or regression on, a sentence or a pair of sentences.
+
+    Reads the folders that sentence_prediction reads.  A row that is longer than
+    ``--max-positions`` loses words from the end of its longer sentence, one by one.
+    """
+
+    @classmethod
+    def setup_task(cls, cfg, **kwargs):
+        """Load the dictionaries.
+
+        Raises:
+            ValueError: if an option of ``FIXED_OPTIONS`` has another value.
+            ValueError: if ``--regression-target`` or ``--num-classes`` does not fit the labels.
+            ValueError: if the two sentences have different dictionaries.
+            FileNotFoundError: if the folder has no labels' dictionary.
+        """
+        for name, only in FIXED_OPTIONS.items():
+            value = safe_getattr(cfg, name, only)
+            if value != only:
+                raise ValueError(
+                    f"--{name.replace('_', '-')} ({value}) has no effect on "
+                    "glue_sentence_prediction, which truncates to --max-positions "
+                    "itself; drop it"
+                )
+        _check_kind_of_labels(cfg)
+        task = super().setup_task(cfg, **kwargs)
+        classes = [] if cfg.regression_target else class_names(task.label_dictionary)
+        if cfg.num_classes != (len(classes) or 1):
+            raise ValueError(
+                f"--num-classes is {cfg.num_classes}; the labels in {cfg.data} need "
+                f"{len(classes) or 1} ({', '.join(classes) or 'a score each'})"
+            )
+        second = os.path.join(cfg.data, "input1", DICTIONARY)
+        if os.path.exists(second) and cls.load_dictionary(second) != task.dictionary:
+            raise ValueError(
+                f"{second} is not the dictionary of input0; make both with the same --srcdict"
+            )
+        return task
+
+    def build_model(self, cfg, from_checkpoint=False):
+        """As sentence_prediction's, but refuses to overwrite the model's own length silently.
+
+        Raises:
+            ValueError: if model.max_positions is set and not the task's.
+        """
+        own = safe_getattr(cfg, "max_positions")
+        if own is not None and own != self.cfg.max_positions:
+            raise ValueError(
+                f"model.max_positions is {own} and task.max_positions "
+                f"{self.cfg.max_positions}; set both to the length that the checkpoint was "
+                "trained with: task.max_positions=${model.max_positions}"
+            )
+        return super().build_model(cfg, from_checkpoint)
+
+    def load_dataset(self, split, combine=False, **kwargs):
+        """Load a split; without labels it has no targets.
+
+        Raises:
+            FileNotFoundError: if the sentences are missing.
+            ValueError: if sentences and labels differ in number, or a label is unknown.
+        """
+        keys = ["input0"]
+        if os.path.isdir(os.path.join(self.cfg.data, "input1")):
+            keys.append("input1")
+        inputs = [self._load(key, split, combine) for key in keys]
+        targets = self._load_targets(split, combine)
+        rows = {key: len(dataset) for key, dataset in zip(keys, inputs)}
+        if targets is not None:
+            rows["label"] = len(targets)
+        if len(set(rows.values())) > 1:
+            counts = ", ".join(f"{n} in {key}" for key, n in rows.items())
+            raise ValueError(
+                f"split {split} of {self.cfg.data} has missing rows: {counts}; prepare it again"
+            )
+
+        src_tokens = self._joined(inputs, split)
+        dataset = {
+            "id": IdDataset(),
+            "net_input": {
+                "src_tokens": RightPadDataset(src_tokens, pad_idx=self.source_dictionary.pad()),
+                "src_lengths": NumelDataset(src_tokens, reduce=False),
+            },
+            "nsentences": NumSamplesDataset(),
+            "ntokens": NumelDataset(src_tokens, reduce=True),
+        }
+        if targets is not None:
+            dataset["target"] = RawLabelDataset(targets)
+        dataset = NestedDictionaryDataset(dataset, sizes=[src_tokens.sizes])
+        if not self.cfg.no_shuffle:
+            with data_utils.numpy_seed(self.cfg.seed):
+                dataset = SortDataset(dataset, sort_order=[np.random.permutation(len(dataset))])
+        self.datasets[split] = dataset
+        return dataset
+
+    def get_batch_iterator(self, dataset, *args, **kwargs):
+        """As fairseq's; the number of training batches is kept for ``--warmup-ratio``."""
+        iterator = super().get_batch_iterator(dataset, *args, **kwargs)
+        if dataset is self.datasets.get(safe_getattr(self.cfg, "train_subset")):
+            record_batches(self.cfg, len(iterator) - bool(kwargs.get("skip_remainder_batch")))
+        return iterator
+
+    def _load(self, key, split, combine):
+        path = os.path.join(self.cfg.data, key, split)
+        dictionary = self.label_dictionary if key == "label" else self.source_dictionary
+        dataset = data_utils.load_indexed_dataset(path, dictionary, combine=combine)
+        if dataset is None and key != "label":
+            raise FileNotFoundError(f"{path}.bin is missing; the folder has no split {split}")
+        return dataset
+
+    def _load_targets(self, split, combine):
+        if self.cfg.regression_target:
+            return _read_scores(os.path.join(self.cfg.data, "label", f"{split}.label"))
+        labels = self._load("label", split, combine)
+        if labels is None:
+            return None
+        targets = [int(label[0]) - self.label_dictionary.nspecial for label in labels]
+        for row, target in enumerate(targets, start=1):
+            if not 0 <= target < self.cfg.num_classes:
+                raise ValueError(
+                    f"row {row} of split {split} has a label that is not one of "
+                    f"{', '.join(class_names(self.label_dictionary))}; prepare {self.cfg.data} "
+                    "again"
+                )
+        return targets
+
+    def _joined(self, inputs, split):
+        """The sequences: <s> first </s> </s> second </s>, shortened."""
+        before = [self.cfg.init_token, self.cfg.separator_token][: len(inputs)]
+        limit = self.cfg.max_positions - sum(token is not None for token in before)
+        inputs, too_long = shorten(inputs, limit)
+        logger.info(
+            "%s: %d of %d sequences are longer than --max-positions %d and are truncated",
+            split,
+            too_long.sum(),
+            len(too_long),
+            self.cfg.max_positions,
+        )
+        inputs = [PrependTokenDataset(*pair) for pair in zip(inputs, before)]
+        return inputs[0] if len(inputs) == 1 else ConcatSentencesDataset(*inputs)
+
+
+def _check_kind_of_labels(cfg):
+    folder = os.path.join(cfg.data, "label")
+    has_classes = os.path.exists(os.path.join(folder, DICTIONARY))
+    if cfg.regression_target and has_classes:
+        raise ValueError(
+            f"--regression-target was given, but {folder} holds classes (dict.txt); drop the flag"
+        )
+    if not cfg.regression_target and not has_classes:
+        if os.path.exists(os.path.join(folder, "train.label")):
+            raise ValueError(
+                f"{folder} holds scores (train.label), not classes; pass --regression-target and "
+                "--num-classes 1"
+            )
+        raise FileNotFoundError(f"there is no {folder}/dict.txt; make the folder first")
+
+
+def _read_scores(path):
+    if not os.path.exists(path):
+        return None
+    scores = []
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                scores.append([float(line)])
+            except ValueError:
+                scores.append([math.nan])
+            if not math.isfinite(scores[-1][0]):
+                raise ValueError(
+                    f"line {number} of {path} is {line.strip()!r}, which is not a score"
+                )
+    return scores

@@ -1,0 +1,1 @@
+"""The position encodings that --position-encoding names, one file each."""

@@ -1,0 +1,67 @@
+"""TUPE: untied absolute positions, and for TUPE-R the bucketed distance."""
+
+from typing import Optional
+
+from torch import Tensor
+
+from tupe_fairseq.position.absolute import AbsoluteEncoding
+from tupe_fairseq.position.positions import Positions
+from tupe_fairseq.position.untied_absolute import UntiedAbsoluteBias
+
+
+class TupePositionBias(AbsoluteEncoding):
+    """The part of the attention scores that depends on positions alone.
+
+    TUPE-A: bias = A.  TUPE-R (``rel_pos``): bias = A + R.
+    Source: Ke, He and Liu 2021, Eqs. (10) and (11), https://arxiv.org/abs/2006.15595; A is
+    :class:`UntiedAbsoluteBias`, R is :class:`RelativePositionBias`.
+
+    It is computed once per forward pass and shared by all layers and by the whole batch.  The
+    scores of the words must be scaled by the same ``scaling`` before the two are added.
+
+    Args:
+        embed_dim, num_heads, max_positions, causal: see :class:`PositionEncoding`.
+        rel_pos, rel_pos_buckets, max_rel_pos: see :class:`AbsoluteEncoding`.
+        tie_cls (bool): leave [CLS] an ordinary position (the paper's ablation).
+    Raises:
+        ValueError: as :class:`AbsoluteEncoding` and the two terms.
+    """
+
+    OPTIONS = ("rel_pos", "rel_pos_buckets", "max_rel_pos", "tie_cls")
+    TABLE = "untied_absolute.pos.weight"
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        max_positions: int,
+        *,
+        rel_pos: bool = False,
+        tie_cls: bool = False,
+        **options,
+    ):
+        # The 2 keeps the variance of the sum of two correlations, words' and positions'.
+        scaling = (2 * embed_dim / num_heads) ** -0.5
+        super().__init__(
+            embed_dim,
+            num_heads,
+            max_positions,
+            scaling=scaling,
+            rel_pos=rel_pos,
+            untie_cls=rel_pos and not tie_cls,
+            **options,
+        )
+        self.unties_cls = not tie_cls
+        self.untied_absolute = UntiedAbsoluteBias(
+            embed_dim, num_heads, max_positions, scaling=scaling, untie_cls=not tie_cls
+        )
+        # The untied [CLS]: theta_1, and its bucket, change no probability, and the gradient that
+        # reaches them through a softmax is rounding noise.
+        self.softmax_invariant_rows = () if tie_cls else (0,)
+
+    def position_bias(
+        self, positions_q: Positions, positions_k: Optional[Positions] = None
+    ) -> Tensor:
+        bias = self.untied_absolute(positions_q, positions_k)
+        relative = super().position_bias(positions_q, positions_k)
+        return bias if relative is None else bias + relative

@@ -1,0 +1,76 @@
+"""Runs a fairseq-train command and follows its output."""
+
+import os
+import subprocess
+from collections import deque
+from typing import Callable, Dict, List, Optional
+
+_TAIL = 20  # lines
+_PATIENCE = 10  # seconds
+
+
+class Diverged(Exception):
+    """The loss or the gradients of a run are NaN or infinite."""
+
+
+def train(
+    command: List[str],
+    log_path: str,
+    on_line: Callable[[str], None],
+    *,
+    lock: Optional[int] = None,
+    env: Optional[Dict[str, str]] = None,
+    on_start: Callable[[subprocess.Popen], None] = lambda process: None,
+) -> None:
+    """Run a fairseq-train command to its end; if this call is interrupted, the process is ended.
+
+    Args:
+        command (list of str): the program and its arguments.
+        log_path (str): the file to which its output is appended.
+        on_line (callable): called with each line that it prints.
+        lock (int or None): descriptor of a lock for the process to hold.
+        env (dict): environment variables in addition to those of this process.
+        on_start (callable): called with the process; for :func:`end` from another thread.
+    Raises:
+        Diverged: if fairseq stopped because of NaN or infinite values.
+        ValueError: if it failed; the message ends with the last lines of the log.
+    """
+    tail, diverged = deque(maxlen=_TAIL), None
+    with open(log_path, "a", encoding="utf-8") as log, subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+        pass_fds=[] if lock is None else [lock],
+    ) as process:
+        try:
+            on_start(process)
+            for line in process.stdout:
+                log.write(line)
+                log.flush()
+                tail.append(line)
+                # fairseq's search for the first bad module can fail too, so look anywhere
+                diverged = line.strip() if line.startswith("FloatingPointError") else diverged
+                on_line(line)
+        except BaseException:
+            end(process)
+            raise
+    if process.returncode:
+        if diverged:
+            raise Diverged(diverged)
+        raise ValueError(
+            f"fairseq-train ended with exit code {process.returncode}; the end of {log_path}:\n"
+            + "".join(tail).rstrip()
+        )
+
+
+def end(process: subprocess.Popen) -> None:
+    """Terminate it, then kill it; Popen itself does not wait when it is interrupted."""
+    process.terminate()
+    try:
+        process.wait(_PATIENCE)
+    except BaseException:
+        process.kill()
+        process.wait()

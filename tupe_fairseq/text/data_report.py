@@ -1,0 +1,86 @@
+"""Makes report.json, the record of prepared pre-training data."""
+
+import hashlib
+from typing import Any, Dict, List
+
+from tupe_fairseq.text.treatment import TextTreatment
+
+DROPPED = ("invalid_utf8", "too_short", "too_long", "duplicate", "no_pieces")
+
+
+def build_report(
+    options,
+    cleaned: Dict[str, int],
+    split: Dict[str, Dict[str, int]],
+    encoded: Dict[str, List[Dict[str, int]]],
+    vocabulary: Dict[str, Any],
+    dictionary: str,
+) -> Dict[str, Any]:
+    """Put the counts of all steps together.
+
+    ``lines`` adds up: read + split_off + cut - joined - all that were dropped = train + valid +
+    test.  ``tokens`` counts pieces, without the </s> of each line.
+
+    Args:
+        options (Namespace): of tupe-prepare-pretrain.
+        cleaned, split, encoded, vocabulary: results of the steps; ``cleaned`` with the duplicates.
+        dictionary (str): the dict.txt.
+    """
+
+    def total(split, key):
+        return sum(counts[key] for counts in encoded[split])
+
+    with open(dictionary, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+    order = [name for name in ("train", "valid", "test") if name in encoded]
+    no_pieces = sum(total(name, "no_pieces") for name in order)
+    counts = {**cleaned, "no_pieces": no_pieces}
+    return {
+        "text_treatment": TextTreatment(options.lowercase).to_dict(),
+        "documents": {
+            "read": cleaned["documents"],
+            **{name: split[name]["documents"] for name in order},
+        },
+        "lines": {
+            "read": cleaned["read"],
+            "split_off": cleaned["split_off"],
+            "joined": sum(split[name]["joined"] for name in order),
+            "cut": sum(total(name, "cut") for name in order),
+            **{name: total(name, "lines") for name in order},
+        },
+        "tokens": {name: total(name, "tokens") for name in order},
+        "dropped": {reason: counts[reason] for reason in DROPPED},
+        "unknown_rate": {name: total(name, "unknown") / total(name, "tokens") for name in order},
+        "vocabulary": {
+            "pieces": vocabulary["pieces"],
+            "dictionary": vocabulary["dictionary"],
+            "type": "given" if options.sentencepiece_model else options.model_type,
+            "sha256": digest,
+        },
+        "settings": {
+            "split_sentences": options.split_sentences,
+            "join_short": options.join_short,
+            "min_chars": options.min_chars,
+            "max_chars": options.max_chars,
+            "tokens_per_sample": options.tokens_per_sample,
+            "shards": options.shards,
+        },
+    }
+
+
+def summary(report: Dict[str, Any]) -> List[str]:
+    """The report in a few lines."""
+
+    def numbers(counts):
+        return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+
+    rates = ", ".join(f"{name} {100 * rate:.4f}%" for name, rate in report["unknown_rate"].items())
+    return [
+        f"documents: {numbers(report['documents'])}",
+        f"lines: {numbers(report['lines'])}",
+        f"dropped lines: {numbers(report['dropped'])}",
+        f"tokens: {numbers(report['tokens'])}",
+        f"unknown: {rates}",
+        f"vocabulary: {report['vocabulary']['dictionary']:,} entries, including fairseq's own and "
+        "<mask>",
+    ]

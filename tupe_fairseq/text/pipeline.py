@@ -1,0 +1,275 @@
+"""The whole of tupe-prepare-pretrain: six steps from raw text to fairseq's data, in order."""
+
+import argparse
+import logging
+import os
+import shutil
+from typing import Any, Dict, List, Tuple
+
+from tupe_fairseq.files.atomic import atomic_write, write_json
+from tupe_fairseq.files.names import REPORT, SENTENCEPIECE_MODEL
+from tupe_fairseq.files.steps import Steps
+from tupe_fairseq.text.binarize import binarize
+from tupe_fairseq.text.cleaning import Cleaner, clean_file
+from tupe_fairseq.text.data_report import build_report
+from tupe_fairseq.text.deduplication import mark_duplicates
+from tupe_fairseq.text.mmap_index import count
+from tupe_fairseq.text.parallel import in_child
+from tupe_fairseq.text.piece_encoder import PieceEncoder, encode_file
+from tupe_fairseq.text.pieces import Pieces
+from tupe_fairseq.text.splitting import PART_LINES, ByHash, ByPosition, deal, read_parts
+from tupe_fairseq.text.treatment import TextTreatment
+from tupe_fairseq.text.vocabulary import learn_model
+from tupe_fairseq.text.workspace import Workspace, progress, remove
+
+logger = logging.getLogger("tupe-prepare-pretrain")
+
+#: counts by what is counted
+Counts = Dict[str, int]
+
+
+class Pipeline:
+    """Prepares pre-training data.
+
+    Each step returns the result of an earlier run, or does its work and records
+    the result; files that no later step reads are removed.
+
+    Args:
+        options (Namespace): of tupe-prepare-pretrain.
+        steps (Steps): the finished steps of the output folder.
+    """
+
+    def __init__(self, options: argparse.Namespace, steps: Steps):
+        self.options = options
+        self.steps = steps
+        self.space = Workspace(options)
+
+    def run(self) -> Tuple[Dict[str, Any], List[str]]:
+        """Run all steps.
+
+        Returns:
+            tuple: the content of report.json, and the data folders, one for each shard.
+        Raises:
+            OSError, ValueError: if an input cannot be used, or the text is too short for the
+                options.
+        """
+        cleaned = {**self.clean(), **self.deduplicate()}
+        splits = self.split()
+        vocabulary = self.learn_vocabulary()
+        encoded = self.encode(list(splits))
+        folders = self.binarize(encoded)
+        report = build_report(
+            self.options, cleaned, splits, encoded, vocabulary, self.space.dictionary
+        )
+        write_json(os.path.join(self.options.output_dir, REPORT), report)
+        return report, folders
+
+    # 1
+
+    def clean(self) -> Counts:
+        """Clean every input file, each as a step of its own."""
+        options = self.options
+        cleaner = Cleaner(
+            TextTreatment(options.lowercase),
+            options.split_sentences,
+            options.min_chars,
+            options.max_chars,
+        )
+        todo = [
+            (f"clean {source} {number}", path, prefix)
+            for source, paths in self.space.sources.items()
+            for number, (path, prefix) in enumerate(zip(paths, self.space.cleaned(source)))
+        ]
+        missing = [path for name, path, _ in todo if self.steps.result(name) is None]
+        total: Counts = {}
+        with progress("cleaning", sum(map(os.path.getsize, missing)), "B") as bar:
+            for name, path, prefix in todo:
+                counts = self.steps.result(name)
+                if counts is None:
+                    counts = clean_file(path, cleaner, prefix, options.workers, bar)
+                    self.steps.finish(name, counts)
+                    if not counts["documents"]:
+                        logger.warning("%s has no documents", path)
+                for key, number in counts.items():
+                    total[key] = total.get(key, 0) + number
+        for source, paths in self.space.sources.items():
+            steps = (f"clean {source} {number}" for number in range(len(paths)))
+            if paths and not sum(self.steps.result(name)["documents"] for name in steps):
+                flag = "--input" if source == "train" else f"--{source}-input"
+                raise ValueError(f"there are no documents in {flag} {' '.join(paths)}")
+        return total
+
+    # 2
+
+    def deduplicate(self) -> Counts:
+        """Mark the duplicate lines of all inputs."""
+        result = self.steps.result("deduplicate")
+        if result is None:
+            logger.info("finding duplicate lines")
+            space = self.space
+            hashes = [f"{path}.hash" for source in space.sources for path in space.cleaned(source)]
+            duplicates = mark_duplicates(hashes, space.path("duplicates"), space.work)
+            result = {"duplicate": duplicates}
+            self.steps.finish("deduplicate", result)
+        return result
+
+    # 3
+
+    def split(self) -> Dict[str, Counts]:
+        """Distribute the documents over splits and shards."""
+        result = self.steps.result("split")
+        if result is None:
+            result = {}
+            first_line = 0
+            for source, paths in self.space.sources.items():
+                prefixes = self.space.cleaned(source)
+                if source == "train":
+                    result.update(self._split_train(prefixes, first_line))
+                elif paths:
+                    whole = ByHash({source: 1.0})
+                    result.update(self._deal(prefixes, first_line, [source], whole))
+                first_line += sum(os.path.getsize(f"{prefix}.hash") // 8 for prefix in prefixes)
+            self._check_split(result)
+            self.steps.finish("split", result)
+        for source in self.space.sources:
+            for prefix in self.space.cleaned(source):
+                remove(f"{prefix}.txt", f"{prefix}.hash")
+        remove(self.space.path("duplicates"))
+        return result
+
+    def _split_train(self, prefixes, first_line) -> Dict[str, Counts]:
+        options = self.options
+        fractions = {
+            split: fraction
+            for split, fraction in (
+                ("valid", options.valid_fraction),
+                ("test", options.test_fraction),
+            )
+            if not self.space.sources[split] and fraction
+        }
+        splits = [*fractions, "train"]
+        counts = self._deal(prefixes, first_line, splits, ByHash(fractions))
+        lines = sum(split["lines"] for split in counts.values())
+        if lines < len(splits):
+            raise ValueError(
+                f"only {lines} lines of the text are left, too few for {', '.join(splits)}"
+            )
+        share = 1 - sum(fractions.values())
+        few = counts["train"]["lines"] < 0.5 * share * lines
+        if few or not all(split["lines"] for split in counts.values()):
+            logger.info("few documents: valid and test get the last lines of the text")
+            counts = self._deal(prefixes, first_line, splits, ByPosition(fractions, lines))
+        return counts
+
+    def _deal(self, prefixes, first_line, splits, choose) -> Dict[str, Counts]:
+        parts = read_parts(prefixes, self.space.path("duplicates"), first_line)
+        paths = {split: self.space.texts(split) for split in splits}
+        options = self.options
+        with progress("splitting", None, " parts") as bar:
+            return deal(parts, choose, paths, options.join_short, options.max_chars, bar.update)
+
+    def _check_split(self, splits: Dict[str, Counts]) -> None:
+        for split, counts in splits.items():
+            if not counts["lines"]:
+                raise ValueError(
+                    f"no line is left for {split}: all are in other splits, or the "
+                    "text is too short for the fractions"
+                )
+        parts = splits["train"]["parts"]
+        if parts < self.options.shards:
+            raise ValueError(
+                f"--shards {self.options.shards} is more than the {parts} documents of train; "
+                f"one of more than {PART_LINES} lines counts as several"
+            )
+
+    # 4
+
+    def learn_vocabulary(self) -> Dict[str, Any]:
+        """Train the SentencePiece model, or copy the given one; write dict.txt."""
+        result = self.steps.result("vocabulary")
+        if result is None:
+            options = self.options
+            if options.sentencepiece_model:
+                with open(options.sentencepiece_model, "rb") as file:
+                    model = file.read()
+            else:
+                logger.info("learning %d %s pieces", options.vocab_size, options.model_type)
+                texts = self.space.texts("train")
+                model = in_child(
+                    learn_model, texts, options.sample_mb << 20, options.vocab_size,
+                    options.model_type, options.character_coverage, options.lowercase,
+                    killed="lower --sample-mb",
+                )  # fmt: skip
+            with atomic_write(self.space.model, "wb") as file:
+                file.write(model)
+            pieces = Pieces(self.space.model)
+            pieces.write_dictionary(self.space.dictionary)
+            # <s>, <pad>, </s>, <unk> and <mask> are fairseq's
+            result = {"pieces": len(pieces), "dictionary": len(list(pieces.words())) + 5}
+            self.steps.finish("vocabulary", result)
+        return result
+
+    # 5
+
+    def encode(self, splits: List[str]) -> Dict[str, List[Counts]]:
+        """Encode every split, each shard as a step of its own."""
+        todo = [
+            (f"encode {split} {shard}", split, shard, path)
+            for split in splits
+            for shard, path in enumerate(self.space.texts(split))
+        ]
+        missing = [path for name, _, _, path in todo if self.steps.result(name) is None]
+        found: Dict[str, List[Counts]] = {split: [] for split in splits}
+        encoder = PieceEncoder(Pieces(self.space.model), self.options.tokens_per_sample - 2)
+        with progress("encoding", sum(map(os.path.getsize, missing)), "B") as bar:
+            for name, split, shard, path in todo:
+                counts = self.steps.result(name)
+                if counts is None:
+                    output = self.space.pieces(split, shard)
+                    counts = encode_file(path, encoder, output, self.options.workers, bar)
+                    if not counts["lines"]:
+                        raise ValueError(f"the vocabulary has no piece for any line of {split}")
+                    self.steps.finish(name, counts)
+                remove(path)
+                found[split].append(counts)
+        return found
+
+    # 6
+
+    def binarize(self, encoded: Dict[str, List[Counts]]) -> List[str]:
+        """Binarize, each shard as a step of its own; returns the data folders."""
+        shards, folders = self.options.shards, [self.space.folder]
+        if shards > 1:
+            folders = [os.path.join(self.space.folder, f"shard{shard}") for shard in range(shards)]
+        for shard, folder in enumerate(folders):
+            name = f"binarize {shard}"
+            if self.steps.result(name) is None:
+                logger.info("binarizing %s", folder)
+                self._binarize_shard(shard, folder, encoded)
+                self.steps.finish(name, True)
+            remove(self.space.pieces("train", shard))
+        return folders
+
+    def _binarize_shard(self, shard, folder, encoded) -> None:
+        texts, sentences, tokens = {}, {}, {}
+        for split, shards in encoded.items():
+            number = shard if split == "train" else 0
+            counts = shards[number]
+            texts[split] = self.space.pieces(split, number)
+            # the blank lines between documents are sentences of </s> alone
+            sentences[split] = counts["lines"] + counts["documents"] - 1
+            tokens[split] = counts["tokens"] + sentences[split]
+        made = self.space.path("binary")
+        binarize(self.space.dictionary, texts, made, sentences, self.options.workers)
+        for split, expected in tokens.items():
+            _, found = count(os.path.join(made, split))
+            if found != expected:
+                raise ValueError(
+                    f"fairseq-preprocess wrote {found} of {expected} tokens of {split}; "
+                    "is the disk full?"
+                )
+        os.makedirs(folder, exist_ok=True)
+        for file in sorted(os.listdir(made)):
+            os.replace(os.path.join(made, file), os.path.join(folder, file))
+        if folder != self.space.folder:
+            shutil.copyfile(self.space.model, os.path.join(folder, SENTENCEPIECE_MODEL))
