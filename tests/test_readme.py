@@ -36,8 +36,8 @@ tupe-prepare-glue() {{ command tupe-prepare-glue "$@" --workers 1; }}
 tupe-finetune() {{ command tupe-finetune "$@" --cpu --epochs 1 --lrs 2e-5 --seeds 1; }}
 tupe-compare() {{ command tupe-compare "$@" --updates 2 --seeds 1; }}
 """
-# Run by tests/scripts and continuous integration.
-ELSEWHERE = ("scripts/quickstart.sh", "pip install ", "scripts/glue_small.sh")
+# Run by tests/scripts and continuous integration; glue_small.sh takes hours, so a person runs it.
+ELSEWHERE = ("scripts/quickstart.sh", "scripts/test.sh", "pip install ", "scripts/glue_small.sh")
 
 
 def blocks(path):
