@@ -62,6 +62,7 @@ def reposition(encoder, positions):
 @parametrized(ALL)
 def test_a_shift_of_all_positions(case):
     position, x = build(case), random_input()
+    assert position.unties_cls == case.unties_cls
     at_0, at_1, at_4 = (
         torch.cat([part.flatten() for part in attend(position, x, torch.arange(n, n + SEQ_LEN))])
         for n in (0, 1, 4)
