@@ -36,6 +36,7 @@ Variants of the training: give the fairseq-train command above another --save-di
   leave out --rel-pos                         TUPE-A: absolute positions only
   replace it by --position-encoding learned   BERT's positions, as in stock RoBERTa
   add --arch tupe_roberta_mini                4 layers, 256 wide
+All flags of the model, which fairseq-train --help leaves out: tupe-options
 Fine-tuning, your own text and the base size: see README.md and examples/"""
 
 

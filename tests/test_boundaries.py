@@ -48,8 +48,9 @@ PARTS = {
         "fairseq torch tqdm",
     ),
     "commands": (
-        "checkpoint compare files finetune glue inference plots position programs text",
-        "torch",
+        "checkpoint compare files finetune glue inference modules plots plugin/model position "
+        "programs text",
+        "fairseq torch",
     ),
     "__init__.py": ("config.py encoder.py models plugin plugin/glue position version.py", ""),
 }

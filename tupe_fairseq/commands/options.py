@@ -1,0 +1,80 @@
+"""tupe-options: the model's flags of fairseq-train, which its own --help leaves out."""
+
+import argparse
+from typing import List, Optional
+
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from fairseq.models.roberta import RobertaModel
+
+from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.modules.activations import ACTIVATIONS
+from tupe_fairseq.plugin.model.flags import FIXED_OPTIONS, add_tupe_args
+from tupe_fairseq.programs.command import architectures, fairseq_train, user_dir
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-options",
+        description="List the flags with which fairseq-train sets up a tupe_roberta, each with its "
+        "value in an architecture. (fairseq-train --help shows fairseq's flags alone: it answers "
+        "before it looks at --arch.)",
+        epilog="example: tupe-options --arch tupe_roberta_base",
+    )
+    parser.add_argument(
+        "--arch",
+        default="tupe_roberta_base",
+        choices=architectures(),
+        help="architecture whose values are shown; default %(default)s",
+    )
+    return parser
+
+
+class _WithValue(argparse.HelpFormatter):
+    """Adds to each help text the value that the architecture sets."""
+
+    def _get_help_string(self, action):
+        text = action.help.rstrip(" .")
+        return f"{text} [%(default)s]" if action.default is not None and action.nargs != 0 else text
+
+
+def model_flags(arch: str) -> argparse.ArgumentParser:
+    """A parser of the model's flags, without those that do not apply to tupe_roberta.
+
+    Args:
+        arch (str): the architecture whose values are the defaults.
+    """
+    parser = argparse.ArgumentParser(
+        prog="fairseq-train",
+        usage=f"fairseq-train DATA --user-dir {user_dir()} --arch {arch} --task TASK [flags]",
+        description="Flags of the model, [with the architecture's values]. Those of tasks, "
+        "optimizers and the rest are in fairseq-train --help.",
+        add_help=False,
+        argument_default=argparse.SUPPRESS,  # else the preset would take None for a given value
+        formatter_class=_WithValue,
+    )
+    add_tupe_args(parser.add_argument_group("positions and attention"))
+    RobertaModel.add_args(parser.add_argument_group("size, dropout and heads, as in RoBERTa"))
+    values, _ = parser.parse_known_args([])
+    ARCH_CONFIG_REGISTRY[arch](values)
+    for group in parser._action_groups:
+        for action in group._group_actions:
+            action.default = getattr(values, action.dest, None)
+            if action.dest in FIXED_OPTIONS:
+                action.help = argparse.SUPPRESS
+            if action.dest == "activation_fn":  # fairseq lists some that its encoder alone knows
+                action.choices = sorted(ACTIVATIONS)
+    return parser
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    run_program(get_parser(), run, argv)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the flags."""
+    fairseq_train()  # says what to install if there is none
+    model_flags(args.arch).print_help()
+
+
+if __name__ == "__main__":
+    main()
