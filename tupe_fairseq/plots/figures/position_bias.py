@@ -35,7 +35,11 @@ def measure(subject: Subject) -> Dict[str, Tensor]:
 
 
 def draw(measured: Dict[str, Dict[str, Tensor]], subjects: Dict[str, Subject]):
-    """A grid of matrices, one row per model and term; one colour scale per model."""
+    """A grid of matrices, one row per model and term.
+
+    Each matrix has a colour scale of its own, whose end its title names: on a common one the
+    strongest head would leave all others white.
+    """
     from tupe_fairseq.plots import canvas
 
     blocks = [
@@ -43,9 +47,6 @@ def draw(measured: Dict[str, Dict[str, Tensor]], subjects: Dict[str, Subject]):
         for label, by_name in measured.items()
         for name, matrices in by_name.items()
     ]
-    limits = {
-        label: canvas.symmetric_limit(by_name.values()) for label, by_name in measured.items()
-    }
     shapes = [canvas.wrapped(len(matrices), MOST_COLUMNS) for _, _, matrices in blocks]
     columns = max(n for _, n in shapes)
     panel = min(max(7 / columns, 1.75), 2.8)  # inches
@@ -54,21 +55,21 @@ def draw(measured: Dict[str, Dict[str, Tensor]], subjects: Dict[str, Subject]):
     figure.suptitle("Position-to-position bias of the attention logits")
     parts = figure.subfigures(len(blocks), 1, height_ratios=heights, squeeze=False)[:, 0]
     for part, (label, name, matrices), (rows, _) in zip(parts, blocks, shapes):
-        limit, has_beyond = limits[label]
         part.suptitle(canvas.plain(f"{label}: {name}"), fontsize="medium")
         axes = part.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         for ax in axes.flat[len(matrices) :]:
             ax.set_axis_off()
         for ax, matrix, head in zip(axes.flat, matrices, subjects[label].heads):
-            image = ax.imshow(matrix, cmap=canvas.DIVERGING, vmin=-limit, vmax=limit)
-            ax.set_title(f"head {head}", fontsize="small")
+            limit, _ = canvas.symmetric_limit([matrix])
+            image = ax.imshow(matrix / limit, cmap=canvas.DIVERGING, vmin=-1, vmax=1)
+            ax.set_title(f"head {head} (±{limit:.2g})", fontsize="small")
             ax.tick_params(labelsize="x-small")
             # 0, the middle and the last position
             ticks = sorted({0, (len(matrix) - 1) // 2, len(matrix) - 1})
             ax.set(xticks=ticks, yticks=ticks)
         part.supxlabel("key position", fontsize="small")
         part.supylabel("query position", fontsize="small")
-        bar = part.colorbar(image, ax=axes, extend="both" if has_beyond else "neither", pad=0.02)
-        bar.ax.tick_params(labelsize="x-small")
-        bar.set_label("logit", fontsize="small")
+        bar = part.colorbar(image, ax=axes, extend="both", ticks=[-1, 0, 1], pad=0.02)
+        bar.ax.set_yticklabels(["-limit", "0", "limit"], fontsize="x-small")
+        bar.set_label("logit, up to the limit in each title", fontsize="small")
     return figure
