@@ -18,7 +18,8 @@ def test_the_shipped_config_gives_the_losses_of_argparse(data, tmp_path, run):
     expected = pretrain(
         data, by_argparse, "--rel-pos", "--tokens-per-sample", 128, "--max-positions", 128,
         "--seed", 1, "--warmup-updates", 200, "--total-num-update", 10, "--max-update", 10,
-        "--lr", 1e-3, "--required-batch-size-multiple", 1,
+        "--lr", 1.5e-3, "--dropout", 0, "--attention-dropout", 0,
+        "--required-batch-size-multiple", 1,
     )  # fmt: skip
     assert len(losses(process)) == 10
     assert losses(process) == losses(expected)
