@@ -82,6 +82,16 @@ class PositionEncoding(nn.Module):
         self.scaling = self.head_dim**-0.5 if scaling is None else scaling
         #: T5's bucketed bias, the part of (c) that depends on the distance alone
         self.relative: Optional[nn.Module] = None
+        #: Moves with the module: device and dtype for a scheme without parameters.  No buffer: one
+        #: that is not in the state dict would stay on the meta device if the module is built there.
+        self.unit = torch.ones((), device="cpu")
+
+    def _apply(self, fn, *args, **kwargs):
+        """As ``nn.Module``'s: called for every move to another device or dtype."""
+        moved = fn(self.unit)
+        # from the meta device no values come back
+        self.unit = torch.ones_like(moved, device="cpu") if moved.is_meta else moved
+        return super()._apply(fn, *args, **kwargs)
 
     @classmethod
     def defaults(cls, given: Mapping[str, Any]) -> Dict[str, Any]:
@@ -106,7 +116,10 @@ class PositionEncoding(nn.Module):
         return state_dict[prefix + self.TABLE].size(0) - others
 
     def embed(self, positions: Positions) -> Optional[Tensor]:
-        """(a) What is added to the input: n, (T) or (B, T) -> (..., T, D); None for nothing."""
+        """(a) What is added to the input: n, (T) or (B, T) -> (..., T, D); None for nothing.
+
+        Dtype and device: those of the parameters; without any, those of ``unit``.
+        """
         return None
 
     def transform(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -126,7 +139,8 @@ class PositionEncoding(nn.Module):
             positions_k: those of the queries if None.
         Shape:
             n or (Tq), n or (Tk) -> (H, Tq, Tk); with (B, T) positions (B, H, Tq, Tk).
-        Dtype: that of the parameters, but at least float32.
+        Dtype and device: those of the parameters, or without any of ``unit``, but at least
+            float32.
         """
         return None
 
@@ -162,7 +176,7 @@ class PositionEncoding(nn.Module):
             )
         positions = self._of_length(positions, input, 1, "positions")
         added = self.embed(positions)
-        return input if added is None else input + added.to(input.dtype)
+        return input if added is None else input + added.to(input)
 
     def forward_attn(
         self,
@@ -200,7 +214,7 @@ class PositionEncoding(nn.Module):
             self.content_bias(q, k, positions_q, positions_k),
         ):
             if bias is not None:
-                logits = logits + bias
+                logits = logits + bias.to(logits.device)
         if self.causal:
             is_later = relative_positions(positions_q, positions_k, q.device) > 0
             if is_later.dim() == 3:

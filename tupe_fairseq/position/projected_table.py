@@ -1,12 +1,20 @@
 """A learned table of positions, with projections of its own to queries and keys."""
 
-from typing import Iterator
+import contextlib
+from typing import ContextManager, Iterator
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe_fairseq.position.positions import Positions, as_tensor
+
+
+def without_autocast(device: torch.device) -> ContextManager:
+    """No autocast on a device; the meta device has none."""
+    if device.type == "meta":
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, enabled=False)
 
 
 class ProjectedTable:
@@ -46,7 +54,7 @@ class ProjectedTable:
         """
         dtype = torch.promote_types(self.pos.weight.dtype, torch.float32)
         ln = self.pos_ln
-        with torch.autocast(self.pos.weight.device.type, enabled=False):
+        with without_autocast(self.pos.weight.device):
             vectors = F.layer_norm(
                 self.pos.weight[:num_rows].to(dtype),
                 ln.normalized_shape,

@@ -86,8 +86,6 @@ class RelativePositionBias(nn.Module):
         ValueError: as :func:`relative_position_bucket`.
     """
 
-    buckets: Tensor
-
     def __init__(
         self,
         num_heads: int,
@@ -102,10 +100,10 @@ class RelativePositionBias(nn.Module):
         self.max_distance = max_distance
         self.unties_cls = untie_cls
         # Computed once, on the CPU, so that no device's logarithm decides a bucket; distances
-        # beyond max_distance share the last one.
-        distances = torch.arange(-max_distance, max_distance + 1)
-        buckets = relative_position_bucket(distances, num_buckets, max_distance, causal=causal)
-        self.register_buffer("buckets", buckets, persistent=False)
+        # beyond max_distance share the last one.  No buffer: it stays what it is when a module is
+        # built on the meta device and gets its state later.
+        distances = torch.arange(-max_distance, max_distance + 1, device="cpu")
+        self.buckets = relative_position_bucket(distances, num_buckets, max_distance, causal=causal)
         self.causal = causal
         self.relative_attention_bias = nn.Embedding(num_buckets + (2 if causal else 1), num_heads)
         self.reset_parameters()
@@ -145,7 +143,9 @@ class RelativePositionBias(nn.Module):
 
     def _bucket(self, relative_position: Tensor) -> Tensor:
         clamped = relative_position.clamp(-self.max_distance, self.max_distance)
-        return self.buckets[clamped + self.max_distance]
+        # not blocking: waiting for a device at every step would cost more than these few numbers
+        buckets = self.buckets.to(relative_position.device, non_blocking=True)
+        return buckets[clamped + self.max_distance]
 
     def _of_length(self, table: Tensor, seq_len: int) -> Tensor:
         by_offset = table[self._bucket(torch.arange(1 - seq_len, seq_len, device=table.device))]

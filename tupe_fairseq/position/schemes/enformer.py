@@ -92,7 +92,7 @@ class EnformerRelative(RelativeKeys):
         self.symmetric_basis = symmetric_basis
         self.functions_per_class = functions
         # a number, not a buffer, which would be rounded with a module in half precision
-        distances = torch.arange(max_positions)
+        distances = torch.arange(max_positions, device="cpu")
         self.gamma_maximum = float(gamma_basis(distances, functions, max_positions).max())
 
     def features(self, relative_positions: Tensor) -> Tensor:

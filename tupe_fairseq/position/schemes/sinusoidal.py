@@ -40,13 +40,6 @@ class SinusoidalPositions(AbsoluteEncoding):
     """
 
     adds_to_input = True
-    unit: Tensor
-
-    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, **options):
-        super().__init__(embed_dim, num_heads, max_positions, **options)
-        # carries device and dtype, since this module has no parameters
-        self.register_buffer("unit", torch.ones(()), persistent=False)
 
     def embed(self, positions: Positions) -> Tensor:
-        positions = as_tensor(positions, self.unit.device)
-        return sinusoid(positions, self.embed_dim).to(self.unit.dtype)
+        return sinusoid(as_tensor(positions, self.unit.device), self.embed_dim).to(self.unit.dtype)
