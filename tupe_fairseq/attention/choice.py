@@ -68,9 +68,10 @@ def choose(
         return _first_that_can(q, attn_bias, padding, dropout)
     reason = IMPLEMENTATIONS[name].refusal(q, attn_bias, padding)
     if reason is not None:
+        bias = "none" if attn_bias is None else tuple(attn_bias.shape)
         raise RuntimeError(
-            f"--attn-impl {name} does not support this: {reason}; use --attn-impl auto "
-            '(attn_impl="auto" in from_pretrained)'
+            f"--attn-impl {name} does not support this: {reason} (q: {tuple(q.shape)}, attn_bias: "
+            f'{bias}); use --attn-impl auto (attn_impl="auto" in from_pretrained)'
         )
     return IMPLEMENTATIONS[name].attend
 
