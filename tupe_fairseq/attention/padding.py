@@ -63,7 +63,7 @@ class Padding:
     @functools.cached_property
     def real(self) -> Tensor:
         """Indices of the real tokens among the B * L, int64 (N)."""
-        return (~self.mask).view(-1).nonzero().squeeze(1)
+        return (~self.mask).flatten().nonzero().squeeze(1)
 
     def pack(self, x: Tensor) -> Tensor:
         """(B, L, ...) -> (N, ...), the real tokens."""
