@@ -5,15 +5,27 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.position.positions import Positions, as_tensor, relative_positions
+from tupe_fairseq.position.positions import Positions, as_length, as_tensor, relative_positions
+
+
+def at_least_1(name: str, value: int, flag: str) -> None:
+    """Refuse a size of 0 or less.
+
+    Raises:
+        ValueError: if ``value`` is less than 1; the message names the flag.
+    """
+    if value < 1:
+        raise ValueError(f"{name} ({value}) must be at least 1; change {flag}")
 
 
 def head_dim_of(embed_dim: int, num_heads: int) -> int:
     """The width of a head.
 
     Raises:
-        ValueError: if ``num_heads`` does not divide ``embed_dim``.
+        ValueError: if one is less than 1, or ``num_heads`` does not divide ``embed_dim``.
     """
+    at_least_1("embed_dim", embed_dim, "--encoder-embed-dim")
+    at_least_1("num_heads", num_heads, "--encoder-attention-heads")
     if embed_dim % num_heads:
         raise ValueError(
             f"embed_dim ({embed_dim}) is not divisible by num_heads ({num_heads}); "
@@ -35,7 +47,7 @@ class PositionEncoding(nn.Module):
     input = input + embed(positions)
     logits = scaling * transform(q) transform(k)^T + position_bias + content_bias
 
-    Everywhere an int n as positions means 0 .. n - 1; relative position is key position
+    Everywhere an integer n as positions means 0 .. n - 1; relative position is key position
     minus query position; [CLS] is the token at position 0, and without one, nothing is untied.
 
     Args:
@@ -46,7 +58,7 @@ class PositionEncoding(nn.Module):
         causal (bool): no query sees a key at a later position; such logits are -inf.
         scaling (float, optional): factor on the content term of the logits; 1 / sqrt(K) if None.
     Raises:
-        ValueError: if ``num_heads`` does not divide ``embed_dim``.
+        ValueError: if a size is less than 1, or ``num_heads`` does not divide ``embed_dim``.
     """
 
     #: the options that the scheme takes: names of fields of :class:`PositionOptions`
@@ -77,6 +89,7 @@ class PositionEncoding(nn.Module):
         self.embed_dim = embed_dim
         self.num_heads = num_heads
         self.head_dim = head_dim_of(embed_dim, num_heads)
+        at_least_1("max_positions", max_positions, "--max-positions")
         self.max_positions = max_positions
         self.causal = causal
         self.scaling = self.head_dim**-0.5 if scaling is None else scaling
@@ -231,7 +244,9 @@ class PositionEncoding(nn.Module):
     @staticmethod
     def _of_length(positions: Optional[Positions], x: Tensor, dim: int, name: str) -> Positions:
         if positions is None:
-            return x.size(dim)
+            positions = x.size(dim)
+            as_length(positions)
+            return positions
         positions = as_tensor(positions, x.device)
         batches = (1, x.size(0)) if positions.dim() == 2 else (None,)
         batch = positions.size(0) if positions.dim() == 2 else None

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe_fairseq.position.positions import Positions, as_tensor
+from tupe_fairseq.position.positions import Positions, as_length, as_tensor
 
 
 def without_autocast(device: torch.device) -> ContextManager:
@@ -72,6 +72,7 @@ class ProjectedTable:
 
 def rows_at(projected: Tensor, positions: Positions) -> Tensor:
     """(H, rows, K), a row a position -> (H, T, K) or (B, H, T, K), the given positions' rows."""
-    if isinstance(positions, int):
-        return projected[:, :positions]
+    length = as_length(positions)
+    if length is not None:
+        return projected[:, :length]
     return projected[:, as_tensor(positions, projected.device)].movedim(0, -3)

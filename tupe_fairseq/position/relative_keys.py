@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe_fairseq.position.encoding import PositionEncoding
-from tupe_fairseq.position.positions import Positions, distinct_relative_positions
+from tupe_fairseq.position.positions import Positions, as_length, distinct_relative_positions
 
 
 class RelativeKeys(PositionEncoding):
@@ -67,8 +67,9 @@ class RelativeKeys(PositionEncoding):
         )
         query = self.scaling * q + position
         by_offset = torch.matmul(query, keys.to(query.dtype))
-        if isinstance(positions_q, int) and isinstance(positions_k, int):
-            of_pairs = _diagonals(by_offset, positions_k)
+        num_keys = as_length(positions_k)
+        if num_keys is not None and as_length(positions_q) is not None:
+            of_pairs = _diagonals(by_offset, num_keys)
         else:
             of_pairs = _gather(by_offset, index)
         return of_pairs + (content * k).sum(dim=-1).unsqueeze(-2)

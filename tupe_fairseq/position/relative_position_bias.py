@@ -6,7 +6,7 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.position.positions import Positions, relative_positions
+from tupe_fairseq.position.positions import Positions, as_length, relative_positions
 from tupe_fairseq.position.untie_cls import untie_cls
 
 # T5's, and those of the TUPE authors' code
@@ -41,23 +41,29 @@ def relative_position_bucket(
         ValueError: if ``max_distance`` is not above the exact range, num_buckets // 4 (causal:
             num_buckets // 2).
     """
-    if num_buckets < 4 or num_buckets % 2:
-        raise ValueError(
-            f"rel_pos_buckets ({num_buckets}) must be even and at least 4; change --rel-pos-buckets"
-        )
+    exact = _exact_range(num_buckets, max_distance, causal)
     half = num_buckets if causal else num_buckets // 2
-    exact = half // 2
-    if max_distance <= exact:
-        raise ValueError(
-            f"max_rel_pos ({max_distance}) must be above the range of exact buckets ({exact}, "
-            f"from rel_pos_buckets {num_buckets}); raise --max-rel-pos or lower --rel-pos-buckets"
-        )
     distance = (-relative_position).clamp(min=0) if causal else relative_position.abs()
     # clamp: log(0) would be -inf, and the near branch wins there anyway
     ratio = torch.log(distance.clamp(min=1).float() / exact) / math.log(max_distance / exact)
     far = (exact + (ratio * (half - exact)).long()).clamp(max=half - 1)
     near_or_far = torch.where(distance < exact, distance, far)
     return near_or_far if causal else near_or_far + (relative_position > 0).long() * half
+
+
+def _exact_range(num_buckets: int, max_distance: int, causal: bool) -> int:
+    """The distance from which buckets are logarithmic, of good sizes."""
+    if num_buckets < 4 or num_buckets % 2:
+        raise ValueError(
+            f"rel_pos_buckets ({num_buckets}) must be even and at least 4; change --rel-pos-buckets"
+        )
+    exact = (num_buckets if causal else num_buckets // 2) // 2
+    if max_distance <= exact:
+        raise ValueError(
+            f"max_rel_pos ({max_distance}) must be above the range of exact buckets ({exact}, "
+            f"from rel_pos_buckets {num_buckets}); raise --max-rel-pos or lower --rel-pos-buckets"
+        )
+    return exact
 
 
 class RelativePositionBias(nn.Module):
@@ -96,6 +102,7 @@ class RelativePositionBias(nn.Module):
         causal: bool = False,
     ):
         super().__init__()
+        _exact_range(num_buckets, max_distance, causal)
         self.num_buckets = num_buckets
         self.max_distance = max_distance
         self.unties_cls = untie_cls
@@ -125,13 +132,9 @@ class RelativePositionBias(nn.Module):
             positions_k = positions_q
         table = self.relative_attention_bias.weight
         table = table.to(torch.promote_types(table.dtype, torch.float32))
-        # in this order, because tensors have no one truth value
-        if (
-            isinstance(positions_q, int)
-            and isinstance(positions_k, int)
-            and (positions_q == positions_k)
-        ):
-            bias = self._of_length(table, positions_q)
+        num_queries, num_keys = as_length(positions_q), as_length(positions_k)
+        if num_queries is not None and num_queries == num_keys:
+            bias = self._of_length(table, num_queries)
         else:
             relative = relative_positions(positions_q, positions_k, table.device)
             # (B x) Tq x Tk x H -> (B x) H x Tq x Tk

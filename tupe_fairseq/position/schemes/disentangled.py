@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.position.absolute import AbsoluteEncoding
+from tupe_fairseq.position.encoding import head_dim_of
 from tupe_fairseq.position.positions import Positions, table_rows
 from tupe_fairseq.position.projected_table import ProjectedTable, rows_at, without_autocast
 
@@ -39,9 +40,11 @@ class DisentangledPositions(ProjectedTable, AbsoluteEncoding):
             embed_dim,
             num_heads,
             max_positions,
-            scaling=(4 * embed_dim / num_heads) ** -0.5,
+            scaling=(4 * head_dim_of(embed_dim, num_heads)) ** -0.5,
             **options,
         )
+        # the bias is not R alone
+        self.softmax_invariant_rows = ()
         self.make_table(max_positions, embed_dim)
 
     def position_bias(

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from tupe_fairseq.position.encoding import head_dim_of
 from tupe_fairseq.position.relative_keys import RelativeKeys
 
 
@@ -85,7 +86,7 @@ class EnformerRelative(RelativeKeys):
                 "enformer, whose unit of length it is; raise --max-positions"
             )
         groups = 3 if symmetric_basis else 6
-        functions = max(embed_dim // num_heads // groups, 1)
+        functions = max(head_dim_of(embed_dim, num_heads) // groups, 1)
         super().__init__(
             embed_dim, num_heads, max_positions, num_features=groups * functions, causal=causal
         )
