@@ -10,6 +10,7 @@ from torch import Tensor
 #: (B, T) if the sequences of a batch differ.
 Positions = Union[int, Tensor]
 
+WITHOUT_FLOAT64 = ("mps",)
 # torch.export's lengths are no integers
 _LENGTHS: Tuple[Any, ...] = (numbers.Integral, *filter(None, [getattr(torch, "SymInt", None)]))
 
@@ -53,6 +54,13 @@ def as_tensor(positions: Positions, device: torch.device) -> Tensor:
             f"positions have the shape {tuple(positions.shape)}; expected is (T), or (B, T)"
         )
     return positions.to(device, torch.int64)
+
+
+def in_float64(positions: Tensor) -> Tensor:
+    """Integers as float64, on the CPU if their device has none: what is made of them moves back."""
+    if positions.device.type in WITHOUT_FLOAT64:
+        positions = positions.cpu()
+    return positions.to(torch.float64)
 
 
 def table_rows(positions: Positions, max_positions: int) -> int:

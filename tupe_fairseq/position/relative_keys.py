@@ -57,7 +57,8 @@ class RelativeKeys(PositionEncoding):
     ) -> Tensor:
         factor = self.scaling if self.scales_biases else 1.0
         distinct, index = distinct_relative_positions(positions_q, positions_k, q.device)
-        keys = self.pos_k_proj(self.features(distinct).to(self.pos_k_proj.weight.dtype))
+        features = self.features(distinct).to(self.pos_k_proj.weight.dtype)
+        keys = self.pos_k_proj(features.to(q.device))
         # N x D -> H x K x N
         keys = keys.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0)
         # (H, K) -> H x 1 x K

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.position.encoding import head_dim_of
+from tupe_fairseq.position.positions import in_float64
 from tupe_fairseq.position.relative_keys import RelativeKeys
 
 
@@ -97,6 +98,7 @@ class EnformerRelative(RelativeKeys):
         self.gamma_maximum = float(gamma_basis(distances, functions, max_positions).max())
 
     def features(self, relative_positions: Tensor) -> Tensor:
+        relative_positions = in_float64(relative_positions)
         distances, number = relative_positions.abs(), self.functions_per_class
         basis = torch.cat(
             [
