@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.attention.padding import Padding
+from tupe_fairseq.attention.recorded import is_recorded
 
 
 def shifted(attn_bias: Tensor, dtype: torch.dtype) -> Tensor:
@@ -33,6 +34,8 @@ def shared_bias_refusal(
 
     The reason has no sizes: they are logged once for each reason, and every batch has its own.
     """
+    if is_recorded():
+        return "it computes by the sizes of each batch, which torch.jit.trace and export would fix"
     if padding is not None and padding.lengths is None:
         return "it needs all padding at the end of the sequences"
     seq_len = q.size(1) if padding is None else padding.seq_len

@@ -10,6 +10,7 @@ from torch import Tensor
 from tupe_fairseq.attention.chunked import chunked_attention, chunked_refusal
 from tupe_fairseq.attention.eager import eager_attention
 from tupe_fairseq.attention.padding import Padding
+from tupe_fairseq.attention.recorded import is_recorded
 from tupe_fairseq.attention.sdpa import sdpa_attention, sdpa_refusal
 from tupe_fairseq.attention.triton import triton_attention, triton_refusal
 
@@ -93,6 +94,8 @@ def _first_that_can(q, attn_bias, padding, dropout):
 
 def _preference(q, attn_bias, padding, dropout, training) -> List[str]:
     """Fastest first."""
+    if is_recorded():
+        return ["sdpa", "eager"]
     if q.device.type != "cpu":
         return ["triton", "sdpa", "eager"]
     seq_len = q.size(1) if padding is None else padding.seq_len

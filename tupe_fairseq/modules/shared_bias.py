@@ -6,7 +6,7 @@ from typing import Hashable, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.attention import shifted
+from tupe_fairseq.attention import is_recorded, shifted
 
 # Validation and inference see only a few lengths at a time.
 SIZE = 8
@@ -52,7 +52,7 @@ class SharedBias(nn.Module):
         # with or without autocast
         dtype = torch.mm(x.new_empty(0, 1), x.new_empty(1, 0)).dtype
         is_trained = torch.is_grad_enabled() and any(p.requires_grad for p in position.parameters())
-        if self.training or is_trained:
+        if self.training or is_trained or is_recorded():
             bias, kernel_bias = _compute(position, seq_len, dtype, x.device)
         else:
             # tensors made in inference mode cannot be used outside it

@@ -1,7 +1,7 @@
 """Positions are integers, given for each token or counted from 0."""
 
 import numbers
-from typing import Any, Optional, Tuple, Union
+from typing import Optional, Tuple, Union, cast
 
 import torch
 from torch import Tensor
@@ -11,12 +11,13 @@ from torch import Tensor
 Positions = Union[int, Tensor]
 
 WITHOUT_FLOAT64 = ("mps",)
-# torch.export's lengths are no integers
-_LENGTHS: Tuple[Any, ...] = (numbers.Integral, *filter(None, [getattr(torch, "SymInt", None)]))
 
 
 def as_length(positions: Positions) -> Optional[int]:
     """n for the positions 0 .. n - 1; None if each is given.
+
+    While a computation is recorded, n may be no int: ``torch.export`` has lengths that it leaves
+    open, and in ``torch.jit.trace`` n is a tensor, for which this is None, too.
 
     Raises:
         TypeError: if they are neither an integer nor a tensor.
@@ -26,7 +27,9 @@ def as_length(positions: Positions) -> Optional[int]:
         if not positions.numel():
             raise ValueError("positions are empty; a sequence has at least one token")
         return None
-    if not isinstance(positions, _LENGTHS) or isinstance(positions, bool):
+    if isinstance(positions, numbers.Integral) and not isinstance(positions, bool):
+        positions = int(positions)
+    elif type(positions).__name__ != "SymInt":
         raise TypeError(
             f"positions are a {type(positions).__name__}; expected is a tensor of integers, or an "
             "integer n for 0 .. n - 1"
@@ -47,6 +50,8 @@ def as_tensor(positions: Positions, device: torch.device) -> Tensor:
     if length is not None:
         return torch.arange(length, device=device)
     assert isinstance(positions, Tensor)
+    if torch.jit.is_tracing() and not positions.dim():
+        return torch.arange(cast(int, positions), device=device)
     if positions.dtype == torch.bool or positions.is_floating_point() or positions.is_complex():
         raise TypeError(f"positions are {positions.dtype}; they must be integers")
     if positions.dim() not in (1, 2):
@@ -78,6 +83,8 @@ def table_rows(positions: Positions, max_positions: int) -> int:
             )
         return length
     assert isinstance(positions, Tensor)
+    if torch.jit.is_tracing():
+        return max_positions  # they may be others when it runs
     lowest, highest = (int(x) for x in torch.aminmax(positions))
     if lowest < 0 or highest >= max_positions:
         raise ValueError(

@@ -53,19 +53,25 @@ class ProjectedTable:
         Dtype and device: those of the parameters, but at least float32, also under autocast.
         """
         dtype = torch.promote_types(self.pos.weight.dtype, torch.float32)
-        ln = self.pos_ln
+        ln, projections = self.pos_ln, (self.pos_q_proj, self.pos_k_proj)
         with without_autocast(self.pos.weight.device):
-            vectors = F.layer_norm(
-                self.pos.weight[:num_rows].to(dtype),
-                ln.normalized_shape,
-                ln.weight.to(dtype),
-                ln.bias.to(dtype),
-                ln.eps,
-            )
-            projected = [
-                F.linear(vectors, proj.weight.to(dtype), proj.bias.to(dtype))
-                for proj in (self.pos_q_proj, self.pos_k_proj)
-            ]
+            vectors = self.pos.weight[:num_rows]
+            if vectors.dtype == dtype:
+                # the modules' own calls, since quantization puts others in their places
+                vectors = ln(vectors)
+                projected = [proj(vectors) for proj in projections]
+            else:
+                vectors = F.layer_norm(
+                    vectors.to(dtype),
+                    ln.normalized_shape,
+                    ln.weight.to(dtype),
+                    ln.bias.to(dtype),
+                    ln.eps,
+                )
+                projected = [
+                    F.linear(vectors, proj.weight.to(dtype), proj.bias.to(dtype))
+                    for proj in projections
+                ]
         # num_rows x D -> H x num_rows x K
         return (x.view(num_rows, self.num_heads, -1).transpose(0, 1) for x in projected)
 

@@ -133,7 +133,8 @@ class RelativePositionBias(nn.Module):
         table = self.relative_attention_bias.weight
         table = table.to(torch.promote_types(table.dtype, torch.float32))
         num_queries, num_keys = as_length(positions_q), as_length(positions_k)
-        if num_queries is not None and num_queries == num_keys:
+        # one that export leaves open is no int
+        if isinstance(num_queries, int) and num_queries == num_keys:
             bias = self._of_length(table, num_queries)
         else:
             relative = relative_positions(positions_q, positions_k, table.device)
