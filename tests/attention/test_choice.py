@@ -80,6 +80,23 @@ def test_chunked_refuses_another_device():
     assert_refused("chunked", "on the CPU only, and the tensors are on meta", q, bias)
 
 
+def test_what_follows_the_sizes_of_a_batch_is_not_recorded():
+    """Its loops would be those of the first batch, for all others, without a word."""
+    q, bias = q_and_bias(False, False)
+
+    def attend(name):
+        return lambda q, bias: choose(name, q, bias, None, 0.0)(
+            q, q, q, bias, None, scaling=1.0, dropout=0.0
+        )
+
+    with pytest.raises(RuntimeError, match="chunked does not support this: .*torch.jit.trace"):
+        torch.jit.trace(attend("chunked"), (q, bias))
+    recorded = torch.jit.trace(attend("auto"), (q, bias))
+    more = torch.randn(BATCH + 2, SEQ_LEN, HEADS, HEAD_DIM)
+    expected = attend("eager")(more, bias)
+    torch.testing.assert_close(recorded(more, bias), expected, rtol=0, atol=1e-5)
+
+
 @pytest.mark.skipif("triton" not in IMPLEMENTATIONS, reason="no triton implementation here")
 def test_triton_refuses_the_cpu(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
