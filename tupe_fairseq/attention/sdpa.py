@@ -121,8 +121,8 @@ def _attend_batch(q, k, v, bias, padding, scaling, dropout) -> Tensor:
 
 
 def _parts(batch: int, elements: int) -> List[slice]:
-    """The batch in parts, from the elements of one sequence's mask."""
-    if is_recorded():
+    """The batch in parts, from the elements of one sequence's mask; one part if it is empty."""
+    if is_recorded() or not batch:
         return [slice(None)]
     part = max(MASK_ELEMENTS // elements, 1)
     return [slice(start, start + part) for start in range(0, batch, part)]
