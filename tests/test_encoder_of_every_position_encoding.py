@@ -155,3 +155,19 @@ def test_all_hidden_states(case):
     for ours, theirs in zip(hiddens, expected):
         assert ours.shape == (BATCH, SEQ_LEN, DIM)
         assert_near(ours[~PADDING], theirs[~PADDING])
+
+
+WITH_UNTIED_BUCKETS = [
+    case for case in ALL_OF_ENCODER if case.unties_cls and case.options.get("rel_pos")
+]
+
+
+@parametrized(WITH_UNTIED_BUCKETS)
+def test_the_bucket_that_cancels_in_the_softmax_gets_no_rounding_noise(case):
+    encoder, x = encoder_of(case, torch.float32), random_input(dtype=torch.float32)
+    out = encoder(x, PADDING)
+    (out * torch.randn_like(out))[~PADDING].sum().backward()
+    relative = encoder.position.relative
+    grad = relative.relative_attention_bias.weight.grad[relative.cls_to_other_row]
+    # of disentangled, [CLS] has scores of its own besides
+    assert (grad != 0).all() if case.name == "disentangled" else not grad.any()

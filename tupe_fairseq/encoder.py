@@ -46,6 +46,8 @@ class TupeEncoder(nn.Module):
             and silently compute something else.
     """
 
+    position_version: Tensor
+
     def __init__(
         self,
         config: TupeConfig,
@@ -77,8 +79,7 @@ class TupeEncoder(nn.Module):
         # The position options as JSON text, one character an int64: a buffer because whoever
         # loads a state dict sees nothing else of the file; int64 and "version" in the name so
         # that averaging checkpoints, half precision and fairseq's moving average leave it alone.
-        options = json.dumps(config.position_options, sort_keys=True)
-        self.register_buffer("position_version", torch.tensor(list(options.encode())))
+        self.register_buffer("position_version", self._recorded_options())
 
     @property
     def position(self) -> Optional[PositionEncoding]:
@@ -142,7 +143,7 @@ class TupeEncoder(nn.Module):
             padding = None
         packing = padding if padding is not None and padding.packed else None
 
-        added = self._added_positions(seq_len, packing)
+        added = self._added_positions(embeddings.device, seq_len, packing)
         if added is not None:
             embeddings = embeddings + added.to(embeddings.dtype)
         x = self.layernorm_embedding(embeddings)
@@ -185,7 +186,7 @@ class TupeEncoder(nn.Module):
         _, hiddens = self.encode(embeddings, padding, return_all_hiddens=True)
         seq_len = embeddings.size(1)
         bias, _ = self.shared_bias(seq_len, hiddens[0])
-        added = self._added_positions(seq_len, None)
+        added = self._added_positions(embeddings.device, seq_len, None)
         weights = []
         for index, (layer, x) in enumerate(zip(self.layers, hiddens)):
             if index and added is not None and self.config.position_each_layer:
@@ -195,12 +196,24 @@ class TupeEncoder(nn.Module):
             )
         return weights
 
-    def _added_positions(self, seq_len: int, packing: Optional[Padding]) -> Optional[Tensor]:
+    def _added_positions(
+        self, device: torch.device, seq_len: int, packing: Optional[Padding]
+    ) -> Optional[Tensor]:
         """What the position encoding adds to the input: (L, D), or (N, D) for packed tokens."""
         added = None if self.position is None else self.position.embed(seq_len)
-        if added is None or packing is None:
-            return added
-        return packing.pack(added.expand(packing.batch, -1, -1))
+        if added is None:
+            return None
+        added = added.to(device)  # a position encoding without parameters need not know it
+        return added if packing is None else packing.pack(added.expand(packing.batch, -1, -1))
+
+    def reset_parameters(self) -> None:
+        """Record the position options again, as after ``to_empty``; its parts have their own."""
+        with torch.no_grad():
+            self.position_version.copy_(self._recorded_options())
+
+    def _recorded_options(self) -> Tensor:
+        options = json.dumps(self.config.position_options, sort_keys=True)
+        return torch.tensor(list(options.encode()))
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, *args):
         self._check_position_options(state_dict.get(prefix + "position_version"), strict)

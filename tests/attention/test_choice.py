@@ -62,21 +62,39 @@ def test_chunked_refuses_padding_in_the_middle():
 
 def test_chunked_refuses_a_bias_for_each_sequence():
     q, bias = q_and_bias()
-    message = "shape (3, 9, 9), not (4, 3, 9, 9)"
-    assert_refused("chunked", message, q, bias.expand(BATCH, -1, -1, -1))
-    assert_refused("chunked", "shape (3, 9, 9), not (3, 9, 1)", q, bias[:, :, :1])
+    message = "of the shape (H, L, L) (q: (4, 9, 3, 5), attn_bias: "
+    assert_refused("chunked", message + "(4, 3, 9, 9))", q, bias.expand(BATCH, -1, -1, -1))
+    assert_refused("chunked", message + "(3, 9, 1))", q, bias[:, :, :1])
 
 
 def test_chunked_knows_the_length_of_packed_tokens():
     q, bias = q_and_bias()
     packed = Padding(AT_END.mask, pack=True)
     assert choose("chunked", packed.pack(q), bias, packed, 0.0)
-    assert_refused("chunked", "shape (3, 9, 9)", packed.pack(q), bias[:, :8, :8], packed)
+    message = "(H, L, L) (q: (14, 3, 5), attn_bias: (3, 8, 8))"
+    assert_refused("chunked", message, packed.pack(q), bias[:, :8, :8], packed)
 
 
 def test_chunked_refuses_another_device():
     q, bias = (x.to("meta") for x in q_and_bias())
     assert_refused("chunked", "on the CPU only, and the tensors are on meta", q, bias)
+
+
+def test_what_follows_the_sizes_of_a_batch_is_not_recorded():
+    """Its loops would be those of the first batch, for all others, without a word."""
+    q, bias = q_and_bias(False, False)
+
+    def attend(name):
+        return lambda q, bias: choose(name, q, bias, None, 0.0)(
+            q, q, q, bias, None, scaling=1.0, dropout=0.0
+        )
+
+    with pytest.raises(RuntimeError, match="chunked does not support this: .*torch.jit.trace"):
+        torch.jit.trace(attend("chunked"), (q, bias))
+    recorded = torch.jit.trace(attend("auto"), (q, bias))
+    more = torch.randn(BATCH + 2, SEQ_LEN, HEADS, HEAD_DIM)
+    expected = attend("eager")(more, bias)
+    torch.testing.assert_close(recorded(more, bias), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.skipif("triton" not in IMPLEMENTATIONS, reason="no triton implementation here")
@@ -195,6 +213,15 @@ def test_auto_logs_why_it_passed_others_over(messages, monkeypatch):
     assert messages()[1].endswith(
         ": chunked; not sdpa: it needs torch 2.1 or later, and this is 1.13.1"
     )
+
+
+@pytest.mark.usefixtures("nothing_is_short")
+def test_auto_does_not_log_every_shape(messages):
+    """A run has thousands; a bias of each sequence's own is one reason for all of them."""
+    for seq_len in range(3, 9):
+        q = torch.randn(BATCH, seq_len, HEADS, HEAD_DIM, requires_grad=True)
+        choose("auto", q, torch.randn(BATCH, HEADS, seq_len, seq_len), None, 0.1)
+    assert len(messages()) == 1 and "one attn_bias for the whole batch" in messages()[0]
 
 
 def test_a_named_one_is_not_logged(messages):

@@ -13,8 +13,8 @@ TILES = {
     "all_heads": 2**18,
     "two_heads": 2 * 17**2,
     "one_head": 17**2,
-    "5_rows": 5 * 17,
-    "1_row": 1,
+    "8_rows": 5 * 17,
+    "4_rows": 1,  # the least
 }
 
 
@@ -34,14 +34,13 @@ def test_tiles_cover_each_score_once(tile):
     lengths = lengths_of("empty", 17)
     covered = torch.zeros(BATCH, HEADS, 17)
     shapes = set()
-    for heads, tokens, rows in tiles(lengths):
-        b = tokens.start // 17
-        assert tokens.stop - tokens.start == lengths[b]
+    for heads, b, tokens, rows, _ in tiles(lengths):
+        assert (tokens.start, tokens.stop) == (17 * b, 17 * b + lengths[b])
         covered[b, heads, rows] += 1
         shapes.add((heads.stop - heads.start, rows.stop - rows.start))
     assert covered.equal((~mask_of(lengths, 17))[:, None].expand_as(covered).float())
-    largest = {"all_heads": (3, 17), "two_heads": (2, 17), "one_head": (1, 17), "5_rows": (1, 5)}
-    assert max(shapes) == largest.get(tile, (1, 1))
+    largest = {"all_heads": (3, 17), "two_heads": (2, 17), "one_head": (1, 17), "8_rows": (1, 8)}
+    assert max(shapes) == largest.get(tile, (1, 4))
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
@@ -54,14 +53,17 @@ def test_any_tiles_give_the_same(tile, pattern, packed):
     assert_near(request.answer("chunked"), request.answer("eager", torch.float64), 2**-7)
 
 
-def with_the_same_mask(request, p):
+def with_the_same_mask(request, p, tile):
     """eager's equation, with the masks that the next call of chunked will draw."""
     keep = KeepMask(p)
     masks = torch.zeros(BATCH, HEADS, 17, 17, dtype=torch.float64)
-    for heads, tokens, rows in tiles(request.lengths):
-        b, length = tokens.start // 17, tokens.stop - tokens.start
-        ones = masks.new_ones(heads.stop - heads.start, rows.stop - rows.start, length)
-        masks[b, heads, rows, :length] = keep.drop(ones, out=ones)
+    # heads that fit into a tile share a stream
+    step = {"all_heads": HEADS, "two_heads": 2}.get(tile, 1)
+    for b, length in enumerate(request.lengths):
+        for head in range(0, HEADS, step):
+            ones = masks[b, head : head + step, :length, :length].fill_(1)
+            keep.begin(head, b)
+            ones.copy_(keep.drop(ones.contiguous(), out=torch.empty(ones.shape).double()))
     qkv, bias = request.leaves()
     q, k, v = (x.transpose(1, 2) for x in qkv.unbind(2))
     scores = SCALING * q @ k.transpose(-1, -2) + bias
@@ -76,9 +78,35 @@ def with_the_same_mask(request, p):
 def test_dropout_is_the_equation_under_its_mask(tile, pattern, packed):
     request = Request(17, lengths_of(pattern, 17), packed=packed)
     torch.manual_seed(5)
-    expected = with_the_same_mask(request, 0.3)
+    expected = with_the_same_mask(request, 0.3, tile)
     torch.manual_seed(5)
     assert_near(request.answer("chunked", dropout=0.3), expected, 1e-13)
+
+
+@pytest.mark.parametrize("pattern", ["none", "mixed"])
+@pytest.mark.parametrize("size", list(TILES.values()), ids=list(TILES))
+def test_threads_do_not_decide_the_masks(monkeypatch, size, pattern):
+    """They decide how much is done at a time."""
+    request = Request(17, lengths_of(pattern, 17))
+    monkeypatch.setattr(chunked, "TILE", size)
+    answers, numbers = [], set()
+    for threads in (1, 2, 3, 4, 128):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        numbers.add(len(tiles(request.lengths)))
+        torch.manual_seed(5)
+        answers.append(request.answer("chunked", dropout=0.3))
+    assert len(numbers) > 1 or size == TILES["all_heads"]
+    for answer in answers[1:]:
+        assert_near(answer, answers[0], 1e-13)
+
+
+def test_each_head_and_sequence_has_a_mask_of_its_own(tile):
+    """All keys and values are equal, so that outputs differ by their masks alone."""
+    request = Request(17, bias=False)
+    request.qkv = torch.ones_like(request.qkv)
+    out, _, _ = request.answer("chunked", dropout=0.5)
+    rows = out[..., 0].transpose(1, 2).flatten(0, 1)
+    assert rows.unique(dim=0).shape == (BATCH * HEADS, 17)
 
 
 @pytest.mark.parametrize("p", [1e-9, 1.0], ids=["almost_none", "all"])

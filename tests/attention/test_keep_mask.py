@@ -87,6 +87,19 @@ def test_a_stream_continues():
     assert torch.cat([first, second]).equal(again)
 
 
+def test_parts_have_streams_of_their_own():
+    def mask(seed, *part):
+        keep = KeepMask(0.5, seed)
+        keep.drop(torch.ones(8), out=torch.empty(8))  # whatever came before
+        keep.begin(*part)
+        return tuple(keep.drop(torch.ones(64), out=torch.empty(64)).tolist())
+
+    parts = [(head, sequence) for head in range(3) for sequence in range(3)]
+    masks = [mask(seed, *part) for seed in (5, 6) for part in parts]
+    assert len(set(masks)) == 18
+    assert masks == [mask(seed, *part) for seed in (5, 6) for part in parts]
+
+
 def test_a_seed_repeats_and_another_does_not():
     assert kept(0.3, 5).equal(kept(0.3, 5))
     assert not kept(0.3, 5).equal(kept(0.3, 6))

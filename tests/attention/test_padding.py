@@ -111,6 +111,17 @@ def test_packing_a_view_of_a_projection():
     assert Padding(mask, pack=True).pack(x).equal(x[~mask])
 
 
+def test_packing_by_a_mask_that_is_a_view():
+    """As of fairseq's T x B tokens."""
+    mask = mask_of(LENGTHS, SEQ_LEN)
+    transposed = mask.t().contiguous().t()
+    assert not transposed.is_contiguous()
+    x = torch.randn(4, SEQ_LEN, 2)
+    padding = Padding(transposed, pack=True)
+    assert padding.packed and padding.pack(x).equal(x[~mask])
+    assert padding.unpack(padding.pack(x)).equal(x.masked_fill(mask[..., None], 0))
+
+
 def test_gradients_of_packing():
     padding = Padding(mask_of(LENGTHS, SEQ_LEN), pack=True)
     x = torch.randn(4, SEQ_LEN, 2, dtype=torch.float64, requires_grad=True)

@@ -25,6 +25,7 @@ from tupe_fairseq.attention.choice import IMPLEMENTATIONS, NAMES, check_name, ch
 from tupe_fairseq.attention.eager import attention_probabilities
 from tupe_fairseq.attention.keep_mask import KeepMask
 from tupe_fairseq.attention.padding import Padding
+from tupe_fairseq.attention.recorded import is_recorded
 from tupe_fairseq.attention.split_qkv import split_qkv
 
 __all__ = [
@@ -36,5 +37,6 @@ __all__ = [
     "shifted",
     "check_name",
     "choose",
+    "is_recorded",
     "split_qkv",
 ]

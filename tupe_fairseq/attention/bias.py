@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.attention.padding import Padding
+from tupe_fairseq.attention.recorded import is_recorded
 
 
 def shifted(attn_bias: Tensor, dtype: torch.dtype) -> Tensor:
@@ -29,11 +30,16 @@ def shifted(attn_bias: Tensor, dtype: torch.dtype) -> Tensor:
 def shared_bias_refusal(
     q: Tensor, attn_bias: Optional[Tensor], padding: Optional[Padding]
 ) -> Optional[str]:
-    """Why a request does not fit one bias for the whole batch and padding at the end, or None."""
+    """Why a request does not fit one bias for the whole batch and padding at the end, or None.
+
+    The reason has no sizes: they are logged once for each reason, and every batch has its own.
+    """
+    if is_recorded():
+        return "it computes by the sizes of each batch, which torch.jit.trace and export would fix"
     if padding is not None and padding.lengths is None:
         return "it needs all padding at the end of the sequences"
     seq_len = q.size(1) if padding is None else padding.seq_len
     expected = (q.size(-2), seq_len, seq_len)
     if attn_bias is not None and attn_bias.shape != expected:
-        return f"it needs an attn_bias of shape {expected}, not {tuple(attn_bias.shape)}"
+        return "it needs one attn_bias for the whole batch, of the shape (H, L, L)"
     return None

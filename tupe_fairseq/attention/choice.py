@@ -10,6 +10,7 @@ from torch import Tensor
 from tupe_fairseq.attention.chunked import chunked_attention, chunked_refusal
 from tupe_fairseq.attention.eager import eager_attention
 from tupe_fairseq.attention.padding import Padding
+from tupe_fairseq.attention.recorded import is_recorded
 from tupe_fairseq.attention.sdpa import sdpa_attention, sdpa_refusal
 from tupe_fairseq.attention.triton import triton_attention, triton_refusal
 
@@ -68,9 +69,10 @@ def choose(
         return _first_that_can(q, attn_bias, padding, dropout)
     reason = IMPLEMENTATIONS[name].refusal(q, attn_bias, padding)
     if reason is not None:
+        bias = "none" if attn_bias is None else tuple(attn_bias.shape)
         raise RuntimeError(
-            f"--attn-impl {name} does not support this: {reason}; use --attn-impl auto "
-            '(attn_impl="auto" in from_pretrained)'
+            f"--attn-impl {name} does not support this: {reason} (q: {tuple(q.shape)}, attn_bias: "
+            f'{bias}); use --attn-impl auto (attn_impl="auto" in from_pretrained)'
         )
     return IMPLEMENTATIONS[name].attend
 
@@ -92,6 +94,8 @@ def _first_that_can(q, attn_bias, padding, dropout):
 
 def _preference(q, attn_bias, padding, dropout, training) -> List[str]:
     """Fastest first."""
+    if is_recorded():
+        return ["sdpa", "eager"]
     if q.device.type != "cpu":
         return ["triton", "sdpa", "eager"]
     seq_len = q.size(1) if padding is None else padding.seq_len

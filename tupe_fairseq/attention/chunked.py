@@ -6,6 +6,7 @@ of a tile (some heads of one sequence, or some rows of one head) are made, used 
 made again in the backward pass.
 """
 
+import math
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -17,29 +18,44 @@ from tupe_fairseq.attention.keep_mask import KeepMask
 from tupe_fairseq.attention.padding import Padding, batch_spans
 from tupe_fairseq.attention.sdpa import attend_spans, sdpa_refusal
 
-# Elements of a tile: 1 MiB of float32, which is found in most level-2 caches.
+# Elements of a tile for each thread: 1 MiB of float32, which is found in most level-2 caches.
 TILE = 2**18
 
 
 class Tile(NamedTuple):
-    """Some heads of one sequence, all keys, some or all queries."""
+    """Some heads of one sequence, all keys; all queries, or some if it is one head."""
 
     heads: slice
+    sequence: int  # its number in the batch
     tokens: slice  # the whole sequence, among the tokens of the batch
     rows: slice  # the queries, within the sequence
+    num_sharing: int  # so many heads share a stream of dropout masks, whatever the threads
+
+    def drop(self, keep: KeepMask, x: Tensor, out: Tensor) -> Tensor:
+        """As :meth:`KeepMask.drop`, heads x rows x L."""
+        for head in range(0, x.size(0), self.num_sharing):
+            if not self.rows.start:  # further rows of a head continue its stream
+                keep.begin(self.heads.start + head, self.sequence)
+            part = slice(head, head + self.num_sharing)
+            keep.drop(x[part], out=out[part])
+        return out
 
 
 def _tiles(spans: List[Tuple[int, int]], num_heads: int) -> Iterator[Tile]:
     """Every tile of a batch; heads change last, so that their bias stays in cache meanwhile."""
     longest = max([1, *(length for _, length in spans)])
-    num_together = min(max(TILE * torch.get_num_threads() // longest**2, 1), num_heads)
-    num_rows = max(TILE * torch.get_num_threads() // longest, 1)
+    size = TILE * torch.get_num_threads()
+    num_sharing = max(TILE // longest**2, 1)
+    num_together = max(size // longest**2 // num_sharing, 1) * num_sharing
+    # a multiple of the 4 elements of a draw, so that none serves two tiles
+    num_rows = math.ceil(max(size // longest, 1) / 4) * 4
     for head in range(0, num_heads, num_together):
         heads = slice(head, min(head + num_together, num_heads))
-        for start, length in spans:
+        for sequence, (start, length) in enumerate(spans):
             for row in range(0, length, num_rows):
                 rows = slice(row, min(row + num_rows, length))
-                yield Tile(heads, slice(start, start + length), rows)
+                tokens = slice(start, start + length)
+                yield Tile(heads, sequence, tokens, rows, num_sharing)
 
 
 class _Scratch:
@@ -92,7 +108,7 @@ class _ChunkedAttention(torch.autograd.Function):
                 tile_q, tile_k, tile_v = (scratch.load(x, tile) for x in (q, k, v))
                 probs = scratch.probs(tile_q[:, tile.rows], tile_k, bias, tile, scaling)
                 if keep is not None:
-                    keep.drop(probs, out=probs)
+                    tile.drop(keep, probs, out=probs)
                 attended = torch.bmm(probs, tile_v)
                 if keep is not None:
                     attended.mul_(keep.scale)
@@ -136,7 +152,7 @@ def _gradients(ctx, grad_out):
             kept = probs
             grad_scores.sub_(tile_delta).mul_(probs)
         else:
-            kept = keep.drop(probs, out=scratch.buffer("kept", *probs.shape))
+            kept = tile.drop(keep, probs, out=scratch.buffer("kept", *probs.shape))
             # (keep * grad_probs - delta) * probs, without reading the mask again
             grad_scores.mul_(kept).addcmul_(probs, tile_delta, value=-1)
         if grad_bias is not None:

@@ -34,6 +34,13 @@ class KeepMask:
         self.scale = levels / (levels - dropped) if dropped < levels else 0.0
         self._draws = np.random.SFC64(self.seed)
 
+    def begin(self, *part: int) -> None:
+        """Go on with the stream of a part of the whole, which the seed and its numbers decide.
+
+        So the masks do not depend on the order of the parts, nor on what is done at a time.
+        """
+        self._draws = np.random.SFC64([self.seed, *part])
+
     def drop(self, x: Tensor, out: Tensor) -> Tensor:
         """``out`` = ``x`` where the stream's next elements keep it, 0 elsewhere.
 

@@ -6,12 +6,15 @@ from typing import List, Optional, Tuple
 import torch
 from torch import Tensor
 
+from tupe_fairseq.attention.recorded import is_recorded
+
 
 class Padding:
     """The padding of a batch, as the attention implementations need it.
 
     Everything the host must know (are there padded tokens, are they all at the end, how long are
-    the sequences) comes over in one transfer, so that no layer waits for the device.
+    the sequences) comes over in one transfer, so that no layer waits for the device.  Where the
+    computation is recorded, to be run on other masks, none of it is known.
 
     Args:
         mask (Tensor): True = padding.
@@ -29,18 +32,22 @@ class Padding:
             raise TypeError(f"key_padding_mask is {mask.dtype}, not bool; True marks padding")
         self.mask = mask
         self.batch, self.seq_len = mask.shape
+        self.lengths: Optional[List[int]] = None
+        self.any, self.packed = True, False
+        if is_recorded():
+            return
         counts = (~mask).sum(dim=1)
         is_suffix = torch.arange(self.seq_len, device=mask.device) >= counts[:, None]
         *lengths, at_end = torch.cat([counts, (mask == is_suffix).all().view(1)]).tolist()
         #: number of real tokens of each sequence; None if padding is elsewhere than at the end
-        self.lengths: Optional[List[int]] = lengths if at_end else None
+        self.lengths = lengths if at_end else None
         self.any = sum(lengths) < mask.numel()
         self.packed = pack and self.any and self.lengths is not None
 
     @property
     def begins_with_padding(self) -> bool:
         """Whether a padded token comes before a real one, at the beginning of its sequence."""
-        if self.lengths is not None:
+        if self.lengths is not None or is_recorded():
             return False
         return bool((self.mask[:, 0] & ~self.mask.all(dim=1)).any())
 
@@ -63,7 +70,7 @@ class Padding:
     @functools.cached_property
     def real(self) -> Tensor:
         """Indices of the real tokens among the B * L, int64 (N)."""
-        return (~self.mask).view(-1).nonzero().squeeze(1)
+        return (~self.mask).flatten().nonzero().squeeze(1)
 
     def pack(self, x: Tensor) -> Tensor:
         """(B, L, ...) -> (N, ...), the real tokens."""

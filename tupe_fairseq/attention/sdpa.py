@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tupe_fairseq.attention.bias import shared_bias_refusal, shifted
 from tupe_fairseq.attention.padding import Padding, batch_spans
+from tupe_fairseq.attention.recorded import is_recorded
 
 # A GPU's gradient of the mask is as large as the mask expanded over the batch, so the batch is
 # taken in parts of at most so many elements.
@@ -96,12 +97,10 @@ def _one_call(q, k, v, bias, length, scaling, dropout) -> Tensor:
 def _attend_batch(q, k, v, bias, padding, scaling, dropout) -> Tensor:
     """The batch in parts, with padding written into a mask for each."""
     batch, seq_len, num_heads, _ = q.shape
-    part = max(MASK_ELEMENTS // (num_heads * seq_len * seq_len), 1)
     parts = []
     is_masked = bias is not None or padding is not None
     with _no_cudnn() if is_masked else contextlib.nullcontext():
-        for rows in torch.arange(batch).split(part):
-            rows = slice(int(rows[0]), int(rows[-1]) + 1)
+        for rows in _parts(batch, num_heads * seq_len * seq_len):
             mask = bias
             if bias is not None and bias.dim() == 4 and bias.size(0) == batch:
                 mask = bias[rows]
@@ -119,6 +118,14 @@ def _attend_batch(q, k, v, bias, padding, scaling, dropout) -> Tensor:
             )
             parts.append(out.transpose(1, 2))
     return torch.cat(parts)
+
+
+def _parts(batch: int, elements: int) -> List[slice]:
+    """The batch in parts, from the elements of one sequence's mask; one part if it is empty."""
+    if is_recorded() or not batch:
+        return [slice(None)]
+    part = max(MASK_ELEMENTS // elements, 1)
+    return [slice(start, start + part) for start in range(0, batch, part)]
 
 
 def _no_cudnn():

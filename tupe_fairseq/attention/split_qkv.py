@@ -5,6 +5,8 @@ from typing import Tuple
 import torch
 from torch import Tensor
 
+from tupe_fairseq.attention.recorded import is_recorded
+
 
 class _SplitQKV(torch.autograd.Function):
     @staticmethod
@@ -37,13 +39,19 @@ def _is_same_view(a: Tensor, b: Tensor) -> bool:
     )
 
 
-def split_qkv(qkv: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+def split_qkv(qkv: Tensor, name: str = "auto") -> Tuple[Tensor, ...]:
     """Queries, keys and values of one projection.
 
     As ``qkv.unbind(-3)``; but where an implementation writes its three gradients into one buffer
-    of that layout, the projection gets this buffer, and not a copy of it.
+    of that layout, the projection gets this buffer, and not a copy of it.  Eager and sdpa write
+    none, and torch.func transforms ``unbind`` alone.
 
+    Args:
+        qkv (Tensor): the projection.
+        name (str): the implementation that is asked for.
     Shape:
         (..., 3, H, K) -> three times (..., H, K), views.
     """
+    if name in ("eager", "sdpa") or is_recorded():
+        return qkv.unbind(-3)
     return _SplitQKV.apply(qkv)

@@ -6,7 +6,7 @@ from typing import Hashable, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.attention import shifted
+from tupe_fairseq.attention import is_recorded, shifted
 
 # Validation and inference see only a few lengths at a time.
 SIZE = 8
@@ -52,24 +52,26 @@ class SharedBias(nn.Module):
         # with or without autocast
         dtype = torch.mm(x.new_empty(0, 1), x.new_empty(1, 0)).dtype
         is_trained = torch.is_grad_enabled() and any(p.requires_grad for p in position.parameters())
-        if self.training or is_trained:
-            bias, kernel_bias = _compute(position, seq_len, dtype)
+        if self.training or is_trained or is_recorded():
+            bias, kernel_bias = _compute(position, seq_len, dtype, x.device)
         else:
             # tensors made in inference mode cannot be used outside it
-            key = seq_len, dtype, torch.is_inference_mode_enabled()
+            key = seq_len, dtype, x.device, torch.is_inference_mode_enabled()
             bias, kernel_bias = self._keep(position, key)
         if bias is not None and bias.requires_grad:
             rows = torch.tensor(position.softmax_invariant_rows, device=bias.device)
             bias.register_hook(lambda grad: grad.index_fill(1, rows.long(), 0))
         return bias, kernel_bias
 
-    def _keep(self, position: nn.Module, key: Tuple[int, torch.dtype, bool]) -> Biases:
+    def _keep(
+        self, position: nn.Module, key: Tuple[int, torch.dtype, torch.device, bool]
+    ) -> Biases:
         """The biases for ``key``, the kept ones if still valid."""
         if not self._is_valid(position):
             self._forget()
             self._kept_parameters = [p.detach().clone() for p in position.parameters()]
         if key not in self._kept:
-            self._kept[key] = _compute(position, *key[:2])
+            self._kept[key] = _compute(position, *key[:3])
             if len(self._kept) > SIZE:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
@@ -97,8 +99,11 @@ class SharedBias(nn.Module):
         return super()._apply(fn, *args, **kwargs)
 
 
-def _compute(position: nn.Module, seq_len: int, dtype: torch.dtype) -> Biases:
+def _compute(position: nn.Module, seq_len: int, dtype: torch.dtype, device: torch.device) -> Biases:
     bias = position(seq_len)
-    if bias is None or torch.finfo(dtype).bits >= torch.finfo(bias.dtype).bits:
+    if bias is None:
+        return None, None
+    bias = bias.to(device)  # a position encoding without parameters need not know it
+    if torch.finfo(dtype).bits >= torch.finfo(bias.dtype).bits:
         return bias, None
     return bias, shifted(bias.detach(), dtype)

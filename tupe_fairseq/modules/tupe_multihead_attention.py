@@ -138,7 +138,7 @@ class TupeMultiheadAttention(nn.Module):
     @not_compiled
     def _attend(self, qkv, attn_bias, padding, kernel_bias, position):
         # (B x L or N) x 3D -> (B x L or N) x H x K, three times
-        q, k, v = split_qkv(qkv.unflatten(-1, (3, self.num_heads, self.head_dim)))
+        q, k, v = split_qkv(qkv.unflatten(-1, (3, self.num_heads, self.head_dim)), self.attn_impl)
         q, k, with_content = self._with_position(q, k, attn_bias, padding, position)
         if with_content is not attn_bias:  # the copy for kernels is that of the shared bias only
             attn_bias, kernel_bias = with_content, None

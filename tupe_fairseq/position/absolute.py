@@ -51,6 +51,9 @@ class AbsoluteEncoding(PositionEncoding):
                 causal=causal,
             )
             self.unties_cls = untie_cls
+            # [CLS]'s row of R is one value, and the gradient that reaches it through a softmax is
+            # rounding noise
+            self.softmax_invariant_rows = (0,) if untie_cls else ()
             return
         given = {
             "rel_pos_buckets": rel_pos_buckets,

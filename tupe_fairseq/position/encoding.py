@@ -5,15 +5,27 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.position.positions import Positions, as_tensor, relative_positions
+from tupe_fairseq.position.positions import Positions, as_length, as_tensor, relative_positions
+
+
+def at_least_1(name: str, value: int, flag: str) -> None:
+    """Refuse a size of 0 or less.
+
+    Raises:
+        ValueError: if ``value`` is less than 1; the message names the flag.
+    """
+    if value < 1:
+        raise ValueError(f"{name} ({value}) must be at least 1; change {flag}")
 
 
 def head_dim_of(embed_dim: int, num_heads: int) -> int:
     """The width of a head.
 
     Raises:
-        ValueError: if ``num_heads`` does not divide ``embed_dim``.
+        ValueError: if one is less than 1, or ``num_heads`` does not divide ``embed_dim``.
     """
+    at_least_1("embed_dim", embed_dim, "--encoder-embed-dim")
+    at_least_1("num_heads", num_heads, "--encoder-attention-heads")
     if embed_dim % num_heads:
         raise ValueError(
             f"embed_dim ({embed_dim}) is not divisible by num_heads ({num_heads}); "
@@ -35,7 +47,7 @@ class PositionEncoding(nn.Module):
     input = input + embed(positions)
     logits = scaling * transform(q) transform(k)^T + position_bias + content_bias
 
-    Everywhere an int n as positions means 0 .. n - 1; relative position is key position
+    Everywhere an integer n as positions means 0 .. n - 1; relative position is key position
     minus query position; [CLS] is the token at position 0, and without one, nothing is untied.
 
     Args:
@@ -46,7 +58,7 @@ class PositionEncoding(nn.Module):
         causal (bool): no query sees a key at a later position; such logits are -inf.
         scaling (float, optional): factor on the content term of the logits; 1 / sqrt(K) if None.
     Raises:
-        ValueError: if ``num_heads`` does not divide ``embed_dim``.
+        ValueError: if a size is less than 1, or ``num_heads`` does not divide ``embed_dim``.
     """
 
     #: the options that the scheme takes: names of fields of :class:`PositionOptions`
@@ -77,11 +89,22 @@ class PositionEncoding(nn.Module):
         self.embed_dim = embed_dim
         self.num_heads = num_heads
         self.head_dim = head_dim_of(embed_dim, num_heads)
+        at_least_1("max_positions", max_positions, "--max-positions")
         self.max_positions = max_positions
         self.causal = causal
         self.scaling = self.head_dim**-0.5 if scaling is None else scaling
         #: T5's bucketed bias, the part of (c) that depends on the distance alone
         self.relative: Optional[nn.Module] = None
+        #: Moves with the module: device and dtype for a scheme without parameters.  No buffer: one
+        #: that is not in the state dict would stay on the meta device if the module is built there.
+        self.unit = torch.ones((), device="cpu")
+
+    def _apply(self, fn, *args, **kwargs):
+        """As ``nn.Module``'s: called for every move to another device or dtype."""
+        moved = fn(self.unit)
+        # from the meta device no values come back
+        self.unit = torch.ones_like(moved, device="cpu") if moved.is_meta else moved
+        return super()._apply(fn, *args, **kwargs)
 
     @classmethod
     def defaults(cls, given: Mapping[str, Any]) -> Dict[str, Any]:
@@ -106,7 +129,10 @@ class PositionEncoding(nn.Module):
         return state_dict[prefix + self.TABLE].size(0) - others
 
     def embed(self, positions: Positions) -> Optional[Tensor]:
-        """(a) What is added to the input: n, (T) or (B, T) -> (..., T, D); None for nothing."""
+        """(a) What is added to the input: n, (T) or (B, T) -> (..., T, D); None for nothing.
+
+        Dtype and device: those of the parameters; without any, those of ``unit``.
+        """
         return None
 
     def transform(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -126,7 +152,8 @@ class PositionEncoding(nn.Module):
             positions_k: those of the queries if None.
         Shape:
             n or (Tq), n or (Tk) -> (H, Tq, Tk); with (B, T) positions (B, H, Tq, Tk).
-        Dtype: that of the parameters, but at least float32.
+        Dtype and device: those of the parameters, or without any of ``unit``, but at least
+            float32.
         """
         return None
 
@@ -162,7 +189,7 @@ class PositionEncoding(nn.Module):
             )
         positions = self._of_length(positions, input, 1, "positions")
         added = self.embed(positions)
-        return input if added is None else input + added.to(input.dtype)
+        return input if added is None else input + added.to(input)
 
     def forward_attn(
         self,
@@ -200,7 +227,7 @@ class PositionEncoding(nn.Module):
             self.content_bias(q, k, positions_q, positions_k),
         ):
             if bias is not None:
-                logits = logits + bias
+                logits = logits + bias.to(logits.device)
         if self.causal:
             is_later = relative_positions(positions_q, positions_k, q.device) > 0
             if is_later.dim() == 3:
@@ -217,7 +244,9 @@ class PositionEncoding(nn.Module):
     @staticmethod
     def _of_length(positions: Optional[Positions], x: Tensor, dim: int, name: str) -> Positions:
         if positions is None:
-            return x.size(dim)
+            positions = x.size(dim)
+            as_length(positions)
+            return positions
         positions = as_tensor(positions, x.device)
         batches = (1, x.size(0)) if positions.dim() == 2 else (None,)
         batch = positions.size(0) if positions.dim() == 2 else None

@@ -1,13 +1,42 @@
 """Positions are integers, given for each token or counted from 0."""
 
-from typing import Tuple, Union
+import numbers
+from typing import Optional, Tuple, Union, cast
 
 import torch
 from torch import Tensor
 
-#: Positions of a sequence: an int n stands for 0 .. n - 1; or integers (T), or (B, T) if the
-#: sequences of a batch differ.
+#: Positions of a sequence: an integer n, at least 1, stands for 0 .. n - 1; or integers (T), or
+#: (B, T) if the sequences of a batch differ.
 Positions = Union[int, Tensor]
+
+WITHOUT_FLOAT64 = ("mps",)
+
+
+def as_length(positions: Positions) -> Optional[int]:
+    """n for the positions 0 .. n - 1; None if each is given.
+
+    While a computation is recorded, n may be no int: ``torch.export`` has lengths that it leaves
+    open, and in ``torch.jit.trace`` n is a tensor, for which this is None, too.
+
+    Raises:
+        TypeError: if they are neither an integer nor a tensor.
+        ValueError: if n is less than 1, or no position is given.
+    """
+    if isinstance(positions, Tensor):
+        if not positions.numel():
+            raise ValueError("positions are empty; a sequence has at least one token")
+        return None
+    if isinstance(positions, numbers.Integral) and not isinstance(positions, bool):
+        positions = int(positions)
+    elif type(positions).__name__ != "SymInt":
+        raise TypeError(
+            f"positions are a {type(positions).__name__}; expected is a tensor of integers, or an "
+            "integer n for 0 .. n - 1"
+        )
+    if positions < 1:
+        raise ValueError(f"seq_len ({positions}) must be at least 1")
+    return positions
 
 
 def as_tensor(positions: Positions, device: torch.device) -> Tensor:
@@ -15,10 +44,14 @@ def as_tensor(positions: Positions, device: torch.device) -> Tensor:
 
     Raises:
         TypeError: if they are not integers.
-        ValueError: if they are neither (T) nor (B, T).
+        ValueError: if they are neither (T) nor (B, T), or there are none.
     """
-    if isinstance(positions, int):
-        return torch.arange(positions, device=device)
+    length = as_length(positions)
+    if length is not None:
+        return torch.arange(length, device=device)
+    assert isinstance(positions, Tensor)
+    if torch.jit.is_tracing() and not positions.dim():
+        return torch.arange(cast(int, positions), device=device)
     if positions.dtype == torch.bool or positions.is_floating_point() or positions.is_complex():
         raise TypeError(f"positions are {positions.dtype}; they must be integers")
     if positions.dim() not in (1, 2):
@@ -28,21 +61,30 @@ def as_tensor(positions: Positions, device: torch.device) -> Tensor:
     return positions.to(device, torch.int64)
 
 
+def in_float64(positions: Tensor) -> Tensor:
+    """Integers as float64, on the CPU if their device has none: what is made of them moves back."""
+    if positions.device.type in WITHOUT_FLOAT64:
+        positions = positions.cpu()
+    return positions.to(torch.float64)
+
+
 def table_rows(positions: Positions, max_positions: int) -> int:
     """How many rows of a table of ``max_positions`` hold all positions.
 
     Raises:
-        ValueError: if one is not in 0 .. max_positions - 1, or a length is 0.
+        ValueError: if one is not in 0 .. max_positions - 1, or there is none.
     """
-    if isinstance(positions, int):
-        if not 1 <= positions <= max_positions:
+    length = as_length(positions)
+    if length is not None:
+        if length > max_positions:
             raise ValueError(
-                f"seq_len ({positions}) is not in 1 .. max_positions ({max_positions}); "
+                f"seq_len ({length}) is not in 1 .. max_positions ({max_positions}); "
                 "raise --max-positions or lower --tokens-per-sample"
             )
-        return positions
-    if not positions.numel():
-        return 0
+        return length
+    assert isinstance(positions, Tensor)
+    if torch.jit.is_tracing():
+        return max_positions  # they may be others when it runs
     lowest, highest = (int(x) for x in torch.aminmax(positions))
     if lowest < 0 or highest >= max_positions:
         raise ValueError(
@@ -68,8 +110,9 @@ def distinct_relative_positions(
     Shape:
         (N), and indices into it, int64 (Tq, Tk) or (B, Tq, Tk).
     """
-    if isinstance(positions_q, int) and isinstance(positions_k, int):
-        distinct = torch.arange(1 - positions_q, positions_k, device=device)
-        index = relative_positions(positions_q, positions_k, device) + (positions_q - 1)
+    num_queries, num_keys = as_length(positions_q), as_length(positions_k)
+    if num_queries is not None and num_keys is not None:
+        distinct = torch.arange(1 - num_queries, num_keys, device=device)
+        index = relative_positions(num_queries, num_keys, device) + (num_queries - 1)
         return distinct, index
     return torch.unique(relative_positions(positions_q, positions_k, device), return_inverse=True)

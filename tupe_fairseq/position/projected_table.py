@@ -1,12 +1,20 @@
 """A learned table of positions, with projections of its own to queries and keys."""
 
-from typing import Iterator
+import contextlib
+from typing import ContextManager, Iterator
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe_fairseq.position.positions import Positions, as_tensor
+from tupe_fairseq.position.positions import Positions, as_length, as_tensor
+
+
+def without_autocast(device: torch.device) -> ContextManager:
+    """No autocast on a device; the meta device has none."""
+    if device.type == "meta":
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, enabled=False)
 
 
 class ProjectedTable:
@@ -45,25 +53,32 @@ class ProjectedTable:
         Dtype and device: those of the parameters, but at least float32, also under autocast.
         """
         dtype = torch.promote_types(self.pos.weight.dtype, torch.float32)
-        ln = self.pos_ln
-        with torch.autocast(self.pos.weight.device.type, enabled=False):
-            vectors = F.layer_norm(
-                self.pos.weight[:num_rows].to(dtype),
-                ln.normalized_shape,
-                ln.weight.to(dtype),
-                ln.bias.to(dtype),
-                ln.eps,
-            )
-            projected = [
-                F.linear(vectors, proj.weight.to(dtype), proj.bias.to(dtype))
-                for proj in (self.pos_q_proj, self.pos_k_proj)
-            ]
+        ln, projections = self.pos_ln, (self.pos_q_proj, self.pos_k_proj)
+        with without_autocast(self.pos.weight.device):
+            vectors = self.pos.weight[:num_rows]
+            if vectors.dtype == dtype:
+                # the modules' own calls, since quantization puts others in their places
+                vectors = ln(vectors)
+                projected = [proj(vectors) for proj in projections]
+            else:
+                vectors = F.layer_norm(
+                    vectors.to(dtype),
+                    ln.normalized_shape,
+                    ln.weight.to(dtype),
+                    ln.bias.to(dtype),
+                    ln.eps,
+                )
+                projected = [
+                    F.linear(vectors, proj.weight.to(dtype), proj.bias.to(dtype))
+                    for proj in projections
+                ]
         # num_rows x D -> H x num_rows x K
         return (x.view(num_rows, self.num_heads, -1).transpose(0, 1) for x in projected)
 
 
 def rows_at(projected: Tensor, positions: Positions) -> Tensor:
     """(H, rows, K), a row a position -> (H, T, K) or (B, H, T, K), the given positions' rows."""
-    if isinstance(positions, int):
-        return projected[:, :positions]
+    length = as_length(positions)
+    if length is not None:
+        return projected[:, :length]
     return projected[:, as_tensor(positions, projected.device)].movedim(0, -3)

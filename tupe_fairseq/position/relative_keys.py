@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe_fairseq.position.encoding import PositionEncoding
-from tupe_fairseq.position.positions import Positions, distinct_relative_positions
+from tupe_fairseq.position.positions import Positions, as_length, distinct_relative_positions
 
 
 class RelativeKeys(PositionEncoding):
@@ -57,7 +57,9 @@ class RelativeKeys(PositionEncoding):
     ) -> Tensor:
         factor = self.scaling if self.scales_biases else 1.0
         distinct, index = distinct_relative_positions(positions_q, positions_k, q.device)
-        keys = self.pos_k_proj(self.features(distinct).to(self.pos_k_proj.weight.dtype))
+        # of which quantization makes a module without a weight that could be asked
+        features = self.features(distinct).to(self.global_content_bias.dtype)
+        keys = self.pos_k_proj(features.to(q.device))
         # N x D -> H x K x N
         keys = keys.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0)
         # (H, K) -> H x 1 x K
@@ -67,17 +69,19 @@ class RelativeKeys(PositionEncoding):
         )
         query = self.scaling * q + position
         by_offset = torch.matmul(query, keys.to(query.dtype))
-        if isinstance(positions_q, int) and isinstance(positions_k, int):
-            of_pairs = _diagonals(by_offset, positions_k)
+        num_queries, num_keys = as_length(positions_q), as_length(positions_k)
+        # lengths that export leaves open are no ints
+        if isinstance(num_queries, int) and isinstance(num_keys, int):
+            of_pairs = _diagonals(by_offset, num_keys)
         else:
-            of_pairs = _gather(by_offset, index)
+            of_pairs = pick(by_offset, index)
         return of_pairs + (content * k).sum(dim=-1).unsqueeze(-2)
 
 
 def _diagonals(by_offset: Tensor, num_keys: int) -> Tensor:
     """Of query i's scores for the offsets 1 - Tq .. Tk - 1 those for j - i, j = 0 .. Tk - 1.
 
-    As :func:`_gather` for positions that count from 0, as a view, whose backward pass is several
+    As :func:`pick` for positions that count from 0, as a view, whose backward pass is several
     times as fast.
 
     Shape:
@@ -93,8 +97,12 @@ def _diagonals(by_offset: Tensor, num_keys: int) -> Tensor:
     return flat.unflatten(-1, (num_queries, row))[..., :num_keys]
 
 
-def _gather(by_offset: Tensor, index: Tensor) -> Tensor:
-    """(B, H, Tq, N) at indices (Tq, Tk) or (B, Tq, Tk) -> (B, H, Tq, Tk)."""
+def pick(by_offset: Tensor, index: Tensor) -> Tensor:
+    """Each query's scores for its keys, of those for all offsets.
+
+    Shape:
+        (B, H, Tq, N) at indices (Tq, Tk) or (B, Tq, Tk) -> (B, H, Tq, Tk).
+    """
     # (B x) 1 x Tq x Tk
     index = index.unsqueeze(-3)
     batch = max(by_offset.size(0), index.size(0) if index.dim() == 4 else 1)

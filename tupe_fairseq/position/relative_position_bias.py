@@ -6,7 +6,7 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.position.positions import Positions, relative_positions
+from tupe_fairseq.position.positions import Positions, as_length, relative_positions
 from tupe_fairseq.position.untie_cls import untie_cls
 
 # T5's, and those of the TUPE authors' code
@@ -41,23 +41,29 @@ def relative_position_bucket(
         ValueError: if ``max_distance`` is not above the exact range, num_buckets // 4 (causal:
             num_buckets // 2).
     """
-    if num_buckets < 4 or num_buckets % 2:
-        raise ValueError(
-            f"rel_pos_buckets ({num_buckets}) must be even and at least 4; change --rel-pos-buckets"
-        )
+    exact = _exact_range(num_buckets, max_distance, causal)
     half = num_buckets if causal else num_buckets // 2
-    exact = half // 2
-    if max_distance <= exact:
-        raise ValueError(
-            f"max_rel_pos ({max_distance}) must be above the range of exact buckets ({exact}, "
-            f"from rel_pos_buckets {num_buckets}); raise --max-rel-pos or lower --rel-pos-buckets"
-        )
     distance = (-relative_position).clamp(min=0) if causal else relative_position.abs()
     # clamp: log(0) would be -inf, and the near branch wins there anyway
     ratio = torch.log(distance.clamp(min=1).float() / exact) / math.log(max_distance / exact)
     far = (exact + (ratio * (half - exact)).long()).clamp(max=half - 1)
     near_or_far = torch.where(distance < exact, distance, far)
     return near_or_far if causal else near_or_far + (relative_position > 0).long() * half
+
+
+def _exact_range(num_buckets: int, max_distance: int, causal: bool) -> int:
+    """The distance from which buckets are logarithmic, of good sizes."""
+    if num_buckets < 4 or num_buckets % 2:
+        raise ValueError(
+            f"rel_pos_buckets ({num_buckets}) must be even and at least 4; change --rel-pos-buckets"
+        )
+    exact = (num_buckets if causal else num_buckets // 2) // 2
+    if max_distance <= exact:
+        raise ValueError(
+            f"max_rel_pos ({max_distance}) must be above the range of exact buckets ({exact}, "
+            f"from rel_pos_buckets {num_buckets}); raise --max-rel-pos or lower --rel-pos-buckets"
+        )
+    return exact
 
 
 class RelativePositionBias(nn.Module):
@@ -86,8 +92,6 @@ class RelativePositionBias(nn.Module):
         ValueError: as :func:`relative_position_bucket`.
     """
 
-    buckets: Tensor
-
     def __init__(
         self,
         num_heads: int,
@@ -98,14 +102,15 @@ class RelativePositionBias(nn.Module):
         causal: bool = False,
     ):
         super().__init__()
+        _exact_range(num_buckets, max_distance, causal)
         self.num_buckets = num_buckets
         self.max_distance = max_distance
         self.unties_cls = untie_cls
         # Computed once, on the CPU, so that no device's logarithm decides a bucket; distances
-        # beyond max_distance share the last one.
-        distances = torch.arange(-max_distance, max_distance + 1)
-        buckets = relative_position_bucket(distances, num_buckets, max_distance, causal=causal)
-        self.register_buffer("buckets", buckets, persistent=False)
+        # beyond max_distance share the last one.  No buffer: it stays what it is when a module is
+        # built on the meta device and gets its state later.
+        distances = torch.arange(-max_distance, max_distance + 1, device="cpu")
+        self.buckets = relative_position_bucket(distances, num_buckets, max_distance, causal=causal)
         self.causal = causal
         self.relative_attention_bias = nn.Embedding(num_buckets + (2 if causal else 1), num_heads)
         self.reset_parameters()
@@ -127,13 +132,10 @@ class RelativePositionBias(nn.Module):
             positions_k = positions_q
         table = self.relative_attention_bias.weight
         table = table.to(torch.promote_types(table.dtype, torch.float32))
-        # in this order, because tensors have no one truth value
-        if (
-            isinstance(positions_q, int)
-            and isinstance(positions_k, int)
-            and (positions_q == positions_k)
-        ):
-            bias = self._of_length(table, positions_q)
+        num_queries, num_keys = as_length(positions_q), as_length(positions_k)
+        # one that export leaves open is no int
+        if isinstance(num_queries, int) and num_queries == num_keys:
+            bias = self._of_length(table, num_queries)
         else:
             relative = relative_positions(positions_q, positions_k, table.device)
             # (B x) Tq x Tk x H -> (B x) H x Tq x Tk
@@ -145,7 +147,9 @@ class RelativePositionBias(nn.Module):
 
     def _bucket(self, relative_position: Tensor) -> Tensor:
         clamped = relative_position.clamp(-self.max_distance, self.max_distance)
-        return self.buckets[clamped + self.max_distance]
+        # not blocking: waiting for a device at every step would cost more than these few numbers
+        buckets = self.buckets.to(relative_position.device, non_blocking=True)
+        return buckets[clamped + self.max_distance]
 
     def _of_length(self, table: Tensor, seq_len: int) -> Tensor:
         by_offset = table[self._bucket(torch.arange(1 - seq_len, seq_len, device=table.device))]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from tupe_fairseq.position.encoding import head_dim_of
 from tupe_fairseq.position.positions import Positions, table_rows
-from tupe_fairseq.position.projected_table import ProjectedTable, rows_at
+from tupe_fairseq.position.projected_table import ProjectedTable, rows_at, without_autocast
 from tupe_fairseq.position.untie_cls import untie_cls
 
 # Rows of the position table; position t is row t + 1.
@@ -67,7 +67,7 @@ class UntiedAbsoluteBias(ProjectedTable, nn.Module):
         q, k = self.project(rows + 1)
         # (B x) H x T x K; position t is row t + 1
         of_queries, of_keys = rows_at(q[:, 1:], positions_q), rows_at(k[:, 1:], positions_k)
-        with torch.autocast(q.device.type, enabled=False):
+        with without_autocast(q.device):
             bias = self.scaling * torch.matmul(of_queries, of_keys.transpose(-2, -1))
             if not self.unties_cls:
                 return bias

@@ -58,7 +58,6 @@ def test_half_precision_and_autocast_give_a_float32_bias():
     assert bias.bfloat16()(9).dtype == torch.float32
 
 
-@pytest.mark.parametrize("seq_len", [0, 10])
-def test_length_out_of_range(seq_len):
-    with pytest.raises(ValueError, match=rf"seq_len \({seq_len}\).*\(9\).*--max-positions"):
-        randomized()(seq_len)
+def test_length_out_of_range():
+    with pytest.raises(ValueError, match=r"seq_len \(10\).*\(9\).*--max-positions"):
+        randomized()(10)

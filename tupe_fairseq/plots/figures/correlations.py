@@ -27,7 +27,7 @@ def four_correlations(encoder: TupeEncoder, words: Tensor) -> Tensor:
     Shape:
         (B, T, D) -> (4, B, H, T, T) in the order of ``NAMES``, rows are queries.
     """
-    positions = encoder.position.embed(words.size(1)).to(words.dtype).expand_as(words)
+    positions = encoder.position.embed(words.size(1)).to(words).expand_as(words)
     parts = _normalised(encoder.layernorm_embedding, words, positions)
     layer = encoder.layers[0]
     if layer.normalize_before:

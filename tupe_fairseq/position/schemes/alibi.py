@@ -43,7 +43,6 @@ class AlibiBias(PositionEncoding):
     """
 
     OPTIONS = ("untie_cls",)
-    unit: Tensor
 
     def __init__(
         self,
@@ -57,8 +56,6 @@ class AlibiBias(PositionEncoding):
         super().__init__(embed_dim, num_heads, max_positions, causal=causal)
         # not a buffer, which half precision would round
         self.slopes = alibi_slopes(num_heads)
-        # carries device and dtype, since this module may have no parameters
-        self.register_buffer("unit", torch.ones(()), persistent=False)
         self.unties_cls = untie_cls
         if untie_cls:
             self.cls_to_other = nn.Parameter(torch.empty(num_heads))
@@ -77,7 +74,8 @@ class AlibiBias(PositionEncoding):
     ) -> Tensor:
         if positions_k is None:
             positions_k = positions_q
-        device, dtype = self.unit.device, torch.promote_types(self.unit.dtype, torch.float32)
+        given = self.cls_to_other if self.unties_cls else self.unit
+        device, dtype = given.device, torch.promote_types(given.dtype, torch.float32)
         distance = relative_positions(positions_q, positions_k, device).abs().to(dtype)
         slopes = torch.tensor(self.slopes, device=device, dtype=dtype)
         # (B x) 1 x Tq x Tk times H x 1 x 1

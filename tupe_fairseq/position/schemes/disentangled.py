@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.position.absolute import AbsoluteEncoding
+from tupe_fairseq.position.encoding import head_dim_of
 from tupe_fairseq.position.positions import Positions, table_rows
-from tupe_fairseq.position.projected_table import ProjectedTable, rows_at
+from tupe_fairseq.position.projected_table import ProjectedTable, rows_at, without_autocast
 
 
 class DisentangledPositions(ProjectedTable, AbsoluteEncoding):
@@ -39,9 +40,11 @@ class DisentangledPositions(ProjectedTable, AbsoluteEncoding):
             embed_dim,
             num_heads,
             max_positions,
-            scaling=(4 * embed_dim / num_heads) ** -0.5,
+            scaling=(4 * head_dim_of(embed_dim, num_heads)) ** -0.5,
             **options,
         )
+        # the bias is not R alone
+        self.softmax_invariant_rows = ()
         self.make_table(max_positions, embed_dim)
 
     def position_bias(
@@ -50,7 +53,7 @@ class DisentangledPositions(ProjectedTable, AbsoluteEncoding):
         if positions_k is None:
             positions_k = positions_q
         of_queries, of_keys = self._at(positions_q, positions_k)
-        with torch.autocast(of_queries.device.type, enabled=False):
+        with without_autocast(of_queries.device):
             bias = self.scaling * torch.matmul(of_queries, of_keys.transpose(-2, -1))
         relative = super().position_bias(positions_q, positions_k)
         return bias if relative is None else bias + relative

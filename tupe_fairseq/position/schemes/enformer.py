@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from tupe_fairseq.position.encoding import head_dim_of
+from tupe_fairseq.position.positions import in_float64
 from tupe_fairseq.position.relative_keys import RelativeKeys
 
 
@@ -85,17 +87,18 @@ class EnformerRelative(RelativeKeys):
                 "enformer, whose unit of length it is; raise --max-positions"
             )
         groups = 3 if symmetric_basis else 6
-        functions = max(embed_dim // num_heads // groups, 1)
+        functions = max(head_dim_of(embed_dim, num_heads) // groups, 1)
         super().__init__(
             embed_dim, num_heads, max_positions, num_features=groups * functions, causal=causal
         )
         self.symmetric_basis = symmetric_basis
         self.functions_per_class = functions
         # a number, not a buffer, which would be rounded with a module in half precision
-        distances = torch.arange(max_positions)
+        distances = torch.arange(max_positions, device="cpu")
         self.gamma_maximum = float(gamma_basis(distances, functions, max_positions).max())
 
     def features(self, relative_positions: Tensor) -> Tensor:
+        relative_positions = in_float64(relative_positions)
         distances, number = relative_positions.abs(), self.functions_per_class
         basis = torch.cat(
             [

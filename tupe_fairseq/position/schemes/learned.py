@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe_fairseq.position.absolute import AbsoluteEncoding
-from tupe_fairseq.position.positions import Positions, as_tensor, table_rows
+from tupe_fairseq.position.positions import Positions, as_length, as_tensor, table_rows
 
 
 class LearnedPositions(AbsoluteEncoding):
@@ -38,6 +38,6 @@ class LearnedPositions(AbsoluteEncoding):
 
     def embed(self, positions: Positions) -> Tensor:
         rows = table_rows(positions, self.max_positions)
-        if isinstance(positions, int):
+        if as_length(positions) is not None:
             return self.pos.weight[:rows]
         return F.embedding(as_tensor(positions, self.pos.weight.device), self.pos.weight)

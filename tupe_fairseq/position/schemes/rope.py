@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.position.encoding import PositionEncoding
+from tupe_fairseq.position.positions import in_float64
 
 BASE = 10000.0
 
@@ -43,11 +44,12 @@ class RotaryPositions(PositionEncoding):
 
     def transform(self, x: Tensor, positions: Tensor) -> Tensor:
         half = self.head_dim // 2
-        steps = torch.arange(half, device=x.device, dtype=torch.float64)
+        positions = in_float64(positions)
+        steps = torch.arange(half, device=positions.device, dtype=torch.float64)
         # ... x 1 times K/2
-        angles = positions.to(torch.float64).unsqueeze(-1) * BASE ** (-steps / half)
+        angles = positions.unsqueeze(-1) * BASE ** (-steps / half)
         dtype = torch.promote_types(x.dtype, torch.float32)
-        cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
+        cos, sin = (y.to(dtype).to(x.device) for y in (angles.cos(), angles.sin()))
         first, second = x[..., :half], x[..., half:]
         rotated = [first * cos - second * sin, second * cos + first * sin]
         return torch.cat(rotated, dim=-1).to(x.dtype)

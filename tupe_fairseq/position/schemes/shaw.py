@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from tupe_fairseq.position.encoding import PositionEncoding
 from tupe_fairseq.position.positions import Positions, relative_positions
+from tupe_fairseq.position.relative_keys import pick
 
 MAX_REL_POS = 16
 
@@ -70,10 +71,10 @@ class ShawRelative(PositionEncoding):
     ) -> Tensor:
         reach = self.max_rel_pos
         relative = relative_positions(positions_q, positions_k, q.device)
-        # (B or 1) x 1 x Tq x Tk
-        rows = (relative.clamp(-reach, reach) + reach).view(-1, 1, *relative.shape[-2:])
+        # (B x) Tq x Tk
+        rows = relative.clamp(-reach, reach) + reach
         # B x H x Tq x (2k + 1)
         scores = F.linear(self.scaling * q, self.relative_keys.weight.to(q.dtype))
         # Backward adds up all keys beyond k, too many for 16 bits.
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        return torch.take_along_dim(scores, rows, dim=-1)
+        return pick(scores, rows)

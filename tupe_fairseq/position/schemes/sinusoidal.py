@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.position.absolute import AbsoluteEncoding
-from tupe_fairseq.position.positions import Positions, as_tensor
+from tupe_fairseq.position.positions import Positions, as_tensor, in_float64
 
 
 def sinusoid(positions: Tensor, dim: int) -> Tensor:
@@ -20,10 +20,11 @@ def sinusoid(positions: Tensor, dim: int) -> Tensor:
     Shape:
         integers (...) -> (..., dim), float64.
     """
+    positions = in_float64(positions)
     half = dim // 2
     steps = torch.arange(half, device=positions.device, dtype=torch.float64)
     frequencies = torch.exp(steps * (-math.log(10000) / max(half - 1, 1)))
-    angles = positions.to(torch.float64).unsqueeze(-1) * frequencies
+    angles = positions.unsqueeze(-1) * frequencies
     values = torch.cat([angles.sin(), angles.cos()], dim=-1)
     return torch.nn.functional.pad(values, (0, dim - 2 * half))
 
@@ -40,13 +41,7 @@ class SinusoidalPositions(AbsoluteEncoding):
     """
 
     adds_to_input = True
-    unit: Tensor
-
-    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, **options):
-        super().__init__(embed_dim, num_heads, max_positions, **options)
-        # carries device and dtype, since this module has no parameters
-        self.register_buffer("unit", torch.ones(()), persistent=False)
 
     def embed(self, positions: Positions) -> Tensor:
-        positions = as_tensor(positions, self.unit.device)
-        return sinusoid(positions, self.embed_dim).to(self.unit.dtype)
+        vectors = sinusoid(as_tensor(positions, self.unit.device), self.embed_dim)
+        return vectors.to(self.unit.dtype).to(self.unit.device)

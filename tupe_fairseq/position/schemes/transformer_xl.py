@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from tupe_fairseq.position.positions import in_float64
 from tupe_fairseq.position.relative_keys import RelativeKeys
 
 
@@ -19,9 +20,10 @@ def distance_sinusoid(distances: Tensor, dim: int) -> Tensor:
     Shape:
         integers (N) -> (N, dim), float64.
     """
+    distances = in_float64(distances)
     steps = torch.arange(0, dim, 2, device=distances.device, dtype=torch.float64)
     frequencies = torch.exp(steps * (-math.log(10000) / dim))
-    angles = distances.to(torch.float64).unsqueeze(-1) * frequencies
+    angles = distances.unsqueeze(-1) * frequencies
     return torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :dim]
 
 

@@ -5,6 +5,7 @@ from typing import Optional
 from torch import Tensor
 
 from tupe_fairseq.position.absolute import AbsoluteEncoding
+from tupe_fairseq.position.encoding import head_dim_of
 from tupe_fairseq.position.positions import Positions
 from tupe_fairseq.position.untied_absolute import UntiedAbsoluteBias
 
@@ -20,11 +21,24 @@ class TupePositionBias(AbsoluteEncoding):
     scores of the words must be scaled by the same ``scaling`` before the two are added.
 
     Args:
-        embed_dim, num_heads, max_positions, causal: see :class:`PositionEncoding`.
-        rel_pos, rel_pos_buckets, max_rel_pos: see :class:`AbsoluteEncoding`.
+        embed_dim (int): model width, D.
+        num_heads (int): number of heads, H; divides ``embed_dim``.
+        max_positions (int): the longest sequence, [CLS] included.
+        rel_pos (bool): add R: TUPE-R.
+        rel_pos_buckets (int, optional): number of buckets of R, even and at least 4; 32 if None.
+        max_rel_pos (int, optional): distance from which R has one bucket per direction; 128 if
+            None.
         tie_cls (bool): leave [CLS] an ordinary position (the paper's ablation).
+        causal (bool): see :class:`PositionEncoding`.
+    Shape:
+        positions n, (T) or (B, T), for the queries and, if they are others, for the keys ->
+        (H, Tq, Tk), with (B, T) positions (B, H, Tq, Tk); rows are queries.
+    Dtype and device: those of the parameters, but at least float32, also under autocast.
     Raises:
-        ValueError: as :class:`AbsoluteEncoding` and the two terms.
+        ValueError: if a size is less than 1, ``num_heads`` does not divide ``embed_dim``, or a
+            position is not in 0 .. max_positions - 1.
+        ValueError: if ``rel_pos_buckets`` or ``max_rel_pos`` does not fit, or is given without
+            ``rel_pos``.
     """
 
     OPTIONS = ("rel_pos", "rel_pos_buckets", "max_rel_pos", "tie_cls")
@@ -37,19 +51,23 @@ class TupePositionBias(AbsoluteEncoding):
         max_positions: int,
         *,
         rel_pos: bool = False,
+        rel_pos_buckets: Optional[int] = None,
+        max_rel_pos: Optional[int] = None,
         tie_cls: bool = False,
-        **options,
+        causal: bool = False,
     ):
         # The 2 keeps the variance of the sum of two correlations, words' and positions'.
-        scaling = (2 * embed_dim / num_heads) ** -0.5
+        scaling = (2 * head_dim_of(embed_dim, num_heads)) ** -0.5
         super().__init__(
             embed_dim,
             num_heads,
             max_positions,
+            causal=causal,
             scaling=scaling,
             rel_pos=rel_pos,
+            rel_pos_buckets=rel_pos_buckets,
+            max_rel_pos=max_rel_pos,
             untie_cls=rel_pos and not tie_cls,
-            **options,
         )
         self.unties_cls = not tie_cls
         self.untied_absolute = UntiedAbsoluteBias(
