@@ -1,6 +1,7 @@
 """TupeEncoder against the float64 oracle, and what must hold for any input."""
 
 import dataclasses
+import json
 
 import pytest
 import torch
@@ -197,10 +198,61 @@ def test_state_dict_of_other_position_options_is_refused():
         here.load_state_dict(state)
 
 
+@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: torch.nn.Sequential(x)])
+def test_a_part_of_a_state_dict(wrap):
+    """As adapters and partial warm starts are loaded; what is recorded must still fit."""
+    model = wrap(TupeEncoder(SMALL))
+    part = {n: x + 1 for n, x in model.state_dict().items() if "fc1" in n}
+    missing, unexpected = model.load_state_dict(part, strict=False)
+    assert not unexpected and set(missing) == set(model.state_dict()) - set(part)
+    assert all(model.state_dict()[name].equal(x) for name, x in part.items())
+    tied = wrap(TupeEncoder(dataclasses.replace(SMALL, tie_cls=True))).state_dict()
+    with pytest.raises(ValueError, match="--tie-cls is True in the checkpoint"):
+        model.load_state_dict(tied, strict=False)
+
+
+def test_a_strict_load_into_a_model_that_holds_an_encoder_names_what_is_missing():
+    model = torch.nn.Sequential(TupeEncoder(SMALL))
+    state = model.state_dict()
+    del state["0.position_version"]
+    with pytest.raises(RuntimeError, match="Missing key.*0.position_version"):
+        model.load_state_dict(state)
+
+
+def test_heads_of_another_number_are_refused():
+    """Every shape fits, and the scaling and all scores would differ."""
+    config = dataclasses.replace(SMALL, embed_dim=16, num_heads=8)
+    two = TupeEncoder(dataclasses.replace(config, num_heads=2)).state_dict()
+    with pytest.raises(ValueError, match="--encoder-attention-heads is 2 in .* and 8 in this"):
+        TupeEncoder(config).load_state_dict(two)
+
+
+def test_a_record_without_heads_as_version_0_1_wrote_it():
+    encoder = TupeEncoder(SMALL)
+    state = encoder.state_dict()
+    written = json.dumps(encoder.config.position_options, sort_keys=True)
+    state["position_version"] = torch.tensor(list(written.encode()))
+    encoder.load_state_dict(state)
+    assert encoder.position_version.equal(TupeEncoder(SMALL).position_version)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
 def test_position_options_survive_half_precision(dtype):
     config = dataclasses.replace(SMALL, rel_pos=True, max_rel_pos=3001)
-    TupeEncoder(config).load_state_dict(TupeEncoder(config).to(dtype).state_dict())
+    encoder = TupeEncoder(config)
+    state = TupeEncoder(config).to(dtype).state_dict()
+    encoder.load_state_dict(state)
+    # or the whole state dict is cast, as if all of it were weights
+    encoder.load_state_dict({name: x.to(dtype) for name, x in state.items()})
+    assert encoder.position_version.equal(state["position_version"])
+
+
+def test_replacing_an_option_replaces_what_follows_from_it():
+    shaw = dataclasses.replace(SMALL, position_encoding="shaw")
+    with_rel_pos = dataclasses.replace(shaw, position_encoding="tupe", rel_pos=True)
+    assert with_rel_pos == dataclasses.replace(SMALL, rel_pos=True)
+    assert with_rel_pos.position_options["max_rel_pos"] == 128
+    TupeEncoder(dataclasses.replace(with_rel_pos, rel_pos=False))
 
 
 @pytest.mark.parametrize(

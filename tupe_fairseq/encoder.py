@@ -74,11 +74,10 @@ class TupeEncoder(nn.Module):
             [wrap_layer(self._build_layer()) for _ in range(config.num_layers)]
         )
         self.layer_norm = nn.LayerNorm(config.embed_dim) if config.normalize_before else None
-        # The position options as JSON text, one character an int64: a buffer because whoever
-        # loads a state dict sees nothing else of the file; int64 and "version" in the name so
-        # that averaging checkpoints, half precision and fairseq's moving average leave it alone.
-        options = json.dumps(config.position_options, sort_keys=True)
-        self.register_buffer("position_version", torch.tensor(list(options.encode())))
+        # A buffer because whoever loads a state dict sees nothing else of the file; int64 and
+        # "version" in the name so that averaging checkpoints, half precision and fairseq's moving
+        # average leave it alone.
+        self.register_buffer("position_version", self._record())
 
     @property
     def position(self) -> Optional[PositionEncoding]:
@@ -202,29 +201,40 @@ class TupeEncoder(nn.Module):
             return added
         return packing.pack(added.expand(packing.batch, -1, -1))
 
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, *args):
-        self._check_position_options(state_dict.get(prefix + "position_version"), strict)
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, *args)
+    def load_state_dict(self, state_dict, strict: bool = True, *args, **kwargs):
+        """As ``nn.Module``'s; see :meth:`check_whole`."""
+        if strict:
+            self.check_whole(state_dict)
+        return super().load_state_dict(state_dict, strict, *args, **kwargs)
 
-    def _check_position_options(self, saved: Optional[Tensor], strict: bool) -> None:
-        if saved is None:
-            if strict:
-                raise ValueError(
-                    "the checkpoint holds no position options, so it was not written by this "
-                    "project; tupe-convert converts the TUPE authors' checkpoints"
-                )
-            return
-        theirs = json.loads(bytes(saved.tolist()).decode())
-        ours = self.config.position_options
-        # "scheme" is what checkpoints call it
-        flags = {"scheme": "position-encoding"}
-        differing = [
-            f"--{flags.get(name, name).replace('_', '-')} is {theirs.get(name)} in the checkpoint "
-            f"and {ours.get(name)} in this model"
-            for name in sorted({**theirs, **ours})
-            if theirs.get(name) != ours.get(name)
-        ]
-        if differing:
+    def check_whole(self, state_dict: Dict[str, Tensor], prefix: str = "") -> None:
+        """Refuse, with the reason, a state dict that is to be loaded whole but is not ours.
+
+        A part of one (``strict=False``) needs no record: who trains adapters, or averages as
+        fairseq's ``--store-ema`` does, loads without.
+
+        Args:
+            state_dict (dict): tensors by name.
+            prefix (str): the prefix of the encoder's names.
+        Raises:
+            ValueError: if it does not record its options.
+        """
+        # not in _load_from_state_dict, which torch never tells that a part is loaded
+        if prefix + "position_version" not in state_dict:
             raise ValueError(
-                "position options differ: " + "; ".join(differing) + "; give the checkpoint's"
+                "the checkpoint holds no position options, so it was not written by this "
+                "project; tupe-convert converts the TUPE authors' checkpoints"
             )
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        saved = state_dict.get(prefix + "position_version")
+        if saved is not None:
+            # whole numbers also if somebody has cast the whole state dict to half precision
+            self.config.check_record(json.loads(bytes(saved.long().tolist()).decode()))
+            # an older record may be shorter
+            state_dict[prefix + "position_version"] = self._record().to(saved.device)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def _record(self) -> Tensor:
+        """The config's record as JSON text, one character an int64."""
+        return torch.tensor(list(json.dumps(self.config.record, sort_keys=True).encode()))

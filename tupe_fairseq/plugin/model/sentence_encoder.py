@@ -60,13 +60,17 @@ class TupeSentenceEncoder(TupeEncoder):
             "encoder_states": [hidden.transpose(0, 1) for hidden in hiddens],
         }
 
-    def _load_from_state_dict(self, state_dict, prefix, *args):
+    def check_whole(self, state_dict, prefix=""):
+        """As :class:`TupeEncoder`'s; says so if it is stock RoBERTa's."""
         if any(key.startswith(prefix + "embed_positions.") for key in state_dict):
             raise ValueError(
                 "the checkpoint adds learned positions to its input, as fairseq's stock roberta "
                 "does; tupe-convert makes a tupe_roberta checkpoint of it, with "
                 "--position-encoding learned"
             )
+        super().check_whole(state_dict, prefix)
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
         saved = state_dict.get(prefix + "embed_tokens.weight")
         if saved is not None and saved.size(0) != self.embed_tokens.num_embeddings:
             raise ValueError(
@@ -137,19 +141,27 @@ class TupeRobertaEncoder(RobertaEncoder):
         logits[real] = of_real
         return logits, extra
 
-    def _load_from_state_dict(self, state_dict, prefix, *args):
-        name = prefix + "vocabulary_version"
-        embedding = state_dict.get(prefix + "sentence_encoder.embed_tokens.weight")
-        own_size = self.sentence_encoder.embed_tokens.num_embeddings
-        if embedding is None or embedding.size(0) != own_size:
-            pass  # the sentence encoder refuses it with the reason
-        elif name not in state_dict:
+    def check_whole(self, state_dict, prefix=""):
+        """As :class:`TupeSentenceEncoder`'s; a vocabulary that is not recorded is taken for ours.
+
+        Half precision cannot hold the record: it is lost if somebody casts the whole state dict.
+        """
+        self.sentence_encoder.check_whole(state_dict, prefix + "sentence_encoder.")
+        saved = state_dict.get(prefix + "vocabulary_version")
+        if saved is None or saved.is_floating_point():
             logger.warning(
                 "the checkpoint does not record its vocabulary: make sure that "
                 "dict.txt is the one it was trained with"
             )
-            state_dict[name] = self.vocabulary_version
-        elif not state_dict[name].equal(self.vocabulary_version.to(state_dict[name].device)):
+            state_dict[prefix + "vocabulary_version"] = self.vocabulary_version
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        saved = state_dict.get(prefix + "vocabulary_version")
+        embedding = state_dict.get(prefix + "sentence_encoder.embed_tokens.weight")
+        own_size = self.sentence_encoder.embed_tokens.num_embeddings
+        if embedding is None or embedding.size(0) != own_size:
+            pass  # the sentence encoder refuses it with the reason
+        elif saved is not None and saved.tolist() != self.vocabulary_version.tolist():
             raise ValueError(
                 "the checkpoint was trained with a different vocabulary of the same size; use "
                 "its own dict.txt, and data made with it"
