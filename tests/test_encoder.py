@@ -186,6 +186,50 @@ def test_too_long_names_both_numbers_and_the_flag():
         encoder(torch.randn(1, 9, DIM, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("method", ["forward", "attention_weights"])
+@pytest.mark.parametrize("unpad", [False, True], ids=["padded", "unpad"])
+@pytest.mark.parametrize("shape", [(1, 7), (3, 7), (2, 6), (2, 8), (7,), (2, 7, 1)], ids=str)
+def test_a_mask_of_another_shape_is_refused(shape, unpad, method):
+    encoder = randomized(dataclasses.replace(SMALL, unpad=unpad))
+    x, mask = torch.randn(BATCH, SEQ_LEN, DIM, dtype=torch.float64), torch.ones(shape).bool()
+    with pytest.raises(ValueError) as error:
+        getattr(encoder, method)(x, mask)
+    assert f"key_padding_mask is {shape}, and the input is (2, 7, 6)" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "embeddings, message",
+    [
+        (torch.zeros(7, DIM), r"embeddings are \(7, 6\); expected is \(B, L, embed_dim 6\)"),
+        (torch.zeros(2, 7, 1, DIM), r"embeddings are \(2, 7, 1, 6\)"),
+        (torch.zeros(2, 7, 8), r"embeddings are \(2, 7, 8\)"),
+        (torch.zeros(2, 7, DIM).long(), "torch.int64.*token ids need a word embedding"),
+        (torch.zeros(2, 0, DIM), r"no token \(L = 0\)"),
+    ],
+    ids=["2d", "4d", "width", "tokens", "empty"],
+)
+@pytest.mark.parametrize("method", ["forward", "attention_weights"])
+def test_embeddings_that_are_none_are_refused(embeddings, message, method):
+    with pytest.raises(ValueError, match=message):
+        getattr(TupeEncoder(SMALL).eval(), method)(embeddings)
+
+
+def test_left_padding_is_refused_and_padding_elsewhere_is_not():
+    encoder = randomized(SMALL)
+    x = torch.randn(BATCH, SEQ_LEN, DIM, dtype=torch.float64)
+    for method in (encoder, encoder.attention_weights):
+        with pytest.raises(ValueError, match="begins with padding.*pad on the right"):
+            method(x, PADDING.flip(1))
+    inside = torch.tensor([[False] * 7, [False, True, True] + [False] * 4])
+    all_padding = torch.tensor([[False] * 7, [True] * 7])
+    assert encoder(x, inside).isfinite().all() and encoder(x, all_padding).isfinite().all()
+
+
+def test_attention_weights_are_refused_in_training_mode():
+    with pytest.raises(ValueError, match="without dropout.*call eval"):
+        TupeEncoder(SMALL).train().attention_weights(torch.randn(BATCH, SEQ_LEN, DIM))
+
+
 def test_state_dict_of_other_position_options_is_refused():
     here = TupeEncoder(dataclasses.replace(SMALL, rel_pos=True, max_rel_pos=128))
     there = TupeEncoder(dataclasses.replace(SMALL, rel_pos=True, max_rel_pos=64, tie_cls=True))

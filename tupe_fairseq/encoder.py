@@ -8,7 +8,13 @@ from torch import Tensor, nn
 
 from tupe_fairseq.attention import Padding
 from tupe_fairseq.config import TupeConfig
-from tupe_fairseq.modules import SharedBias, TupeEncoderLayer, dropout
+from tupe_fairseq.modules import (
+    SharedBias,
+    TupeEncoderLayer,
+    check_embeddings,
+    check_mask,
+    dropout,
+)
 from tupe_fairseq.position import (
     PositionEncoding,
     build_position_encoding,
@@ -127,16 +133,43 @@ class TupeEncoder(nn.Module):
         key_padding_mask: Optional[Tensor] = None,
         return_all_hiddens: bool = False,
     ) -> Union[Tensor, Tuple[Tensor, List[Tensor]]]:
-        padding = None if key_padding_mask is None else Padding(key_padding_mask, self.config.unpad)
+        """The hidden states of a batch.
+
+        Args:
+            embeddings (Tensor): those of words; [CLS] is at index 0.
+            key_padding_mask (Tensor, optional): True = padding; None if there is none.  Pad on the
+                right: index 0 of a sequence that is not all padding is no padding.
+            return_all_hiddens (bool): also give the input of the first and all outputs of layers.
+        Shape:
+            embeddings (B, L, D), key_padding_mask (B, L) -> (B, L, D); with ``return_all_hiddens``
+            a pair with a list of (B, L, D) each.
+        Raises:
+            ValueError, TypeError: as the class says.
+        """
+        padding = self._padding(embeddings, key_padding_mask, self.config.unpad)
         if padding is not None and padding.packed:
             embeddings = padding.pack(embeddings)
         return self.encode(embeddings, padding, return_all_hiddens)
+
+    def _padding(self, embeddings: Tensor, mask: Optional[Tensor], pack: bool) -> Optional[Padding]:
+        check_embeddings(embeddings, self.config.embed_dim)
+        if mask is None:
+            return None
+        check_mask(mask, embeddings)
+        return Padding(mask, pack)
 
     def encode(
         self, embeddings: Tensor, padding: Optional[Padding], return_all_hiddens: bool = False
     ) -> Union[Tensor, Tuple[Tensor, List[Tensor]]]:
         """As :meth:`forward`, from embeddings (N, D) where the padding is packed."""
         seq_len = embeddings.size(1) if padding is None else padding.seq_len
+        if seq_len == 0:
+            raise ValueError("the sequences have no token (L = 0); at least [CLS] must be there")
+        if padding is not None and padding.begins_with_padding:
+            raise ValueError(
+                "a sequence begins with padding; TUPE numbers positions from the left, so pad on "
+                "the right (fairseq's masked_lm and sentence_prediction do)"
+            )
         if padding is not None and not padding.any:
             padding = None
         packing = padding if padding is not None and padding.packed else None
@@ -179,8 +212,16 @@ class TupeEncoder(nn.Module):
 
         Shape:
             embeddings (B, L, D) -> for each layer (B, H, L, L), rows are queries; 0 at padded keys.
+        Raises:
+            ValueError: in training mode, where dropout makes every pass different and LayerDrop
+                leaves out layers; else as :meth:`forward`.
         """
-        padding = None if key_padding_mask is None else Padding(key_padding_mask)
+        if self.training:
+            raise ValueError(
+                "these are the weights of attention without dropout, but the model is in training "
+                "mode; call eval() first"
+            )
+        padding = self._padding(embeddings, key_padding_mask, pack=False)
         _, hiddens = self.encode(embeddings, padding, return_all_hiddens=True)
         seq_len = embeddings.size(1)
         bias, _ = self.shared_bias(seq_len, hiddens[0])

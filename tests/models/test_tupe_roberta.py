@@ -170,6 +170,16 @@ def test_state_dict_names_are_fairseqs_and_final(folder):
     assert names == layer | norms | position | {"embed_tokens.weight"}
 
 
+def test_token_embeddings_of_the_shape_of_the_tokens(folder):
+    model, _ = build(folder, "--arch", "tupe_roberta_tiny", "--unpad")
+    encoder = model.encoder.sentence_encoder.eval()
+    tokens = torch.tensor([[0, 5, 6, 2], [0, 7, 2, 1]])
+    given = encoder(tokens, token_embeddings=encoder.embed_tokens(tokens))["encoder_out"][0]
+    assert given.equal(encoder(tokens)["encoder_out"][0])
+    with pytest.raises(ValueError, match=r"mask is \(2, 4\), and the input is \(1, 4, 128\)"):
+        encoder(tokens, token_embeddings=torch.zeros(1, 4, 128))
+
+
 def test_a_moving_average_is_updated_and_stored_in_silence(folder, caplog):
     """fairseq's loads a state dict without versions, and does so at every update."""
     flags = ["--arch", "tupe_roberta_tiny", "--rel-pos", "--store-ema", "--ema-decay", 0.9]

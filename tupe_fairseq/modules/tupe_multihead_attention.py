@@ -13,6 +13,7 @@ from tupe_fairseq.attention import (
     choose,
     split_qkv,
 )
+from tupe_fairseq.modules.input_checks import check_mask
 
 # A compiled layer leaves attention out: its kernels are compiled already, and its choice among
 # them is plain Python.
@@ -47,6 +48,7 @@ class TupeMultiheadAttention(nn.Module):
     Raises:
         ValueError: if ``num_heads`` does not divide ``embed_dim``, or ``attn_impl`` is unknown.
         TypeError: if ``key_padding_mask`` is not bool.
+        ValueError: if it is not (B, L) of x.
         RuntimeError: if the named implementation does not support the request; the message says
             why.
     """
@@ -95,7 +97,7 @@ class TupeMultiheadAttention(nn.Module):
         kernel_bias: Optional[Tensor] = None,
         position: Optional[nn.Module] = None,
     ) -> Tensor:
-        padding = _known(key_padding_mask)
+        padding = _known(key_padding_mask, x)
         qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
         return self.out_proj(self._attend(qkv, attn_bias, padding, kernel_bias, position))
 
@@ -111,7 +113,7 @@ class TupeMultiheadAttention(nn.Module):
         Shape:
             as :meth:`forward`, x not packed -> (B, H, L, L), at least float32; 0 at padded keys.
         """
-        padding = _known(key_padding_mask)
+        padding = _known(key_padding_mask, x)
         qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
         q, k, _ = qkv.unflatten(-1, (3, self.num_heads, self.head_dim)).unbind(-3)
         q, k, attn_bias = self._with_position(q, k, attn_bias, padding, position)
@@ -151,9 +153,10 @@ class TupeMultiheadAttention(nn.Module):
         return attended.flatten(-2)
 
 
-def _known(key_padding_mask: Union[None, Tensor, Padding]) -> Optional[Padding]:
+def _known(key_padding_mask: Union[None, Tensor, Padding], x: Tensor) -> Optional[Padding]:
     """The padding, or None if there is none."""
     padding = key_padding_mask
     if isinstance(padding, Tensor):
+        check_mask(padding, x)
         padding = Padding(padding)
     return None if padding is None or not padding.any else padding

@@ -28,7 +28,9 @@ class TupeSentenceEncoder(TupeEncoder):
         src_tokens (B, L), or token_embeddings (B, L, D) instead -> dict of lists:
         ``encoder_out`` [(L, B, D)], ``encoder_states`` (L, B, D) each, if asked for.
     Raises:
-        ValueError: if a sequence begins with padding: position 0 would not be ``<s>``.
+        ValueError: as :class:`TupeEncoder`; among others if a sequence begins with padding:
+            position 0 would not be ``<s>``.
+        ValueError: on loading, if the checkpoint has another number of symbols or positions.
     """
 
     def __init__(self, config: TupeConfig, embed_tokens: nn.Embedding, **hooks):
@@ -41,18 +43,26 @@ class TupeSentenceEncoder(TupeEncoder):
         return_all_hiddens: bool = False,
         token_embeddings: Optional[Tensor] = None,
     ) -> Dict[str, List[Tensor]]:
-        padding = Padding(src_tokens.eq(self.embed_tokens.padding_idx), self.config.unpad)
-        if padding.begins_with_padding:
-            raise ValueError(
-                "a sequence begins with padding; TUPE numbers positions from the left, so pad on "
-                "the right (fairseq's masked_lm and sentence_prediction do)"
-            )
-        if token_embeddings is None:
+        """The hidden states of a batch, as fairseq's RoBERTa takes them.
+
+        Args:
+            src_tokens (Tensor): token ids; ``<s>`` is at index 0, padding on the right.
+            return_all_hiddens (bool): also give ``encoder_states``.
+            token_embeddings (Tensor, optional): used in place of the tokens' own; ``src_tokens``
+                then only tell what is padding.
+        Shape:
+            src_tokens (B, L), token_embeddings (B, L, D) -> as the class says.
+        Raises:
+            ValueError: as :class:`TupeEncoder`.
+        """
+        mask = src_tokens.eq(self.embed_tokens.padding_idx)
+        if token_embeddings is not None:
+            out = super().forward(token_embeddings, mask, return_all_hiddens)
+        else:
+            padding = Padding(mask, self.config.unpad)
+            # packed first: the embedding of padding need not be looked up
             tokens = padding.pack(src_tokens) if padding.packed else src_tokens
-            token_embeddings = self.embed_tokens(tokens)
-        elif padding.packed:
-            token_embeddings = padding.pack(token_embeddings)
-        out = self.encode(token_embeddings, padding, return_all_hiddens)
+            out = self.encode(self.embed_tokens(tokens), padding, return_all_hiddens)
         x, hiddens = out if return_all_hiddens else (out, [])
         # B x L x D -> L x B x D
         return {
