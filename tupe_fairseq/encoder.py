@@ -181,7 +181,7 @@ class TupeEncoder(nn.Module):
         x = dropout(x, self.config.dropout, self.training)
         if padding is not None and packing is None:
             x = x.masked_fill(padding.mask.unsqueeze(-1), 0)
-        attn_bias, kernel_bias = self.shared_bias(seq_len, x)
+        attn_bias, kernel_bias = self.shared_bias(self.position, seq_len, x)
 
         shared = self.position
         hiddens = [x]
@@ -224,7 +224,7 @@ class TupeEncoder(nn.Module):
         padding = self._padding(embeddings, key_padding_mask, pack=False)
         _, hiddens = self.encode(embeddings, padding, return_all_hiddens=True)
         seq_len = embeddings.size(1)
-        bias, _ = self.shared_bias(seq_len, hiddens[0])
+        bias, _ = self.shared_bias(self.position, seq_len, hiddens[0])
         added = self._added_positions(seq_len, None)
         weights = []
         for index, (layer, x) in enumerate(zip(self.layers, hiddens)):
