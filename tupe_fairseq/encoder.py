@@ -184,6 +184,9 @@ class TupeEncoder(nn.Module):
         attn_bias, kernel_bias = self.shared_bias(self.position, seq_len, x)
 
         shared = self.position
+        if shared is not None and not shared.reads_content:
+            shared = None
+        for_layers = None if shared is None else shared.for_layers(seq_len)
         hiddens = [x]
         for index, layer in enumerate(self.layers):
             if index and added is not None and self.config.position_each_layer:
@@ -193,7 +196,8 @@ class TupeEncoder(nn.Module):
                 attn_bias=attn_bias,
                 key_padding_mask=padding,
                 kernel_bias=kernel_bias,
-                position=shared if shared is not None and shared.reads_content else None,
+                position=shared,
+                for_layers=for_layers,
             )
             if return_all_hiddens:
                 hiddens.append(x)
