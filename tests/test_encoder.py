@@ -303,6 +303,7 @@ def test_replacing_an_option_replaces_what_follows_from_it():
     "options, message",
     [
         ({"num_layers": 0}, r"num_layers \(0\).*--encoder-layers"),
+        ({"embed_dim": 6.0}, r"embed_dim \(6.0\) must be a whole number.*--encoder-embed-dim"),
         ({"dropout": 1.5}, r"dropout \(1.5\).*--dropout"),
         ({"embed_dim": 7}, r"embed_dim \(7\).*num_heads \(3\).*--encoder-attention-heads"),
         ({"activation_fn": "relu6"}, "'relu6'.*gelu"),

@@ -1,6 +1,7 @@
 """The options of an encoder, as plain data."""
 
 import dataclasses
+from numbers import Integral
 from typing import Any, Dict, Mapping
 
 from tupe_fairseq.position import POSITION_OPTIONS, PositionOptions, get_position_encoding
@@ -28,8 +29,9 @@ class TupeConfig(PositionOptions):
             zero there.
         compile_layers (bool): ``torch.compile`` each layer; needs torch 2.2.
     Raises:
-        ValueError: if a size is less than 1, a probability is not in 0 .. 1, or the position
-            encoding is unknown.
+        ValueError: if a size is no whole number of at least 1, a probability is not in 0 .. 1, or
+            the position encoding is unknown.  What depends on several options, and other names,
+            the encoder refuses when it is built.
     """
 
     embed_dim: int = 128
@@ -56,8 +58,10 @@ class TupeConfig(PositionOptions):
             ("max_positions", "--max-positions"),
         ):
             value = getattr(self, name)
-            if value < 1:
-                raise ValueError(f"{name} ({value}) must be at least 1; change {flag}")
+            if not isinstance(value, Integral) or value < 1:
+                raise ValueError(
+                    f"{name} ({value}) must be a whole number of at least 1; change {flag}"
+                )
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             value = getattr(self, name)
             if not 0 <= value <= 1:

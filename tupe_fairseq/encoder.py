@@ -39,17 +39,27 @@ class TupeEncoder(nn.Module):
         layer_list (callable): builds the ``nn.ModuleList`` of the layers; one that skips layers
             when iterated gives LayerDrop.
     Shape:
-        embeddings (B, L, D); key_padding_mask bool (B, L), True = padding -> (B, L, D).  With
-        ``return_all_hiddens`` also the list of the L + 1 hidden states, each (B, L, D): the
-        embedding output, then each layer's output; in pre-LN the last is taken before the final
-        LayerNorm.  With ``config.unpad`` all are zero at padding, else undefined there.
+        embeddings (B, L, D); key_padding_mask bool (B, L), True = padding -> (B, L, D).  [CLS] is
+        at index 0; pad on the right.  With ``return_all_hiddens`` also a list of hidden states,
+        each (B, L, D): the embedding output, then the output of each layer, in training without
+        those that LayerDrop leaves out; in pre-LN the last is taken before the final LayerNorm.
+        At padding all are finite and undefined; zero with ``config.unpad``, if all padding is at
+        the end of its sequence.
     Dtype and device: those of the parameters.
     Raises:
         ValueError: if ``config.compile_layers`` and torch cannot compile a module.
+        ValueError: if ``config.num_heads`` does not divide ``config.embed_dim``, or
+            ``config.attn_impl`` or ``config.activation_fn`` is unknown.
+        ValueError: if the scheme does not take a position option that is given, or not its value.
+        ValueError: if the shapes of embeddings or mask are not those above, L is 0, or a sequence
+            begins with padding and does not consist of it.
         ValueError: if L exceeds ``config.max_positions`` and positions have a table.
-        ValueError: if the scheme does not take a position option that is given.
-        ValueError: on loading a state dict made with other position options, which would fit
-            and silently compute something else.
+        TypeError: if the mask is not bool.
+        RuntimeError: if ``config.attn_impl`` names an implementation that does not support the
+            device, dtype or mode; the message says why.
+        ValueError: on loading a state dict made with other position options or another number of
+            heads, which would fit and silently compute something else; on loading a whole one
+            that does not say with which.
     """
 
     def __init__(
@@ -136,15 +146,15 @@ class TupeEncoder(nn.Module):
         """The hidden states of a batch.
 
         Args:
-            embeddings (Tensor): those of words; [CLS] is at index 0.
-            key_padding_mask (Tensor, optional): True = padding; None if there is none.  Pad on the
-                right: index 0 of a sequence that is not all padding is no padding.
-            return_all_hiddens (bool): also give the input of the first and all outputs of layers.
+            embeddings (Tensor): those of the words; [CLS] is at index 0.
+            key_padding_mask (Tensor, optional): True = padding, which is on the right; None if
+                there is none.
+            return_all_hiddens (bool): give a pair, whose second is the hidden states before and
+                after each layer.
         Shape:
-            embeddings (B, L, D), key_padding_mask (B, L) -> (B, L, D); with ``return_all_hiddens``
-            a pair with a list of (B, L, D) each.
+            embeddings (B, L, D), key_padding_mask bool (B, L) -> (B, L, D), and a list of such.
         Raises:
-            ValueError, TypeError: as the class says.
+            ValueError, TypeError, RuntimeError: as the class says.
         """
         padding = self._padding(embeddings, key_padding_mask, self.config.unpad)
         if padding is not None and padding.packed:

@@ -91,7 +91,13 @@ class TupeEncoderLayer(nn.Module):
         position: Optional[nn.Module] = None,
         for_layers: Optional[Tensor] = None,
     ) -> Tensor:
-        """The layer's output; arguments, shapes and errors are the attention's."""
+        """Attention, then the feed-forward network.
+
+        Args, Raises: as :meth:`TupeMultiheadAttention.forward`.
+        Shape:
+            x (B, L, D), key_padding_mask bool (B, L) -> (B, L, D); with packed ``Padding``
+            x (N, D) -> (N, D).
+        """
         residual = x
         if self.normalize_before:
             x = self.self_attn_layer_norm(x)

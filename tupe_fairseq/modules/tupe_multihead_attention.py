@@ -99,7 +99,15 @@ class TupeMultiheadAttention(nn.Module):
         position: Optional[nn.Module] = None,
         for_layers: Optional[Tensor] = None,
     ) -> Tensor:
-        """The words' new vectors; see the class for arguments, shapes and errors."""
+        """What each word gathers from all.
+
+        Args: see the class.
+        Shape:
+            x (B, L, D), key_padding_mask bool (B, L) -> (B, L, D); with packed ``Padding``
+            x (N, D) -> (N, D).
+        Raises:
+            ValueError, TypeError, RuntimeError: as the class says.
+        """
         padding = _known(key_padding_mask, x)
         qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
         return self.out_proj(
