@@ -14,7 +14,7 @@ PACKAGE = Path(tupe_fairseq.__file__).parent
 #: parts above it, so that there are no cycles.
 PARTS = {
     "version.py": ("", ""),
-    "require_fairseq.py": ("", ""),
+    "require_fairseq.py": ("", "fairseq"),
     "files": ("", ""),
     # the model: torch only
     "position": ("", "torch"),

@@ -1,6 +1,7 @@
 """TupeEncoder against the float64 oracle, and what must hold for any input."""
 
 import dataclasses
+import json
 
 import pytest
 import torch
@@ -185,6 +186,50 @@ def test_too_long_names_both_numbers_and_the_flag():
         encoder(torch.randn(1, 9, DIM, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("method", ["forward", "attention_weights"])
+@pytest.mark.parametrize("unpad", [False, True], ids=["padded", "unpad"])
+@pytest.mark.parametrize("shape", [(1, 7), (3, 7), (2, 6), (2, 8), (7,), (2, 7, 1)], ids=str)
+def test_a_mask_of_another_shape_is_refused(shape, unpad, method):
+    encoder = randomized(dataclasses.replace(SMALL, unpad=unpad))
+    x, mask = torch.randn(BATCH, SEQ_LEN, DIM, dtype=torch.float64), torch.ones(shape).bool()
+    with pytest.raises(ValueError) as error:
+        getattr(encoder, method)(x, mask)
+    assert f"key_padding_mask is {shape}, and the input is (2, 7, 6)" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "embeddings, message",
+    [
+        (torch.zeros(7, DIM), r"embeddings are \(7, 6\); expected is \(B, L, embed_dim 6\)"),
+        (torch.zeros(2, 7, 1, DIM), r"embeddings are \(2, 7, 1, 6\)"),
+        (torch.zeros(2, 7, 8), r"embeddings are \(2, 7, 8\)"),
+        (torch.zeros(2, 7, DIM).long(), "torch.int64.*token ids need a word embedding"),
+        (torch.zeros(2, 0, DIM), r"no token \(L = 0\)"),
+    ],
+    ids=["2d", "4d", "width", "tokens", "empty"],
+)
+@pytest.mark.parametrize("method", ["forward", "attention_weights"])
+def test_embeddings_that_are_none_are_refused(embeddings, message, method):
+    with pytest.raises(ValueError, match=message):
+        getattr(TupeEncoder(SMALL).eval(), method)(embeddings)
+
+
+def test_left_padding_is_refused_and_padding_elsewhere_is_not():
+    encoder = randomized(SMALL)
+    x = torch.randn(BATCH, SEQ_LEN, DIM, dtype=torch.float64)
+    for method in (encoder, encoder.attention_weights):
+        with pytest.raises(ValueError, match="begins with padding.*pad on the right"):
+            method(x, PADDING.flip(1))
+    inside = torch.tensor([[False] * 7, [False, True, True] + [False] * 4])
+    all_padding = torch.tensor([[False] * 7, [True] * 7])
+    assert encoder(x, inside).isfinite().all() and encoder(x, all_padding).isfinite().all()
+
+
+def test_attention_weights_are_refused_in_training_mode():
+    with pytest.raises(ValueError, match="without dropout.*call eval"):
+        TupeEncoder(SMALL).train().attention_weights(torch.randn(BATCH, SEQ_LEN, DIM))
+
+
 def test_state_dict_of_other_position_options_is_refused():
     here = TupeEncoder(dataclasses.replace(SMALL, rel_pos=True, max_rel_pos=128))
     there = TupeEncoder(dataclasses.replace(SMALL, rel_pos=True, max_rel_pos=64, tie_cls=True))
@@ -197,16 +242,68 @@ def test_state_dict_of_other_position_options_is_refused():
         here.load_state_dict(state)
 
 
+@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: torch.nn.Sequential(x)])
+def test_a_part_of_a_state_dict(wrap):
+    """As adapters and partial warm starts are loaded; what is recorded must still fit."""
+    model = wrap(TupeEncoder(SMALL))
+    part = {n: x + 1 for n, x in model.state_dict().items() if "fc1" in n}
+    missing, unexpected = model.load_state_dict(part, strict=False)
+    assert not unexpected and set(missing) == set(model.state_dict()) - set(part)
+    assert all(model.state_dict()[name].equal(x) for name, x in part.items())
+    tied = wrap(TupeEncoder(dataclasses.replace(SMALL, tie_cls=True))).state_dict()
+    with pytest.raises(ValueError, match="--tie-cls is True in the checkpoint"):
+        model.load_state_dict(tied, strict=False)
+
+
+def test_a_strict_load_into_a_model_that_holds_an_encoder_names_what_is_missing():
+    model = torch.nn.Sequential(TupeEncoder(SMALL))
+    state = model.state_dict()
+    del state["0.position_version"]
+    with pytest.raises(RuntimeError, match="Missing key.*0.position_version"):
+        model.load_state_dict(state)
+
+
+def test_heads_of_another_number_are_refused():
+    """Every shape fits, and the scaling and all scores would differ."""
+    config = dataclasses.replace(SMALL, embed_dim=16, num_heads=8)
+    two = TupeEncoder(dataclasses.replace(config, num_heads=2)).state_dict()
+    with pytest.raises(ValueError, match="--encoder-attention-heads is 2 in .* and 8 in this"):
+        TupeEncoder(config).load_state_dict(two)
+
+
+def test_a_record_without_heads_as_version_0_1_wrote_it():
+    encoder = TupeEncoder(SMALL)
+    state = encoder.state_dict()
+    written = json.dumps(encoder.config.position_options, sort_keys=True)
+    state["position_version"] = torch.tensor(list(written.encode()))
+    encoder.load_state_dict(state)
+    assert encoder.position_version.equal(TupeEncoder(SMALL).position_version)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
 def test_position_options_survive_half_precision(dtype):
     config = dataclasses.replace(SMALL, rel_pos=True, max_rel_pos=3001)
-    TupeEncoder(config).load_state_dict(TupeEncoder(config).to(dtype).state_dict())
+    encoder = TupeEncoder(config)
+    state = TupeEncoder(config).to(dtype).state_dict()
+    encoder.load_state_dict(state)
+    # or the whole state dict is cast, as if all of it were weights
+    encoder.load_state_dict({name: x.to(dtype) for name, x in state.items()})
+    assert encoder.position_version.equal(state["position_version"])
+
+
+def test_replacing_an_option_replaces_what_follows_from_it():
+    shaw = dataclasses.replace(SMALL, position_encoding="shaw")
+    with_rel_pos = dataclasses.replace(shaw, position_encoding="tupe", rel_pos=True)
+    assert with_rel_pos == dataclasses.replace(SMALL, rel_pos=True)
+    assert with_rel_pos.position_options["max_rel_pos"] == 128
+    TupeEncoder(dataclasses.replace(with_rel_pos, rel_pos=False))
 
 
 @pytest.mark.parametrize(
     "options, message",
     [
         ({"num_layers": 0}, r"num_layers \(0\).*--encoder-layers"),
+        ({"embed_dim": 6.0}, r"embed_dim \(6.0\) must be a whole number.*--encoder-embed-dim"),
         ({"dropout": 1.5}, r"dropout \(1.5\).*--dropout"),
         ({"embed_dim": 7}, r"embed_dim \(7\).*num_heads \(3\).*--encoder-attention-heads"),
         ({"activation_fn": "relu6"}, "'relu6'.*gelu"),

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import torch
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 
 from helpers.position_cases import (
     ALL_OF_ENCODER,
@@ -18,6 +19,7 @@ from helpers.position_cases import (
     random_input,
 )
 from helpers.tensors import assert_within
+from tupe_fairseq import TupeEncoder
 from tupe_fairseq.attention import IMPLEMENTATIONS
 from tupe_fairseq.position import CATALOGUE, PositionEncoding
 
@@ -118,6 +120,27 @@ def test_attn_impl_changes_nothing(case, name, unpad):
         assert name != "auto" and f"--attn-impl {name} does not support this" in str(refusal)
         pytest.skip(str(refusal))
     assert_within(actual, answer(encoder_of(case)), 1e-11)
+
+
+@pytest.fixture(scope="module")
+def process_group():
+    """Data-parallel training of one process; what it forbids, it forbids there, too."""
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@parametrized(ALL_OF_ENCODER)
+def test_data_parallel_training_with_checkpointed_activations(case, process_group):
+    """No parameter may then be used inside of two layers."""
+    plain = encoder_of(case)
+    checkpointed = TupeEncoder(plain.config, wrap_layer=checkpoint_wrapper).double()
+    checkpointed.load_state_dict(plain.state_dict())
+    parallel = torch.nn.parallel.DistributedDataParallel(checkpointed)
+    x = random_input().requires_grad_()
+    actual = gradients(checkpointed, x, parallel(x, PADDING), PADDING)
+    assert_within(actual, answer(plain), 1e-12)
 
 
 CAN_COMPILE = hasattr(torch.nn.Module, "compile") and shutil.which("g++") is not None

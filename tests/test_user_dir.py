@@ -25,6 +25,8 @@ for step in sys.argv[1:]:
         getattr(utils.import_user_module, "memo", set()).clear()  # as in a new call of fairseq
 import tupe_fairseq
 assert MODEL_REGISTRY["tupe_roberta"] is tupe_fairseq.TupeRobertaModel
+from fairseq.tasks import TASK_REGISTRY
+assert "glue_sentence_prediction" in TASK_REGISTRY
 archs = sorted(name for name in ARCH_MODEL_REGISTRY if name.startswith("tupe_"))
 print(" ".join(archs))
 """
@@ -55,6 +57,32 @@ def test_registered_once_in_every_order(steps, tmp_path):
         "tupe_roberta", "tupe_roberta_base", "tupe_roberta_large", "tupe_roberta_medium",
         "tupe_roberta_mini", "tupe_roberta_small", "tupe_roberta_tiny",
     ]  # fmt: skip
+
+
+IMPORTED_FIRST = """
+import logging, sys
+from tupe_fairseq import TupeConfig, TupeEncoder
+from tupe_fairseq.position import build_position_encoding
+import tupe_fairseq.checkpoint.convert
+assert not [name for name in sys.modules if name.split(".")[0] in ("fairseq", "hydra")]
+assert not logging.root.handlers and logging.root.level == logging.WARNING
+"""
+FAIRSEQ_LATER = [
+    "import fairseq",
+    "from tupe_fairseq import TupeRobertaModel",
+    # while this part is itself being imported
+    "import tupe_fairseq.plugin.glue.task",
+]
+
+
+@pytest.mark.parametrize("step", FAIRSEQ_LATER)
+def test_registered_when_fairseq_is_imported_after_it(step, tmp_path):
+    """And not before: who wants a position encoding alone does not pay for fairseq."""
+    arguments = [USER_DIR] if step == "import fairseq" else []
+    program = f"{IMPORTED_FIRST}\n{step}\n{PROGRAM}"
+    process = python("-c", program, *arguments, cwd=tmp_path)
+    assert process.returncode == 0, process.stdout
+    assert "tupe_roberta_tiny" in process.stdout.splitlines()[-1]
 
 
 def test_path_into_a_clone_without_installing(tmp_path):

@@ -1,7 +1,8 @@
 """The options of an encoder, as plain data."""
 
 import dataclasses
-from typing import Any, Dict
+from numbers import Integral
+from typing import Any, Dict, Mapping
 
 from tupe_fairseq.position import POSITION_OPTIONS, PositionOptions, get_position_encoding
 
@@ -28,8 +29,9 @@ class TupeConfig(PositionOptions):
             zero there.
         compile_layers (bool): ``torch.compile`` each layer; needs torch 2.2.
     Raises:
-        ValueError: if a size is less than 1, a probability is not in 0 .. 1, or the position
-            encoding is unknown.
+        ValueError: if a size is no whole number of at least 1, a probability is not in 0 .. 1, or
+            the position encoding is unknown.  What depends on several options, and other names,
+            the encoder refuses when it is built.
     """
 
     embed_dim: int = 128
@@ -56,8 +58,10 @@ class TupeConfig(PositionOptions):
             ("max_positions", "--max-positions"),
         ):
             value = getattr(self, name)
-            if value < 1:
-                raise ValueError(f"{name} ({value}) must be at least 1; change {flag}")
+            if not isinstance(value, Integral) or value < 1:
+                raise ValueError(
+                    f"{name} ({value}) must be a whole number of at least 1; change {flag}"
+                )
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
@@ -65,11 +69,7 @@ class TupeConfig(PositionOptions):
                     f"{name} ({value}) must be a probability, 0 .. 1; "
                     f"change --{name.replace('_', '-')}"
                 )
-        # set what is not given, so that it is recorded and compared as what it is
-        scheme = get_position_encoding(self.position_encoding)
-        for name, default in scheme.defaults(self.scheme_options).items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, default)
+        get_position_encoding(self.position_encoding)
 
     @classmethod
     def from_roberta_options(cls, args) -> "TupeConfig":
@@ -100,13 +100,46 @@ class TupeConfig(PositionOptions):
 
     @property
     def position_options(self) -> Dict[str, Any]:
-        """The options of the position encoding, by which two checkpoints are told apart."""
+        """The options of the position encoding, with the defaults of those that are not given."""
+        # not in the fields, where dataclasses.replace would take them for given
+        scheme = get_position_encoding(self.position_encoding)
+        defaults = scheme.defaults(self.scheme_options)
         options: Dict[str, Any] = {"scheme": self.position_encoding}
         for name, option in POSITION_OPTIONS.items():
             value = getattr(self, name)
+            value = defaults.get(name) if value is None else value
             if option.always_recorded or value != option.default:
                 options[name] = value
         return options
+
+    @property
+    def record(self) -> Dict[str, Any]:
+        """What the shapes of a state dict do not tell, so that it is recorded beside them."""
+        return {**self.position_options, "num_heads": self.num_heads}
+
+    def check_record(self, theirs: Mapping[str, Any]) -> None:
+        """Refuse weights that would fit and silently compute something else.
+
+        Args:
+            theirs (mapping): the ``record`` of the config that the weights were made with.
+        Raises:
+            ValueError: if it differs from this one; the message names each option.
+        """
+        ours = self.record
+        # version 0.1 did not record it
+        theirs = {"num_heads": self.num_heads, **theirs}
+        # what the flags call it
+        flags = {"scheme": "position-encoding", "num_heads": "encoder-attention-heads"}
+        differing = [
+            f"--{flags.get(name, name).replace('_', '-')} is {theirs.get(name)} in the checkpoint "
+            f"and {ours.get(name)} in this model"
+            for name in sorted({**theirs, **ours})
+            if theirs.get(name) != ours.get(name)
+        ]
+        if differing:
+            raise ValueError(
+                "position options differ: " + "; ".join(differing) + "; give the checkpoint's"
+            )
 
     @property
     def scheme_options(self) -> Dict[str, Any]:

@@ -8,7 +8,13 @@ from torch import Tensor, nn
 
 from tupe_fairseq.attention import Padding
 from tupe_fairseq.config import TupeConfig
-from tupe_fairseq.modules import SharedBias, TupeEncoderLayer, dropout
+from tupe_fairseq.modules import (
+    SharedBias,
+    TupeEncoderLayer,
+    check_embeddings,
+    check_mask,
+    dropout,
+)
 from tupe_fairseq.position import (
     PositionEncoding,
     build_position_encoding,
@@ -33,17 +39,27 @@ class TupeEncoder(nn.Module):
         layer_list (callable): builds the ``nn.ModuleList`` of the layers; one that skips layers
             when iterated gives LayerDrop.
     Shape:
-        embeddings (B, L, D); key_padding_mask bool (B, L), True = padding -> (B, L, D).  With
-        ``return_all_hiddens`` also the list of the L + 1 hidden states, each (B, L, D): the
-        embedding output, then each layer's output; in pre-LN the last is taken before the final
-        LayerNorm.  With ``config.unpad`` all are zero at padding, else undefined there.
+        embeddings (B, L, D); key_padding_mask bool (B, L), True = padding -> (B, L, D).  [CLS] is
+        at index 0; pad on the right.  With ``return_all_hiddens`` also a list of hidden states,
+        each (B, L, D): the embedding output, then the output of each layer, in training without
+        those that LayerDrop leaves out; in pre-LN the last is taken before the final LayerNorm.
+        At padding all are finite and undefined; zero with ``config.unpad``, if all padding is at
+        the end of its sequence.
     Dtype and device: those of the parameters.
     Raises:
         ValueError: if ``config.compile_layers`` and torch cannot compile a module.
+        ValueError: if ``config.num_heads`` does not divide ``config.embed_dim``, or
+            ``config.attn_impl`` or ``config.activation_fn`` is unknown.
+        ValueError: if the scheme does not take a position option that is given, or not its value.
+        ValueError: if the shapes of embeddings or mask are not those above, L is 0, or a sequence
+            begins with padding and does not consist of it.
         ValueError: if L exceeds ``config.max_positions`` and positions have a table.
-        ValueError: if the scheme does not take a position option that is given.
-        ValueError: on loading a state dict made with other position options, which would fit
-            and silently compute something else.
+        TypeError: if the mask is not bool.
+        RuntimeError: if ``config.attn_impl`` names an implementation that does not support the
+            device, dtype or mode; the message says why.
+        ValueError: on loading a state dict made with other position options or another number of
+            heads, which would fit and silently compute something else; on loading a whole one
+            that does not say with which.
     """
 
     position_version: Tensor
@@ -76,10 +92,10 @@ class TupeEncoder(nn.Module):
             [wrap_layer(self._build_layer()) for _ in range(config.num_layers)]
         )
         self.layer_norm = nn.LayerNorm(config.embed_dim) if config.normalize_before else None
-        # The position options as JSON text, one character an int64: a buffer because whoever
-        # loads a state dict sees nothing else of the file; int64 and "version" in the name so
-        # that averaging checkpoints, half precision and fairseq's moving average leave it alone.
-        self.register_buffer("position_version", self._recorded_options())
+        # A buffer because whoever loads a state dict sees nothing else of the file; int64 and
+        # "version" in the name so that averaging checkpoints, half precision and fairseq's moving
+        # average leave it alone.
+        self.register_buffer("position_version", self._record())
 
     @property
     def position(self) -> Optional[PositionEncoding]:
@@ -129,16 +145,43 @@ class TupeEncoder(nn.Module):
         key_padding_mask: Optional[Tensor] = None,
         return_all_hiddens: bool = False,
     ) -> Union[Tensor, Tuple[Tensor, List[Tensor]]]:
-        padding = None if key_padding_mask is None else Padding(key_padding_mask, self.config.unpad)
+        """The hidden states of a batch.
+
+        Args:
+            embeddings (Tensor): those of the words; [CLS] is at index 0.
+            key_padding_mask (Tensor, optional): True = padding, which is on the right; None if
+                there is none.
+            return_all_hiddens (bool): give a pair, whose second is the hidden states before and
+                after each layer.
+        Shape:
+            embeddings (B, L, D), key_padding_mask bool (B, L) -> (B, L, D), and a list of such.
+        Raises:
+            ValueError, TypeError, RuntimeError: as the class says.
+        """
+        padding = self._padding(embeddings, key_padding_mask, self.config.unpad)
         if padding is not None and padding.packed:
             embeddings = padding.pack(embeddings)
         return self.encode(embeddings, padding, return_all_hiddens)
+
+    def _padding(self, embeddings: Tensor, mask: Optional[Tensor], pack: bool) -> Optional[Padding]:
+        check_embeddings(embeddings, self.config.embed_dim)
+        if mask is None:
+            return None
+        check_mask(mask, embeddings)
+        return Padding(mask, pack)
 
     def encode(
         self, embeddings: Tensor, padding: Optional[Padding], return_all_hiddens: bool = False
     ) -> Union[Tensor, Tuple[Tensor, List[Tensor]]]:
         """As :meth:`forward`, from embeddings (N, D) where the padding is packed."""
         seq_len = embeddings.size(1) if padding is None else padding.seq_len
+        if seq_len == 0:
+            raise ValueError("the sequences have no token (L = 0); at least [CLS] must be there")
+        if padding is not None and padding.begins_with_padding:
+            raise ValueError(
+                "a sequence begins with padding; TUPE numbers positions from the left, so pad on "
+                "the right (fairseq's masked_lm and sentence_prediction do)"
+            )
         if padding is not None and not padding.any:
             padding = None
         packing = padding if padding is not None and padding.packed else None
@@ -150,9 +193,12 @@ class TupeEncoder(nn.Module):
         x = dropout(x, self.config.dropout, self.training)
         if padding is not None and packing is None:
             x = x.masked_fill(padding.mask.unsqueeze(-1), 0)
-        attn_bias, kernel_bias = self.shared_bias(seq_len, x)
+        attn_bias, kernel_bias = self.shared_bias(self.position, seq_len, x)
 
         shared = self.position
+        if shared is not None and not shared.reads_content:
+            shared = None
+        for_layers = None if shared is None else shared.for_layers(seq_len)
         hiddens = [x]
         for index, layer in enumerate(self.layers):
             if index and added is not None and self.config.position_each_layer:
@@ -162,7 +208,8 @@ class TupeEncoder(nn.Module):
                 attn_bias=attn_bias,
                 key_padding_mask=padding,
                 kernel_bias=kernel_bias,
-                position=shared if shared is not None and shared.reads_content else None,
+                position=shared,
+                for_layers=for_layers,
             )
             if return_all_hiddens:
                 hiddens.append(x)
@@ -181,11 +228,19 @@ class TupeEncoder(nn.Module):
 
         Shape:
             embeddings (B, L, D) -> for each layer (B, H, L, L), rows are queries; 0 at padded keys.
+        Raises:
+            ValueError: in training mode, where dropout makes every pass different and LayerDrop
+                leaves out layers; else as :meth:`forward`.
         """
-        padding = None if key_padding_mask is None else Padding(key_padding_mask)
+        if self.training:
+            raise ValueError(
+                "these are the weights of attention without dropout, but the model is in training "
+                "mode; call eval() first"
+            )
+        padding = self._padding(embeddings, key_padding_mask, pack=False)
         _, hiddens = self.encode(embeddings, padding, return_all_hiddens=True)
         seq_len = embeddings.size(1)
-        bias, _ = self.shared_bias(seq_len, hiddens[0])
+        bias, _ = self.shared_bias(self.position, seq_len, hiddens[0])
         added = self._added_positions(embeddings.device, seq_len, None)
         weights = []
         for index, (layer, x) in enumerate(zip(self.layers, hiddens)):
@@ -209,35 +264,42 @@ class TupeEncoder(nn.Module):
     def reset_parameters(self) -> None:
         """Record the position options again, as after ``to_empty``; its parts have their own."""
         with torch.no_grad():
-            self.position_version.copy_(self._recorded_options())
+            self.position_version.copy_(self._record())
 
-    def _recorded_options(self) -> Tensor:
-        options = json.dumps(self.config.position_options, sort_keys=True)
-        return torch.tensor(list(options.encode()))
+    def load_state_dict(self, state_dict, strict: bool = True, *args, **kwargs):
+        """As ``nn.Module``'s; see :meth:`check_whole`."""
+        if strict:
+            self.check_whole(state_dict)
+        return super().load_state_dict(state_dict, strict, *args, **kwargs)
 
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, *args):
-        self._check_position_options(state_dict.get(prefix + "position_version"), strict)
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, *args)
+    def check_whole(self, state_dict: Dict[str, Tensor], prefix: str = "") -> None:
+        """Refuse, with the reason, a state dict that is to be loaded whole but is not ours.
 
-    def _check_position_options(self, saved: Optional[Tensor], strict: bool) -> None:
-        if saved is None:
-            if strict:
-                raise ValueError(
-                    "the checkpoint holds no position options, so it was not written by this "
-                    "project; tupe-convert converts the TUPE authors' checkpoints"
-                )
-            return
-        theirs = json.loads(bytes(saved.tolist()).decode())
-        ours = self.config.position_options
-        # "scheme" is what checkpoints call it
-        flags = {"scheme": "position-encoding"}
-        differing = [
-            f"--{flags.get(name, name).replace('_', '-')} is {theirs.get(name)} in the checkpoint "
-            f"and {ours.get(name)} in this model"
-            for name in sorted({**theirs, **ours})
-            if theirs.get(name) != ours.get(name)
-        ]
-        if differing:
+        A part of one (``strict=False``) needs no record: who trains adapters, or averages as
+        fairseq's ``--store-ema`` does, loads without.
+
+        Args:
+            state_dict (dict): tensors by name.
+            prefix (str): the prefix of the encoder's names.
+        Raises:
+            ValueError: if it does not record its options.
+        """
+        # not in _load_from_state_dict, which torch never tells that a part is loaded
+        if prefix + "position_version" not in state_dict:
             raise ValueError(
-                "position options differ: " + "; ".join(differing) + "; give the checkpoint's"
+                "the checkpoint holds no position options, so it was not written by this "
+                "project; tupe-convert converts the TUPE authors' checkpoints"
             )
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        saved = state_dict.get(prefix + "position_version")
+        if saved is not None:
+            # whole numbers also if somebody has cast the whole state dict to half precision
+            self.config.check_record(json.loads(bytes(saved.long().tolist()).decode()))
+            # an older record may be shorter
+            state_dict[prefix + "position_version"] = self._record().to(saved.device)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def _record(self) -> Tensor:
+        """The config's record as JSON text, one character an int64."""
+        return torch.tensor(list(json.dumps(self.config.record, sort_keys=True).encode()))

@@ -7,7 +7,9 @@ import torch
 import torch.nn.functional as F
 from fairseq import options, tasks
 from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.models.ema import build_ema
 
 from helpers.running import USER_DIR
 from tupe_fairseq import TupeRobertaModel
@@ -166,6 +168,57 @@ def test_state_dict_names_are_fairseqs_and_final(folder):
     position = {f"position_bias.untied_absolute.{name}" for name in absolute}
     position |= {"position_bias.relative.relative_attention_bias.weight", "position_version"}
     assert names == layer | norms | position | {"embed_tokens.weight"}
+
+
+def test_token_embeddings_of_the_shape_of_the_tokens(folder):
+    model, _ = build(folder, "--arch", "tupe_roberta_tiny", "--unpad")
+    encoder = model.encoder.sentence_encoder.eval()
+    tokens = torch.tensor([[0, 5, 6, 2], [0, 7, 2, 1]])
+    given = encoder(tokens, token_embeddings=encoder.embed_tokens(tokens))["encoder_out"][0]
+    assert given.equal(encoder(tokens)["encoder_out"][0])
+    with pytest.raises(ValueError, match=r"mask is \(2, 4\), and the input is \(1, 4, 128\)"):
+        encoder(tokens, token_embeddings=torch.zeros(1, 4, 128))
+
+
+def test_a_moving_average_is_updated_and_stored_in_silence(folder, caplog):
+    """fairseq's loads a state dict without versions, and does so at every update."""
+    flags = ["--arch", "tupe_roberta_tiny", "--rel-pos", "--store-ema", "--ema-decay", 0.9]
+    # it averages tensors that are tied once for each of their names
+    flags.append("--untie-weights-roberta")
+    model, args = build(folder, *flags)
+    average = build_ema(model, convert_namespace_to_omegaconf(args).ema, "cpu")
+    before = {name: x.clone() for name, x in model.state_dict().items()}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    caplog.clear()
+    average.step(model)
+    assert not caplog.records
+    stored = average.get_model().state_dict()
+    for name, x in before.items():
+        torch.testing.assert_close(stored[name], x if "version" in name else x + 0.1)
+    average.restore({name: x.clone() for name, x in model.state_dict().items()})
+    assert average.get_model().encoder.lm_head.bias.equal(model.encoder.lm_head.bias)
+    tied, _ = build(folder, *flags, "--tie-cls")
+    with pytest.raises(ValueError, match="--tie-cls is True in the checkpoint"):
+        average.restore(tied.state_dict())
+
+
+def test_a_part_of_a_state_dict(folder):
+    model, _ = build(folder, "--arch", "tupe_roberta_tiny", "--rel-pos")
+    part = {"encoder.lm_head.bias": torch.ones_like(model.encoder.lm_head.bias)}
+    missing, _ = model.load_state_dict(part, strict=False)
+    assert len(missing) == len(model.state_dict()) - 1
+    assert model.encoder.lm_head.bias.equal(part["encoder.lm_head.bias"])
+
+
+def test_a_state_dict_cast_to_half_as_a_whole(folder, caplog):
+    """The record of the vocabulary does not survive it, and this is said."""
+    model, _ = build(folder, "--arch", "tupe_roberta_tiny", "--rel-pos")
+    expected = model.encoder.vocabulary_version.clone()
+    model.load_state_dict({name: x.half() for name, x in model.state_dict().items()})
+    assert "the checkpoint does not record its vocabulary" in caplog.text
+    assert model.encoder.vocabulary_version.equal(expected)
 
 
 def test_help_of_every_flag_names_its_default_or_mode():

@@ -1,6 +1,10 @@
 """The bias that layers share: computed when it must be, kept when it may be, never stale."""
 
 import copy
+import io
+import random
+import sys
+import threading
 
 import pytest
 import torch
@@ -185,7 +189,7 @@ def test_its_size_is_bounded(encoder, monkeypatch):
     monkeypatch.setattr(shared_bias, "SIZE", 3)
     for seq_len in (2, 3, 4, 5):
         encoder(seq_len)
-    assert len(encoder.encoder.shared_bias._kept) == 3
+    assert len(encoder.encoder.shared_bias._kept.biases) == 3
     assert encoder.count == 4
     encoder(3)
     assert encoder.count == 4
@@ -198,11 +202,137 @@ def test_its_size_is_bounded(encoder, monkeypatch):
 
 
 @torch.no_grad()
+def test_its_bytes_are_bounded(encoder, monkeypatch):
+    # one of length 7: 3 heads, float32
+    monkeypatch.setattr(shared_bias, "BYTES", 2 * 3 * 7 * 7 * 4)
+    for seq_len in (7, 6, 7, 6):
+        encoder(seq_len)
+    assert encoder.count == 2
+    encoder(8)  # and no other fits beside it
+    encoder(7)
+    assert encoder.count == 4
+    encoder(16)  # alone it is more than that, and kept
+    encoder(16)
+    assert encoder.count == 5
+
+
+def test_several_threads_compute_with_one_encoder(encoder):
+    """As a server does; another thread may drop what this one has just kept."""
+    lengths = range(1, 17)
+    with torch.no_grad():
+        expected = {n: encoder.fresh(n) for n in lengths}
+    failures = []
+
+    def compute(seed):
+        order = random.Random(seed)
+        try:
+            with torch.no_grad():
+                for _ in range(150):
+                    seq_len = order.choice(lengths)
+                    assert encoder(seq_len).equal(expected[seq_len])
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=compute, args=(n,)) for n in range(8)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failures
+
+
+def test_files_and_copies_hold_nothing_that_is_kept(encoder):
+    def size():
+        file = io.BytesIO()
+        torch.save(encoder.encoder, file)
+        return file.tell()
+
+    encoder.encoder.position_bias._forward_hooks.clear()
+    before = size()
+    with torch.no_grad():
+        encoder(16)
+    assert size() == before
+    assert copy.deepcopy(encoder.encoder).shared_bias._kept == ([], {})
+    assert encoder.encoder.shared_bias._kept.biases
+
+
+@torch.no_grad()
+def test_a_buffer_that_changes_is_noticed(encoder):
+    position = encoder.encoder.position_bias
+    position.register_buffer("factor", torch.ones(()))
+    compute = position.position_bias
+    position.position_bias = lambda *args: position.factor * compute(*args)
+    before = encoder()
+    position.factor.fill_(2)
+    assert not torch.allclose(encoder(), before, rtol=0, atol=1e-4)
+
+
+def hide_parameters(module):
+    """As flat parameters and replicas do: tensors remain, under the same names."""
+    for part in module.modules():
+        part.__dict__.update(part._parameters)
+        part._parameters.clear()
+
+
+def test_hidden_parameters_are_not_taken_for_unchanged_or_frozen(encoder):
+    table = encoder.encoder.position_bias.untied_absolute.pos.weight
+    hide_parameters(encoder.encoder.position_bias)
+    with torch.no_grad():
+        before = encoder()
+        torch.nn.init.normal_(table)
+        assert not torch.allclose(encoder(), before, rtol=0, atol=1e-4)
+    encoder().sum().backward()
+    assert table.grad.abs().max() > 0
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.nn.Module, "compile"), reason="FSDP of torch 1.13 needs a GPU"
+)
+def test_sharded_with_flat_parameters(encoder):
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
+    try:
+        plain = copy.deepcopy(encoder.encoder)
+        x = torch.randn(BATCH, 7, DIM)
+        sharded = FullyShardedDataParallel(encoder.encoder, device_id=torch.device("cpu"))
+        for _ in range(2):  # weights change between two evaluations
+            with torch.no_grad():
+                assert sharded(x).equal(plain(x))
+                for parameter in [*sharded.parameters(), *plain.parameters()]:
+                    parameter.mul_(1.5)
+        for model in (sharded, plain):
+            model(x).square().sum().backward()
+        (ours,) = sharded.parameters()
+        theirs = sum(p.grad.square().sum() for p in plain.parameters())
+        torch.testing.assert_close(ours.grad.square().sum(), theirs)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+@torch.no_grad()
+def test_a_replica_computes_with_its_own_position_encoding(encoder):
+    """nn.DataParallel gives each replica other modules and the original's attributes."""
+    replica = copy.copy(encoder.encoder)
+    replica._modules = {**encoder.encoder._modules}
+    replica._modules["position_bias"] = copy.deepcopy(encoder.encoder.position_bias)
+    x = torch.randn(BATCH, 7, DIM)
+    assert replica(x).equal(encoder.encoder(x))
+    by_data(replica)
+    assert not replica(x).equal(encoder.encoder(x))
+
+
+@torch.no_grad()
 def test_nothing_is_kept_through_training(encoder):
     encoder()
-    assert encoder.encoder.shared_bias._kept
+    assert encoder.encoder.shared_bias._kept.biases
     encoder.encoder.train()
-    assert not encoder.encoder.shared_bias._kept
+    assert encoder.encoder.shared_bias._kept == ([], {})
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
@@ -211,7 +341,6 @@ def test_a_deep_copy_is_independent(encoder, mode):
         before = encoder()
     twin = Counted.__new__(Counted)
     twin.encoder, twin.count = copy.deepcopy(encoder.encoder), 0
-    assert twin.encoder.shared_bias._position[0] is twin.encoder.position_bias
     with torch.no_grad():
         assert twin().equal(before)
         by_data(twin.encoder)
@@ -262,17 +391,17 @@ def test_alone():
     position = Position()
     shared = SharedBias(position)
     x = torch.zeros(1, 3, 2)
-    bias, kernel_bias = shared(3, x)
+    bias, kernel_bias = shared(position, 3, x)
     assert bias.shape == (1, 3, 3) and kernel_bias is None
     bias.sum().backward()
     # one of three rows gets none
     assert position.weight.grad.item() == 6
     shared.eval()
     with torch.no_grad():
-        first, _ = shared(3, x)
-        second, copy_ = shared(3, x.half())
-        again, _ = shared(3, x)
+        first, _ = shared(position, 3, x)
+        second, copy_ = shared(position, 3, x.half())
+        again, _ = shared(position, 3, x)
     assert calls == [3, 3, 3]
     assert not list(shared.parameters()) and not shared.state_dict()
     assert again is first and second.equal(first) and copy_.dtype == torch.float16
-    assert SharedBias(None)(3, x) == (None, None)
+    assert SharedBias(None)(None, 3, x) == (None, None)

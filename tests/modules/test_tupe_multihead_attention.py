@@ -68,3 +68,12 @@ def test_an_additive_mask_is_refused():
 def test_heads_must_divide_the_width():
     with pytest.raises(ValueError, match=r"\(6\).*\(4\).*--encoder-attention-heads"):
         TupeMultiheadAttention(6, 4, scaling=1.0)
+
+
+@pytest.mark.parametrize("method", ["forward", "attention_weights"])
+@pytest.mark.parametrize("shape", [(1, 5), (3, 5), (2, 4), (5,)], ids=str)
+def test_a_mask_of_another_shape_is_refused(shape, method):
+    attention, mask = randomized(scaling=0.5), torch.ones(shape).bool()
+    with pytest.raises(ValueError) as error:
+        getattr(attention, method)(torch.randn(2, 5, 6), key_padding_mask=mask)
+    assert f"key_padding_mask is {shape}, and the input is (2, 5, 6)" in str(error.value)

@@ -65,6 +65,22 @@ def test_layerdrop_and_layers_to_keep(data, tmp_path, run):
     assert hub.model.state_dict()[name.format(1)].equal(kept[name.format(2)])
 
 
+def test_a_moving_average_is_stored_and_resumed(data, tmp_path):
+    flags = ["--rel-pos", "--store-ema", "--ema-decay", 0.9]
+    pretrain(data, tmp_path, *flags, "--max-update", 2)
+    process = pretrain(data, tmp_path, *flags, "--max-update", 3)
+    assert "checkpoint_last.pt (epoch 1 @ 2 updates)" in process.stdout
+    # said once, about the weights, not at every update of their average
+    assert process.stdout.count("tensors; newly initialized") == 1
+    assert "vocabulary" not in process.stdout
+    state = torch.load(tmp_path / "checkpoint_last.pt", map_location="cpu")
+    average = state["extra_state"]["ema"]
+    name = "encoder.sentence_encoder.layers.0.fc1.weight"
+    assert list(average) == list(state["model"])
+    assert 0 < (average[name] - state["model"][name]).abs().max() < 0.1
+    assert all(average[n].equal(x) for n, x in state["model"].items() if "version" in n)
+
+
 def test_every_option_is_stored(unbroken):
     state = torch.load(unbroken[0] / "checkpoint_last.pt", map_location="cpu")
     model = vars(state["cfg"]["model"])

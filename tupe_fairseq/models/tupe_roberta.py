@@ -94,13 +94,25 @@ class TupeRobertaModel(RobertaModel):
         super().set_num_updates(num_updates)
         self._watch.set_num_updates(num_updates)
 
-    def load_state_dict(self, state_dict, *args, **kwargs):
-        """As fairseq's, which edits ``state_dict``; logs which tensors were loaded."""
+    def load_state_dict(self, state_dict, strict=True, *args, **kwargs):
+        """As fairseq's, which edits ``state_dict``; logs which tensors of a whole were loaded.
+
+        Loading a part (``strict=False``) is not logged: fairseq's moving average does so at
+        every update.
+        """
+        if not strict:
+            return super().load_state_dict(state_dict, strict, *args, **kwargs)
+        # of a head of another size fairseq keeps the model's; an older record is only shorter
         given = {name: tensor.shape for name, tensor in state_dict.items()}
-        result = super().load_state_dict(state_dict, *args, **kwargs)
+        self.encoder.check_whole(state_dict, "encoder.")
+        result = super().load_state_dict(state_dict, strict, *args, **kwargs)
         self._watch.loaded()
         own = {name: tensor.shape for name, tensor in self.state_dict().items()}
-        new = [name for name in own if given.get(name) != own[name]]
+        new = [
+            name
+            for name, shape in own.items()
+            if name not in given or (given[name] != shape and not name.endswith("_version"))
+        ]
         logger.info(
             "loaded %d of %d tensors; newly initialized: %s; in the file, but not in the model: %s",
             len(own) - len(new),

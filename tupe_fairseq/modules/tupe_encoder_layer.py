@@ -79,9 +79,9 @@ class TupeEncoderLayer(nn.Module):
             nn.init.normal_(linear.weight, std=0.02)
             nn.init.zeros_(linear.bias)
 
-    # attn_bias stays an argument of its own: fairseq's checkpoint_wrapper detaches only tensors
-    # among the direct arguments.  Inside another object the bias would keep its graph, and the
-    # second layer's backward pass would run through it again.
+    # attn_bias and for_layers stay arguments of their own: fairseq's checkpoint_wrapper detaches
+    # only tensors among the direct arguments.  Inside another object they would keep their graph,
+    # and the second layer's backward pass would run through it again.
     def forward(
         self,
         x: Tensor,
@@ -89,11 +89,19 @@ class TupeEncoderLayer(nn.Module):
         key_padding_mask: Union[None, Tensor, Padding] = None,
         kernel_bias: Optional[Tensor] = None,
         position: Optional[nn.Module] = None,
+        for_layers: Optional[Tensor] = None,
     ) -> Tensor:
+        """Attention, then the feed-forward network.
+
+        Args, Raises: as :meth:`TupeMultiheadAttention.forward`.
+        Shape:
+            x (B, L, D), key_padding_mask bool (B, L) -> (B, L, D); with packed ``Padding``
+            x (N, D) -> (N, D).
+        """
         residual = x
         if self.normalize_before:
             x = self.self_attn_layer_norm(x)
-        x = self.self_attn(x, attn_bias, key_padding_mask, kernel_bias, position)
+        x = self.self_attn(x, attn_bias, key_padding_mask, kernel_bias, position, for_layers)
         x = residual + dropout(x, self.dropout, self.training)
         if not self.normalize_before:
             x = self.self_attn_layer_norm(x)

@@ -13,6 +13,7 @@ from tupe_fairseq.attention import (
     choose,
     split_qkv,
 )
+from tupe_fairseq.modules.input_checks import check_mask
 
 # A compiled layer leaves attention out: its kernels are compiled already, and its choice among
 # them is plain Python.
@@ -42,11 +43,13 @@ class TupeMultiheadAttention(nn.Module):
         bool (B, L), True = padding, ignored -> (B, L, D).  In place of the mask a ``Padding`` made
         of it once for all layers; if that is packed, x is (N, D) -> (N, D).  kernel_bias: see
         :mod:`tupe_fairseq.attention`.  position: a position encoding that layers share, of which
-        :meth:`PositionEncoding.transform` and ``content_bias`` are asked.
+        :meth:`PositionEncoding.transform` and ``content_bias`` are asked; for_layers: its tensor of
+        that name.
     Dtype and device: those of the parameters.  At padding the output is finite and undefined.
     Raises:
         ValueError: if ``num_heads`` does not divide ``embed_dim``, or ``attn_impl`` is unknown.
         TypeError: if ``key_padding_mask`` is not bool.
+        ValueError: if it is not (B, L) of x.
         RuntimeError: if the named implementation does not support the request; the message says
             why.
     """
@@ -94,10 +97,22 @@ class TupeMultiheadAttention(nn.Module):
         key_padding_mask: Union[None, Tensor, Padding] = None,
         kernel_bias: Optional[Tensor] = None,
         position: Optional[nn.Module] = None,
+        for_layers: Optional[Tensor] = None,
     ) -> Tensor:
-        padding = _known(key_padding_mask)
+        """What each word gathers from all.
+
+        Args: see the class.
+        Shape:
+            x (B, L, D), key_padding_mask bool (B, L) -> (B, L, D); with packed ``Padding``
+            x (N, D) -> (N, D).
+        Raises:
+            ValueError, TypeError, RuntimeError: as the class says.
+        """
+        padding = _known(key_padding_mask, x)
         qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
-        return self.out_proj(self._attend(qkv, attn_bias, padding, kernel_bias, position))
+        return self.out_proj(
+            self._attend(qkv, attn_bias, padding, kernel_bias, position, for_layers)
+        )
 
     def attention_weights(
         self,
@@ -111,13 +126,13 @@ class TupeMultiheadAttention(nn.Module):
         Shape:
             as :meth:`forward`, x not packed -> (B, H, L, L), at least float32; 0 at padded keys.
         """
-        padding = _known(key_padding_mask)
+        padding = _known(key_padding_mask, x)
         qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
         q, k, _ = qkv.unflatten(-1, (3, self.num_heads, self.head_dim)).unbind(-3)
         q, k, attn_bias = self._with_position(q, k, attn_bias, padding, position)
         return attention_probabilities(q, k, attn_bias, padding, scaling=self.scaling)
 
-    def _with_position(self, q, k, attn_bias, padding, position):
+    def _with_position(self, q, k, attn_bias, padding, position, for_layers=None):
         """q, k and the bias after the position encoding; q and k (B, L, H, K) or (N, H, K)."""
         position = position if self.position is None else self.position
         if position is None or not position.reads_content:
@@ -126,7 +141,8 @@ class TupeMultiheadAttention(nn.Module):
         seq_len = q.size(1) if padding is None else padding.seq_len
         # unpacked, because scores between two sequences mean nothing: B x H x L x K
         of_head = ((padding.unpack(x) if is_packed else x).transpose(1, 2) for x in (q, k))
-        content_bias = position.content_bias(*of_head, seq_len, seq_len)
+        computed = () if for_layers is None else (for_layers,)
+        content_bias = position.content_bias(*of_head, seq_len, seq_len, *computed)
         if content_bias is not None:
             attn_bias = content_bias if attn_bias is None else attn_bias + content_bias
         positions = torch.arange(seq_len, device=q.device)
@@ -136,10 +152,10 @@ class TupeMultiheadAttention(nn.Module):
         return q, k, attn_bias
 
     @not_compiled
-    def _attend(self, qkv, attn_bias, padding, kernel_bias, position):
+    def _attend(self, qkv, attn_bias, padding, kernel_bias, position, for_layers):
         # (B x L or N) x 3D -> (B x L or N) x H x K, three times
         q, k, v = split_qkv(qkv.unflatten(-1, (3, self.num_heads, self.head_dim)), self.attn_impl)
-        q, k, with_content = self._with_position(q, k, attn_bias, padding, position)
+        q, k, with_content = self._with_position(q, k, attn_bias, padding, position, for_layers)
         if with_content is not attn_bias:  # the copy for kernels is that of the shared bias only
             attn_bias, kernel_bias = with_content, None
         dropout = self.dropout if self.training else 0.0
@@ -151,9 +167,10 @@ class TupeMultiheadAttention(nn.Module):
         return attended.flatten(-2)
 
 
-def _known(key_padding_mask: Union[None, Tensor, Padding]) -> Optional[Padding]:
+def _known(key_padding_mask: Union[None, Tensor, Padding], x: Tensor) -> Optional[Padding]:
     """The padding, or None if there is none."""
     padding = key_padding_mask
     if isinstance(padding, Tensor):
+        check_mask(padding, x)
         padding = Padding(padding)
     return None if padding is None or not padding.any else padding

@@ -148,6 +148,9 @@ class PositionEncoding(nn.Module):
     ) -> Optional[Tensor]:
         """(c) The term of positions alone; None for nothing.
 
+        In evaluation an encoder keeps it, for as long as parameters and buffers stay the same: it
+        must depend on nothing else.
+
         Args:
             positions_k: those of the queries if None.
         Shape:
@@ -164,6 +167,18 @@ class PositionEncoding(nn.Module):
 
         Shape:
             q (B, H, Tq, K), k (B, H, Tk, K), as projected -> broadcastable to (B, H, Tq, Tk).
+        """
+        return None
+
+    def for_layers(self, seq_len: int) -> Optional[Tensor]:
+        """What (d) makes of the parameters alone; None for nothing.
+
+        Layers that share a scheme get it as the last argument of its :meth:`content_bias`: then
+        none of them computes it again, and no parameter is used inside of two layers, which
+        data-parallel training with activation checkpointing does not allow.
+
+        Shape:
+            as the scheme's content_bias wants it, for positions 0 .. seq_len - 1.
         """
         return None
 

@@ -41,11 +41,6 @@ class TupeRobertaHub(RobertaHubInterface):
         features = super().extract_features(tokens, return_all_hiddens)
         if not return_attention:
             return features
-        if self.model.training:
-            raise ValueError(
-                "return_attention gives attention without dropout, but the model is "
-                "in training mode; call eval() first"
-            )
         encoder = self.model.encoder.sentence_encoder
         tokens = (tokens.unsqueeze(0) if tokens.dim() == 1 else tokens).to(self.device)
         padding = tokens.eq(encoder.embed_tokens.padding_idx)

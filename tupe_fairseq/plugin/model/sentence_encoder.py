@@ -28,7 +28,9 @@ class TupeSentenceEncoder(TupeEncoder):
         src_tokens (B, L), or token_embeddings (B, L, D) instead -> dict of lists:
         ``encoder_out`` [(L, B, D)], ``encoder_states`` (L, B, D) each, if asked for.
     Raises:
-        ValueError: if a sequence begins with padding: position 0 would not be ``<s>``.
+        ValueError: as :class:`TupeEncoder`; among others if a sequence begins with padding:
+            position 0 would not be ``<s>``.
+        ValueError: on loading, if the checkpoint has another number of symbols or positions.
     """
 
     def __init__(self, config: TupeConfig, embed_tokens: nn.Embedding, **hooks):
@@ -41,18 +43,26 @@ class TupeSentenceEncoder(TupeEncoder):
         return_all_hiddens: bool = False,
         token_embeddings: Optional[Tensor] = None,
     ) -> Dict[str, List[Tensor]]:
-        padding = Padding(src_tokens.eq(self.embed_tokens.padding_idx), self.config.unpad)
-        if padding.begins_with_padding:
-            raise ValueError(
-                "a sequence begins with padding; TUPE numbers positions from the left, so pad on "
-                "the right (fairseq's masked_lm and sentence_prediction do)"
-            )
-        if token_embeddings is None:
+        """The hidden states of a batch, as fairseq's RoBERTa takes them.
+
+        Args:
+            src_tokens (Tensor): token ids; ``<s>`` is at index 0, padding on the right.
+            return_all_hiddens (bool): also give ``encoder_states``.
+            token_embeddings (Tensor, optional): used in place of the tokens' own; ``src_tokens``
+                then only tell what is padding.
+        Shape:
+            src_tokens (B, L), token_embeddings (B, L, D) -> as the class says.
+        Raises:
+            ValueError: as :class:`TupeEncoder`.
+        """
+        mask = src_tokens.eq(self.embed_tokens.padding_idx)
+        if token_embeddings is not None:
+            out = super().forward(token_embeddings, mask, return_all_hiddens)
+        else:
+            padding = Padding(mask, self.config.unpad)
+            # packed first: the embedding of padding need not be looked up
             tokens = padding.pack(src_tokens) if padding.packed else src_tokens
-            token_embeddings = self.embed_tokens(tokens)
-        elif padding.packed:
-            token_embeddings = padding.pack(token_embeddings)
-        out = self.encode(token_embeddings, padding, return_all_hiddens)
+            out = self.encode(self.embed_tokens(tokens), padding, return_all_hiddens)
         x, hiddens = out if return_all_hiddens else (out, [])
         # B x L x D -> L x B x D
         return {
@@ -60,13 +70,17 @@ class TupeSentenceEncoder(TupeEncoder):
             "encoder_states": [hidden.transpose(0, 1) for hidden in hiddens],
         }
 
-    def _load_from_state_dict(self, state_dict, prefix, *args):
+    def check_whole(self, state_dict, prefix=""):
+        """As :class:`TupeEncoder`'s; says so if it is stock RoBERTa's."""
         if any(key.startswith(prefix + "embed_positions.") for key in state_dict):
             raise ValueError(
                 "the checkpoint adds learned positions to its input, as fairseq's stock roberta "
                 "does; tupe-convert makes a tupe_roberta checkpoint of it, with "
                 "--position-encoding learned"
             )
+        super().check_whole(state_dict, prefix)
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
         saved = state_dict.get(prefix + "embed_tokens.weight")
         if saved is not None and saved.size(0) != self.embed_tokens.num_embeddings:
             raise ValueError(
@@ -137,19 +151,27 @@ class TupeRobertaEncoder(RobertaEncoder):
         logits[real] = of_real
         return logits, extra
 
-    def _load_from_state_dict(self, state_dict, prefix, *args):
-        name = prefix + "vocabulary_version"
-        embedding = state_dict.get(prefix + "sentence_encoder.embed_tokens.weight")
-        own_size = self.sentence_encoder.embed_tokens.num_embeddings
-        if embedding is None or embedding.size(0) != own_size:
-            pass  # the sentence encoder refuses it with the reason
-        elif name not in state_dict:
+    def check_whole(self, state_dict, prefix=""):
+        """As :class:`TupeSentenceEncoder`'s; a vocabulary that is not recorded is taken for ours.
+
+        Half precision cannot hold the record: it is lost if somebody casts the whole state dict.
+        """
+        self.sentence_encoder.check_whole(state_dict, prefix + "sentence_encoder.")
+        saved = state_dict.get(prefix + "vocabulary_version")
+        if saved is None or saved.is_floating_point():
             logger.warning(
                 "the checkpoint does not record its vocabulary: make sure that "
                 "dict.txt is the one it was trained with"
             )
-            state_dict[name] = self.vocabulary_version
-        elif not state_dict[name].equal(self.vocabulary_version.to(state_dict[name].device)):
+            state_dict[prefix + "vocabulary_version"] = self.vocabulary_version
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        saved = state_dict.get(prefix + "vocabulary_version")
+        embedding = state_dict.get(prefix + "sentence_encoder.embed_tokens.weight")
+        own_size = self.sentence_encoder.embed_tokens.num_embeddings
+        if embedding is None or embedding.size(0) != own_size:
+            pass  # the sentence encoder refuses it with the reason
+        elif saved is not None and saved.tolist() != self.vocabulary_version.tolist():
             raise ValueError(
                 "the checkpoint was trained with a different vocabulary of the same size; use "
                 "its own dict.txt, and data made with it"

@@ -59,12 +59,22 @@ class DisentangledPositions(ProjectedTable, AbsoluteEncoding):
         return bias if relative is None else bias + relative
 
     def content_bias(
-        self, q: Tensor, k: Tensor, positions_q: Positions, positions_k: Positions
+        self,
+        q: Tensor,
+        k: Tensor,
+        positions_q: Positions,
+        positions_k: Positions,
+        projected: Optional[Tensor] = None,
     ) -> Tensor:
-        of_queries, of_keys = (x.to(q.dtype) for x in self._at(positions_q, positions_k))
+        at = self._at(positions_q, positions_k) if projected is None else projected
+        of_queries, of_keys = (x.to(q.dtype) for x in at)
         word_position = torch.matmul(q, of_keys.transpose(-2, -1))
         position_word = torch.matmul(of_queries, k.transpose(-2, -1))
         return self.scaling * (word_position + position_word)
+
+    def for_layers(self, seq_len: int) -> Tensor:
+        # 2 x H x seq_len x K
+        return torch.stack(self._at(seq_len, seq_len))
 
     def _at(self, positions_q: Positions, positions_k: Positions) -> Tuple[Tensor, Tensor]:
         """U_Q p of the queries' positions and U_K p of the keys': (B x) H x T x K."""
