@@ -30,9 +30,9 @@ PARTS = {
     "text": ("files programs", "numpy sentence_splitter sentencepiece tqdm"),
     "glue": ("files text", "numpy scipy sklearn"),
     # what fairseq loads
-    "plugin": ("require_fairseq.py", "fairseq torch"),
+    "plugin": ("require_fairseq.py", "fairseq numpy torch"),
     "plugin/model": (
-        "attention checkpoint config.py encoder.py modules plots position position_terms.py",
+        "attention checkpoint config.py encoder.py modules plots plugin position position_terms.py",
         "fairseq omegaconf torch",
     ),
     "plugin/glue": ("files glue programs", "fairseq numpy omegaconf torch"),

@@ -257,10 +257,9 @@ def test_two_pickles_or_none(tmp_path):
     assert "0 uncompressed entries" in refused(tmp_path / "none.pt")
 
 
-@pytest.mark.parametrize("size", range(0, 900, 90))
-def test_cut_anywhere(size, tmp_path):
+@pytest.mark.parametrize("tenths", range(10))
+def test_cut_anywhere(tenths, tmp_path):
     torch.save({"a": torch.ones(3)}, tmp_path / "a.pt")
     content = (tmp_path / "a.pt").read_bytes()
-    assert size < len(content)
-    (tmp_path / "a.pt").write_bytes(content[:size])
+    (tmp_path / "a.pt").write_bytes(content[: tenths * len(content) // 10])
     assert "is truncated, damaged or not a checkpoint" in refused(tmp_path / "a.pt")

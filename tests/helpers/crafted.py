@@ -78,6 +78,7 @@ def archive(path, pickled, storages=(), compress=zipfile.ZIP_STORED):
     """torch's zip format around a pickle, and storages by their keys."""
     with zipfile.ZipFile(path, "w", compress) as file:
         file.writestr("archive/data.pkl", pickled)
+        file.writestr("archive/version", "3\n")
         for key, content in dict(storages).items():
             file.writestr(f"archive/data/{key}", content)
     return path
