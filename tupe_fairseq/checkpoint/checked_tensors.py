@@ -11,6 +11,11 @@ from torch import Tensor
 
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 
+
+class NotFinite(CheckpointError):
+    """Weights with which every output would be NaN."""
+
+
 ENCODER = "encoder.sentence_encoder."
 VOCABULARY = "encoder.vocabulary_version"
 EMBEDDING = ENCODER + "embed_tokens.weight"
@@ -58,14 +63,14 @@ def _problem(name: str, tensor: Tensor) -> str:
 
 
 def check_finite(tensors: Dict[str, Tensor], path: str) -> None:
-    """Refuse weights with which every output would be NaN.
+    """Refuse weights that are NaN or infinite.
 
     Raises:
-        CheckpointError: if there are some; the message names the first tensor.
+        NotFinite: if there are some; the message names the first tensor.
     """
     for name, tensor in tensors.items():
         if not torch.isfinite(tensor).all():
-            raise CheckpointError(
+            raise NotFinite(
                 f"{path}: the tensor {name} holds NaN or infinity: its training diverged, or the "
                 "file is damaged"
             )

@@ -51,6 +51,22 @@ def updates_in(state: Dict[str, Any], path: str) -> int:
     return updates
 
 
+def best_in(state: Dict[str, Any], path: str) -> float:
+    """The best score that fairseq had seen when it wrote a checkpoint.
+
+    Args:
+        state (dict): the checkpoint.
+        path (str): its name, for messages.
+    Raises:
+        CheckpointError: if it does not say.
+    """
+    extra = state.get("extra_state")
+    best = extra.get("best") if isinstance(extra, dict) else None
+    if type(best) not in (int, float):
+        raise CheckpointError(f"{path} does not say how good it is")
+    return float(best)
+
+
 def vocabulary_version(symbols: Iterable[str]) -> Tensor:
     """A hash of the symbols in order, by which to notice another dict.txt of the same size.
 

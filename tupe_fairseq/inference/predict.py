@@ -35,7 +35,7 @@ def predict(
         batch_size (int): rows per batch; changes only speed and rounding.
         cpu (bool): stay on the CPU even if there is a GPU.
     Raises:
-        CheckpointError: if the file is refused, damaged, or its weights are not finite.
+        CheckpointError: if the file is refused or damaged; ``NotFinite`` if weights are NaN.
     """
     model, _, task = restore(str(checkpoint), {"data": str(data)})
     dataset = task.load_dataset(split)

@@ -7,6 +7,7 @@ reads it, and fairseq is handed checked options and tensors only.
 """
 
 import argparse
+import warnings
 from typing import Any, Dict
 
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
@@ -47,8 +48,11 @@ def restore(path: str, overrides: Dict[str, Any]):
     options = {"task": "masked_lm", "regression_target": False, **options, **overrides}
     # a file's criterion is used for nothing but the name and kind of the head, options by now
     args = argparse.Namespace(**{"criterion": options["task"], **options})
-    # given a state, fairseq does not read the file again
-    (model,), config, task = load_model_ensemble_and_task(
-        [path], state={"args": args, "model": tensors}
-    )
+    with warnings.catch_warnings():
+        # fairseq's, each time that it makes a config of options
+        warnings.filterwarnings("ignore", r"\s*'config' is validated against ConfigStore")
+        # given a state, fairseq does not read the file again
+        (model,), config, task = load_model_ensemble_and_task(
+            [path], state={"args": args, "model": tensors}
+        )
     return model, config, task
