@@ -142,6 +142,7 @@ TENSORS = {
     "booleans": of_model(lambda m: m.update({FC1: m[FC1] > 0})),
     "complex": of_model(lambda m: m.update({FC1: torch.complex(m[FC1], m[FC1])})),
     "bytes": of_model(lambda m: m.update({FC1: m[FC1].to(torch.uint8)})),
+    "empty": of_model(lambda m: m.update({FC1: torch.ones(2**28, 0)})),
     "a_scalar": of_model(lambda m: m.update({FC1: torch.tensor(1.0)})),
     "no_tensor": of_model(lambda m: m.update({FC1: [1.0]})),
     "a_numbered_tensor": of_model(lambda m: m.update({7: torch.ones(3)})),
@@ -167,6 +168,34 @@ def test_tensors_that_are_no_weights(reader, tmp_path):
         save(state, folder / "model.pt")
         message = refused(reader, folder)
         assert FC1 in message or name not in ("nan", "integers", "booleans", "complex", "no_tensor")
+
+
+HEAD = "classification_heads.evil."
+
+
+@EVERY_READER
+@pytest.mark.parametrize(
+    "dense, out", [((10**4, 1), (10**4, 1)), ((8, 8), None), (None, (2, 8)), ((8,), (2, 8)),
+                   ((7, 8), (2, 8))]
+)  # fmt: skip
+def test_heads_whose_parts_do_not_fit(dense, out, reader, tmp_path):
+    """The first pair would be a matrix of 10,000 x 10,000, made of 80 kB."""
+    state, folder = whole_state(), folder_with(tmp_path)
+    for name, shape in (("dense", dense), ("out_proj", out)):
+        if shape is not None:
+            state["model"][f"{HEAD}{name}.weight"] = torch.ones(shape)
+    save(state, folder / "model.pt")
+    assert "classification_heads.evil" in refused(reader, folder)
+
+
+@pytest.mark.parametrize("reader", ["from_pretrained", "tupe-plot"])
+def test_position_options_that_are_none(reader, tmp_path):
+    folder, state = folder_with(tmp_path), whole_state()
+    for content in (b"[]", b"3", b"null", b"{", b"[" * 500, b"\xff\xfe", b'{"scheme": []}'):
+        state["model"][E + "position_version"] = torch.tensor(list(content))
+        save(state, folder / "model.pt")
+        with pytest.raises((ValueError, RecursionError)):  # CheckpointError is the former
+            READERS[reader](folder)
 
 
 def test_half_precision_is_no_problem(tmp_path):

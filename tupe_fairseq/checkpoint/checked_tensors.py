@@ -20,6 +20,7 @@ ENCODER = "encoder.sentence_encoder."
 VOCABULARY = "encoder.vocabulary_version"
 EMBEDDING = ENCODER + "embed_tokens.weight"
 _LAYER = re.compile(re.escape(ENCODER) + r"layers\.(\d+)\.")
+_HEAD = re.compile(r"(classification_heads\.[^.]*)\.")
 # buffers that say which format, positions or vocabulary a file has; the longest has JSON in it
 _VERSION = re.compile(r"(.*[._])?version")
 _LONGEST_VERSION = 600
@@ -59,6 +60,8 @@ def _problem(name: str, tensor: Tensor) -> str:
         return f"is {tensor.dtype}; weights are floating-point numbers"
     if tensor.dim() == 0:
         return "is a single number; weights are vectors and matrices"
+    if tensor.numel() == 0:
+        return f"has the shape {list(tensor.shape)}, so it is empty"
     return ""
 
 
@@ -100,9 +103,25 @@ def check_sizes(options: Dict[str, Any], tensors: Dict[str, Tensor], path: str) 
                 f"{path} is refused: its option {name} is {options.get(name)}, but its tensors "
                 f"have {size}"
             )
+    _check_heads(tensors, embedding.size(1), path)
     heads = options.get("encoder_attention_heads")
     if heads is None or sizes["encoder_embed_dim"] % heads:
         raise CheckpointError(
             f"{path} is refused: its option encoder_attention_heads is {heads}, which does not "
             f"divide the width {sizes['encoder_embed_dim']}"
         )
+
+
+def _check_heads(tensors: Dict[str, Tensor], width: int, path: str) -> None:
+    """fairseq makes each classification head by two of its shapes; they must fit together."""
+    for name in {match.group(1) for match in map(_HEAD.match, tensors) if match}:
+        dense, out = (tensors.get(f"{name}.{part}.weight") for part in ("dense", "out_proj"))
+        if dense is None and out is None:
+            continue  # nothing is made by it, and loading names what is missing
+        shapes = [None if tensor is None else list(tensor.shape) for tensor in (dense, out)]
+        fits = dense is not None and out is not None and dense.dim() == out.dim() == 2
+        if not fits or dense.size(1) != width or out.size(1) != dense.size(0):
+            raise CheckpointError(
+                f"{path} is refused: {name}.dense.weight and .out_proj.weight have the shapes "
+                f"{shapes[0]} and {shapes[1]}, of no head for the width {width}"
+            )

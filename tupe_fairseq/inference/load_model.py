@@ -49,7 +49,7 @@ def load_model(path: str, data: str) -> Tuple[TupeRobertaModel, Dictionary]:
     try:
         model = TupeRobertaModel.build_model(argparse.Namespace(**{**options, **_HERE}), task)
         model.load_state_dict(tensors)
-    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be loaded: {error}") from error
     return model.eval(), dictionary
 

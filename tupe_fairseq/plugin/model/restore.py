@@ -52,7 +52,11 @@ def restore(path: str, overrides: Dict[str, Any]):
         # fairseq's, each time that it makes a config of options
         warnings.filterwarnings("ignore", r"\s*'config' is validated against ConfigStore")
         # given a state, fairseq does not read the file again
-        (model,), config, task = load_model_ensemble_and_task(
-            [path], state={"args": args, "model": tensors}
-        )
+        try:
+            (model,), config, task = load_model_ensemble_and_task(
+                [path], state={"args": args, "model": tensors}
+            )
+        except (AttributeError, LookupError, TypeError) as error:  # whatever a file can lead to
+            problem = f"{type(error).__name__}: {error}"
+            raise CheckpointError(f"{path} cannot be loaded: {problem}") from error
     return model, config, task
