@@ -134,6 +134,17 @@ def test_user_may_choose_what_the_file_may_not(tmp_path):
     assert hub.model.encoder.sentence_encoder.config.attn_impl == "eager"
 
 
+def with_code(folder):
+    """Options of fairseq's fconv, which evaluates some."""
+    code = f"open({str(folder / 'ran')!r}, 'w') and [(8, 3)]"
+    return {
+        "arch": "fconv", "encoder_layers": code, "decoder_layers": "[(8, 3)]",
+        "decoder_attention": "True", "decoder_embed_dim": 8, "decoder_out_embed_dim": 8,
+        "encoder_embed_path": None, "decoder_embed_path": None, "max_source_positions": 16,
+        "max_target_positions": 16, "share_input_output_embed": False,
+    }  # fmt: skip
+
+
 FC1 = E + "layers.0.fc1.weight"
 TENSORS = {
     "nan": of_model(lambda m: m[FC1].view(-1)[3:4].fill_(float("nan"))),

@@ -1,5 +1,6 @@
 """Checkpoints as a stranger could make them: pickles by hand, archives that swell, odd options."""
 
+import argparse
 import copy
 import io
 import os
@@ -43,15 +44,20 @@ def whole_state():
         "args": None,
         "cfg": {"model": dict(OPTIONS)},
         "model": model,
-        "optimizer_history": [{"num_updates": 3}],
-        "extra_state": {},
+        "optimizer_history": [
+            {
+                "num_updates": 3,
+                "criterion_name": "",
+                "optimizer_name": "",
+                "lr_scheduler_state": {},
+            }
+        ],
+        "extra_state": {"train_iterator": {"epoch": 1}},
     }
 
 
 def save(state, path, form="namespace", **options):
     """Write a state whose options are those of cfg.model, changed by ``options``."""
-    import argparse
-
     state = copy.copy(state)
     given = {**state["cfg"]["model"], **options}
     if form == "args":
