@@ -25,21 +25,21 @@ PARTS = {
     "position_terms.py": ("encoder.py position", "torch"),
     "plots": ("encoder.py files position_terms.py", "matplotlib numpy torch"),
     # from and to files
-    "checkpoint": ("config.py encoder.py files position", "torch"),
+    "checkpoint": ("attention config.py encoder.py files modules position", "torch"),
     "programs": ("checkpoint require_fairseq.py", "fairseq fairseq_cli torch tqdm"),
     "text": ("files programs", "numpy sentence_splitter sentencepiece tqdm"),
     "glue": ("files text", "numpy scipy sklearn"),
     # what fairseq loads
-    "plugin": ("require_fairseq.py", "fairseq torch"),
+    "plugin": ("require_fairseq.py", "fairseq numpy torch"),
     "plugin/model": (
-        "attention checkpoint config.py encoder.py modules plots position position_terms.py",
+        "attention checkpoint config.py encoder.py modules plots plugin position position_terms.py",
         "fairseq omegaconf torch",
     ),
     "plugin/glue": ("files glue programs", "fairseq numpy omegaconf torch"),
     "models": ("files plugin plugin/model position require_fairseq.py", "fairseq omegaconf"),
     # what our commands do
     "inference": (
-        "checkpoint encoder.py files models plots require_fairseq.py text",
+        "checkpoint encoder.py files models plots plugin/model require_fairseq.py text",
         "fairseq numpy torch",
     ),
     "finetune": ("checkpoint files glue inference position programs text", "numpy tqdm"),

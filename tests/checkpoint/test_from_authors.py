@@ -199,7 +199,7 @@ def half_a_head(state):
         (reshape, "position_bias.untied_absolute.pos.weight is [33, 12], not [17, 12]"),
         (untie, "lm_head.weight is not the word embedding"),
         (half_a_head, "missing classification_heads.mnli.dense.bias"),
-        (lambda s: setattr(s["args"], "arch", "transformer"), "arch is 'transformer', neither"),
+        (lambda s: setattr(s["args"], "arch", "transformer"), "arch is transformer, neither"),
         (lambda s: setattr(s["args"], "embedding_normalize", False), "embedding_normalize=False"),
         (lambda s: setattr(s["args"], "encoder_mystery", 3), "encoder_mystery=3"),
         (lambda s: s.update(args=None), "holds no options"),

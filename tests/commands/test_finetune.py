@@ -95,7 +95,7 @@ def test_checkpoint_of_stock_roberta(files, capsys):
     options = {key: value for key, value in MODEL.items() if key not in names}
     write_checkpoint(files / "model.pt", {**options, "arch": "roberta_base"})
     message = refused(files, capsys)
-    assert "lacks position options: its --arch is roberta_base, not tupe_roberta" in message
+    assert "is a checkpoint of roberta_base, not of tupe_roberta; convert" in message
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 900], ids=["empty", "junk"])

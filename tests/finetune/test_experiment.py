@@ -27,6 +27,7 @@ def words_of(tmp_path, name, options=MODEL, form="namespace", **settings):
 
 
 def value(words, flag):
+    words = [part for word in words for part in word.split("=")]
     assert words.count(flag) == 1
     return words[words.index(flag) + 1]
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from helpers.crafted import save, whole_state
 from helpers.glue_data import write_checkpoint, write_data
 from tupe_fairseq.finetune import scored_run
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSettings
@@ -10,6 +11,7 @@ from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.task_data import read_task_data
 from tupe_fairseq.glue.tasks import GLUE_TASKS
 from tupe_fairseq.programs.save_dir import BEST, LAST
+from tupe_fairseq.programs.train import Diverged
 
 RUN = FineTuningRun(2e-5, 1)
 
@@ -42,6 +44,15 @@ def test_only_the_head_may_be_new(new, other):
 def test_nothing_loaded():
     with pytest.raises(ValueError, match="no tensor was loaded from --checkpoint; see train.log"):
         scored_run._check_loaded(None, "train.log")
+
+
+def test_a_checkpoint_of_nan_has_diverged(experiment):
+    """Its classes are as finite as any: the first of them, always."""
+    state = whole_state()
+    state["model"]["encoder.lm_head.bias"][3] = float("nan")
+    save(state, experiment.path(RUN, BEST))
+    with pytest.raises(Diverged, match="the tensor encoder.lm_head.bias holds NaN"):
+        scored_run._score(experiment, RUN)
 
 
 @pytest.mark.parametrize("updates, fp16, fine", [(8, 0, 1), (7, 0, 0), (9, 1, 0), (7, 1, 1)])

@@ -118,6 +118,9 @@ def write_checkpoint(path, options=MODEL, form="namespace", words=DICTIONARY):
         "encoder.sentence_encoder.embed_tokens.weight": torch.zeros(len(symbols), 16),
         "encoder.vocabulary_version": vocabulary_version(symbols),
     }
+    for layer in range(options["encoder_layers"]):
+        name = f"encoder.sentence_encoder.layers.{layer}.fc1.weight"
+        tensors[name] = torch.zeros(options["encoder_ffn_embed_dim"], 16)
     if form == "args":
         state = {"args": argparse.Namespace(**options), "cfg": None, "model": tensors}
     elif form == "hydra":

@@ -81,7 +81,13 @@ def test_tupe_given_to_stock_roberta(checkpoint, data, tmp_path):
 
 def test_an_absent_restore_file(data, tmp_path):
     output = refused(data, tmp_path, "--restore-file", "/nowhere/model.pt")
-    assert "--restore-file /nowhere/model.pt does not exist, and nothing was loaded" in output
+    assert "--restore-file /nowhere/model.pt is not a file, and nothing was loaded" in output
+
+
+@pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model"])
+def test_a_folder_in_place_of_a_checkpoint(flag, data, tmp_path):
+    output = refused(data, tmp_path, flag, data)
+    assert f"{flag} {data} is not a file, and nothing was loaded" in output
 
 
 def test_the_original_restore_file_may_be_gone_later(checkpoint, data, tmp_path, run):

@@ -23,18 +23,48 @@ def options_in(state: Dict[str, Any], path: str) -> Dict[str, Any]:
     args, config = state.get("args"), state.get("cfg")
     if args is None and isinstance(config, dict):  # fairseq since 0.10
         args = config.get("model")
-        if isinstance(args, dict):  # a Hydra run, where the criterion names the head
-            criterion = config.get("criterion")
-            others = criterion if isinstance(criterion, dict) else {}
-            return {**others, **args, "arch": args.get("_name")}
+        if isinstance(args, dict):  # a Hydra run, where each part has options of its own
+            parts = {name: config.get(name) for name in ("task", "criterion")}
+            parts = {name: part for name, part in parts.items() if isinstance(part, dict)}
+            named = {name: part.get("_name") for name, part in parts.items()}
+            others = {name: value for part in parts.values() for name, value in part.items()}
+            return {**others, **args, **named, "arch": args.get("_name")}
     if not isinstance(args, argparse.Namespace):
         raise CheckpointError(f"{path} holds no options, so it is not a fairseq checkpoint")
     return vars(args)
 
 
-def updates_in(state: Dict[str, Any]) -> int:
-    """The number of updates after which a checkpoint was written."""
-    return int(state["optimizer_history"][-1]["num_updates"])
+def updates_in(state: Dict[str, Any], path: str) -> int:
+    """The number of updates after which a checkpoint was written.
+
+    Args:
+        state (dict): the checkpoint.
+        path (str): its name, for messages.
+    Raises:
+        CheckpointError: if it does not say.
+    """
+    history = state.get("optimizer_history")
+    last = history[-1] if isinstance(history, list) and history else None
+    updates = last.get("num_updates") if isinstance(last, dict) else None
+    if type(updates) is not int or updates < 0:
+        raise CheckpointError(f"{path} does not say after how many updates it was written")
+    return updates
+
+
+def best_in(state: Dict[str, Any], path: str) -> float:
+    """The best score that fairseq had seen when it wrote a checkpoint.
+
+    Args:
+        state (dict): the checkpoint.
+        path (str): its name, for messages.
+    Raises:
+        CheckpointError: if it does not say.
+    """
+    extra = state.get("extra_state")
+    best = extra.get("best") if isinstance(extra, dict) else None
+    if type(best) not in (int, float):
+        raise CheckpointError(f"{path} does not say how good it is")
+    return float(best)
 
 
 def vocabulary_version(symbols: Iterable[str]) -> Tensor:

@@ -7,6 +7,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from torch import Tensor
 
 from tupe_fairseq.checkpoint import from_authors, from_roberta
+from tupe_fairseq.checkpoint.checked_options import in_brief
+from tupe_fairseq.checkpoint.checked_tensors import check_finite, check_sizes
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
@@ -21,18 +23,21 @@ def converter_of(options: Dict[str, Any]) -> ModuleType:
     Raises:
         CheckpointError: if the architecture is one of this project, or unknown.
     """
-    arch = str(options.get("arch"))
+    arch = options.get("arch")
+    if not isinstance(arch, str):
+        raise CheckpointError(f"the checkpoint's arch is {in_brief(arch)}, not a name")
     if arch.startswith("bert"):
         return from_authors
     if arch.startswith("roberta") or arch == "xlm":  # stock fairseq's xlm is a size of RoBERTa
         return from_roberta
     if arch.startswith("tupe_roberta"):
         raise CheckpointError(
-            f"the checkpoint's arch is {arch!r}, one of this project's; use it without converting"
+            f"the checkpoint's arch is {in_brief(arch)}, one of this project's; use it without "
+            "converting"
         )
     raise CheckpointError(
-        f"the checkpoint's arch is {arch!r}, neither one of the TUPE authors' bert_* nor a stock "
-        "fairseq roberta_*"
+        f"the checkpoint's arch is {in_brief(arch)}, neither one of the TUPE authors' bert_* nor a "
+        "stock fairseq roberta_*"
     )
 
 
@@ -98,18 +103,15 @@ def convert_tensors(
     """The state dict of tupe_roberta that computes the same numbers, in float32.
 
     Args:
-        theirs (dict): the foreign state dict.
+        theirs (dict): the foreign state dict, as :func:`tensors_in` gives it.
         rename_tensors (callable): gives it our names.
         args (Namespace): the converted options.
         vocab_size (int): symbols of the converted dictionary, ``<mask>`` included.
     Raises:
         CheckpointError: if the dictionary is of another size; if a tensor is missing,
-            superfluous, of another shape or not a tensor, each named; or if the LM head is not
-            tied to the word embedding and ``args`` says that it is.
+            superfluous or of another shape, each named; or if the LM head is not tied to the word
+            embedding and ``args`` says that it is.
     """
-    foreign = [name for name, value in theirs.items() if not isinstance(value, Tensor)]
-    if foreign:
-        raise CheckpointError(f"not tensors in the state dict: {', '.join(foreign)}")
     model = {name: tensor.float() for name, tensor in rename_tensors(theirs).items()}
     embedding = model.get("encoder.sentence_encoder.embed_tokens.weight")
     if embedding is not None and embedding.size(0) != vocab_size:
@@ -117,6 +119,8 @@ def convert_tensors(
             f"the word embedding has {embedding.size(0)} rows, and the dictionary with its "
             f"built-in symbols and <mask> {vocab_size}; give the --dict of this checkpoint"
         )
+    check_sizes(vars(args), model, "the checkpoint")
+    check_finite(model, "the checkpoint")
     encoder = TupeEncoder(TupeConfig.from_roberta_options(args))
     version = "encoder.sentence_encoder.position_version"
     model[version] = encoder.position_version

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any, Dict
 
+from tupe_fairseq.checkpoint.checked_options import checked_options, in_brief
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.position import POSITION_OPTIONS
 
@@ -37,11 +38,11 @@ def tupe_roberta_options(
         position (dict): ours, for the position encoding.
     Raises:
         CheckpointError: if one of ``fixed`` has another value, or an option of the encoder is
-            unknown; all are named.
+            unknown, all named; or if one is not of its type or range.
     """
     defaults = {**_MODEL_DEFAULTS, **defaults}
     wrong = [
-        f"{name}={value!r}"
+        f"{name}={in_brief(value)}"
         for name, value in given.items()
         if (name in fixed and value != fixed[name])
         or (name.startswith("encoder_") and name not in {**defaults, **fixed})
@@ -54,15 +55,16 @@ def tupe_roberta_options(
     lengths = (given.get(f"max_{kind}positions") for kind in ("", "source_"))
     ours["max_positions"] = next(filter(None, lengths), given.get("tokens_per_sample") or 512)
     switches = {name: False for name, option in POSITION_OPTIONS.items() if not option.is_number}
-    return argparse.Namespace(
-        arch="tupe_roberta",
-        task="masked_lm",
-        criterion="masked_lm",
-        tokens_per_sample=ours["max_positions"],
-        data=".",
-        attn_impl="auto",
-        unpad=False,
-        compile_layers=False,
+    options = {
+        "arch": "tupe_roberta",
+        "task": "masked_lm",
+        "tokens_per_sample": ours["max_positions"],
+        "attn_impl": "auto",
+        "unpad": False,
+        "compile_layers": False,
         **ours,
-        **{**switches, **position},
-    )
+        **switches,
+        **position,
+    }
+    options = checked_options(options, "the checkpoint")
+    return argparse.Namespace(**options, criterion="masked_lm", data=".")

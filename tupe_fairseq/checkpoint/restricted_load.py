@@ -3,101 +3,56 @@
 ``torch.load`` cannot do it for the files of the TUPE authors' day: they hold objects of modules
 that no longer exist, ``weights_only=True`` allows for no exceptions before torch 2.4, and
 torch 1.13 ignores the ``pickle_module`` that it is given.  Hence a reader of our own, for both
-formats of ``torch.save``, whose unpickler imports nothing: tensors, containers and
-``argparse.Namespace`` are rebuilt, a few known kinds of training statistics become empty
-placeholders, and anything else is refused.
+formats of ``torch.save``: tensors, containers, plain numbers and ``argparse.Namespace`` are
+rebuilt, a few known kinds of training statistics become empty placeholders, and anything else is
+refused.  What it needs of memory and time is in proportion to the file.
 """
 
-import argparse
-import collections
+import os
 import pickle
+import stat
 import zipfile
 from typing import Any, BinaryIO, Dict
 
 import torch
 from torch import Tensor
 
+from tupe_fairseq.checkpoint.restricted_unpickler import (
+    RefusedGlobal,
+    RestrictedUnpickler,
+    Storage,
+)
+
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LEGACY_PROTOCOL = 1001
+# A pickle holds names and shapes, about 200 bytes per tensor; the weights are beside it.
+_LONGEST_PICKLE = 2**24
+# Tensors may share a storage (the LM head and the word embedding do), but not by the hundred.
+_MOST_SHARED = 4
 
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used; the message says why."""
 
 
-class Placeholder:
-    """Stands for an object whose class is not imported."""
+class _Bounded:
+    """A file of which no more is read than the longest pickle."""
 
-    def __init__(self, *args):
-        pass
+    def __init__(self, file):
+        self._file = file
+        self._left = _LONGEST_PICKLE
 
-    def __setstate__(self, state):
-        pass
+    def read(self, size: int) -> bytes:
+        return self._count(self._file.read(min(size, self._left + 1)))
 
+    def readline(self) -> bytes:
+        return self._count(self._file.readline(self._left + 1))
 
-def _rebuild_tensor(storage: Tensor, offset, size, stride, *grad_hooks_and_metadata) -> Tensor:
-    return storage.as_strided(size, stride, offset)
-
-
-def _rebuild_parameter(data: Tensor, requires_grad, hooks) -> Tensor:
-    return data
-
-
-_KNOWN_GLOBALS = {
-    ("argparse", "Namespace"): argparse.Namespace,
-    ("collections", "OrderedDict"): collections.OrderedDict,
-    ("fairseq.meters", "AverageMeter"): Placeholder,
-    ("fairseq.meters", "StopwatchMeter"): Placeholder,
-    ("fairseq.meters", "TimeMeter"): Placeholder,
-    ("numpy", "dtype"): Placeholder,
-    ("numpy.core.multiarray", "scalar"): Placeholder,
-    ("torch", "Size"): tuple,
-    ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
-    ("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
-    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
-    # a storage class says no more than its dtype
-    ("torch", "BFloat16Storage"): torch.bfloat16,
-    ("torch", "BoolStorage"): torch.bool,
-    ("torch", "ByteStorage"): torch.uint8,
-    ("torch", "DoubleStorage"): torch.float64,
-    ("torch", "FloatStorage"): torch.float32,
-    ("torch", "HalfStorage"): torch.float16,
-    ("torch", "IntStorage"): torch.int32,
-    ("torch", "LongStorage"): torch.int64,
-}
-
-
-class _RefusedGlobal(pickle.UnpicklingError):
-    pass
-
-
-class _Unpickler(pickle.Unpickler):
-    """An unpickler that knows the names above and imports nothing.
-
-    Args:
-        file (binary file): a pickle.
-        load_storage (callable): from dtype, key and number of elements to a flat tensor.
-    """
-
-    def __init__(self, file: BinaryIO, load_storage=None):
-        super().__init__(file, encoding="utf-8")
-        self.load_storage = load_storage
-
-    def find_class(self, module, name):
-        if (module, name) not in _KNOWN_GLOBALS:
-            raise _RefusedGlobal(f"it asks for {module}.{name}, which no checkpoint needs")
-        return _KNOWN_GLOBALS[module, name]
-
-    def persistent_load(self, pid):
-        # zip format: 5 entries; the format before: 6, the last for a view of another storage
-        kind, dtype, key, _location, numel, *view = pid
-        if kind != "storage":
-            raise pickle.UnpicklingError(f"it refers to a {kind!r}")
-        storage = self.load_storage(dtype, key, numel)
-        if view and view[0] is not None:
-            _view_key, offset, size = view[0]
-            return storage[offset : offset + size]
-        return storage
+    def _count(self, content: bytes) -> bytes:
+        self._left -= len(content)
+        if self._left < 0:
+            raise pickle.UnpicklingError(f"its pickle is longer than {_LONGEST_PICKLE} bytes")
+        return content
 
 
 def _tensor_from_bytes(content: bytes, dtype: torch.dtype, numel: int) -> Tensor:
@@ -106,38 +61,72 @@ def _tensor_from_bytes(content: bytes, dtype: torch.dtype, numel: int) -> Tensor
     return torch.frombuffer(bytearray(content), dtype=dtype, count=numel)
 
 
-def _load_zip(file: BinaryIO) -> Any:
+def _bytes_of(numel: int, dtype: torch.dtype) -> int:
+    return numel * torch.empty(0, dtype=dtype).element_size()
+
+
+def _load_zip(file: BinaryIO, most_bytes: int) -> Any:
     with zipfile.ZipFile(file) as archive:
-        (pickled,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
-        folder = pickled[: -len("data.pkl")]
+        # torch compresses nothing but the code of TorchScript, which is not read
+        entries = {i.filename: i for i in archive.infolist() if i.file_size == i.compress_size}
+        if sum(info.file_size for info in entries.values()) > os.fstat(file.fileno()).st_size:
+            raise pickle.UnpicklingError("its entries claim more bytes than the file has")
+        pickles = [name for name in entries if name.endswith("/data.pkl")]
+        if len(pickles) != 1:
+            raise pickle.UnpicklingError(
+                f"{len(pickles)} uncompressed entries of its archive are named data.pkl, not 1"
+            )
+        folder = pickles[0][: -len("data.pkl")]
+        storages: Dict[str, Storage] = {}
 
         def load_storage(dtype, key, numel):
-            return _tensor_from_bytes(archive.read(f"{folder}data/{key}"), dtype, numel)
+            if key not in storages:
+                name = f"{folder}data/{key}"
+                size = entries[name].file_size if name in entries else 0
+                if size != _bytes_of(numel, dtype):
+                    raise pickle.UnpicklingError(f"storage {key} has {size} bytes uncompressed")
+                content = archive.read(entries[name]) if numel else b""
+                storages[key] = Storage(_tensor_from_bytes(content, dtype, numel))
+            return _same(storages[key], key, dtype, numel)
 
-        with archive.open(pickled) as data:
-            return _Unpickler(data, load_storage).load()
+        with archive.open(entries[pickles[0]]) as data:
+            return RestrictedUnpickler(_Bounded(data), load_storage, most_bytes).load()
 
 
-def _load_legacy(file: BinaryIO) -> Any:
+def _same(storage: Storage, key: str, dtype: torch.dtype, numel: int) -> Storage:
+    if (storage.flat.dtype, storage.flat.numel()) != (dtype, numel):
+        raise pickle.UnpicklingError(f"storage {key} is claimed to be of two kinds")
+    return storage
+
+
+def _load_legacy(file: BinaryIO, most_bytes: int) -> Any:
     """Before torch 1.6: five pickles, then the storages that the fourth refers to, in order."""
-    magic, protocol, _system = (_Unpickler(file).load() for _ in range(3))
+    magic, protocol, _system = (RestrictedUnpickler(_Bounded(file)).load() for _ in range(3))
     if magic != _LEGACY_MAGIC or protocol != _LEGACY_PROTOCOL:
         raise pickle.UnpicklingError("it does not begin as torch's files do")
-    storages: Dict[str, Tensor] = {}
+    storages: Dict[str, Storage] = {}
+    left = os.fstat(file.fileno()).st_size
 
     def load_storage(dtype, key, numel):
+        nonlocal left
         if key not in storages:
-            storages[key] = torch.empty(numel, dtype=dtype)
-        return storages[key]
+            left -= _bytes_of(numel, dtype)
+            if left < 0:
+                raise pickle.UnpicklingError("its storages claim more bytes than the file has")
+            storages[key] = Storage(torch.empty(numel, dtype=dtype))
+        return _same(storages[key], key, dtype, numel)
 
-    state = _Unpickler(file, load_storage).load()
-    for key in _Unpickler(file).load():
-        storage = storages[key]
+    state = RestrictedUnpickler(_Bounded(file), load_storage, most_bytes).load()
+    keys = RestrictedUnpickler(_Bounded(file)).load()
+    if not isinstance(keys, list) or sorted(keys) != sorted(storages):
+        raise pickle.UnpicklingError("its list of storages is not that of its tensors")
+    for key in keys:
+        flat = storages[key].flat
         numel = int.from_bytes(file.read(8), "little")
-        if numel != storage.numel():
-            raise pickle.UnpicklingError(f"storage {key} has {numel} entries, not {len(storage)}")
-        content = file.read(numel * storage.element_size())
-        storage.copy_(_tensor_from_bytes(content, storage.dtype, numel))
+        if numel != flat.numel():
+            raise pickle.UnpicklingError(f"storage {key} has {numel} entries, not {len(flat)}")
+        content = file.read(numel * flat.element_size())
+        flat.copy_(_tensor_from_bytes(content, flat.dtype, numel))
     return state
 
 
@@ -147,17 +136,22 @@ def restricted_load(path: str) -> Dict[str, Any]:
     Args:
         path (str): file in torch's zip or pre-1.6 format, little-endian.
     Returns:
-        dict: its contents; objects of known statistics classes are ``Placeholder``.
+        dict: its contents; objects of known statistics classes are ``Placeholder``, numpy's
+        numbers plain ones.
     Raises:
         FileNotFoundError: if there is no such file.
-        CheckpointError: if it asks for any other code, is damaged, or is not a dict.
+        CheckpointError: if it asks for any other code, is damaged, is not a dict, or is not a file
+            (a named pipe could be waited for forever).
     """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise CheckpointError(f"{path} is not a file; give a checkpoint")
     with open(path, "rb") as file:
         is_zip = zipfile.is_zipfile(file)
         file.seek(0)
+        most_bytes = _MOST_SHARED * os.fstat(file.fileno()).st_size
         try:
-            state = _load_zip(file) if is_zip else _load_legacy(file)
-        except _RefusedGlobal as error:
+            state = (_load_zip if is_zip else _load_legacy)(file, most_bytes)
+        except RefusedGlobal as error:
             raise CheckpointError(f"{path} is refused: {error}") from error
         except Exception as error:  # a damaged pickle can raise anything
             raise CheckpointError(

@@ -9,6 +9,7 @@ from typing import List, Optional
 import torch
 
 from tupe_fairseq.checkpoint import convert
+from tupe_fairseq.checkpoint.checked_tensors import tensors_in
 from tupe_fairseq.checkpoint.contents import options_in, symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.commands.program import run_program
@@ -63,18 +64,19 @@ def run(args: argparse.Namespace) -> None:
     codes = _read_lines(args.bpe_codes) if args.bpe_codes else None
     state = restricted_load(args.checkpoint)
     unknown = set(state) - _KEPT - _DROPPED
-    if unknown or not isinstance(state.get("model"), dict):
+    if unknown or "model" not in state:
         raise CheckpointError(
             f"{args.checkpoint} has the entries {', '.join(sorted(map(str, state)))}; expected are "
             "model (a state dict), args or cfg, and, which are dropped, "
             f"{', '.join(sorted(_DROPPED))}"
         )
     given = options_in(state, args.checkpoint)
+    tensors = tensors_in(state, args.checkpoint)
     converter = convert.converter_of(given)
     options = converter.convert_options(given)
     converted_lines = convert.convert_dictionary(lines, args.dict, converter.HIDDEN_SYMBOLS)
     symbols = symbols_of(converted_lines)
-    model = convert.convert_tensors(state["model"], converter.rename_tensors, options, len(symbols))
+    model = convert.convert_tensors(tensors, converter.rename_tensors, options, len(symbols))
     head = None
     if label_lines is not None:
         head = _labelled_head(model, given, label_lines, args.label_dict)
@@ -109,7 +111,7 @@ def run(args: argparse.Namespace) -> None:
     logger.info("dropped the training state: %s", ", ".join(dropped) or "none")
     logger.info(
         "a model of %s: %d tensors became %d, float32; options: %s",
-        converter.NAME, len(state["model"]), len(model), vars(options),
+        converter.NAME, len(tensors), len(model), vars(options),
     )  # fmt: skip
     logger.info("classification heads: %s", convert.classification_heads(model) or "none")
     logger.info(

@@ -4,10 +4,19 @@ import os
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
+from tupe_fairseq.checkpoint.checked_options import checked_options
+from tupe_fairseq.checkpoint.checked_tensors import (
+    EMBEDDING,
+    VOCABULARY,
+    check_finite,
+    check_sizes,
+    tensors_in,
+)
 from tupe_fairseq.checkpoint.contents import options_in
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.position import POSITION_OPTIONS
+from tupe_fairseq.programs.command import architectures
 
 _VALUES = (
     "encoder_layers",
@@ -52,27 +61,28 @@ def read_pretrained(path: str) -> Pretrained:
     """
     if not os.path.isfile(path):
         raise FileNotFoundError(f"--checkpoint {path} is not a file; give a pre-trained checkpoint")
+    named = f"--checkpoint {path}"
     state = restricted_load(path)
-    options = options_in(state, f"--checkpoint {path}")
-    arch = str(options.get("arch"))
+    options = checked_options(options_in(state, named), named)
     recorded = [name for name, o in POSITION_OPTIONS.items() if o.always_recorded]
     switches = [name for name in recorded if not POSITION_OPTIONS[name].is_number]
-    missing = [name for name in (*_VALUES, *switches) if options.get(name) is None]
-    if not arch.startswith("tupe_roberta") or missing:
+    missing = [name for name in (*_VALUES, *switches) if name not in options]
+    if missing:
+        raise CheckpointError(f"{named} lacks position options: it has no {', '.join(missing)}")
+    if options["arch"] not in architectures():
         raise CheckpointError(
-            f"--checkpoint {path} lacks position options: its --arch is {arch}, not tupe_roberta"
-            + (f", and it has no {', '.join(missing)}" if missing else "")
+            f"{named} is refused: its arch is {options['arch']}, not one of "
+            f"{', '.join(architectures())}"
         )
-    tensors = state.get("model") or {}
-    embedding = tensors.get("encoder.sentence_encoder.embed_tokens.weight")
-    if embedding is None:
-        raise CheckpointError(f"--checkpoint {path} holds no word embedding")
-    version = tensors.get("encoder.vocabulary_version")
+    tensors = tensors_in(state, named)
+    check_sizes(options, tensors, named)
+    check_finite(tensors, named)
+    version = tensors.get(VOCABULARY)
     return Pretrained(
         os.path.abspath(path),
-        _flags(arch, options),
-        int(options["max_positions"]),
-        embedding.size(0),
+        _flags(options),
+        options["max_positions"],
+        tensors[EMBEDDING].size(0),
         None if version is None else int(version),
         {
             "name": os.path.basename(path),
@@ -82,12 +92,12 @@ def read_pretrained(path: str) -> Pretrained:
     )
 
 
-def _flags(arch: str, options: Dict[str, Any]) -> Tuple[str, ...]:
-    words = ["--arch", arch]
-    given = {name: options.get(name) for name in (*_VALUES, *_SWITCHES, "position_encoding")}
-    given.update((name, options.get(name)) for name in POSITION_OPTIONS)
-    for name, value in given.items():
+def _flags(options: Dict[str, Any]) -> Tuple[str, ...]:
+    words = []
+    for name in ("arch", *_VALUES, *_SWITCHES, "position_encoding", *POSITION_OPTIONS):
+        value, flag = options.get(name), "--" + name.replace("_", "-")
         # not set, or a switch that is off
         if value is not None and value is not False:
-            words += ["--" + name.replace("_", "-"), *([] if value is True else [str(value)])]
+            # one word, so that no value could ever be a flag of its own
+            words.append(flag if value is True else f"{flag}={value}")
     return tuple(words)

@@ -8,6 +8,8 @@ from typing import Any, Callable, Dict, Optional
 
 import numpy as np
 
+from tupe_fairseq.checkpoint.checked_tensors import NotFinite
+from tupe_fairseq.checkpoint.contents import best_in
 from tupe_fairseq.checkpoint.restricted_load import restricted_load
 from tupe_fairseq.files.atomic import atomic_write, write_json
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
@@ -121,7 +123,10 @@ def _score(experiment: Experiment, run: FineTuningRun) -> Dict[str, Dict[str, fl
         raise Diverged("no validation had a finite score")
     metrics = {}
     for split in experiment.data.splits("valid"):
-        predictions = predictions_of(experiment, best, split)
+        try:
+            predictions = predictions_of(experiment, best, split)
+        except NotFinite as error:
+            raise Diverged(str(error)) from error
         targets = experiment.data.targets(split)
         if not np.isfinite(predictions).all():
             raise Diverged("predictions are not finite")
@@ -138,7 +143,8 @@ def _score(experiment: Experiment, run: FineTuningRun) -> Dict[str, Dict[str, fl
 def _check_recorded(experiment: Experiment, run: FineTuningRun, found: float) -> None:
     """Check that fairseq picked the checkpoint by the score that its predictions have."""
     metric = experiment.data.task.selection
-    recorded = restricted_load(experiment.path(run, BEST))["extra_state"]["best"] / 100
+    path = experiment.path(run, BEST)
+    recorded = best_in(restricted_load(path), path) / 100
     # half precision can move undecided rows to the other class; otherwise one at most
     tolerance = (0.03 if experiment.settings.fp16 else 1e-3) + 1 / experiment.data.rows["valid"]
     if not math.isclose(found, recorded, rel_tol=0, abs_tol=tolerance):

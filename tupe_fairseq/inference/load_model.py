@@ -7,6 +7,8 @@ from typing import Tuple
 from fairseq.data import Dictionary
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 
+from tupe_fairseq.checkpoint.checked_options import checked_options
+from tupe_fairseq.checkpoint.checked_tensors import check_finite, check_sizes, tensors_in
 from tupe_fairseq.checkpoint.contents import options_in
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.files.names import DICTIONARY
@@ -18,7 +20,6 @@ _HERE = {
     "checkpoint_activations": False,
     "compile_layers": False,
     "offload_activations": False,
-    "tensorboard_logdir": None,
 }
 
 
@@ -36,21 +37,19 @@ def load_model(path: str, data: str) -> Tuple[TupeRobertaModel, Dictionary]:
     if not os.path.isfile(path):
         raise FileNotFoundError(f"{path} is not a file; give a checkpoint of tupe_roberta")
     state = restricted_load(path)
-    options = options_in(state, path)
-    arch = str(options.get("arch"))
-    if not arch.startswith("tupe_roberta"):
-        raise CheckpointError(
-            f"{path} is a checkpoint of {arch}, not of tupe_roberta; convert stock RoBERTa's "
-            "or the TUPE authors' with tupe-convert"
-        )
+    options = checked_options(options_in(state, path), path)
+    tensors = tensors_in(state, path)
+    check_sizes(options, tensors, path)
+    check_finite(tensors, path)
     dictionary = _dictionary(path, data)
-    task = MaskedLMTask(
-        MaskedLMConfig(data=data, tokens_per_sample=int(options["max_positions"])), dictionary
-    )
-    model = TupeRobertaModel.build_model(argparse.Namespace(**{**options, **_HERE}), task)
+    length = options.get("max_positions")
+    if length is None:
+        raise CheckpointError(f"{path} is refused: it has no option max_positions")
+    task = MaskedLMTask(MaskedLMConfig(data=data, tokens_per_sample=length), dictionary)
     try:
-        model.load_state_dict(state["model"])
-    except (RuntimeError, ValueError) as error:
+        model = TupeRobertaModel.build_model(argparse.Namespace(**{**options, **_HERE}), task)
+        model.load_state_dict(tensors)
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be loaded: {error}") from error
     return model.eval(), dictionary
 

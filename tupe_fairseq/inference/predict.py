@@ -4,8 +4,9 @@ from typing import NamedTuple, Optional
 
 import numpy as np
 import torch
-from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.utils import move_to_cuda
+
+from tupe_fairseq.plugin.model.restore import restore
 
 
 class Predictions(NamedTuple):
@@ -33,8 +34,10 @@ def predict(
         split (str): train, valid, valid1, test, ...
         batch_size (int): rows per batch; changes only speed and rounding.
         cpu (bool): stay on the CPU even if there is a GPU.
+    Raises:
+        CheckpointError: if the file is refused or damaged; ``NotFinite`` if weights are NaN.
     """
-    (model,), _, task = load_model_ensemble_and_task([str(checkpoint)], {"data": str(data)})
+    model, _, task = restore(str(checkpoint), {"data": str(data)})
     dataset = task.load_dataset(split)
     use_cuda = torch.cuda.is_available() and not cpu
     model = (model.cuda() if use_cuda else model).eval()

@@ -11,7 +11,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_
 from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta import base_architecture as roberta_base_architecture
 from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
-from fairseq.utils import safe_getattr, safe_hasattr
+from fairseq.utils import import_user_module, safe_getattr, safe_hasattr
 from omegaconf import OmegaConf
 
 from tupe_fairseq.files.names import SENTENCEPIECE_MODEL
@@ -22,12 +22,22 @@ from tupe_fairseq.plugin.model.flags import (
     task_options,
 )
 from tupe_fairseq.plugin.model.hub import TupeRobertaHub
+from tupe_fairseq.plugin.model.restore import restore
 from tupe_fairseq.plugin.model.sentence_encoder import TupeRobertaEncoder
 from tupe_fairseq.plugin.model.watch import RunWatch
 from tupe_fairseq.plugin.on_import import allow_fairseq_checkpoints
 from tupe_fairseq.position import POSITION_OPTIONS, get_position_encoding
 
 logger = logging.getLogger(__name__)
+
+# files next to a checkpoint, and the options of fairseq's encodings that name them
+ENCODING_FILES = {
+    "code": "bpe_codes",
+    "bpecodes": "bpe_codes",
+    SENTENCEPIECE_MODEL: "sentencepiece_model",
+    "merges.txt": "bpe_merges",
+    "vocab.json": "bpe_vocab",
+}
 
 allow_fairseq_checkpoints()
 
@@ -131,19 +141,38 @@ class TupeRobertaModel(RobertaModel):
     def from_pretrained(
         cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
     ):
-        """As RoBERTa's, but uses SentencePiece if its model is next to the checkpoint.
+        """As RoBERTa's, but safe with a file from a stranger, see :func:`restore`.
 
-        RoBERTa's own default is GPT-2's encoding, whose files it downloads.
+        It uses SentencePiece if its model is next to the checkpoint; RoBERTa's own default is
+        GPT-2's encoding, whose files it downloads.
 
+        Args:
+            model_name_or_path (str): a folder; nothing is downloaded or unpacked.
+            checkpoint_file (str): the name of the checkpoint in it.
+            data_name_or_path (str): the folder with dict.txt; relative to the first if it begins
+                with a dot.
+            kwargs: options in place of the file's, and fairseq's ``bpe``, ``tokenizer`` and
+                ``user_dir``.
         Returns:
             TupeRobertaHub: fairseq's hub interface, and ours for positions and attention.
+        Raises:
+            FileNotFoundError: if a folder or file is missing.
+            CheckpointError: if the checkpoint is refused or damaged.
         """
-        sentencepiece_model = os.path.join(model_name_or_path, SENTENCEPIECE_MODEL)
-        kwargs.setdefault("bpe", "sentencepiece" if os.path.exists(sentencepiece_model) else None)
-        hub = super().from_pretrained(
-            model_name_or_path, checkpoint_file, data_name_or_path, **kwargs
-        )
-        return TupeRobertaHub(hub.cfg, hub.task, hub.model)
+        folder, data = model_name_or_path, data_name_or_path
+        if not os.path.isdir(folder):
+            raise FileNotFoundError(f"{folder} is not a folder; give the folder of a checkpoint")
+        if data.startswith("."):
+            data = os.path.abspath(os.path.join(folder, data))
+        for name, option in ENCODING_FILES.items():
+            if os.path.exists(os.path.join(folder, name)):
+                kwargs[option] = os.path.join(folder, name)
+        kwargs.setdefault("bpe", "sentencepiece" if "sentencepiece_model" in kwargs else None)
+        if kwargs.get("user_dir") is not None:
+            import_user_module(argparse.Namespace(user_dir=kwargs["user_dir"]))
+        kwargs = {"load_checkpoint_heads": True, **kwargs, "data": data}
+        model, config, task = restore(os.path.join(folder, checkpoint_file), kwargs)
+        return TupeRobertaHub(config, task, model)
 
 
 @register_model_architecture("tupe_roberta", "tupe_roberta")

@@ -5,6 +5,7 @@ import os
 from typing import List
 
 import fairseq
+import numpy as np
 import torch
 
 
@@ -28,12 +29,27 @@ def know_own_spellings(package_path: List[str]) -> None:
             package_path.append(spelling)
 
 
+# those in which criterions compute their metrics
+_NUMPY_TYPES = (np.float16, np.float32, np.float64, np.int32, np.int64, np.bool_)
+
+
+def torch_is_at_least(major: int, minor: int) -> bool:
+    """Whether this is that release of torch, or a later one."""
+    return tuple(map(int, torch.__version__.split(".")[:2])) >= (major, minor)
+
+
 def allow_fairseq_checkpoints() -> None:
     """Let ``torch.load`` with ``weights_only=True`` read what fairseq's checkpoints hold.
 
-    That is one type beyond torch's own, ``argparse.Namespace``, a bag of attributes: rebuilding one
-    runs no code.  Everything else remains refused.  Before torch 2.4 there is no list of allowed
-    types, and fairseq unpickles without restriction.
+    That is ``argparse.Namespace``, a bag of attributes, and numpy's numbers, which a score can be
+    (scipy's correlation, in ``--best-checkpoint-metric pearson``): rebuilding them runs no code.
+    Everything else remains refused.  Before torch 2.6 fairseq unpickles without restriction.
     """
-    if hasattr(torch.serialization, "add_safe_globals"):
-        torch.serialization.add_safe_globals([argparse.Namespace])
+    if torch_is_at_least(2, 6):
+        # a method's own way to say which function of numpy makes it, wherever this numpy has it
+        scalar = np.float64(0).__reduce__()[0]
+        names = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
+        kinds = {type(np.dtype(kind)) for kind in _NUMPY_TYPES}
+        torch.serialization.add_safe_globals(
+            [argparse.Namespace, np.dtype, *kinds, *((scalar, name) for name in names)]
+        )

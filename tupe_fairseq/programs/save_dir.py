@@ -16,9 +16,9 @@ def updates_of(path: str) -> int:
     """The updates after which a checkpoint was written.
 
     Raises:
-        CheckpointError: if it cannot be read.
+        CheckpointError: if it cannot be read, or does not say.
     """
-    return updates_in(restricted_load(path))
+    return updates_in(restricted_load(path), path)
 
 
 def discard_damaged(folder: str) -> None:

@@ -1,17 +1,23 @@
 """Watches the fairseq-train run that a model is part of."""
 
+import logging
+
+import torch
 from fairseq.utils import safe_getattr
 from omegaconf import OmegaConf
 
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.plugin.model.tensorboard import PositionPictures, tensorboard_logdir
+from tupe_fairseq.plugin.on_import import torch_is_at_least
 
-# fairseq's default, which may be absent
-_DEFAULT = "checkpoint_last.pt"
+logger = logging.getLogger(__name__)
+
+# the flags that name a file to load, with fairseq's default, which may be absent
+_FLAGS = {"restore_file": "checkpoint_last.pt", "finetune_from_model": None}
 
 
 class RunWatch:
-    """Stops a run whose ``--restore-file`` was not loaded, and draws for ``--tensorboard-logdir``.
+    """Stops a run that did not load the file it was told to; draws for ``--tensorboard-logdir``.
 
     fairseq gives a model no hook for either.  The model forwards these calls: fairseq's
     trainer loads a state dict, then asks for the longest sequence; its task calls ``train()`` and
@@ -26,26 +32,38 @@ class RunWatch:
             of_checkpoints = safe_getattr(args._get_parent(), "checkpoint", {})
         else:
             of_checkpoints = args
-        restore_file = safe_getattr(of_checkpoints, "restore_file")
-        self._restore_file = None if restore_file == _DEFAULT else restore_file
+        given = {name: safe_getattr(of_checkpoints, name) for name in _FLAGS}
+        self._to_load = [
+            f"--{name.replace('_', '-')} {path}"
+            for name, path in given.items()
+            if path not in (None, _FLAGS[name])
+        ]
+        if self._to_load and not torch_is_at_least(2, 10):
+            logger.warning(
+                "%s is read by torch %s, in which a crafted file can do harm (torch 2.10 and later "
+                "are not known to have this fault): give only files that you trust",
+                self._to_load[0],
+                torch.__version__,
+            )
         logdir = tensorboard_logdir(args)
         self._pictures = None if logdir is None else PositionPictures(logdir)
 
     def loaded(self) -> None:
         """A state dict was loaded."""
-        self._restore_file = None
+        self._to_load = []
 
     def check_restored(self) -> None:
         """Called right after the trainer tried to load.
 
         Raises:
-            FileNotFoundError: if ``--restore-file`` was given and nothing has been loaded; fairseq
-                itself would only log the missing file and train from scratch.
+            FileNotFoundError: if ``--restore-file`` or ``--finetune-from-model`` was given and
+                nothing has been loaded; fairseq itself trains from scratch if the first is missing
+                or either is a folder.
         """
-        if self._restore_file is not None:
+        if self._to_load:
             raise FileNotFoundError(
-                f"--restore-file {self._restore_file} does not exist, and nothing was loaded; "
-                "correct the path, or drop the flag to train from scratch"
+                f"{self._to_load[0]} is not a file, and nothing was loaded; correct the path, or "
+                "drop the flag to train from scratch"
             )
 
     def mode(self, is_training: bool, encoder: TupeEncoder) -> None:

@@ -1,0 +1,143 @@
+"""Checkpoints as a stranger could make them: pickles by hand, archives that swell, odd options."""
+
+import argparse
+import copy
+import io
+import os
+import pickle
+import zipfile
+
+import torch
+
+from tupe_fairseq import TupeConfig, TupeEncoder
+from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
+
+LINES = [f"word{number} 1" for number in range(7)]
+OPTIONS = {
+    "arch": "tupe_roberta_tiny", "task": "masked_lm", "criterion": "masked_lm",
+    "encoder_layers": 2, "encoder_embed_dim": 8, "encoder_ffn_embed_dim": 12,
+    "encoder_attention_heads": 2, "activation_fn": "gelu", "pooler_activation_fn": "tanh",
+    "max_positions": 16, "tokens_per_sample": 16, "encoder_normalize_before": False,
+    "untie_weights_roberta": False, "position_encoding": "tupe", "rel_pos": False,
+    "tie_cls": False, "dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.0,
+}  # fmt: skip
+E = "encoder.sentence_encoder."
+
+
+def whole_state():
+    """A small checkpoint of our own, as dicts; ``save`` makes the options a Namespace."""
+    config = TupeConfig(embed_dim=8, num_heads=2, num_layers=2, ffn_embed_dim=12, max_positions=16)
+    symbols = symbols_of(LINES)
+    model = {E + name: tensor for name, tensor in TupeEncoder(config).state_dict().items()}
+    embedding = torch.randn(len(symbols), 8)
+    model.update({
+        "encoder.vocabulary_version": vocabulary_version(symbols),
+        E + "embed_tokens.weight": embedding,
+        "encoder.lm_head.weight": embedding,
+        "encoder.lm_head.bias": torch.zeros(len(symbols)),
+        "encoder.lm_head.dense.weight": torch.randn(8, 8),
+        "encoder.lm_head.dense.bias": torch.zeros(8),
+        "encoder.lm_head.layer_norm.weight": torch.ones(8),
+        "encoder.lm_head.layer_norm.bias": torch.zeros(8),
+    })  # fmt: skip
+    return {
+        "args": None,
+        "cfg": {"model": dict(OPTIONS)},
+        "model": model,
+        "optimizer_history": [
+            {
+                "num_updates": 3,
+                "criterion_name": "",
+                "optimizer_name": "",
+                "lr_scheduler_state": {},
+            }
+        ],
+        "extra_state": {"train_iterator": {"epoch": 1}},
+    }
+
+
+def save(state, path, form="namespace", **options):
+    """Write a state whose options are those of cfg.model, changed by ``options``."""
+    state = copy.copy(state)
+    given = {**state["cfg"]["model"], **options}
+    if form == "args":
+        state.update(args=argparse.Namespace(**given), cfg=None)
+    elif form == "hydra":
+        parts = {name: {"_name": given.pop(name)} for name in ("task", "criterion")}
+        given["_name"] = given.pop("arch")
+        state.update(cfg={"model": given, **parts})
+    else:
+        state.update(cfg={"model": argparse.Namespace(**given)})
+    torch.save(state, path)
+    return path
+
+
+def folder_with(path, **options):
+    """A folder with model.pt and dict.txt."""
+    path.mkdir(exist_ok=True)
+    (path / "dict.txt").write_text("\n".join(LINES) + "\n")
+    save(whole_state(), path / "model.pt", **options)
+    return path
+
+
+def archive(path, pickled, storages=(), compress=zipfile.ZIP_STORED):
+    """torch's zip format around a pickle, and storages by their keys."""
+    with zipfile.ZipFile(path, "w", compress) as file:
+        file.writestr("archive/data.pkl", pickled)
+        file.writestr("archive/version", "3\n")
+        for key, content in dict(storages).items():
+            file.writestr(f"archive/data/{key}", content)
+    return path
+
+
+def legacy(path, pickled, keys=(), after=b""):
+    """torch's format before 1.6 around a pickle."""
+    with open(path, "wb") as file:
+        for value in (0x1950A86A20F9469CFC6C, 1001, {}):
+            pickle.dump(value, file, protocol=2)
+        file.write(pickled)
+        pickle.dump(list(keys), file, protocol=2)
+        file.write(after)
+    return path
+
+
+def a_global(module, name):
+    return f"c{module}\n{name}\n".encode()
+
+
+def text(value):
+    return b"X" + len(value).to_bytes(4, "little") + value.encode()
+
+
+def number(value):
+    return pickle.dumps(value, 2)[2:-1]
+
+
+def a_tensor(numel, size, stride, offset=0, kind="FloatStorage", key="0"):
+    """The instructions for one tensor."""
+    pid = (b"(" + text("storage") + a_global("torch", kind) + text(key) + text("cpu")
+           + number(numel) + b"tQ")  # fmt: skip
+    sizes, steps = (b"(" + b"".join(map(number, v)) + b"t" for v in (size, stride))
+    rebuild = a_global("torch._utils", "_rebuild_tensor_v2")
+    return rebuild + b"(" + pid + number(offset) + sizes + steps + b"\x89}tR"
+
+
+def a_dict(value, key="model"):
+    """A pickle of a dict with one entry, from instructions."""
+    return b"\x80\x02}" + text(key) + value + b"s."
+
+
+class Touch:
+    """Makes a file when it is unpickled freely."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def pickle_of(value):
+    buffer = io.BytesIO()
+    pickle.dump(value, buffer, protocol=2)
+    return buffer.getvalue()
