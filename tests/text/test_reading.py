@@ -87,7 +87,7 @@ def test_folder(tmp_path):
 
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "a")
-    with pytest.raises(ValueError, match="write what comes out of a pipe to a file first"):
+    with pytest.raises(ValueError, match="is not a file"):
         TextFile(str(tmp_path / "a"))
 
 

@@ -25,7 +25,7 @@ def read_record(path: str, shape: Any) -> Any:
       ``list`` or ``dict``: a value of this type; or ``None``;
     - ``{"name": shape, ...}``: an object with these names, whatever else it has; a name may be
       missing if its shape allows None;
-    - ``{str: shape}``: an object with any names;
+    - ``{str: shape, ...}``: an object in which all other names have this shape;
     - ``[shape]``: a list of any length;
     - a tuple of shapes: one of them.
 
@@ -40,10 +40,24 @@ def read_record(path: str, shape: Any) -> Any:
             first value that is wrong.
     """
     content = read_json(path)
-    wrong = _first_wrong(content, shape, "")
+    check(path, content, shape)
+    return content
+
+
+def check(path: str, value: Any, shape: Any, name: str = "") -> None:
+    """Check a part of a JSON file as :func:`read_record` does.
+
+    Args:
+        path (str): the file, for the message.
+        value: the part.
+        shape: what it must be.
+        name (str): of the part.
+    Raises:
+        ValueError: if it is not of this shape.
+    """
+    wrong = _first_wrong(value, shape, name)
     if wrong:
         raise ValueError(f"{path} is damaged, or of another program: {wrong}")
-    return content
 
 
 def _first_wrong(value: Any, shape: Any, place: str) -> str:
@@ -53,10 +67,8 @@ def _first_wrong(value: Any, shape: Any, place: str) -> str:
         # of several shapes the first one is the usual one
         return "" if "" in found else found[0]
     if isinstance(shape, dict) and isinstance(value, dict):
-        if str in shape:
-            parts = [(name, inner, shape[str]) for name, inner in value.items()]
-        else:
-            parts = [(name, value.get(name), inner) for name, inner in shape.items()]
+        named = {**(dict.fromkeys(value, shape[str]) if str in shape else {}), **shape}
+        parts = [(name, value.get(name), kind) for name, kind in named.items() if name is not str]
         found = (_first_wrong(inner, kind, f"{place}.{name}") for name, inner, kind in parts)
         return next(filter(None, found), "")
     if isinstance(shape, list) and isinstance(value, list):

@@ -42,10 +42,7 @@ class TextFile:
         self.too_long = 0
         self.bytes_read = 0
         if os.path.exists(path) and not os.path.isfile(path):
-            raise ValueError(
-                f"{path} is not a file; the text is read several times, so write what comes out of "
-                "a pipe to a file first"
-            )
+            raise ValueError(f"{path} is not a file")  # a pipe would be waited for
         with open(path, "rb") as file:
             start = file.read(16)
         self._open = next((o for magic, o in _OPENERS.items() if magic.match(start)), None)
