@@ -219,4 +219,4 @@ def test_a_broken_record_of_the_steps(mutation, unfinished, prepare, tmp_path):
     (tmp_path / "data" / "steps.json").write_text(mutation)
     code, printed = prepare("--input", text, "--vocab-size", 90)
     assert code == 2
-    assert f"error: {tmp_path / 'data' / 'steps.json'} is" in printed.splitlines()[-1]
+    assert f"error: {tmp_path / 'data' / 'steps.json'} " in printed.splitlines()[-1]

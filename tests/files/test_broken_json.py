@@ -63,6 +63,7 @@ def test_a_sound_record(tmp_path):
         ),
         (SOUND.replace("0.5", "NaN"), "rows.train.rate is nan, not a finite number"),
         (SOUND.replace("0.5", "Infinity"), "rows.train.rate is inf, not a finite number"),
+        (SOUND.replace("0.5", "1" * 400), "rows.train.rate is 1111"),
         (SOUND.replace("3", "-3"), "rows.train.read is -3, not a whole number of 0 or more"),
         (SOUND.replace("3", "3.5"), "rows.train.read is 3.5, not a whole number"),
         (SOUND.replace("3", "true"), "rows.train.read is True, not a whole number"),

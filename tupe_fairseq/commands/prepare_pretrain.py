@@ -181,7 +181,7 @@ def run(args: argparse.Namespace) -> None:
         before = recorded_settings(args.output_dir)
         now = settings(args, before)
         steps = Steps(args.output_dir, now, used_by([*now, *before]))
-        if steps.result("report") is not None:
+        if steps.result("report", bool) is not None:
             logger.info("%s is already finished", args.output_dir)
         else:
             _prepare(args, steps)
@@ -190,7 +190,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _prepare(args: argparse.Namespace, steps: Steps) -> None:
     # first of all, mark the folder as this run's
-    if steps.result("start") is None:
+    if steps.result("start", bool) is None:
         steps.finish("start", True)
     report, folders = Pipeline(args, steps).run()
     steps.finish("report", True)

@@ -1,10 +1,10 @@
 """Reads JSON that a command of ours wrote, and that anything may have happened to since."""
 
-import math
 from typing import Any
 
 from tupe_fairseq.files.atomic import read_json
 
+_MOST = 1e300
 _NAMES = {
     bool: "true or false",
     int: "a whole number of 0 or more",
@@ -40,22 +40,17 @@ def read_record(path: str, shape: Any) -> Any:
             first value that is wrong.
     """
     content = read_json(path)
-    check(path, content, shape)
+    check_record(content, shape, path)
     return content
 
 
-def check(path: str, value: Any, shape: Any, name: str = "") -> None:
-    """Check a part of a JSON file as :func:`read_record` does.
+def check_record(content: Any, shape: Any, path: str, name: str = "") -> None:
+    """Check content, or the part of this name, that was read from ``path`` by other means.
 
-    Args:
-        path (str): the file, for the message.
-        value: the part.
-        shape: what it must be.
-        name (str): of the part.
     Raises:
-        ValueError: if it is not of this shape.
+        ValueError: as :func:`read_record`.
     """
-    wrong = _first_wrong(value, shape, name)
+    wrong = _first_wrong(content, shape, name)
     if wrong:
         raise ValueError(f"{path} is damaged, or of another program: {wrong}")
 
@@ -93,5 +88,6 @@ def _is(value: Any, kind: Any) -> bool:
     if kind is int:
         return isinstance(value, int) and value >= 0
     if kind is float:
-        return isinstance(value, (int, float)) and math.isfinite(value)
+        # a whole number may be beyond all floats
+        return isinstance(value, (int, float)) and -_MOST < value < _MOST
     return isinstance(kind, type) and isinstance(value, kind)

@@ -3,9 +3,9 @@
 import os
 from typing import Any, Dict, Mapping, Optional, Sequence
 
-from tupe_fairseq.files.atomic import write_json
+from tupe_fairseq.files.atomic import read_json, write_json
 from tupe_fairseq.files.fingerprint import is_fingerprint
-from tupe_fairseq.files.record import check, read_record
+from tupe_fairseq.files.record import check_record
 
 _NAME = "steps.json"
 
@@ -21,7 +21,9 @@ class Steps:
         settings (dict): everything that the outputs depend on; JSON values.
         used_by (dict): setting to the steps that first depend on it; until one of them is finished,
             it may change.  "clean" stands for "clean train 0", too.  Settings that are not listed
-            hold from the first step on.
+            never may.
+        since (sequence of str): names of settings that earlier versions did not record; a folder
+            without them is taken up, and has them from the next :meth:`finish` on.
     Raises:
         ValueError: if the folder holds the steps of a run with other settings; the message names
             the first difference.
@@ -33,13 +35,15 @@ class Steps:
         folder: str,
         settings: Dict[str, Any],
         used_by: Optional[Mapping[str, Sequence[str]]] = None,
+        since: Sequence[str] = (),
     ):
         self.path = os.path.join(folder, _NAME)
         self._settings = settings
         self._finished: Dict[str, Any] = {}
         if os.path.exists(self.path):
-            before = recorded_settings(folder)
-            self._finished = read_record(self.path, {"finished": dict})["finished"]
+            known = _read(self.path)
+            before = {**{name: settings[name] for name in since}, **known["settings"]}
+            self._finished = known["finished"]
             self._refuse_other_settings(folder, before, used_by or {})
         else:
             # all that is left if the first write was interrupted
@@ -63,18 +67,18 @@ class Steps:
     def _is_finished(self, step: str) -> bool:
         return any(name == step or name.startswith(f"{step} ") for name in self._finished)
 
-    def result(self, name: str, shape: Any = bool) -> Optional[Any]:
+    def result(self, name: str, shape: Any = object) -> Optional[Any]:
         """What :meth:`finish` was given for this step, None if it is not finished.
 
         Args:
             name (str): the step.
-            shape: what it was given, as for :func:`read_record`.
+            shape: what it was given, as for :func:`read_record`; default: anything.
         Raises:
             ValueError: if the file has something else.
         """
         value = self._finished.get(name)
         if value is not None:
-            check(self.path, value, shape, name)
+            check_record(value, shape, self.path, name)
         return value
 
     def finish(self, name: str, result: Any) -> None:
@@ -104,7 +108,15 @@ def recorded_settings(folder: str) -> Dict[str, Any]:
         ValueError: if its record was not written by :class:`Steps`.
     """
     path = os.path.join(folder, _NAME)
-    return read_record(path, {"settings": dict})["settings"] if os.path.exists(path) else {}
+    return _read(path)["settings"] if os.path.exists(path) else {}
+
+
+def _read(path: str) -> Dict[str, Any]:
+    known = read_json(path)
+    if not isinstance(known, dict) or set(known) != {"settings", "finished"}:
+        raise ValueError(f"{path} was not written by this command; give another folder")
+    check_record(known, {"settings": dict, "finished": dict}, path)
+    return known
 
 
 def _difference(key: str, before: Any, now: Any) -> str:
@@ -115,10 +127,10 @@ def _difference(key: str, before: Any, now: Any) -> str:
     return f"{key} was {before!r} and is now {now!r}"
 
 
-def keep_settings(folder: str, settings: Dict[str, Any]) -> None:
+def keep_settings(folder: str, settings: Dict[str, Any], since: Sequence[str] = ()) -> None:
     """Record the settings of a folder whose parts record themselves whether they are finished.
 
     Raises:
         ValueError: as :class:`Steps`, if the folder has other settings or holds anything else.
     """
-    Steps(folder, settings).finish("settings", True)
+    Steps(folder, settings, since=since).finish("settings", True)

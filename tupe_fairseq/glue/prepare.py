@@ -58,7 +58,7 @@ def prepare_task(
     for path in paths.values():
         settings[os.path.basename(path)] = f"{os.path.getsize(path)} bytes, {file_sha256(path)}"
     steps = Steps(folder, settings)
-    if steps.result("prepared"):
+    if steps.result("prepared", bool):
         logger.info("%s is already finished; skipped", folder)
         return read_json(os.path.join(folder, REPORT))
     splits = {split: read_rows(task, split, path) for split, path in paths.items()}

@@ -269,7 +269,7 @@ class Pipeline:
             folders = [os.path.join(self.space.folder, f"shard{shard}") for shard in range(shards)]
         for shard, folder in enumerate(folders):
             name = f"binarize {shard}"
-            if self.steps.result(name) is None:
+            if self.steps.result(name, bool) is None:
                 logger.info("binarizing %s", folder)
                 self._binarize_shard(shard, folder, encoded)
                 self.steps.finish(name, True)
