@@ -1,5 +1,8 @@
 """What tupe-prepare-glue refuses: exit code 2, one line, and no folder that looks finished."""
 
+import json
+import os
+
 import pytest
 
 from helpers.glue_files import prepare_glue, write_glue, write_pretrain_dir
@@ -126,3 +129,78 @@ def test_folder_of_something_else(case):
 def test_official_folder_as_output(case):
     code, printed = prepare_glue(case / "official", "RTE", case / "data", case / "official")
     assert code == 2 and "contains other files" in printed
+
+
+def test_a_folder_in_use(case):
+    fcntl = pytest.importorskip("fcntl")
+    (case / "out" / "RTE").mkdir(parents=True)
+    handle = os.open(case / "out" / "RTE", os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    assert f"another process is using {case / 'out' / 'RTE'}; wait for it" in refused(case)
+    os.close(handle)
+    assert prepare_glue(case / "official", "RTE", case / "data", case / "out")[0] == 0
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    write_glue(folder / "official", ["RTE"], odd=False)
+    write_pretrain_dir(folder / "data")
+    assert prepare_glue(folder / "official", "RTE", folder / "data", folder / "out")[0] == 0
+    return folder
+
+
+def mutated(content, *path, value):
+    """The JSON with another value, or without it if the value is Ellipsis."""
+    content = inner = json.loads(content)
+    for name in path[:-1]:
+        inner = inner[name]
+    if value is ...:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return json.dumps(content)
+
+
+BROKEN = ["null", "[]", "7", '"text"', "[" * 100_000, "", "{}"]
+
+
+@pytest.mark.parametrize("name", ["report.json", "steps.json"])
+@pytest.mark.parametrize("content", BROKEN, ids=lambda content: content[:8])
+def test_a_broken_record(name, content, finished):
+    check_broken_record(finished, name, lambda _: content)
+
+
+@pytest.mark.parametrize(
+    "name, path, value",
+    [
+        ("report.json", ["splits"], ...),
+        ("report.json", ["splits"], []),
+        ("report.json", ["splits", "train"], None),
+        ("report.json", ["splits", "train", "rows"], "x"),
+        ("report.json", ["splits", "valid", "rows_read"], 2.5),
+        ("report.json", ["splits", "train", "unknown_rate"], float("nan")),
+        ("report.json", ["splits", "test", "labels"], [1]),
+        ("report.json", ["splits", "train", "dropped"], {"a": -1}),
+        ("report.json", ["warnings"], [3]),
+        ("report.json", ["max_positions"], True),
+        ("steps.json", ["finished"], None),
+        ("steps.json", ["finished", "prepared"], "yes"),
+        ("steps.json", ["settings"], 1),
+    ],
+)
+def test_a_wrong_value_in_a_record(name, path, value, finished):
+    check_broken_record(finished, name, lambda sound: mutated(sound, *path, value=value))
+
+
+def check_broken_record(finished, name, change):
+    path = finished / "out" / "RTE" / name
+    sound = path.read_text()
+    path.write_text(change(sound))
+    try:
+        code, printed = prepare_glue(
+            finished / "official", "RTE", finished / "data", path.parents[1]
+        )
+    finally:
+        path.write_text(sound)
+    assert code == 2 and f"error: {path} " in printed.splitlines()[-1]

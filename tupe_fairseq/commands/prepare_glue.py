@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional
 
 from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.files.lock import locked
 from tupe_fairseq.glue.official import official_files
 from tupe_fairseq.glue.prepare import prepare_task
 from tupe_fairseq.glue.tasks import GLUE_TASKS, GlueTask, task_named
@@ -79,7 +80,11 @@ def run(args: argparse.Namespace) -> None:
         official_files(task, args.glue_dir)
     for task in tasks:
         folder = os.path.join(args.output_dir, task.name)
-        report = prepare_task(task, args.glue_dir, pretrained, folder, max_positions, args.workers)
+        os.makedirs(folder, exist_ok=True)
+        with locked(folder):
+            report = prepare_task(
+                task, args.glue_dir, pretrained, folder, max_positions, args.workers
+            )
         for line in _table(report):
             logger.info("%s", line)
         for warning in report["warnings"]:
