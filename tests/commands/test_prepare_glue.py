@@ -51,17 +51,38 @@ def test_pretrain_dir_lacks_a_file(name, case):
     assert f"{name} is missing" in printed and "made by tupe-prepare-pretrain" in printed
 
 
+SOUND = (
+    '{"text_treatment": {"unicode": "NFC", "lowercase": false},'
+    ' "settings": {"tokens_per_sample": %s}}'
+)
+
+
 @pytest.mark.parametrize(
     "name, content, message",
     [
         ("report.json", "{", "report.json is not a JSON file"),
+        ("report.json", "null", "does not say how the text was treated"),
+        ("report.json", "[" * 100_000, "is nested too deep"),
+        ("report.json", '{"text_treatment": [1]}', "does not say how the text was treated"),
+        ("report.json", SOUND % '"x"', "settings.tokens_per_sample is 'x', not a whole number"),
+        ("report.json", SOUND % "2.5", "settings.tokens_per_sample is 2.5, not a whole number"),
+        ("report.json", SOUND % "-1", "settings.tokens_per_sample is -1, not a whole number"),
         ("report.json", "[]", "does not say how the text was treated"),
         ("report.json", '{"text_treatment": {"unicode": "NFD"}}', "is unknown to this version"),
         ("sentencepiece.bpe.model", "text", "is not a SentencePiece model"),
         ("dict.txt", b"\xff\n", "dict.txt is not a text file in UTF-8"),
         ("dict.txt", "", "does not belong to"),
+        ("sentencepiece.bpe.model", "", "is not a SentencePiece model"),
+        ("sentencepiece.bpe.model", b"\n\x0e\n\x05<unk>\x15\0\0\0\0", "is not a SentencePiece"),
+        ("sentencepiece.bpe.model", b"\n\x07\n\x05<unk", "is not a SentencePiece model"),
+        ("dict.txt", "a 1\n".encode("utf-16"), "dict.txt is not a text file in UTF-8"),
+        ("dict.txt", "a 1\nb -5\n", "dict.txt, line 2: 'b -5' is not a word and its count"),
+        ("dict.txt", "a 1 #fairseq:overwrite\n", "line 1: 'a 1 #fairseq:overwrite' is not a word"),
+        ("dict.txt", "a 1\n\nb 1\n", "dict.txt, line 2: '' is not a word and its count"),
+        ("dict.txt", "a 1\nb\n", "dict.txt, line 2: 'b' is not a word and its count"),
+        ("dict.txt", "a 1e3\n", "dict.txt, line 1: 'a 1e3' is not a word and its count"),
+        ("dict.txt", "a 1\r\n", "does not belong to"),
     ],
-    ids=["no-json", "no-treatment", "other-treatment", "no-model", "no-utf8", "empty-dict"],
 )
 def test_pretrain_dir_is_broken(name, content, message, case):
     content = content if isinstance(content, bytes) else content.encode()

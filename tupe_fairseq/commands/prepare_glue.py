@@ -8,6 +8,8 @@ from typing import Any, Dict, List, Optional
 from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.files.lock import locked
+from tupe_fairseq.files.names import REPORT
+from tupe_fairseq.files.record import check_record
 from tupe_fairseq.glue.official import official_files
 from tupe_fairseq.glue.prepare import prepare_task
 from tupe_fairseq.glue.tasks import GLUE_TASKS, GlueTask, task_named
@@ -75,7 +77,10 @@ def run(args: argparse.Namespace) -> None:
     if not os.path.isdir(args.glue_dir):
         raise FileNotFoundError(f"--glue-dir {args.glue_dir} is not a folder")
     pretrained = PretrainDir(args.pretrain_dir)
-    max_positions = args.max_positions or pretrained.tokens_per_sample or 512
+    recorded = pretrained.tokens_per_sample
+    report = os.path.join(args.pretrain_dir, REPORT)
+    check_record(recorded, (int, None), report, "settings.tokens_per_sample")
+    max_positions = args.max_positions or recorded or 512
     for task in tasks:  # all are checked before the first one is prepared, which may take minutes
         official_files(task, args.glue_dir)
     for task in tasks:
