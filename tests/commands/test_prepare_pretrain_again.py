@@ -70,8 +70,8 @@ def test_a_model_in_place_of_one_that_cannot_be_learned(text, prepare, tmp_path,
 
 def test_shards_and_fractions_after_a_refusal(text, prepare, monkeypatch):
     flags = ["--input", text, "--vocab-size", 90]
-    code, printed = prepare(*flags, "--shards", 1000)
-    assert code == 2 and "--shards 1000 is more than" in printed
+    code, printed = prepare(*flags, "--shards", 41)
+    assert code == 2 and "--shards 41 is more than" in printed
     without_the_text(monkeypatch)
     assert prepare(*flags, "--shards", 2, "--valid-fraction", 0.1)[0] == 0
 

@@ -49,7 +49,7 @@ def exit_code(arguments):
     return end.value.code
 
 
-def test_interrupted_before_and_after_every_step(raw, expected, tmp_path, monkeypatch):
+def test_interrupted_before_and_after_every_step(raw, expected, tmp_path, monkeypatch, capfd):
     finish = Steps.finish
     interrupted = []
 
@@ -72,6 +72,8 @@ def test_interrupted_before_and_after_every_step(raw, expected, tmp_path, monkey
             codes.append(end.code)
         assert len(codes) < 60
     assert set(codes[:-1]) == {130}
+    advice = "tupe-prepare-pretrain: interrupted; run it again to go on"
+    assert capfd.readouterr().err.count(advice) == len(codes) - 1
     names = [name for when, name in interrupted if when == "after"]
     assert {"clean train 1", "deduplicate", "split", "vocabulary", "binarize 0"} < set(names)
     # no finished step is done again, but for the start, which does nothing

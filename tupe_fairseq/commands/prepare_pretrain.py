@@ -7,9 +7,11 @@ import shutil
 from typing import List, Optional
 
 from tupe_fairseq.commands.arguments import in_range, no_separators
+from tupe_fairseq.commands.first_training import first_training
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.steps import Steps, recorded_settings
+from tupe_fairseq.programs.command import show
 from tupe_fairseq.text.cleaning import Cleaner
 from tupe_fairseq.text.data_report import summary
 from tupe_fairseq.text.losses import unknown_pieces
@@ -165,7 +167,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    run_program(get_parser(), run, argv)
+    run_program(get_parser(), run, argv, resumes=True)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -198,10 +200,8 @@ def _prepare(args: argparse.Namespace, steps: Steps) -> None:
         logger.info("%s", line)
     for line in unknown_pieces(report):
         logger.warning("warning: %s", line)
-    logger.info(
-        "next: fairseq-train %s --task masked_lm --tokens-per-sample %d ...",
-        ":".join(folders), args.tokens_per_sample,
-    )  # fmt: skip
+    logger.info("next, for a first small model (README: the paper's recipe):")
+    show(first_training(folders, args.tokens_per_sample))
 
 
 def _fill_and_check(args: argparse.Namespace) -> None:
