@@ -152,6 +152,17 @@ def test_official_folder_as_output(case):
     assert code == 2 and "contains other files" in printed
 
 
+def test_a_vocabulary_of_another_language_is_warned_of(case):
+    path = case / "official" / "RTE" / "dev.tsv"
+    lines = path.read_text().splitlines()
+    fields = lines[1].split("\t")
+    lines[1] = "\t".join([fields[0], "\u4e2d \u6587 " * 50, *fields[2:]])
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    code, printed = prepare_glue(case / "official", "RTE", case / "data", case / "out")
+    assert code == 0 and printed.count("are unknown") == 1
+    assert "% of the pieces of valid are unknown: characters that the vocabulary lacks" in printed
+
+
 def test_a_folder_in_use(case):
     fcntl = pytest.importorskip("fcntl")
     (case / "out" / "RTE").mkdir(parents=True)

@@ -170,7 +170,20 @@ def test_an_unknown_script_is_warned_of(text, prepare, tmp_path):
     code, printed = prepare("--input", greek, *flags)
     assert code == 0
     assert re.search(
-        r"warning: \d\d\.\d% of the pieces of train are unknown: .*given model", printed
+        r"warning: \d\d\.\d% of the pieces of train are unknown: .*for this language", printed
+    )
+
+
+def test_uncovered_characters_are_warned_of(prepare, tmp_path):
+    path = tmp_path / "text"
+    rare = "".join(map(chr, range(0x4E00, 0x4E00 + 200)))
+    path.write_text(
+        "".join(f"line {i} " * 3 + f"{rare[i]}\n" for i in range(200)), encoding="utf-8"
+    )
+    code, printed = prepare("--input", path, "--vocab-size", 120, "--character-coverage", 0.98)
+    assert code == 0
+    assert re.search(
+        r"of the pieces of train are unknown: .* a higher --character-coverage", printed
     )
 
 

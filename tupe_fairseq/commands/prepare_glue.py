@@ -13,6 +13,7 @@ from tupe_fairseq.files.record import check_record
 from tupe_fairseq.glue.official import official_files
 from tupe_fairseq.glue.prepare import prepare_task
 from tupe_fairseq.glue.tasks import GLUE_TASKS, GlueTask, task_named
+from tupe_fairseq.text.losses import unknown_pieces
 from tupe_fairseq.text.pretrain_dir import PretrainDir
 
 logger = logging.getLogger("tupe-prepare-glue")
@@ -92,7 +93,8 @@ def run(args: argparse.Namespace) -> None:
             )
         for line in _table(report):
             logger.info("%s", line)
-        for warning in report["warnings"]:
+        rates = {split: values["unknown_rate"] for split, values in report["splits"].items()}
+        for warning in [*report["warnings"], *unknown_pieces(rates, is_learned=False)]:
             logger.warning("warning: %s: %s", task.name, warning)
 
 

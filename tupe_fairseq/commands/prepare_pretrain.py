@@ -144,7 +144,7 @@ def get_parser() -> argparse.ArgumentParser:
         "--character-coverage",
         type=float,
         metavar="F",
-        help="fraction of the characters that the vocabulary covers; default "
+        help="fraction of the characters that the vocabulary covers, from 0.98 to 1; default "
         f"{_VOCABULARY['character_coverage']}",
     )
     add(
@@ -198,7 +198,8 @@ def _prepare(args: argparse.Namespace, steps: Steps) -> None:
     steps.finish("report", True)
     for line in summary(report):
         logger.info("%s", line)
-    for line in unknown_pieces(report):
+    is_learned = report["vocabulary"]["type"] == args.model_type
+    for line in unknown_pieces(report["unknown_rate"], is_learned):
         logger.warning("warning: %s", line)
     logger.info("next, for a first small model (README: the paper's recipe):")
     show(first_training(folders, args.tokens_per_sample))
@@ -235,7 +236,8 @@ def _fill_and_check(args: argparse.Namespace) -> None:
     in_range("--tokens-per-sample", args.tokens_per_sample, at_least=3)
     if not args.sentencepiece_model:
         in_range("--vocab-size", args.vocab_size, at_least=6)
-        in_range("--character-coverage", args.character_coverage, above=0, at_most=1)
+        # SentencePiece's own limits
+        in_range("--character-coverage", args.character_coverage, at_least=0.98, at_most=1)
         in_range("--sample-mb", args.sample_mb, at_least=1)
     _check_paths(args)
 

@@ -1,6 +1,6 @@
 """Says in words what the cleaning dropped and what the vocabulary does not know."""
 
-from typing import Any, Dict, List
+from typing import Dict, List
 
 # the share of lines, or of pieces, whose loss deserves a warning
 _MUCH = 0.01
@@ -32,18 +32,19 @@ def is_much_dropped(counts: Dict[str, int]) -> bool:
     return dropped > _MUCH * (counts["read"] + counts["split_off"])
 
 
-def unknown_pieces(report: Dict[str, Any]) -> List[str]:
+def unknown_pieces(rates: Dict[str, float], is_learned: bool) -> List[str]:
     """Warnings of splits for which the vocabulary lacks many characters.
 
     Args:
-        report (dict): the content of report.json.
+        rates (dict): split to the share of its pieces that are unknown.
+        is_learned (bool): whether the vocabulary was learned from this text.
     """
-    remedy = "a higher --character-coverage has more of them"
-    if report["vocabulary"]["type"] == "given":
-        remedy = "is the given model one for this language?"
+    remedy = "is the vocabulary one for this language?"
+    if is_learned:
+        remedy = "a higher --character-coverage has more of them"
     return [
         f"{rate:.1%} of the pieces of {split} are unknown: characters that the vocabulary lacks; "
         f"{remedy}"
-        for split, rate in report["unknown_rate"].items()
+        for split, rate in rates.items()
         if rate > _MUCH
     ]
