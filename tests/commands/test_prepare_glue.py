@@ -1,5 +1,8 @@
 """What tupe-prepare-glue refuses: exit code 2, one line, and no folder that looks finished."""
 
+import json
+import os
+
 import pytest
 
 from helpers.glue_files import prepare_glue, write_glue, write_pretrain_dir
@@ -48,17 +51,38 @@ def test_pretrain_dir_lacks_a_file(name, case):
     assert f"{name} is missing" in printed and "made by tupe-prepare-pretrain" in printed
 
 
+SOUND = (
+    '{"text_treatment": {"unicode": "NFC", "lowercase": false},'
+    ' "settings": {"tokens_per_sample": %s}}'
+)
+
+
 @pytest.mark.parametrize(
     "name, content, message",
     [
         ("report.json", "{", "report.json is not a JSON file"),
+        ("report.json", "null", "does not say how the text was treated"),
+        ("report.json", "[" * 100_000, "is nested too deep"),
+        ("report.json", '{"text_treatment": [1]}', "does not say how the text was treated"),
+        ("report.json", SOUND % '"x"', "settings.tokens_per_sample is 'x', not a whole number"),
+        ("report.json", SOUND % "2.5", "settings.tokens_per_sample is 2.5, not a whole number"),
+        ("report.json", SOUND % "-1", "settings.tokens_per_sample is -1, not a whole number"),
         ("report.json", "[]", "does not say how the text was treated"),
         ("report.json", '{"text_treatment": {"unicode": "NFD"}}', "is unknown to this version"),
         ("sentencepiece.bpe.model", "text", "is not a SentencePiece model"),
         ("dict.txt", b"\xff\n", "dict.txt is not a text file in UTF-8"),
         ("dict.txt", "", "does not belong to"),
+        ("sentencepiece.bpe.model", "", "is not a SentencePiece model"),
+        ("sentencepiece.bpe.model", b"\n\x0e\n\x05<unk>\x15\0\0\0\0", "is not a SentencePiece"),
+        ("sentencepiece.bpe.model", b"\n\x07\n\x05<unk", "is not a SentencePiece model"),
+        ("dict.txt", "a 1\n".encode("utf-16"), "dict.txt is not a text file in UTF-8"),
+        ("dict.txt", "a 1\nb -5\n", "dict.txt, line 2: 'b -5' is not a word and its count"),
+        ("dict.txt", "a 1 #fairseq:overwrite\n", "line 1: 'a 1 #fairseq:overwrite' is not a word"),
+        ("dict.txt", "a 1\n\nb 1\n", "dict.txt, line 2: '' is not a word and its count"),
+        ("dict.txt", "a 1\nb\n", "dict.txt, line 2: 'b' is not a word and its count"),
+        ("dict.txt", "a 1e3\n", "dict.txt, line 1: 'a 1e3' is not a word and its count"),
+        ("dict.txt", "a 1\r\n", "does not belong to"),
     ],
-    ids=["no-json", "no-treatment", "other-treatment", "no-model", "no-utf8", "empty-dict"],
 )
 def test_pretrain_dir_is_broken(name, content, message, case):
     content = content if isinstance(content, bytes) else content.encode()
@@ -126,3 +150,89 @@ def test_folder_of_something_else(case):
 def test_official_folder_as_output(case):
     code, printed = prepare_glue(case / "official", "RTE", case / "data", case / "official")
     assert code == 2 and "contains other files" in printed
+
+
+def test_a_vocabulary_of_another_language_is_warned_of(case):
+    path = case / "official" / "RTE" / "dev.tsv"
+    lines = path.read_text().splitlines()
+    fields = lines[1].split("\t")
+    lines[1] = "\t".join([fields[0], "\u4e2d \u6587 " * 50, *fields[2:]])
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    code, printed = prepare_glue(case / "official", "RTE", case / "data", case / "out")
+    assert code == 0 and printed.count("are unknown") == 1
+    assert "% of the pieces of valid are unknown: characters that the vocabulary lacks" in printed
+
+
+def test_a_folder_in_use(case):
+    fcntl = pytest.importorskip("fcntl")
+    (case / "out" / "RTE").mkdir(parents=True)
+    handle = os.open(case / "out" / "RTE", os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    assert f"another process is using {case / 'out' / 'RTE'}; wait for it" in refused(case)
+    os.close(handle)
+    assert prepare_glue(case / "official", "RTE", case / "data", case / "out")[0] == 0
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    write_glue(folder / "official", ["RTE"], odd=False)
+    write_pretrain_dir(folder / "data")
+    assert prepare_glue(folder / "official", "RTE", folder / "data", folder / "out")[0] == 0
+    return folder
+
+
+def mutated(content, *path, value):
+    """The JSON with another value, or without it if the value is Ellipsis."""
+    content = inner = json.loads(content)
+    for name in path[:-1]:
+        inner = inner[name]
+    if value is ...:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return json.dumps(content)
+
+
+BROKEN = ["null", "[]", "7", '"text"', "[" * 100_000, "", "{}"]
+
+
+@pytest.mark.parametrize("name", ["report.json", "steps.json"])
+@pytest.mark.parametrize("content", BROKEN, ids=lambda content: content[:8])
+def test_a_broken_record(name, content, finished):
+    check_broken_record(finished, name, lambda _: content)
+
+
+@pytest.mark.parametrize(
+    "name, path, value",
+    [
+        ("report.json", ["splits"], ...),
+        ("report.json", ["splits"], []),
+        ("report.json", ["splits", "train"], None),
+        ("report.json", ["splits", "train", "rows"], "x"),
+        ("report.json", ["splits", "valid", "rows_read"], 2.5),
+        ("report.json", ["splits", "train", "unknown_rate"], float("nan")),
+        ("report.json", ["splits", "test", "labels"], [1]),
+        ("report.json", ["splits", "train", "dropped"], {"a": -1}),
+        ("report.json", ["warnings"], [3]),
+        ("report.json", ["max_positions"], True),
+        ("steps.json", ["finished"], None),
+        ("steps.json", ["finished", "prepared"], "yes"),
+        ("steps.json", ["settings"], 1),
+    ],
+)
+def test_a_wrong_value_in_a_record(name, path, value, finished):
+    check_broken_record(finished, name, lambda sound: mutated(sound, *path, value=value))
+
+
+def check_broken_record(finished, name, change):
+    path = finished / "out" / "RTE" / name
+    sound = path.read_text()
+    path.write_text(change(sound))
+    try:
+        code, printed = prepare_glue(
+            finished / "official", "RTE", finished / "data", path.parents[1]
+        )
+    finally:
+        path.write_text(sound)
+    assert code == 2 and f"error: {path} " in printed.splitlines()[-1]

@@ -65,6 +65,18 @@ def test_repeated_index_is_counted_anew(read):
     assert rows.warnings == {"repeated index, so rows are numbered from 0": 1}
 
 
+@pytest.mark.parametrize(
+    "index",
+    ["", " ", "1 2", "4\u2028", "\u00a0", "1\r2", "7\x0b", "\ufeff3", "9\u0085", "\ud7ff\u2029"],
+    ids=ascii,
+)
+def test_an_index_that_no_submission_can_have_is_counted_anew(index, read):
+    lines = [b"index\tsentence", b"4\tx", f"{index}\ty".encode(), b"6\tz"]
+    rows = read("SST-2", "test", *lines)
+    assert rows.index == ["0", "1", "2"] and len(rows.texts) == 3
+    assert rows.warnings == {"empty or broken index, so rows are numbered from 0": 1}
+
+
 def test_line_broken_in_two_keeps_two_numbers(read):
     rows = read("QQP", "test", b"id\ta\tb", b"0\tWhat", b"goes on?\tHow?", b"2\tx\ty")
     assert rows.index == ["0", "1", "2"]

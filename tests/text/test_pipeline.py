@@ -1,12 +1,13 @@
 """tupe-prepare-pretrain from raw text to a data folder, read back by fairseq."""
 
 import json
+import shlex
 
 import pytest
 import sentencepiece
 
 from helpers import raw_text
-from helpers.training import losses, pretrain
+from helpers.training import SIZE, losses, pretrain
 from tupe_fairseq.commands.prepare_pretrain import main
 
 SYMBOLS = "A <mask> and <s> and </s> and <pad> and/or <unk> a<s>b<mask>c."
@@ -49,15 +50,28 @@ def expected_lines(raw):
 
 
 @pytest.fixture(scope="module")
-def prepared(raw, run, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("prepared") / "data"
+def printed_by(raw, run, tmp_path_factory):
+    """The folder, and what the command printed."""
+    folder = tmp_path_factory.mktemp("prepared") / "my data"
     process = run(
         "tupe-prepare-pretrain", "--input", raw / "one.txt", raw / "two.txt", *VOCABULARY,
         "--output-dir", folder, "--workers", 1, "--tokens-per-sample", 128,
         "--valid-fraction", 0.1, "--test-fraction", 0.1,
     )  # fmt: skip
-    assert f"fairseq-train {folder} --task masked_lm" in process.stdout
-    return folder
+    return folder, process.stdout
+
+
+@pytest.fixture(scope="module")
+def prepared(printed_by):
+    return printed_by[0]
+
+
+def test_the_printed_training_runs(printed_by, run, tmp_path):
+    folder, printed = printed_by
+    words = shlex.split(printed[printed.index("fairseq-train ") :].replace("\\\n", ""))
+    assert words[:2] == ["fairseq-train", str(folder)]
+    run(*words, *SIZE, "--max-update", 1, "--cpu", "--num-workers", 0, "--data-buffer-size", 0,
+        "--no-save", cwd=tmp_path)  # fmt: skip
 
 
 def test_files(prepared):

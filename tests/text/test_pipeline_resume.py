@@ -49,7 +49,7 @@ def exit_code(arguments):
     return end.value.code
 
 
-def test_interrupted_before_and_after_every_step(raw, expected, tmp_path, monkeypatch):
+def test_interrupted_before_and_after_every_step(raw, expected, tmp_path, monkeypatch, capfd):
     finish = Steps.finish
     interrupted = []
 
@@ -72,6 +72,8 @@ def test_interrupted_before_and_after_every_step(raw, expected, tmp_path, monkey
             codes.append(end.code)
         assert len(codes) < 60
     assert set(codes[:-1]) == {130}
+    advice = "tupe-prepare-pretrain: interrupted; run it again to go on"
+    assert capfd.readouterr().err.count(advice) == len(codes) - 1
     names = [name for when, name in interrupted if when == "after"]
     assert {"clean train 1", "deduplicate", "split", "vocabulary", "binarize 0"} < set(names)
     # no finished step is done again, but for the start, which does nothing
@@ -130,7 +132,15 @@ def test_a_finished_folder(raw, unbroken, capfd):
     assert {path: path.stat().st_mtime_ns for path in unbroken.rglob("*")} == before
     assert exit_code([*flags(raw, unbroken), "--lowercase"]) == 2
     assert "made with other settings: lowercase was False and is now True" in capfd.readouterr().err
-    # touched: it may hold another text now
+    # touched: it is still the same text
     os.utime(raw[1])
+    main(flags(raw, unbroken))
+    assert f"{unbroken} is already finished" in capfd.readouterr().err
+    # of the same size and another text
+    text = raw[1].read_bytes()
+    raw[1].write_bytes(text[:-2] + b"x" + text[-1:])
     assert exit_code(flags(raw, unbroken)) == 2
-    assert "made with other settings: input 2 was ['two'" in capfd.readouterr().err
+    assert "made with other settings: two has changed since; give" in capfd.readouterr().err
+    raw[1].write_bytes(text)
+    assert exit_code(flags([raw[1], raw[0]], unbroken)) == 2
+    assert "input 1 was 'one' and is now 'two'" in capfd.readouterr().err

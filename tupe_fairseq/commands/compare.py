@@ -139,7 +139,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    run_program(get_parser(), run, argv)
+    run_program(get_parser(), run, argv, resumes=True)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -7,9 +7,13 @@ from typing import Any, Dict, List, Optional
 
 from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.files.lock import locked
+from tupe_fairseq.files.names import REPORT
+from tupe_fairseq.files.record import check_record
 from tupe_fairseq.glue.official import official_files
 from tupe_fairseq.glue.prepare import prepare_task
 from tupe_fairseq.glue.tasks import GLUE_TASKS, GlueTask, task_named
+from tupe_fairseq.text.losses import unknown_pieces
 from tupe_fairseq.text.pretrain_dir import PretrainDir
 
 logger = logging.getLogger("tupe-prepare-glue")
@@ -56,7 +60,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    run_program(get_parser(), run, argv)
+    run_program(get_parser(), run, argv, resumes=True)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -74,15 +78,23 @@ def run(args: argparse.Namespace) -> None:
     if not os.path.isdir(args.glue_dir):
         raise FileNotFoundError(f"--glue-dir {args.glue_dir} is not a folder")
     pretrained = PretrainDir(args.pretrain_dir)
-    max_positions = args.max_positions or pretrained.tokens_per_sample or 512
+    recorded = pretrained.tokens_per_sample
+    report = os.path.join(args.pretrain_dir, REPORT)
+    check_record(recorded, (int, None), report, "settings.tokens_per_sample")
+    max_positions = args.max_positions or recorded or 512
     for task in tasks:  # all are checked before the first one is prepared, which may take minutes
         official_files(task, args.glue_dir)
     for task in tasks:
         folder = os.path.join(args.output_dir, task.name)
-        report = prepare_task(task, args.glue_dir, pretrained, folder, max_positions, args.workers)
+        os.makedirs(folder, exist_ok=True)
+        with locked(folder):
+            report = prepare_task(
+                task, args.glue_dir, pretrained, folder, max_positions, args.workers
+            )
         for line in _table(report):
             logger.info("%s", line)
-        for warning in report["warnings"]:
+        rates = {split: values["unknown_rate"] for split, values in report["splits"].items()}
+        for warning in [*report["warnings"], *unknown_pieces(rates, is_learned=False)]:
             logger.warning("warning: %s: %s", task.name, warning)
 
 

@@ -7,12 +7,19 @@ import shutil
 from typing import List, Optional
 
 from tupe_fairseq.commands.arguments import in_range, no_separators
+from tupe_fairseq.commands.first_training import first_training
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.files.lock import locked
-from tupe_fairseq.files.steps import Steps
+from tupe_fairseq.files.steps import Steps, recorded_settings
+from tupe_fairseq.programs.command import show
+from tupe_fairseq.text.cleaning import Cleaner
 from tupe_fairseq.text.data_report import summary
+from tupe_fairseq.text.losses import unknown_pieces
+from tupe_fairseq.text.not_text import refuse_what_is_no_text
+from tupe_fairseq.text.pieces import Pieces
 from tupe_fairseq.text.pipeline import Pipeline
-from tupe_fairseq.text.settings import input_files, settings
+from tupe_fairseq.text.settings import input_files, settings, text_files, used_by
+from tupe_fairseq.text.treatment import TextTreatment
 
 logger = logging.getLogger("tupe-prepare-pretrain")
 
@@ -137,7 +144,7 @@ def get_parser() -> argparse.ArgumentParser:
         "--character-coverage",
         type=float,
         metavar="F",
-        help="fraction of the characters that the vocabulary covers; default "
+        help="fraction of the characters that the vocabulary covers, from 0.98 to 1; default "
         f"{_VOCABULARY['character_coverage']}",
     )
     add(
@@ -160,7 +167,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    run_program(get_parser(), run, argv)
+    run_program(get_parser(), run, argv, resumes=True)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -170,10 +177,13 @@ def run(args: argparse.Namespace) -> None:
         OSError, ValueError: if an input or an option is wrong, or the output folder is in use.
     """
     _fill_and_check(args)
+    _check_contents(args)
     os.makedirs(args.output_dir, exist_ok=True)
     with locked(args.output_dir):
-        steps = Steps(args.output_dir, settings(args))
-        if steps.result("report") is not None:
+        before = recorded_settings(args.output_dir)
+        now = settings(args, before)
+        steps = Steps(args.output_dir, now, used_by([*now, *before]))
+        if steps.result("report", bool) is not None:
             logger.info("%s is already finished", args.output_dir)
         else:
             _prepare(args, steps)
@@ -182,16 +192,17 @@ def run(args: argparse.Namespace) -> None:
 
 def _prepare(args: argparse.Namespace, steps: Steps) -> None:
     # first of all, mark the folder as this run's
-    if steps.result("start") is None:
+    if steps.result("start", bool) is None:
         steps.finish("start", True)
     report, folders = Pipeline(args, steps).run()
     steps.finish("report", True)
     for line in summary(report):
         logger.info("%s", line)
-    logger.info(
-        "next: fairseq-train %s --task masked_lm --tokens-per-sample %d ...",
-        ":".join(folders), args.tokens_per_sample,
-    )  # fmt: skip
+    is_learned = report["vocabulary"]["type"] == args.model_type
+    for line in unknown_pieces(report["unknown_rate"], is_learned):
+        logger.warning("warning: %s", line)
+    logger.info("next, for a first small model (README: the paper's recipe):")
+    show(first_training(folders, args.tokens_per_sample))
 
 
 def _fill_and_check(args: argparse.Namespace) -> None:
@@ -225,7 +236,8 @@ def _fill_and_check(args: argparse.Namespace) -> None:
     in_range("--tokens-per-sample", args.tokens_per_sample, at_least=3)
     if not args.sentencepiece_model:
         in_range("--vocab-size", args.vocab_size, at_least=6)
-        in_range("--character-coverage", args.character_coverage, above=0, at_most=1)
+        # SentencePiece's own limits
+        in_range("--character-coverage", args.character_coverage, at_least=0.98, at_most=1)
         in_range("--sample-mb", args.sample_mb, at_least=1)
     _check_paths(args)
 
@@ -239,8 +251,23 @@ def _check_paths(args: argparse.Namespace) -> None:
                 f"{path} is inside --output-dir {args.output_dir}; give another folder"
             )
         if not os.path.isfile(path):
-            reason = "is not a file" if os.path.exists(path) else "does not exist"
-            raise ValueError(f"{path} {reason}")
+            if not os.path.exists(path):
+                raise ValueError(f"{path} does not exist")
+            if os.path.isdir(path):
+                raise ValueError(f"{path} is not a file")
+            raise ValueError(
+                f"{path} is a pipe or a device; write what comes out of it to a file first, "
+                "because it is read several times"
+            )
+
+
+def _check_contents(args: argparse.Namespace) -> None:
+    """Find what is wrong with the inputs before the folder is made and hours are spent."""
+    Cleaner(TextTreatment(args.lowercase), args.split_sentences)
+    if args.sentencepiece_model:
+        Pieces(args.sentencepiece_model)
+    for path in text_files(args).values():
+        refuse_what_is_no_text(path)
 
 
 if __name__ == "__main__":

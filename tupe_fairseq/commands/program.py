@@ -1,17 +1,28 @@
 """What all console scripts share: the log, exit codes, interruption."""
 
 import argparse
+import difflib
 import logging
 import sys
-from typing import Callable, List, Optional
+from typing import Callable, List, Optional, Sequence
 
 
 def run_program(
     parser: argparse.ArgumentParser,
     run: Callable[[argparse.Namespace], None],
     argv: Optional[List[str]] = None,
+    *,
+    resumes: bool = False,
 ) -> None:
-    """Parse the arguments and run; wrong input ends with exit code 2 and one line that says why."""
+    """Parse the arguments and run; wrong input ends with exit code 2 and one line that says why.
+
+    Args:
+        parser (ArgumentParser): of the command.
+        run (callable): its work; OSError and ValueError are about the input.
+        argv (list of str): the arguments; those of the process if None.
+        resumes (bool): whether the same command, given again, goes on where it was interrupted.
+    """
+    _refuse_unknown_flags(parser, sys.argv[1:] if argv is None else argv)
     args = parser.parse_args(argv)
     # force: importing fairseq has already configured logging
     logging.basicConfig(format=f"{parser.prog}: %(message)s", level=logging.INFO, force=True)
@@ -21,5 +32,21 @@ def run_program(
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        advice = "; run it again to go on" if resumes else ""
+        print(f"{parser.prog}: interrupted{advice}", file=sys.stderr)
         sys.exit(130)
+
+
+def _refuse_unknown_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Name a misspelt flag; argparse would only say that the right one is missing."""
+    known = [flag for action in parser._actions for flag in action.option_strings]
+    for word in words:
+        if word == "--":
+            return
+        name = word.split("=")[0]
+        # argparse takes the beginning of a flag for it, and words with a space for values
+        if name.startswith("--") and " " not in word:
+            if not any(flag.startswith(name) for flag in known):
+                close = difflib.get_close_matches(name, known, 1)
+                advice = f"; did you mean {close[0]}?" if close else ""
+                parser.error(f"there is no flag {name}{advice}")

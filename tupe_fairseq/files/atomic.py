@@ -27,8 +27,9 @@ def atomic_write(path: str, mode: str = "w"):
     except BaseException as error:
         with contextlib.suppress(OSError):
             os.remove(partial)
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = path  # a failed write does not say which file
+        # a failed write does not say which file; errors without a number have words of their own
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            error.filename = path
         raise
 
 
@@ -43,10 +44,15 @@ def read_json(path: str):
     """Read a JSON file.
 
     Raises:
-        ValueError: if it is not JSON; the message names the file.
+        OSError: if it cannot be read.
+        ValueError: if it is not a JSON file in UTF-8; the message names the file.
     """
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError(f"{path} is not a file")  # a pipe would be waited for
     with open(path, encoding="utf-8") as file:
         try:
             return json.load(file)
+        except RecursionError as error:
+            raise ValueError(f"{path} is not a JSON file of ours: it is nested too deep") from error
         except ValueError as error:
             raise ValueError(f"{path} is not a JSON file: {error}") from error

@@ -61,9 +61,25 @@ class TaskData:
         return targets
 
     def test_index(self, split: str) -> List[str]:
-        """The official index of each row of a test split."""
-        with open(os.path.join(self.folder, f"{split}.index"), encoding="utf-8") as file:
-            return file.read().split()
+        """The official index of each row of a test split.
+
+        Raises:
+            OSError, ValueError: if it cannot be read, or a submission cannot be written with it.
+        """
+        path = os.path.join(self.folder, f"{split}.index")
+        with open(path, "rb") as file:
+            try:
+                index = file.read().decode().split("\n")[:-1]
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{path} is not a text in UTF-8; prepare the task again"
+                ) from error
+        if len(index) != self.rows[split] or len(set(index)) != len(index):
+            raise ValueError(
+                f"{path} has {len(index)} lines, {len(set(index))} of them different, for "
+                f"{self.rows[split]} rows; prepare the task again"
+            )
+        return index
 
 
 def read_task_data(folder: str, task: GlueTask) -> TaskData:
@@ -121,6 +137,8 @@ def _check(data: TaskData) -> None:
                 f"{data.folder}/label/dict.txt lists {', '.join(labels)}; the classes of "
                 f"{data.task.name} are {', '.join(data.task.labels)}, in this order"
             )
+    for split in data.splits("test"):
+        data.test_index(split)  # now, and not when all runs are done
 
 
 def check_together(data: TaskData, model: Pretrained) -> None:

@@ -113,10 +113,13 @@ def read_rows(task: GlueTask, split: str, path: str) -> OfficialRows:
         rows.texts.append(tuple(text[:MAX_CHARACTERS] for text in texts))
     if not rows.read:
         raise ValueError(f"{path} is empty: it has no rows")
+    # predictions under such an index could not be told apart, or have no line of their own
     repeated = len(rows.index) - len(set(rows.index))
-    if repeated:  # predictions under a repeated index could not be told apart
-        rows.warnings["repeated index, so rows are numbered from 0"] += repeated
-        rows.index = [str(row) for row in range(rows.read)]
+    unfit = sum(not _is_fit(number) for number in rows.index)
+    for problem, count in (("repeated", repeated), ("empty or broken", unfit)):
+        if count:
+            rows.warnings[f"{problem} index, so rows are numbered from 0"] += count
+            rows.index = [str(row) for row in range(rows.read)]
     if widest < needed:
         raise ValueError(
             f"{path}: missing column {needed}: no line has more than {widest} tab-separated fields"
@@ -149,6 +152,11 @@ def _fields(line: bytes) -> Tuple[List[str], bool]:
         return line.decode("utf-8").split("\t"), True
     except UnicodeDecodeError:
         return line.decode("utf-8", errors="replace").split("\t"), False
+
+
+def _is_fit(index: str) -> bool:
+    """Whether it can stand in a column of a submission: no spaces, line ends or the like."""
+    return index != "" and index.isprintable() and " " not in index
 
 
 def _check_header(task, path, fields, needed, label_column) -> None:

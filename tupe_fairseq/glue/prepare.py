@@ -6,11 +6,12 @@ import shutil
 from collections import Counter
 from typing import Any, Dict, List
 
-from tupe_fairseq.files.atomic import atomic_write, read_json, write_json
+from tupe_fairseq.files.atomic import atomic_write, write_json
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.names import DICTIONARY, REPORT, SENTENCEPIECE_MODEL
 from tupe_fairseq.files.steps import Steps
 from tupe_fairseq.glue.official import OfficialRows, official_files, read_rows
+from tupe_fairseq.glue.task_report import read_task_report
 from tupe_fairseq.glue.tasks import STSB_MAX_SCORE, GlueTask
 from tupe_fairseq.text.binarize import binarize
 from tupe_fairseq.text.pretrain_dir import PretrainDir
@@ -58,9 +59,9 @@ def prepare_task(
     for path in paths.values():
         settings[os.path.basename(path)] = f"{os.path.getsize(path)} bytes, {file_sha256(path)}"
     steps = Steps(folder, settings)
-    if steps.result("prepared"):
+    if steps.result("prepared", bool):
         logger.info("%s is already finished; skipped", folder)
-        return read_json(os.path.join(folder, REPORT))
+        return read_task_report(folder)
     splits = {split: read_rows(task, split, path) for split, path in paths.items()}
     warnings = _check_labels(task, paths, splits)
     for split, name in task.files.items():

@@ -1,8 +1,9 @@
 """From raw text to fairseq's data; ``pipeline`` calls the other files, in this order.
 
-``settings`` and ``workspace`` (what is recorded, names of files), ``reading`` (blocks of lines),
-``treatment`` and ``cleaning`` (clean lines), ``deduplication``, ``splitting`` (train, valid, test,
-shards), ``vocabulary`` (learning pieces), ``pieces`` and ``piece_encoder`` (text to pieces),
+``settings`` and ``workspace`` (what is recorded, names of files), ``not_text`` (what is refused),
+``reading`` and ``compressed`` (blocks of lines), ``treatment`` and ``cleaning`` (clean lines),
+``losses`` (what that dropped), ``deduplication``, ``splitting`` (train, valid, test, shards),
+``vocabulary`` (learning pieces), ``pieces`` and ``piece_encoder`` (text to pieces),
 ``binarize`` and ``mmap_index`` (fairseq's files), ``data_report``.  ``documents`` and ``parallel``
 serve several steps; ``pretrain_dir`` and ``to_pieces`` treat later texts like that of pre-training.
 """

@@ -3,15 +3,15 @@
 import itertools
 import os
 import shutil
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from typing import Dict, Iterator, List, Tuple
+from typing import Callable, Dict, Iterator, List, Tuple
 
 from tqdm import tqdm
 
 from tupe_fairseq.files.names import DICTIONARY
 from tupe_fairseq.programs.preprocess import run_preprocess
 from tupe_fairseq.text.mmap_index import count, join
-from tupe_fairseq.text.parallel import in_child
+from tupe_fairseq.text.parallel import in_children
+from tupe_fairseq.text.workspace import remove
 
 # fairseq-preprocess needs some hundred bytes of memory per line
 LINES_PER_PART = 500_000
@@ -53,25 +53,12 @@ def binarize(
     os.makedirs(partial)
     a_share = -(-max(expected.values()) // workers)
     part_lines = min(lines_per_part, max(_LEAST_LINES, a_share))
-    short = {split: path for split, path in texts.items() if expected[split] <= part_lines}
-    made = {split: [os.path.join(partial, "short", name)] for split, name in _numbered(short)}
-    with ThreadPoolExecutor(workers) as pool, _progress(sum(expected.values())) as bar:
-        running = set()
-        if short:
-            job = (dictionary, list(short.values()), os.path.join(partial, "short"))
-            lines = sum(expected[split] for split in short)
-            running.add(pool.submit(_preprocess, *job, lines, bar))
-        for split in texts:
-            if split in short:
-                continue
-            made[split] = []
-            begins = _parts(texts[split], part_lines, os.path.join(partial, "lines"))
-            for text, lines in _while_free(begins, running, workers):
-                part = f"{text}.data"
-                made[split].append(os.path.join(part, "valid"))
-                running.add(pool.submit(_preprocess, dictionary, [text], part, lines, bar, True))
-        for job in running:
-            job.result()
+    made: Dict[str, List[str]] = {}
+    jobs = _jobs(dictionary, texts, expected, part_lines, partial, made)
+    with _progress(sum(expected.values())) as bar:
+        for (lines, used_up), _ in in_children(jobs, workers, "lower --workers"):
+            remove(*used_up)
+            bar.update(lines)
     for split, prefixes in made.items():
         target = os.path.join(partial, "ready", split)
         _join(prefixes, target)
@@ -89,6 +76,36 @@ def binarize(
     shutil.rmtree(partial)
 
 
+def _jobs(dictionary, texts, expected, part_lines, partial, made) -> Iterator[Tuple]:
+    """Calls of fairseq-preprocess, for in_children; long texts are cut when their turn comes.
+
+    Each is named by its number of lines and the files that it uses up; ``made`` gets the prefixes
+    of what it writes.
+    """
+    short = [split for split in texts if expected[split] <= part_lines]
+    if short:
+        folder = os.path.join(partial, "short")
+        # fairseq-preprocess's own name for each of its --validpref: valid, valid1, ...
+        for number, split in enumerate(short):
+            made[split] = [os.path.join(folder, f"valid{number or ''}")]
+        lines = sum(expected[split] for split in short)
+        yield (lines, ()), *_call(dictionary, [texts[split] for split in short], folder)
+    for split in texts:
+        if split in short:
+            continue
+        made[split] = []
+        for text, lines in _parts(texts[split], part_lines, os.path.join(partial, "lines")):
+            folder = f"{text}.data"
+            made[split].append(os.path.join(folder, "valid"))
+            yield (lines, (text,)), *_call(dictionary, [text], folder)
+
+
+def _call(dictionary: str, texts: List[str], folder: str) -> Tuple[Callable, List]:
+    words = ["--only-source", "--workers", "1", "--srcdict", dictionary, "--destdir", folder]
+    # a forked child has fairseq loaded already, which otherwise takes seconds
+    return run_preprocess, [[*words, "--validpref", ",".join(texts)]]
+
+
 def _join(prefixes: List[str], target: str) -> None:
     os.makedirs(os.path.dirname(target), exist_ok=True)
     if len(prefixes) > 1:
@@ -98,12 +115,6 @@ def _join(prefixes: List[str], target: str) -> None:
     else:
         for ending in (".bin", ".idx"):
             os.replace(prefixes[0] + ending, target + ending)
-
-
-def _numbered(texts: Dict[str, str]) -> Iterator[Tuple[str, str]]:
-    """fairseq-preprocess's own name for each of its --validpref: valid, valid1, ..."""
-    for number, split in enumerate(texts):
-        yield split, f"valid{number or ''}"
 
 
 def _progress(lines: int) -> tqdm:
@@ -127,29 +138,3 @@ def _parts(path: str, lines: int, prefix: str) -> Iterator[Tuple[str, int]]:
                     part.write(line)
                     written += 1
             yield name, written
-
-
-def _while_free(parts: Iterator, running: set, workers: int) -> Iterator:
-    """Start each part when fewer than ``workers`` are running; a failure ends it."""
-    while True:
-        while len(running) >= workers:
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for job in done:
-                running.discard(job)
-                job.result()
-        part = next(parts, None)
-        if part is None:
-            return
-        yield part
-
-
-def _preprocess(
-    dictionary: str, texts: List[str], folder: str, lines: int, bar: tqdm, is_copy: bool = False
-) -> None:
-    words = ["--only-source", "--workers", "1", "--srcdict", dictionary, "--destdir", folder]
-    words += ["--validpref", ",".join(texts)]
-    # a forked child has fairseq loaded already, which otherwise takes seconds
-    in_child(run_preprocess, words, killed="lower --workers")
-    if is_copy:
-        os.remove(texts[0])
-    bar.update(lines)

@@ -1,6 +1,7 @@
 """The first pass over raw text: clean lines, and a hash of each to find duplicates by."""
 
 import hashlib
+import os
 from typing import Dict, List, NamedTuple, Optional
 
 import sentence_splitter
@@ -47,13 +48,12 @@ class Cleaner:
         self.max_chars = max_chars
         self._splitter = None
         if split_language is not None:
-            try:
-                self._splitter = sentence_splitter.SentenceSplitter(language=split_language)
-            except sentence_splitter.SentenceSplitterException as error:
+            if split_language not in split_languages():
                 raise ValueError(
-                    f"no rules to split sentences of language {split_language!r}; give two small "
-                    "letters such as en, de, fr"
-                ) from error
+                    f"no rules to split sentences of language {split_language!r}; "
+                    f"--split-sentences knows {', '.join(split_languages())}"
+                )
+            self._splitter = sentence_splitter.SentenceSplitter(language=split_language)
 
     def __call__(self, block: bytes) -> CleanBlock:
         """Clean whole lines.  A line that is blank afterwards separates documents."""
@@ -98,6 +98,14 @@ class Cleaner:
         return found
 
 
+def split_languages() -> List[str]:
+    """The languages that sentences can be split in, as sentence_splitter has a file for each."""
+    files = os.listdir(
+        os.path.join(os.path.dirname(sentence_splitter.__file__), "non_breaking_prefixes")
+    )
+    return sorted(name[: -len(".txt")] for name in files if name.endswith(".txt"))
+
+
 def line_hash(line: bytes) -> bytes:
     """64 bits: among a billion different lines, the chance of any collision is 3%."""
     return hashlib.blake2b(line, digest_size=HASH_BYTES).digest()
@@ -118,7 +126,7 @@ def clean_file(path: str, cleaner: Cleaner, prefix: str, workers: int, bar) -> D
         OSError, ValueError: as :class:`TextFile`, or if there is no space left.
     """
     source = TextFile(path)
-    counts: Dict[str, int] = {}
+    counts = dict.fromkeys(("read", "split_off", "invalid_utf8", "too_short", "too_long"), 0)
     before = bar.n
     with atomic_write(prefix + ".txt", "wb") as text, atomic_write(prefix + ".hash", "wb") as marks:
         writer = DocumentWriter(text)
@@ -126,12 +134,12 @@ def clean_file(path: str, cleaner: Cleaner, prefix: str, workers: int, bar) -> D
             writer.write(block.lines)
             marks.write(block.hashes)
             for name, count in block.counts.items():
-                counts[name] = counts.get(name, 0) + count
+                counts[name] += count
             bar.update(before + source.bytes_read - bar.n)
         # the end of a file may consist of one skipped line
         bar.update(before + source.bytes_read - bar.n)
-    counts["read"] = counts.get("read", 0) + source.too_long
-    counts["too_long"] = counts.get("too_long", 0) + source.too_long
+    counts["read"] += source.too_long
+    counts["too_long"] += source.too_long
     counts["documents"] = writer.documents
     return counts
 

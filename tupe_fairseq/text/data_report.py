@@ -50,7 +50,9 @@ def build_report(
         },
         "tokens": {name: total(name, "tokens") for name in order},
         "dropped": {reason: counts[reason] for reason in DROPPED},
-        "unknown_rate": {name: total(name, "unknown") / total(name, "tokens") for name in order},
+        "unknown_rate": {
+            name: total(name, "unknown") / max(1, total(name, "tokens")) for name in order
+        },
         "vocabulary": {
             "pieces": vocabulary["pieces"],
             "dictionary": vocabulary["dictionary"],

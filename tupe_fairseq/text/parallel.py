@@ -2,12 +2,15 @@
 
 import collections
 import concurrent.futures
+import contextlib
+import itertools
 import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 import threading
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator, Sequence, Tuple
 
 _KILLED = "a process was killed, perhaps for lack of memory; {}"
 _function = None
@@ -34,7 +37,8 @@ def ordered_map(
     ) as pool:
         try:
             for item in items:
-                window.append(pool.submit(_call, item))
+                with _interrupted_later():  # it may start a process
+                    window.append(pool.submit(_call, item))
                 if len(window) > 2 * workers:
                     yield window.popleft().result()
             while window:
@@ -56,22 +60,80 @@ def in_child(function: Callable[..., Any], *args: Any, killed: str) -> Any:
     Raises:
         OSError: if the process was killed.
     """
+    ((_, value),) = in_children([(None, function, args)], 1, killed)
+    return value
+
+
+def in_children(
+    jobs: Iterable[Tuple[Any, Callable[..., Any], Sequence[Any]]], workers: int, killed: str
+) -> Iterator[Tuple[Any, Any]]:
+    """Call functions in a process each, several at a time; end them all if one fails.
+
+    Args:
+        jobs (iterable): of a name, a function as for :func:`in_child`, and its arguments; the next
+            one is asked for when a process is free.
+        workers (int): processes at a time.
+        killed (str): as for :func:`in_child`.
+    Yields:
+        tuple: the name and the value of each call, in the order in which they end.
+    Raises:
+        OSError: if a process was killed.
+    """
+    jobs = iter(jobs)
+    running = {}
+    try:
+        while True:
+            for name, function, args in itertools.islice(jobs, workers - len(running)):
+                process, receiver = _started(function, args)
+                running[receiver] = name, process
+            if not running:
+                return
+            for receiver in multiprocessing.connection.wait(list(running)):
+                try:
+                    good, value = receiver.recv()
+                except EOFError as error:
+                    raise ChildProcessError(_KILLED.format(killed)) from error
+                if not good:
+                    raise ValueError(value)
+                name, process = running.pop(receiver)
+                process.join()
+                receiver.close()
+                yield name, value
+    finally:
+        for receiver, (_, process) in running.items():
+            process.terminate()
+            process.join()
+            receiver.close()
+
+
+def _started(function, args):
     context = _context()
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_answer, args=(sender, function, args), daemon=True)
-    process.start()
+    with _interrupted_later():
+        process.start()
     sender.close()
+    return process, receiver
+
+
+@contextlib.contextmanager
+def _interrupted_later():
+    """Hold Ctrl-C back while a process is forked.
+
+    Python loses a KeyboardInterrupt that comes while modules do what they do after a fork, and
+    leaves the lock of ``logging`` locked, for which the next fork waits for ever.
+    """
+    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
+        yield
+        return
+    held = []
+    before = signal.signal(signal.SIGINT, lambda *_: held.append(True))
     try:
-        good, value = receiver.recv()
-    except EOFError as error:
-        raise ChildProcessError(_KILLED.format(killed)) from error
+        yield
     finally:
-        process.terminate()
-        process.join()
-        receiver.close()
-    if not good:
-        raise ValueError(value)
-    return value
+        signal.signal(signal.SIGINT, before)
+    if held:
+        signal.raise_signal(signal.SIGINT)
 
 
 def _context():

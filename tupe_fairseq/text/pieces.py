@@ -23,12 +23,14 @@ class Pieces:
         with open(path, "rb") as file:
             content = file.read()
         try:
+            if not content:  # of which it would make a processor without any piece
+                raise ValueError("it is empty")
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=content)
-        except RuntimeError as error:
+            size = self._processor.get_piece_size()
+            self.unknown_id = self._processor.unk_id()
+            self._pieces = [self._processor.id_to_piece(i) for i in range(size)]
+        except (RuntimeError, ValueError) as error:  # ValueError: pieces that are not UTF-8
             raise ValueError(f"{path} is not a SentencePiece model") from error
-        size = self._processor.get_piece_size()
-        self.unknown_id = self._processor.unk_id()
-        self._pieces = [self._processor.id_to_piece(i) for i in range(size)]
         # fairseq's name for it, even if this model has another
         self._pieces[self.unknown_id] = "<unk>"
         self._encoded = [piece.encode() for piece in self._pieces]

@@ -13,6 +13,7 @@ from tupe_fairseq.text.binarize import binarize
 from tupe_fairseq.text.cleaning import Cleaner, clean_file
 from tupe_fairseq.text.data_report import build_report
 from tupe_fairseq.text.deduplication import mark_duplicates
+from tupe_fairseq.text.losses import dropped_lines, is_much_dropped
 from tupe_fairseq.text.mmap_index import count
 from tupe_fairseq.text.parallel import in_child
 from tupe_fairseq.text.piece_encoder import PieceEncoder, encode_file
@@ -26,6 +27,15 @@ logger = logging.getLogger("tupe-prepare-pretrain")
 
 #: counts by what is counted
 Counts = Dict[str, int]
+
+
+# what the steps record
+_CLEANED = dict.fromkeys(
+    ("read", "split_off", "invalid_utf8", "too_short", "too_long", "documents"), int
+)
+_SPLIT = dict.fromkeys(("documents", "parts", "lines", "joined"), int)
+_ENCODED = dict.fromkeys(("lines", "tokens", "unknown", "cut", "no_pieces", "documents"), int)
+_VOCABULARY = dict.fromkeys(("pieces", "dictionary"), int)
 
 
 class Pipeline:
@@ -75,35 +85,48 @@ class Pipeline:
             options.min_chars,
             options.max_chars,
         )
-        todo = [
-            (f"clean {source} {number}", path, prefix)
-            for source, paths in self.space.sources.items()
-            for number, (path, prefix) in enumerate(zip(paths, self.space.cleaned(source)))
-        ]
-        missing = [path for name, path, _ in todo if self.steps.result(name) is None]
-        total: Counts = {}
-        with progress("cleaning", sum(map(os.path.getsize, missing)), "B") as bar:
-            for name, path, prefix in todo:
-                counts = self.steps.result(name)
-                if counts is None:
-                    counts = clean_file(path, cleaner, prefix, options.workers, bar)
-                    self.steps.finish(name, counts)
-                    if not counts["documents"]:
-                        logger.warning("%s has no documents", path)
-                for key, number in counts.items():
-                    total[key] = total.get(key, 0) + number
-        for source, paths in self.space.sources.items():
-            steps = (f"clean {source} {number}" for number in range(len(paths)))
-            if paths and not sum(self.steps.result(name)["documents"] for name in steps):
-                flag = "--input" if source == "train" else f"--{source}-input"
-                raise ValueError(f"there are no documents in {flag} {' '.join(paths)}")
+        total = dict.fromkeys(_CLEANED, 0)
+        with progress("cleaning", self._bytes_to_clean(), "B") as bar:
+            for source, paths in self.space.sources.items():
+                files = [self._clean(source, i, cleaner, bar) for i in range(len(paths))]
+                counts = {key: sum(file[key] for file in files) for key in _CLEANED}
+                if paths and not counts["documents"]:
+                    # the remedy is another text or other options, which both begin here
+                    self.steps.forget("clean")
+                    flag = "--input" if source == "train" else f"--{source}-input"
+                    raise ValueError(
+                        f"there are no documents in {flag} {' '.join(paths)}: "
+                        + dropped_lines(counts, options.max_chars)
+                    )
+                total = {key: total[key] + counts[key] for key in _CLEANED}
         return total
+
+    def _bytes_to_clean(self) -> int:
+        return sum(
+            os.path.getsize(path)
+            for source, paths in self.space.sources.items()
+            for i, path in enumerate(paths)
+            if self.steps.result(f"clean {source} {i}", _CLEANED) is None
+        )
+
+    def _clean(self, source: str, number: int, cleaner: Cleaner, bar) -> Counts:
+        step, path = f"clean {source} {number}", self.space.sources[source][number]
+        counts = self.steps.result(step, _CLEANED)
+        if counts is None:
+            prefix = self.space.cleaned(source)[number]
+            counts = clean_file(path, cleaner, prefix, self.options.workers, bar)
+            self.steps.finish(step, counts)
+        if not counts["documents"] or is_much_dropped(counts):
+            none = "" if counts["documents"] else "no documents: "
+            dropped = dropped_lines(counts, self.options.max_chars)
+            logger.warning("warning: %s: %s%s", path, none, dropped)
+        return counts
 
     # 2
 
     def deduplicate(self) -> Counts:
         """Mark the duplicate lines of all inputs."""
-        result = self.steps.result("deduplicate")
+        result = self.steps.result("deduplicate", {"duplicate": int})
         if result is None:
             logger.info("finding duplicate lines")
             space = self.space
@@ -117,7 +140,7 @@ class Pipeline:
 
     def split(self) -> Dict[str, Counts]:
         """Distribute the documents over splits and shards."""
-        result = self.steps.result("split")
+        result = self.steps.result("split", {"train": _SPLIT, str: _SPLIT})
         if result is None:
             result = {}
             first_line = 0
@@ -186,14 +209,17 @@ class Pipeline:
 
     def learn_vocabulary(self) -> Dict[str, Any]:
         """Train the SentencePiece model, or copy the given one; write dict.txt."""
-        result = self.steps.result("vocabulary")
+        result = self.steps.result("vocabulary", _VOCABULARY)
         if result is None:
             options = self.options
             if options.sentencepiece_model:
                 with open(options.sentencepiece_model, "rb") as file:
                     model = file.read()
             else:
-                logger.info("learning %d %s pieces", options.vocab_size, options.model_type)
+                logger.info(
+                    "learning %d %s pieces; this shows no progress, and can take minutes",
+                    options.vocab_size, options.model_type,
+                )  # fmt: skip
                 texts = self.space.texts("train")
                 model = in_child(
                     learn_model, texts, options.sample_mb << 20, options.vocab_size,
@@ -218,12 +244,12 @@ class Pipeline:
             for split in splits
             for shard, path in enumerate(self.space.texts(split))
         ]
-        missing = [path for name, _, _, path in todo if self.steps.result(name) is None]
+        missing = [path for name, _, _, path in todo if self.steps.result(name, _ENCODED) is None]
         found: Dict[str, List[Counts]] = {split: [] for split in splits}
         encoder = PieceEncoder(Pieces(self.space.model), self.options.tokens_per_sample - 2)
         with progress("encoding", sum(map(os.path.getsize, missing)), "B") as bar:
             for name, split, shard, path in todo:
-                counts = self.steps.result(name)
+                counts = self.steps.result(name, _ENCODED)
                 if counts is None:
                     output = self.space.pieces(split, shard)
                     counts = encode_file(path, encoder, output, self.options.workers, bar)
@@ -243,7 +269,7 @@ class Pipeline:
             folders = [os.path.join(self.space.folder, f"shard{shard}") for shard in range(shards)]
         for shard, folder in enumerate(folders):
             name = f"binarize {shard}"
-            if self.steps.result(name) is None:
+            if self.steps.result(name, bool) is None:
                 logger.info("binarizing %s", folder)
                 self._binarize_shard(shard, folder, encoded)
                 self.steps.finish(name, True)

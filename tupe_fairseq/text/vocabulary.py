@@ -107,4 +107,4 @@ def _explain(error: str, vocab_size: int) -> str:
             f"a --vocab-size of {vocab_size} has no room for every character of the text; give at "
             f"least {found.group(1)}, or lower --character-coverage"
         )
-    return f"SentencePiece cannot learn a vocabulary: {error}"
+    return f"SentencePiece cannot learn a vocabulary: {error.strip()}"

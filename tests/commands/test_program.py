@@ -1,0 +1,51 @@
+"""What all console scripts share."""
+
+import argparse
+
+import pytest
+
+from helpers.running import call_program
+from tupe_fairseq.commands.program import run_program
+
+
+def parser():
+    made = argparse.ArgumentParser(prog="tupe-x")
+    made.add_argument("--input", nargs="+", required=True)
+    made.add_argument("--output-dir")
+    return made
+
+
+def program(run, **options):
+    return lambda words: run_program(parser(), run, words, **options)
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--imput", "x"], "there is no flag --imput; did you mean --input?"),
+        (["--input", "x", "--outputdir=y"], "there is no flag --outputdir; did you mean --output-"),
+        (["--input", "x", "--zzz"], "there is no flag --zzz\n"),
+    ],
+)
+def test_a_misspelt_flag(words, message):
+    code, printed = call_program(program(print), words)
+    assert code == 2 and message in printed
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--input", "x"], ["--inp", "x", "--output=y"], ["--input=--x y"], ["--input", "-1", "--a b"]],
+    ids=" ".join,
+)
+def test_what_argparse_takes(words):
+    assert call_program(program(lambda args: None), words) == (0, "")
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_interrupted(resumes):
+    def interrupt(args):
+        raise KeyboardInterrupt
+
+    code, printed = call_program(program(interrupt, resumes=resumes), ["--input", "x"])
+    advice = "; run it again to go on" if resumes else ""
+    assert (code, printed) == (130, f"tupe-x: interrupted{advice}\n")

@@ -1,0 +1,80 @@
+"""Work in other processes: interrupted at the worst moment, killed, failing."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from tupe_fairseq.text.parallel import in_child, in_children, ordered_map
+
+# a hook for each fork of this process; hooks cannot be removed again
+_at_next_fork = []
+os.register_at_fork(after_in_parent=lambda: _at_next_fork and _at_next_fork.pop()())
+
+
+def double(number):
+    return 2 * number
+
+
+def fail(text):
+    raise ValueError(text)
+
+
+def kill_myself():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda: in_child(double, 2, killed=""),
+        lambda: list(in_children([(i, double, [i]) for i in range(3)], 2, "")),
+        lambda: list(ordered_map(double, range(3), 2)),
+    ],
+    ids=["in_child", "in_children", "ordered_map"],
+)
+def test_an_interruption_during_a_fork_is_not_lost(work):
+    _at_next_fork.append(lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    work()  # and no lock is left locked
+
+
+def test_children_take_turns():
+    found = dict(in_children(((str(i), double, [i]) for i in range(7)), 3, ""))
+    assert found == {str(i): 2 * i for i in range(7)}
+
+
+def test_jobs_are_made_when_a_process_is_free():
+    made = []
+
+    def jobs():
+        for i in range(5):
+            made.append(i)
+            yield i, double, [i]
+
+    for number, _ in enumerate(in_children(jobs(), 2, ""), 1):
+        assert len(made) <= number + 1
+
+
+@pytest.mark.parametrize(
+    "function, args, error, message",
+    [(fail, ["why"], ValueError, "^why$"), (kill_myself, [], OSError, "was killed.*use less$")],
+    ids=["fails", "killed"],
+)
+def test_one_that_fails_ends_the_others(function, args, error, message):
+    begin = time.monotonic()
+    with pytest.raises(error, match=message):
+        list(in_children([(1, time.sleep, [60]), (2, function, args)], 2, "use less"))
+    assert time.monotonic() - begin < 30
+
+
+def test_an_interruption_ends_the_children():
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        list(in_children([(i, time.sleep, [60]) for i in range(2)], 2, ""))
+    assert time.monotonic() - begin < 30
