@@ -8,7 +8,7 @@ import pytest
 import torch
 from fairseq.models.roberta import RobertaModel
 
-from helpers.authors import SIZES, VOCABULARY, WORDS, their_checkpoint, their_names
+from helpers.authors import CODES, SIZES, VOCABULARY, WORDS, their_checkpoint, their_names
 from helpers.running import USER_DIR
 from helpers.training import PRETRAINING, TRAINING
 from tupe_fairseq import TupeConfig, TupeEncoder
@@ -130,7 +130,7 @@ def test_fine_tuned_head_with_its_labels(convert, run, tmp_path):
     labels = tmp_path / "labels.txt"
     labels.write_text("yes 10\nno 9\nmadeupword0000 0\n")
     codes = tmp_path / "codes"
-    codes.write_text("#version: 0.2\nw 1</w> 5\n")
+    codes.write_text(CODES)
     _, out = convert(state, "--label-dict", labels, "--bpe-codes", codes)
     hub = load(out)
     assert type(hub.task).__name__ == "SentencePredictionTask"

@@ -22,6 +22,7 @@ from tupe_fairseq.plugin.model.flags import (
     task_options,
 )
 from tupe_fairseq.plugin.model.hub import TupeRobertaHub
+from tupe_fairseq.plugin.model.recorded_bpe import recorded_bpe
 from tupe_fairseq.plugin.model.sentence_encoder import TupeRobertaEncoder
 from tupe_fairseq.plugin.model.watch import RunWatch
 from tupe_fairseq.plugin.on_import import allow_fairseq_checkpoints
@@ -119,19 +120,23 @@ class TupeRobertaModel(RobertaModel):
     def from_pretrained(
         cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
     ):
-        """As RoBERTa's, but uses SentencePiece if its model is next to the checkpoint.
+        """As RoBERTa's, but uses the vocabulary that is next to the checkpoint.
 
-        RoBERTa's own default is GPT-2's encoding, whose files it downloads.
+        That is a SentencePiece model, or what tupe-convert recorded.  RoBERTa's own default is
+        GPT-2's encoding, whose files it downloads.
 
         Returns:
             TupeRobertaHub: fairseq's hub interface, and ours for positions and attention.
         """
+        bpe = None if "bpe" in kwargs else recorded_bpe(model_name_or_path, data_name_or_path)
         sentencepiece_model = os.path.join(model_name_or_path, SENTENCEPIECE_MODEL)
         kwargs.setdefault("bpe", "sentencepiece" if os.path.exists(sentencepiece_model) else None)
         hub = super().from_pretrained(
             model_name_or_path, checkpoint_file, data_name_or_path, **kwargs
         )
-        return TupeRobertaHub(hub.cfg, hub.task, hub.model)
+        hub = TupeRobertaHub(hub.cfg, hub.task, hub.model)
+        hub.bpe = bpe or hub.bpe
+        return hub
 
 
 @register_model_architecture("tupe_roberta", "tupe_roberta")
