@@ -243,7 +243,7 @@ def test_labels_without_head_or_too_few(refusal, tmp_path):
 
 def test_files_that_are_not_checkpoints(refusal, tmp_path):
     theirs = tmp_path / "theirs.pt"
-    assert "No such file" in refusal(None)
+    assert f"--checkpoint {theirs} does not exist" in refusal(None)
     torch.save(their_checkpoint()[0], theirs)
     content = theirs.read_bytes()
     for damaged in (content[: len(content) // 2], b"", b"no checkpoint"):

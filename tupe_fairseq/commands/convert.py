@@ -7,7 +7,7 @@ import json
 import logging
 import os
 from pathlib import Path
-from typing import IO, Dict, List, Optional
+from typing import Dict, List, Optional
 
 import torch
 
@@ -24,7 +24,7 @@ from tupe_fairseq.commands.vocabulary_flags import (
     given_vocabulary,
 )
 from tupe_fairseq.files.names import DICTIONARY, VOCABULARY
-from tupe_fairseq.files.write_together import write_together
+from tupe_fairseq.files.write_together import Sink, write_together
 from tupe_fairseq.programs.command import show
 from tupe_fairseq.text.foreign_vocabulary import make_record
 
@@ -144,7 +144,7 @@ def _read_lines(flag: str, path: str) -> List[str]:
             raise ValueError(f"{flag} {path} is not a text file in UTF-8") from error
 
 
-def _put(content: bytes, file: IO[bytes]) -> None:
+def _put(content: bytes, file: Sink) -> None:
     file.write(content)
 
 
