@@ -17,6 +17,7 @@ from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.commands import finetune, plot, prepare_pretrain
 from tupe_fairseq.commands import prepare_glue as glue
 from tupe_fairseq.files.atomic import read_json
+from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary
 
 LISTED = ["<file>", "<email>", "<url>", *(word.split()[0] for word in WORDS)]
 
@@ -251,3 +252,33 @@ def test_a_full_disk_leaves_the_folder_as_it_was(limit, tmp_path):
     assert raw_text.contents(tmp_path / "out") == before
     assert convert(flags, tmp_path / "out", "--overwrite")[0] == 0
     assert raw_text.contents(tmp_path / "out")["dict.txt"] != before["dict.txt"]
+
+
+def test_pretraining_data_with_gpt2_is_the_text_as_it_is(tmp_path):
+    flags = write_gpt2(tmp_path)
+    code, text = convert(flags, tmp_path / "out")
+    assert code == 0, text
+    lines = ["  The the a", "e\u0301\u00a0\u00ad THE", "<mask> x", "the the"]
+    (tmp_path / "train").write_text("\n\n".join(lines) + "\n", "utf-8")
+    (tmp_path / "valid").write_text("a the\n")
+    code, text = call_program(
+        prepare_pretrain.main,
+        ["--input", tmp_path / "train", "--valid-input", tmp_path / "valid", "--test-fraction", 0,
+         "--vocabulary", tmp_path / "out", "--tokens-per-sample", 64, "--workers", 2,
+         "--shards", 2, "--output-dir", tmp_path / "data"],
+    )  # fmt: skip
+    assert code == 0, text
+    names = ["dict.txt", "encoder.json", "vocab.bpe", "vocabulary.json"]
+    found = []
+    for folder in (tmp_path / "data" / "shard0", tmp_path / "data" / "shard1"):
+        assert all((folder / n).read_bytes() == (tmp_path / "out" / n).read_bytes() for n in names)
+        sentences, dictionary = raw_text.sentences(folder)
+        found += [dictionary.string(one[:-1]) for one in sentences if one != [2]]
+    splitter = ForeignVocabulary(str(tmp_path / "out")).splitter
+    listed = set((tmp_path / "theirs.txt").read_text().split())
+    expected = [
+        " ".join(n if n in listed else "<unk>" for n in splitter.split(line.strip()))
+        for line in lines
+    ]
+    assert sorted(found) == sorted(expected)
+    assert read_json(str(tmp_path / "data" / "report.json"))["vocabulary"]["type"] == "gpt2"

@@ -195,6 +195,9 @@ def _prepare(args: argparse.Namespace, steps: Steps) -> None:
     steps.finish("report", True)
     for line in summary(report):
         logger.info("%s", line)
+    if args.vocabulary:
+        logger.info("next: the fairseq-train command that tupe-convert has printed")
+        return
     logger.info(
         "next: fairseq-train %s --task masked_lm --tokens-per-sample %d ...",
         ":".join(folders), args.tokens_per_sample,

@@ -4,6 +4,7 @@ import shutil
 from typing import Any, Iterable, List, Sequence
 
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
+from tupe_fairseq.text.dictionary_file import listed_words
 
 
 class ListedPieces:
@@ -16,7 +17,7 @@ class ListedPieces:
         splitter: has ``split(line)``, the pieces of a line.
     Raises:
         OSError: if dict.txt cannot be read.
-        ValueError: if it is not UTF-8.
+        ValueError: if it is not a dictionary.
     """
 
     unknown_id = 0
@@ -25,7 +26,8 @@ class ListedPieces:
         self._dictionary = dictionary
         self._split = splitter.split
         # one for every other piece, such as a mask or an end that the text itself spells out
-        self._pieces = [BUILT_IN_SYMBOLS[-1], *words_of(dictionary)]
+        listed = [word for word in listed_words(dictionary) if word != MASK]
+        self._pieces = [BUILT_IN_SYMBOLS[-1], *listed]
         self._ids = {piece: number for number, piece in enumerate(self._pieces)}
 
     def __len__(self) -> int:
@@ -51,18 +53,3 @@ class ListedPieces:
     def write_dictionary(self, path: str) -> None:
         """Copy dict.txt."""
         shutil.copyfile(self._dictionary, path)
-
-
-def words_of(dictionary: str) -> List[str]:
-    """The words that a dict.txt lists, but not the mask.
-
-    Raises:
-        OSError: if it cannot be read.
-        ValueError: if it is not UTF-8.
-    """
-    with open(dictionary, encoding="utf-8", newline="\n") as file:
-        try:
-            words = [line.rstrip("\n").rpartition(" ")[0] for line in file]
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{dictionary} is not a text file in UTF-8") from error
-    return [word for word in words if word != MASK]

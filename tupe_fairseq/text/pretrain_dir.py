@@ -6,6 +6,7 @@ from typing import Any, Dict
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.names import DICTIONARY, REPORT, SENTENCEPIECE_MODEL, VOCABULARY
+from tupe_fairseq.text.dictionary_file import listed_words
 from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary, is_recorded
 from tupe_fairseq.text.pieces import Pieces
 from tupe_fairseq.text.treatment import TextTreatment
@@ -65,11 +66,7 @@ class PretrainDir:
 
     def _check_dictionary(self, model: str) -> None:
         """Check that both have the same words: one more would shift the ids of all later ones."""
-        with open(self.dictionary, encoding="utf-8") as file:
-            try:
-                listed = [line.rstrip().split(" ")[0] for line in file]
-            except UnicodeDecodeError as error:
-                raise ValueError(f"{self.dictionary} is not a text file in UTF-8") from error
+        listed = listed_words(self.dictionary)
         words = list(self.pieces.words())
         if sorted(listed) != sorted(words):
             absent, other = sorted(set(words) - set(listed)), sorted(set(listed) - set(words))

@@ -1,0 +1,33 @@
+"""Reads the words of a dict.txt, as strictly as we write it."""
+
+from typing import List
+
+
+def listed_words(path: str) -> List[str]:
+    """The words, in order.
+
+    fairseq takes more than this for a dictionary: negative counts, and its mark by which a later
+    line replaces an earlier one.  Both make other ids than the lines say.
+
+    Args:
+        path (str): lines of a word and its count.
+    Raises:
+        OSError: if it cannot be read.
+        ValueError: if it is not such a file; the message has the number of the line.
+    """
+    with open(path, "rb") as file:
+        try:
+            lines = file.read().decode().split("\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is not a text file in UTF-8") from error
+    if lines[-1] == "":
+        lines.pop()
+    words = []
+    for number, line in enumerate(lines, 1):
+        word, _, count = line.rstrip().rpartition(" ")
+        if not word or not (count.isascii() and count.isdigit()):
+            raise ValueError(
+                f"{path}, line {number}: {line[:50]!r} is not a word and its count, a whole number"
+            )
+        words.append(word)
+    return words
