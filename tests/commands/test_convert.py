@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import sys
 from pathlib import Path
 
@@ -109,12 +110,20 @@ def test_the_printed_commands_run(authors, run, tmp_path):
     assert "done training" in process.stdout
 
 
-def test_the_hub_encodes_raw_text(authors):
+def test_the_hub_encodes_raw_text(authors, monkeypatch, tmp_path):
+    (tmp_path / "vocabulary.json").write_text("of another model")
+    monkeypatch.chdir(tmp_path)
     hub = TupeRobertaModel.from_pretrained(str(authors[0] / "the model"), "model.pt").eval()
     assert hub.encode("W1, W19").tolist() == [0, *ids("w1 , w19")]
     assert hub.decode(hub.encode("W1 w19")) == "w1 w19"
     filled = hub.fill_mask("W1 <mask> w3.", topk=28)
     assert ("W1 w7 w3.", " w7") in [(text, word) for text, _, word in filled]
+    # of a checkpoint of one's own, the vocabulary is with the data
+    (tmp_path / "run").mkdir()
+    shutil.copy(authors[0] / "the model" / "model.pt", tmp_path / "run")
+    data = str(authors[0] / "the model")
+    hub = TupeRobertaModel.from_pretrained(str(tmp_path / "run"), "model.pt", data)
+    assert hub.encode("W1, W19").tolist() == [0, *ids("w1 , w19")]
 
 
 def test_a_hub_with_gpt2_and_without_its_files(tmp_path):

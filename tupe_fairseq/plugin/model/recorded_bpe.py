@@ -35,19 +35,24 @@ class RecordedBpe:
         return f" {text}" if is_apart else text
 
 
-def recorded_bpe(*folders: str) -> Optional[RecordedBpe]:
-    """The encoding of the first of these folders that records a vocabulary; None if none does.
+def recorded_bpe(folder: str, data: str) -> Optional[RecordedBpe]:
+    """The encoding of the first of two folders that records a vocabulary; None if none does.
 
     A package that is missing is logged, and not an error: the model itself works without it.
 
+    Args:
+        folder (str): the checkpoint's.
+        data (str): the one with its dict.txt; relative to the first if it begins with a dot.
     Raises:
         OSError, ValueError: if the record or one of its files is missing or broken.
     """
-    folder = next((folder for folder in folders if is_recorded(folder)), None)
-    if folder is None:
+    if data.startswith("."):
+        data = os.path.join(folder, data)
+    found = next(filter(is_recorded, (folder, data)), None)
+    if found is None:
         return None
     try:
-        return RecordedBpe(ForeignVocabulary(os.fspath(folder)).splitter)
+        return RecordedBpe(ForeignVocabulary(os.fspath(found)).splitter)
     except MissingPackage as error:
         logger.warning("text cannot be encoded: %s", error)
         return None
