@@ -155,6 +155,13 @@ def test_tupe_plot_splits_text_the_same_way(authors, tmp_path):
     assert code == 2 and "--sentence has 29 tokens" in text
 
 
+def test_a_vocabulary_of_an_earlier_run_does_not_stay(tmp_path):
+    flags = write_authors(tmp_path)
+    assert convert(flags, tmp_path / "out")[0] == 0
+    assert convert(flags[:-2], tmp_path / "out", "--overwrite")[0] == 0
+    assert not (tmp_path / "out" / "vocabulary.json").exists()
+
+
 def test_without_a_vocabulary_it_says_how_to_get_one(tmp_path):
     flags = write_stock(tmp_path, ["w0 3", "w1 2"])
     code, text = convert(flags, tmp_path / "out")

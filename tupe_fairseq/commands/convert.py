@@ -1,6 +1,7 @@
 """tupe-convert: convert a checkpoint of the TUPE authors or of RoBERTa to this project's format."""
 
 import argparse
+import contextlib
 import functools
 import hashlib
 import json
@@ -116,6 +117,9 @@ def run(args: argparse.Namespace) -> None:
     write = {"model.pt": functools.partial(torch.save, new_state)}
     write.update((name, functools.partial(_put, content)) for name, content in files.items())
     write_together({os.path.join(args.output_dir, name): put for name, put in write.items()})
+    if vocabulary is None:  # an earlier run's would be another dict.txt's
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(os.path.join(args.output_dir, VOCABULARY))
     _report(args, converter, state, model, list(write))
     show(next_commands(args.output_dir, options, vocabulary is not None))
 
