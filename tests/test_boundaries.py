@@ -27,12 +27,16 @@ PARTS = {
     # from and to files
     "checkpoint": ("attention config.py encoder.py files modules position", "torch"),
     "programs": ("checkpoint require_fairseq.py", "fairseq fairseq_cli torch tqdm"),
-    "text": ("files programs", "numpy sentence_splitter sentencepiece tqdm"),
+    "text": (
+        "files programs",
+        "fairseq numpy regex sacremoses sentence_splitter sentencepiece subword_nmt tqdm",
+    ),
     "glue": ("files text", "numpy scipy sklearn"),
     # what fairseq loads
     "plugin": ("require_fairseq.py", "fairseq numpy torch"),
     "plugin/model": (
-        "attention checkpoint config.py encoder.py modules plots plugin position position_terms.py",
+        "attention checkpoint config.py encoder.py modules plots plugin position position_terms.py "
+        "text",
         "fairseq omegaconf torch",
     ),
     "plugin/glue": ("files glue programs", "fairseq numpy omegaconf torch"),

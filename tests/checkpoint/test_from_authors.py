@@ -8,7 +8,7 @@ import pytest
 import torch
 from fairseq.models.roberta import RobertaModel
 
-from helpers.authors import SIZES, VOCABULARY, WORDS, their_checkpoint, their_names
+from helpers.authors import CODES, SIZES, VOCABULARY, WORDS, their_checkpoint, their_names
 from helpers.running import USER_DIR
 from helpers.training import PRETRAINING, TRAINING
 from tupe_fairseq import TupeConfig, TupeEncoder
@@ -130,7 +130,7 @@ def test_fine_tuned_head_with_its_labels(convert, run, tmp_path):
     labels = tmp_path / "labels.txt"
     labels.write_text("yes 10\nno 9\nmadeupword0000 0\n")
     codes = tmp_path / "codes"
-    codes.write_text("#version: 0.2\nw 1</w> 5\n")
+    codes.write_text(CODES)
     _, out = convert(state, "--label-dict", labels, "--bpe-codes", codes)
     hub = load(out)
     assert type(hub.task).__name__ == "SentencePredictionTask"
@@ -243,7 +243,7 @@ def test_labels_without_head_or_too_few(refusal, tmp_path):
 
 def test_files_that_are_not_checkpoints(refusal, tmp_path):
     theirs = tmp_path / "theirs.pt"
-    assert "No such file" in refusal(None)
+    assert f"--checkpoint {theirs} does not exist" in refusal(None)
     torch.save(their_checkpoint()[0], theirs)
     content = theirs.read_bytes()
     for damaged in (content[: len(content) // 2], b"", b"no checkpoint"):

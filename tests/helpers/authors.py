@@ -74,3 +74,16 @@ def their_checkpoint(rel_pos=True, normalize_before=False, num_classes=None, **o
         "last_optimizer_state": {"state": {0: torch.zeros(3)}},
     }  # fmt: skip
     return state, encoder
+
+
+def codes_for(words):
+    """Lines of fastBPE codes by which each of these words is one piece."""
+    pairs = [
+        (word[:end], word[end] + ("</w>" if end == len(word) - 1 else ""))
+        for word in words
+        for end in range(1, len(word))
+    ]
+    return "".join(f"{left} {right} 7\n" for left, right in dict.fromkeys(pairs))
+
+
+CODES = codes_for(line.split()[0] for line in WORDS)

@@ -41,8 +41,8 @@ def get_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--pretrain-dir", required=True, metavar="DIR",
-        help="folder made by tupe-prepare-pretrain; dict.txt, the SentencePiece model and "
-        "report.json are read",
+        help="folder made by tupe-prepare-pretrain, or by tupe-convert with a vocabulary: "
+        "dict.txt, the files of the vocabulary and report.json are read",
     )  # fmt: skip
     parser.add_argument(
         "--output-dir", required=True, metavar="OUT", help="output folder; each task gets OUT/TASK"

@@ -14,6 +14,7 @@ from tupe_fairseq.files.steps import Steps, recorded_settings
 from tupe_fairseq.programs.command import show
 from tupe_fairseq.text.cleaning import Cleaner
 from tupe_fairseq.text.data_report import summary
+from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary
 from tupe_fairseq.text.losses import unknown_pieces
 from tupe_fairseq.text.not_text import refuse_what_is_no_text
 from tupe_fairseq.text.pieces import Pieces
@@ -23,8 +24,8 @@ from tupe_fairseq.text.treatment import TextTreatment
 
 logger = logging.getLogger("tupe-prepare-pretrain")
 
-# Flags that have no effect with --sentencepiece-model. Their defaults are filled in later, so that
-# a given flag can be told from a default.
+# Flags that have no effect with a given vocabulary. Their defaults are filled in later, so that a
+# given flag can be told from a default.
 _VOCABULARY = {
     "vocab_size": 32768,
     "model_type": "unigram",
@@ -156,6 +157,12 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add("--sentencepiece-model", metavar="FILE", help="use this model instead of learning one")
     add(
+        "--vocabulary",
+        metavar="DIR",
+        help="use the vocabulary of this folder, made by tupe-convert (or data made with it), as "
+        "the converted model was trained with; lines are then only stripped, not treated further",
+    )
+    add(
         "--tokens-per-sample",
         type=int,
         default=512,
@@ -201,19 +208,18 @@ def _prepare(args: argparse.Namespace, steps: Steps) -> None:
     is_learned = report["vocabulary"]["type"] == args.model_type
     for line in unknown_pieces(report["unknown_rate"], is_learned):
         logger.warning("warning: %s", line)
+    if args.vocabulary:
+        logger.info("next: the fairseq-train command that tupe-convert has printed")
+        return
     logger.info("next, for a first small model (README: the paper's recipe):")
     show(first_training(folders, args.tokens_per_sample))
 
 
 def _fill_and_check(args: argparse.Namespace) -> None:
     """Fill in the defaults that depend on other flags; refuse what is wrong or has no effect."""
-    if args.sentencepiece_model:
-        for name in _VOCABULARY:
-            if getattr(args, name) is not None:
-                flag = name.replace("_", "-")
-                raise ValueError(f"--{flag} has no effect with --sentencepiece-model; leave it out")
+    given = _given_vocabulary(args)
     for name, default in _VOCABULARY.items():
-        if not args.sentencepiece_model and getattr(args, name) is None:
+        if not given and getattr(args, name) is None:
             setattr(args, name, default)
     for split in ("valid", "test"):
         fraction = f"{split}_fraction"
@@ -234,12 +240,27 @@ def _fill_and_check(args: argparse.Namespace) -> None:
     in_range("--min-chars", args.min_chars, at_least=1, at_most=args.max_chars)
     in_range("--join-short", args.join_short, at_least=0, at_most=args.max_chars)
     in_range("--tokens-per-sample", args.tokens_per_sample, at_least=3)
-    if not args.sentencepiece_model:
+    if not given:
         in_range("--vocab-size", args.vocab_size, at_least=6)
         # SentencePiece's own limits
         in_range("--character-coverage", args.character_coverage, at_least=0.98, at_most=1)
         in_range("--sample-mb", args.sample_mb, at_least=1)
     _check_paths(args)
+
+
+def _given_vocabulary(args: argparse.Namespace) -> bool:
+    """Whether no vocabulary is to be learned; refuses flags that then have no effect."""
+    if not (args.sentencepiece_model or args.vocabulary):
+        return False
+    flag = "--vocabulary" if args.vocabulary else "--sentencepiece-model"
+    others = [*_VOCABULARY, *(["sentencepiece_model", "lowercase"] if args.vocabulary else [])]
+    for name in others:
+        if getattr(args, name) not in (None, False):
+            other = name.replace("_", "-")
+            raise ValueError(f"--{other} has no effect with {flag}; leave it out")
+    if args.vocabulary:
+        ForeignVocabulary(args.vocabulary)  # a broken one is refused before the text is cleaned
+    return True
 
 
 def _check_paths(args: argparse.Namespace) -> None:

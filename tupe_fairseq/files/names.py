@@ -1,9 +1,13 @@
 """Names used by several parts: files of a data folder, and fairseq's symbols."""
 
+import re
+
 #: fairseq's dictionary: "symbol count" on each line, without the built-in symbols
 DICTIONARY = "dict.txt"
 #: the name under which fairseq's hub looks for it next to a checkpoint
 SENTENCEPIECE_MODEL = "sentencepiece.bpe.model"
+#: the vocabulary of a converted checkpoint: its kind, and the hashes of its files
+VOCABULARY = "vocabulary.json"
 #: what was read, kept and dropped, and how the text was treated
 REPORT = "report.json"
 
@@ -11,3 +15,5 @@ REPORT = "report.json"
 BUILT_IN_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
 #: masked_lm and sentence_prediction add it at the end, if dict.txt does not list it
 MASK = "<mask>"
+#: with these fairseq-preprocess fills a dict.txt up to a multiple of eight words
+FILLER = re.compile(r"madeupword\d+")

@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 
 from tupe_fairseq.files.atomic import atomic_write, write_json
 from tupe_fairseq.files.fingerprint import file_sha256
-from tupe_fairseq.files.names import DICTIONARY, REPORT, SENTENCEPIECE_MODEL
+from tupe_fairseq.files.names import DICTIONARY, REPORT
 from tupe_fairseq.files.steps import Steps
 from tupe_fairseq.glue.official import OfficialRows, official_files, read_rows
 from tupe_fairseq.glue.task_report import read_task_report
@@ -52,7 +52,7 @@ def prepare_task(
     settings = {
         "task": task.name,
         "vocabulary": pretrained.vocabulary,
-        "sentencepiece model": file_sha256(pretrained.model),
+        **{name: file_sha256(path) for name, path in pretrained.files.items()},
         "text treatment": pretrained.treatment.to_dict(),
         "max_positions": max_positions,
     }
@@ -78,6 +78,7 @@ def prepare_task(
         "task": task.name,
         "text_treatment": pretrained.treatment.to_dict(),
         "vocabulary": pretrained.vocabulary,
+        "vocabulary_kind": pretrained.kind,
         "max_positions": max_positions,
         "splits": {
             split: _encode(task, rows, pretrained, os.path.join(work, split), max_positions)
@@ -93,7 +94,8 @@ def prepare_task(
             with atomic_write(os.path.join(folder, f"{split}.index")) as file:
                 file.writelines(f"{index}\n" for index in rows.index)
     shutil.copyfile(pretrained.dictionary, os.path.join(folder, DICTIONARY))
-    shutil.copyfile(pretrained.model, os.path.join(folder, SENTENCEPIECE_MODEL))
+    for path in pretrained.files.values():
+        shutil.copyfile(path, os.path.join(folder, os.path.basename(path)))
     shutil.rmtree(work)
     write_json(os.path.join(folder, REPORT), report)
     steps.finish("prepared", True)

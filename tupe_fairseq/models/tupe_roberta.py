@@ -22,6 +22,7 @@ from tupe_fairseq.plugin.model.flags import (
     task_options,
 )
 from tupe_fairseq.plugin.model.hub import TupeRobertaHub
+from tupe_fairseq.plugin.model.recorded_bpe import recorded_bpe
 from tupe_fairseq.plugin.model.restore import restore
 from tupe_fairseq.plugin.model.sentence_encoder import TupeRobertaEncoder
 from tupe_fairseq.plugin.model.watch import RunWatch
@@ -143,8 +144,9 @@ class TupeRobertaModel(RobertaModel):
     ):
         """As RoBERTa's, but safe with a file from a stranger, see :func:`restore`.
 
-        It uses SentencePiece if its model is next to the checkpoint; RoBERTa's own default is
-        GPT-2's encoding, whose files it downloads.
+        It uses the vocabulary that is next to the checkpoint, or with the data: a SentencePiece
+        model, or what tupe-convert recorded.  RoBERTa's own default is GPT-2's encoding, whose
+        files it downloads.
 
         Args:
             model_name_or_path (str): a folder; nothing is downloaded or unpacked.
@@ -167,12 +169,15 @@ class TupeRobertaModel(RobertaModel):
         for name, option in ENCODING_FILES.items():
             if os.path.exists(os.path.join(folder, name)):
                 kwargs[option] = os.path.join(folder, name)
+        bpe = None if "bpe" in kwargs else recorded_bpe(folder, data)
         kwargs.setdefault("bpe", "sentencepiece" if "sentencepiece_model" in kwargs else None)
         if kwargs.get("user_dir") is not None:
             import_user_module(argparse.Namespace(user_dir=kwargs["user_dir"]))
         kwargs = {"load_checkpoint_heads": True, **kwargs, "data": data}
         model, config, task = restore(os.path.join(folder, checkpoint_file), kwargs)
-        return TupeRobertaHub(config, task, model)
+        hub = TupeRobertaHub(config, task, model)
+        hub.bpe = bpe or hub.bpe
+        return hub
 
 
 @register_model_architecture("tupe_roberta", "tupe_roberta")

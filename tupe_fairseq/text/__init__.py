@@ -6,4 +6,8 @@
 ``vocabulary`` (learning pieces), ``pieces`` and ``piece_encoder`` (text to pieces),
 ``binarize`` and ``mmap_index`` (fairseq's files), ``data_report``.  ``documents`` and ``parallel``
 serve several steps; ``pretrain_dir`` and ``to_pieces`` treat later texts like that of pre-training.
+
+``foreign_vocabulary`` is that of a converted checkpoint: ``listed_pieces`` are the words of its
+``dictionary_file``, made by ``fast_bpe`` from the words of ``authors_text``, by ``gpt2_bpe``, or by
+a SentencePiece model; ``missing_package`` is what these may need.
 """

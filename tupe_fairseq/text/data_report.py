@@ -3,7 +3,7 @@
 import hashlib
 from typing import Any, Dict, List
 
-from tupe_fairseq.text.treatment import TextTreatment
+from tupe_fairseq.text.treatment import AsItIs, TextTreatment
 
 DROPPED = ("invalid_utf8", "too_short", "too_long", "duplicate", "no_pieces")
 
@@ -35,8 +35,10 @@ def build_report(
     order = [name for name in ("train", "valid", "test") if name in encoded]
     no_pieces = sum(total(name, "no_pieces") for name in order)
     counts = {**cleaned, "no_pieces": no_pieces}
+    treatment = AsItIs() if options.vocabulary else TextTreatment(options.lowercase)
+    given = "given" if options.sentencepiece_model else options.model_type
     return {
-        "text_treatment": TextTreatment(options.lowercase).to_dict(),
+        "text_treatment": treatment.to_dict(),
         "documents": {
             "read": cleaned["documents"],
             **{name: split[name]["documents"] for name in order},
@@ -56,7 +58,7 @@ def build_report(
         "vocabulary": {
             "pieces": vocabulary["pieces"],
             "dictionary": vocabulary["dictionary"],
-            "type": "given" if options.sentencepiece_model else options.model_type,
+            "type": vocabulary.get("type", given),
             "sha256": digest,
         },
         "settings": {

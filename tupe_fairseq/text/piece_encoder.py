@@ -1,11 +1,10 @@
 """From clean text to lines of pieces, as fairseq-preprocess reads them."""
 
-from typing import Dict, NamedTuple
+from typing import Any, Dict, NamedTuple
 
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.text.documents import DocumentWriter, Lines, collapse
 from tupe_fairseq.text.parallel import ordered_map
-from tupe_fairseq.text.pieces import Pieces
 from tupe_fairseq.text.reading import TextFile
 
 
@@ -20,11 +19,11 @@ class PieceEncoder:
     """Encodes blocks of lines.
 
     Args:
-        pieces (Pieces): the SentencePiece model.
+        pieces (Pieces or ListedPieces): the vocabulary.
         max_pieces (int): longer lines are split.
     """
 
-    def __init__(self, pieces: Pieces, max_pieces: int):
+    def __init__(self, pieces: Any, max_pieces: int):
         self.pieces = pieces
         self.max_pieces = max_pieces
 

@@ -6,7 +6,7 @@ from typing import Iterable, List, Sequence
 import sentencepiece
 
 from tupe_fairseq.files.atomic import atomic_write
-from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
+from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, FILLER, MASK
 
 
 class Pieces:
@@ -43,6 +43,14 @@ class Pieces:
         # one thread; for more, run several processes
         return self._processor.encode(list(lines), out_type=int, num_threads=1)
 
+    def split(self, line: str) -> List[str]:
+        """The pieces of a line as text."""
+        return [self._pieces[i] for i in self.encode([line])[0]]
+
+    def join(self, pieces: List[str]) -> str:
+        """The text that the pieces make, as fairseq's encoding of SentencePiece joins them."""
+        return "".join(pieces).replace("\u2581", " ").strip()
+
     def to_text(self, ids: Sequence[int]) -> str:
         """Pieces separated by spaces, as fairseq-preprocess reads them."""
         return " ".join(map(self._pieces.__getitem__, ids))
@@ -63,3 +71,19 @@ class Pieces:
         """Write dict.txt.  masked_lm and sentence_prediction add the mask at its end."""
         with atomic_write(path) as file:
             file.writelines(f"{word} 1\n" for word in self.words())
+
+
+def check_pieces(model: str, words: Iterable[str]) -> None:
+    """Refuse a model that has not the words of a dict.txt, which may list fewer than it has.
+
+    Raises:
+        OSError, ValueError: as :class:`Pieces`.
+        ValueError: if a word is not one of its pieces.
+    """
+    pieces = set(Pieces(model).words())
+    unfit = [word for word in words if word not in pieces and not FILLER.fullmatch(word)]
+    if unfit:
+        raise ValueError(
+            f"{model} does not fit the dictionary: {len(unfit)} words of it are not among its "
+            f"{len(pieces)} pieces, such as {', '.join(unfit[:3])}"
+        )

@@ -7,19 +7,20 @@ import shutil
 from typing import Any, Dict, List, Tuple
 
 from tupe_fairseq.files.atomic import atomic_write, write_json
-from tupe_fairseq.files.names import REPORT, SENTENCEPIECE_MODEL
+from tupe_fairseq.files.names import DICTIONARY, REPORT
 from tupe_fairseq.files.steps import Steps
 from tupe_fairseq.text.binarize import binarize
 from tupe_fairseq.text.cleaning import Cleaner, clean_file
 from tupe_fairseq.text.data_report import build_report
 from tupe_fairseq.text.deduplication import mark_duplicates
+from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary
 from tupe_fairseq.text.losses import dropped_lines, is_much_dropped
 from tupe_fairseq.text.mmap_index import count
 from tupe_fairseq.text.parallel import in_child
 from tupe_fairseq.text.piece_encoder import PieceEncoder, encode_file
 from tupe_fairseq.text.pieces import Pieces
 from tupe_fairseq.text.splitting import PART_LINES, ByHash, ByPosition, deal, read_parts
-from tupe_fairseq.text.treatment import TextTreatment
+from tupe_fairseq.text.treatment import AsItIs, TextTreatment
 from tupe_fairseq.text.vocabulary import learn_model
 from tupe_fairseq.text.workspace import Workspace, progress, remove
 
@@ -80,7 +81,7 @@ class Pipeline:
         """Clean every input file, each as a step of its own."""
         options = self.options
         cleaner = Cleaner(
-            TextTreatment(options.lowercase),
+            AsItIs() if options.vocabulary else TextTreatment(options.lowercase),
             options.split_sentences,
             options.min_chars,
             options.max_chars,
@@ -208,10 +209,12 @@ class Pipeline:
     # 4
 
     def learn_vocabulary(self) -> Dict[str, Any]:
-        """Train the SentencePiece model, or copy the given one; write dict.txt."""
+        """Train the SentencePiece model, or copy the given one or vocabulary; write dict.txt."""
         result = self.steps.result("vocabulary", _VOCABULARY)
         if result is None:
             options = self.options
+            if options.vocabulary:
+                return self._copy_vocabulary(options.vocabulary)
             if options.sentencepiece_model:
                 with open(options.sentencepiece_model, "rb") as file:
                     model = file.read()
@@ -235,6 +238,22 @@ class Pipeline:
             self.steps.finish("vocabulary", result)
         return result
 
+    def _copy_vocabulary(self, folder: str) -> Dict[str, Any]:
+        foreign = ForeignVocabulary(folder)
+        for name, path in {DICTIONARY: foreign.dictionary, **foreign.files}.items():
+            shutil.copyfile(path, os.path.join(self.space.folder, name))
+        entries = len(list(foreign.pieces.words())) + 5
+        result = {"pieces": entries, "dictionary": entries, "type": foreign.kind}
+        self.steps.finish("vocabulary", result)
+        return result
+
+    def _pieces(self):
+        """What splits the text, and the files that belong to it."""
+        if self.options.vocabulary:
+            foreign = ForeignVocabulary(self.space.folder)
+            return foreign.pieces, list(foreign.files.values())
+        return Pieces(self.space.model), [self.space.model]
+
     # 5
 
     def encode(self, splits: List[str]) -> Dict[str, List[Counts]]:
@@ -246,7 +265,7 @@ class Pipeline:
         ]
         missing = [path for name, _, _, path in todo if self.steps.result(name, _ENCODED) is None]
         found: Dict[str, List[Counts]] = {split: [] for split in splits}
-        encoder = PieceEncoder(Pieces(self.space.model), self.options.tokens_per_sample - 2)
+        encoder = PieceEncoder(self._pieces()[0], self.options.tokens_per_sample - 2)
         with progress("encoding", sum(map(os.path.getsize, missing)), "B") as bar:
             for name, split, shard, path in todo:
                 counts = self.steps.result(name, _ENCODED)
@@ -298,4 +317,5 @@ class Pipeline:
         for file in sorted(os.listdir(made)):
             os.replace(os.path.join(made, file), os.path.join(folder, file))
         if folder != self.space.folder:
-            shutil.copyfile(self.space.model, os.path.join(folder, SENTENCEPIECE_MODEL))
+            for path in self._pieces()[1]:
+                shutil.copyfile(path, os.path.join(folder, os.path.basename(path)))

@@ -6,6 +6,8 @@ import os
 from typing import Any, Dict, Tuple
 
 from tupe_fairseq.files.fingerprint import fingerprint
+from tupe_fairseq.files.names import DICTIONARY
+from tupe_fairseq.text.foreign_vocabulary import vocabulary_files
 
 logger = logging.getLogger("tupe-prepare-pretrain")
 
@@ -37,6 +39,10 @@ def input_files(options: argparse.Namespace) -> Dict[str, str]:
     named = text_files(options)
     if options.sentencepiece_model:
         named["sentencepiece_model"] = options.sentencepiece_model
+    if options.vocabulary:
+        files = vocabulary_files(options.vocabulary)
+        files[DICTIONARY] = os.path.join(options.vocabulary, DICTIONARY)
+        named.update((f"vocabulary {name}", path) for name, path in files.items())
     return named
 
 
@@ -47,7 +53,7 @@ def settings(options: argparse.Namespace, before: Dict[str, Any]) -> Dict[str, A
         options (Namespace): of tupe-prepare-pretrain.
         before (dict): the settings that the folder was made with, if any.
     """
-    files = {"input", "valid_input", "test_input", "sentencepiece_model"}
+    files = {"input", "valid_input", "test_input", "sentencepiece_model", "vocabulary"}
     without = {*files, "workers", "output_dir"}
     found = {name: value for name, value in vars(options).items() if name not in without}
     for name, path in input_files(options).items():

@@ -58,3 +58,19 @@ class TextTreatment:
                 f"the text treatment {recorded} is unknown to this version of tupe_fairseq"
             )
         return treatment
+
+
+class AsItIs:
+    """No treatment but white space taken off both ends of a line.
+
+    For the vocabularies of other programs: the text that they were learnt from was not treated as
+    here, and what belongs to a vocabulary, such as lower case, is done when it splits a line.
+    """
+
+    def apply(self, text: str) -> str:
+        """The text with each line stripped."""
+        return "\n".join(line.strip() for line in text.split("\n"))
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As recorded in report.json under ``text_treatment``."""
+        return {"unicode": "as it is", "lowercase": False}

@@ -1,0 +1,300 @@
+"""A converted checkpoint with its vocabulary: what is refused, and the commands that follow."""
+
+import os
+import resource
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from helpers import raw_text
+from helpers.authors import WORDS, their_checkpoint
+from helpers.glue_files import prepare_glue, write_glue
+from helpers.running import call_program
+from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2, write_stock
+from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.commands import finetune, plot, prepare_pretrain
+from tupe_fairseq.commands import prepare_glue as glue
+from tupe_fairseq.files.atomic import read_json
+from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary
+
+LISTED = ["<file>", "<email>", "<url>", *(word.split()[0] for word in WORDS)]
+
+
+def ids(words):
+    """Those of fairseq's dictionary, for words or <unk>."""
+    return [4 + LISTED.index(word) if word in LISTED else 3 for word in words.split()] + [2]
+
+
+@pytest.fixture(scope="module")
+def authors(tmp_path_factory):
+    """The folder with the converted folder "the model", and what was printed."""
+    folder = tmp_path_factory.mktemp("authors")
+    code, text = convert(write_authors(folder), folder / "the model")
+    assert code == 0, text
+    return folder, text
+
+
+def replaced(words, **values):
+    """The words of a command with other values after some of the flags."""
+    words = list(words)
+    for name, value in values.items():
+        words[words.index("--" + name.replace("_", "-")) + 1] = value
+    return words
+
+
+def test_the_printed_commands_run(authors, run, tmp_path):
+    folder, text = authors
+    commands = printed_commands(text)
+    assert list(commands) == [
+        "tupe-prepare-glue", "tupe-finetune", "tupe-prepare-pretrain", "fairseq-train",
+    ]  # fmt: skip
+    out = folder / "the model"
+    assert set(os.listdir(out)) == {"model.pt", "dict.txt", "bpecodes", "vocabulary.json"}
+
+    # GLUE, whose folder then is a --pretrain-dir, too
+    write_glue(tmp_path / "glue_data", ["CoLA"], odd=False)
+    for name in ("train", "dev"):
+        path = tmp_path / "glue_data" / "CoLA" / f"{name}.tsv"
+        rows = [line.split("\t") for line in path.read_text().splitlines()]
+        lines = ["\t".join([*row[:3], f"W{n % 20} a_file.txt, w3."]) for n, row in enumerate(rows)]
+        path.write_text("\n".join(lines) + "\n")
+    words = replaced(
+        commands["tupe-prepare-glue"], glue_dir=tmp_path / "glue_data", output_dir=tmp_path / "bin"
+    )
+    code, printed = call_program(glue.main, [*words, "--workers", 1])
+    assert code == 0, printed
+    data = tmp_path / "bin" / "CoLA"
+    (data / "train.bin").write_bytes((data / "input0" / "train.bin").read_bytes())
+    (data / "train.idx").write_bytes((data / "input0" / "train.idx").read_bytes())
+    sentences, _ = raw_text.sentences(data)
+    assert sentences[1] == ids("w1 <file> , w3 .")
+    report = read_json(str(data / "report.json"))
+    assert report["vocabulary_kind"] == "fastbpe" and report["max_positions"] == 16
+    assert report["splits"]["train"]["unknown_rate"] == 2 / 5
+    code, printed = prepare_glue(tmp_path / "glue_data", "CoLA", data, tmp_path / "again")
+    assert code == 0, printed
+    again = tmp_path / "again" / "CoLA" / "input0" / "train.bin"
+    assert again.read_bytes() == (data / "input0" / "train.bin").read_bytes()
+
+    words = replaced(commands["tupe-finetune"], data=data, output_dir=tmp_path / "runs")
+    code, printed = call_program(finetune.main, [*words, "--cpu", "--dry-run"])
+    assert code == 0 and f"--finetune-from-model '{out / 'model.pt'}'" in printed
+
+    # masked words, trained for one update
+    text = ["W1 w2, w3.", "w5 W6-w7", "(w8) w9"]
+    raw_text.write(tmp_path / "train.txt", [[line] for line in text])
+    words = replaced(
+        commands["tupe-prepare-pretrain"], input=tmp_path / "train.txt",
+        output_dir=tmp_path / "data-bin",
+    )  # fmt: skip
+    valid = ["--valid-input", raw_text.write(tmp_path / "valid.txt", [["w4 w4 w4"]])]
+    more = [*valid, "--test-fraction", 0, "--workers", 1]
+    code, printed = call_program(prepare_pretrain.main, [*words, *more])
+    assert code == 0, printed
+    sentences, _ = raw_text.sentences(tmp_path / "data-bin")
+    expected = ["w1 w2 , w3 .", "w5 w6 - w7", "( w8 ) w9"]
+    assert [one for one in sentences if one != [2]] == [ids(line) for line in expected]
+    report = read_json(str(tmp_path / "data-bin" / "report.json"))
+    assert report["vocabulary"]["type"] == "fastbpe"
+    assert report["vocabulary"]["dictionary"] == 4 + len(LISTED) + 1
+    assert report["text_treatment"] == {"unicode": "as it is", "lowercase": False}
+    words = replaced(
+        commands["fairseq-train"], save_dir=tmp_path / "run", max_update=1, batch_size=2
+    )
+    words[0] = tmp_path / "data-bin"
+    process = run("fairseq-train", *words, "--cpu", "--num-workers", 0, "--data-buffer-size", 0)
+    assert "loaded 43 of 43 tensors; newly initialized: none" in process.stdout
+    assert "done training" in process.stdout
+
+
+def test_the_hub_encodes_raw_text(authors, monkeypatch, tmp_path):
+    (tmp_path / "vocabulary.json").write_text("of another model")
+    monkeypatch.chdir(tmp_path)
+    hub = TupeRobertaModel.from_pretrained(str(authors[0] / "the model"), "model.pt").eval()
+    assert hub.encode("W1, W19").tolist() == [0, *ids("w1 , w19")]
+    assert hub.decode(hub.encode("W1 w19")) == "w1 w19"
+    filled = hub.fill_mask("W1 <mask> w3.", topk=28)
+    assert ("W1 w7 w3.", " w7") in [(text, word) for text, _, word in filled]
+    # of a checkpoint of one's own, the vocabulary is with the data
+    (tmp_path / "run").mkdir()
+    shutil.copy(authors[0] / "the model" / "model.pt", tmp_path / "run")
+    data = str(authors[0] / "the model")
+    hub = TupeRobertaModel.from_pretrained(str(tmp_path / "run"), "model.pt", data)
+    assert hub.encode("W1, W19").tolist() == [0, *ids("w1 , w19")]
+
+
+def test_a_hub_with_gpt2_and_without_its_files(tmp_path):
+    code, text = convert(write_gpt2(tmp_path), tmp_path / "out")
+    assert code == 0, text
+    hub = TupeRobertaModel.from_pretrained(str(tmp_path / "out")).eval()
+    pieces = ["257", "258", "259"]
+    numbers = hub.task.source_dictionary
+    assert hub.encode("the the a").tolist() == [0, *map(numbers.index, pieces), 2]
+    assert hub.decode(hub.encode("the the a")) == "the the a"
+    with_none = TupeRobertaModel.from_pretrained(str(tmp_path / "out"), bpe=None)
+    assert with_none.bpe is None
+    os.remove(tmp_path / "out" / "vocab.bpe")
+    with pytest.raises(FileNotFoundError, match=r"vocab\.bpe is missing"):
+        TupeRobertaModel.from_pretrained(str(tmp_path / "out"))
+
+
+def test_the_hub_without_a_package(authors, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "subword_nmt.apply_bpe", None)
+    hub = TupeRobertaModel.from_pretrained(str(authors[0] / "the model"), "model.pt")
+    assert hub.bpe is None and "pip install 'tupe_fairseq[fastbpe]'" in caplog.text
+
+
+def test_tupe_plot_splits_text_the_same_way(authors, tmp_path):
+    model = authors[0] / "the model" / "model.pt"
+    code, text = call_program(
+        plot.main, [model, "--output-dir", tmp_path, "--sentence", "W1, w2 " * 9]
+    )
+    assert code == 2 and "--sentence has 29 tokens" in text
+
+
+def test_a_vocabulary_of_an_earlier_run_does_not_stay(tmp_path):
+    flags = write_authors(tmp_path)
+    assert convert(flags, tmp_path / "out")[0] == 0
+    assert convert(flags[:-2], tmp_path / "out", "--overwrite")[0] == 0
+    assert not (tmp_path / "out" / "vocabulary.json").exists()
+
+
+def test_without_a_vocabulary_it_says_how_to_get_one(tmp_path):
+    flags = write_stock(tmp_path, ["w0 3", "w1 2"])
+    code, text = convert(flags, tmp_path / "out")
+    assert code == 0 and "no vocabulary: to prepare data for the model" in text
+    assert list(printed_commands(text)) == ["fairseq-train"]
+    write_glue(tmp_path / "glue", ["CoLA"], odd=False)
+    code, text = prepare_glue(tmp_path / "glue", "CoLA", tmp_path / "out", tmp_path / "bin")
+    assert code == 2 and "tupe-convert with the files of a vocabulary" in text
+    raw_text.write(tmp_path / "text", [["w0"]])
+    code, text = call_program(
+        prepare_pretrain.main,
+        ["--input", tmp_path / "text", "--vocabulary", tmp_path / "out", "--output-dir", "x"],
+    )
+    assert code == 2 and "vocabulary.json is missing; tupe-convert writes it" in text
+
+
+@pytest.mark.parametrize("other", ["--vocab-size 30", "--lowercase", "--sentencepiece-model x"])
+def test_flags_without_effect_beside_a_vocabulary(other, authors, tmp_path):
+    raw_text.write(tmp_path / "text", [["w0"]])
+    words = ["--input", tmp_path / "text", "--vocabulary", authors[0] / "the model"]
+    words += ["--output-dir", tmp_path / "out", *other.split()]
+    code, text = call_program(prepare_pretrain.main, words)
+    assert code == 2 and f"{other.split()[0]} has no effect with --vocabulary" in text
+
+
+def refused(flags, tmp_path, *more):
+    code, text = convert(flags, tmp_path / "out", *more)
+    assert code == 2 and not (tmp_path / "out").exists()
+    (line,) = text.splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("w 1</w>\n", "line 1: 'w 1</w>' is not 'left right count'"),
+        ("w 1</w> x\n", "is not 'left right count', so these are not codes of fastBPE"),
+        ("a b 5\n", "does not fit the dictionary: 20 of its 20 words are not pieces"),
+        ("", "is empty"),
+        (b"\xff\n", "is not a text file in UTF-8"),
+    ],
+)
+def test_codes_that_do_not_fit(content, message, tmp_path):
+    flags = write_authors(tmp_path)
+    path = tmp_path / "bpe-code"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert message in refused(flags, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("encoder.json", '{"a": 0}', "encoder.json is not GPT-2's encoder.json"),
+        ("encoder.json", "[]", "encoder.json is not GPT-2's encoder.json"),
+        ("vocab.bpe", "#version\nx y\n", "line 2: 'x y' is not a pair that joins to a piece"),
+        ("vocab.bpe", "#version\nx y z\n", "line 2: 'x y z' is not a pair"),
+        ("theirs.txt", None, "does not fit the dictionary: 1 words of it are not numbers of its"),
+    ],
+)
+def test_gpt2_files_that_do_not_fit(name, content, message, tmp_path):
+    flags = write_gpt2(tmp_path)
+    path = tmp_path / name
+    path.write_text(content or path.read_text().replace("250 255", "w250 255"))
+    assert message in refused(flags, tmp_path)
+
+
+def test_files_of_one_kind_only(tmp_path):
+    flags = write_gpt2(tmp_path)
+    assert "give the files of one kind" in refused(flags[:-2], tmp_path)
+    assert "give the files of one kind" in refused([*flags, "--bpe-codes", "x"], tmp_path)
+    stock = flags[:4]
+    assert "is for checkpoints of the TUPE authors' code" in refused(
+        [*stock, "--bpe-codes", tmp_path / "vocab.bpe"], tmp_path
+    )
+
+
+@pytest.mark.parametrize("flag", ["--checkpoint", "--dict", "--bpe-codes", "--label-dict"])
+def test_a_file_that_is_none(flag, tmp_path):
+    flags = dict(zip(*[iter(write_authors(tmp_path))] * 2))
+    words = lambda path: [word for pair in {**flags, flag: path}.items() for word in pair]  # noqa: E731
+    assert f"{flag} nosuch does not exist" in refused(words("nosuch"), tmp_path)
+    os.mkfifo(tmp_path / "fifo")
+    for path in ("fifo", "."):
+        assert f"{flag} {tmp_path / path} is not a file" in refused(
+            words(tmp_path / path), tmp_path
+        )
+
+
+@pytest.mark.parametrize("limit", [100, 4000])
+def test_a_full_disk_leaves_the_folder_as_it_was(limit, tmp_path):
+    flags = write_authors(tmp_path)
+    assert convert(flags, tmp_path / "out")[0] == 0
+    before = raw_text.contents(tmp_path / "out")
+    torch.save(their_checkpoint()[0], tmp_path / "theirs.pt")
+    theirs = Path(tmp_path / "theirs.txt")
+    theirs.write_text(theirs.read_text().replace("w1 98", "w1 97"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        code, text = convert(flags, tmp_path / "out", "--overwrite")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert code == 2 and "model.pt cannot be written" in text.splitlines()[-1]
+    assert raw_text.contents(tmp_path / "out") == before
+    assert convert(flags, tmp_path / "out", "--overwrite")[0] == 0
+    assert raw_text.contents(tmp_path / "out")["dict.txt"] != before["dict.txt"]
+
+
+def test_pretraining_data_with_gpt2_is_the_text_as_it_is(tmp_path):
+    flags = write_gpt2(tmp_path)
+    code, text = convert(flags, tmp_path / "out")
+    assert code == 0, text
+    lines = ["  The the a", "e\u0301\u00a0\u00ad THE", "<mask> x", "the the"]
+    (tmp_path / "train").write_text("\n\n".join(lines) + "\n", "utf-8")
+    (tmp_path / "valid").write_text("a the\n")
+    code, text = call_program(
+        prepare_pretrain.main,
+        ["--input", tmp_path / "train", "--valid-input", tmp_path / "valid", "--test-fraction", 0,
+         "--vocabulary", tmp_path / "out", "--tokens-per-sample", 64, "--workers", 2,
+         "--shards", 2, "--output-dir", tmp_path / "data"],
+    )  # fmt: skip
+    assert code == 0, text
+    names = ["dict.txt", "encoder.json", "vocab.bpe", "vocabulary.json"]
+    found = []
+    for folder in (tmp_path / "data" / "shard0", tmp_path / "data" / "shard1"):
+        assert all((folder / n).read_bytes() == (tmp_path / "out" / n).read_bytes() for n in names)
+        sentences, dictionary = raw_text.sentences(folder)
+        found += [dictionary.string(one[:-1]) for one in sentences if one != [2]]
+    splitter = ForeignVocabulary(str(tmp_path / "out")).splitter
+    listed = set((tmp_path / "theirs.txt").read_text().split())
+    expected = [
+        " ".join(n if n in listed else "<unk>" for n in splitter.split(line.strip()))
+        for line in lines
+    ]
+    assert sorted(found) == sorted(expected)
+    assert read_json(str(tmp_path / "data" / "report.json"))["vocabulary"]["type"] == "gpt2"

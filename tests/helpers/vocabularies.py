@@ -1,0 +1,76 @@
+"""Small checkpoints with the vocabularies of other programs, for tupe-convert."""
+
+import argparse
+import json
+import shlex
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+from fairseq.models.roberta import RobertaModel, base_architecture
+from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
+
+from helpers.authors import CODES, WORDS, their_checkpoint
+from helpers.running import call_program
+from tupe_fairseq.commands.convert import main
+
+MERGES = ["t h", "th e", "Ġ the", "Ġ a"]
+MAX_POSITIONS = 16
+
+
+def write_authors(folder):
+    """A checkpoint of the TUPE authors' code, dict.txt and codes; the flags of tupe-convert."""
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.save(their_checkpoint()[0], folder / "theirs.pt")
+    (folder / "theirs.txt").write_text("\n".join(WORDS) + "\n")
+    (folder / "bpe-code").write_text(CODES)
+    return [
+        "--checkpoint", folder / "theirs.pt", "--dict", folder / "theirs.txt",
+        "--bpe-codes", folder / "bpe-code",
+    ]  # fmt: skip
+
+
+def write_stock(folder, lines):
+    """A checkpoint of fairseq's stock RoBERTa with these lines of dict.txt."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "theirs.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    dictionary = Dictionary.load(str(folder / "theirs.txt"))
+    config = MaskedLMConfig(tokens_per_sample=MAX_POSITIONS)
+    dictionary.add_symbol("<mask>")
+    task = MaskedLMTask(config, dictionary)
+    args = argparse.Namespace(
+        arch="roberta_base", encoder_layers=1, encoder_embed_dim=12, encoder_ffn_embed_dim=20,
+        encoder_attention_heads=3, max_positions=MAX_POSITIONS, task="masked_lm",
+    )  # fmt: skip
+    base_architecture(args)
+    model = RobertaModel.build_model(args, task)
+    torch.save({"args": args, "model": model.state_dict()}, folder / "theirs.pt")
+    return ["--checkpoint", folder / "theirs.pt", "--dict", folder / "theirs.txt"]
+
+
+def write_gpt2(folder):
+    """A stock RoBERTa with a small vocabulary of GPT-2's kind; the flags of tupe-convert."""
+    pieces = [*bytes_to_unicode().values(), *(pair.replace(" ", "") for pair in MERGES)]
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = {piece: number for number, piece in enumerate(pieces)}
+    (folder / "encoder.json").write_text(json.dumps(numbers))
+    (folder / "vocab.bpe").write_text("#version: 0.2\n" + "\n".join(MERGES) + "\n", "utf-8")
+    # as in the public one: the most frequent first, not all of them, filled up
+    listed = [f"{number} {number + 5}" for number in sorted(numbers.values(), reverse=True)[:-30]]
+    flags = write_stock(folder, [*listed, "madeupword0000 0", "madeupword0001 0"])
+    return [
+        *flags, "--gpt2-encoder-json", folder / "encoder.json",
+        "--gpt2-vocab-bpe", folder / "vocab.bpe",
+    ]  # fmt: skip
+
+
+def convert(flags, out, *more):
+    """tupe-convert in this process: the exit code and what was printed."""
+    return call_program(main, [*flags, "--output-dir", out, *more])
+
+
+def printed_commands(text):
+    """The words of each command that tupe-convert printed, by program."""
+    lines = text.replace("\\\n", " ").splitlines()
+    lines = [line for line in lines if not line.startswith(("tupe-convert:", "#"))]
+    return {words[0]: words[1:] for words in map(shlex.split, lines)}

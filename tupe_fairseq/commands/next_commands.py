@@ -1,0 +1,70 @@
+"""The commands that a converted checkpoint is used with, ready to be copied."""
+
+import argparse
+import os
+from typing import List
+
+from tupe_fairseq.finetune.pretrained import read_pretrained
+from tupe_fairseq.programs.command import as_shell, user_dir
+
+# what does not shape the model, so that it is not among the flags that must be the same
+_RATES = (
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "pooler_dropout",
+    "encoder_layerdrop",
+)
+
+
+def next_commands(folder: str, options: argparse.Namespace, has_vocabulary: bool) -> str:
+    """Shell text that prepares data for a converted checkpoint, trains it on, and fine-tunes it.
+
+    Args:
+        folder (str): what tupe-convert has written.
+        options (Namespace): the converted options.
+        has_vocabulary (bool): whether the folder records one; without it data cannot be prepared.
+    """
+    model, length = os.path.join(folder, "model.pt"), str(options.max_positions)
+    train = ["fairseq-train", "data-bin", "--user-dir", user_dir()]
+    train += read_pretrained(model).flags
+    for name in _RATES:
+        train += ["--" + name.replace("_", "-"), str(getattr(options, name))]
+    train += [
+        "--restore-file", model, "--task", "masked_lm", "--criterion", "masked_lm",
+        "--sample-break-mode", "complete", "--tokens-per-sample", length,
+        "--skip-invalid-size-inputs-valid-test",
+        "--optimizer", "adam", "--adam-betas", "(0.9,0.999)", "--adam-eps", "1e-6",
+        "--weight-decay", "0.01", "--clip-norm", "1.0", "--lr", "1e-4",
+        "--lr-scheduler", "polynomial_decay", "--warmup-updates", "1000",
+        "--total-num-update", "10000", "--max-update", "10000",
+        "--batch-size", "16", "--required-batch-size-multiple", "1",
+        "--save-interval-updates", "1000", "--keep-interval-updates", "2",
+        "--no-epoch-checkpoints", "--save-dir", "checkpoints",
+    ]  # fmt: skip
+    pretrain: List[str] = [
+        "tupe-prepare-pretrain", "--input", "train.txt", "--vocabulary", folder,
+        "--tokens-per-sample", length, "--output-dir", "data-bin",
+    ]  # fmt: skip
+    glue = [
+        "tupe-prepare-glue", "--glue-dir", "glue_data", "--tasks", "CoLA",
+        "--pretrain-dir", folder, "--output-dir", "glue-bin",
+    ]  # fmt: skip
+    finetune = [
+        "tupe-finetune", "--task", "CoLA", "--data", "glue-bin/CoLA", "--checkpoint", model,
+        "--output-dir", "runs",
+    ]  # fmt: skip
+    if not has_vocabulary:
+        return "\n".join(
+            ["# to train it on, with data made with its dict.txt and vocabulary:", as_shell(train)]
+        )
+    return "\n".join(
+        [
+            "# to fine-tune it:",
+            as_shell(glue),
+            as_shell(finetune),
+            "# to train it on:",
+            as_shell(pretrain),
+            as_shell(train),
+        ]  # fmt: skip
+    )

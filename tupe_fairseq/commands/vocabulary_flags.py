@@ -1,0 +1,86 @@
+"""tupe-convert's flags for the files of a vocabulary, and their checks."""
+
+import argparse
+import os
+from typing import Dict, List, Optional, Tuple
+
+from tupe_fairseq.text.foreign_vocabulary import KINDS
+
+#: kind of vocabulary to its flags, in the order of the kind's files
+_FLAGS = {
+    "fastbpe": ("bpe_codes",),
+    "gpt2": ("gpt2_encoder_json", "gpt2_vocab_bpe"),
+    "sentencepiece": ("sentencepiece_model",),
+}
+#: the choices, for messages
+CHOICES = "--bpe-codes; --gpt2-encoder-json and --gpt2-vocab-bpe; or --sentencepiece-model"
+
+
+def add_vocabulary_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags, none of which is required."""
+    add = parser.add_argument_group("vocabulary (the files of one kind)").add_argument
+    add("--bpe-codes", metavar="FILE", help="of the TUPE authors: their fastBPE codes")
+    add("--gpt2-encoder-json", metavar="FILE", help="of the public RoBERTa: GPT-2's encoder.json")
+    add("--gpt2-vocab-bpe", metavar="FILE", help="with it: GPT-2's vocab.bpe")
+    add(
+        "--sentencepiece-model",
+        metavar="FILE",
+        help="the SentencePiece model with which the text was encoded",
+    )
+
+
+def given_vocabulary(args: argparse.Namespace) -> Optional[Tuple[str, Dict[str, str]]]:
+    """The kind that was given, and the path of each of its files by the name that it gets in OUT.
+
+    Raises:
+        OSError: if a file is missing.
+        ValueError: if only a part of a kind is given, or more than one kind.
+    """
+    given = {
+        kind: [name for name in names if getattr(args, name)] for kind, names in _FLAGS.items()
+    }
+    kinds = [kind for kind, names in given.items() if names]
+    if not kinds:
+        return None
+    if len(kinds) > 1 or len(given[kinds[0]]) < len(_FLAGS[kinds[0]]):
+        flags = [_flag(name) for names in given.values() for name in names]
+        raise ValueError(f"{', '.join(flags)}: give the files of one kind, {CHOICES}")
+    (kind,) = kinds
+    paths = [getattr(args, name) for name in _FLAGS[kind]]
+    for name, path in zip(_FLAGS[kind], paths):
+        check_is_file(_flag(name), path)
+    return kind, dict(zip(KINDS[kind].files, paths))
+
+
+def check_fits(kind: str, paths: Dict[str, str], words: List[str], is_authors: bool) -> None:
+    """Refuse a vocabulary that the checkpoint was not trained with.
+
+    Args:
+        kind (str): the kind.
+        paths (dict): its files.
+        words (list of str): of the checkpoint's dict.txt, as it was given.
+        is_authors (bool): whether the checkpoint is the TUPE authors'.
+    Raises:
+        OSError, ValueError: if a file cannot be read, is not of the kind, or does not fit.
+    """
+    if kind == "fastbpe" and not is_authors:
+        raise ValueError(
+            "--bpe-codes is for checkpoints of the TUPE authors' code, whose text was "
+            f"{KINDS[kind].text}; what is done to text before another model's codes is not known"
+        )
+    KINDS[kind].check(*paths.values(), words)
+
+
+def check_is_file(flag: str, path: str) -> None:
+    """Refuse what is not there or is no plain file.
+
+    Raises:
+        OSError: with a sentence that names the flag.
+    """
+    if not os.path.isfile(path):
+        reason = "is not a file" if os.path.exists(path) else "does not exist"
+        raise FileNotFoundError(f"{flag} {path} {reason}")
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
