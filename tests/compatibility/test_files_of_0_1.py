@@ -112,4 +112,8 @@ def test_a_finished_fine_tuning_is_read_again(written, run):
         tables = (found.pop(name).decode().splitlines() for found in (before, after))
         earlier, now = ([line for line in table if "| lr" in line] for table in tables)
         assert now == earlier
+    for name in ("CoLA/steps.json", "CoLA/results.json"):  # more is recorded now
+        earlier, now = (json.loads(found.pop(name)) for found in (before, after))
+        assert {**now, "settings": {**now["settings"], **earlier["settings"]}} == now
+        assert {**now, "settings": None} == {**earlier, "settings": None}
     assert after == before

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 from tqdm import tqdm
@@ -22,6 +22,7 @@ from tupe_fairseq.finetune.scores import (
     task_results,
 )
 from tupe_fairseq.finetune.tables import overall_table, percent, task_table
+from tupe_fairseq.finetune.task_data import TaskData
 from tupe_fairseq.glue.submission import write_submission
 from tupe_fairseq.glue.tasks import GLUE_TASKS
 from tupe_fairseq.programs.command import show
@@ -29,16 +30,28 @@ from tupe_fairseq.programs.save_dir import BEST, LAST
 
 logger = logging.getLogger("tupe-finetune")
 
+_TRAIN = "input0/train.bin"
+
+
+def _others(data: TaskData) -> List[str]:
+    """All files of the splits but one, whose hash 0.1.0 recorded under another name."""
+    return [name for name in data.files() if name != _TRAIN]
+
 
 def settings_of(experiment: Experiment) -> Dict[str, Any]:
     """The settings that all runs of a folder share; a folder with other settings is refused."""
     settings = experiment.settings
+
+    def sha256(name: str) -> str:
+        return file_sha256(os.path.join(experiment.data.folder, name))
+
     return {
         "task": experiment.data.task.name,
         "checkpoint": experiment.model.identity,
         "vocabulary": experiment.data.vocabulary,
         "rows": experiment.data.rows,
-        "train": file_sha256(os.path.join(experiment.data.folder, "input0", "train.bin")),
+        "train": sha256(_TRAIN),
+        **{name: sha256(name) for name in _others(experiment.data)},
         # the rows of an update depend on it; the CPU counts as one
         **{**vars(settings), "gpus": max(1, settings.gpus)},
     }
@@ -64,7 +77,8 @@ def run_protocol(
     os.makedirs(experiment.folder, exist_ok=True)
     with locked(experiment.folder) as lock:
         settings = settings_of(experiment)
-        keep_settings(experiment.folder, settings)
+        # 0.1.0 recorded no other hash than that of train's sentences
+        keep_settings(experiment.folder, settings, since=_others(experiment.data))
         constant = baseline(experiment.data)
         results = experiment.finished()
         todo = [run for run in runs if run not in results]

@@ -41,6 +41,20 @@ class TaskData:
         names = [name for name in self.task.files if name.rstrip("0123456789") == kind]
         return tuple(name for name in names if name in self.rows)
 
+    def files(self) -> List[str]:
+        """All files of the splits, relative to the folder; each has its part in the results."""
+        names = []
+        for split in self.rows:
+            parts = [f"input{number}/{split}" for number in range(len(self.task.texts))]
+            if split.startswith("test"):
+                names.append(f"{split}.index")
+            elif self.task.is_regression:
+                names.append(f"label/{split}.label")
+            else:
+                parts.append(f"label/{split}")
+            names += [part + end for part in parts for end in (".bin", ".idx")]
+        return names
+
     def targets(self, split: str) -> np.ndarray:
         """The true classes, or the scores from 0 to 5, in the order of the rows.
 
@@ -115,6 +129,9 @@ def _check(data: TaskData) -> None:
         raise ValueError(
             f"{dictionary} has changed since tupe-prepare-glue wrote it; prepare the task again"
         )
+    for name in data.files():
+        if not os.path.isfile(os.path.join(data.folder, name)):
+            raise FileNotFoundError(f"{data.folder}/{name} is missing; prepare the task again")
     for split in data.task.files:
         if not split.startswith("test") and data.rows.get(split, 0) < 2:
             raise ValueError(
