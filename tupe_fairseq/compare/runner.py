@@ -1,6 +1,5 @@
 """A whole comparison: runs one after the other or concurrently, then the results."""
 
-import glob
 import logging
 import os
 import queue
@@ -14,10 +13,11 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 
 from tupe_fairseq.compare.aggregate import summarize_schemes
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
+from tupe_fairseq.compare.finished import finished
 from tupe_fairseq.compare.measured_run import compare_one
 from tupe_fairseq.compare.parse_schemes import Scheme
 from tupe_fairseq.compare.report import report
-from tupe_fairseq.files.atomic import atomic_write, read_json, write_json
+from tupe_fairseq.files.atomic import atomic_write, write_json
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.steps import keep_settings
 from tupe_fairseq.programs.command import show
@@ -71,12 +71,6 @@ def run_comparison(
 
         write_figures(results, comparison.folder)
     return report(results)
-
-
-def finished(comparison: Comparison) -> List[Dict[str, Any]]:
-    """The results of all finished runs of the folder, from any call."""
-    pattern = os.path.join(glob.escape(comparison.folder), "*", "*", "result.json")
-    return [read_json(path) for path in sorted(glob.glob(pattern))]
 
 
 def _baseline(comparison: Comparison, given: Optional[str], order: Sequence[str]) -> str:
@@ -172,7 +166,10 @@ def _write_results(
         "summary": summarize_schemes(runs, baseline, comparison.updates),
         "runs": runs,
     }
-    write_json(os.path.join(comparison.folder, "results.json"), results)
-    with atomic_write(os.path.join(comparison.folder, "results.md")) as file:
-        file.write(report(results))
+    table, folder = report(results), comparison.folder
+    # both or, on a full disk, neither
+    with atomic_write(os.path.join(folder, "results.md")) as file:
+        file.write(table)
+        file.flush()
+        write_json(os.path.join(folder, "results.json"), results)
     return results

@@ -1,0 +1,57 @@
+"""The results of finished runs, as they are on disk."""
+
+import glob
+import os
+from typing import Any, Dict, List
+
+from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
+from tupe_fairseq.compare.parse_schemes import parse_scheme
+from tupe_fairseq.files.record import read_record
+
+_RESULT = {
+    "arch": str,
+    "scheme": str,
+    "seed": int,
+    "diverged": (str, None),
+    "final_loss": (float, None),
+    "best_loss": (float, None),
+    "best_updates": (int, None),
+    "seconds": (float, None),
+    "words_per_second": (float, None),
+    "peak_memory_mib": (float, None),
+    "side_by_side": int,
+    "machine": str,
+    "parameters": (int, None),
+    "position_parameters": int,
+    "curve": [{"updates": int, "loss": float, "seconds": float}],
+}
+
+
+def finished(comparison: Comparison) -> List[Dict[str, Any]]:
+    """The results of all finished runs of the folder, from any call.
+
+    Raises:
+        ValueError: if a result.json is damaged, or of another run; the message names it.
+    """
+    pattern = os.path.join(glob.escape(comparison.folder), "*", "*", "result.json")
+    return [_read(comparison, path) for path in sorted(glob.glob(pattern))]
+
+
+def _read(comparison: Comparison, path: str) -> Dict[str, Any]:
+    try:
+        result = {**dict.fromkeys(_RESULT), **read_record(path, _RESULT)}
+        scheme = parse_scheme(result["scheme"], "scheme")
+        run = ComparisonRun(result["arch"], scheme, result["seed"])
+        if comparison.path(run, "result.json") != path:
+            raise ValueError(f"{path} is the result of {run.label}, which is not of this folder")
+        made = [point["updates"] for point in result["curve"]]
+        losses = [point["loss"] for point in result["curve"]]
+        if result["diverged"] is None and (
+            made != comparison.validations(comparison.updates)
+            or (result["final_loss"], result["best_loss"]) != (losses[-1], min(losses))
+            or result["seconds"] is None
+        ):
+            raise ValueError(f"{path} is damaged: its curve is not that of a finished run")
+    except ValueError as error:
+        raise ValueError(f"{error}; delete {path}, and the run is made again") from error
+    return result
