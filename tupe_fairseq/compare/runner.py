@@ -17,8 +17,8 @@ from tupe_fairseq.compare.finished import finished
 from tupe_fairseq.compare.measured_run import compare_one
 from tupe_fairseq.compare.parse_schemes import Scheme
 from tupe_fairseq.compare.report import report
-from tupe_fairseq.files.atomic import atomic_write, write_json
 from tupe_fairseq.files.lock import locked
+from tupe_fairseq.files.results import write_results
 from tupe_fairseq.files.steps import keep_settings
 from tupe_fairseq.programs.command import show
 from tupe_fairseq.programs.train import end
@@ -166,10 +166,5 @@ def _write_results(
         "summary": summarize_schemes(runs, baseline, comparison.updates),
         "runs": runs,
     }
-    table, folder = report(results), comparison.folder
-    # both or, on a full disk, neither
-    with atomic_write(os.path.join(folder, "results.md")) as file:
-        file.write(table)
-        file.flush()
-        write_json(os.path.join(folder, "results.json"), results)
+    write_results(comparison.folder, results, report(results))
     return results

@@ -8,11 +8,13 @@ import numpy as np
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from tupe_fairseq.files.atomic import atomic_write, read_json, write_json
+from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.lock import locked
+from tupe_fairseq.files.results import write_results
 from tupe_fairseq.files.steps import keep_settings
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
+from tupe_fairseq.finetune.finished import finished, read_summary
 from tupe_fairseq.finetune.scored_run import finetune, predictions_of
 from tupe_fairseq.finetune.scores import (
     Results,
@@ -24,7 +26,7 @@ from tupe_fairseq.finetune.scores import (
 from tupe_fairseq.finetune.tables import overall_table, percent, task_table
 from tupe_fairseq.finetune.task_data import TaskData
 from tupe_fairseq.glue.submission import write_submission
-from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.glue.tasks import GLUE_TASKS, GlueTask
 from tupe_fairseq.programs.command import show
 from tupe_fairseq.programs.save_dir import BEST, LAST
 
@@ -80,7 +82,7 @@ def run_protocol(
         # 0.1.0 recorded no other hash than that of train's sentences
         keep_settings(experiment.folder, settings, since=_others(experiment.data))
         constant = baseline(experiment.data)
-        results = experiment.finished()
+        results = finished(experiment)
         todo = [run for run in runs if run not in results]
         logger.info("%s: %d of %d runs left", task.name, len(todo), len(runs))
         with logging_redirect_tqdm(), tqdm(total=len(todo), unit="run", disable=None) as bar:
@@ -125,9 +127,7 @@ def _conclude(experiment: Experiment, results: Results, settings, constant, keep
                 os.remove(experiment.path(run, name))
     summary = task_results(task, settings, results, best, constant)
     table = task_table(summary, task)
-    write_json(os.path.join(experiment.folder, "results.json"), summary)
-    with atomic_write(os.path.join(experiment.folder, "results.md")) as file:
-        file.write(table)
+    write_results(experiment.folder, summary, table)
     return best, table
 
 
@@ -140,7 +140,8 @@ def _submit(experiment: Experiment, run: Optional[FineTuningRun]) -> None:
         return
     for split in splits:
         path = experiment.path(run, f"predictions-{split}.npy")
-        if not os.path.exists(path):
+        predictions = _saved_predictions(path, task, experiment.data.rows[split])
+        if predictions is None:
             if not os.path.exists(experiment.path(run, BEST)):
                 lost = run.name + "/" + BEST
                 logger.warning("no submission for %s: %s no longer exists", split, lost)
@@ -150,14 +151,43 @@ def _submit(experiment: Experiment, run: Optional[FineTuningRun]) -> None:
                 np.save(file, predictions)
         folder = os.path.join(os.path.dirname(experiment.folder), "submission")
         index = experiment.data.test_index(split)
-        written = write_submission(folder, task, split, index, np.load(path))
+        written = write_submission(folder, task, split, index, predictions)
         logger.info("wrote %s with the predictions of %s", written, run.name)
 
 
+def _saved_predictions(path: str, task: GlueTask, rows: int) -> Optional[np.ndarray]:
+    """The predictions in a file; None if there is none, or it is damaged."""
+    if not os.path.exists(path):
+        return None
+    try:
+        found = np.load(path, allow_pickle=False)
+        if task.is_regression:
+            fine = found.dtype.kind == "f" and bool(np.isfinite(found).all())
+        else:
+            fine = found.dtype.kind == "i" and bool(
+                ((0 <= found) & (found < task.num_classes)).all()
+            )
+        if fine and found.shape == (rows,):
+            return found
+    except Exception as error:  # a damaged file can raise anything
+        logger.debug("%s: %s", path, error)
+    logger.warning("%s does not hold predictions for %d rows of %s", path, rows, task.name)
+    return None
+
+
 def write_overall(runs_dir: str) -> None:
-    """Write RUNS/results.md and RUNS/results.json from the results.json of the tasks in RUNS."""
-    paths = (os.path.join(runs_dir, name, "results.json") for name in GLUE_TASKS)
-    overall = overall_results([read_json(path) for path in paths if os.path.exists(path)])
-    write_json(os.path.join(runs_dir, "results.json"), overall)
-    with atomic_write(os.path.join(runs_dir, "results.md")) as file:
-        file.write(overall_table(overall))
+    """Write RUNS/results.md and RUNS/results.json from the results.json of the tasks in RUNS.
+
+    Raises:
+        ValueError: if one of them is damaged.
+    """
+    # another task may finish at the same time; who comes last reads the results of both
+    with locked(runs_dir, wait=True):
+        paths = {name: os.path.join(runs_dir, name, "results.json") for name in GLUE_TASKS}
+        summaries = [
+            read_summary(path, GLUE_TASKS[name])
+            for name, path in paths.items()
+            if os.path.exists(path)
+        ]
+        overall = overall_results(summaries)
+        write_results(runs_dir, overall, overall_table(overall))

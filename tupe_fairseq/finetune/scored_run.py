@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Optional
 
 import numpy as np
 
-from tupe_fairseq.checkpoint.restricted_load import restricted_load
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.files.atomic import atomic_write, write_json
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
 from tupe_fairseq.finetune.scores import metric_names
@@ -138,7 +138,12 @@ def _score(experiment: Experiment, run: FineTuningRun) -> Dict[str, Dict[str, fl
 def _check_recorded(experiment: Experiment, run: FineTuningRun, found: float) -> None:
     """Check that fairseq picked the checkpoint by the score that its predictions have."""
     metric = experiment.data.task.selection
-    recorded = restricted_load(experiment.path(run, BEST))["extra_state"]["best"] / 100
+    best = experiment.path(run, BEST)
+    state = restricted_load(best).get("extra_state")
+    recorded = state.get("best") if isinstance(state, dict) else None
+    if not isinstance(recorded, (int, float)):
+        raise ValueError(f"{best} does not record its score; delete {experiment.path(run)}")
+    recorded /= 100
     # half precision can move undecided rows to the other class; otherwise one at most
     tolerance = (0.03 if experiment.settings.fp16 else 1e-3) + 1 / experiment.data.rows["valid"]
     if not math.isclose(found, recorded, rel_tol=0, abs_tol=tolerance):
@@ -152,8 +157,13 @@ def predictions_of(experiment: Experiment, checkpoint: str, split: str) -> np.nd
     """A class index, or a score from 0 to 5, for each row of a split.
 
     Raises:
-        ValueError: if there are not as many as rows.
+        ValueError: if there are not as many as rows, or the checkpoint is refused.
     """
+    try:
+        restricted_load(checkpoint)  # before fairseq reads it
+    except CheckpointError as error:
+        folder = os.path.dirname(checkpoint)
+        raise ValueError(f"{error}; delete {folder}, and the run is made again") from error
     with quiet("fairseq", "tupe_fairseq"):
         found = predict(
             checkpoint,
