@@ -9,7 +9,7 @@ import pytest
 
 from tupe_fairseq.compare import runner
 from tupe_fairseq.compare.comparison import Comparison
-from tupe_fairseq.compare.finished import finished
+from tupe_fairseq.compare.finished_runs import finished
 from tupe_fairseq.compare.measurement import Measurement
 
 POINT = {

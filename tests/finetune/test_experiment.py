@@ -8,8 +8,8 @@ import pytest
 from helpers.glue_data import MODEL, write_checkpoint, write_data
 from tupe_fairseq.files.atomic import write_json
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSettings
-from tupe_fairseq.finetune.finished import finished
 from tupe_fairseq.finetune.pretrained import read_pretrained
+from tupe_fairseq.finetune.read_results import finished
 from tupe_fairseq.finetune.task_data import read_task_data
 from tupe_fairseq.glue.tasks import GLUE_TASKS
 from tupe_fairseq.programs.command import as_shell

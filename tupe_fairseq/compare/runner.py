@@ -13,7 +13,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 
 from tupe_fairseq.compare.aggregate import summarize_schemes
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
-from tupe_fairseq.compare.finished import finished
+from tupe_fairseq.compare.finished_runs import finished
 from tupe_fairseq.compare.measured_run import compare_one
 from tupe_fairseq.compare.parse_schemes import Scheme
 from tupe_fairseq.compare.report import report

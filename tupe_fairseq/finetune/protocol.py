@@ -14,7 +14,7 @@ from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.results import write_results
 from tupe_fairseq.files.steps import keep_settings
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
-from tupe_fairseq.finetune.finished import finished, read_summary
+from tupe_fairseq.finetune.read_results import finished, read_summary
 from tupe_fairseq.finetune.scored_run import finetune, predictions_of
 from tupe_fairseq.finetune.scores import (
     Results,
@@ -162,12 +162,10 @@ def _saved_predictions(path: str, task: GlueTask, rows: int) -> Optional[np.ndar
     try:
         found = np.load(path, allow_pickle=False)
         if task.is_regression:
-            fine = found.dtype.kind == "f" and bool(np.isfinite(found).all())
+            fine = found.dtype.kind == "f" and np.isfinite(found)
         else:
-            fine = found.dtype.kind == "i" and bool(
-                ((0 <= found) & (found < task.num_classes)).all()
-            )
-        if fine and found.shape == (rows,):
+            fine = found.dtype.kind == "i" and (0 <= found) & (found < task.num_classes)
+        if found.shape == (rows,) and np.all(fine):
             return found
     except Exception as error:  # a damaged file can raise anything
         logger.debug("%s: %s", path, error)

@@ -91,10 +91,7 @@ def first_tokens(prefix: str) -> np.ndarray:
     first = np.cumsum(lengths) - lengths
     place = _HEADER_BYTES + 4 * sentences
     offsets = np.fromfile(prefix + ".idx", dtype="<i8", count=sentences, offset=place)
-    if (
-        (lengths < 1).any()
-        or lengths.sum() != total
-        or (offsets != _ITEM_BYTES[code] * first).any()
-    ):
+    elsewhere = offsets != _ITEM_BYTES[code] * first
+    if (lengths < 1).any() or lengths.sum() != total or elsewhere.any():
         raise ValueError(f"{prefix}.idx is damaged, or not that of {prefix}.bin")
     return tokens[first].astype(np.int64)
