@@ -28,13 +28,26 @@ _RESULT = {
 
 
 def finished(comparison: Comparison) -> List[Dict[str, Any]]:
-    """The results of all finished runs of the folder, from any call.
+    """The results of all finished runs of the folder, from any call with these settings.
 
     Raises:
         ValueError: if a result.json is damaged, or of another run; the message names it.
     """
+    return [_read(comparison, path) for path in _paths(comparison)]
+
+
+def finished_schemes(comparison: Comparison) -> List[str]:
+    """The labels of their schemes, with any settings.
+
+    Raises:
+        ValueError: if a result.json has none.
+    """
+    return [read_record(path, {"scheme": str})["scheme"] for path in _paths(comparison)]
+
+
+def _paths(comparison: Comparison) -> List[str]:
     pattern = os.path.join(glob.escape(comparison.folder), "*", "*", "result.json")
-    return [_read(comparison, path) for path in sorted(glob.glob(pattern))]
+    return sorted(glob.glob(pattern))
 
 
 def _read(comparison: Comparison, path: str) -> Dict[str, Any]:

@@ -13,7 +13,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 
 from tupe_fairseq.compare.aggregate import summarize_schemes
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
-from tupe_fairseq.compare.finished_runs import finished
+from tupe_fairseq.compare.finished_runs import finished, finished_schemes
 from tupe_fairseq.compare.measured_run import compare_one
 from tupe_fairseq.compare.parse_schemes import Scheme
 from tupe_fairseq.compare.report import report
@@ -58,6 +58,7 @@ def run_comparison(
     with locked(comparison.folder) as lock:
         settings = comparison.settings()
         keep_settings(comparison.folder, settings)
+        finished(comparison)  # a damaged one is refused before anything runs
         todo = [run for run in runs if not os.path.exists(comparison.path(run, "result.json"))]
         logger.info("%d of %d runs left", len(todo), len(runs))
         with logging_redirect_tqdm():
@@ -74,7 +75,7 @@ def run_comparison(
 
 
 def _baseline(comparison: Comparison, given: Optional[str], order: Sequence[str]) -> str:
-    known = list(dict.fromkeys([*order, *(result["scheme"] for result in finished(comparison))]))
+    known = list(dict.fromkeys([*order, *finished_schemes(comparison)]))
     if given is None:
         return "learned" if "learned" in known else known[0]
     if given not in known:
