@@ -14,7 +14,6 @@ import torch
 from helpers.finished_runs import RUN, finished_experiment, run_again
 from helpers.glue_data import write_bin, write_data
 from tupe_fairseq.files.lock import locked
-from tupe_fairseq.finetune import scored_run
 from tupe_fairseq.finetune.protocol import write_overall
 from tupe_fairseq.finetune.task_data import read_task_data
 from tupe_fairseq.glue.tasks import GLUE_TASKS
@@ -206,14 +205,6 @@ def test_a_checkpoint_to_predict_with(state, reason, tmp_path, monkeypatch):
         run_again(experiment)
     assert str(error.value).endswith(f"; delete {folder}, and the run is made again")
     assert not (tmp_path / "evil").exists()
-
-
-@pytest.mark.parametrize("state", [{}, {"extra_state": None}, {"extra_state": {"best": "61"}}])
-def test_a_checkpoint_without_its_score(state, tmp_path):
-    experiment = finished_experiment(tmp_path, "RTE")
-    torch.save(state, experiment.path(RUN, "checkpoint_best.pt"))
-    with pytest.raises(ValueError, match="checkpoint_best.pt does not record its score; delete"):
-        scored_run._check_recorded(experiment, RUN, 0.5)
 
 
 @pytest.mark.parametrize(

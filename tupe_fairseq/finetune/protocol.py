@@ -13,6 +13,7 @@ from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.results import write_results
 from tupe_fairseq.files.steps import keep_settings
+from tupe_fairseq.finetune.beside_model import copy_beside, remove_beside
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
 from tupe_fairseq.finetune.read_results import finished, read_summary
 from tupe_fairseq.finetune.scored_run import finetune, predictions_of
@@ -113,7 +114,7 @@ def _finetune(experiment: Experiment, run: FineTuningRun, bar: tqdm, lock) -> Di
 
 
 def _conclude(experiment: Experiment, results: Results, settings, constant, keep_checkpoints):
-    """Remove the checkpoints that are no longer needed, and write the task's tables.
+    """Remove the checkpoints that are no longer needed, complete the others, write the tables.
 
     Returns:
         tuple: the best run, None if all diverged; and the text of results.md.
@@ -125,6 +126,10 @@ def _conclude(experiment: Experiment, results: Results, settings, constant, keep
         for name in (LAST, *(() if keeps_best else (BEST,))):
             if os.path.exists(experiment.path(run, name)):
                 os.remove(experiment.path(run, name))
+        if os.path.exists(experiment.path(run, BEST)):
+            copy_beside(experiment.data.folder, experiment.path(run))
+        else:
+            remove_beside(experiment.path(run))
     summary = task_results(task, settings, results, best, constant)
     table = task_table(summary, task)
     write_results(experiment.folder, summary, table)
