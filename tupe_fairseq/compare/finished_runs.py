@@ -42,7 +42,7 @@ def finished_schemes(comparison: Comparison) -> List[str]:
     Raises:
         ValueError: if a result.json has none.
     """
-    return [read_record(path, {"scheme": str})["scheme"] for path in _paths(comparison)]
+    return [_record(path, {"scheme": str})["scheme"] for path in _paths(comparison)]
 
 
 def _paths(comparison: Comparison) -> List[str]:
@@ -51,8 +51,8 @@ def _paths(comparison: Comparison) -> List[str]:
 
 
 def _read(comparison: Comparison, path: str) -> Dict[str, Any]:
+    result = {**dict.fromkeys(_RESULT), **_record(path, _RESULT)}
     try:
-        result = {**dict.fromkeys(_RESULT), **read_record(path, _RESULT)}
         scheme = parse_scheme(result["scheme"], "scheme")
         run = ComparisonRun(result["arch"], scheme, result["seed"])
         if comparison.path(run, "result.json") != path:
@@ -66,5 +66,16 @@ def _read(comparison: Comparison, path: str) -> Dict[str, Any]:
         ):
             raise ValueError(f"{path} is damaged: its curve is not that of a finished run")
     except ValueError as error:
-        raise ValueError(f"{error}; delete {path}, and the run is made again") from error
+        raise ValueError(_with_remedy(error, path)) from error
     return result
+
+
+def _record(path: str, shape: Any) -> Dict[str, Any]:
+    try:
+        return read_record(path, shape)
+    except ValueError as error:
+        raise ValueError(_with_remedy(error, path)) from error
+
+
+def _with_remedy(error: ValueError, path: str) -> str:
+    return f"{error}; delete {path}, and the run is made again"

@@ -157,8 +157,9 @@ def _check(data: TaskData) -> None:
                 f"{data.folder}/label/dict.txt lists {', '.join(labels)}; the classes of "
                 f"{data.task.name} are {', '.join(data.task.labels)}, in this order"
             )
-    for split in data.splits("test"):
-        data.test_index(split)  # now, and not when all runs are done
+    # now, and not when the folder of the runs has been made for these files, or all runs are done
+    for split in data.rows:
+        (data.test_index if split.startswith("test") else data.targets)(split)
 
 
 def _lines(path: str) -> List[str]:
