@@ -1,8 +1,16 @@
 """Lists of numbers, ranges and paths from the command line."""
 
+import os
+
 import pytest
 
-from tupe_fairseq.commands.arguments import in_range, learning_rates, no_separators, seeds
+from tupe_fairseq.commands.arguments import (
+    can_be_written,
+    in_range,
+    learning_rates,
+    no_separators,
+    seeds,
+)
 
 
 def test_lists():
@@ -60,3 +68,25 @@ def test_paths_that_fairseq_would_split():
         no_separators("--data", "a:b")
     with pytest.raises(ValueError, match="--data a,b contains ','"):
         no_separators("--data", "a,b", ":,")
+
+
+@pytest.mark.parametrize("name", ["file", "file/out", "file/out/deep", "nowhere/out"])
+def test_a_folder_that_cannot_be_written(name, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "nowhere").symlink_to(tmp_path / "absent")
+    first = tmp_path / name.split("/")[0]
+    with pytest.raises(ValueError, match=f"--output-dir .*: {first} is not a folder"):
+        can_be_written("--output-dir", str(tmp_path / name))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(ValueError, match=f"{tmp_path} may not be written to; give another folder"):
+        can_be_written("--output-dir", str(tmp_path / "out"))
+
+
+def test_a_folder_that_can_be_written_is_not_made(tmp_path):
+    can_be_written("--output-dir", str(tmp_path))
+    can_be_written("--output-dir", str(tmp_path / "out" / "deep"))
+    assert list(tmp_path.iterdir()) == []

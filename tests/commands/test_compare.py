@@ -156,3 +156,27 @@ def test_dry_run_shows_equal_commands(empty_data, tmp_path):
 def test_help_has_an_example():
     text = " ".join(get_parser().format_help().split())
     assert 'example: tupe-compare data-bin --output-dir comparison --schemes "learned;' in text
+
+
+@pytest.mark.parametrize(
+    "content", ["", "null", "[]", "4", "[" * 99_999, '{"scheme": 1}', "\x00"], ids=range(7)
+)
+def test_a_damaged_result(content, empty_data, tmp_path):
+    path = tmp_path / "out" / "tupe_roberta_tiny" / "tupe-seed1" / "result.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    code, text = call(empty_data, tmp_path)
+    assert code == 2 and "Traceback" not in text
+    assert text.splitlines()[-1].startswith(f"tupe-compare: error: {path} is ")
+    assert text.splitlines()[-1].endswith(f"; delete {path}, and the run is made again")
+
+
+@pytest.mark.parametrize(
+    "content", ["null", "[3]", '{"settings": [], "finished": {}}', "[" * 99_999]
+)
+def test_a_damaged_record_of_settings(content, empty_data, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "steps.json").write_text(content)
+    code, text = call(empty_data, tmp_path)
+    assert code == 2 and "Traceback" not in text
+    assert f"tupe-compare: error: {tmp_path / 'out' / 'steps.json'} " in text.splitlines()[-1]

@@ -165,3 +165,32 @@ def test_folder_in_use(files, capsys):
         main(arguments(files))
     assert stop.value.code == 2
     assert f"another process is using {files / 'runs' / 'CoLA'}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("report.json", "null", "is damaged, or of another program: its content is missing"),
+        ("report.json", "[" * 99_999, "nested too deep; prepare the task again"),
+        ("report.json", '{"task": "CoLA"}', "max_positions is missing"),
+        ("label/train.bin", "", "label/train.idx is damaged, or not that of"),
+        ("label/valid.idx", "", "is not in fairseq's mmap format, or cut short"),
+        ("label/dict.txt", "\udcff", "is not a text in UTF-8; prepare the task again"),
+        ("test.index", "1\n", "prepare the task again"),
+    ],
+)
+def test_damaged_data(name, content, message, files, capsys):
+    (files / "CoLA" / name).write_bytes(content.encode("utf-8", "surrogateescape"))
+    error = refused(files, capsys).splitlines()[-1]
+    assert error.startswith("tupe-finetune: error: ") and message in error
+
+
+@pytest.mark.parametrize("content", ["null", "7", '{"settings": {}, "finished": []}', "[" * 99_999])
+def test_a_damaged_record_of_settings(content, files, capsys):
+    folder = files / "runs" / "CoLA"
+    folder.mkdir(parents=True)
+    (folder / "steps.json").write_text(content)
+    with pytest.raises(SystemExit) as stop:
+        main(arguments(files))
+    assert stop.value.code == 2
+    assert f"tupe-finetune: error: {folder / 'steps.json'} " in capsys.readouterr().err

@@ -165,6 +165,12 @@ def test_text_needs_a_sentencepiece_model(alone):
     assert code == 2 and "sentencepiece.bpe.model are missing" in log.splitlines()[-1]
 
 
+def test_where_nothing_can_be_written_no_model_is_loaded(tmp_path):
+    (tmp_path / "file").touch()
+    code, log = plot(tmp_path / "absent.pt", "--output-dir", tmp_path / "file" / "out")
+    assert code == 2 and log.splitlines()[-1].endswith(f"{tmp_path / 'file'} is not a folder")
+
+
 def test_labels_are_short_and_differ():
     assert labels(["runs/a/last.pt", "runs/b/last.pt"]) == ["a", "b"]
     assert labels(["runs/a/one.pt", "runs/a/two.pt"]) == ["one", "two"]

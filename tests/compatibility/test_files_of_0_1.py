@@ -112,4 +112,14 @@ def test_a_finished_fine_tuning_is_read_again(written, run):
         tables = (found.pop(name).decode().splitlines() for found in (before, after))
         earlier, now = ([line for line in table if "| lr" in line] for table in tables)
         assert now == earlier
+    # what the kept checkpoint needs beside it
+    added = {after.pop(name) for name in set(after) - set(before)}
+    assert added == {
+        (written / "glue-bin" / "CoLA" / name).read_bytes()
+        for name in ("dict.txt", "label/dict.txt", "sentencepiece.bpe.model", "report.json")
+    }
+    for name in ("CoLA/steps.json", "CoLA/results.json"):  # more is recorded now
+        earlier, now = (json.loads(found.pop(name)) for found in (before, after))
+        assert {**now, "settings": {**now["settings"], **earlier["settings"]}} == now
+        assert {**now, "settings": None} == {**earlier, "settings": None}
     assert after == before

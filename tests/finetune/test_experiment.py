@@ -6,8 +6,10 @@ import subprocess
 import pytest
 
 from helpers.glue_data import MODEL, write_checkpoint, write_data
+from tupe_fairseq.files.atomic import write_json
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSettings
 from tupe_fairseq.finetune.pretrained import read_pretrained
+from tupe_fairseq.finetune.read_results import finished
 from tupe_fairseq.finetune.task_data import read_task_data
 from tupe_fairseq.glue.tasks import GLUE_TASKS
 from tupe_fairseq.programs.command import as_shell
@@ -113,8 +115,11 @@ def test_finished_runs_are_those_with_a_result_by_rate_and_seed(tmp_path):
     names = ("lr0.001-seed1", "lr1e-5-seed10", "lr1e-5-seed2", "lr1e-05-seed3", "notes")
     for name in names:
         (tmp_path / name).mkdir()
-        (tmp_path / name / "result.json").write_text(f'{{"run": "{name}"}}')
+        lr, seed = name[2:].split("-seed") if "-seed" in name else ("", "0")
+        result = {"run": name, "lr": lr, "seed": int(seed), "diverged": "nan", "metrics": None}
+        write_json(str(tmp_path / name / "result.json"), result)
     (tmp_path / "lr1e-6-seed1").mkdir()
-    results = Experiment(str(tmp_path), None, None, None).finished()
+    data = read_task_data(str(write_data(tmp_path / "CoLA", "CoLA")), GLUE_TASKS["CoLA"])
+    results = finished(Experiment(str(tmp_path), data, None, None))
     assert list(results) == [FineTuningRun(*run) for run in ((1e-5, 2), (1e-5, 10), (1e-3, 1))]
-    assert all(result == {"run": run.name} for run, result in results.items())
+    assert all(result["run"] == run.name for run, result in results.items())

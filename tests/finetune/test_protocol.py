@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 
 import pytest
 import torch
@@ -11,7 +12,9 @@ from sklearn import metrics
 from helpers.finetuning import ROWS, call, finetuning, make_chain
 from helpers.running import interrupt
 from helpers.training import assert_same_weights
+from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.files.lock import locked
+from tupe_fairseq.text.treatment import TextTreatment
 
 GRID = ["--lrs", "5e-3,1e-2", "--seeds", "1,2", "--keep-checkpoints"]
 UPDATES = 2 * ROWS["train"] // 8
@@ -93,6 +96,24 @@ def test_submission(grid, chain):
     assert {row.split("\t")[1] for row in rows} <= {"0", "1"}
 
 
+def test_a_kept_run_is_a_model_by_itself(grid, chain, tmp_path):
+    """A copy of its folder predicts from raw text what the run predicted."""
+    best = json.loads((grid[0] / "CoLA" / "results.json").read_text())["best_run"]
+    folder = tmp_path / "moved"
+    shutil.copytree(grid[0] / "CoLA" / best, folder)
+    hub = TupeRobertaModel.from_pretrained(str(folder), "checkpoint_best.pt").eval()
+    assert hub.cfg.task.data == str(folder)
+    report = json.loads((folder / "report.json").read_text())
+    treatment = TextTreatment.from_dict(report["text_treatment"])
+    labels, found = hub.task.label_dictionary, []
+    for line in (chain / "glue" / "CoLA" / "dev.tsv").read_text().splitlines():
+        tokens = hub.encode(treatment.apply(line.split("\t")[3]))
+        number = hub.predict("sentence_classification_head", tokens).argmax().item()
+        found.append(labels[number + labels.nspecial])
+    predictions, _ = rows_of(folder / "predictions-valid.tsv")
+    assert tuple(found) == predictions and len(set(found)) == 2
+
+
 def test_other_settings_are_refused(grid, chain):
     code, text = call(finetuning(chain, "CoLA", grid[0], *GRID, "--epochs", 3))
     assert code == 2
@@ -129,6 +150,9 @@ def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, run, tmp_path)
     best = json.loads((grid[0] / "CoLA" / "results.json").read_text())["best_run"]
     kept = [path.parent.name for path in (grid[0] / "CoLA").glob("*/*.pt")]
     assert kept == [best]  # without --keep-checkpoints
+    complete = [path.parent.name for path in (grid[0] / "CoLA").glob("*/*.model")]
+    assert complete == [best]
+    assert not (grid[0] / "CoLA" / "lr0.005-seed1" / "input0").exists() or best == "lr0.005-seed1"
 
 
 def test_regression(chain, tmp_path):

@@ -1,11 +1,13 @@
 """Pre-training through the real commands."""
 
+import shlex
+
 import pytest
 import torch
 from fairseq.models.roberta import RobertaModel
 
-from helpers.running import USER_DIR
-from helpers.training import assert_same_weights, losses, pretrain, two_workers
+from helpers.running import BIN, USER_DIR
+from helpers.training import PRETRAINING, assert_same_weights, losses, pretrain
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +91,32 @@ def test_every_option_is_stored(unbroken):
     assert {name: model.get(name) for name in stored} == stored
 
 
-def test_two_workers_equal_one_with_update_freq_2(data, tmp_path, run):
+def on_the_cpu(words):
+    """A command for each process of torchrun, as in examples/pretraining."""
+    command = " ".join(shlex.quote(str(word)) for word in [BIN / "fairseq-train", *words])
+    return (
+        f"{command} --distributed-init-method env:// --distributed-no-spawn "
+        "--distributed-world-size $WORLD_SIZE --distributed-rank $RANK "
+        "--distributed-backend gloo --ddp-backend legacy_ddp"
+    )
+
+
+def test_two_processes_of_torchrun_equal_one_with_update_freq_2(data, tmp_path, run):
     flags = ["--rel-pos", "--dropout", 0, "--attention-dropout", 0]
     single, double = tmp_path / "single", tmp_path / "double"
     pretrain(data, single, *flags, "--update-freq", 2)
 
-    two_workers(lambda *distributed: pretrain(data, double, *flags, *distributed))
+    words = [data, *PRETRAINING, *flags, "--save-dir", double]
+    process = run(
+        "torchrun",
+        "--standalone",
+        "--nproc_per_node",
+        2,
+        "--no_python",
+        "sh",
+        "-c",
+        on_the_cpu(words),
+    )
+    assert "distributed init (rank 1): env://" in process.stdout
     # the same batches; gradients are summed in another order
     assert_same_weights(single / "checkpoint_last.pt", double / "checkpoint_last.pt", atol=1e-5)

@@ -2,6 +2,7 @@
 
 import math
 import operator
+import os
 from typing import Callable, List, Optional, Tuple
 
 
@@ -80,3 +81,18 @@ def learning_rates(text: str) -> Tuple[float, ...]:
     """Read --lrs: numbers above 0."""
     kind = "number above 0"
     return tuple(numbers("--lrs", text, float, lambda lr: 0 < lr < math.inf, kind))
+
+
+def can_be_written(flag: str, folder: str) -> None:
+    """Refuse a folder that cannot be made or written to, without making it.
+
+    Raises:
+        ValueError: the message names the flag, and what is in the way.
+    """
+    place = os.path.abspath(folder)
+    while not os.path.lexists(place):
+        place = os.path.dirname(place)
+    if not os.path.isdir(place):
+        raise ValueError(f"{flag} {folder}: {place} is not a folder")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise ValueError(f"{flag} {folder}: {place} may not be written to; give another folder")

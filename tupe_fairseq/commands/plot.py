@@ -93,6 +93,7 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(
             "--sentencepiece-model is for --sentences or --sentence; give one of them, or drop it"
         )
+    arguments.can_be_written("--output-dir", args.output_dir)
     # imported late: fairseq and matplotlib take seconds
     from tupe_fairseq.inference.plot_subjects import load_subjects
     from tupe_fairseq.plots import canvas

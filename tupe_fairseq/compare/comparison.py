@@ -75,6 +75,11 @@ class Comparison:
         kept["train_flags"] = list(self.train_flags)
         return {"data": fingerprint(self.data), **kept, "versions": versions()}
 
+    def validations(self, done: int) -> List[int]:
+        """After how many updates a run that has made ``done`` has been validated."""
+        found = list(range(self.validate_every, done + 1, self.validate_every))
+        return found if done < self.updates else sorted({*found, self.updates})
+
     @property
     def log_interval(self) -> int:
         """Updates per log line: about a tenth of the validation interval, and a divisor of it."""

@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 from statistics import median
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
 from tupe_fairseq.compare.measurement import Measurement
@@ -52,10 +52,7 @@ def compare_one(
     os.makedirs(folder, exist_ok=True)
     with atomic_write(comparison.path(run, "command.sh")) as file:
         file.write(comparison.script(run))
-    discard_damaged(folder)
-    last = comparison.path(run, LAST)
-    done = updates_of(last) if os.path.exists(last) else 0
-    measured = Measurement(comparison.path(run, "curve.jsonl"), done, side_by_side)
+    done, measured = _resumed(comparison, run, side_by_side)
     on_updates(done)
 
     def start(process: subprocess.Popen) -> None:
@@ -85,6 +82,28 @@ def compare_one(
     write_json(comparison.path(run, "result.json"), result)
     remove_checkpoints(folder, keep=LAST if keep_checkpoint else "")
     return result
+
+
+def _resumed(
+    comparison: Comparison, run: ComparisonRun, side_by_side: int
+) -> Tuple[int, Measurement]:
+    """The updates that are made already, and the curve up to there; both begin afresh if the
+    checkpoint is damaged or the curve lacks a validation before it."""
+    folder, curve = comparison.path(run), comparison.path(run, "curve.jsonl")
+    discard_damaged(folder)
+    last = comparison.path(run, LAST)
+    done = updates_of(last) if os.path.exists(last) else 0
+    measured = Measurement(curve, done, side_by_side)
+    if [point["updates"] for point in measured.points] == comparison.validations(done):
+        return done, measured
+    logger.warning(
+        "%s: its checkpoint has made %d updates, but curve.jsonl does not have each validation "
+        "up to there (fairseq-train went on alone); this run begins afresh",
+        run.label,
+        done,
+    )
+    remove_checkpoints(folder)
+    return 0, Measurement(curve, 0, side_by_side)
 
 
 def _result(
@@ -118,7 +137,8 @@ def _result(
 
 def _parameters(log_path: str) -> Optional[int]:
     found = None
-    with open(log_path, encoding="utf-8") as file:
-        for line in file:
-            found = _PARAMETERS.search(line) or found
+    if os.path.exists(log_path):
+        with open(log_path, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                found = _PARAMETERS.search(line) or found
     return None if found is None else int(found.group(1).replace(",", ""))

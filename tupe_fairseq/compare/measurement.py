@@ -7,6 +7,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from tupe_fairseq.files.atomic import atomic_write
+from tupe_fairseq.files.record import check_record
 from tupe_fairseq.programs.log import record_of
 from tupe_fairseq.programs.train import Diverged
 
@@ -128,13 +129,34 @@ class Measurement:
             file.writelines(json.dumps(point) + "\n" for point in self.points)
 
 
+_POINT = {
+    "updates": int,
+    "loss": float,
+    "seconds": float,
+    "words_per_second": (float, None),
+    "peak_memory_mib": (float, None),
+    "side_by_side": int,
+}
+
+
 def read_points(path: str) -> List[Dict[str, Any]]:
-    """The points in a file; none if it does not exist."""
+    """The points in a file; none if it does not exist.
+
+    Raises:
+        ValueError: if it is damaged.
+    """
+    points = []
     try:
         with open(path, encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
+            for line in file:
+                point = json.loads(line)
+                check_record(point, _POINT, path)
+                points.append({**dict.fromkeys(_POINT), **point})
     except FileNotFoundError:
         return []
+    except (RecursionError, ValueError) as error:
+        raise ValueError(f"{error}; delete {path}, and the run begins afresh") from error
+    return points
 
 
 def peak_resident_mib(pid: Optional[int]) -> Optional[float]:

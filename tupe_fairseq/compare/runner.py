@@ -1,6 +1,5 @@
 """A whole comparison: runs one after the other or concurrently, then the results."""
 
-import glob
 import logging
 import os
 import queue
@@ -14,11 +13,12 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 
 from tupe_fairseq.compare.aggregate import summarize_schemes
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
+from tupe_fairseq.compare.finished_runs import finished, finished_schemes
 from tupe_fairseq.compare.measured_run import compare_one
 from tupe_fairseq.compare.parse_schemes import Scheme
 from tupe_fairseq.compare.report import report
-from tupe_fairseq.files.atomic import atomic_write, read_json, write_json
 from tupe_fairseq.files.lock import locked
+from tupe_fairseq.files.results import write_results
 from tupe_fairseq.files.steps import keep_settings
 from tupe_fairseq.programs.command import show
 from tupe_fairseq.programs.train import end
@@ -58,6 +58,7 @@ def run_comparison(
     with locked(comparison.folder) as lock:
         settings = comparison.settings()
         keep_settings(comparison.folder, settings)
+        finished(comparison)  # a damaged one is refused before anything runs
         todo = [run for run in runs if not os.path.exists(comparison.path(run, "result.json"))]
         logger.info("%d of %d runs left", len(todo), len(runs))
         with logging_redirect_tqdm():
@@ -73,14 +74,8 @@ def run_comparison(
     return report(results)
 
 
-def finished(comparison: Comparison) -> List[Dict[str, Any]]:
-    """The results of all finished runs of the folder, from any call."""
-    pattern = os.path.join(glob.escape(comparison.folder), "*", "*", "result.json")
-    return [read_json(path) for path in sorted(glob.glob(pattern))]
-
-
 def _baseline(comparison: Comparison, given: Optional[str], order: Sequence[str]) -> str:
-    known = list(dict.fromkeys([*order, *(result["scheme"] for result in finished(comparison))]))
+    known = list(dict.fromkeys([*order, *finished_schemes(comparison)]))
     if given is None:
         return "learned" if "learned" in known else known[0]
     if given not in known:
@@ -172,7 +167,5 @@ def _write_results(
         "summary": summarize_schemes(runs, baseline, comparison.updates),
         "runs": runs,
     }
-    write_json(os.path.join(comparison.folder, "results.json"), results)
-    with atomic_write(os.path.join(comparison.folder, "results.md")) as file:
-        file.write(report(results))
+    write_results(comparison.folder, results, report(results))
     return results

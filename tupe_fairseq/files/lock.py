@@ -5,14 +5,17 @@ import os
 
 
 @contextlib.contextmanager
-def locked(folder: str):
+def locked(folder: str, wait: bool = False):
     """Keep a second process out of a folder while this one works in it.
 
     Yields the descriptor that holds the lock (None on Windows): a child process that is
-    given it keeps the folder locked if this process is killed.
+    given it keeps the folder locked until it, too, has ended.
 
+    Args:
+        folder (str): the folder.
+        wait (bool): wait for another process that is using it, rather than refuse.
     Raises:
-        ValueError: if another process is using it.
+        ValueError: if another process is using it, unless ``wait``.
     """
     try:
         import fcntl
@@ -21,7 +24,7 @@ def locked(folder: str):
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError as error:
         os.close(handle)
         raise ValueError(

@@ -3,9 +3,8 @@
 import os
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional
+from typing import List, Optional
 
-from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.finetune.pretrained import Pretrained
 from tupe_fairseq.finetune.task_data import TaskData
 from tupe_fairseq.programs.command import as_shell, fairseq_train, user_dir
@@ -98,14 +97,6 @@ class Experiment:
     def path(self, run: FineTuningRun, *names: str) -> str:
         """A file in the run's folder, or the folder itself."""
         return os.path.join(self.folder, run.name, *names)
-
-    def finished(self) -> Dict[FineTuningRun, Dict[str, Any]]:
-        """The result.json of each finished run, including other grids, in the order of the runs."""
-        results = {}
-        for run in filter(None, map(FineTuningRun.named, os.listdir(self.folder))):
-            if os.path.exists(self.path(run, "result.json")):
-                results[run] = read_json(self.path(run, "result.json"))
-        return dict(sorted(results.items()))
 
     def script(self, run: FineTuningRun) -> str:
         """The run's command as a shell script, to be run by hand."""

@@ -2,17 +2,20 @@
 
 import logging
 import os
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from tupe_fairseq.files.atomic import atomic_write, read_json, write_json
+from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.lock import locked
+from tupe_fairseq.files.results import write_results
 from tupe_fairseq.files.steps import keep_settings
+from tupe_fairseq.finetune.beside_model import copy_beside, remove_beside
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
+from tupe_fairseq.finetune.read_results import finished, read_summary
 from tupe_fairseq.finetune.scored_run import finetune, predictions_of
 from tupe_fairseq.finetune.scores import (
     Results,
@@ -22,23 +25,36 @@ from tupe_fairseq.finetune.scores import (
     task_results,
 )
 from tupe_fairseq.finetune.tables import overall_table, percent, task_table
+from tupe_fairseq.finetune.task_data import TaskData
 from tupe_fairseq.glue.submission import write_submission
-from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.glue.tasks import GLUE_TASKS, GlueTask
 from tupe_fairseq.programs.command import show
 from tupe_fairseq.programs.save_dir import BEST, LAST
 
 logger = logging.getLogger("tupe-finetune")
 
+_TRAIN = "input0/train.bin"
+
+
+def _others(data: TaskData) -> List[str]:
+    """All files of the splits but one, whose hash 0.1.0 recorded under another name."""
+    return [name for name in data.files() if name != _TRAIN]
+
 
 def settings_of(experiment: Experiment) -> Dict[str, Any]:
     """The settings that all runs of a folder share; a folder with other settings is refused."""
     settings = experiment.settings
+
+    def sha256(name: str) -> str:
+        return file_sha256(os.path.join(experiment.data.folder, name))
+
     return {
         "task": experiment.data.task.name,
         "checkpoint": experiment.model.identity,
         "vocabulary": experiment.data.vocabulary,
         "rows": experiment.data.rows,
-        "train": file_sha256(os.path.join(experiment.data.folder, "input0", "train.bin")),
+        "train": sha256(_TRAIN),
+        **{name: sha256(name) for name in _others(experiment.data)},
         # the rows of an update depend on it; the CPU counts as one
         **{**vars(settings), "gpus": max(1, settings.gpus)},
     }
@@ -64,9 +80,10 @@ def run_protocol(
     os.makedirs(experiment.folder, exist_ok=True)
     with locked(experiment.folder) as lock:
         settings = settings_of(experiment)
-        keep_settings(experiment.folder, settings)
+        # 0.1.0 recorded no other hash than that of train's sentences
+        keep_settings(experiment.folder, settings, since=_others(experiment.data))
         constant = baseline(experiment.data)
-        results = experiment.finished()
+        results = finished(experiment)
         todo = [run for run in runs if run not in results]
         logger.info("%s: %d of %d runs left", task.name, len(todo), len(runs))
         with logging_redirect_tqdm(), tqdm(total=len(todo), unit="run", disable=None) as bar:
@@ -97,7 +114,7 @@ def _finetune(experiment: Experiment, run: FineTuningRun, bar: tqdm, lock) -> Di
 
 
 def _conclude(experiment: Experiment, results: Results, settings, constant, keep_checkpoints):
-    """Remove the checkpoints that are no longer needed, and write the task's tables.
+    """Remove the checkpoints that are no longer needed, complete the others, write the tables.
 
     Returns:
         tuple: the best run, None if all diverged; and the text of results.md.
@@ -109,11 +126,13 @@ def _conclude(experiment: Experiment, results: Results, settings, constant, keep
         for name in (LAST, *(() if keeps_best else (BEST,))):
             if os.path.exists(experiment.path(run, name)):
                 os.remove(experiment.path(run, name))
+        if os.path.exists(experiment.path(run, BEST)):
+            copy_beside(experiment.data.folder, experiment.path(run))
+        else:
+            remove_beside(experiment.path(run))
     summary = task_results(task, settings, results, best, constant)
     table = task_table(summary, task)
-    write_json(os.path.join(experiment.folder, "results.json"), summary)
-    with atomic_write(os.path.join(experiment.folder, "results.md")) as file:
-        file.write(table)
+    write_results(experiment.folder, summary, table)
     return best, table
 
 
@@ -126,7 +145,8 @@ def _submit(experiment: Experiment, run: Optional[FineTuningRun]) -> None:
         return
     for split in splits:
         path = experiment.path(run, f"predictions-{split}.npy")
-        if not os.path.exists(path):
+        predictions = _saved_predictions(path, task, experiment.data.rows[split])
+        if predictions is None:
             if not os.path.exists(experiment.path(run, BEST)):
                 lost = run.name + "/" + BEST
                 logger.warning("no submission for %s: %s no longer exists", split, lost)
@@ -136,14 +156,41 @@ def _submit(experiment: Experiment, run: Optional[FineTuningRun]) -> None:
                 np.save(file, predictions)
         folder = os.path.join(os.path.dirname(experiment.folder), "submission")
         index = experiment.data.test_index(split)
-        written = write_submission(folder, task, split, index, np.load(path))
+        written = write_submission(folder, task, split, index, predictions)
         logger.info("wrote %s with the predictions of %s", written, run.name)
 
 
+def _saved_predictions(path: str, task: GlueTask, rows: int) -> Optional[np.ndarray]:
+    """The predictions in a file; None if there is none, or it is damaged."""
+    if not os.path.exists(path):
+        return None
+    try:
+        found = np.load(path, allow_pickle=False)
+        if task.is_regression:
+            fine = found.dtype.kind == "f" and np.isfinite(found)
+        else:
+            fine = found.dtype.kind == "i" and (0 <= found) & (found < task.num_classes)
+        if found.shape == (rows,) and np.all(fine):
+            return found
+    except Exception as error:  # a damaged file can raise anything
+        logger.debug("%s: %s", path, error)
+    logger.warning("%s does not hold predictions for %d rows of %s", path, rows, task.name)
+    return None
+
+
 def write_overall(runs_dir: str) -> None:
-    """Write RUNS/results.md and RUNS/results.json from the results.json of the tasks in RUNS."""
-    paths = (os.path.join(runs_dir, name, "results.json") for name in GLUE_TASKS)
-    overall = overall_results([read_json(path) for path in paths if os.path.exists(path)])
-    write_json(os.path.join(runs_dir, "results.json"), overall)
-    with atomic_write(os.path.join(runs_dir, "results.md")) as file:
-        file.write(overall_table(overall))
+    """Write RUNS/results.md and RUNS/results.json from the results.json of the tasks in RUNS.
+
+    Raises:
+        ValueError: if one of them is damaged.
+    """
+    # another task may finish at the same time; who comes last reads the results of both
+    with locked(runs_dir, wait=True):
+        paths = {name: os.path.join(runs_dir, name, "results.json") for name in GLUE_TASKS}
+        summaries = [
+            read_summary(path, GLUE_TASKS[name])
+            for name, path in paths.items()
+            if os.path.exists(path)
+        ]
+        overall = overall_results(summaries)
+        write_results(runs_dir, overall, overall_table(overall))

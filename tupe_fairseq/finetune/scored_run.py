@@ -10,7 +10,7 @@ import numpy as np
 
 from tupe_fairseq.checkpoint.checked_tensors import NotFinite
 from tupe_fairseq.checkpoint.contents import best_in
-from tupe_fairseq.checkpoint.restricted_load import restricted_load
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.files.atomic import atomic_write, write_json
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
 from tupe_fairseq.finetune.scores import metric_names
@@ -158,8 +158,13 @@ def predictions_of(experiment: Experiment, checkpoint: str, split: str) -> np.nd
     """A class index, or a score from 0 to 5, for each row of a split.
 
     Raises:
-        ValueError: if there are not as many as rows.
+        ValueError: if there are not as many as rows, or the checkpoint is refused.
     """
+    try:
+        restricted_load(checkpoint)  # before fairseq reads it
+    except CheckpointError as error:
+        folder = os.path.dirname(checkpoint)
+        raise ValueError(f"{error}; delete {folder}, and the run is made again") from error
     with quiet("fairseq", "tupe_fairseq"):
         found = predict(
             checkpoint,

@@ -1,6 +1,7 @@
 """The data of a task as tupe-prepare-glue writes it, checked before anything runs."""
 
 import logging
+import math
 import os
 from dataclasses import dataclass
 from typing import Dict, List, Tuple
@@ -8,14 +9,16 @@ from typing import Dict, List, Tuple
 import numpy as np
 
 from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
-from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, DICTIONARY, REPORT
+from tupe_fairseq.files.record import read_record
 from tupe_fairseq.finetune.pretrained import Pretrained
 from tupe_fairseq.glue.tasks import STSB_MAX_SCORE, GlueTask
 from tupe_fairseq.text.mmap_index import count, first_tokens
 
 logger = logging.getLogger("tupe-finetune")
+
+_REPORT = {"task": str, "max_positions": int, "vocabulary": str, "splits": {str: {"rows": int}}}
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,20 @@ class TaskData:
         names = [name for name in self.task.files if name.rstrip("0123456789") == kind]
         return tuple(name for name in names if name in self.rows)
 
+    def files(self) -> List[str]:
+        """All files of the splits, relative to the folder; each has its part in the results."""
+        names = []
+        for split in self.rows:
+            parts = [f"input{number}/{split}" for number in range(len(self.task.texts))]
+            if split.startswith("test"):
+                names.append(f"{split}.index")
+            elif self.task.is_regression:
+                names.append(f"label/{split}.label")
+            else:
+                parts.append(f"label/{split}")
+            names += [part + end for part in parts for end in (".bin", ".idx")]
+        return names
+
     def targets(self, split: str) -> np.ndarray:
         """The true classes, or the scores from 0 to 5, in the order of the rows.
 
@@ -50,8 +67,7 @@ class TaskData:
         """
         prefix = os.path.join(self.folder, "label", split)
         if self.task.is_regression:
-            with open(prefix + ".label", encoding="utf-8") as file:
-                targets = np.array([float(line) for line in file]) * STSB_MAX_SCORE
+            targets = _scores(prefix + ".label") * STSB_MAX_SCORE
         else:
             targets = first_tokens(prefix) - len(BUILT_IN_SYMBOLS)
             if len(targets) and not 0 <= targets.min() <= targets.max() < self.task.num_classes:
@@ -67,13 +83,7 @@ class TaskData:
             OSError, ValueError: if it cannot be read, or a submission cannot be written with it.
         """
         path = os.path.join(self.folder, f"{split}.index")
-        with open(path, "rb") as file:
-            try:
-                index = file.read().decode().split("\n")[:-1]
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{path} is not a text in UTF-8; prepare the task again"
-                ) from error
+        index = _lines(path)
         if len(index) != self.rows[split] or len(set(index)) != len(index):
             raise ValueError(
                 f"{path} has {len(index)} lines, {len(set(index))} of them different, for "
@@ -94,10 +104,17 @@ def read_task_data(folder: str, task: GlueTask) -> TaskData:
         raise FileNotFoundError(
             f"--data {folder} has no report.json: it is not a finished folder of tupe-prepare-glue"
         )
-    report = read_json(report_path)
-    found = report.get("task") if isinstance(report, dict) else None
-    if found != task.name:
-        raise ValueError(f"--data {folder} is for the task {found}, but --task is {task.name}")
+    try:
+        report = read_record(report_path, _REPORT)
+    except ValueError as error:
+        raise ValueError(f"{error}; prepare the task again") from error
+    if report["task"] != task.name:
+        raise ValueError(
+            f"--data {folder} is for the task {report['task']}, but --task is {task.name}"
+        )
+    unknown = [split for split in report["splits"] if split not in task.files]
+    if unknown:
+        raise ValueError(f"{report_path} lists {unknown[0]!r}, which is not a split of {task.name}")
     data = TaskData(
         os.path.abspath(folder),
         task,
@@ -115,6 +132,9 @@ def _check(data: TaskData) -> None:
         raise ValueError(
             f"{dictionary} has changed since tupe-prepare-glue wrote it; prepare the task again"
         )
+    for name in data.files():
+        if not os.path.isfile(os.path.join(data.folder, name)):
+            raise FileNotFoundError(f"{data.folder}/{name} is missing; prepare the task again")
     for split in data.task.files:
         if not split.startswith("test") and data.rows.get(split, 0) < 2:
             raise ValueError(
@@ -130,15 +150,41 @@ def _check(data: TaskData) -> None:
                     f"report.json says {rows}; prepare the task again"
                 )
     if not data.task.is_regression:
-        with open(os.path.join(data.folder, "label", DICTIONARY), encoding="utf-8") as file:
-            labels = tuple(line.rpartition(" ")[0] for line in file)
+        lines = _lines(os.path.join(data.folder, "label", DICTIONARY))
+        labels = tuple(line.rpartition(" ")[0] for line in lines)
         if labels[: len(data.task.labels)] != data.task.labels:
             raise ValueError(
                 f"{data.folder}/label/dict.txt lists {', '.join(labels)}; the classes of "
                 f"{data.task.name} are {', '.join(data.task.labels)}, in this order"
             )
-    for split in data.splits("test"):
-        data.test_index(split)  # now, and not when all runs are done
+    # now, and not when the folder of the runs has been made for these files, or all runs are done
+    for split in data.rows:
+        (data.test_index if split.startswith("test") else data.targets)(split)
+
+
+def _lines(path: str) -> List[str]:
+    """The lines of a text, which only line feeds separate; refused by name if it is none."""
+    with open(path, encoding="utf-8", newline="") as file:
+        try:
+            lines = file.read().split("\n")
+        except ValueError as error:
+            raise ValueError(f"{path} is not a text in UTF-8; prepare the task again") from error
+    return lines if lines[-1] else lines[:-1]
+
+
+def _scores(path: str) -> np.ndarray:
+    """The finite number on each line."""
+    scores = []
+    for number, line in enumerate(_lines(path), start=1):
+        try:
+            scores.append(float(line))
+        except ValueError:
+            scores.append(math.nan)
+        if not math.isfinite(scores[-1]):
+            raise ValueError(
+                f"line {number} of {path} is {line!r}, not a score; prepare the task again"
+            )
+    return np.array(scores)
 
 
 def check_together(data: TaskData, model: Pretrained) -> None:
@@ -147,8 +193,7 @@ def check_together(data: TaskData, model: Pretrained) -> None:
     Raises:
         ValueError: if the vocabulary differs.
     """
-    with open(os.path.join(data.folder, "input0", DICTIONARY), encoding="utf-8") as file:
-        symbols = symbols_of(file.read().splitlines())
+    symbols = symbols_of(_lines(os.path.join(data.folder, "input0", DICTIONARY)))
     if len(symbols) != model.vocabulary_size:
         raise ValueError(
             f"the word embedding of --checkpoint {model.path} has {model.vocabulary_size} rows, "

@@ -56,8 +56,13 @@ def load_model(path: str, data: str) -> Tuple[TupeRobertaModel, Dictionary]:
 
 def _dictionary(path: str, data: str) -> Dictionary:
     for name in (DICTIONARY, os.path.join("input0", DICTIONARY)):
-        if os.path.isfile(os.path.join(data, name)):
-            return Dictionary.load(os.path.join(data, name))
+        found = os.path.join(data, name)
+        if os.path.isfile(found):
+            try:
+                return Dictionary.load(found)
+            except Exception as error:  # fairseq raises this very class, among others
+                reason = " ".join(str(error).split())
+                raise ValueError(f"{found} is not a dictionary of fairseq's: {reason}") from error
     raise FileNotFoundError(
         f"{os.path.join(data, 'dict.txt')} is missing; give --data, the folder that {path} was "
         "trained with"

@@ -161,8 +161,20 @@ def _valid_sentences(data: str, dictionary: Dictionary, most: int) -> Optional[L
 
     Shape:
         token ids (L) each, with </s>.
+    Raises:
+        ValueError: if it is damaged, or of another dictionary.
     """
-    dataset = data_utils.load_indexed_dataset(os.path.join(data, "valid"), dictionary)
-    if dataset is None:
-        return None
-    return [dataset[n].long() for n in range(min(len(dataset), most))]
+    prefix = os.path.join(data, "valid")
+    try:
+        dataset = data_utils.load_indexed_dataset(prefix, dictionary)
+        if dataset is None:
+            return None
+        sentences = [dataset[n].long() for n in range(min(len(dataset), most))]
+    except Exception as error:  # a damaged file can raise anything
+        raise ValueError(
+            f"{prefix}.idx or .bin is damaged: {type(error).__name__}: {error}"
+        ) from error
+    for tokens in sentences:
+        if ((tokens < 0) | (tokens >= len(dictionary))).any():
+            raise ValueError(f"{prefix}.bin has tokens that the dictionary of --data does not list")
+    return sentences

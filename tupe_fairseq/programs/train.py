@@ -5,6 +5,8 @@ import subprocess
 from collections import deque
 from typing import Callable, Dict, List, Optional
 
+from tupe_fairseq.programs.with_parent import ends_with_parent
+
 _TAIL = 20  # lines
 _PATIENCE = 10  # seconds
 
@@ -23,6 +25,8 @@ def train(
     on_start: Callable[[subprocess.Popen], None] = lambda process: None,
 ) -> None:
     """Run a fairseq-train command to its end; if this call is interrupted, the process is ended.
+
+    On Linux it ends also if this process is killed.
 
     Args:
         command (list of str): the program and its arguments.
@@ -44,6 +48,7 @@ def train(
         errors="replace",
         env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
         pass_fds=[] if lock is None else [lock],
+        preexec_fn=ends_with_parent(),
     ) as process:
         try:
             on_start(process)

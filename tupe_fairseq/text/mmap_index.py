@@ -82,10 +82,16 @@ def first_tokens(prefix: str) -> np.ndarray:
     """The first token of each sentence, int64: of a label file, the labels.
 
     Raises:
-        OSError, ValueError: as :func:`count`.
+        OSError, ValueError: as :func:`count`; or if the index is not that of the tokens.
     """
-    sentences, _ = count(prefix)
+    sentences, total = count(prefix)
     code, _ = _read_header(prefix)
     tokens = np.fromfile(prefix + ".bin", dtype=_DTYPES[code])
     lengths = _lengths(prefix, sentences).astype(np.int64)
-    return tokens[np.cumsum(lengths) - lengths].astype(np.int64)
+    first = np.cumsum(lengths) - lengths
+    place = _HEADER_BYTES + 4 * sentences
+    offsets = np.fromfile(prefix + ".idx", dtype="<i8", count=sentences, offset=place)
+    elsewhere = offsets != _ITEM_BYTES[code] * first
+    if (lengths < 1).any() or lengths.sum() != total or elsewhere.any():
+        raise ValueError(f"{prefix}.idx is damaged, or not that of {prefix}.bin")
+    return tokens[first].astype(np.int64)

@@ -1,0 +1,73 @@
+"""What tupe-plot reads of a data folder, after something happened to it."""
+
+import struct
+
+import numpy as np
+import pytest
+from fairseq.data import Dictionary
+
+from helpers.glue_data import write_bin
+from tupe_fairseq.inference import load_model, plot_subjects
+
+WORDS = "a 1\nb 1\nc 1\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        WORDS.encode("utf-16"),
+        WORDS.encode() + b"\xff 1\n",
+        WORDS.encode() + b"a 1\n",
+        b"a\n",
+        b"a one\n",
+        b"\x00\x01\x02",
+    ],
+    ids=["utf-16", "no-utf8", "twice", "no-count", "count", "bytes"],
+)
+@pytest.mark.parametrize("name", ["dict.txt", "input0/dict.txt"])
+def test_a_broken_dictionary(content, name, tmp_path):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"{path} is not a dictionary of fairseq's: ") as error:
+        load_model._dictionary("model.pt", str(tmp_path))
+    assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def valid(tmp_path):
+    (tmp_path / "dict.txt").write_text(WORDS)
+    write_bin(tmp_path / "valid", [[4, 2], [5, 6, 2]])
+    return tmp_path / "valid"
+
+
+def sentences(valid):
+    dictionary = Dictionary.load(str(valid.parent / "dict.txt"))
+    return plot_subjects._valid_sentences(str(valid.parent), dictionary, 9)
+
+
+def test_the_first_sentences(valid):
+    assert [tokens.tolist() for tokens in sentences(valid)] == [[4, 2], [5, 6, 2]]
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("valid.idx", b""),
+        ("valid.idx", b"MMIDIDX\x00\x00" + struct.pack("<QBQ", 1, 4, 2)),
+        ("valid.idx", b"MMIDIDX\x00\x00" + struct.pack("<QBQ", 9, 99, 2) + bytes(24)),
+        ("valid.bin", b"\x04\x00"),
+    ],
+    ids=["empty", "header", "version", "cut"],
+)
+def test_a_damaged_valid_split(name, content, valid):
+    (valid.parent / name).write_bytes(content)
+    with pytest.raises(ValueError, match=f"{valid}.idx or .bin is damaged: "):
+        sentences(valid)
+
+
+@pytest.mark.parametrize("token", [7 + 1, -1, 2**31 - 1])
+def test_tokens_of_another_dictionary(token, valid):
+    np.array([4, 2, 5, token, 2], "<i4").tofile(valid.with_suffix(".bin"))
+    with pytest.raises(ValueError, match="valid.bin has tokens that the dictionary of --data does"):
+        sentences(valid)

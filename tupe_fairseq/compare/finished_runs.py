@@ -1,0 +1,81 @@
+"""The results of finished runs, as they are on disk."""
+
+import glob
+import os
+from typing import Any, Dict, List
+
+from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
+from tupe_fairseq.compare.parse_schemes import parse_scheme
+from tupe_fairseq.files.record import read_record
+
+_RESULT = {
+    "arch": str,
+    "scheme": str,
+    "seed": int,
+    "diverged": (str, None),
+    "final_loss": (float, None),
+    "best_loss": (float, None),
+    "best_updates": (int, None),
+    "seconds": (float, None),
+    "words_per_second": (float, None),
+    "peak_memory_mib": (float, None),
+    "side_by_side": int,
+    "machine": str,
+    "parameters": (int, None),
+    "position_parameters": int,
+    "curve": [{"updates": int, "loss": float, "seconds": float}],
+}
+
+
+def finished(comparison: Comparison) -> List[Dict[str, Any]]:
+    """The results of all finished runs of the folder, from any call with these settings.
+
+    Raises:
+        ValueError: if a result.json is damaged, or of another run; the message names it.
+    """
+    return [_read(comparison, path) for path in _paths(comparison)]
+
+
+def finished_schemes(comparison: Comparison) -> List[str]:
+    """The labels of their schemes, with any settings.
+
+    Raises:
+        ValueError: if a result.json has none.
+    """
+    return [_record(path, {"scheme": str})["scheme"] for path in _paths(comparison)]
+
+
+def _paths(comparison: Comparison) -> List[str]:
+    pattern = os.path.join(glob.escape(comparison.folder), "*", "*", "result.json")
+    return sorted(glob.glob(pattern))
+
+
+def _read(comparison: Comparison, path: str) -> Dict[str, Any]:
+    result = {**dict.fromkeys(_RESULT), **_record(path, _RESULT)}
+    try:
+        scheme = parse_scheme(result["scheme"], "scheme")
+        run = ComparisonRun(result["arch"], scheme, result["seed"])
+        if comparison.path(run, "result.json") != path:
+            raise ValueError(f"{path} is the result of {run.label}, which is not of this folder")
+        made = [point["updates"] for point in result["curve"]]
+        losses = [point["loss"] for point in result["curve"]]
+        if result["diverged"] is None and (
+            made != comparison.validations(comparison.updates)
+            or (result["final_loss"], result["best_loss"]) != (losses[-1], min(losses))
+            or result["seconds"] is None
+        ):
+            raise ValueError(f"{path} is damaged: its curve is not that of a finished run")
+    except ValueError as error:
+        raise ValueError(_with_remedy(error, path)) from error
+    return result
+
+
+def _record(path: str, shape: Any) -> Dict[str, Any]:
+    try:
+        return read_record(path, shape)
+    except ValueError as error:
+        raise ValueError(_with_remedy(error, path)) from error
+
+
+def _with_remedy(error: ValueError, path: str) -> str:
+    return f"{error}; delete {path}, and the run is made again"

@@ -1,0 +1,38 @@
+"""The small files that a fine-tuned checkpoint needs beside it, to be used without its data."""
+
+import os
+
+from tupe_fairseq.files.atomic import atomic_write
+from tupe_fairseq.files.names import DICTIONARY, REPORT, SENTENCEPIECE_MODEL
+
+#: dictionaries, the files of a vocabulary of any kind, and how text was treated
+NAMES = (
+    DICTIONARY,
+    f"input0/{DICTIONARY}",
+    f"label/{DICTIONARY}",
+    SENTENCEPIECE_MODEL,
+    "vocabulary.json",
+    "bpecodes",
+    "encoder.json",
+    "vocab.bpe",
+    REPORT,
+)
+
+
+def copy_beside(data: str, folder: str) -> None:
+    """Copy what there is of them from a task's data folder, unless it is there already."""
+    for name in NAMES:
+        source, target = os.path.join(data, name), os.path.join(folder, name)
+        if os.path.isfile(source) and not os.path.exists(target):
+            with open(source, "rb") as file, atomic_write(target, "wb") as copy:
+                copy.write(file.read())
+
+
+def remove_beside(folder: str) -> None:
+    """Remove them, if they are there."""
+    for name in NAMES:
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            os.remove(path)
+            if os.path.dirname(path) != folder and not os.listdir(os.path.dirname(path)):
+                os.rmdir(os.path.dirname(path))
