@@ -44,8 +44,8 @@ FILES = [
     ),
     (
         "STS-B", "train.tsv", STSB_HEADER + " score",
-        ["0", "main-captions", "MSRvid", "2012test", "0001", "none", "none", "A plane is taking off.",
-         "An air plane is taking off.", "5.000"],
+        ["0", "main-captions", "MSRvid", "2012test", "0001", "none", "none",
+         "A plane is taking off.", "An air plane is taking off.", "5.000"],
         ("A plane is taking off.", "An air plane is taking off."), "5.000",
     ),
     (
@@ -56,8 +56,8 @@ FILES = [
     ),
     (
         "STS-B", "test.tsv", STSB_HEADER,
-        ["0", "main-captions", "MSRvid", "2012test", "0024", "none", "none", "A girl styles her hair.",
-         "A girl brushes her hair."],
+        ["0", "main-captions", "MSRvid", "2012test", "0024", "none", "none",
+         "A girl styles her hair.", "A girl brushes her hair."],
         ("A girl styles her hair.", "A girl brushes her hair."), None,
     ),
     (
