@@ -77,7 +77,7 @@ def test_each_sequence_is_what_it_is_alone(name):
 @pytest.mark.parametrize("name", NOT_EAGER)
 def test_sequences_of_one_length_that_is_not_the_batchs(name, packed):
     """Padded, they do not follow each other without a gap."""
-    request = Request(8, [4] * BATCH, packed=packed)
+    request = Request(7, [4] * BATCH, packed=packed)
     assert_near(request.answer(name), request.answer("eager"), FLOAT64)
 
 
