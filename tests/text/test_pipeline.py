@@ -193,12 +193,12 @@ def test_each_split_gets_its_share(tmp_path):
     raw_text.write(tmp_path / "text", documents)
     prepare(
         "--input", tmp_path / "text", "--output-dir", tmp_path / "data", "--workers", 1,
-        "--vocab-size", 40, "--character-coverage", 1, "--valid-fraction", 0.05,
+        "--vocab-size", 40, "--character-coverage", 1, "--valid-fraction", 0.2,
         "--test-fraction", 0.3,
     )  # fmt: skip
     lines = report_of(tmp_path / "data")["documents"]
     assert sum(lines[split] for split in ("train", "valid", "test")) == 2000
-    for split, share in (("valid", 0.05), ("test", 0.3), ("train", 0.65)):
+    for split, share in (("valid", 0.2), ("test", 0.3), ("train", 0.5)):
         # five standard deviations
         assert abs(lines[split] - 2000 * share) < 5 * (2000 * share * (1 - share)) ** 0.5
 
