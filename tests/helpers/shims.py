@@ -10,6 +10,7 @@ import json
 import os
 import runpy
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -51,6 +52,9 @@ def start(folder, scripts):
         program = folder / script.name
         program.write_text(_CLIENT.format(python=sys.executable, address=address))
         program.chmod(0o755)
+    # for scripts that take the folder for that of an environment
+    (folder / "python").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    (folder / "python").chmod(0o755)
     server = subprocess.Popen(
         [sys.executable, __file__, address, str(scripts)], stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
