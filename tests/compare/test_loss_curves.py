@@ -31,7 +31,8 @@ def panels(key):
     results = {
         "runs": RUNS, "baseline": "learned", "summary": summarize_schemes(RUNS, "learned", 30),
     }  # fmt: skip
-    return [ax for ax in _draw(results, key, "x").axes if ax.lines]
+    left, right = (ax for ax in _draw(results, key, "x").axes if ax.lines)
+    return left, right
 
 
 def curves(ax, **wanted):

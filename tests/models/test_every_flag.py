@@ -114,16 +114,14 @@ REFUSED = {
     "--mha-reg-scale-factor": [0.1], "--ffn-reg-scale-factor": [0.1], "--mha-heads-to-keep": [1],
     "--ffn-blocks-to-remove": [1],
 }  # fmt: skip
-# each in a test of its own
+# each in a test of its own; for fewer layers on loading see through_fairseq/test_pretrain.py
 ELSEWHERE = {
-    "--compile-layers", "--load-checkpoint-heads", "--min-params-to-wrap", "--offload-activations",
-    "--position-each-layer", "--symmetric-basis",
+    "--compile-layers", "--encoder-layers-to-keep", "--load-checkpoint-heads",
+    "--min-params-to-wrap", "--offload-activations", "--position-each-layer", "--symmetric-basis",
 }  # fmt: skip
-# of fairseq's RoBERTa: the first is always on, the second is for models that are loaded with fewer
-# layers, the third says how --quant-noise-pq, which is refused, cuts a matrix
-OF_NO_EFFECT = {
-    "--layernorm-embedding", "--encoder-layers-to-keep", "--quant-noise-pq-block-size",
-}  # fmt: skip
+# of fairseq's RoBERTa: the first is always on, the second says how --quant-noise-pq, which is
+# refused, cuts a matrix
+OF_NO_EFFECT = {"--layernorm-embedding", "--quant-noise-pq-block-size"}
 
 
 @pytest.mark.parametrize("flag", CASES)

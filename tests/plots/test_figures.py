@@ -188,9 +188,9 @@ def images(figure):
 
 
 def labels_of(figure):
-    """Those of the axes; a queries' matrix has keys from left to right."""
-    parts = [figure, *figure.subfigs]
-    return {(part.get_supxlabel(), part.get_supylabel()) for part in parts} - {("", "")}
+    """The horizontal and the vertical texts beside the axes, without titles."""
+    texts = [text for part in figure.subfigs for text in part.texts if text != part._suptitle]
+    return {(text.get_text(), text.get_rotation()) for text in texts}
 
 
 def test_matrices_are_drawn_with_queries_as_rows():
@@ -203,7 +203,7 @@ def test_matrices_are_drawn_with_queries_as_rows():
     found = images(figure)
     for head in (0, 2):
         torch.testing.assert_close(found[f"head {head}"], total[head])
-    assert labels_of(figure) == {("key position", "query position")}
+    assert labels_of(figure) == {("key position", 0), ("query position", 90)}
 
 
 def test_attention_is_drawn_layer_by_layer_with_queries_as_rows():
@@ -216,7 +216,8 @@ def test_attention_is_drawn_layer_by_layer_with_queries_as_rows():
     for n, weights in enumerate(by_layer, 1):
         for head in (0, 2):
             torch.testing.assert_close(found[f"layer {n}, head {head}"], weights[0, head])
-    assert labels_of(figure) == {("attended token (key)", "attending token (query)")}
+    expected = {("attended token (key)", 0), ("attending token (query)", 90)}
+    assert labels_of(figure) == expected
 
 
 @pytest.mark.parametrize("scheme", ["enformer", "transformer-xl"])
