@@ -5,6 +5,11 @@
 #
 #   scripts/test.sh [arguments for pytest]
 #   PYTHON=/path/to/python3.11 scripts/test.sh
+#   scripts/test.sh --quick [arguments for pytest]
+#
+# --quick is for in between: only the core (positions, attention, layers, encoder, and the authors'
+# numbers by the reference implementation), on this line alone, in less than a minute.  It takes the
+# environment of an earlier call and the files of the clone as they are, without installing them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -58,6 +63,24 @@ elif is_usable "$python" 3.11 3.12; then
 else
     echo "test.sh: $python is not Python 3.8 to 3.12 with venv; set PYTHON to one that is" >&2
     exit 2
+fi
+
+# What needs torch only, but for one of the goldens; and of many sizes and kernels the cheaper ones.
+quick=(
+    tests/position tests/attention tests/modules tests/test_encoder.py tests/test_position_options.py
+    tests/test_goldens.py
+)
+quick_without="interpreter or compile or 500 or 512 or (goldens and not (eager and tupe_r-))"
+
+if [ "${1:-}" = --quick ]; then
+    shift
+    venv=$PWD/.venv-test/$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    if [ ! -x "$venv/bin/pytest" ]; then
+        scripts/setup_venv.sh "$python" "$venv" fairseq,test
+    fi
+    PYTHONPATH=$PWD OMP_NUM_THREADS=1 "$venv/bin/pytest" -q --numprocesses 2 \
+        "${quick[@]}" -k "not ($quick_without)" "$@"
+    exit
 fi
 
 status=0

@@ -1,6 +1,8 @@
 """Fixtures for all tests: real text and data, the shared folder, running commands."""
 
 import os
+import tempfile
+from pathlib import Path
 
 # Two threads of two processes on two cores spin against each other; and bit-identical results
 # need equal thread counts.
@@ -9,7 +11,8 @@ os.environ.update(OMP_NUM_THREADS="1", PYTHONHASHSEED="0")
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-from helpers.running import SHARED, run  # noqa: E402
+from helpers import shims  # noqa: E402
+from helpers.running import BIN, SHARED, run  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +31,16 @@ def shared():
 @pytest.fixture(scope="session", name="run")
 def run_fixture():
     return run
+
+
+@pytest.fixture(scope="session")
+def shim_folder(tmp_path_factory):
+    """A folder of console scripts that start at once, for the PATH of shells."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = shims.start(Path(folder), BIN)
+        yield folder
+        server.stdin.close()
+        server.wait()
 
 
 @pytest.fixture(scope="session")

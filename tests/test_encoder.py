@@ -170,6 +170,23 @@ def test_return_all_hiddens():
         assert last.equal(out)
 
 
+@pytest.mark.parametrize("unpad", [False, True], ids=["padded", "unpad"])
+def test_dropout_of_the_embedding(unpad):
+    """After its LayerNorm: all of it, or the share that is asked for; none in evaluation."""
+    x = torch.randn(60, 8, DIM, dtype=torch.float64)
+    padding = torch.arange(8) >= torch.tensor([[5, 8]]).expand(30, 2).reshape(60, 1)
+    for p in (1.0, 0.25):
+        encoder = randomized(dataclasses.replace(SMALL, dropout=p, unpad=unpad)).train()
+        _, (first, *_) = encoder(x, padding, return_all_hiddens=True)
+        whole = encoder.layernorm_embedding(x)
+        kept = first[~padding] != 0
+        # five standard deviations of the mean of so many draws
+        assert abs(kept.double().mean() - (1 - p)) <= 5 * (p * (1 - p) / kept.numel()) ** 0.5
+        torch.testing.assert_close(first[~padding][kept], whole[~padding][kept] / (1 - p or 1))
+        _, (first, *_) = encoder.eval()(x, padding, return_all_hiddens=True)
+        torch.testing.assert_close(first[~padding], whole[~padding], rtol=0, atol=1e-12)
+
+
 def test_the_readme_example():
     assert TupeEncoder(TupeConfig())(torch.randn(8, 100, 128)).shape == (8, 100, 128)
 

@@ -28,7 +28,7 @@ HYDRA_TINY = " ".join(
 # The commands themselves, with flags at the end that make them small; later flags win.
 SHELL = f"""
 set -e
-export PATH="{BIN}:$PATH"
+export PATH="$SHIMS:{BIN}:$PATH"
 fairseq-train() {{ command fairseq-train "$@" {TINY} --max-update 2 --max-epoch 1; }}
 fairseq-hydra-train() {{ command fairseq-hydra-train "$@" {HYDRA_TINY}; }}
 tupe-prepare-pretrain() {{ command tupe-prepare-pretrain "$@" --vocab-size 300 --workers 1; }}
@@ -62,8 +62,9 @@ def link(folder, *names):
 
 
 @pytest.fixture
-def folder(text, tmp_path):
+def folder(text, tmp_path, shim_folder, monkeypatch):
     """What the READMEs take for given: text, the GLUE files, and the package."""
+    monkeypatch.setitem(ENV, "SHIMS", shim_folder)
     for split in ("train", "valid"):
         (tmp_path / f"{split}.txt").write_text((text / f"{split}.txt").read_text())
     write_glue(tmp_path / "glue_data", ["CoLA", "SST-2", "STS-B"])

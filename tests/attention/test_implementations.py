@@ -73,6 +73,14 @@ def test_each_sequence_is_what_it_is_alone(name):
         torch.testing.assert_close(packed[b : b + 1, :length], alone, rtol=0, atol=FLOAT64)
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+@pytest.mark.parametrize("name", NOT_EAGER)
+def test_sequences_of_one_length_that_is_not_the_batchs(name, packed):
+    """Padded, they do not follow each other without a gap."""
+    request = Request(7, [4] * BATCH, packed=packed)
+    assert_near(request.answer(name), request.answer("eager"), FLOAT64)
+
+
 @pytest.mark.parametrize("name", NOT_EAGER)
 def test_one_output_used_twice(name):
     def answer(name):

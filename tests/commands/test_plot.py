@@ -1,17 +1,19 @@
 """tupe-plot on trained checkpoints, and what it refuses."""
 
 import argparse
+import json
 import os
 import shutil
 
 import pytest
+import sentencepiece
 import torch
 from matplotlib.image import imread
 
 from helpers.running import call_program
 from helpers.training import pretrain
-from tupe_fairseq.commands.plot import FIGURES, main
-from tupe_fairseq.inference.plot_subjects import labels
+from tupe_fairseq.commands.plot import FIGURES, get_parser, main
+from tupe_fairseq.inference.plot_subjects import labels, load_subjects
 
 SENTENCE = "The value of the expression is an object."
 
@@ -175,6 +177,95 @@ def test_labels_are_short_and_differ():
     assert labels(["runs/a/last.pt", "runs/b/last.pt"]) == ["a", "b"]
     assert labels(["runs/a/one.pt", "runs/a/two.pt"]) == ["one", "two"]
     assert labels(["a/x.pt", "a/y.pt", "b/x.pt"]) == ["a/x", "a/y", "b/x"]
+
+
+# what is given, and what of the figures' subject is then so, and otherwise
+FLAGS = {
+    "--length": (["--length", 20], lambda s: (s.length, s.blocks.size(1)), (20, 20), (64, 64)),
+    "--heads": (["--heads", "3,1"], lambda s: s.heads, (1, 3), (0, 1, 2, 3)),
+    "--sentence": (
+        ["--sentence", "of the"],
+        lambda s: "".join(s.pieces).replace("\u2581", " "), "<s> of the</s>", None,
+    ),
+    "--sentences": (
+        ["--sentences", "{folder}/mine.txt"],
+        lambda s: "".join(s.pieces), "<s>\u2581is\u2581is</s>", None,
+    ),
+    "--data": (["--data", "{folder}/lower"], lambda s: s.pieces[1], "\u2581the", "\u2581The"),
+    "--sentencepiece-model": (
+        ["--sentencepiece-model", "{folder}/characters.model"],
+        lambda s: s.pieces[1], "\u2581", None,
+    ),
+}  # fmt: skip
+# a folder, and pixels: see the tests above and below
+OTHER_FLAGS = {"--output-dir", "--dpi"}
+
+
+def subjects_of(checkpoints, *words):
+    command = [*checkpoints, "--output-dir", "none", *words]
+    return load_subjects(get_parser().parse_args([str(word) for word in command]))
+
+
+@pytest.fixture
+def sources(alone, data, text):
+    """Besides a checkpoint's own: the same data in lower case, and a model of characters."""
+    (alone / "mine.txt").write_text("is is\n")
+    shutil.copytree(data, alone / "lower")
+    record = {"text_treatment": {"unicode": "NFC", "lowercase": True}}
+    (alone / "lower" / "report.json").write_text(json.dumps(record))
+    for name in ("valid.bin", "valid.idx"):
+        shutil.copy(data / name, alone)
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text / "train.txt"), model_prefix=str(alone / "characters"), model_type="char",
+        vocab_size=60, minloglevel=2, user_defined_symbols=["<mask>"],
+    )  # fmt: skip
+    return alone
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_every_flag_reaches_what_it_changes(flag, sources):
+    words, show, with_it, without = FLAGS[flag]
+    words = [str(word).replace("{folder}", str(sources)) for word in words]
+    base = []
+    if flag in ("--data", "--sentencepiece-model"):
+        base = ["--sentence", "The value of it"]
+
+    def shown(*further):
+        (subject,) = subjects_of([sources / "checkpoint.pt"], *base, *further).values()
+        return show(subject)
+
+    found, otherwise = shown(*words), shown()
+    assert found == with_it and otherwise != with_it
+    assert without is None or otherwise == without
+
+
+def test_pixels(alone):
+    sizes = []
+    for dpi in (40, 80):
+        out = alone / str(dpi)
+        words = ["--output-dir", out, "--heads", 0, "--length", 9, "--dpi", dpi]
+        assert plot(alone / "checkpoint.pt", *words)[0] == 0
+        sizes.append(imread(out / "position_bias.png").shape[0])
+    assert abs(sizes[1] - 2 * sizes[0]) <= 2
+
+
+def test_there_are_no_other_flags():
+    flags = {flag for action in get_parser()._actions for flag in action.option_strings}
+    assert flags - {"-h", "--help"} == {*FLAGS, *OTHER_FLAGS}
+
+
+def test_models_of_different_lengths_show_what_both_have(alone):
+    state = torch.load(alone / "checkpoint.pt", map_location="cpu")
+    options = state["cfg"]["model"] if state["cfg"] is not None else state["args"]
+    options.max_positions = 16
+    name = "encoder.sentence_encoder.position_bias.untied_absolute.pos.weight"
+    state["model"][name] = state["model"][name][:17]  # theta_1, and a row for each position
+    torch.save(state, alone / "short.pt")
+    both = [alone / "checkpoint.pt", alone / "short.pt"]
+    for order in (both, both[::-1]):
+        assert [subject.length for subject in subjects_of(order).values()] == [16, 16]
+    with pytest.raises(ValueError, match=r"--length \(17\) is not in 2 .. 16, .*short.pt"):
+        subjects_of(both, "--length", 17)
 
 
 def test_help_shows_an_example():

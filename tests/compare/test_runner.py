@@ -8,6 +8,7 @@ import pytest
 from helpers.running import call_program, interrupt
 from helpers.training import assert_same_weights
 from tupe_fairseq.commands.compare import main
+from tupe_fairseq.compare import comparison
 from tupe_fairseq.files.lock import locked
 
 SCHEMES = "learned; tupe --rel-pos"
@@ -46,6 +47,12 @@ def compared(data, tmp_path_factory):
     code, text = call_program(main, words)
     assert code == 0, text
     return folder, text
+
+
+@pytest.fixture
+def trainings_start_at_once(shim_folder, monkeypatch):
+    """Not for what is said of their memory, which is then that of another process."""
+    monkeypatch.setattr(comparison, "fairseq_train", lambda: f"{shim_folder}/fairseq-train")
 
 
 def read(path):
@@ -116,6 +123,7 @@ def test_results(compared):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("trainings_start_at_once")
 def test_a_scheme_and_a_size_are_added_and_nothing_repeated(compared, data):
     folder, _ = compared
     logs = {name: (folder / name / "train.log").read_bytes() for name in RUNS}
@@ -153,6 +161,7 @@ def test_a_folder_in_use_is_refused(compared, data):
     assert code == 2 and "another process is using" in text
 
 
+@pytest.mark.usefixtures("trainings_start_at_once")
 def test_a_diverged_run_is_recorded(data, tmp_path):
     words = comparing(data, tmp_path / "out", "--lr", "1e30", "--seeds", "1", schemes="none")
     code, text = call_program(main, words)

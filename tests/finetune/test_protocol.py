@@ -14,10 +14,19 @@ from helpers.running import interrupt
 from helpers.training import assert_same_weights
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.files.lock import locked
+from tupe_fairseq.finetune import experiment
 from tupe_fairseq.text.treatment import TextTreatment
 
 GRID = ["--lrs", "5e-3,1e-2", "--seeds", "1,2", "--keep-checkpoints"]
 UPDATES = 2 * ROWS["train"] // 8
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trainings_start_at_once(shim_folder):
+    """Those of commands in this process; a command that is interrupted starts the real one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(experiment, "fairseq_train", lambda: f"{shim_folder}/fairseq-train")
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -198,6 +198,29 @@ def test_broken_lines_are_counted_and_test_rows_kept(pretrain_dir, tmp_path):
     assert dataset[8]["net_input.src_tokens"].tolist() == [0, 2, 2, 2]
 
 
+def test_lengths_and_unknown_pieces_are_counted(pretrain_dir, tmp_path):
+    """<s> a </s> </s> b </s>; SentencePiece itself counts the pieces."""
+    write_glue(tmp_path, ["RTE"], odd=False)
+    pairs = [("nobody " * (n % 5) + "cat" * (n % 2), "\u9f8d" * (n % 3)) for n in range(24)]
+    lines = [f"{row}\t{a}\t{b}\tentailment" for row, (a, b) in enumerate(pairs)]
+    lines[-1] = lines[-1].replace("entailment", "not_entailment")
+    header = "index\tsentence1\tsentence2\tlabel"
+    (tmp_path / "RTE" / "train.tsv").write_text("\n".join([header, *lines]) + "\n", "utf-8")
+    model = sentencepiece.SentencePieceProcessor(str(pretrain_dir / "sentencepiece.bpe.model"))
+    ids = [[model.encode(text) for text in pair] for pair in pairs]
+    lengths = sorted(len(a) + len(b) + 4 for a, b in ids)
+    # one row fits exactly, so that a token more or less changes the number of those too long
+    most = lengths[len(lengths) // 2]
+    out = tmp_path / "out"
+    code, printed = prepare_glue(tmp_path, "RTE", pretrain_dir, out, "--max-positions", most)
+    assert code == 0, printed
+    train = json.loads((out / "RTE" / "report.json").read_text())["splits"]["train"]
+    assert {most - 1, most, most + 1} <= set(lengths)
+    assert train["too_long"] == sum(length > most for length in lengths)
+    pieces = [piece for pair in ids for part in pair for piece in part]
+    assert train["unknown_rate"] == pieces.count(3) / len(pieces) > 0
+
+
 def append(path, *lines):
     with open(path, "ab") as file:
         file.writelines(line + b"\n" for line in lines)

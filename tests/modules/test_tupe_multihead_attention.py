@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from helpers.tensors import normal
+from tupe_fairseq.attention import Padding
 from tupe_fairseq.modules import TupeMultiheadAttention
 
 
@@ -58,6 +59,28 @@ def test_scores_are_summed_in_float32():
     x = torch.randn(1, 2, 6, dtype=torch.bfloat16)
     small = torch.tensor([[[256.0, 256.5], [256.0, 256.0]]])
     assert not attention(x, small)[0, 0].equal(attention(x, small.bfloat16())[0, 0])
+
+
+class Numbered(torch.nn.Module):
+    """Not a function of the distance alone, as all of ours are: tells where counting begins."""
+
+    reads_content = True
+
+    def transform(self, x, positions):
+        return x * (1 + positions.unsqueeze(-1)).to(x.dtype)
+
+    def content_bias(self, q, k, positions_q, positions_k):
+        return None
+
+
+def test_positions_begin_anew_in_every_packed_sequence():
+    attention = randomized(scaling=0.3, position=Numbered()).double()
+    x = torch.randn(3, 5, 6, dtype=torch.float64)
+    padding = Padding(torch.arange(5) >= torch.tensor([[4], [2], [5]]), pack=True)
+    out = padding.unpack(attention(padding.pack(x), key_padding_mask=padding))
+    for row, length in enumerate((4, 2, 5)):
+        alone = attention(x[row : row + 1, :length])
+        torch.testing.assert_close(out[row : row + 1, :length], alone, rtol=0, atol=1e-12)
 
 
 def test_an_additive_mask_is_refused():

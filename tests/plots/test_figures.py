@@ -6,7 +6,15 @@ import pytest
 import torch
 
 from tupe_fairseq import TupeConfig, TupeEncoder
-from tupe_fairseq.plots.figures import attention, cls, correlations, profile_by_distance, variance
+from tupe_fairseq.plots import canvas
+from tupe_fairseq.plots.figures import (
+    attention,
+    cls,
+    correlations,
+    position_bias,
+    profile_by_distance,
+    variance,
+)
 from tupe_fairseq.plots.subject import NoMeaning, Subject, cut_blocks
 
 LENGTH, HEADS, WIDTH = 6, 3, 12
@@ -170,3 +178,67 @@ def test_blocks_hold_the_text_in_order():
     assert cut_blocks([torch.arange(16 * 7 - 1)], 64, cls=0) is None
     assert cut_blocks([], 64, cls=0) is None
     assert len(cut_blocks([torch.arange(99_999)], 9, cls=0)) == 128
+
+
+def images(figure):
+    """Title and values of every panel that shows a matrix, rows downwards."""
+    panels = [ax for ax in figure.axes if ax.images]
+    assert all(ax.get_ylim()[0] > ax.get_ylim()[1] for ax in panels)
+    return {ax.get_title(): torch.tensor(ax.images[0].get_array().data) for ax in panels}
+
+
+def labels_of(figure):
+    """The horizontal and the vertical texts beside the axes, without titles."""
+    texts = [text for part in figure.subfigs for text in part.texts if text != part._suptitle]
+    return {(text.get_text(), text.get_rotation()) for text in texts}
+
+
+def test_matrices_are_drawn_with_queries_as_rows():
+    given = subject(rel_pos=True)
+    total = given.encoder.position_bias(LENGTH).detach()
+    assert not torch.allclose(total, total.transpose(1, 2))
+    measured = position_bias.measure(given)
+    torch.testing.assert_close(measured["sum"], total[[0, 2]])
+    figure = position_bias.draw({"a": {"sum": measured["sum"]}}, {"a": given})
+    found = images(figure)
+    for head in (0, 2):
+        torch.testing.assert_close(found[f"head {head}"], total[head])
+    assert labels_of(figure) == {("key position", 0), ("query position", 90)}
+
+
+def test_attention_is_drawn_layer_by_layer_with_queries_as_rows():
+    given = subject()
+    figure = attention.draw({"a": attention.measure(given)}, {"a": given})
+    with torch.no_grad():
+        by_layer = given.encoder.attention_weights(given.sentence[None])
+    found = images(figure)
+    assert set(found) == {f"layer {n}, head {head}" for n in (1, 2) for head in (0, 2)}
+    for n, weights in enumerate(by_layer, 1):
+        for head in (0, 2):
+            torch.testing.assert_close(found[f"layer {n}, head {head}"], weights[0, head])
+    expected = {("attended token (key)", 0), ("attending token (query)", 90)}
+    assert labels_of(figure) == expected
+
+
+@pytest.mark.parametrize("scheme", ["enformer", "transformer-xl"])
+def test_schemes_of_each_layer_have_a_matrix_for_each(scheme):
+    given = subject(position_encoding=scheme)
+    found = position_bias.measure(given)
+    assert list(found) == ["layer 1", "layer 2"]
+    for n, layer in enumerate(given.encoder.layers, 1):
+        q = torch.zeros(1, HEADS, LENGTH, WIDTH // HEADS)
+        position = layer.self_attn.position
+        terms = [position.position_bias(LENGTH), position.content_bias(q, q, LENGTH, LENGTH)]
+        total = sum(t.detach().expand(1, HEADS, -1, -1)[0] for t in terms if t is not None)
+        torch.testing.assert_close(found[f"layer {n}"], total[[0, 2]])
+    assert not torch.allclose(found["layer 1"], found["layer 2"])
+
+
+def test_a_colour_scale_has_all_but_outliers():
+    values = torch.arange(1000.0).view(10, 100) - 400
+    values[0, 0] = 1e6
+    limit, has_beyond = canvas.symmetric_limit([values[:5], values[5:]])
+    # 5 of 1000 are beyond; the largest of the others is 599
+    assert 590 < limit < 599 and has_beyond
+    assert canvas.symmetric_limit([torch.zeros(3)]) == (1.0, False)
+    assert canvas.symmetric_limit([torch.tensor([0.0, -2.0])])[0] == pytest.approx(1.99)

@@ -20,6 +20,17 @@ def test_every_boundary_of_the_default_buckets():
             assert ahead.tolist() == [16 + bucket] * 2
 
 
+def test_distances_on_an_edge_are_counted_in_float32():
+    """Of 18 buckets over 128, of which 4 are exact, the others begin at 4 * 2**k.
+
+    In float64 log(2**k) / log(32) * 5 is a little below k for some k, and these distances would
+    fall into the bucket before.
+    """
+    edges = torch.tensor([4, 8, 16, 32, 64])
+    assert relative_position_bucket(-edges, 18, 128).tolist() == [4, 5, 6, 7, 8]
+    assert relative_position_bucket(1 - edges, 18, 128).tolist() == [3, 4, 5, 6, 7]
+
+
 def test_bucket_16_is_free_for_cls():
     assert 16 not in relative_position_bucket(torch.arange(-600, 601), 32, 128)
 

@@ -9,20 +9,22 @@ from helpers.running import ENV, REPO
 from tupe_fairseq.text.pretrain_dir import PretrainDir
 
 
-def quickstart(folder):
+def quickstart(folder, venv=sys.prefix):
     return subprocess.run(
         [str(REPO / "scripts" / "quickstart.sh")],
         cwd=folder.parent,
-        env={**ENV, "QUICKSTART_SMOKE": "1", "QUICKSTART_DIR": str(folder), "VENV": sys.prefix},
+        env={**ENV, "QUICKSTART_SMOKE": "1", "QUICKSTART_DIR": str(folder), "VENV": str(venv)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
 
 
-def test_every_step_and_a_second_run_that_skips_them(tmp_path):
-    folder = tmp_path / "run"
-    first = quickstart(folder)
+def test_every_step_and_a_second_run_that_skips_them(shim_folder, tmp_path):
+    folder, venv = tmp_path / "run", tmp_path / "venv"
+    venv.mkdir()
+    (venv / "bin").symlink_to(shim_folder)
+    first = quickstart(folder, venv)
     assert first.returncode == 0, first.stdout[-5000:]
     for command in ("tupe-prepare-pretrain --input", "fairseq-train", "fairseq-validate"):
         assert f"$ {command}" in first.stdout
@@ -35,7 +37,7 @@ def test_every_step_and_a_second_run_that_skips_them(tmp_path):
     assert PretrainDir(str(folder / "data-bin")).tokens_per_sample == 64
 
     trained = (folder / "checkpoints" / "checkpoint_last.pt").stat().st_mtime_ns
-    second = quickstart(folder)
+    second = quickstart(folder, venv)
     assert second.returncode == 0, second.stdout[-5000:]
     assert "is already finished" in second.stdout
     assert "$ fairseq-" not in second.stdout and "$ python scripts/build" not in second.stdout

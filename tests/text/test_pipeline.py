@@ -9,6 +9,7 @@ import sentencepiece
 from helpers import raw_text
 from helpers.training import SIZE, losses, pretrain
 from tupe_fairseq.commands.prepare_pretrain import main
+from tupe_fairseq.text.cleaning import line_hash
 
 SYMBOLS = "A <mask> and <s> and </s> and <pad> and/or <unk> a<s>b<mask>c."
 VOCABULARY = ["--character-coverage", 1, "--vocab-size", 120]
@@ -193,6 +194,49 @@ def test_training(shards, prepared, sharded, tmp_path):
     data = ":".join(map(str, folders))
     process = pretrain(data, tmp_path, "--max-update", 2, "--no-save")
     assert len(losses(process)) == 2
+
+
+def test_lower_case_is_in_the_vocabulary(sharded):
+    model = sentencepiece.SentencePieceProcessor(str(sharded[0] / "sentencepiece.bpe.model"))
+    assert model.encode("Qua BA") == model.encode("qua ba")
+
+
+def test_each_split_gets_its_share(tmp_path):
+    """By a hash, so within what so many draws may differ."""
+    documents = [[f"{a} {b} {n}"] for n, (a, b) in enumerate(zip("abcd" * 500, "efghi" * 400))]
+    raw_text.write(tmp_path / "text", documents)
+    prepare(
+        "--input", tmp_path / "text", "--output-dir", tmp_path / "data", "--workers", 1,
+        "--vocab-size", 40, "--character-coverage", 1, "--valid-fraction", 0.2,
+        "--test-fraction", 0.3,
+    )  # fmt: skip
+    lines = report_of(tmp_path / "data")["documents"]
+    assert sum(lines[split] for split in ("train", "valid", "test")) == 2000
+    for split, share in (("valid", 0.2), ("test", 0.3), ("train", 0.5)):
+        # five standard deviations
+        assert abs(lines[split] - 2000 * share) < 5 * (2000 * share * (1 - share)) ** 0.5
+
+
+def test_few_documents_of_which_the_longest_would_not_be_trained_on(tmp_path):
+    """The hash gives it to valid; the last lines are held out instead."""
+    first = next(
+        line
+        for line in (f"ba {number}" for number in range(1000))
+        if int.from_bytes(line_hash(line.encode()), "little") < 0.2 * 2**64
+    )
+    documents = [[first, *(f"qua {n}" for n in range(59))], *([f"{n} fe"] for n in range(40))]
+    raw_text.write(tmp_path / "text", documents)
+    prepare(
+        "--input", tmp_path / "text", "--output-dir", tmp_path / "data", "--workers", 1,
+        "--vocab-size", 25, "--character-coverage", 1, "--valid-fraction", 0.2,
+        "--test-fraction", 0.1,
+    )  # fmt: skip
+    found = {
+        split: list(filter(None, raw_text.decoded(tmp_path / "data", split)))
+        for split in ("train", "test", "valid")
+    }
+    assert [len(lines) for lines in found.values()] == [70, 10, 20]
+    assert sum(found.values(), []) == sum(documents, [])
 
 
 def test_a_given_model_of_another_text(prepared, raw, tmp_path, capsys):

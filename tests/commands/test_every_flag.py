@@ -1,0 +1,388 @@
+"""Every flag of every command reaches what it changes; a new flag fails here until it has a case.
+
+tupe-plot's are in test_plot.py, fairseq-train's in tests/models/test_every_flag.py.
+"""
+
+import shlex
+
+import pytest
+import torch
+
+from helpers import raw_text
+from helpers.authors import WORDS, their_checkpoint
+from helpers.glue_data import write_checkpoint, write_data
+from helpers.glue_files import write_glue, write_pretrain_dir
+from helpers.running import call_program
+from tupe_fairseq.commands import compare, convert, finetune, prepare_glue, prepare_pretrain
+
+
+def flags_of(parser):
+    flags = {flag for action in parser._actions for flag in action.option_strings}
+    return flags - {"-h", "--help"}
+
+
+# tupe-finetune: what is given, and the words that must be in every fairseq-train command with it
+# and without it
+FINETUNE = {
+    "--task": (None, "--glue-task CoLA", None),
+    "--data": (None, "DATA/CoLA --user-dir", None),
+    "--checkpoint": (None, "--finetune-from-model DATA/model.pt", None),
+    "--output-dir": (None, "--save-dir DATA/runs/CoLA/lr2e-5-seed1", None),
+    "--lrs": ("7e-5", "--lr 7e-5 --lr-scheduler", "--lr 2e-5 --lr-scheduler"),
+    "--seeds": ("7", "--seed 7 ", "--seed 1 "),
+    "--epochs": ("3", "--max-epoch 3 ", "--max-epoch 10 "),
+    "--batch-size": ("5", "--batch-size 5 ", "--batch-size 32 "),
+    "--update-freq": ("4", "--update-freq 4 ", "--update-freq 1 "),
+    "--gpus": ("2", "--distributed-world-size 2 --find-unused-parameters", "world-size 1"),
+    "--cpu": ("", "--cpu", "--distributed-world-size 1"),
+    "--fp16": ("", "--fp16 ", "--distributed-world-size 1"),
+    "--dropout": (
+        "0.3",
+        "--dropout 0.3 --attention-dropout 0.3 --pooler-dropout 0.3 ",
+        "--dropout 0.1 --attention-dropout 0.1 --pooler-dropout 0.1 ",
+    ),
+    "--weight-decay": ("0.2", "--weight-decay 0.2 ", "--weight-decay 0.01 "),
+    "--no-pretraining": ("", "--unpad --dropout", "--unpad --finetune-from-model"),
+}
+# no part of the runs' commands; see below
+NOT_IN_A_RUN = {"--keep-checkpoints", "--dry-run"}
+
+
+@pytest.fixture
+def finetuning(tmp_path, monkeypatch):
+    """Calls tupe-finetune up to its runs; what they are, and whether checkpoints are kept."""
+    write_data(tmp_path / "CoLA", "CoLA")
+    write_checkpoint(tmp_path / "model.pt")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+
+    def call(*flags):
+        seen = []
+
+        def record(experiment, runs, keep_checkpoints):
+            seen.append(([experiment.command(run) for run in runs], keep_checkpoints))
+            return ""
+
+        monkeypatch.setattr(finetune, "run_protocol", record)
+        code, text = call_program(
+            finetune.main,
+            ["--task", "CoLA", "--data", tmp_path / "CoLA", "--checkpoint", tmp_path / "model.pt",
+             "--output-dir", tmp_path / "runs", *flags],
+        )  # fmt: skip
+        assert code == 0, text
+        return seen
+
+    return call
+
+
+def test_the_papers_grid(finetuning):
+    (((*commands,), _),) = finetuning()
+    grid = [
+        (words[words.index("--lr") + 1], words[words.index("--seed") + 1]) for words in commands
+    ]
+    rates = ("2e-5", "3e-5", "4e-5", "5e-5")
+    assert grid == [(rate, seed) for rate in rates for seed in "12345"]
+
+
+@pytest.mark.parametrize("flag", FINETUNE)
+def test_finetune(flag, finetuning, tmp_path):
+    value, with_it, without = FINETUNE[flag]
+
+    def commands(*flags):
+        (((*runs,), _),) = finetuning(*flags)
+        return [" ".join(words).replace(str(tmp_path), "DATA") for words in runs]
+
+    given = [] if value is None else [flag, value] if value else [flag]
+    found = commands(*given)
+    assert with_it in found[0]
+    if without is not None:
+        assert with_it not in commands()[0] and without in commands()[0]
+        assert without not in found[0] or not value
+
+
+def test_finetune_what_is_not_in_a_run(finetuning):
+    assert finetuning()[0][1] is False
+    assert finetuning("--keep-checkpoints")[0][1] is True
+    assert finetuning("--dry-run") == []
+
+
+def test_finetune_has_no_other_flags():
+    assert flags_of(finetune.get_parser()) == {*FINETUNE, *NOT_IN_A_RUN}
+
+
+# tupe-compare: what is given, and what its first run's script has then, and has otherwise
+COMPARE = {
+    "--output-dir": (None, "--save-dir DATA/out/tupe_roberta_tiny/learned-seed1", None),
+    "--schemes": ("none; alibi", "--position-encoding none", "--position-encoding learned"),
+    "--updates": ("60", "--max-update 60 ", "--max-update 40 "),
+    "--seeds": ("7", "--seed 7 ", "--seed 1 "),
+    "--arch": ("tupe_roberta_mini", "--arch tupe_roberta_mini ", "--arch tupe_roberta_tiny "),
+    "--batch-size": ("5", "--batch-size 5 ", "--batch-size 16 "),
+    "--tokens-per-sample": (
+        "33", "--tokens-per-sample 33 --max-positions 33 ",
+        "--tokens-per-sample 128 --max-positions 128 ",
+    ),
+    "--lr": ("0.25", "--lr 0.25 ", "--lr 0.001 "),
+    "--warmup-updates": ("9", "--warmup-updates 9 ", "--warmup-updates 2 "),
+    "--validate-every": ("8", "--validate-interval-updates 8 ", "--validate-interval-updates 2 "),
+    "--train-flags": ("--dropout 0.25", "--dropout 0.25 ", "--log-interval 2 --position"),
+    "--cpu": ("", "--cpu ", "--log-interval 2 --position"),
+    "--fp16": ("", "--fp16 ", "--log-interval 2 --position"),
+    "--threads": ("3", "OMP_NUM_THREADS=3", "OMP_NUM_THREADS=1"),
+}  # fmt: skip
+# what is given, and what the runs are then started with, and otherwise
+COMPARE_STARTS = {
+    "--baseline": ("tupe", "baseline", "tupe", None),
+    "--gpus": ("2,5", "devices", ["2", "5"], ["0"]),
+    "--parallel": ("3", "devices", ["0", "0", "0"], ["0"]),
+    "--keep-checkpoints": ("", "keep_checkpoints", True, False),
+}
+
+
+@pytest.fixture
+def comparing(tmp_path, monkeypatch):
+    """Calls tupe-compare up to its runs; their scripts, and what they are started with."""
+    (tmp_path / "bin").mkdir()
+    for name in ("dict.txt", "train.bin", "train.idx", "valid.bin", "valid.idx"):
+        (tmp_path / "bin" / name).write_text("")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def call(*flags):
+        seen = []
+
+        def record(comparison, runs, parameters, baseline, devices, keep_checkpoints):
+            scripts = [comparison.script(run) for run in runs]
+            seen.append(
+                {"scripts": scripts, "baseline": baseline, "devices": devices,
+                 "keep_checkpoints": keep_checkpoints}
+            )  # fmt: skip
+            return ""
+
+        monkeypatch.setattr(compare, "run_comparison", record)
+        code, text = call_program(
+            compare.main,
+            [tmp_path / "bin", "--output-dir", tmp_path / "out", "--schemes", "learned; tupe",
+             "--updates", 40, *flags],
+        )  # fmt: skip
+        assert code == 0, text
+        return seen
+
+    return call
+
+
+@pytest.mark.parametrize("flag", COMPARE)
+def test_compare(flag, comparing, tmp_path):
+    value, with_it, without = COMPARE[flag]
+
+    def script(*flags):
+        (found,) = comparing(*flags)
+        words = shlex.split(found["scripts"][0].replace("\\\n", ""), comments=True)
+        return " ".join(words).replace(str(tmp_path), "DATA")
+
+    found = script(*([] if value is None else [f"{flag}={value}"] if value else [flag]))
+    assert with_it in found
+    if without is not None:
+        assert without in script() and without not in found
+
+
+@pytest.mark.parametrize("flag", COMPARE_STARTS)
+def test_compare_starts(flag, comparing):
+    value, name, with_it, without = COMPARE_STARTS[flag]
+    assert comparing(*([flag, value] if value else [flag]))[0][name] == with_it
+    assert comparing()[0][name] == without
+
+
+def test_compare_dry_run_starts_nothing(comparing):
+    assert comparing("--dry-run") == []
+
+
+def test_compare_has_no_other_flags():
+    known = {*COMPARE, *COMPARE_STARTS, "--dry-run"}
+    assert flags_of(compare.get_parser()) == known
+
+
+# tupe-prepare-pretrain: further flags that the flag needs, and its values without and with it
+PRETRAIN = {
+    "--input": ([], "TEXT", "OTHER"),
+    "--lowercase": ([], None, ""),
+    "--split-sentences": ([], None, ""),
+    "--min-chars": ([], 1, 40),
+    "--max-chars": ([], 100_000, 120),
+    "--join-short": ([], 0, 60),
+    "--valid-input": ([], None, "OTHER"),
+    "--test-input": ([], None, "OTHER"),
+    "--valid-fraction": ([], 0.005, 0.4),
+    "--test-fraction": ([], 0.005, 0.4),
+    "--shards": ([], 1, 2),
+    "--vocab-size": ([], 120, 100),
+    "--model-type": ([], "unigram", "bpe"),
+    "--character-coverage": ([], 1, 0.98),
+    "--sentencepiece-model": (["no vocabulary"], None, "MODEL"),
+    "--tokens-per-sample": ([], 512, 12),
+}
+# another folder, another number of processes, a sample of at least 1 MiB: in tests/text
+PRETRAIN_ELSEWHERE = {"--output-dir", "--workers", "--sample-mb"}
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("texts")
+    documents = [[f"{line} Also {line}" for line in lines] for lines in raw_text.documents(40)]
+    raw_text.write(folder / "text", documents)
+    raw_text.write(folder / "other", raw_text.documents(30, seed=8))
+    write_pretrain_dir(folder / "model")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def prepared(texts, tmp_path_factory):
+    """Runs tupe-prepare-pretrain on short text; what is written but for its own records."""
+    places = {
+        "TEXT": texts / "text", "OTHER": texts / "other",
+        "MODEL": texts / "model" / "sentencepiece.bpe.model",
+    }  # fmt: skip
+
+    def run(flag, value, *further):
+        folder = tmp_path_factory.mktemp("prepared") / "data"
+        words = ["--output-dir", folder, "--workers", 1]
+        if flag != "--input":
+            words += ["--input", texts / "text"]
+        if "no vocabulary" not in further:
+            words += ["--vocab-size", 120, "--character-coverage", 1]
+        if value is not None:
+            words += [flag, *([places.get(value, value)] if value != "" else [])]
+        code, text = call_program(prepare_pretrain.main, words)
+        assert code == 0, text
+        files = raw_text.contents(folder)
+        del files["report.json"]
+        return files
+
+    return run
+
+
+@pytest.mark.parametrize("flag", PRETRAIN)
+def test_prepare_pretrain(flag, prepared):
+    further, without, value = PRETRAIN[flag]
+    base = prepared(flag, "TEXT") if flag == "--input" else plain(prepared)
+    assert prepared(flag, value, *further) != base
+    # the default is the default, and what is written does not differ by chance
+    if without is not None and flag != "--input":
+        assert prepared(flag, without) == base
+
+
+_PLAIN = {}
+
+
+def plain(prepared):
+    """What is written without any flag, made once."""
+    if prepared not in _PLAIN:
+        _PLAIN[prepared] = prepared("", None)
+    return _PLAIN[prepared]
+
+
+def test_prepare_pretrain_has_no_other_flags():
+    known = {*PRETRAIN, *PRETRAIN_ELSEWHERE}
+    assert flags_of(prepare_pretrain.get_parser()) == known
+
+
+# tupe-prepare-glue: what prepare_task is given with the flag and without it
+GLUE = {
+    "--glue-dir": ("DIR/two", "glue_dir", "DIR/two", "DIR/one"),
+    "--tasks": ("RTE,WNLI", "tasks", ["RTE", "WNLI"], ["RTE"]),
+    "--pretrain-dir": ("DIR/pretrain2", "dictionary", "DIR/pretrain2/dict.txt", "DIR/pretrain/"),
+    "--output-dir": ("DIR/out2", "folder", "DIR/out2/RTE", "DIR/out/RTE"),
+    "--max-positions": ("77", "max_positions", 77, 512),
+    "--workers": ("3", "workers", 3, 1),
+}
+
+
+@pytest.mark.parametrize("flag", GLUE)
+def test_prepare_glue(flag, tmp_path, monkeypatch):
+    for name in ("one", "two"):
+        write_glue(tmp_path / name, ["RTE", "WNLI"])
+    for name in ("pretrain", "pretrain2"):
+        write_pretrain_dir(tmp_path / name)
+
+    def call(*flags):
+        seen = {"tasks": []}
+
+        def record(task, glue_dir, pretrained, folder, max_positions, workers):
+            seen.update(glue_dir=glue_dir, dictionary=pretrained.dictionary, workers=workers)
+            seen["tasks"].append(task.name)
+            if task.name == "RTE":
+                seen.update(folder=folder, max_positions=max_positions)
+            return {"task": task.name, "max_positions": 1, "splits": {}, "warnings": []}
+
+        monkeypatch.setattr(prepare_glue, "prepare_task", record)
+        words = ["--glue-dir", "DIR/one", "--tasks", "RTE", "--pretrain-dir", "DIR/pretrain",
+                 "--output-dir", "DIR/out", "--workers", 1, *flags]  # fmt: skip
+        words = [str(word).replace("DIR", str(tmp_path)) for word in words]
+        code, text = call_program(prepare_glue.main, words)
+        assert code == 0, text
+        return seen
+
+    def placed(value):
+        return value.replace("DIR", str(tmp_path)) if isinstance(value, str) else value
+
+    value, name, with_it, without = GLUE[flag]
+    assert call(flag, value)[name] == placed(with_it)
+    found = call()[name]
+    assert found == placed(without) or str(found).startswith(str(placed(without)))
+
+
+def test_prepare_glue_has_no_other_flags():
+    assert flags_of(prepare_glue.get_parser()) == set(GLUE)
+
+
+# tupe-convert: files that a flag adds to OUT, or changes there
+CONVERT = {
+    "--checkpoint": (["--checkpoint", "DIR/other.pt"], {"model.pt"}),
+    "--dict": (["--dict", "DIR/other.txt"], {"dict.txt", "model.pt"}),
+    "--bpe-codes": (["--bpe-codes", "DIR/codes"], {"bpecodes"}),
+    "--label-dict": (
+        ["--label-dict", "DIR/labels.txt"], {"label/dict.txt", "input0/dict.txt", "model.pt"},
+    ),
+    "--output-dir": (["--output-dir", "DIR/elsewhere"], {"model.pt", "dict.txt"}),
+}  # fmt: skip
+
+
+def test_convert(tmp_path):
+    """--overwrite is the last: the folder is full by then."""
+    for name, seed in (("one", 1), ("other", 2)):
+        torch.manual_seed(seed)
+        state, _ = their_checkpoint(num_classes=2)
+        torch.save(state, tmp_path / f"{name}.pt")
+    (tmp_path / "one.txt").write_text("\n".join(WORDS) + "\n")
+    (tmp_path / "other.txt").write_text("\n".join(WORDS[::-1]) + "\n")
+    (tmp_path / "labels.txt").write_text("yes 1\nno 1\n")
+    (tmp_path / "codes").write_text("a b 3\n")
+
+    def call(out, *flags, expected=0):
+        words = ["--checkpoint", "DIR/one.pt", "--dict", "DIR/one.txt", "--output-dir", out, *flags]
+        words = [str(word).replace("DIR", str(tmp_path)) for word in words]
+        code, text = call_program(convert.main, words)
+        assert code == expected, text
+        out = tmp_path / out[4:]
+        files = (path for path in out.rglob("*") if path.is_file())
+        return {
+            str(path.relative_to(out)): (
+                repr(torch.load(path)) if path.suffix == ".pt" else path.read_bytes()
+            )
+            for path in files
+        }
+
+    plain = call("DIR/plain")
+    assert set(plain) == {"model.pt", "dict.txt"}
+    for flag, (words, changed) in CONVERT.items():
+        assert words[0] == flag
+        if flag == "--output-dir":
+            assert call("DIR/nowhere", *words) == {} and (tmp_path / "elsewhere").is_dir()
+            continue
+        found = call(f"DIR/out{flag}", *words)
+        names = {name for name in found if found[name] != plain.get(name)}
+        assert names == changed, flag
+    other = ["--checkpoint", "DIR/other.pt"]
+    assert call("DIR/plain", *other, expected=2) == plain
+    assert call("DIR/plain", *other, "--overwrite") != plain
+    assert flags_of(convert.get_parser()) == {*CONVERT, "--overwrite"}

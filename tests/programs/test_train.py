@@ -1,0 +1,84 @@
+"""Following a program: its lines, its end, and the lock that it holds; without fairseq."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tupe_fairseq.files.lock import locked
+from tupe_fairseq.programs.train import Diverged, train
+
+WAIT = "import sys, time; print('begun', flush=True); time.sleep(60)"
+
+
+def python(code):
+    return [sys.executable, "-c", code]
+
+
+def test_lines_that_are_not_utf8(tmp_path):
+    code = r"import sys; sys.stdout.buffer.write(b'one\n\xff\xfe two\n\xc3\xa9\n')"
+    lines = []
+    train(python(code), str(tmp_path / "log"), lines.append)
+    assert lines == ["one\n", "\ufffd\ufffd two\n", "\u00e9\n"]
+    assert (tmp_path / "log").read_text("utf-8") == "".join(lines)
+
+
+def test_the_log_is_added_to_and_errors_are_in_it(tmp_path):
+    (tmp_path / "log").write_text("before\n")
+    train(python("import sys; print('x', file=sys.stderr)"), str(tmp_path / "log"), len)
+    assert (tmp_path / "log").read_text() == "before\nx\n"
+
+
+def test_a_failure_has_the_end_of_the_log(tmp_path):
+    code = "print(*range(30), sep='\\n'); raise SystemExit(3)"
+    with pytest.raises(ValueError, match="ended with exit code 3") as stop:
+        train(python(code), str(tmp_path / "log"), len)
+    assert str(stop.value).endswith("\n" + "\n".join(map(str, range(10, 30))))
+
+
+def test_divergence_is_told_from_failure(tmp_path):
+    code = "print('FloatingPointError: gradients are Nan'); print('x'); raise SystemExit(1)"
+    with pytest.raises(Diverged, match="^FloatingPointError: gradients are Nan$"):
+        train(python(code), str(tmp_path / "log"), len)
+
+
+def test_an_interruption_ends_the_program(tmp_path):
+    processes = []
+
+    def interrupt(line):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(python(WAIT), str(tmp_path / "log"), interrupt, on_start=processes.append)
+    assert processes[0].returncode == -signal.SIGTERM
+
+
+def test_the_environment_is_added_to(tmp_path):
+    code = "import os; print(os.environ['MINE'], 'PATH' in os.environ)"
+    train(python(code), str(tmp_path / "log"), len, env={"MINE": "7"})
+    assert (tmp_path / "log").read_text() == "7 True\n"
+
+
+def test_the_program_holds_the_lock_when_its_starter_is_killed(tmp_path):
+    """As a user who runs the command again would find it."""
+    (tmp_path / "runs").mkdir()
+    pid_file = tmp_path / "pid"
+    starter = (
+        "import os, sys\n"
+        "from tupe_fairseq.files.lock import locked\n"
+        "from tupe_fairseq.programs.train import train\n"
+        f"def started(process): open({str(pid_file)!r}, 'w').write(str(process.pid))\n"
+        "def kill(line): os.kill(os.getpid(), 9)\n"
+        f"with locked({str(tmp_path / 'runs')!r}) as lock:\n"
+        f"    train([sys.executable, '-c', {WAIT!r}], {str(tmp_path / 'log')!r}, kill,\n"
+        "          lock=lock, on_start=started)\n"
+    )
+    assert subprocess.run(python(starter), timeout=60).returncode == -signal.SIGKILL
+    child = int(pid_file.read_text())
+    try:
+        with pytest.raises(ValueError, match="another process is using"):
+            with locked(str(tmp_path / "runs")):
+                pass
+    finally:
+        subprocess.run(["kill", "-9", str(child)], check=True)

@@ -1,0 +1,52 @@
+"""The clean-up of text, and that it is applied again to the text of a trained model."""
+
+import json
+import shutil
+
+import pytest
+
+from helpers.glue_files import write_pretrain_dir
+from tupe_fairseq.text.to_pieces import ToPieces
+from tupe_fairseq.text.treatment import TextTreatment
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("cafe\u0301", "caf\u00e9"),
+        ("\ufb01ve \u00bd \u2460 \uff21", "\ufb01ve \u00bd \u2460 \uff21"),  # NFKC changes these
+        (" a \t\u00a0 b\u3000c ", "a b c"),
+        ("a \n b", "a\nb"),
+        ("a\u00adb\u200bc\x00\ufffd", "abc"),
+        ("\u0645\u200c\u0646", "\u0645\u200c\u0646"),
+        ("<mask> <MASK> <s>", "< mask> < MASK> <s>"),
+        ("STRASSE \u0130", "STRASSE \u0130"),
+    ],
+)
+def test_treatment(text, expected):
+    assert TextTreatment().apply(text) == expected
+
+
+def test_lower_case():
+    assert TextTreatment(lowercase=True).apply("\u00c9TUDE <MASK>") == "\u00e9tude < mask>"
+
+
+def test_of_another_version_is_refused():
+    for recorded in ({"unicode": "NFKC", "lowercase": False}, {"lowercase": True}, {"new": 1}):
+        with pytest.raises(ValueError, match="is unknown to this version"):
+            TextTreatment.from_dict(recorded)
+    assert TextTreatment.from_dict({"unicode": "NFC", "lowercase": True}).lowercase is True
+
+
+def test_text_for_a_model_is_treated_as_was_recorded(tmp_path):
+    """Of the same pieces, in whose vocabulary both cases are."""
+    cased = write_pretrain_dir(tmp_path / "cased")
+    lower = shutil.copytree(cased, tmp_path / "lower")
+    record = {"text_treatment": {"unicode": "NFC", "lowercase": True}}
+    (lower / "report.json").write_text(json.dumps(record))
+    found = {folder: ToPieces(str(folder), str(folder)) for folder in (cased, lower)}
+    assert found[cased]("The CAT") != found[cased]("the cat")
+    assert found[lower]("The CAT") == found[lower]("the cat") == found[cased]("the cat")
+    # without a record: nothing but the usual
+    (lower / "report.json").unlink()
+    assert ToPieces(str(lower), str(lower))("The CAT") == found[cased]("The CAT")
