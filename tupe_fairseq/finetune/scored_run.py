@@ -158,21 +158,23 @@ def predictions_of(experiment: Experiment, checkpoint: str, split: str) -> np.nd
     """A class index, or a score from 0 to 5, for each row of a split.
 
     Raises:
+        NotFinite: if the model is not.
         ValueError: if there are not as many as rows, or the checkpoint is refused.
     """
     try:
-        restricted_load(checkpoint)  # before fairseq reads it
+        with quiet("fairseq", "tupe_fairseq"):
+            found = predict(
+                checkpoint,
+                experiment.data.folder,
+                split,
+                experiment.settings.batch_size,
+                cpu=experiment.settings.gpus == 0,
+            ).values
+    except NotFinite:
+        raise
     except CheckpointError as error:
         folder = os.path.dirname(checkpoint)
         raise ValueError(f"{error}; delete {folder}, and the run is made again") from error
-    with quiet("fairseq", "tupe_fairseq"):
-        found = predict(
-            checkpoint,
-            experiment.data.folder,
-            split,
-            experiment.settings.batch_size,
-            cpu=experiment.settings.gpus == 0,
-        ).values
     if len(found) != experiment.data.rows[split]:
         raise ValueError(
             f"{len(found)} predictions for {experiment.data.rows[split]} rows of {split}"
