@@ -80,6 +80,7 @@ def test_chunked_refuses_another_device():
     assert_refused("chunked", "on the CPU only, and the tensors are on meta", q, bias)
 
 
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_what_follows_the_sizes_of_a_batch_is_not_recorded():
     """Its loops would be those of the first batch, for all others, without a word."""
     q, bias = q_and_bias(False, False)
