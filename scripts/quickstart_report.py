@@ -8,8 +8,7 @@ import sys
 
 import torch
 
-# A folder, as --user-dir needs it: the name alone is not found after an editable install.
-USER_DIR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tupe_fairseq")
+CLONE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SENTENCES = [
     "Returns <mask> if the value is a number, False otherwise.",
     "The file must <mask> opened in binary mode.",
@@ -20,11 +19,8 @@ NEXT = """\
 Fill in a sentence of your own (in {clone}, with {bin} on the PATH):
 
   python - <<'END'
-  import logging; logging.disable(logging.INFO)  # fairseq prints its whole configuration
-  from fairseq.models.roberta import RobertaModel
-  tupe = RobertaModel.from_pretrained(
-      "{folder}", "checkpoint_best.pt", user_dir="tupe_fairseq", bpe="sentencepiece"
-  )
+  from tupe_fairseq import TupeRobertaModel
+  tupe = TupeRobertaModel.from_pretrained("{folder}", "checkpoint_best.pt")
   print(tupe.eval().fill_mask("Return the number <mask> bytes in the buffer."))
   END
 
@@ -86,14 +82,12 @@ def main():
     parser.add_argument("run_dir", metavar="DIR", help="folder that quickstart.sh wrote")
     args = parser.parse_args()
     logging.disable(logging.INFO)  # fairseq logs a lot, even on import
-    from fairseq.models.roberta import RobertaModel
+    from tupe_fairseq import TupeRobertaModel
 
     before = logged_perplexity(os.path.join(args.run_dir, "validate-before.log"))
     after = logged_perplexity(os.path.join(args.run_dir, "validate-checkpoints.log"))
     folder = os.path.join(args.run_dir, "checkpoints")
-    tupe = RobertaModel.from_pretrained(
-        folder, "checkpoint_best.pt", user_dir=USER_DIR, bpe="sentencepiece"
-    )
+    tupe = TupeRobertaModel.from_pretrained(folder, "checkpoint_best.pt")
     tupe.eval()
     tupe.task.cfg.data = data = os.path.join(args.run_dir, "data-bin")
     unigram, num_masked = unigram_perplexity(tupe.task)
@@ -110,8 +104,7 @@ def main():
         print(f"  {sentence}\n      {', '.join(fills)}")
     print(f"\ncheckpoint: {os.path.join(folder, 'checkpoint_best.pt')}, with its dictionary")
     print("and SentencePiece model in the same folder\n")
-    clone = os.path.dirname(USER_DIR)
-    print(NEXT.format(folder=folder, data=data, clone=clone, bin=os.path.dirname(sys.executable)))
+    print(NEXT.format(folder=folder, data=data, clone=CLONE, bin=os.path.dirname(sys.executable)))
 
 
 if __name__ == "__main__":

@@ -288,6 +288,19 @@ def test_heads_of_another_number_are_refused():
         TupeEncoder(config).load_state_dict(two)
 
 
+@pytest.mark.parametrize(
+    "record", [b"", b"null", b"3", b"[1]", b"{", b"\xff", b"[" * 100_000, None],
+    ids=["empty", "null", "number", "list", "cut", "no text", "nested", "no bytes"],
+)  # fmt: skip
+def test_a_damaged_record_is_refused(record):
+    encoder = TupeEncoder(TupeConfig())
+    state = encoder.state_dict()
+    values = [300, -1] if record is None else list(record)
+    state["position_version"] = torch.tensor(values, dtype=torch.int64)
+    with pytest.raises(ValueError, match=r"record of its options \(position_version\) is damaged"):
+        encoder.load_state_dict(state)
+
+
 def test_a_record_without_heads_as_version_0_1_wrote_it():
     encoder = TupeEncoder(SMALL)
     state = encoder.state_dict()

@@ -1,7 +1,7 @@
 """The encoder: a Transformer and a position encoding, built from a config."""
 
 import json
-from typing import Callable, Dict, List, Optional, Tuple, Union, cast
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,8 @@ from tupe_fairseq.position import (
     build_position_encoding,
     get_position_encoding,
 )
+
+_DAMAGED = "the checkpoint's record of its options (position_version) is damaged"
 
 
 class TupeEncoder(nn.Module):
@@ -294,8 +296,7 @@ class TupeEncoder(nn.Module):
     def _load_from_state_dict(self, state_dict, prefix, *args):
         saved = state_dict.get(prefix + "position_version")
         if saved is not None:
-            # whole numbers also if somebody has cast the whole state dict to half precision
-            self.config.check_record(json.loads(bytes(saved.long().tolist()).decode()))
+            self.config.check_record(_read_record(saved))
             # an older record may be shorter
             state_dict[prefix + "position_version"] = self._record().to(saved.device)
         super()._load_from_state_dict(state_dict, prefix, *args)
@@ -303,3 +304,14 @@ class TupeEncoder(nn.Module):
     def _record(self) -> Tensor:
         """The config's record as JSON text, one character an int64."""
         return torch.tensor(list(json.dumps(self.config.record, sort_keys=True).encode()))
+
+
+def _read_record(saved: Tensor) -> Dict[str, Any]:
+    try:
+        # whole numbers also if somebody has cast the whole state dict to half precision
+        record = json.loads(bytes(saved.long().flatten().tolist()).decode())
+    except (RecursionError, ValueError) as error:
+        raise ValueError(_DAMAGED) from error
+    if not isinstance(record, dict):
+        raise ValueError(_DAMAGED)
+    return record
