@@ -2,13 +2,11 @@
 
 import logging
 import os
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Sequence
 
-import numpy as np
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.results import write_results
@@ -16,7 +14,7 @@ from tupe_fairseq.files.steps import keep_settings
 from tupe_fairseq.finetune.beside_model import copy_beside, remove_beside
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
 from tupe_fairseq.finetune.read_results import finished, read_summary
-from tupe_fairseq.finetune.scored_run import finetune, predictions_of
+from tupe_fairseq.finetune.scored_run import finetune
 from tupe_fairseq.finetune.scores import (
     Results,
     baseline,
@@ -24,10 +22,10 @@ from tupe_fairseq.finetune.scores import (
     overall_results,
     task_results,
 )
+from tupe_fairseq.finetune.submit import submit
 from tupe_fairseq.finetune.tables import overall_table, percent, task_table
 from tupe_fairseq.finetune.task_data import TaskData
-from tupe_fairseq.glue.submission import write_submission
-from tupe_fairseq.glue.tasks import GLUE_TASKS, GlueTask
+from tupe_fairseq.glue.tasks import GLUE_TASKS
 from tupe_fairseq.programs.command import show
 from tupe_fairseq.programs.save_dir import BEST, LAST
 
@@ -92,7 +90,7 @@ def run_protocol(
                 results[run] = _finetune(experiment, run, bar, lock)
                 _conclude(experiment, results, settings, constant, keep_checkpoints)
         best, table = _conclude(experiment, results, settings, constant, keep_checkpoints)
-        _submit(experiment, best)
+        submit(experiment, best)
         write_overall(root)
     return table
 
@@ -134,48 +132,6 @@ def _conclude(experiment: Experiment, results: Results, settings, constant, keep
     table = task_table(summary, task)
     write_results(experiment.folder, summary, table)
     return best, table
-
-
-def _submit(experiment: Experiment, run: Optional[FineTuningRun]) -> None:
-    """Predict the test sets with the best run, and write the official files."""
-    task, splits = experiment.data.task, experiment.data.splits("test")
-    if run is None or not splits:
-        why = "every run diverged" if run is None else "the data has no test split"
-        logger.warning("no submission for %s: %s", task.name, why)
-        return
-    for split in splits:
-        path = experiment.path(run, f"predictions-{split}.npy")
-        predictions = _saved_predictions(path, task, experiment.data.rows[split])
-        if predictions is None:
-            if not os.path.exists(experiment.path(run, BEST)):
-                lost = run.name + "/" + BEST
-                logger.warning("no submission for %s: %s no longer exists", split, lost)
-                continue
-            predictions = predictions_of(experiment, experiment.path(run, BEST), split)
-            with atomic_write(path, "wb") as file:
-                np.save(file, predictions)
-        folder = os.path.join(os.path.dirname(experiment.folder), "submission")
-        index = experiment.data.test_index(split)
-        written = write_submission(folder, task, split, index, predictions)
-        logger.info("wrote %s with the predictions of %s", written, run.name)
-
-
-def _saved_predictions(path: str, task: GlueTask, rows: int) -> Optional[np.ndarray]:
-    """The predictions in a file; None if there is none, or it is damaged."""
-    if not os.path.exists(path):
-        return None
-    try:
-        found = np.load(path, allow_pickle=False)
-        if task.is_regression:
-            fine = found.dtype.kind == "f" and np.isfinite(found)
-        else:
-            fine = found.dtype.kind == "i" and (0 <= found) & (found < task.num_classes)
-        if found.shape == (rows,) and np.all(fine):
-            return found
-    except Exception as error:  # a damaged file can raise anything
-        logger.debug("%s: %s", path, error)
-    logger.warning("%s does not hold predictions for %d rows of %s", path, rows, task.name)
-    return None
 
 
 def write_overall(runs_dir: str) -> None:
