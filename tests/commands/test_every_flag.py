@@ -356,7 +356,9 @@ def test_convert(tmp_path):
     (tmp_path / "one.txt").write_text("\n".join(WORDS) + "\n")
     (tmp_path / "other.txt").write_text("\n".join(WORDS[::-1]) + "\n")
     (tmp_path / "labels.txt").write_text("yes 1\nno 1\n")
-    (tmp_path / "codes").write_text("a b 3\n")
+    # by which w0 to w19 are one piece each
+    codes = [f"w {n}</w> 3" for n in range(10)] + ["w 1 3"] + [f"w1 {n}</w> 3" for n in range(10)]
+    (tmp_path / "codes").write_text("\n".join(codes) + "\n")
 
     def call(out, *flags, expected=0):
         words = ["--checkpoint", "DIR/one.pt", "--dict", "DIR/one.txt", "--output-dir", out, *flags]

@@ -14,7 +14,6 @@ from helpers.running import interrupt
 from helpers.training import assert_same_weights
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.files.lock import locked
-from tupe_fairseq.finetune import experiment
 from tupe_fairseq.text.treatment import TextTreatment
 
 GRID = ["--lrs", "5e-3,1e-2", "--seeds", "1,2", "--keep-checkpoints"]
@@ -25,7 +24,8 @@ UPDATES = 2 * ROWS["train"] // 8
 def _trainings_start_at_once(shim_folder):
     """Those of commands in this process; a command that is interrupted starts the real one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment, "fairseq_train", lambda: f"{shim_folder}/fairseq-train")
+        name = "tupe_fairseq.finetune.experiment.fairseq_train"
+        patch.setattr(name, lambda: f"{shim_folder}/fairseq-train")
         yield
 
 

@@ -6,6 +6,8 @@ fork that runs the script, with the program's own files, folder, environment and
 """
 
 import array
+import contextlib
+import importlib
 import json
 import os
 import runpy
@@ -65,8 +67,9 @@ def start(folder, scripts):
 
 
 def _serve(address, scripts):
-    import fairseq_cli.train  # noqa: F401
-    import torch._dynamo  # noqa: F401
+    importlib.import_module("fairseq_cli.train")
+    with contextlib.suppress(ImportError):  # torch 1.13 has none
+        importlib.import_module("torch._dynamo")
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # of this file's own start

@@ -1,7 +1,7 @@
 """Following a program: its lines, its end, and the lock that it holds; without fairseq."""
 
+import contextlib
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -60,25 +60,19 @@ def test_the_environment_is_added_to(tmp_path):
     assert (tmp_path / "log").read_text() == "7 True\n"
 
 
-def test_the_program_holds_the_lock_when_its_starter_is_killed(tmp_path):
-    """As a user who runs the command again would find it."""
-    (tmp_path / "runs").mkdir()
-    pid_file = tmp_path / "pid"
-    starter = (
-        "import os, sys\n"
-        "from tupe_fairseq.files.lock import locked\n"
-        "from tupe_fairseq.programs.train import train\n"
-        f"def started(process): open({str(pid_file)!r}, 'w').write(str(process.pid))\n"
-        "def kill(line): os.kill(os.getpid(), 9)\n"
-        f"with locked({str(tmp_path / 'runs')!r}) as lock:\n"
-        f"    train([sys.executable, '-c', {WAIT!r}], {str(tmp_path / 'log')!r}, kill,\n"
-        "          lock=lock, on_start=started)\n"
-    )
-    assert subprocess.run(python(starter), timeout=60).returncode == -signal.SIGKILL
-    child = int(pid_file.read_text())
-    try:
-        with pytest.raises(ValueError, match="another process is using"):
-            with locked(str(tmp_path / "runs")):
-                pass
-    finally:
-        subprocess.run(["kill", "-9", str(child)], check=True)
+def test_the_program_holds_the_lock_as_long_as_it_runs(tmp_path):
+    """Also without the one who started it."""
+    folder = str(tmp_path)
+    stack = contextlib.ExitStack()
+    lock = stack.enter_context(locked(folder))
+
+    def let_go(line):
+        stack.close()
+        with pytest.raises(ValueError, match="another process is using"), locked(folder):
+            pass
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(python(WAIT), str(tmp_path / "log"), let_go, lock=lock)
+    with locked(folder):  # the program has ended, too
+        pass
