@@ -222,7 +222,7 @@ PRETRAIN = {
     "--tokens-per-sample": ([], 512, 12),
 }
 # another folder, another number of processes, a sample of at least 1 MiB: in tests/text
-PRETRAIN_ELSEWHERE = {"--output-dir", "--workers", "--sample-mb"}
+PRETRAIN_ELSEWHERE = {"--output-dir", "--workers", "--sample-mb", "--vocabulary"}
 
 
 @pytest.fixture(scope="module")
@@ -339,7 +339,7 @@ def test_prepare_glue_has_no_other_flags():
 CONVERT = {
     "--checkpoint": (["--checkpoint", "DIR/other.pt"], {"model.pt"}),
     "--dict": (["--dict", "DIR/other.txt"], {"dict.txt", "model.pt"}),
-    "--bpe-codes": (["--bpe-codes", "DIR/codes"], {"bpecodes"}),
+    "--bpe-codes": (["--bpe-codes", "DIR/codes"], {"bpecodes", "vocabulary.json"}),
     "--label-dict": (
         ["--label-dict", "DIR/labels.txt"], {"label/dict.txt", "input0/dict.txt", "model.pt"},
     ),
@@ -387,4 +387,6 @@ def test_convert(tmp_path):
     other = ["--checkpoint", "DIR/other.pt"]
     assert call("DIR/plain", *other, expected=2) == plain
     assert call("DIR/plain", *other, "--overwrite") != plain
-    assert flags_of(convert.get_parser()) == {*CONVERT, "--overwrite"}
+    # of the other kinds of vocabularies: test_convert.py
+    elsewhere = {"--gpt2-encoder-json", "--gpt2-vocab-bpe", "--sentencepiece-model"}
+    assert flags_of(convert.get_parser()) == {*CONVERT, "--overwrite", *elsewhere}
