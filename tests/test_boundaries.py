@@ -56,7 +56,8 @@ PARTS = {
         "programs text",
         "fairseq torch",
     ),
-    "__init__.py": ("config.py encoder.py models plugin plugin/glue position version.py", ""),
+    "register.py": ("models plugin plugin/glue", ""),
+    "__init__.py": ("config.py encoder.py models position register.py version.py", ""),
 }
 
 

@@ -41,7 +41,11 @@ tupe-finetune() {{
 tupe-compare() {{ command tupe-compare "$@" --updates 2 --seeds 1; }}
 """
 # Run by tests/scripts and continuous integration; glue_small.sh takes hours, so a person runs it.
-ELSEWHERE = ("scripts/quickstart.sh", "scripts/test.sh", "pip install ", "scripts/glue_small.sh")
+# Two processes of torchrun: tests/through_fairseq/test_pretrain.py.
+ELSEWHERE = (
+    "scripts/quickstart.sh", "scripts/test.sh", "pip install ", "scripts/glue_small.sh",
+    "torchrun --standalone",
+)  # fmt: skip
 
 
 def blocks(path):
@@ -98,7 +102,7 @@ def test_readme(folder):
     assert (folder / "tupe-runs" / "submission" / "CoLA.tsv").exists()
     assert (folder / "roberta-converted" / "model.pt").exists()
     assert "torch.Size([8, 100, 128])\ntorch.Size([2, 100, 100])" in outputs[-1]
-    assert len(outputs) == 10
+    assert len(outputs) == 11
 
 
 def test_readmes_of_pretraining_and_glue(folder):
