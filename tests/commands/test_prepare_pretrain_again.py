@@ -94,7 +94,8 @@ def test_a_text_converted_in_place(prepare, tmp_path):
     reason = f"no documents in --input {path}: of 3,000 lines, 3,000 not UTF-8 (convert the file"
     assert code == 2 and reason in printed
     path.write_text(LATIN, encoding="utf-8")
-    assert prepare("--input", path, "--vocab-size", 40)[0] == 0
+    code, printed = prepare("--input", path, "--vocab-size", 40)
+    assert code == 0, printed
 
 
 def test_options_that_left_nothing(text, prepare):

@@ -37,10 +37,12 @@ def their_names(encoder):
     return theirs
 
 
-def their_checkpoint(rel_pos=True, normalize_before=False, num_classes=None, **options):
+def their_checkpoint(
+    rel_pos=True, normalize_before=False, num_classes=None, max_positions=16, **options
+):
     """The contents of one of their files, and the encoder that it must become."""
     config = TupeConfig(
-        embed_dim=12, num_heads=3, num_layers=2, ffn_embed_dim=20, max_positions=16,
+        embed_dim=12, num_heads=3, num_layers=2, ffn_embed_dim=20, max_positions=max_positions,
         rel_pos=rel_pos, normalize_before=normalize_before,
     )  # fmt: skip
     encoder = TupeEncoder(config)
@@ -63,7 +65,7 @@ def their_checkpoint(rel_pos=True, normalize_before=False, num_classes=None, **o
     args = {
         "arch": "bert_base", "task": "masked_lm", "criterion": "masked_lm", "lr": [1e-4],
         "embedding_normalize": True, "encoder_normalize_before": normalize_before,
-        "rel_pos": rel_pos, **SIZES, **options,
+        "rel_pos": rel_pos, **SIZES, "max_positions": max_positions, **options,
     }  # fmt: skip
     state = {
         "args": argparse.Namespace(**args),

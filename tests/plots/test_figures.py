@@ -200,9 +200,13 @@ def test_matrices_are_drawn_with_queries_as_rows():
     measured = position_bias.measure(given)
     torch.testing.assert_close(measured["sum"], total[[0, 2]])
     figure = position_bias.draw({"a": {"sum": measured["sum"]}}, {"a": given})
-    found = images(figure)
+    # each up to a limit of its own, which its title names
+    found = {title.partition(" (")[0]: (title, image) for title, image in images(figure).items()}
     for head in (0, 2):
-        torch.testing.assert_close(found[f"head {head}"], total[head])
+        title, image = found[f"head {head}"]
+        limit, _ = canvas.symmetric_limit([total[head]])
+        assert title == f"head {head} (±{limit:.2g})"
+        torch.testing.assert_close(image * limit, total[head])
     assert labels_of(figure) == {("key position", 0), ("query position", 90)}
 
 

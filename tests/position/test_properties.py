@@ -48,7 +48,8 @@ def reposition(encoder, positions):
         module.embed = lambda n: embed(positions)
         module.forward = lambda n: forward(positions)
         module.transform = lambda x, p: transform(x, positions[p])
-        module.content_bias = lambda q, k, n, m: content_bias(q, k, positions, positions)
+        # without what was computed once for all layers, of other positions
+        module.content_bias = lambda q, k, n, m, *_: content_bias(q, k, positions, positions)
 
     for module in encoder.modules():
         if isinstance(module, PositionEncoding):
