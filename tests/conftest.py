@@ -15,6 +15,13 @@ from helpers import shims  # noqa: E402
 from helpers.running import BIN, SHARED, run  # noqa: E402
 
 
+def pytest_make_parametrize_id(val):
+    """No names that hold a whole file."""
+    if isinstance(val, (bytes, str)) and len(val) > 100:
+        return f"{len(val)} {'bytes' if isinstance(val, bytes) else 'characters'}"
+    return None
+
+
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(1)

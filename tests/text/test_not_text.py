@@ -56,6 +56,8 @@ def records(*keys):
         ("a.json", b"[\n" + records("text").replace(b"\n", b",\n") + b"\n]\n", "JSON objects"),
         ("a.json", json.dumps([{"text": "one"}, {"text": "two"}]).encode(), "JSON objects"),
     ],
+    # not by their contents: compressed ones hold the time
+    ids=lambda value: "" if isinstance(value, bytes) else None,
 )
 def test_refused(name, content, message, tmp_path):
     path = tmp_path / name
