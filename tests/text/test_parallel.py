@@ -13,6 +13,14 @@ _at_next_fork = []
 os.register_at_fork(after_in_parent=lambda: _at_next_fork and _at_next_fork.pop()())
 
 
+@pytest.fixture(autouse=True)
+def _obeys():
+    """As in a shell; what runs in the background is started to ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def double(number):
     return 2 * number
 

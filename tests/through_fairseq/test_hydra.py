@@ -59,7 +59,7 @@ def test_an_absent_restore_file_is_refused(data, tmp_path, run):
     process = hydra("tupe_tiny", data, tmp_path, "checkpoint.restore_file=/nowhere/model.pt",
                     *hydra_words(SIZE), check=False)  # fmt: skip
     assert process.returncode
-    assert "--restore-file /nowhere/model.pt does not exist, and nothing was" in process.stdout
+    assert "--restore-file /nowhere/model.pt is not a file, and nothing was" in process.stdout
 
 
 @pytest.mark.parametrize("config", sorted(path.stem for path in CONFIGS.glob("**/*.yaml")))
