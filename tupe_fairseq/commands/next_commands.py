@@ -4,8 +4,9 @@ import argparse
 import os
 from typing import List
 
+from tupe_fairseq.commands.recipe import masked_lm_training
 from tupe_fairseq.finetune.pretrained import read_pretrained
-from tupe_fairseq.programs.command import as_shell, user_dir
+from tupe_fairseq.programs.command import as_shell
 
 # what does not shape the model, so that it is not among the flags that must be the same
 _RATES = (
@@ -25,26 +26,17 @@ def next_commands(folder: str, options: argparse.Namespace, has_vocabulary: bool
         options (Namespace): the converted options.
         has_vocabulary (bool): whether the folder records one; without it data cannot be prepared.
     """
-    model, length = os.path.join(folder, "model.pt"), str(options.max_positions)
-    train = ["fairseq-train", "data-bin", "--user-dir", user_dir()]
-    train += read_pretrained(model).flags
+    model, length = os.path.join(folder, "model.pt"), options.max_positions
+    # not --restore-file: that would be loaded again when an interrupted run resumes
+    flags = [*read_pretrained(model).flags, "--finetune-from-model", model]
     for name in _RATES:
-        train += ["--" + name.replace("_", "-"), str(getattr(options, name))]
-    train += [
-        "--restore-file", model, "--task", "masked_lm", "--criterion", "masked_lm",
-        "--sample-break-mode", "complete", "--tokens-per-sample", length,
-        "--skip-invalid-size-inputs-valid-test",
-        "--optimizer", "adam", "--adam-betas", "(0.9,0.999)", "--adam-eps", "1e-6",
-        "--weight-decay", "0.01", "--clip-norm", "1.0", "--lr", "1e-4",
-        "--lr-scheduler", "polynomial_decay", "--warmup-updates", "1000",
-        "--total-num-update", "10000", "--max-update", "10000",
-        "--batch-size", "16", "--required-batch-size-multiple", "1",
-        "--save-interval-updates", "1000", "--keep-interval-updates", "2",
-        "--no-epoch-checkpoints", "--save-dir", "checkpoints",
-    ]  # fmt: skip
+        flags += ["--" + name.replace("_", "-"), str(getattr(options, name))]
+    train = masked_lm_training(
+        "data-bin", flags, length=length, updates=10_000, warmup=1000, lr="1e-4"
+    )
     pretrain: List[str] = [
         "tupe-prepare-pretrain", "--input", "train.txt", "--vocabulary", folder,
-        "--tokens-per-sample", length, "--output-dir", "data-bin",
+        "--tokens-per-sample", str(length), "--output-dir", "data-bin",
     ]  # fmt: skip
     glue = [
         "tupe-prepare-glue", "--glue-dir", "glue_data", "--tasks", "CoLA",
