@@ -21,7 +21,8 @@ PARTS = {
     "attention": ("", "numpy torch triton"),
     "modules": ("attention", "torch"),
     "config.py": ("position", ""),
-    "encoder.py": ("attention config.py modules position", "torch"),
+    "recorded_options.py": ("config.py", "torch"),
+    "encoder.py": ("attention config.py modules position recorded_options.py", "torch"),
     "position_terms.py": ("encoder.py position", "torch"),
     "plots": ("encoder.py files position_terms.py", "matplotlib numpy torch"),
     # from and to files

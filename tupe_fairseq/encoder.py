@@ -1,7 +1,6 @@
 """The encoder: a Transformer and a position encoding, built from a config."""
 
-import json
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union, cast
+from typing import Callable, Dict, List, Optional, Tuple, Union, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,11 +19,10 @@ from tupe_fairseq.position import (
     build_position_encoding,
     get_position_encoding,
 )
+from tupe_fairseq.recorded_options import RecordedOptions
 
-_DAMAGED = "the checkpoint's record of its options (position_version) is damaged"
 
-
-class TupeEncoder(nn.Module):
+class TupeEncoder(RecordedOptions):
     """A stack of layers over word embeddings, which hold no position.
 
     x = zero_at_padding(dropout(LN(position.forward_input(embeddings)))); bias =
@@ -64,8 +62,6 @@ class TupeEncoder(nn.Module):
             that does not say with which.
     """
 
-    position_version: Tensor
-
     def __init__(
         self,
         config: TupeConfig,
@@ -94,10 +90,7 @@ class TupeEncoder(nn.Module):
             [wrap_layer(self._build_layer()) for _ in range(config.num_layers)]
         )
         self.layer_norm = nn.LayerNorm(config.embed_dim) if config.normalize_before else None
-        # A buffer because whoever loads a state dict sees nothing else of the file; int64 and
-        # "version" in the name so that averaging checkpoints, half precision and fairseq's moving
-        # average leave it alone.
-        self.register_buffer("position_version", self._record())
+        self.record_options()
 
     @property
     def position(self) -> Optional[PositionEncoding]:
@@ -262,56 +255,3 @@ class TupeEncoder(nn.Module):
             return None
         added = added.to(device)  # a position encoding without parameters need not know it
         return added if packing is None else packing.pack(added.expand(packing.batch, -1, -1))
-
-    def reset_parameters(self) -> None:
-        """Record the position options again, as after ``to_empty``; its parts have their own."""
-        with torch.no_grad():
-            self.position_version.copy_(self._record())
-
-    def load_state_dict(self, state_dict, strict: bool = True, *args, **kwargs):
-        """As ``nn.Module``'s; see :meth:`check_whole`."""
-        if strict:
-            self.check_whole(state_dict)
-        return super().load_state_dict(state_dict, strict, *args, **kwargs)
-
-    def check_whole(self, state_dict: Dict[str, Tensor], prefix: str = "") -> None:
-        """Refuse, with the reason, a state dict that is to be loaded whole but is not ours.
-
-        A part of one (``strict=False``) needs no record: who trains adapters, or averages as
-        fairseq's ``--store-ema`` does, loads without.
-
-        Args:
-            state_dict (dict): tensors by name.
-            prefix (str): the prefix of the encoder's names.
-        Raises:
-            ValueError: if it does not record its options.
-        """
-        # not in _load_from_state_dict, which torch never tells that a part is loaded
-        if prefix + "position_version" not in state_dict:
-            raise ValueError(
-                "the checkpoint holds no position options, so it was not written by this "
-                "project; tupe-convert converts the TUPE authors' checkpoints"
-            )
-
-    def _load_from_state_dict(self, state_dict, prefix, *args):
-        saved = state_dict.get(prefix + "position_version")
-        if saved is not None:
-            self.config.check_record(_read_record(saved))
-            # an older record may be shorter
-            state_dict[prefix + "position_version"] = self._record().to(saved.device)
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
-    def _record(self) -> Tensor:
-        """The config's record as JSON text, one character an int64."""
-        return torch.tensor(list(json.dumps(self.config.record, sort_keys=True).encode()))
-
-
-def _read_record(saved: Tensor) -> Dict[str, Any]:
-    try:
-        # whole numbers also if somebody has cast the whole state dict to half precision
-        record = json.loads(bytes(saved.long().flatten().tolist()).decode())
-    except (RecursionError, ValueError) as error:
-        raise ValueError(_DAMAGED) from error
-    if not isinstance(record, dict):
-        raise ValueError(_DAMAGED)
-    return record
