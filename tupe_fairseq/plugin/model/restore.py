@@ -49,7 +49,8 @@ def restore(path: str, overrides: Dict[str, Any]):
     # a file's criterion is used for nothing but the name and kind of the head, options by now
     args = argparse.Namespace(**{"criterion": options["task"], **options})
     with warnings.catch_warnings():
-        # fairseq's, each time that it makes a config of options
+        # some forty lines, each time that fairseq makes a config of options
+        warnings.filterwarnings("ignore", module=r"hydra\.")
         warnings.filterwarnings("ignore", r"\s*'config' is validated against ConfigStore")
         # given a state, fairseq does not read the file again
         try:
