@@ -39,6 +39,14 @@ def test_a_sample_is_spread_evenly(paths, share):
     assert min(of_parts) > 0.7 * max(of_parts) > 0
 
 
+def test_blank_lines_at_the_distance_of_the_sample(tmp_path):
+    path = tmp_path / "text"
+    lines = ["" if n % 10 == 9 else f"{n:09d}" for n in range(1000)]
+    path.write_text("\n".join(lines) + "\n")
+    found = list(sample_lines([str(path)], path.stat().st_size // 10))
+    assert 80 < len(found) < 100
+
+
 def model(**options):
     options = {"vocab_size": 100, "model_type": "unigram", "character_coverage": 1.0, **options}
     content = train_model(LINES, lowercase=options.pop("lowercase", False), **options)

@@ -27,9 +27,11 @@ def sample_lines(paths: List[str], max_bytes: int) -> Iterator[str]:
     for path in paths:
         with open(path, encoding="utf-8", newline="\n") as file:
             for line in file:
+                if line == "\n":  # which counted could be all that is taken, at an even distance
+                    continue
                 number += 1
                 taken = number * max_bytes // total > (number - 1) * max_bytes // total
-                if (taken or total <= max_bytes) and line != "\n":
+                if taken or total <= max_bytes:
                     yield line.rstrip("\n")
 
 
