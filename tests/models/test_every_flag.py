@@ -167,10 +167,13 @@ def test_activations_are_recomputed(offload, folder, monkeypatch):
 
 
 def test_wrapping_for_sharding(folder, monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        sentence_encoder, "fsdp_wrap", lambda layer, **given: asked.append(given) or layer
-    )
+    asked, wrap = [], sentence_encoder.fsdp_wrap
+
+    def spy(layer, **given):
+        asked.append(given)
+        return wrap(layer, **given)
+
+    monkeypatch.setattr(sentence_encoder, "fsdp_wrap", spy)
     build(folder, "--min-params-to-wrap", 77)
     build(folder, "--min-params-to-wrap", 77, "--checkpoint-activations")
     assert asked == [{"min_num_params": 77}] * 2 + [{"min_num_params": 0}] * 2
