@@ -69,8 +69,12 @@ def test_jobs_are_made_when_a_process_is_free():
 
 @pytest.mark.parametrize(
     "function, args, error, message",
-    [(fail, ["why"], ValueError, "^why$"), (kill_myself, [], OSError, "was killed.*use less$")],
-    ids=["fails", "killed"],
+    [
+        (fail, ["why"], ValueError, "^why$"),
+        (kill_myself, [], OSError, r"was killed \(SIGKILL\), perhaps.*use less$"),
+        (os.strerror, ["x"], ValueError, "^TypeError: "),
+    ],
+    ids=["fails", "killed", "has another error"],
 )
 def test_one_that_fails_ends_the_others(function, args, error, message):
     begin = time.monotonic()

@@ -12,7 +12,7 @@ import threading
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Callable, Iterable, Iterator, Sequence, Tuple
 
-_KILLED = "a process was killed, perhaps for lack of memory; {}"
+_KILLED = "a process was killed{}, perhaps for lack of memory; {}"
 _function = None
 
 
@@ -44,7 +44,7 @@ def ordered_map(
             while window:
                 yield window.popleft().result()
         except BrokenProcessPool as error:
-            raise ChildProcessError(_KILLED.format("lower --workers")) from error
+            raise ChildProcessError(_KILLED.format("", "lower --workers")) from error
         finally:
             for future in window:
                 future.cancel()
@@ -92,7 +92,10 @@ def in_children(
                 try:
                     good, value = receiver.recv()
                 except EOFError as error:
-                    raise ChildProcessError(_KILLED.format(killed)) from error
+                    process = running[receiver][1]
+                    process.join()
+                    how = f" ({_way(process.exitcode)})"
+                    raise ChildProcessError(_KILLED.format(how, killed)) from error
                 if not good:
                     raise ValueError(value)
                 name, process = running.pop(receiver)
@@ -158,7 +161,16 @@ def _answer(sender, function, args) -> None:
         answer = (True, function(*args))
     except ValueError as error:
         answer = (False, str(error))
+    except Exception as error:  # of a library; nobody would see it
+        answer = (False, f"{type(error).__name__}: {error}")
     sender.send(answer)
+
+
+def _way(exitcode: int) -> str:
+    """How a process ended, in words."""
+    if exitcode >= 0:
+        return f"exit code {exitcode}"
+    return signal.Signals(-exitcode).name
 
 
 def _obey_parent() -> None:
