@@ -11,7 +11,8 @@ from helpers import raw_text
 from helpers.running import call_program
 from tupe_fairseq.commands.prepare_pretrain import main
 
-LATIN = "".join(f"caf\xe9 num\xe9ro {i} d\xe9j\xe0 vu\n" for i in range(3000))
+LINES = [f"{line} n\xe9" for lines in raw_text.documents(300, 5) for line in lines]
+LATIN = "".join(line + "\n" for line in LINES)
 
 
 @pytest.fixture
@@ -90,11 +91,12 @@ def test_what_the_cleaning_depends_on_stays(text, prepare):
 def test_a_text_converted_in_place(prepare, tmp_path):
     path = tmp_path / "text"
     path.write_bytes(LATIN.encode("latin1"))
-    code, printed = prepare("--input", path, "--vocab-size", 40)
-    reason = f"no documents in --input {path}: of 3,000 lines, 3,000 not UTF-8 (convert the file"
+    code, printed = prepare("--input", path, "--vocab-size", 90)
+    count = f"{len(LINES):,}"
+    reason = f"no documents in --input {path}: of {count} lines, {count} not UTF-8 (convert the"
     assert code == 2 and reason in printed
     path.write_text(LATIN, encoding="utf-8")
-    code, printed = prepare("--input", path, "--vocab-size", 40)
+    code, printed = prepare("--input", path, "--vocab-size", 90)
     assert code == 0, printed
 
 

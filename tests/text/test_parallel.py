@@ -29,8 +29,8 @@ def fail(text):
     raise ValueError(text)
 
 
-def kill_myself():
-    os.kill(os.getpid(), signal.SIGKILL)
+def kill_myself(how=signal.SIGKILL):
+    os.kill(os.getpid(), how)
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,12 @@ def test_jobs_are_made_when_a_process_is_free():
     "function, args, error, message",
     [
         (fail, ["why"], ValueError, "^why$"),
-        (kill_myself, [], OSError, r"was killed \(SIGKILL\), perhaps.*use less$"),
+        (kill_myself, [], OSError, "was killed, perhaps.*use less$"),
+        (kill_myself, [signal.SIGTRAP], OSError, r"crashed \(SIGTRAP\); use less$"),
+        (os._exit, [3], OSError, "ended with exit code 3$"),
         (os.strerror, ["x"], ValueError, "^TypeError: "),
     ],
-    ids=["fails", "killed", "has another error"],
+    ids=["fails", "killed", "crashes", "ends", "has another error"],
 )
 def test_one_that_fails_ends_the_others(function, args, error, message):
     begin = time.monotonic()

@@ -12,7 +12,7 @@ import threading
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Callable, Iterable, Iterator, Sequence, Tuple
 
-_KILLED = "a process was killed{}, perhaps for lack of memory; {}"
+_KILLED = "a process was killed, perhaps for lack of memory; {}"
 _function = None
 
 
@@ -44,7 +44,7 @@ def ordered_map(
             while window:
                 yield window.popleft().result()
         except BrokenProcessPool as error:
-            raise ChildProcessError(_KILLED.format("", "lower --workers")) from error
+            raise ChildProcessError(_KILLED.format("lower --workers")) from error
         finally:
             for future in window:
                 future.cancel()
@@ -94,8 +94,7 @@ def in_children(
                 except EOFError as error:
                     process = running[receiver][1]
                     process.join()
-                    how = f" ({_way(process.exitcode)})"
-                    raise ChildProcessError(_KILLED.format(how, killed)) from error
+                    raise ChildProcessError(_why(process.exitcode, killed)) from error
                 if not good:
                     raise ValueError(value)
                 name, process = running.pop(receiver)
@@ -166,11 +165,13 @@ def _answer(sender, function, args) -> None:
     sender.send(answer)
 
 
-def _way(exitcode: int) -> str:
-    """How a process ended, in words."""
-    if exitcode >= 0:
-        return f"exit code {exitcode}"
-    return signal.Signals(-exitcode).name
+def _why(exitcode: int, killed: str) -> str:
+    """Why a process gave no answer."""
+    if exitcode == -signal.SIGKILL:
+        return _KILLED.format(killed)
+    if exitcode < 0:  # libraries in C++ have done so
+        return f"a process crashed ({signal.Signals(-exitcode).name}); {killed}"
+    return f"a process ended with exit code {exitcode}"
 
 
 def _obey_parent() -> None:
