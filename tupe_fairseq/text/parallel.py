@@ -31,6 +31,8 @@ def ordered_map(
     if workers == 1:
         yield from map(function, items)
         return
+    # If the caller stops early, what is in the window is done and not cancelled: it is little, and
+    # Python 3.8 can wait for ever for a pool that ends while a cancelled call is the last one.
     window = collections.deque()
     with concurrent.futures.ProcessPoolExecutor(
         workers, mp_context=_context(), initializer=_start, initargs=(function,)
@@ -45,9 +47,6 @@ def ordered_map(
                 yield window.popleft().result()
         except BrokenProcessPool as error:
             raise ChildProcessError(_KILLED.format("lower --workers")) from error
-        finally:
-            for future in window:
-                future.cancel()
 
 
 def in_child(function: Callable[..., Any], *args: Any, killed: str) -> Any:
