@@ -3,18 +3,16 @@
 import os
 
 from tupe_fairseq.files.atomic import atomic_write
-from tupe_fairseq.files.names import DICTIONARY, REPORT, SENTENCEPIECE_MODEL
+from tupe_fairseq.files.names import DICTIONARY, REPORT, VOCABULARY
+from tupe_fairseq.text.foreign_vocabulary import KINDS
 
 #: dictionaries, the files of a vocabulary of any kind, and how text was treated
 NAMES = (
     DICTIONARY,
     f"input0/{DICTIONARY}",
     f"label/{DICTIONARY}",
-    SENTENCEPIECE_MODEL,
-    "vocabulary.json",
-    "bpecodes",
-    "encoder.json",
-    "vocab.bpe",
+    VOCABULARY,
+    *(name for kind in KINDS.values() for name in kind.files),
     REPORT,
 )
 
