@@ -29,7 +29,7 @@ PARTS = {
     "checkpoint": ("attention config.py encoder.py files modules position", "torch"),
     "programs": ("checkpoint require_fairseq.py", "fairseq fairseq_cli torch tqdm"),
     "text": (
-        "files programs",
+        "files programs require_fairseq.py",
         "fairseq numpy regex sacremoses sentence_splitter sentencepiece subword_nmt tqdm",
     ),
     "glue": ("files text", "numpy scipy sklearn"),

@@ -72,6 +72,7 @@ FAIRSEQ_LATER = [
     "from tupe_fairseq import TupeRobertaModel",
     # while this part is itself being imported
     "import tupe_fairseq.plugin.glue.task",
+    "import tupe_fairseq.text.foreign_vocabulary",
 ]
 
 

@@ -11,3 +11,5 @@ serve several steps; ``pretrain_dir`` and ``to_pieces`` treat later texts like t
 ``dictionary_file``, made by ``fast_bpe`` from the words of ``authors_text``, by ``gpt2_bpe``, or by
 a SentencePiece model; ``missing_package`` is what these may need.
 """
+
+import tupe_fairseq.require_fairseq  # noqa: F401
