@@ -391,3 +391,12 @@ def test_parameters_of_a_position_encoding_are_initialised(case, remote):
     positions = [model.encoder.position or model.encoder.layers[0].self_attn.position]
     for parameter in positions[0].parameters():
         assert 0.03 < parameter.std() < 0.07
+
+
+def test_a_transformers_that_is_too_old(remote, monkeypatch):
+    monkeypatch.delattr(transformers.modeling_utils, "ALL_ATTENTION_FUNCTIONS")
+    monkeypatch.delitem(sys.modules, remote.__name__)
+    with pytest.raises(ImportError, match="need transformers 4.48 or later .* and this is [45]"):
+        importlib.import_module(remote.__name__)
+    # what was loaded before stays for the tests that follow
+    monkeypatch.setitem(sys.modules, remote.__name__, remote)
