@@ -50,9 +50,11 @@ def export_onnx(folder: str, python: str = sys.executable) -> Dict[str, OnnxFile
     Raises:
         OnnxError: if a package is missing there or too old, the folder holds no model that this
             can write, or a number differs by more than :data:`LIMIT`.
-        OSError: if ``onnx/`` is there already, or cannot be written.
+        OSError: if there is no config.json, ``onnx/`` is there already or cannot be written.
     """
     target = os.path.join(folder, "onnx")
+    if not os.path.isfile(os.path.join(folder, "config.json")):
+        raise FileNotFoundError(f"{folder} holds no config.json; it is no model folder")
     if os.path.lexists(target):
         raise FileExistsError(f"{target} is there already; remove it first")
     partial = os.path.join(target, "partial")

@@ -43,11 +43,21 @@ def main() -> None:
     os.dup2(2, 1)  # what libraries print is no answer
     sys.path.pop(0)  # this file's folder
     try:
-        missing = [name for name in ("torch", *NEEDED) if importlib.util.find_spec(name) is None]
+        check_torch()
+        missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
         answer = {"missing": missing} if missing else {"files": write_files(folder, out)}
     except Exception as error:  # whatever the folder or a library leads to
         answer = {"error": f"{type(error).__name__}: {error}"}
     answers.write(json.dumps(answer) + "\n")
+
+
+def check_torch():
+    import torch
+
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if version < OLDEST_TORCH:
+        oldest = ".".join(map(str, OLDEST_TORCH))
+        raise RuntimeError(f"it needs torch {oldest} or later, and this is {torch.__version__}")
 
 
 def write_files(folder, out):
@@ -55,10 +65,6 @@ def write_files(folder, out):
     import torch
     import transformers
 
-    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
-    if version < OLDEST_TORCH:
-        oldest = ".".join(map(str, OLDEST_TORCH))
-        raise RuntimeError(f"it needs torch {oldest} or later, and this is {torch.__version__}")
     transformers.logging.set_verbosity_error()
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
         config = json.load(file)
