@@ -9,7 +9,7 @@ import torch
 
 from helpers.position_cases import REL_POS
 from tupe_fairseq import TupeConfig
-from tupe_fairseq.export.onnx_model import LIMIT, OnnxError, export_onnx
+from tupe_fairseq.export.onnx_model import LIMIT, OnnxError, OnnxFile, export_onnx
 
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 NEEDED = ("transformers", "safetensors", "onnx", "onnxscript", "onnxruntime")
@@ -125,10 +125,21 @@ def test_a_folder_without_a_config_is_refused(tmp_path):
         export_onnx(str(tmp_path))
 
 
-@needs_onnx
-def test_numbers_that_differ_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("tupe_fairseq.export.onnx_model.LIMIT", 0.0)
-    model = folder(tmp_path / "model", position_encoding="none")
-    with pytest.raises(OnnxError, match=r"differs from the model in .* by .*; 0e\+00 is allowed"):
-        export_onnx(model)
-    assert not (tmp_path / "model" / "onnx").exists()
+@pytest.mark.parametrize("difference", [2e-4, float("nan")])
+def test_numbers_that_differ_are_refused(tmp_path, monkeypatch, difference):
+    def write(folder, partial, python):
+        (tmp_path / "onnx" / "partial" / "model.onnx").touch()
+        return {"model.onnx": OnnxFile(("last_hidden_state",), difference, 1.0, 0)}
+
+    monkeypatch.setattr("tupe_fairseq.export.onnx_model._ask_writer", write)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(OnnxError, match=r"onnx/model.onnx differs from the model in .*; 1e-04 is"):
+        export_onnx(str(tmp_path))
+    assert not (tmp_path / "onnx").exists()
+
+
+def test_a_python_that_is_none(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(OnnxError, match="no/python cannot be started: No such file"):
+        export_onnx(str(tmp_path), "no/python")
+    assert not (tmp_path / "onnx").exists()
