@@ -1,5 +1,6 @@
 """The benchmark scripts run, on small cases; their figures are for an idle machine."""
 
+import importlib.util
 import json
 import sys
 
@@ -10,6 +11,7 @@ from helpers.running import REPO
 
 BENCHMARKS = REPO / "scripts" / "benchmarks"
 IS_OLD = not hasattr(torch.nn.functional, "scaled_dot_product_attention")
+HAS_TRANSFORMERS = not IS_OLD and importlib.util.find_spec("transformers") is not None
 needs_fused = pytest.mark.skipif(IS_OLD, reason="the benchmark needs torch 2.1")
 
 
@@ -101,3 +103,25 @@ def test_data(run, tmp_path):
     assert whole["finished"] and whole["mb"] == 1.0
     assert whole["peak_pss_mb"] == max(step["pss_mb"] for step in whole["after_step"].values()) > 50
     assert (tmp_path / "results.md").read_text().count("\n| 1 |") == 1
+
+
+@pytest.mark.skipif(not HAS_TRANSFORMERS, reason="needs torch 2.1 and transformers")
+def test_folder(run, tmp_path):
+    process = run(
+        sys.executable, BENCHMARKS / "folder.py", "--sizes", "tiny", "--rounds", 1, "--threads", 1,
+        "--output-dir", tmp_path,
+    )  # fmt: skip
+    assert "tupe, sdpa" in process.stdout
+    cases = json.loads((tmp_path / "results.json").read_text())["cases"]
+    assert len(cases) == 2
+    for case in cases.values():
+        assert set(case["summary"]) == {"tupe, sdpa", "mpnet, eager", "deberta-v2, eager"}
+        assert all(row["padded to not padded"] > 0 for row in case["summary"].values())
+        assert case["summary"]["tupe, sdpa"]["padded, to tupe"] == 1
+
+
+def test_a_folder_without_a_config_is_refused(run, tmp_path):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    process = run(sys.executable, BENCHMARKS / "folder.py", "--folder", tmp_path, check=False)
+    assert process.returncode == 2
+    assert f"--folder {tmp_path} holds no config.json" in process.stdout
