@@ -27,6 +27,8 @@ PARTS = {
     "plots": ("encoder.py files position_terms.py", "matplotlib numpy torch"),
     # from and to files
     "checkpoint": ("attention config.py encoder.py files modules position", "torch"),
+    # model folders for other libraries
+    "export": ("checkpoint files position recorded_options.py version.py", "torch"),
     "programs": ("checkpoint require_fairseq.py", "fairseq fairseq_cli torch tqdm"),
     "text": (
         "files programs require_fairseq.py",
