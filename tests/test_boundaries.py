@@ -55,8 +55,8 @@ PARTS = {
         "fairseq torch tqdm",
     ),
     "commands": (
-        "checkpoint compare files finetune glue inference modules plots plugin/model position "
-        "programs text",
+        "checkpoint compare export files finetune glue inference modules plots plugin/model "
+        "position programs text",
         "fairseq torch",
     ),
     "register.py": ("models plugin plugin/glue", ""),

@@ -2,7 +2,7 @@
 
 import argparse
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from torch import Tensor
 
@@ -26,22 +26,24 @@ class ForeignModel:
 
     Args:
         origin (str): what wrote it, in words.
-        tensors (dict): its weights, under the names that they have there.
-        rename_tensors (callable): gives them our names.
+        found (int): the number of its tensors there.
+        tensors (dict): those that are kept, under our names; not yet compared with the options.
         options (Namespace): those of the tupe_roberta checkpoint that it becomes.
         lines (list of str): of the dict.txt with which every word has its id.
         is_authors (bool): whether its text was treated as the TUPE authors treat it.
+        words (list of str): the words of its own dict.txt.
         head (str, optional): the classification head to go on with, if it was fine-tuned.
         labels (list of str, optional): the lines of its label/dict.txt; None if it has no classes.
         remarks (list of str): what is left out or added, to be told.
     """
 
     origin: str
+    found: int
     tensors: Dict[str, Tensor]
-    rename_tensors: Callable[[Dict[str, Tensor]], Dict[str, Tensor]]
     options: argparse.Namespace
     lines: List[str]
     is_authors: bool
+    words: List[str]
     head: Optional[str] = None
     labels: Optional[List[str]] = None
     remarks: List[str] = field(default_factory=list)
@@ -79,11 +81,12 @@ def read_checkpoint(
     dropped = sorted(set(state) & _DROPPED)
     return ForeignModel(
         converter.NAME,
-        tensors,
-        converter.rename_tensors,
+        len(tensors),
+        converter.rename_tensors(tensors),
         converter.convert_options(given),
         convert_dictionary(lines, dictionary, converter.HIDDEN_SYMBOLS),
         converter is from_authors,
+        [line.rpartition(" ")[0] for line in lines],
         head,
         label_lines,
         [f"dropped the training state: {', '.join(dropped) or 'none'}"],

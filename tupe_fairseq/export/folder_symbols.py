@@ -1,4 +1,4 @@
-"""The dictionary of a model folder: the words by their ids, from whichever file has them."""
+"""The dictionary that a tokenizer.json makes: its words by their ids."""
 
 import os
 from typing import Any, Dict, List
@@ -11,7 +11,7 @@ TOKENIZER = "tokenizer.json"
 _ENTRY = {"id": int, "content": str}
 
 
-def dictionary_lines(folder: str) -> List[str]:
+def tokenizer_lines(folder: str) -> List[str]:
     """The lines of a dict.txt that gives every word of a folder's tokenizer its id there.
 
     Args:
