@@ -9,7 +9,7 @@ from tupe_fairseq.export.folder_config import MODEL_TYPE, to_config
 from tupe_fairseq.export.folder_files import folder_files
 from tupe_fairseq.export.folder_tensors import to_folder
 from tupe_fairseq.export.parity import Reference
-from tupe_fairseq.export.tokenizer import build_tokenizer
+from tupe_fairseq.export.tokenizer.build_tokenizer import build_tokenizer
 from tupe_fairseq.inference.found_vocabulary import FoundVocabulary
 from tupe_fairseq.inference.source_model import SourceModel
 
