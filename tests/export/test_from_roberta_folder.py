@@ -1,16 +1,21 @@
 """Folders of the transformers library's RoBERTa, written by it, become checkpoints."""
 
+import argparse
+import json
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import RobertaConfig, RobertaForMaskedLM, RobertaForSequenceClassification
 
-from helpers.crafted import LINES
-from helpers.model_folders import change_config, write_tokenizer
+from helpers.crafted import LINES, OPTIONS, E, whole_state
+from helpers.model_folders import HEAD, change_config, with_head, write_tokenizer
 from helpers.running import call_program
-from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq import TupeConfig, TupeEncoder, TupeRobertaModel
 from tupe_fairseq.checkpoint.contents import symbols_of
 from tupe_fairseq.commands.convert import main
+from tupe_fairseq.export.as_roberta import roberta_config, roberta_tensors
+from tupe_fairseq.export.folder_tensors import to_folder
 
 SIZES = {
     "vocab_size": 12, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -49,6 +54,36 @@ def test_the_same_logits(options, tmp_path):
         expected = theirs(TOKENS, attention_mask=real.long()).logits
         found, _ = ours.model(TOKENS)
     torch.testing.assert_close(found[real], expected[real], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("head", [None, HEAD])
+def test_what_was_exported_comes_back_bit_by_bit(head, tmp_path):
+    config = TupeConfig(embed_dim=8, num_heads=2, num_layers=2, ffn_embed_dim=12, max_positions=16,
+                        position_encoding="learned")  # fmt: skip
+    kept = {k: v for k, v in whole_state()["model"].items() if not k.startswith(E)}
+    model = {E + name: tensor for name, tensor in TupeEncoder(config).state_dict().items()}
+    model = {**model, **kept, E + "embed_tokens.weight": kept["encoder.lm_head.weight"].clone()}
+    model[E + "position_bias.pos.weight"].data[0, 0] = -0.0
+    if head is not None:
+        model = with_head(model, head)
+    options = argparse.Namespace(**{**OPTIONS, "pooler_dropout": 0.3})
+    folder = tmp_path / "a"
+    folder.mkdir()
+    (folder / "config.json").write_text(
+        json.dumps(roberta_config(options, symbols_of(LINES), head))
+    )
+    (folder / "dict.txt").write_text("\n".join(LINES) + "\n")
+    tensors = to_folder(model, head and head.name)
+    save_file(roberta_tensors(tensors, head), folder / "model.safetensors")
+    ours, text = converted(folder)
+    assert ours.model.args.pooler_dropout == 0.3 and ours.model.max_positions() == 16
+    found = torch.load(tmp_path / "out" / "model.pt")["model"]
+    assert set(found) == set(model)
+    # RoBERTa's classifiers have no LM head, so that theirs is a new one
+    new = set() if head is None else {"encoder.lm_head.dense.weight"}
+    assert {name for name in model if not found[name].equal(model[name])} == new
+    signs = found[E + "position_bias.pos.weight"].signbit()
+    assert signs.equal(model[E + "position_bias.pos.weight"].signbit())
 
 
 def test_a_classifier_with_its_labels(tmp_path):

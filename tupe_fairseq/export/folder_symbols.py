@@ -52,6 +52,8 @@ def _ids(path: str) -> Dict[str, int]:
         check_record(vocabulary, [list], path, "model.vocab")
         pieces = [pair[0] if pair else None for pair in vocabulary]
         check_record(pieces, [str], path, "model.vocab")
+        # tupe-export marks so what is no piece of the model: no text has a piece that ends so
+        pieces = [piece[:-1] if piece.endswith(" ") else piece for piece in pieces]
         if len(set(pieces)) < len(pieces):
             raise CheckpointError(f"{path} lists a word twice")
         vocabulary = {piece: number for number, piece in enumerate(pieces)}

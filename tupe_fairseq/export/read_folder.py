@@ -103,7 +103,7 @@ def read_folder(
     elif outputs is not None:
         labels = label_lines(config, outputs, given_labels, path)
     return ForeignModel(
-        origin=f"a folder of model type {name}",
+        origin=f"the transformers library ({name})",
         found=len(found),
         tensors=tensors,
         options=options,
