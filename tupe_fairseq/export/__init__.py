@@ -1,0 +1,1 @@
+"""Model folders for transformers, sentence-transformers and onnxruntime, and back."""
