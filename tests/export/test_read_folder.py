@@ -5,6 +5,7 @@ import os
 
 import pytest
 import torch
+from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 from safetensors.torch import load_file, save_file
 
 from helpers.crafted import LINES, E, whole_state
@@ -172,6 +173,46 @@ def test_the_dictionary_of_a_folder_that_has_only_a_tokenizer(kind, tmp_path):
     converted(folder)
     text = (tmp_path / "out" / "dict.txt").read_text()
     assert [line.split()[0] for line in text.splitlines()] == [line.split()[0] for line in LINES]
+
+
+def test_the_pieces_of_fastbpe(tmp_path):
+    """A word's end is marked there, and in dict.txt that a word goes on; symbols have stand-ins."""
+    lines = ["<url> 1", "th@@ 1", "e 1", "@@ 1", "e@@ 1", "madeupword0000 1", "x 1"]
+    folder = write_folder(tmp_path / "a", lines=lines)
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", "\ue001</w>", "th", "e</w>", "@@</w>", "e",
+              "madeupword0000</w>", "x</w>", "<mask>"]  # fmt: skip
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    special = [*range(4), 11]
+    content = {
+        "model": {"type": "BPE", "vocab": vocabulary, "end_of_word_suffix": "</w>"},
+        "added_tokens": [{"id": n, "content": pieces[n]} for n in special],
+        "decoder": {"type": "Sequence", "decoders": [
+            {"type": "BPEDecoder", "suffix": "</w>"},
+            {"type": "Replace", "pattern": {"String": "\ue001"}, "content": "<url>"},
+        ]},
+    }  # fmt: skip
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    (folder / "dict.txt").unlink()
+    converted(folder)
+    assert (tmp_path / "out" / "dict.txt").read_text().splitlines() == lines
+
+
+def test_the_numbers_of_gpt2(tmp_path):
+    lines = [f"{number} 1" for number in (7, 3, 262, 1, 5, 2)] + ["madeupword0000 1"]
+    folder = write_folder(tmp_path / "a", lines=lines)
+    numbers = {"t": 7, "h": 3, "\u0120the": 262, "a": 1, "b": 5, "c": 2, "d": 9}
+    pieces = [*("<s>", "<pad>", "</s>", "<unk>"), *list(numbers)[:6], "madeupword0000", "<mask>"]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}))
+    (folder / "dict.txt").unlink()
+    assert "is not the dictionary that" in refused(folder)
+    numbers.update({piece: 1000 + n for n, piece in enumerate(bytes_to_unicode().values())
+                    if piece not in numbers})  # fmt: skip
+    (tmp_path / "encoder.json").write_text(json.dumps({**numbers, "th": 2000}))
+    (tmp_path / "vocab.bpe").write_text("#version: 0.2\nt h\n")
+    converted(folder, "--gpt2-encoder-json", tmp_path / "encoder.json", "--gpt2-vocab-bpe",
+              tmp_path / "vocab.bpe")  # fmt: skip
+    assert (tmp_path / "out" / "dict.txt").read_text().splitlines() == lines
 
 
 TOKENIZERS = {

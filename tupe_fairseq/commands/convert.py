@@ -24,6 +24,7 @@ from tupe_fairseq.commands.vocabulary_flags import (
 )
 from tupe_fairseq.export.read_folder import read_folder
 from tupe_fairseq.files.names import DICTIONARY, VOCABULARY
+from tupe_fairseq.files.record import read_record
 from tupe_fairseq.files.text_lines import read_lines
 from tupe_fairseq.files.write_together import write_together
 from tupe_fairseq.programs.command import show
@@ -117,7 +118,8 @@ def _read(args: argparse.Namespace) -> ForeignModel:
         for flag, path in (("--dict", args.dict), ("--label-dict", args.label_dict))
     )
     if os.path.isdir(args.checkpoint):
-        return read_folder(args.checkpoint, lines, labels)
+        numbers = args.gpt2_encoder_json and read_record(args.gpt2_encoder_json, {str: int})
+        return read_folder(args.checkpoint, lines, labels, numbers)
     check_is_file("--checkpoint", args.checkpoint)
     if lines is None:
         raise ValueError(f"--checkpoint {args.checkpoint} is a file, which needs --dict, too")

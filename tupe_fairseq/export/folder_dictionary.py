@@ -12,7 +12,11 @@ from tupe_fairseq.files.text_lines import read_lines
 
 
 def folder_lines(
-    folder: str, config: Dict[str, Any], rows: int, given: Optional[List[str]]
+    folder: str,
+    config: Dict[str, Any],
+    rows: int,
+    given: Optional[List[str]],
+    numbers: Optional[Dict[str, int]],
 ) -> List[str]:
     """The lines of a folder's dict.txt; of what its tokenizer.json makes, if it has none.
 
@@ -21,6 +25,7 @@ def folder_lines(
         config (dict): the content of its config.json.
         rows (int): of the word embedding.
         given (list of str, optional): the lines of ``--dict``, to use instead.
+        numbers (dict, optional): of GPT-2's pieces, for its tokenizer.json.
     Raises:
         OSError: if neither is there.
         ValueError: if the dictionary is damaged or not the model's, or the model's vocabulary was
@@ -32,7 +37,7 @@ def folder_lines(
     elif os.path.lexists(path):
         lines = read_lines(path, path)
     else:
-        path, lines = os.path.join(folder, TOKENIZER), tokenizer_lines(folder)
+        path, lines = os.path.join(folder, TOKENIZER), tokenizer_lines(folder, numbers)
     lines = convert_dictionary(lines, path)
     symbols = symbols_of(lines)
     if rows != len(symbols):
@@ -43,5 +48,8 @@ def folder_lines(
         )
     recorded = config.get("vocabulary_version")
     if recorded is not None and recorded != int(vocabulary_version(symbols)):
-        raise CheckpointError(f"{path} is not the dictionary that {folder} was trained with")
+        raise CheckpointError(
+            f"{path} is not the dictionary that {folder} was trained with; give its {DICTIONARY} "
+            "with --dict"
+        )
     return lines

@@ -1,7 +1,7 @@
-"""The dictionary that a tokenizer.json makes: its words by their ids."""
+"""The dictionary that a tokenizer.json makes: fairseq's symbols by their ids."""
 
 import os
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, DICTIONARY, MASK
@@ -9,14 +9,18 @@ from tupe_fairseq.files.record import check_record, read_record
 
 TOKENIZER = "tokenizer.json"
 _ENTRY = {"id": int, "content": str}
+# how the library marks the end of a word in fastBPE's pieces, and how dict.txt marks other pieces
+_END = "</w>"
+_CONTINUED = "@@"
 
 
-def tokenizer_lines(folder: str) -> List[str]:
+def tokenizer_lines(folder: str, numbers: Optional[Dict[str, int]] = None) -> List[str]:
     """The lines of a dict.txt that gives every word of a folder's tokenizer its id there.
 
     Args:
         folder (str): with a tokenizer.json, which does not tell how often a word was seen: each
             line says once.
+        numbers (dict, optional): of GPT-2's pieces, which are the words of its dict.txt.
     Raises:
         FileNotFoundError: if it is not there.
         ValueError: if it is not a tokenizer's, or its ids are not those that a dictionary of
@@ -28,7 +32,7 @@ def tokenizer_lines(folder: str) -> List[str]:
             f"{folder} has neither {DICTIONARY} nor {TOKENIZER}; give --dict, the {DICTIONARY} of "
             "the model"
         )
-    symbols = _in_order(_ids(path), path)
+    symbols = _in_order(_ids(path, numbers or {}), path)
     first = symbols[: len(BUILT_IN_SYMBOLS)]
     if tuple(first) != BUILT_IN_SYMBOLS:
         raise CheckpointError(
@@ -45,22 +49,52 @@ def tokenizer_lines(folder: str) -> List[str]:
     return [f"{word} 1" for word in words]
 
 
-def _ids(path: str) -> Dict[str, int]:
-    content = read_record(path, {"model": {"vocab": (dict, list)}, "added_tokens": (list, None)})
+def _ids(path: str, numbers: Dict[str, int]) -> Dict[str, int]:
+    """The id of each symbol."""
+    content = read_record(
+        path,
+        {"model": {"vocab": (dict, list), "end_of_word_suffix": (str, None)},
+         "added_tokens": ([_ENTRY], None), "decoder": (dict, None)},
+    )  # fmt: skip
     vocabulary: Any = content["model"]["vocab"]
     if isinstance(vocabulary, list):  # of pairs: piece and score
         check_record(vocabulary, [list], path, "model.vocab")
         pieces = [pair[0] if pair else None for pair in vocabulary]
         check_record(pieces, [str], path, "model.vocab")
         # tupe-export marks so what is no piece of the model: no text has a piece that ends so
-        pieces = [piece[:-1] if piece.endswith(" ") else piece for piece in pieces]
-        if len(set(pieces)) < len(pieces):
-            raise CheckpointError(f"{path} lists a word twice")
-        vocabulary = {piece: number for number, piece in enumerate(pieces)}
-    check_record(vocabulary, {str: int}, path, "model.vocab")
-    added = content.get("added_tokens") or []
-    check_record(added, [_ENTRY], path, "added_tokens")
-    return {**vocabulary, **{token["content"]: token["id"] for token in added}}
+        pairs = [(p[:-1] if p.endswith(" ") else p, n) for n, p in enumerate(pieces)]
+    else:
+        check_record(vocabulary, {str: int}, path, "model.vocab")
+        pairs = list(vocabulary.items())
+    added = [(token["content"], token["id"]) for token in content.get("added_tokens") or []]
+    if content["model"].get("end_of_word_suffix") == _END:
+        stand_ins = _stand_ins(content.get("decoder") or {}, path)
+        special = dict(added)
+        pairs = [(p if p in special else _fastbpe_word(p, stand_ins), n) for p, n in pairs]
+    elif numbers:
+        pairs = [(str(numbers.get(piece, piece)), number) for piece, number in pairs]
+    if len({piece for piece, _ in pairs}) < len(pairs):
+        raise CheckpointError(f"{path} lists a word twice")
+    return {**dict(pairs), **dict(added)}
+
+
+def _fastbpe_word(piece: str, stand_ins: Dict[str, str]) -> str:
+    """What dict.txt calls a piece: marked is there not a word's end, but every other piece."""
+    if not piece.endswith(_END):
+        return piece + _CONTINUED
+    word = piece[: -len(_END)]
+    return stand_ins.get(word, word)
+
+
+def _stand_ins(decoder: Dict[str, Any], path: str) -> Dict[str, str]:
+    """The words of which others stand in the pieces: what the decoder replaces."""
+    check_record(decoder, {"decoders": ([dict], None)}, path, "decoder")
+    found = {}
+    for step in decoder.get("decoders") or []:
+        if step.get("type") == "Replace":
+            check_record(step, {"pattern": {"String": str}, "content": str}, path, "decoder")
+            found[step["pattern"]["String"]] = step["content"]
+    return found
 
 
 def _in_order(ids: Dict[str, int], path: str) -> List[str]:

@@ -56,6 +56,7 @@ def read_folder(
     folder: str,
     given_lines: Optional[List[str]] = None,
     given_labels: Optional[List[str]] = None,
+    numbers: Optional[Dict[str, int]] = None,
 ) -> ForeignModel:
     """Read a folder as tupe-export, ``save_pretrained`` or ``Trainer`` write it.
 
@@ -65,6 +66,8 @@ def read_folder(
         given_lines (list of str, optional): of the dict.txt to use instead (``--dict``).
         given_labels (list of str, optional): of the label/dict.txt to use instead of ``id2label``
             (``--label-dict``).
+        numbers (dict, optional): of GPT-2's pieces, without which its tokenizer.json does not tell
+            the words of its dict.txt.
     Raises:
         OSError: if a file is missing or cannot be read.
         ValueError: if one is damaged, the model is of another type, or its parts do not belong
@@ -93,7 +96,7 @@ def read_folder(
             "THE FOLDER HAS NO LM HEAD (classifiers are saved without): model.pt has a new one, "
             "which must be trained before it can fill in masks"
         )
-    lines = folder_lines(folder, config, len(tensors.get(EMBEDDING, ())), given_lines)
+    lines = folder_lines(folder, config, len(tensors.get(EMBEDDING, ())), given_lines, numbers)
     words = [line.rpartition(" ")[0] for line in lines]
     outputs, labels = classification_heads(tensors).get(head), None
     if outputs is None and given_labels is not None:
