@@ -147,6 +147,7 @@ def run(args: argparse.Namespace) -> None:
         words = listed_words(dictionary)
         check_fits(*given, words, tuple(words[: len(HIDDEN_SYMBOLS)]) == HIDDEN_SYMBOLS)
         vocabulary = FoundVocabulary(*given, recorded=True)
+    report = _report(places)
     logger.info("reading %s, with %s", args.checkpoint, dictionary)
     source = read_source(
         args.checkpoint, dictionary, vocabulary, places, args.head, args.label_dict,
@@ -175,7 +176,7 @@ def run(args: argparse.Namespace) -> None:
             parameters=exported.parameters,
             head=source.head,
             vocabulary=vocabulary.kind,
-            report=_report(places),
+            report=report,
             onnx=args.onnx,
             parity=parity,
             sample=sample,
