@@ -58,6 +58,7 @@ PARTS = {
         "config.py encoder.py files plots position programs version.py",
         "fairseq torch tqdm",
     ),
+    "export": ("files text", "sentencepiece"),
     "commands": (
         "checkpoint compare files finetune glue inference modules plots plugin/model position "
         "programs text",
