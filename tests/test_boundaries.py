@@ -41,7 +41,7 @@ PARTS = {
     "export": (
         "attention checkpoint encoder_stack.py files modules position recorded_options.py text "
         "version.py",
-        "numpy onnxruntime safetensors sentencepiece torch tqdm transformers",
+        "onnxruntime safetensors sentencepiece torch tqdm transformers",
     ),
     # what fairseq loads
     "plugin": ("require_fairseq.py", "fairseq numpy torch"),
@@ -63,8 +63,8 @@ PARTS = {
         "fairseq torch tqdm",
     ),
     "commands": (
-        "checkpoint compare export files finetune glue inference modules plots plugin/model position "
-        "programs text",
+        "checkpoint compare export files finetune glue inference modules plots plugin/model "
+        "position programs text",
         "fairseq torch",
     ),
     "register.py": ("models plugin plugin/glue", ""),
