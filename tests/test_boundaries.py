@@ -43,6 +43,12 @@ PARTS = {
         "safetensors sentencepiece torch tqdm transformers",
     ),
     "glue": ("files text", "numpy scipy sklearn"),
+    # model folders for other libraries
+    "export": (
+        "attention checkpoint encoder_stack.py files modules position recorded_options.py text "
+        "version.py",
+        "onnxruntime safetensors sentencepiece torch tqdm transformers",
+    ),
     # what fairseq loads
     "plugin": ("require_fairseq.py", "fairseq numpy torch"),
     "plugin/model": (
