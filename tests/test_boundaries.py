@@ -36,18 +36,12 @@ PARTS = {
         "files programs require_fairseq.py",
         "fairseq numpy regex sacremoses sentence_splitter sentencepiece subword_nmt tqdm",
     ),
-    # model folders for other libraries, and their code
-    "export": (
-        "attention checkpoint encoder_stack.py files modules position recorded_options.py text "
-        "version.py",
-        "safetensors sentencepiece torch tqdm transformers",
-    ),
     "glue": ("files text", "numpy scipy sklearn"),
     # model folders for other libraries
     "export": (
         "attention checkpoint encoder_stack.py files modules position recorded_options.py text "
         "version.py",
-        "onnxruntime safetensors sentencepiece torch tqdm transformers",
+        "onnxruntime sacremoses safetensors sentencepiece torch tqdm transformers",
     ),
     # what fairseq loads
     "plugin": ("require_fairseq.py", "fairseq numpy torch"),
