@@ -219,6 +219,18 @@ def test_long_pickles(tmp_path):
     assert "its pickle is longer than 16777216 bytes" in refused(path)
 
 
+def test_a_file_of_two_formats_is_read_as_torch_reads_it(tmp_path):
+    """An archive behind a pickle: what is checked must not be another part than what is loaded."""
+    torch.save(
+        {"a": Touch(tmp_path / "ran")}, tmp_path / "bad", _use_new_zipfile_serialization=False
+    )
+    torch.save({"a": torch.ones(3)}, tmp_path / "good")
+    both = (tmp_path / "bad").read_bytes() + (tmp_path / "good").read_bytes()
+    (tmp_path / "both").write_bytes(both)
+    assert zipfile.is_zipfile(tmp_path / "both")
+    assert "it asks for" in refused(tmp_path / "both")
+
+
 def test_deep_nesting_and_loops_are_read_without_recursion(tmp_path):
     pickled = b"\x80\x02}" + text("a") + b"]" * 100_000 + b"a" * 99_999 + b"s."
     assert type(restricted_load(str(archive(tmp_path / "deep.pt", pickled)))["a"]) is list

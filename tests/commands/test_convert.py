@@ -244,7 +244,7 @@ def test_a_file_that_is_none(flag, tmp_path):
     words = lambda path: [word for pair in {**flags, flag: path}.items() for word in pair]  # noqa: E731
     assert f"{flag} nosuch does not exist" in refused(words("nosuch"), tmp_path)
     os.mkfifo(tmp_path / "fifo")
-    for path in ("fifo", "."):
+    for path in ("fifo", ".") if flag != "--checkpoint" else ("fifo",):  # which can be a folder
         assert f"{flag} {tmp_path / path} is not a file" in refused(
             words(tmp_path / path), tmp_path
         )

@@ -104,7 +104,7 @@ _ALLOWED: Dict[str, _Allowed] = {
 def in_brief(value: Any) -> str:
     """A value from a file, for a message: short, whatever it is."""
     if type(value) in (bool, int, float, str):
-        is_word = type(value) is str and re.fullmatch(r"\w+", value, re.ASCII)
+        is_word = type(value) is str and re.fullmatch(r"(?!\d)\w+", value, re.ASCII)
         text = value if is_word else repr(value)
         return text if len(text) <= 80 else text[:77] + "..."
     return f"a {type(value).__name__}"

@@ -2,7 +2,7 @@
 
 import argparse
 from types import ModuleType
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from torch import Tensor
 
@@ -95,16 +95,14 @@ def classification_heads(model: Dict[str, Tensor]) -> Dict[str, int]:
 
 
 def convert_tensors(
-    theirs: Dict[str, Tensor],
-    rename_tensors: Callable[[Dict[str, Tensor]], Dict[str, Tensor]],
+    renamed: Dict[str, Tensor],
     args: argparse.Namespace,
     vocab_size: int,
 ) -> Dict[str, Tensor]:
     """The state dict of tupe_roberta that computes the same numbers, in float32.
 
     Args:
-        theirs (dict): the foreign state dict, as :func:`tensors_in` gives it.
-        rename_tensors (callable): gives it our names.
+        renamed (dict): the foreign state dict, as :func:`tensors_in` gives it, under our names.
         args (Namespace): the converted options.
         vocab_size (int): symbols of the converted dictionary, ``<mask>`` included.
     Raises:
@@ -112,7 +110,7 @@ def convert_tensors(
             superfluous or of another shape, each named; or if the LM head is not tied to the word
             embedding and ``args`` says that it is.
     """
-    model = {name: tensor.float() for name, tensor in rename_tensors(theirs).items()}
+    model = {name: tensor.float() for name, tensor in renamed.items()}
     embedding = model.get("encoder.sentence_encoder.embed_tokens.weight")
     if embedding is not None and embedding.size(0) != vocab_size:
         raise CheckpointError(
@@ -155,7 +153,8 @@ def new_state(
         args.task = args.criterion = "sentence_prediction"
         args.classification_head_name = head
         args.num_classes = classification_heads(model)[head]
-        args.regression_target = False  # left out, fairseq would take it for True
+        # left out, fairseq would take it for True
+        args.regression_target = getattr(args, "regression_target", False)
         args.init_token, args.separator_token = 0, 2
     return {
         "args": args,

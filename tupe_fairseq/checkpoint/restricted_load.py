@@ -6,6 +6,12 @@ torch 1.13 ignores the ``pickle_module`` that it is given.  Hence a reader of ou
 formats of ``torch.save``: tensors, containers, plain numbers and ``argparse.Namespace`` are
 rebuilt, a few known kinds of training statistics become empty placeholders, and anything else is
 refused.  What it needs of memory and time is in proportion to the file.
+
+No part of torch's reader is used, neither the one for archives nor the unpickler of
+``weights_only=True``, which could be made to corrupt memory before torch 2.10 (CVE-2026-24747): by
+entries put into a tensor, or a storage with another number of elements than the archive has of it.
+Here both are refused, on every torch.  What holds for this reader does not hold for the next one:
+whoever gives the same file to ``torch.load`` has it parsed by other rules.
 """
 
 import os
@@ -23,6 +29,8 @@ from tupe_fairseq.checkpoint.restricted_unpickler import (
     Storage,
 )
 
+# how a file begins that torch takes for an archive; Python's zipfile looks at its end
+_ZIP_MAGIC = b"PK\x03\x04"
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LEGACY_PROTOCOL = 1001
 # A pickle holds names and shapes, about 200 bytes per tensor; the weights are beside it.
@@ -146,7 +154,7 @@ def restricted_load(path: str) -> Dict[str, Any]:
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise CheckpointError(f"{path} is not a file; give a checkpoint")
     with open(path, "rb") as file:
-        is_zip = zipfile.is_zipfile(file)
+        is_zip = file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
         file.seek(0)
         most_bytes = _MOST_SHARED * os.fstat(file.fileno()).st_size
         try:

@@ -1,4 +1,8 @@
-"""Reads what fine-tuning needs from a pre-trained checkpoint, without running its code."""
+"""Reads what fine-tuning needs from a pre-trained checkpoint, without running its code.
+
+``fairseq-train`` reads the same file again, with ``torch.load``: a file from a stranger is better
+written anew first, by tupe-export and tupe-convert.
+"""
 
 import os
 from dataclasses import dataclass

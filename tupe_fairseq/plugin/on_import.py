@@ -43,7 +43,8 @@ def allow_fairseq_checkpoints() -> None:
 
     That is ``argparse.Namespace``, a bag of attributes, and numpy's numbers, which a score can be
     (scipy's correlation, in ``--best-checkpoint-metric pearson``): rebuilding them runs no code.
-    Everything else remains refused.  Before torch 2.6 fairseq unpickles without restriction.
+    Everything else remains refused.  Before torch 2.6 fairseq unpickles without restriction, and
+    before 2.10 a crafted file can corrupt memory on the way (CVE-2026-24747).
     """
     if torch_is_at_least(2, 6):
         # a method's own way to say which function of numpy makes it, wherever this numpy has it

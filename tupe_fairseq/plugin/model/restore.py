@@ -2,8 +2,9 @@
 
 fairseq's own way (``hub_utils.from_pretrained``, ``load_model_ensemble_and_task`` with a path)
 builds whatever architecture and task the file names, and some of fairseq's pass texts of the file
-to ``eval()``; and before torch 2.6 reading the file runs code already.  Here the restricted reader
-reads it, and fairseq is handed checked options and tensors only.
+to ``eval()``; and before torch 2.6 reading the file runs code already, before 2.10 it can corrupt
+memory.  Here the restricted reader reads it, and fairseq is handed checked options and tensors
+only.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 """Watches the fairseq-train run that a model is part of."""
 
+import functools
 import logging
 
 import torch
@@ -14,6 +15,22 @@ logger = logging.getLogger(__name__)
 
 # the flags that name a file to load, with fairseq's default, which may be absent
 _FLAGS = {"restore_file": "checkpoint_last.pt", "finetune_from_model": None}
+
+
+@functools.lru_cache(maxsize=None)
+def _warn_once(to_load: str, version: str) -> None:
+    """Say, before fairseq gives a file to ``torch.load``, what that can do.
+
+    Before torch 2.6 it runs whatever code the file names; and up to 2.9 the unpickler of
+    ``weights_only=True`` could be made to corrupt memory (CVE-2026-24747).
+    """
+    logger.warning(
+        "%s is read by torch %s, in which a crafted file can %s (mended in torch 2.10): give only "
+        "files that you trust, and exchange models as safetensors (tupe-export, tupe-convert)",
+        to_load,
+        version,
+        "corrupt memory" if torch_is_at_least(2, 6) else "run code",
+    )
 
 
 class RunWatch:
@@ -39,12 +56,7 @@ class RunWatch:
             if path not in (None, _FLAGS[name])
         ]
         if self._to_load and not torch_is_at_least(2, 10):
-            logger.warning(
-                "%s is read by torch %s, in which a crafted file can do harm (torch 2.10 and later "
-                "are not known to have this fault): give only files that you trust",
-                self._to_load[0],
-                torch.__version__,
-            )
+            _warn_once(self._to_load[0], torch.__version__)
         logdir = tensorboard_logdir(args)
         self._pictures = None if logdir is None else PositionPictures(logdir)
 

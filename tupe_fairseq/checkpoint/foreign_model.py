@@ -1,0 +1,112 @@
+"""A model of other code as it was read, and how it becomes one of this project."""
+
+import argparse
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional
+
+from torch import Tensor
+
+from tupe_fairseq.checkpoint import from_authors
+from tupe_fairseq.checkpoint.checked_tensors import tensors_in
+from tupe_fairseq.checkpoint.contents import options_in
+from tupe_fairseq.checkpoint.convert import (
+    classification_heads,
+    convert_dictionary,
+    converter_of,
+)
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+
+_KEPT = {"args", "cfg", "model"}
+_DROPPED = {"criterion", "extra_state", "last_optimizer_state", "optimizer_history", "task_state"}
+
+
+@dataclass(frozen=True)
+class ForeignModel:
+    """A model of other code.
+
+    Args:
+        origin (str): what wrote it, in words.
+        found (int): the number of its tensors there.
+        tensors (dict): those that are kept, under our names; not yet compared with the options.
+        options (Namespace): those of the tupe_roberta checkpoint that it becomes.
+        lines (list of str): of the dict.txt with which every word has its id.
+        is_authors (bool): whether its text was treated as the TUPE authors treat it.
+        words (list of str): the words of its own dict.txt.
+        head (str, optional): the classification head to go on with, if it was fine-tuned.
+        labels (list of str, optional): the lines of its label/dict.txt; None if it has no classes.
+        remarks (list of str): what is left out or added, to be told.
+    """
+
+    origin: str
+    found: int
+    tensors: Dict[str, Tensor]
+    options: argparse.Namespace
+    lines: List[str]
+    is_authors: bool
+    words: List[str]
+    head: Optional[str] = None
+    labels: Optional[List[str]] = None
+    remarks: List[str] = field(default_factory=list)
+
+
+def read_checkpoint(
+    path: str, lines: List[str], dictionary: str, label_lines: Optional[List[str]], label_dict: str
+) -> ForeignModel:
+    """Read a checkpoint of the TUPE authors' code or of fairseq's RoBERTa without running its code.
+
+    Args:
+        path (str): the file.
+        lines (list of str): of its dict.txt.
+        dictionary (str): the name of that file, for messages.
+        label_lines (list of str, optional): of its label/dict.txt, to go on with its head.
+        label_dict (str): the name of that file, for messages.
+    Raises:
+        OSError: if it cannot be read.
+        CheckpointError: if it is refused, damaged, or of another model.
+    """
+    state = restricted_load(path)
+    unknown = set(state) - _KEPT - _DROPPED
+    if unknown or "model" not in state:
+        raise CheckpointError(
+            f"{path} has the entries {', '.join(sorted(map(str, state)))}; expected are "
+            "model (a state dict), args or cfg, and, which are dropped, "
+            f"{', '.join(sorted(_DROPPED))}"
+        )
+    given = options_in(state, path)
+    tensors = tensors_in(state, path)
+    converter = converter_of(given)
+    head = None
+    if label_lines is not None:
+        head = _labelled_head(tensors, given, label_lines, label_dict)
+    dropped = sorted(set(state) & _DROPPED)
+    return ForeignModel(
+        converter.NAME,
+        len(tensors),
+        converter.rename_tensors(tensors),
+        converter.convert_options(given),
+        convert_dictionary(lines, dictionary, converter.HIDDEN_SYMBOLS),
+        converter is from_authors,
+        [line.rpartition(" ")[0] for line in lines],
+        head,
+        label_lines,
+        [f"dropped the training state: {', '.join(dropped) or 'none'}"],
+    )
+
+
+def _labelled_head(
+    tensors: Dict[str, Tensor], given: Dict[str, Any], label_lines: List[str], label_dict: str
+) -> str:
+    """The name of the fine-tuned head, whose classes the label dictionary must cover."""
+    heads = classification_heads(tensors)
+    name = given.get("classification_head_name", "sentence_classification_head")
+    if not isinstance(name, str) or name not in heads:
+        raise CheckpointError(
+            f"--label-dict is given, but the checkpoint has no classification head {name!r}; it "
+            f"has {', '.join(heads) or 'none'}"
+        )
+    if len(label_lines) < heads[name]:
+        raise CheckpointError(
+            f"{label_dict} lists {len(label_lines)} labels, but head {name!r} has {heads[name]} "
+            "classes"
+        )
+    return name

@@ -1,0 +1,88 @@
+"""The classes of a fine-tuned model folder, and the label/dict.txt that they become."""
+
+import re
+from typing import Any, Dict, List, Optional
+
+from tupe_fairseq.checkpoint.checked_options import checked_options
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
+from tupe_fairseq.files.record import check_record
+
+# what the library calls classes that nobody has named
+_UNNAMED = re.compile(r"LABEL_\d+")
+
+
+def head_name(config: Dict[str, Any], path: str) -> str:
+    """The name of the classification head in a checkpoint.
+
+    Args:
+        config (dict): the content of config.json.
+        path (str): its name, for messages.
+    Raises:
+        CheckpointError: if config.json gives a name that no head can have.
+    """
+    name = config.get("classification_head_name") or "sentence_classification_head"
+    checked_options({"arch": "tupe_roberta", "classification_head_name": name}, path)
+    return name
+
+
+def regresses(config: Dict[str, Any], outputs: int) -> bool:
+    """Whether a head gives a score rather than classes: transformers trains one output so."""
+    return outputs == 1 or config.get("problem_type") == "regression"
+
+
+def label_lines(
+    config: Dict[str, Any], outputs: int, given: Optional[List[str]], path: str
+) -> List[str]:
+    """The lines of label/dict.txt, in the order of the head's outputs.
+
+    Args:
+        config (dict): the content of config.json.
+        outputs (int): the number of classes.
+        given (list of str, optional): the lines of ``--label-dict``, to use instead of its
+            ``id2label``.
+        path (str): the name of config.json, for messages.
+    Raises:
+        ValueError: if ``id2label`` does not name each class once, a name cannot be a label of
+            fairseq's, or ``given`` names the classes differently.
+    """
+    names = _names(config, outputs, path)
+    if given is None:
+        for name in names:
+            # fairseq-preprocess splits labels at spaces, as it does words
+            if name.split() != [name] or name in (*BUILT_IN_SYMBOLS, MASK):
+                raise CheckpointError(
+                    f"{path}: the class {name[:80]!r} of id2label cannot be a label of fairseq's; "
+                    "give --label-dict with another name for it"
+                )
+        return [f"{name} 1" for name in names]
+    if len(given) < outputs:
+        raise CheckpointError(
+            f"--label-dict lists {len(given)} labels, but the head has {outputs} classes"
+        )
+    theirs = [line.rpartition(" ")[0] for line in given][:outputs]
+    swapped = any(
+        a != b and (a in names or b in theirs) for a, b in zip(theirs, names)
+    ) and not all(map(_UNNAMED.fullmatch, names))
+    if swapped:
+        raise CheckpointError(
+            f"--label-dict lists {', '.join(theirs)[:80]}, but in {path} the classes are "
+            f"{', '.join(names)[:80]}"
+        )
+    return given
+
+
+def _names(config: Dict[str, Any], outputs: int, path: str) -> List[str]:
+    names = config.get("id2label")
+    if names is None:  # transformers leaves out its own default
+        return [f"LABEL_{number}" for number in range(outputs)]
+    check_record(names, {str: str}, path, "id2label")
+    if set(names) != {str(number) for number in range(outputs)}:
+        raise CheckpointError(
+            f"{path} names {len(names)} classes in id2label, and the classification head has "
+            f"{outputs}"
+        )
+    ordered = [names[str(number)] for number in range(outputs)]
+    if len(set(ordered)) < outputs:
+        raise CheckpointError(f"{path} gives two classes of id2label the same name")
+    return ordered

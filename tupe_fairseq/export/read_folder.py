@@ -1,0 +1,134 @@
+"""Reads a model folder of the transformers library, ours or a RoBERTa's, without its code."""
+
+import os
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from torch import Tensor
+
+from tupe_fairseq.checkpoint.checked_options import in_brief
+from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING, tensors_in
+from tupe_fairseq.checkpoint.convert import classification_heads
+from tupe_fairseq.checkpoint.foreign_model import ForeignModel
+from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.export import folder_config, from_roberta_folder
+from tupe_fairseq.export.folder_dictionary import folder_lines
+from tupe_fairseq.export.folder_labels import head_name, label_lines, regresses
+from tupe_fairseq.export.folder_tensors import from_folder
+from tupe_fairseq.export.folder_weights import read_weights
+from tupe_fairseq.export.fresh_lm_head import lacks_lm_head, with_lm_head
+from tupe_fairseq.files.record import read_record
+
+CONFIG = "config.json"
+# what fairseq's models have no place for: beginnings of names, and what they are
+_LEFT_OUT = {
+    "qa_outputs.": "the question-answering head",
+    "classifier.weight": "the token-classification head",
+    "classifier.bias": "the token-classification head",
+}
+
+
+class _Kind(NamedTuple):
+    """A model type.
+
+    Args:
+        options (callable): config.json and its path -> the options of tupe_roberta.
+        rename (callable): tensors, the name of the head and whether the LM head is tied -> the
+            state dict of tupe_roberta.
+        prefix (str): of the names of the encoder's tensors, which a model without a head leaves
+            out.
+    """
+
+    options: Callable[[Dict[str, Any], str], Any]
+    rename: Callable[[Dict[str, Tensor], str, bool], Dict[str, Tensor]]
+    prefix: str
+
+
+_KINDS = {
+    "tupe": _Kind(folder_config.from_config, from_folder, "tupe."),
+    "roberta": _Kind(
+        from_roberta_folder.convert_options, from_roberta_folder.rename_tensors, "roberta."
+    ),
+}
+
+
+def read_folder(
+    folder: str,
+    given_lines: Optional[List[str]] = None,
+    given_labels: Optional[List[str]] = None,
+    numbers: Optional[Dict[str, int]] = None,
+) -> ForeignModel:
+    """Read a folder as tupe-export, ``save_pretrained`` or ``Trainer`` write it.
+
+    Args:
+        folder (str): it holds config.json, the weights as safetensors, and dict.txt or
+            tokenizer.json.
+        given_lines (list of str, optional): of the dict.txt to use instead (``--dict``).
+        given_labels (list of str, optional): of the label/dict.txt to use instead of ``id2label``
+            (``--label-dict``).
+        numbers (dict, optional): of GPT-2's pieces, without which its tokenizer.json does not tell
+            the words of its dict.txt.
+    Raises:
+        OSError: if a file is missing or cannot be read.
+        ValueError: if one is damaged, the model is of another type, or its parts do not belong
+            together.
+    """
+    path = os.path.join(folder, CONFIG)
+    if not os.path.lexists(path):
+        raise FileNotFoundError(
+            f"{path} is missing; give a folder as tupe-export or save_pretrained writes it"
+        )
+    config = read_record(path, dict)
+    name = config.get("model_type")
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise CheckpointError(
+            f"{path}: model_type is {in_brief(name)}; only {' and '.join(_KINDS)} can be converted"
+        )
+    options, head = kind.options(config, path), head_name(config, path)
+    found = read_weights(folder)
+    kept, remarks = _with_a_place(found, kind.prefix)
+    kept = tensors_in({"model": kept}, folder)
+    tensors = kind.rename(kept, head, not options.untie_weights_roberta)
+    if lacks_lm_head(tensors):
+        tensors = with_lm_head(tensors)
+        remarks.append(
+            "THE FOLDER HAS NO LM HEAD (classifiers are saved without): model.pt has a new one, "
+            "which must be trained before it can fill in masks"
+        )
+    lines = folder_lines(folder, config, len(tensors.get(EMBEDDING, ())), given_lines, numbers)
+    words = [line.rpartition(" ")[0] for line in lines]
+    outputs, labels = classification_heads(tensors).get(head), None
+    if outputs is None and given_labels is not None:
+        raise CheckpointError(f"--label-dict is given, but {folder} has no classification head")
+    if outputs is not None and regresses(config, outputs):
+        options.regression_target = True
+    elif outputs is not None:
+        labels = label_lines(config, outputs, given_labels, path)
+    return ForeignModel(
+        origin=f"the transformers library ({name})",
+        found=len(found),
+        tensors=tensors,
+        options=options,
+        lines=lines,
+        is_authors=tuple(words[: len(HIDDEN_SYMBOLS)]) == HIDDEN_SYMBOLS,
+        words=words,
+        head=None if outputs is None else head,
+        labels=labels,
+        remarks=remarks,
+    )
+
+
+def _with_a_place(found: Dict[str, Tensor], prefix: str) -> Tuple[Dict[str, Tensor], List[str]]:
+    """The tensors that a checkpoint has a place for, and what is said of the others."""
+    if not any(name.startswith(prefix) for name in found):
+        found = {prefix + name: tensor for name, tensor in found.items()}
+    left_out = {f"{prefix}pooler.": "the pooler", **_LEFT_OUT}
+    kept, said = {}, {}
+    for name, tensor in found.items():
+        words = [words for start, words in left_out.items() if name.startswith(start)]
+        said.update(dict.fromkeys(words))
+        # a buffer with the numbers 0, 1, ..., which old files have
+        if not words and name != f"{prefix}embeddings.position_ids":
+            kept[name] = tensor
+    return kept, [f"left out {words}: fairseq's models have no place for it" for words in said]
