@@ -1,11 +1,16 @@
 """The tokenizers of exported folders, against the hub interface's encoding."""
 
+import json
+
 import pytest
 from fairseq.data import Dictionary
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 
+from helpers.authors import codes_for
 from helpers.vocabularies import write_gpt2
 from tupe_fairseq.export.tokenizer.build_tokenizer import build_tokenizer
+from tupe_fairseq.export.tokenizer.tokenizer_files import count_unlisted
+from tupe_fairseq.text.fast_bpe import FastBpe
 from tupe_fairseq.text.gpt2_bpe import Gpt2Bpe
 from tupe_fairseq.text.pieces import Pieces
 from tupe_fairseq.text.vocabulary import train_model
@@ -75,19 +80,129 @@ def test_pieces_of_sentencepiece(pieces):
     )
 
 
+def test_two_sentences_and_the_mask(pieces):
+    model, dictionary = pieces
+    bpe = SentencepieceBPE(SentencepieceConfig(sentencepiece_model=model))
+    files = build_tokenizer("sentencepiece", [model], dictionary.symbols, 64)
+    tokenizer = from_files(files)
+    first, second = TEXT[:2]
+    pair = f"{bpe.encode(first)} </s> </s> {bpe.encode(second)}"
+    encoded = tokenizer.encode(first, second)
+    assert encoded.ids == hub_ids(dictionary, str, pair)
+    assert set(encoded.type_ids) == {0}
+    for text in ("The <mask> fox", "<mask>", " <mask> .", "a<mask>b", "a <mask>, b", "The  <mask>"):
+        # as in RobertaHubInterface.fill_mask
+        spans = [bpe.encode(span.rstrip()) for span in text.split("<mask>")]
+        expected = hub_ids(dictionary, str, " <mask> ".join(spans))
+        assert tokenizer.encode(text).ids == expected, text
+    # the names of symbols in a text are symbols here, as in all tokenizers of this library
+    assert tokenizer.encode("<s></s>").ids == [0, 0, 2, 2]
+    config = json.loads(files["tokenizer_config.json"])
+    assert config["tokenizer_class"] == "PreTrainedTokenizerFast"
+    assert (config["model_max_length"], config["padding_side"]) == (64, "right")
+
+
+def test_text_comes_back_and_the_file_survives_saving(pieces):
+    model, dictionary = pieces
+    tokenizer = from_files(build_tokenizer("sentencepiece", [model], dictionary.symbols, 64))
+    text = "nobody is surprised, of course"
+    encoded = tokenizer.encode(text)
+    assert tokenizer.decode(encoded.ids) == text
+    assert text[slice(*encoded.offsets[1])].startswith("n")
+    again = tokenizers.Tokenizer.from_str(tokenizer.to_str())
+    assert all(again.encode(line).ids == tokenizer.encode(line).ids for line in STRANGE)
+
+
 def known(ids, size):
     """The ids, with <unk> for pieces that the dictionary lacks."""
     return [id_ if id_ < size else 3 for id_ in ids]
+
+
+def agree(tokenizer, dictionary, split, texts):
+    """Whether the ids are the hub's, of which pieces that the dictionary lacks are unknown."""
+    for text in texts:
+        expected = hub_ids(dictionary, lambda line: " ".join(split(line)), text)
+        assert known(tokenizer.encode(text).ids, len(dictionary)) == expected, ascii(text)
+
+
+def with_words(words):
+    dictionary = Dictionary()
+    for word in [*words, "<mask>"]:
+        dictionary.add_symbol(word)
+    return dictionary
+
+
+def test_words_that_fill_the_vocabulary_up_and_pieces_that_it_lacks(pieces):
+    model, dictionary = pieces
+    names = [word for word in dictionary.symbols[4:-1] if word not in ("n", "th", "\u2581the")]
+    cut = with_words([*names, "madeupword0000", "madeupword0001"])
+    with pytest.raises(ValueError, match="padded: 2 words of the dictionary, such as madeupword00"):
+        build_tokenizer("sentencepiece", [model], cut.symbols, 64)
+    with pytest.raises(ValueError, match="pieces that the dictionary lacks, such as .*n"):
+        build_tokenizer("sentencepiece", [model], cut.symbols, 64, padded_vocabulary=True)
+    files = build_tokenizer("sentencepiece", [model], cut.symbols, 64, True, unlisted=True)
+    lacking = len(dictionary) - len(names) - 5
+    assert count_unlisted(files) == lacking > 0
+    tokenizer = from_files(files)
+    assert tokenizer.get_vocab_size() == len(cut) + lacking
+    bpe = SentencepieceBPE(SentencepieceConfig(sentencepiece_model=model))
+    agree(tokenizer, cut, lambda line: bpe.encode(line).split(" "), [*TEXT, *STRANGE])
 
 
 def test_pieces_of_gpt2(tmp_path):
     write_gpt2(tmp_path)
     paths = [str(tmp_path / "encoder.json"), str(tmp_path / "vocab.bpe")]
     dictionary = read_dictionary(tmp_path / "theirs.txt")
-    bpe = Gpt2Bpe(*paths)
-    files = build_tokenizer("gpt2", paths, dictionary.symbols, 64, True, unlisted=True)
+    tokenizer = from_files(build_tokenizer("gpt2", paths, dictionary.symbols, 64, True, True))
+    agree(tokenizer, dictionary, Gpt2Bpe(*paths).split, [*TEXT, *STRANGE, " the a theta", "<s"])
+    text = "The quick brown fox the a theta"
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text
+
+
+AUTHORS = [
+    "rock’n’roll isn’t a’b’c’d", 'He said, "Yes," and "no".', "etc.) and e.g.", "a.@b x.y.@z",
+    "u.s.'s vs.'x 1's 5'10\" a''b 'tis y'all've", "1,000,000 a,b 1,a a,1 ,,, ,. ..,", "....a",
+    "see www.example.org/x?y=1, http://a.b/c. or ftp://x.y!", "foo.com bit.ly nets.com $a.com",
+    "me@example.com my-file_name.pdf report.doc readme.txt", "*a **b * c *", "(a) ((b)) [c] {d}",
+    "$5 %6 7 % &c #tag @you a/b a\\b a_b __init__ ~x", "-- a--b - -x x- co-op-erate", "`a` ``b''",
+    "wait.... what..... no.. yes...", "ΣΑΣ ΟΔΟΣ Σ ß İ", "„a“ ‚b‘ ´c´ … —– «d»", "½ ² Ⅷ ٣ १,२",
+    "a : b ; c ) . d ( e", "<url> <file> <unk", "'" * 9 + "a", "<< a >> <<b>>",
+]  # fmt: skip
+
+
+def test_pieces_of_the_authors_codes(tmp_path):
+    pytest.importorskip("sacremoses", reason="sacremoses is not installed")
+    codes = tmp_path / "bpecodes"
+    codes.write_text(codes_for(["the", "quick", "dog", "example", "'t", "...", "file", "u.s."]))
+    words = ["the", "quick", "dog", "<url>", "<file>", "a", "b", "s", ",", ".", "'", "'t", "u.s."]
+    dictionary = with_words([*words, "th@@", "e", "a@@", "t", "madeupword0000"])
+    with pytest.raises(ValueError, match="bpecodes has .* pieces that the dictionary lacks"):
+        build_tokenizer("fastbpe", [str(codes)], dictionary.symbols, 64, True)
+    files = build_tokenizer("fastbpe", [str(codes)], dictionary.symbols, 64, True, unlisted=True)
     tokenizer = from_files(files)
-    for text in [*TEXT, *STRANGE, " the a theta", "<s", "a\x1fb"]:
-        expected = hub_ids(dictionary, lambda line: " ".join(bpe.split(line)), text)
-        assert known(tokenizer.encode(text).ids, len(dictionary)) == expected, ascii(text)
-        assert tokenizer.decode(tokenizer.encode(TEXT[1]).ids) == TEXT[1]
+    agree(tokenizer, dictionary, FastBpe(str(codes)).split, [*TEXT, *STRANGE, *AUTHORS])
+    ids = tokenizer.encode("The quick dog www.x.org, u.s. lists.txt").ids
+    assert tokenizer.decode(ids) == "the quick dog <url> , u.s . <file>"
+    again = tokenizers.Tokenizer.from_str(tokenizer.to_str())
+    assert all(again.encode(line).ids == tokenizer.encode(line).ids for line in AUTHORS)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda s: s[:3] + s[4:], "the dictionary begins with <s>, <pad>, </s>, .* instead of"),
+        (lambda s: s[:-1], "the dictionary has no <mask>"),
+        (lambda s: [*s, "e"], "the dictionary has e twice"),
+        (lambda s: [*s[:-1], "nopiece", "<mask>"], "does not fit the dictionary: 1 words .* nopie"),
+    ],
+)
+def test_a_dictionary_that_does_not_fit(change, message, pieces):
+    model, dictionary = pieces
+    with pytest.raises(ValueError, match=message):
+        build_tokenizer("sentencepiece", [model], change(dictionary.symbols), 64)
+
+
+def test_a_sentencepiece_model_of_characters(tmp_path):
+    model, dictionary = write_pieces(tmp_path, "char")
+    with pytest.raises(ValueError, match="is a SentencePiece model of characters or words"):
+        build_tokenizer("sentencepiece", [model], dictionary.symbols, 64)

@@ -6,8 +6,8 @@ from typing import Any, Dict, List, Optional
 from tupe_fairseq.export.tokenizer.symbols_in_order import SymbolsInOrder
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
 
-#: key of tokenizer_config.json: how many ids after the dictionary's are of pieces that it lacks
-UNLISTED = "unlisted_pieces"
+# key of tokenizer_config.json, which transformers keeps
+_UNLISTED = "unlisted_pieces"
 
 _BOS, _PAD, _EOS, _UNK = BUILT_IN_SYMBOLS
 _ROLES = {
@@ -73,13 +73,22 @@ def tokenizer_config_json(order: SymbolsInOrder, max_length: int) -> str:
         "truncation_side": "right",
     }
     if order.unlisted:
-        content[UNLISTED] = len(order.unlisted)
+        content[_UNLISTED] = len(order.unlisted)
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
 def special_tokens_map_json() -> str:
     """The text of special_tokens_map.json."""
     return json.dumps(_ROLES, indent=2) + "\n"
+
+
+def count_unlisted(files: Dict[str, str]) -> int:
+    """How many ids after the dictionary's the tokenizer gives to pieces that it lacks.
+
+    Args:
+        files (dict): what :func:`build_tokenizer` gave.
+    """
+    return json.loads(files["tokenizer_config.json"]).get(_UNLISTED, 0)
 
 
 def replace(pattern: str, content: str) -> Dict[str, Any]:
