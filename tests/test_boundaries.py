@@ -41,7 +41,7 @@ PARTS = {
     "export": (
         "attention checkpoint encoder_stack.py files modules position recorded_options.py text "
         "version.py",
-        "onnxruntime safetensors sentencepiece torch tqdm transformers",
+        "onnxruntime sacremoses safetensors sentencepiece torch tqdm transformers",
     ),
     # what fairseq loads
     "plugin": ("require_fairseq.py", "fairseq numpy torch"),

@@ -4,7 +4,9 @@ import pytest
 from fairseq.data import Dictionary
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 
+from helpers.vocabularies import write_gpt2
 from tupe_fairseq.export.tokenizer.build_tokenizer import build_tokenizer
+from tupe_fairseq.text.gpt2_bpe import Gpt2Bpe
 from tupe_fairseq.text.pieces import Pieces
 from tupe_fairseq.text.vocabulary import train_model
 
@@ -25,7 +27,7 @@ STRANGE = [
     "日本語のテキスト", "ｶﾞ", "한국어", "\u1112\u1161\u11ab", "Привет", "مرحبا", "שלום", "हिन्दी",
     "😀", "👨\u200d👩\u200d👧", "🇩🇪 ok", "👍🏽", "𝔘𝔫𝔦", "\U000e0041", "\ufffd", "\ue000", "\ufdd1",
     "▁", "▁▁a", "a▁b", "a ▁ b", "a" * 300, "ab" * 200, "x-" * 100, "....", "--------", "''\"\"``",
-    "☃", "☃☃", "☃ ☃", "☃a☃", "ẞß", "ΣΑΣ", "ǅ", "don't", "madeupword0000", "< mask >", "<sep>", 
+    "☃", "☃☃", "☃ ☃", "☃a☃", "ẞß", "ΣΑΣ", "ǅ", "don't", "madeupword0000", "< mask >", "<sep>",
     "<unk", "s>", "</", "&amp; &lt;s&gt;", "\\n", "a/b\\c", "100,000.00", "co-op", "e.g. this",
 ]  # fmt: skip
 
@@ -71,3 +73,21 @@ def test_pieces_of_sentencepiece(pieces):
     assert [tokenizer.token_to_id(symbol) for symbol in dictionary.symbols] == list(
         range(len(dictionary))
     )
+
+
+def known(ids, size):
+    """The ids, with <unk> for pieces that the dictionary lacks."""
+    return [id_ if id_ < size else 3 for id_ in ids]
+
+
+def test_pieces_of_gpt2(tmp_path):
+    write_gpt2(tmp_path)
+    paths = [str(tmp_path / "encoder.json"), str(tmp_path / "vocab.bpe")]
+    dictionary = read_dictionary(tmp_path / "theirs.txt")
+    bpe = Gpt2Bpe(*paths)
+    files = build_tokenizer("gpt2", paths, dictionary.symbols, 64, True, unlisted=True)
+    tokenizer = from_files(files)
+    for text in [*TEXT, *STRANGE, " the a theta", "<s", "a\x1fb"]:
+        expected = hub_ids(dictionary, lambda line: " ".join(bpe.split(line)), text)
+        assert known(tokenizer.encode(text).ids, len(dictionary)) == expected, ascii(text)
+        assert tokenizer.decode(tokenizer.encode(TEXT[1]).ids) == TEXT[1]

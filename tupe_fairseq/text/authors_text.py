@@ -20,7 +20,7 @@ _ENDINGS = (
     "bmp mid"
 )
 # In this order.  The class [^$s] is theirs: a site with an s in its name is no link without "www.".
-_PATTERNS = (
+PATTERNS = (
     ("<url>", r"(?:(?:https?|ftp)://|www\.)[-a-z0-9+&@#/%?=~_|!:,.;]*[-a-z0-9+&@#/%=~_|]"),
     ("<url>", r"[^$s]{3}[^$s]*\.(?:com|net|org|edu|gov)"),
     (
@@ -30,7 +30,7 @@ _PATTERNS = (
     ),
     ("<file>", rf"[a-z_-][a-z0-9_-]{{4}}[a-z0-9_-]*\.(?:{'|'.join(_ENDINGS.split())})"),
 )
-_SYMBOL_OF = [(symbol, re.compile(pattern)) for symbol, pattern in _PATTERNS]
+_SYMBOL_OF = [(symbol, re.compile(pattern)) for symbol, pattern in PATTERNS]
 _NOT_PRINTING = regex.compile(r"\p{C}")
 _EDGES = string.punctuation
 

@@ -33,7 +33,7 @@ class FastBpe:
     words_apart = True
 
     def __init__(self, codes: str):
-        pairs = _read_codes(codes)
+        pairs = read_codes(codes)
         try:
             from subword_nmt.apply_bpe import BPE
 
@@ -69,7 +69,7 @@ def check_codes(codes: str, words: Iterable[str]) -> None:
         ValueError: if it is not a file of codes, or more than a few of the words are not pieces
             that it makes.
     """
-    made = {left + right for left, right in _read_codes(codes)}
+    made = {left + right for left, right in read_codes(codes)}
     # a word with brackets of its own is a symbol, which has no pieces
     words = [word for word in words if not re.fullmatch("<.*>", word)]
     unfit = [word for word in words if not (_is_made(word, made) or FILLER.fullmatch(word))]
@@ -89,7 +89,13 @@ def _is_made(word: str, made) -> bool:
     return len(piece) == 1 or end in made
 
 
-def _read_codes(path: str) -> List[Tuple[str, str]]:
+def read_codes(path: str) -> List[Tuple[str, str]]:
+    """The pairs that fastBPE's codes join, the first first.
+
+    Raises:
+        OSError: if the file cannot be read.
+        ValueError: if it is not a file of codes.
+    """
     with open(path, encoding="utf-8", newline="\n") as file:
         try:
             lines = [line.rstrip("\n").split(" ") for line in file]

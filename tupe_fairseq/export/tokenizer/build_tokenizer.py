@@ -2,6 +2,8 @@
 
 from typing import Callable, Dict, Sequence
 
+from tupe_fairseq.export.tokenizer.from_fastbpe import fastbpe_tokenizer
+from tupe_fairseq.export.tokenizer.from_gpt2 import gpt2_tokenizer
 from tupe_fairseq.export.tokenizer.from_sentencepiece import sentencepiece_tokenizer
 from tupe_fairseq.export.tokenizer.symbols_in_order import check_symbols
 from tupe_fairseq.export.tokenizer.tokenizer_files import (
@@ -10,7 +12,11 @@ from tupe_fairseq.export.tokenizer.tokenizer_files import (
 )
 from tupe_fairseq.text.foreign_vocabulary import KINDS
 
-_MAKERS: Dict[str, Callable] = {"sentencepiece": sentencepiece_tokenizer}
+_MAKERS: Dict[str, Callable] = {
+    "fastbpe": fastbpe_tokenizer,
+    "gpt2": gpt2_tokenizer,
+    "sentencepiece": sentencepiece_tokenizer,
+}
 
 
 def build_tokenizer(
@@ -35,7 +41,7 @@ def build_tokenizer(
             up are allowed; they keep their ids, and no text gets them.
         unlisted (bool): whether pieces that the dictionary lacks are allowed.  fairseq takes them
             for ``<unk>``; here they have the ids after the dictionary's, and the model must have
-            copies of the row of ``<unk>`` there.  See :func:`count_unlisted`.
+            copies of the row of ``<unk>`` there; tokenizer_config.json says how many.
     Returns:
         dict: file name to text.
     Raises:

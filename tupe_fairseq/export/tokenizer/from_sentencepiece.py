@@ -4,7 +4,12 @@ import base64
 from typing import Any, Dict, List
 
 from tupe_fairseq.export.tokenizer.symbols_in_order import SymbolsInOrder, with_unlisted
-from tupe_fairseq.export.tokenizer.tokenizer_files import replace, replace_string, tokenizer_json
+from tupe_fairseq.export.tokenizer.tokenizer_files import (
+    bpe_model,
+    replace,
+    replace_string,
+    tokenizer_json,
+)
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
 from tupe_fairseq.text.missing_package import MissingPackage
 
@@ -55,7 +60,7 @@ def sentencepiece_tokenizer(order: SymbolsInOrder, path: str, allow_unlisted: bo
         order,
         _normalizers(proto.normalizer_spec),
         _pre_tokenizers(proto.normalizer_spec, scores),
-        {**make(order, scores), "byte_fallback": is_byte},
+        make(order, scores, is_byte),
         _decoder(proto.normalizer_spec, is_byte),
     )
     return order, content
@@ -128,7 +133,7 @@ def _decoder(spec: Any, is_byte: bool) -> Dict[str, Any]:
     return {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}, spaces]}
 
 
-def _unigram(order: SymbolsInOrder, scores: Dict[str, float]) -> Dict[str, Any]:
+def _unigram(order: SymbolsInOrder, scores: Dict[str, float], is_byte: bool) -> Dict[str, Any]:
     """Symbols that are not pieces have a space at their end, which is never in a text's pieces."""
     best = max(scores.values())
     specials = {*BUILT_IN_SYMBOLS, MASK}
@@ -138,28 +143,16 @@ def _unigram(order: SymbolsInOrder, scores: Dict[str, float]) -> Dict[str, Any]:
             vocabulary.append([symbol, scores.get(symbol, best)])
         else:
             vocabulary.append([symbol + " ", best])
-    return {"type": "Unigram", "unk_id": 3, "vocab": vocabulary}
+    return {"type": "Unigram", "unk_id": 3, "byte_fallback": is_byte, "vocab": vocabulary}
 
 
-def _bpe(order: SymbolsInOrder, scores: Dict[str, float]) -> Dict[str, Any]:
-    """The pairs that join to a piece, the best piece first.
-
-    Symbols without a pair, as those that are not pieces, never come out of a text.
-    """
+def _bpe(order: SymbolsInOrder, scores: Dict[str, float], is_byte: bool) -> Dict[str, Any]:
+    """The pairs that join to a piece, the best piece first."""
     pairs = [
-        (piece[:end], piece[end:])
+        [piece[:end], piece[end:]]
         for piece in sorted(scores, key=scores.__getitem__, reverse=True)
         for end in range(1, len(piece))
         if piece[:end] in scores and piece[end:] in scores
     ]
-    return {
-        "type": "BPE",
-        "dropout": None,
-        "unk_token": BUILT_IN_SYMBOLS[3],
-        "continuing_subword_prefix": None,
-        "end_of_word_suffix": None,
-        "fuse_unk": True,
-        "ignore_merges": False,
-        "vocab": {symbol: id_ for id_, symbol in enumerate([*order.symbols, *order.unlisted])},
-        "merges": [list(pair) for pair in pairs],
-    }
+    vocabulary = {symbol: id_ for id_, symbol in enumerate([*order.symbols, *order.unlisted])}
+    return bpe_model(vocabulary, pairs, fuse_unk=True, byte_fallback=is_byte)

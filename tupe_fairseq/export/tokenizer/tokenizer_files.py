@@ -92,6 +92,31 @@ def replace_string(text: str, content: str) -> Dict[str, Any]:
     return {"type": "Replace", "pattern": {"String": text}, "content": content}
 
 
+def bpe_model(vocabulary: Dict[str, int], pairs: List[List[str]], **changes: Any) -> Dict[str, Any]:
+    """The model that joins pairs.
+
+    A symbol of more than a character that no pair makes never comes out of a text.
+
+    Args:
+        vocabulary (dict): symbol to id.
+        pairs (list of pairs of str): the first is joined first.
+        changes: other settings.
+    """
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": _UNK,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": False,
+        **changes,
+        "vocab": vocabulary,
+        "merges": pairs,
+    }
+
+
 def _special(symbol: str) -> Dict[str, Any]:
     return {
         "content": symbol,
