@@ -117,7 +117,10 @@ def check_names(sources: Iterable[SourceFile], configuration: SourceFile) -> Non
             if found.is_ours and found.name not in meaning:
                 raise BundleError(f"{source.path} needs {found.name}, which no source defines")
             if not found.is_ours and found.name_here in meaning:
-                raise BundleError(f"{found.name_here} is imported, and in {meaning[found.name]}")
+                raise BundleError(
+                    f"{found.name_here} is imported by {source.path}, and defined in "
+                    f"{meaning[found.name_here]}"
+                )
 
 
 def import_lines(sources: Iterable[SourceFile]) -> str:

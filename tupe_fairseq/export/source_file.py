@@ -58,7 +58,7 @@ def read_source(path: str) -> SourceFile:
     imports = [found for node in head for found in _imports(node)]
     within = [found for node in rest for below in ast.walk(node) for found in _imports(below)]
     for found in [*imports, *within]:
-        if found.is_ours and (found in within or found.name != found.name_here):
+        if found.is_ours and (found in within or found.name != found.name_here or not found.name):
             raise BundleError(
                 f"{path} imports {found.name or found.module} of the package inside of code or "
                 "under another name"

@@ -5,14 +5,22 @@ import inspect
 from typing import Callable, Optional
 
 import torch
+import transformers
 from torch import Tensor, nn
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from tupe_fairseq.attention.eager import eager_attention
 from tupe_fairseq.attention.merged_mask import merged_mask
 from tupe_fairseq.attention.padding import Padding
 from tupe_fairseq.attention.sdpa import sdpa_attention
 from tupe_fairseq.export.remote.flex_attention import flex_attention
+
+try:
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+except ImportError:
+    raise ImportError(
+        "TUPE models need transformers 4.48 or later (4.57 and 5.23 were tested), and this is "
+        f"{transformers.__version__}"
+    ) from None
 
 OWN_FUNCTIONS = {
     "eager": eager_attention,
