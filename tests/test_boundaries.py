@@ -42,8 +42,7 @@ PARTS = {
     "glue": ("files text", "numpy scipy sklearn"),
     # model folders for other libraries
     "export": (
-        "attention checkpoint encoder_stack.py files modules position recorded_options.py text "
-        "version.py",
+        "checkpoint files position recorded_options.py text version.py",
         "onnxruntime sacremoses safetensors sentencepiece torch tqdm transformers",
     ),
     # what fairseq loads

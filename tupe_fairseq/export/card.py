@@ -7,6 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 from tupe_fairseq.export.folder_config import NAMES, Head
 from tupe_fairseq.export.onnx_model import OnnxFile
 from tupe_fairseq.export.parity import LIMIT, Parity
+from tupe_fairseq.export.unlisted_pieces import FIELD
 from tupe_fairseq.export.usage import usage
 from tupe_fairseq.files.markdown import markdown_table
 from tupe_fairseq.files.record import check_record
@@ -164,6 +165,11 @@ def _length(config: Dict[str, Any]) -> int:
 
 def _text(facts: CardFacts) -> str:
     text = f"The vocabulary is {_VOCABULARIES[facts.vocabulary]}, in `tokenizer.json`."
+    if facts.config.get(FIELD):
+        text += (
+            f" Of its pieces {facts.config[FIELD]:,} were unknown in training: they have the "
+            "vector of `<unk>`."
+        )
     treatment = (facts.report or {}).get("text_treatment")
     if isinstance(treatment, dict):
         unicode_form, lower = treatment.get("unicode"), treatment.get("lowercase")
