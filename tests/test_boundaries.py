@@ -30,7 +30,6 @@ PARTS = {
     "position_terms.py": ("encoder.py position", "torch"),
     # a model folder's own Python files
     "export/remote": ("attention encoder_stack.py modules position", "torch transformers"),
-    "export": ("version.py", ""),
     "plots": ("encoder.py files position_terms.py", "matplotlib numpy torch"),
     # from and to files
     "checkpoint": ("attention config.py encoder.py files modules position", "torch"),

@@ -23,6 +23,7 @@ from helpers.exporting import (
     write_vocabulary,
 )
 from helpers.running import REPO
+from helpers.vocabularies import convert, write_authors, write_gpt2
 from tupe_fairseq.export.folder_files import FILES
 from tupe_fairseq.export.folder_tensors import from_folder
 
@@ -245,6 +246,34 @@ def test_a_padded_vocabulary(data, tmp_path, monkeypatch):
     seen = exporting_quickly(monkeypatch)
     code, text = export(checkpoint, tmp_path / "out", "--data", padded, "--padded-vocabulary")
     assert code == 0 and seen["trust"], text
+
+
+def test_the_authors_codes(tmp_path, monkeypatch):
+    """Which make more pieces than dict.txt lists: each has the vector of <unk>."""
+    code, text = convert(write_authors(tmp_path / "theirs"), tmp_path / "converted")
+    assert code == 0, text
+    seen = exporting_quickly(monkeypatch)
+    code, text = export(tmp_path / "converted" / "model.pt", tmp_path / "out")
+    assert code == 0 and "13 pieces of the vocabulary are not in" in text, text
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    tensors = load_file(str(tmp_path / "out" / "model.safetensors"))
+    words = tensors["tupe.embed_tokens.weight"]
+    known = seen["reference"].vocabulary
+    assert len(words) == config["vocab_size"] == known + 13 == known + config["unlisted_pieces"]
+    assert torch.equal(words[-1], words[3])
+
+
+def test_gpt2s_pieces(tmp_path, monkeypatch):
+    flags = write_gpt2(tmp_path / "theirs")
+    code, text = convert(flags[:4], tmp_path / "converted")
+    assert code == 0, text
+    exporting_quickly(monkeypatch)
+    words = [tmp_path / "converted" / "model.pt", tmp_path / "out", "--padded-vocabulary"]
+    code, text = export(*words)
+    assert code == 2 and "--gpt2-encoder-json" in text
+    code, text = export(*words, *flags[4:])
+    assert code == 0, text
+    assert "GPT-2's byte-level BPE" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_a_full_disk(finetuned, tmp_path):

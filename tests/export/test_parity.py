@@ -25,7 +25,7 @@ def logits(tokens):
     return torch.stack([tokens.float(), -tokens.float()], dim=2)
 
 
-REFERENCE = Reference(encode, {KIND: logits}, PAD, EOS, LONGEST)
+REFERENCE = Reference(encode, {KIND: logits}, PAD, EOS, LONGEST, vocabulary=200, unknown=3)
 
 
 class StandIn:
@@ -61,10 +61,10 @@ TEXTS = ["a bb ccc", "dddd", "a " * 20, *["e f"] * 20]
 
 @pytest.fixture
 def compare(monkeypatch):
-    def run(**changes):
+    def run(reference=REFERENCE, **changes):
         kind = type("Changed", (StandIn,), {k: staticmethod(v) for k, v in changes.items()})
         monkeypatch.setattr(parity, "FolderProcess", kind)
-        return measure("folder", REFERENCE, TEXTS, "python", True)
+        return measure("folder", reference, TEXTS, "python", True)
 
     return run
 
@@ -80,6 +80,24 @@ def test_what_is_at_padding_does_not_count(compare):
         return logits + 7.0 * tokens.eq(PAD).unsqueeze(2)
 
     assert compare(change_logits=change).differences == {KIND: 0}
+
+
+def test_words_that_only_the_folder_has(compare):
+    """They are <unk> for the checkpoint, and beyond its logits."""
+
+    reference = REFERENCE._replace(
+        encode=lambda *texts: [3 if token == 4 else token for token in encode(*texts)],
+        vocabulary=200,
+        logits={KIND: lambda tokens: logits(tokens).repeat(1, 1, 100)},
+    )
+    found = compare(
+        reference,
+        change_ids=lambda ids: [303 if token == 4 else token for token in ids],
+        change_logits=lambda found, tokens: torch.cat(
+            [logits(tokens.masked_fill(tokens.eq(303), 3)).repeat(1, 1, 100), found + 5], dim=2
+        ),
+    )
+    assert found.differences == {KIND: 0}
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from tupe_fairseq.export.onnx_model import OnnxFile, export_onnx
 from tupe_fairseq.export.parity import LIMIT, Parity, measure
 from tupe_fairseq.export.sample_texts import SENTENCES, default_texts
 from tupe_fairseq.export.sentence_files import POOLINGS
+from tupe_fairseq.export.unlisted_pieces import FIELD
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.names import REPORT
 from tupe_fairseq.files.staged_folder import refuse_existing, staged_folder
@@ -159,6 +160,11 @@ def run(args: argparse.Namespace) -> None:
     exported = exported_files(
         source, vocabulary, dictionary, args.model_type, args.pooling, args.padded_vocabulary
     )
+    if FIELD in exported.config:
+        logger.info(
+            "%d pieces of the vocabulary are not in %s: each gets the vector of <unk>",
+            exported.config[FIELD], dictionary,
+        )  # fmt: skip
     with staged_folder(args.output_dir, FILES, args.overwrite) as stage:
         _write(stage, exported.files)
         logger.info("comparing the folder with the checkpoint, on %d %s", len(texts), sample)

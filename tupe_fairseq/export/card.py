@@ -1,11 +1,13 @@
 """The model card of a folder: what the model is, how to use it, and what was measured."""
 
 import re
+import textwrap
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from tupe_fairseq.export.folder_config import NAMES, Head
 from tupe_fairseq.export.onnx_model import OnnxFile
 from tupe_fairseq.export.parity import LIMIT, Parity
+from tupe_fairseq.export.unlisted_pieces import FIELD
 from tupe_fairseq.export.usage import usage
 from tupe_fairseq.files.markdown import markdown_table
 from tupe_fairseq.files.record import check_record
@@ -97,6 +99,10 @@ def model_card(facts: CardFacts) -> str:
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
+
+
 def _is_ours(config: Dict[str, Any]) -> bool:
     return config["model_type"] == "tupe"
 
@@ -150,7 +156,7 @@ def _summary(facts: CardFacts) -> str:
         )
     if facts.license is None:
         text += "\n\nWhoever exported it has not said under which license it is."
-    return text
+    return "\n\n".join(map(_wrapped, text.split("\n\n")))
 
 
 def _length(config: Dict[str, Any]) -> int:
@@ -159,6 +165,11 @@ def _length(config: Dict[str, Any]) -> int:
 
 def _text(facts: CardFacts) -> str:
     text = f"The vocabulary is {_VOCABULARIES[facts.vocabulary]}, in `tokenizer.json`."
+    if facts.config.get(FIELD):
+        text += (
+            f" Of its pieces {facts.config[FIELD]:,} were unknown in training: they have the "
+            "vector of `<unk>`."
+        )
     treatment = (facts.report or {}).get("text_treatment")
     if isinstance(treatment, dict):
         unicode_form, lower = treatment.get("unicode"), treatment.get("lowercase")
@@ -168,7 +179,7 @@ def _text(facts: CardFacts) -> str:
                 f"{' and made lower case' if lower else ''}, without control characters: text that "
                 "is given to the model should be, too."
             )
-    return text
+    return _wrapped(text)
 
 
 def _options(config: Dict[str, Any]) -> str:
@@ -206,15 +217,12 @@ def _measured(facts: CardFacts) -> str:
     # of which the folder's own model is the measure
     rows += [[f"`{name}`", f"{file.difference:.1e}"] for name, file in facts.onnx.items()]
     versions = parity.versions
-    return "\n".join(
-        [
-            f"The folder was compared with the checkpoint as fairseq computes it, on "
-            f"{parity.sentences} {facts.sample} ({parity.tokens:,} tokens, the longest "
-            f"{parity.longest}), in padded batches of unequal lengths and in float32, with "
-            f"transformers {versions['transformers']}, torch {versions['torch']} and Python "
-            f"{versions['python']}. The tokenizer gave the same ids for every text and every pair. "
-            f"The largest difference of a logit ({LIMIT:.0e} is allowed):",
-            "",
-            markdown_table(["class, or file", "difference"], rows),
-        ]
+    text = (
+        f"The folder was compared with the checkpoint as fairseq computes it, on "
+        f"{parity.sentences} {facts.sample} ({parity.tokens:,} tokens, the longest "
+        f"{parity.longest}), in padded batches of unequal lengths and in float32, with "
+        f"transformers {versions['transformers']}, torch {versions['torch']} and Python "
+        f"{versions['python']}. The tokenizer gave the same ids for every text and every pair. "
+        f"The largest difference of a logit ({LIMIT:.0e} is allowed):"
     )
+    return _wrapped(text) + "\n\n" + markdown_table(["class, or file", "difference"], rows)

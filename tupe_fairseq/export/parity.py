@@ -13,6 +13,7 @@ LIMIT = 1e-4
 # of a batch: sentences, and tokens with their padding, whose logits are in memory at once
 _SENTENCES = 16
 _TOKENS = 4096
+_MASKED_LM = "AutoModelForMaskedLM"
 
 
 class ParityError(ValueError):
@@ -29,6 +30,8 @@ class Reference(NamedTuple):
             sequences (B, C).
         pad, eos (int): the ids of ``<pad>`` and ``</s>``.
         max_positions (int): the longest sequence.
+        vocabulary (int): how many words it has; a folder may have more, unlisted ones.
+        unknown (int): the id of ``<unk>``, for which it takes those.
     """
 
     encode: Callable[..., List[int]]
@@ -36,6 +39,12 @@ class Reference(NamedTuple):
     pad: int
     eos: int
     max_positions: int
+    vocabulary: int
+    unknown: int
+
+    def known(self, token: int) -> int:
+        """The checkpoint's id for one of the folder's."""
+        return token if token < self.vocabulary else self.unknown
 
 
 class Parity(NamedTuple):
@@ -76,21 +85,23 @@ def measure(folder: str, reference: Reference, texts: Sequence[str], python: str
         differences = {}
         for kind, logits in reference.logits.items():
             theirs.load(kind)
-            differences[kind] = _largest(kind, theirs, logits, sequences, reference.pad)
+            differences[kind] = _largest(kind, theirs, reference, logits, sequences)
         tokens = sum(map(len, sequences))
         return Parity(differences, len(texts), tokens, max(map(len, sequences)), theirs.versions)
 
 
 def _same_ids(theirs: FolderProcess, reference: Reference, texts: List[str]) -> List[List[int]]:
-    """The ids of each text."""
+    """The ids of each text in the folder."""
     ours = [reference.encode(text) for text in texts]
     seconds = texts[1:] + texts[:1]
     pairs = (reference.encode(*pair) for pair in zip(texts, seconds))
+    found = theirs.encode(texts)
     for name, their_ids, our_ids in (
-        ("text", theirs.encode(texts), ours),
+        ("text", found, ours),
         ("pair that begins with text", theirs.encode(texts, seconds), pairs),
     ):
-        for number, (their, our) in enumerate(zip(their_ids, our_ids), 1):
+        for number, (ids, our) in enumerate(zip(their_ids, our_ids), 1):
+            their = list(map(reference.known, ids))
             if their != our:
                 place = next(
                     (n for n, (a, b) in enumerate(zip(their, our)) if a != b),
@@ -101,7 +112,7 @@ def _same_ids(theirs: FolderProcess, reference: Reference, texts: List[str]) -> 
                     f"the ids {their[place : place + 3]}, not {our[place : place + 3]}, from token "
                     f"{place} on: {texts[number - 1][:60]!r}"
                 )
-    return ours
+    return found
 
 
 def _cut(ids: List[int], reference: Reference) -> List[int]:
@@ -109,12 +120,15 @@ def _cut(ids: List[int], reference: Reference) -> List[int]:
     return ids if len(ids) <= longest else [*ids[: longest - 1], reference.eos]
 
 
-def _largest(kind, theirs, logits, sequences, pad) -> float:
-    largest = 0.0
+def _largest(kind, theirs, reference, logits, sequences) -> float:
+    largest, pad = 0.0, reference.pad
     # progress is for a person who waits, not for a log
     with tqdm(total=len(sequences), desc=kind, unit="sentence", disable=None, leave=False) as bar:
         for tokens in _batches(sequences, pad):
-            ours, their = logits(tokens).float(), theirs.logits(tokens, pad)
+            known = tokens.masked_fill(tokens >= reference.vocabulary, reference.unknown)
+            ours, their = logits(known).float(), theirs.logits(tokens, pad)
+            if kind == _MASKED_LM:
+                their = their[..., : reference.vocabulary]
             if ours.shape != their.shape:
                 raise ParityError(
                     f"{kind} gives logits of the shape {list(their.shape)}, the checkpoint "

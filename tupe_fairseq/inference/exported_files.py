@@ -1,6 +1,7 @@
 """What an export of a checkpoint writes, and what it is compared with."""
 
 import functools
+import json
 from typing import Any, Dict, NamedTuple
 
 from tupe_fairseq.export.as_roberta import check_is_roberta, roberta_config, roberta_tensors
@@ -10,6 +11,8 @@ from tupe_fairseq.export.folder_files import folder_files
 from tupe_fairseq.export.folder_tensors import to_folder
 from tupe_fairseq.export.parity import Reference
 from tupe_fairseq.export.tokenizer.build_tokenizer import build_tokenizer
+from tupe_fairseq.export.tokenizer.tokenizer_files import UNLISTED
+from tupe_fairseq.export.unlisted_pieces import FIELD, with_unlisted_rows
 from tupe_fairseq.inference.found_vocabulary import FoundVocabulary
 from tupe_fairseq.inference.source_model import SourceModel
 
@@ -55,7 +58,14 @@ def exported_files(
     """
     head, options, symbols = source.head, source.options, source.symbols
     tied = not getattr(options, "untie_weights_roberta", False)
+    length = options.max_positions
+    paths = list(vocabulary.paths.values())
+    tokenizer = build_tokenizer(vocabulary.kind, paths, symbols, length, padded, unlisted=True)
+    # how many words the tokenizer has that the checkpoint does not have
+    unlisted = json.loads(tokenizer["tokenizer_config.json"]).get(UNLISTED, 0)
     tensors = to_folder(source.tensors, head and head.name, tied)
+    if unlisted:
+        tensors = with_unlisted_rows(tensors, unlisted)
     if model_type == ROBERTA:
         check_is_roberta(options, head)
         config, code = roberta_config(options, symbols, head), {}
@@ -63,9 +73,8 @@ def exported_files(
     else:
         version = int(source.hub.model.encoder.vocabulary_version)
         config, code = to_config(options, symbols, version, head), bundle()
-    length = options.max_positions
-    files = list(vocabulary.paths.values())
-    tokenizer = build_tokenizer(vocabulary.kind, files, symbols, length, padded)
+    if unlisted:
+        config.update({"vocab_size": len(symbols) + unlisted, FIELD: unlisted})
     with open(dictionary, "rb") as file:
         lines = file.read()
     contents = folder_files(config, tensors, code, tokenizer, lines, pooling, length)
@@ -88,4 +97,6 @@ def reference_of(source: SourceModel, model_type: str) -> Reference:
         pad=dictionary.pad(),
         eos=dictionary.eos(),
         max_positions=source.options.max_positions,
+        vocabulary=len(dictionary),
+        unknown=dictionary.unk(),
     )
