@@ -155,7 +155,9 @@ def run(args: argparse.Namespace) -> None:
     if source.other_heads:
         logger.info("left out the classification heads: %s", ", ".join(source.other_heads))
 
-    exported = exported_files(source, vocabulary, dictionary, args.model_type, args.pooling)
+    exported = exported_files(
+        source, vocabulary, dictionary, args.model_type, args.pooling, args.padded_vocabulary
+    )
     with staged_folder(args.output_dir, FILES, args.overwrite) as stage:
         _write(stage, exported.files)
         logger.info("comparing the folder with the checkpoint, on %d %s", len(texts), sample)

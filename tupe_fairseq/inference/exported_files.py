@@ -38,6 +38,7 @@ def exported_files(
     dictionary: str,
     model_type: str,
     pooling: str,
+    padded: bool = False,
 ) -> Exported:
     """Make the files of a folder, all but its card.
 
@@ -47,6 +48,7 @@ def exported_files(
         dictionary (str): its dict.txt.
         model_type (str): one of :data:`MODEL_TYPES`.
         pooling (str): how sentence-transformers makes one vector of a text.
+        padded (bool): allow words with which the dictionary was filled up.
     Raises:
         OSError, ValueError: if the model cannot be of this type, if its tensors are not as they
             should be, or if the tokenizer cannot be made.
@@ -62,11 +64,12 @@ def exported_files(
         version = int(source.hub.model.encoder.vocabulary_version)
         config, code = to_config(options, symbols, version, head), bundle()
     length = options.max_positions
-    tokenizer = build_tokenizer(vocabulary.kind, vocabulary.paths, symbols, length)
+    files = list(vocabulary.paths.values())
+    tokenizer = build_tokenizer(vocabulary.kind, files, symbols, length, padded)
     with open(dictionary, "rb") as file:
         lines = file.read()
-    files = folder_files(config, tensors, code, tokenizer, lines, pooling, length)
-    return Exported(config, files, sum(tensor.numel() for tensor in tensors.values()))
+    contents = folder_files(config, tensors, code, tokenizer, lines, pooling, length)
+    return Exported(config, contents, sum(tensor.numel() for tensor in tensors.values()))
 
 
 def reference_of(source: SourceModel, model_type: str) -> Reference:
