@@ -1,5 +1,7 @@
 """A model folder and what it should compute."""
 
+import math
+
 import torch
 import transformers
 from transformers import AutoConfig, AutoTokenizer
@@ -71,9 +73,9 @@ class Subject:
 
 def largest(values):
     """The largest of some differences, which must be finite."""
-    value = max(float(value) for value in values)
-    assert value == value and value < float("inf"), "a result is not finite"
-    return value
+    values = [float(value) for value in values]
+    assert all(map(math.isfinite, values)), "a result is not finite"
+    return max(values)
 
 
 def within(values, tolerance=TOLERANCE):
