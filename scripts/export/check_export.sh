@@ -84,12 +84,10 @@ failed=()
 in_stranger() { # PYTHON SCRIPT ARGUMENTS: in the folder OUT, so that no file of the clone is found
     local stranger=$1 script=$2
     shift 2
-    (cd "$out" && env -u PYTHONPATH "$stranger" "$here/$script" "$@") || failed+=("$stranger $script $1")
+    (cd "$out" && env -u PYTHONPATH "$stranger" "$here/$script" "$@") || failed+=("$stranger $script")
 }
 for stranger in "${pythons[@]}"; do
-    for folder in "$out"/folders/*; do
-        in_stranger "$stranger" use_folder.py "$folder" "$out/references/${folder##*/}.pt" "${quick[@]}"
-    done
+    in_stranger "$stranger" use_folder.py "$out/references" "$out"/folders/* "${quick[@]}"
 done
 if [ -n "$glue" ] && [ ${#quick[@]} -eq 0 ]; then
     if [ ! -e "$out/cola/updates.pt" ]; then

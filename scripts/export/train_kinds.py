@@ -26,14 +26,15 @@ GLUE = [
     "--find-unused-parameters", "--batch-size", 16, "--max-update", 20,
 ]  # fmt: skip
 CHECKPOINT = "checkpoint_last.pt"
-POSITIONS = (".position_bias.", ".self_attn.position.")
+# the projections of the words, too: some encodings act on what they make
+POSITIONS = (".position_bias.", ".self_attn.position.", ".self_attn.in_proj_")
 HEADS = ("classification_heads.",)
 
 
 def pretrain(name, data, out):
     """OUT/checkpoint_last.pt with its vocabulary beside it."""
     run("fairseq-train", data, *TRAINING, *MASKED_LM, *PRETRAINED[name], "--save-dir", out)
-    strengthen(out / CHECKPOINT, POSITIONS)
+    strengthen(out / CHECKPOINT, POSITIONS, 0.3)
     for beside in ("dict.txt", "sentencepiece.bpe.model", "report.json"):
         shutil.copy(data / beside, out / beside)
 
@@ -50,23 +51,24 @@ def fine_tune(name, glue, start, out):
         "--best-checkpoint-metric", metric, "--maximize-best-checkpoint-metric",
         "--finetune-from-model", start, "--save-dir", out,
     )  # fmt: skip
-    strengthen(out / CHECKPOINT, HEADS)
+    strengthen(out / CHECKPOINT, HEADS, 1.0)
     copy_beside(str(data), str(out))
 
 
-def strengthen(path, parts):
+def strengthen(path, parts, size):
     """Make parameters of a checkpoint large, as a long training does.
 
     After a few updates those of positions are still so small that a folder without them would
-    hardly differ; and a head's loss leaves nothing to learn.
+    hardly differ; and a head is no more than the frequencies of the classes.
 
     Args:
         path (Path): the checkpoint, which is written again.
         parts (tuple of str): what the names of the parameters contain, one of these.
+        size (float): the standard deviation of what is added to them.
     """
     state = torch.load(path, map_location="cpu", weights_only=False)
     generator = torch.Generator().manual_seed(1)
     for name, tensor in state["model"].items():
         if any(part in name for part in parts) and tensor.is_floating_point():
-            tensor += 0.3 * torch.randn(tensor.shape, generator=generator)
+            tensor += size * torch.randn(tensor.shape, generator=generator)
     torch.save(state, path)

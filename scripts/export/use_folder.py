@@ -1,9 +1,10 @@
-"""Tries a model folder written by tupe-export, with transformers and torch only.
+"""Tries model folders written by tupe-export, with transformers and torch only.
 
-    python scripts/export/use_folder.py FOLDER REFERENCE [--quick]
+    python scripts/export/use_folder.py REFERENCES FOLDER [FOLDER ...] [--quick]
 
-Run it in an environment without fairseq and without this project.  REFERENCE holds what the hub
-interface gives for real sentences (``make_kinds.py`` writes it).  Prints a line for each check and
+Run it in an environment without fairseq and without this project.  REFERENCES/NAME.pt holds
+what the hub interface gives for real sentences with the model of FOLDER, whose name is NAME
+(``make_kinds.py`` writes it).  Prints a line for each check and
 ends with 1 if one fails.  sentence-transformers, accelerate and onnxruntime are used if installed.
 """
 
@@ -15,6 +16,7 @@ import sys
 import time
 import traceback
 import warnings
+from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is to be fetched
 
@@ -63,8 +65,8 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder")
-    parser.add_argument("reference")
+    parser.add_argument("references", type=Path)
+    parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--quick", action="store_true", help="leave out what takes long")
     parser.add_argument("--only", nargs="+", help="checks whose names contain one of these")
     parser.add_argument("--traceback", action="store_true", help="show where a check fails")
@@ -75,15 +77,21 @@ def main():
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    subject = Subject(args.folder, args.reference)
-    print(f"{args.folder}: transformers {transformers.__version__}, torch {torch.__version__}")
-    failed = 0
-    for name, check in checks(args.quick).items():
-        if args.only and not any(part in name for part in args.only):
-            continue
-        failed += not run(name, check, subject, args.traceback)
+    print(f"transformers {transformers.__version__}, torch {torch.__version__}")
+    failed = [str(folder) for folder in args.folders if not tried(folder, args)]
     if failed:
-        sys.exit(f"{args.folder}: {failed} checks failed")
+        sys.exit(f"use_folder.py: checks failed: {', '.join(failed)}")
+
+
+def tried(folder, args):
+    """Make all checks of a folder; whether they have passed."""
+    print(folder, flush=True)
+    passed = True
+    subject = Subject(str(folder), args.references / f"{folder.name}.pt")
+    for name, check in checks(args.quick).items():
+        if not args.only or any(part in name for part in args.only):
+            passed &= run(name, check, subject, args.traceback)
+    return passed
 
 
 def run(name, check, subject, show):
