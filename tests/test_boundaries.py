@@ -31,14 +31,18 @@ PARTS = {
     "plots": ("encoder.py files position_terms.py", "matplotlib numpy torch"),
     # from and to files
     "checkpoint": ("attention config.py encoder.py files modules position", "torch"),
-    # model folders for other libraries
-    "export": ("checkpoint files position recorded_options.py version.py", "torch"),
     "programs": ("checkpoint require_fairseq.py", "fairseq fairseq_cli torch tqdm"),
     "text": (
         "files programs require_fairseq.py",
         "fairseq numpy regex sacremoses sentence_splitter sentencepiece subword_nmt tqdm",
     ),
     "glue": ("files text", "numpy scipy sklearn"),
+    # model folders for other libraries
+    "export": (
+        "attention checkpoint encoder_stack.py files modules position recorded_options.py text "
+        "version.py",
+        "onnxruntime safetensors sentencepiece torch tqdm transformers",
+    ),
     # what fairseq loads
     "plugin": ("require_fairseq.py", "fairseq numpy torch"),
     "plugin/model": (
@@ -50,7 +54,7 @@ PARTS = {
     "models": ("files plugin plugin/model position require_fairseq.py", "fairseq omegaconf"),
     # what our commands do
     "inference": (
-        "checkpoint encoder.py files models plots plugin/model require_fairseq.py text",
+        "checkpoint encoder.py export files models plots plugin/model require_fairseq.py text",
         "fairseq numpy torch",
     ),
     "finetune": ("checkpoint files glue inference position programs text", "numpy tqdm"),
@@ -59,8 +63,8 @@ PARTS = {
         "fairseq torch tqdm",
     ),
     "commands": (
-        "checkpoint compare files finetune glue inference modules plots plugin/model position "
-        "programs text",
+        "checkpoint compare export files finetune glue inference modules plots plugin/model "
+        "position programs text",
         "fairseq torch",
     ),
     "register.py": ("models plugin plugin/glue", ""),

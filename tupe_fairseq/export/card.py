@@ -1,9 +1,11 @@
 """The model card of a folder: what the model is, how to use it, and what was measured."""
 
 import re
+import textwrap
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from tupe_fairseq.export.folder_config import NAMES, Head
+from tupe_fairseq.export.onnx_model import OnnxFile
 from tupe_fairseq.export.parity import LIMIT, Parity
 from tupe_fairseq.export.usage import usage
 from tupe_fairseq.files.markdown import markdown_table
@@ -35,7 +37,7 @@ class CardFacts(NamedTuple):
         head (Head, optional): its classification head.
         vocabulary (str): the kind.
         report (dict, optional): what tupe-prepare-pretrain or tupe-prepare-glue recorded.
-        onnx (bool): whether there is onnx/model.onnx.
+        onnx (dict): the files for onnxruntime, and what was measured of each.
         parity (Parity): what was measured.
         sample (str): on what, in words.
     """
@@ -48,7 +50,7 @@ class CardFacts(NamedTuple):
     head: Optional[Head]
     vocabulary: str
     report: Optional[Dict[str, Any]]
-    onnx: bool
+    onnx: Dict[str, OnnxFile]
     parity: Parity
     sample: str
 
@@ -83,7 +85,7 @@ def model_card(facts: CardFacts) -> str:
         _front_matter(facts),
         f"# {facts.name}",
         _summary(facts),
-        usage(facts.name, facts.config, facts.head, facts.onnx),
+        usage(facts.name, facts.config, facts.head, list(facts.onnx)),
         "## Text",
         _text(facts),
         "## Options",
@@ -94,6 +96,10 @@ def model_card(facts: CardFacts) -> str:
         _measured(facts),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
 def _is_ours(config: Dict[str, Any]) -> bool:
@@ -149,7 +155,7 @@ def _summary(facts: CardFacts) -> str:
         )
     if facts.license is None:
         text += "\n\nWhoever exported it has not said under which license it is."
-    return text
+    return "\n\n".join(map(_wrapped, text.split("\n\n")))
 
 
 def _length(config: Dict[str, Any]) -> int:
@@ -167,7 +173,7 @@ def _text(facts: CardFacts) -> str:
                 f"{' and made lower case' if lower else ''}, without control characters: text that "
                 "is given to the model should be, too."
             )
-    return text
+    return _wrapped(text)
 
 
 def _options(config: Dict[str, Any]) -> str:
@@ -202,16 +208,15 @@ def _has(report: Any, shape: Any) -> bool:
 def _measured(facts: CardFacts) -> str:
     parity = facts.parity
     rows = [[f"`{kind}`", f"{value:.1e}"] for kind, value in parity.differences.items()]
+    # of which the folder's own model is the measure
+    rows += [[f"`{name}`", f"{file.difference:.1e}"] for name, file in facts.onnx.items()]
     versions = parity.versions
-    return "\n".join(
-        [
-            f"The folder was compared with the checkpoint as fairseq computes it, on "
-            f"{parity.sentences} {facts.sample} ({parity.tokens:,} tokens, the longest "
-            f"{parity.longest}), in padded batches of unequal lengths and in float32, with "
-            f"transformers {versions['transformers']}, torch {versions['torch']} and Python "
-            f"{versions['python']}. The tokenizer gave the same ids for every text and every pair. "
-            f"The largest difference of a logit ({LIMIT:.0e} is allowed):",
-            "",
-            markdown_table(["class", "difference"], rows),
-        ]
+    text = (
+        f"The folder was compared with the checkpoint as fairseq computes it, on "
+        f"{parity.sentences} {facts.sample} ({parity.tokens:,} tokens, the longest "
+        f"{parity.longest}), in padded batches of unequal lengths and in float32, with "
+        f"transformers {versions['transformers']}, torch {versions['torch']} and Python "
+        f"{versions['python']}. The tokenizer gave the same ids for every text and every pair. "
+        f"The largest difference of a logit ({LIMIT:.0e} is allowed):"
     )
+    return _wrapped(text) + "\n\n" + markdown_table(["class, or file", "difference"], rows)
