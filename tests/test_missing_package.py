@@ -142,7 +142,7 @@ import importlib, pathlib, pkgutil
 
 import torch
 import tupe_fairseq
-from tupe_fairseq import TupeConfig, TupeEncoder, TupePositionBias
+from tupe_fairseq import *
 
 # large enough for the dropout and the attention that numpy draws for
 encoder = TupeEncoder(TupeConfig(dropout=0.5, attention_dropout=0.5)).train()

@@ -1,5 +1,6 @@
 """Python without some packages that are installed."""
 
+import importlib.machinery
 import subprocess
 import sys
 
@@ -14,6 +15,17 @@ importlib.machinery.PathFinder.find_spec = (
     lambda name, *rest: None if name.split(".")[0] in hidden else find_spec(name, *rest)
 )
 """
+
+
+def hide(monkeypatch, package):
+    """As if a package were not installed, in this process: no longer loaded, and not found."""
+    for name in [name for name in sys.modules if name.split(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    find_spec = importlib.machinery.PathFinder.find_spec
+    monkeypatch.setattr(
+        importlib.machinery.PathFinder, "find_spec",
+        lambda name, *rest: None if name.split(".")[0] == package else find_spec(name, *rest),
+    )  # fmt: skip
 
 
 def python_without(packages, program, *words, cwd=None):
