@@ -23,11 +23,17 @@ PARTS = {
     "modules": ("attention", "torch"),
     "config.py": ("position", ""),
     "recorded_options.py": ("config.py", "torch"),
-    "encoder.py": ("attention config.py modules position recorded_options.py", "torch"),
+    "encoder_stack.py": ("attention modules position", "torch"),
+    "encoder.py": (
+        "config.py encoder_stack.py modules position recorded_options.py",
+        "torch",
+    ),
     "position_terms.py": ("encoder.py position", "torch"),
     "plots": ("encoder.py files position_terms.py", "matplotlib numpy torch"),
     # from and to files
     "checkpoint": ("attention config.py encoder.py files modules position", "torch"),
+    # model folders for other libraries
+    "export": ("checkpoint files position recorded_options.py version.py", "torch"),
     "programs": ("checkpoint require_fairseq.py", "fairseq fairseq_cli torch tqdm"),
     "text": (
         "files missing_package.py programs",

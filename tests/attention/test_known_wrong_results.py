@@ -149,7 +149,7 @@ def test_the_batch_path_keeps_a_bias_without_padding_one(calls):
     """What a GPU does: the bias travels expanded, never copied."""
     request = Request(SEQ_LEN)
     q, k, v = request.qkv.unbind(2)
-    out = sdpa._attend_batch(q, k, v, request.bias, None, 0.3, 0.0)
+    out = sdpa._attend_batch(q, k, v, request.bias, None, None, 0.3, 0.0)
     ((_, mask, _),) = calls
     assert mask.shape == (BATCH, HEADS, SEQ_LEN, SEQ_LEN) and mask.stride(0) == 0
     assert mask.data_ptr() == request.bias.data_ptr()

@@ -1,7 +1,7 @@
 """Which tokens of a batch are padding, found out once per forward pass."""
 
 import functools
-from typing import List, Optional, Tuple
+from typing import Any, Callable, Dict, Hashable, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -34,6 +34,7 @@ class Padding:
         self.batch, self.seq_len = mask.shape
         self.lengths: Optional[List[int]] = None
         self.any, self.packed = True, False
+        self._made: Dict[Hashable, Tuple[Tensor, Any, Tensor]] = {}
         if is_recorded():
             return
         counts = (~mask).sum(dim=1)
@@ -71,6 +72,29 @@ class Padding:
     def real(self) -> Tensor:
         """Indices of the real tokens among the B * L, int64 (N)."""
         return (~self.mask).flatten().nonzero().squeeze(1)
+
+    def once(self, source: Tensor, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """What ``make`` gives: made for the first layer that asks, kept for the others.
+
+        Of one source at a time: a layer that is computed again for its gradient, from a copy of
+        the source, gets nothing whose graph is that of the first pass.
+
+        Args:
+            source (Tensor): what it is made of, by identity.
+            key (hashable): what else decides it.
+            make (callable): makes it.
+        """
+        # without a gradient it has no graph; made in inference mode, it is of no use outside
+        mode = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        # a parameter may itself be the bias, and be written to
+        has_version = not (is_recorded() or source.is_inference())
+        of = mode, source._version if has_version else None
+        found = self._made.pop(key, None)
+        if found is None or found[0] is not source or found[1] != of:
+            del found  # before the next takes as much
+            found = source, of, make()
+        self._made[key] = found
+        return found[2]
 
     def pack(self, x: Tensor) -> Tensor:
         """(B, L, ...) -> (N, ...), the real tokens."""

@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe_fairseq.attention.bias import shared_bias_refusal, shifted
+from tupe_fairseq.attention.bias import shared_bias_refusal
+from tupe_fairseq.attention.merged_mask import bias_for_kernels, merged_mask
 from tupe_fairseq.attention.padding import Padding, batch_spans
 from tupe_fairseq.attention.recorded import is_recorded
 
@@ -30,24 +31,21 @@ def sdpa_attention(
     """As :func:`eager_attention`, by ``scaled_dot_product_attention``.
 
     torch computes with a mask in the dtype of q; rows of the bias are shifted before they are
-    rounded to it.  On the CPU each sequence is attended to without its padding.
+    rounded to it.  On the CPU each sequence is attended to without its padding; elsewhere, and
+    where padding is not at the end, under a mask made once for all layers (``merged_mask``).
     """
-    needs_grad = attn_bias is not None and attn_bias.requires_grad and torch.is_grad_enabled()
-    if attn_bias is None or attn_bias.dtype == q.dtype:
-        kernel_bias = attn_bias
-    elif needs_grad or kernel_bias is None:
-        kernel_bias = shifted(attn_bias, q.dtype)
     if q.device.type == "cpu" and shared_bias_refusal(q, attn_bias, padding) is None:
         spans = batch_spans(q, padding)
         flat_q, flat_k, flat_v = (x if x.dim() == 3 else x.flatten(0, 1) for x in (q, k, v))
-        out = attend_spans(
-            flat_q, flat_k, flat_v, kernel_bias, spans, scaling=scaling, dropout=dropout
-        )
+        bias = attn_bias
+        if attn_bias is not None:
+            bias = bias_for_kernels(attn_bias, kernel_bias, q.dtype)
+        out = attend_spans(flat_q, flat_k, flat_v, bias, spans, scaling=scaling, dropout=dropout)
         return out.view(q.shape)
 
     if padding is not None and padding.packed:
         q, k, v = (padding.unpack(x) for x in (q, k, v))
-    out = _attend_batch(q, k, v, kernel_bias, padding, scaling, dropout)
+    out = _attend_batch(q, k, v, attn_bias, kernel_bias, padding, scaling, dropout)
     return padding.pack(out) if padding is not None and padding.packed else out
 
 
@@ -94,22 +92,14 @@ def _one_call(q, k, v, bias, length, scaling, dropout) -> Tensor:
     return out.transpose(1, 2).flatten(0, 1)
 
 
-def _attend_batch(q, k, v, bias, padding, scaling, dropout) -> Tensor:
+def _attend_batch(q, k, v, attn_bias, kernel_bias, padding, scaling, dropout) -> Tensor:
     """The batch in parts, with padding written into a mask for each."""
     batch, seq_len, num_heads, _ = q.shape
     parts = []
-    is_masked = bias is not None or padding is not None
+    is_masked = attn_bias is not None or padding is not None
     with _no_cudnn() if is_masked else contextlib.nullcontext():
         for rows in _parts(batch, num_heads * seq_len * seq_len):
-            mask = bias
-            if bias is not None and bias.dim() == 4 and bias.size(0) == batch:
-                mask = bias[rows]
-            if padding is not None:
-                # as in eager: finite, so that no row is without a key
-                is_padding = padding.mask[rows, None, None, :]
-                if mask is None:
-                    mask = torch.zeros((), dtype=q.dtype, device=q.device)
-                mask = torch.where(is_padding, torch.finfo(q.dtype).min, mask)
+            mask = merged_mask(attn_bias, kernel_bias, padding, rows, q.dtype)
             part_q, part_k, part_v = (x[rows].transpose(1, 2) for x in (q, k, v))
             if mask is not None:
                 mask = mask.expand(part_q.size(0), num_heads, seq_len, seq_len)

@@ -1,0 +1,1 @@
+"""What a model folder is tried with; none of it imports fairseq or this project."""

@@ -1,0 +1,79 @@
+"""Options to config.json and back."""
+
+import json
+
+import pytest
+
+from helpers.crafted import LINES, OPTIONS
+from tupe_fairseq.checkpoint.contents import symbols_of
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.export.folder_config import Head, from_config, head_in, to_config
+from tupe_fairseq.position import POSITION_OPTIONS
+
+
+class Options:
+    def __init__(self, **changed):
+        vars(self).update({**OPTIONS, "pooler_dropout": 0.3, **changed})
+
+
+CHANGED = {
+    "plain": {},
+    "TUPE-R": {"rel_pos": True, "rel_pos_buckets": 8, "max_rel_pos": 5, "tie_cls": True},
+    "every layer": {"position_encoding": "sinusoidal", "position_each_layer": True},
+    "untied, pre-LN": {"untie_weights_roberta": True, "encoder_normalize_before": True},
+    "sizes": {
+        "encoder_layers": 3, "encoder_embed_dim": 20, "encoder_attention_heads": 5,
+        "encoder_ffn_embed_dim": 24, "max_positions": 33, "activation_fn": "relu",
+        "pooler_activation_fn": "gelu", "dropout": 0.2, "attention_dropout": 0.4,
+        "activation_dropout": 0.5,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_there_and_back(case):
+    options = Options(**CHANGED[case])
+    config = json.loads(json.dumps(to_config(options, symbols_of(LINES), 77)))
+    assert config["vocab_size"] == len(LINES) + 5 and config["mask_token_id"] == len(LINES) + 4
+    assert config["vocabulary_version"] == 77
+    back = from_config(config, "config.json")
+    for name, value in vars(options).items():
+        if name not in ("arch", "tokens_per_sample"):
+            assert getattr(back, name) == value, name
+    for name, option in POSITION_OPTIONS.items():
+        assert getattr(back, name, option.default) == getattr(options, name, option.default)
+    # transformers leaves out what is its own default
+    del config["tie_word_embeddings"]
+    assert from_config(config, "config.json").untie_weights_roberta is False
+
+
+def test_a_head():
+    head = Head("mine", ["no", "yes", "perhaps"], False)
+    config = json.loads(json.dumps(to_config(Options(), symbols_of(LINES), 1, head)))
+    assert config["label2id"] == {"no": 0, "yes": 1, "perhaps": 2}
+    assert head_in(config, "config.json") == head
+    assert head_in(to_config(Options(), symbols_of(LINES), 1), "config.json") is None
+    score = Head("mine", ["score"], True)
+    assert head_in(to_config(Options(), symbols_of(LINES), 1, score), "config.json") == score
+    config["id2label"] = {"0": "no", "2": "yes"}
+    with pytest.raises(CheckpointError, match="id2label is not a name for each number"):
+        head_in(config, "config.json")
+    config["classification_head_name"] = "../x"
+    with pytest.raises(CheckpointError, match="classification_head_name is '../x'"):
+        head_in(config, "config.json")
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ({"model_type": "roberta"}, "model_type is roberta, not 'tupe'"),
+        ({"model_type": None}, "model_type is a NoneType, not 'tupe'"),
+        ({"hidden_size": None}, "does not say hidden_size"),
+        ({"num_hidden_layers": "2"}, "encoder_layers is '?2'?, which must be a whole number"),
+        ({"position_encoding": "other"}, "position_encoding is other, which must be one of"),
+    ],
+)
+def test_what_is_refused(change, reason):
+    config = {**to_config(Options(), symbols_of(LINES), 1), **change}
+    with pytest.raises(CheckpointError, match=reason):
+        from_config(config, "config.json")

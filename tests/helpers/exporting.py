@@ -1,0 +1,73 @@
+"""Small models with a vocabulary, as training leaves them, for tupe-export."""
+
+import argparse
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
+
+from helpers.glue_files import write_pretrain_dir
+from tupe_fairseq.commands.export import main
+from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
+
+from helpers.running import call_program  # isort: skip
+
+MAX_POSITIONS = 24
+SIZES = {
+    "encoder_layers": 2, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 24,
+    "encoder_attention_heads": 2, "max_positions": MAX_POSITIONS,
+}  # fmt: skip
+CHECKPOINT = "checkpoint_best.pt"
+
+
+def build(dictionary, heads=None, **options):
+    """A model with random weights; none is what an initialisation gives, so that each counts.
+
+    Args:
+        dictionary (Path): its dict.txt.
+        heads (dict): name to number of classes.
+        options: of fairseq, with ``tupe_roberta``'s presets for all others.
+    Returns:
+        tuple: the options as a dict, and the model.
+    """
+    words = Dictionary.load(str(dictionary))
+    words.add_symbol("<mask>")
+    args = argparse.Namespace(
+        **{"arch": "tupe_roberta", "task": "masked_lm", "criterion": "masked_lm", **SIZES},
+    )
+    vars(args).update(options)
+    task = MaskedLMTask(MaskedLMConfig(tokens_per_sample=args.max_positions), words)
+    model = TupeRobertaModel.build_model(args, task)
+    for name, classes in (heads or {}).items():
+        model.register_classification_head(name, num_classes=classes)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.2)
+    return vars(args), model
+
+
+def save(folder, args, model, cast=lambda tensors: tensors):
+    """Write the checkpoint that fairseq-train would have."""
+    folder.mkdir(parents=True, exist_ok=True)
+    state = {
+        "cfg": {"model": argparse.Namespace(**args)},
+        "model": cast(model.state_dict()),
+        "optimizer_history": [{"num_updates": 3}],
+    }
+    torch.save(state, folder / CHECKPOINT)
+    return folder / CHECKPOINT
+
+
+def write_model(folder, data, heads=None, **options):
+    """A checkpoint in FOLDER, whose vocabulary is in ``data``."""
+    return save(folder, *build(data / "dict.txt", heads, **options))
+
+
+def write_vocabulary(folder):
+    """A data folder with dict.txt, a SentencePiece model and report.json."""
+    return write_pretrain_dir(folder)
+
+
+def export(checkpoint, out, *flags):
+    """tupe-export in this process: the exit code and what was printed."""
+    return call_program(main, [checkpoint, "--output-dir", out, *flags])

@@ -1,0 +1,265 @@
+"""tupe-export: make a model folder for transformers, sentence-transformers and onnxruntime."""
+
+import argparse
+import functools
+import importlib
+import importlib.util
+import logging
+import os
+import sys
+from typing import Any, Dict, List, Optional
+
+from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
+from tupe_fairseq.commands import arguments
+from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.commands.vocabulary_flags import (
+    CHOICES,
+    add_vocabulary_flags,
+    check_fits,
+    check_is_file,
+    given_vocabulary,
+)
+from tupe_fairseq.export.card import CardFacts, checked_languages, checked_license, model_card
+from tupe_fairseq.export.folder_config import MODEL_TYPE
+from tupe_fairseq.export.folder_files import FILES
+from tupe_fairseq.export.parity import LIMIT, Parity, measure
+from tupe_fairseq.export.sample_texts import SENTENCES, default_texts
+from tupe_fairseq.export.sentence_files import POOLINGS
+from tupe_fairseq.files.atomic import read_json
+from tupe_fairseq.files.names import REPORT
+from tupe_fairseq.files.staged_folder import refuse_existing, staged_folder
+from tupe_fairseq.files.write_together import Sink, write_together
+from tupe_fairseq.inference.exported_files import MODEL_TYPES, exported_files, reference_of
+from tupe_fairseq.inference.found_vocabulary import (
+    FoundVocabulary,
+    find_dictionary,
+    find_vocabulary,
+)
+from tupe_fairseq.inference.source_model import read_source
+from tupe_fairseq.programs.command import show
+from tupe_fairseq.programs.log import quiet
+from tupe_fairseq.text.dictionary_file import listed_words
+
+logger = logging.getLogger("tupe-export")
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-export",
+        description="Make a folder of a tupe_roberta checkpoint that transformers, "
+        "sentence-transformers and, with --onnx, onnxruntime use like any other model, without "
+        "fairseq and this package. dict.txt, the vocabulary and the labels are those beside the "
+        "checkpoint or in --data. Before the folder gets its name, it is used through transformers "
+        f"and compared with the checkpoint: the same token ids, logits within {LIMIT:.0e}. The "
+        "checkpoint is read without running any code that it contains.",
+        epilog="example: tupe-export checkpoints/checkpoint_best.pt --data data-bin --output-dir "
+        "my-model --license mit --language en",
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="pre-trained or fine-tuned")
+    parser.add_argument(
+        "--output-dir", required=True, metavar="OUT", help="folder to write; not there yet"
+    )
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="OUT may be there: its files of an earlier export are replaced, others stay",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        help="folder with dict.txt, the vocabulary and, of a fine-tuned model, label/dict.txt; "
+        "what it has not is taken from the checkpoint's folder; default: the latter",
+    )
+    add_vocabulary_flags(parser)
+    parser.add_argument(
+        "--head",
+        metavar="NAME",
+        help="the classification head to export; needed if the checkpoint has several",
+    )
+    parser.add_argument(
+        "--label-dict", metavar="FILE", help="its label/dict.txt; default: that of the data"
+    )
+    parser.add_argument(
+        "--padded-vocabulary",
+        action="store_true",
+        help="export the words with which dict.txt was filled up (madeupword0000, ...), too",
+    )
+    parser.add_argument(
+        "--as",
+        dest="model_type",
+        choices=MODEL_TYPES,
+        default=MODEL_TYPE,
+        help="the model type: tupe, whose code is in OUT, or, for --position-encoding learned "
+        "without further position options, transformers' own roberta; default %(default)s",
+    )
+    parser.add_argument(
+        "--pooling",
+        choices=list(POOLINGS),
+        default="mean",
+        help="the vector of a text in sentence-transformers: the mean of its tokens, or that of "
+        "<s>; default %(default)s",
+    )
+    parser.add_argument(
+        "--onnx", action="store_true", help="also write OUT/onnx/model.onnx, for onnxruntime"
+    )
+    parser.add_argument(
+        "--sample",
+        metavar="FILE",
+        help="text, a sentence per line, on which OUT is compared with the checkpoint; default: "
+        f"{len(default_texts())} built-in texts",
+    )
+    parser.add_argument(
+        "--python",
+        metavar="FILE",
+        default=sys.executable,
+        help="the Python with whose transformers OUT is compared; for an environment in which "
+        "transformers does not work beside fairseq; default: this one",
+    )
+    parser.add_argument(
+        "--license", metavar="ID", help="for the model card: the model's license, such as mit"
+    )
+    parser.add_argument(
+        "--language", metavar="en,...", help="for the model card: the languages of its text"
+    )
+    return parser
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    with quiet("fairseq", "tupe_fairseq"):  # the model is built and run, but not trained
+        run_program(get_parser(), run, argv)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Export; OUT is there only if everything succeeds.
+
+    Raises:
+        OSError, ValueError: if an input is absent or wrong, OUT is there already, or the folder
+            does not compute what the checkpoint does.
+    """
+    given = _checked(args)
+    texts, sample = _texts(args.sample)
+    beside = os.path.dirname(args.checkpoint) or "."
+    places = [beside] if args.data is None else [args.data, beside]
+    dictionary = find_dictionary(places)
+    if given is None:
+        vocabulary = find_vocabulary(places, dictionary, CHOICES)
+    else:
+        words = listed_words(dictionary)
+        check_fits(*given, words, tuple(words[: len(HIDDEN_SYMBOLS)]) == HIDDEN_SYMBOLS)
+        vocabulary = FoundVocabulary(*given, recorded=True)
+    logger.info("reading %s, with %s", args.checkpoint, dictionary)
+    source = read_source(
+        args.checkpoint, dictionary, vocabulary, places, args.head, args.label_dict,
+        args.padded_vocabulary,
+    )  # fmt: skip
+    if source.other_heads:
+        logger.info("left out the classification heads: %s", ", ".join(source.other_heads))
+
+    exported = exported_files(
+        source, vocabulary, dictionary, args.model_type, args.pooling, args.padded_vocabulary
+    )
+    with staged_folder(args.output_dir, FILES, args.overwrite) as stage:
+        _write(stage, exported.files)
+        logger.info("comparing the folder with the checkpoint, on %d %s", len(texts), sample)
+        reference = reference_of(source, args.model_type)
+        parity = measure(stage, reference, texts, args.python, args.model_type == MODEL_TYPE)
+        _log_parity(parity)
+        if args.onnx:
+            logger.info("writing onnx/model.onnx")
+            importlib.import_module("tupe_fairseq.export.onnx_model").export_onnx(stage)
+        facts = CardFacts(
+            name=os.path.basename(os.path.realpath(args.output_dir)),
+            license=args.license,
+            languages=checked_languages(args.language) if args.language else [],
+            config=exported.config,
+            parameters=exported.parameters,
+            head=source.head,
+            vocabulary=vocabulary.kind,
+            report=_report(places),
+            onnx=args.onnx,
+            parity=parity,
+            sample=sample,
+        )
+        _write(stage, {"README.md": model_card(facts).encode()})
+    written = [*exported.files, "README.md", *(["onnx/model.onnx"] if args.onnx else [])]
+    logger.info("wrote %s: %s", args.output_dir, ", ".join(sorted(written)))
+    _show_next(args, source.head)
+
+
+def _checked(args: argparse.Namespace):
+    """All that can be refused before fairseq is imported; the vocabulary that flags give."""
+    refuse_existing(args.output_dir, args.overwrite)
+    arguments.can_be_written("--output-dir", args.output_dir)
+    if args.license is not None:
+        checked_license(args.license)
+    if args.language is not None:
+        checked_languages(args.language)
+    if not os.path.isfile(args.checkpoint):
+        reason = "is not a file" if os.path.exists(args.checkpoint) else "does not exist"
+        raise FileNotFoundError(f"{args.checkpoint} {reason}; give a checkpoint of tupe_roberta")
+    if args.data is not None and not os.path.isdir(args.data):
+        raise FileNotFoundError(f"--data {args.data} is not a folder")
+    if args.label_dict is not None:
+        check_is_file("--label-dict", args.label_dict)
+    needed = {"hf": ["safetensors", "tokenizers"], "onnx": ["onnx", "onnxscript", "onnxruntime"]}
+    for extra in ["hf", *(["onnx"] if args.onnx else [])]:
+        for package in needed[extra]:
+            if importlib.util.find_spec(package) is None:
+                raise ValueError(
+                    f"the package {package} is missing; install it with: pip install "
+                    f"'tupe_fairseq[{extra}]'"
+                )
+    return given_vocabulary(args)
+
+
+def _texts(path: Optional[str]):
+    """The sentences to compare on, and what they are, in words."""
+    if path is None:
+        return default_texts(), f"texts of {len(SENTENCES)} built-in sentences"
+    check_is_file("--sample", path)
+    with open(path, encoding="utf-8") as file:
+        try:
+            lines = [line.strip() for line in file]
+        except UnicodeDecodeError as error:
+            raise ValueError(f"--sample {path} is not a text file in UTF-8") from error
+    lines = [line for line in lines if line]
+    if not lines:
+        raise ValueError(f"--sample {path} is empty; it needs one sentence per line")
+    return lines, "given sentences"
+
+
+def _write(folder: str, files: Dict[str, bytes]) -> None:
+    def put(content: bytes, file: Sink) -> None:
+        file.write(content)
+
+    write_together(
+        {os.path.join(folder, name): functools.partial(put, files[name]) for name in files}
+    )
+
+
+def _report(places: List[str]) -> Optional[Dict[str, Any]]:
+    """What tupe-prepare-pretrain or tupe-prepare-glue recorded, if anything."""
+    for place in places:
+        path = os.path.join(place, REPORT)
+        if os.path.isfile(path):
+            content = read_json(path)
+            return content if isinstance(content, dict) else None
+    return None
+
+
+def _log_parity(parity: Parity) -> None:
+    for kind, difference in parity.differences.items():
+        logger.info("%s: logits within %.1e of the checkpoint's", kind, difference)
+    versions = ", ".join(f"{name} {version}" for name, version in parity.versions.items())
+    logger.info("the same token ids; %d tokens, with %s", parity.tokens, versions)
+
+
+def _show_next(args: argparse.Namespace, head: Any) -> None:
+    trust = ", trust_remote_code=True" if args.model_type == MODEL_TYPE else ""
+    task = "fill-mask" if head is None else "text-classification"
+    show("# to use it, where transformers is installed (README.md there tells more):")
+    show(f"from transformers import pipeline\npipeline({task!r}, {args.output_dir!r}{trust})")
+
+
+if __name__ == "__main__":
+    main()

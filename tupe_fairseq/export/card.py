@@ -1,0 +1,217 @@
+"""The model card of a folder: what the model is, how to use it, and what was measured."""
+
+import re
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+from tupe_fairseq.export.folder_config import NAMES, Head
+from tupe_fairseq.export.parity import LIMIT, Parity
+from tupe_fairseq.export.usage import usage
+from tupe_fairseq.files.markdown import markdown_table
+from tupe_fairseq.files.record import check_record
+from tupe_fairseq.position import POSITION_OPTIONS
+from tupe_fairseq.version import __version__
+
+_LICENSE = re.compile(r"[a-z0-9][a-z0-9.+-]*", re.ASCII)
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*", re.ASCII)
+# what is told of a report.json, of the one kind or the other
+_GLUE = {"task": str, "splits": {str: {"rows": int}}}
+_PRETRAINING = {"lines": {str: int}, "tokens": {str: int}, "unknown_rate": {str: float}}
+# the kinds of vocabularies, in words
+_VOCABULARIES = {
+    "fastbpe": "fastBPE, as the TUPE authors used it: lower case, tokenized by Moses' rules",
+    "gpt2": "GPT-2's byte-level BPE",
+    "sentencepiece": "SentencePiece",
+}
+
+
+class CardFacts(NamedTuple):
+    """What a card tells.
+
+    Args:
+        name (str): of the folder.
+        license (str, optional), languages (list of str): as given.
+        config (dict): of config.json.
+        parameters (int): how many numbers the model has.
+        head (Head, optional): its classification head.
+        vocabulary (str): the kind.
+        report (dict, optional): what tupe-prepare-pretrain or tupe-prepare-glue recorded.
+        onnx (bool): whether there is onnx/model.onnx.
+        parity (Parity): what was measured.
+        sample (str): on what, in words.
+    """
+
+    name: str
+    license: Optional[str]
+    languages: Sequence[str]
+    config: Dict[str, Any]
+    parameters: int
+    head: Optional[Head]
+    vocabulary: str
+    report: Optional[Dict[str, Any]]
+    onnx: bool
+    parity: Parity
+    sample: str
+
+
+def checked_license(text: str) -> str:
+    """What --license may be: the identifier that model hubs know, such as mit.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    if not _LICENSE.fullmatch(text):
+        raise ValueError(f"--license {text!r} is not an identifier such as mit or apache-2.0")
+    return text
+
+
+def checked_languages(text: str) -> List[str]:
+    """What --language may be: codes, separated by commas.
+
+    Raises:
+        ValueError: if one is none.
+    """
+    languages = text.split(",")
+    for one in languages:
+        if not _LANGUAGE.fullmatch(one):
+            raise ValueError(f"--language {text!r}: {one!r} is not a code such as en or pt-BR")
+    return languages
+
+
+def model_card(facts: CardFacts) -> str:
+    """The text of README.md."""
+    parts = [
+        _front_matter(facts),
+        f"# {facts.name}",
+        _summary(facts),
+        usage(facts.name, facts.config, facts.head, facts.onnx),
+        "## Text",
+        _text(facts),
+        "## Options",
+        _options(facts.config),
+        "## Data",
+        _data(facts.report),
+        "## Measured",
+        _measured(facts),
+    ]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _is_ours(config: Dict[str, Any]) -> bool:
+    return config["model_type"] == "tupe"
+
+
+def _front_matter(facts: CardFacts) -> str:
+    tags = ["tupe"] if _is_ours(facts.config) else ["roberta"]
+    lines = ["---", f"license: {facts.license or 'unknown'}"]
+    if facts.languages:
+        lines += ["language:", *(f"- {one}" for one in facts.languages)]
+    lines += [
+        "library_name: transformers",
+        f"pipeline_tag: {'fill-mask' if facts.head is None else 'text-classification'}",
+        "tags:",
+        *(f"- {tag}" for tag in [*tags, "fairseq", "sentence-transformers"]),
+    ]
+    if _has(facts.report, _GLUE):
+        lines += ["datasets:", "- nyu-mll/glue"]
+    return "\n".join([*lines, "---"])
+
+
+def scheme(config: Dict[str, Any]) -> str:
+    """The position encoding in words."""
+    if not _is_ours(config):
+        return "learned positions (RoBERTa's)"
+    name = config["position_encoding"]
+    given = [
+        POSITION_OPTIONS[option].flag + ("" if value is True else f" {value}")
+        for option, value in config.items()
+        if option in POSITION_OPTIONS and value
+    ]
+    words = f"the position encoding {name}" + (f" ({', '.join(given)})" if given else "")
+    return {"tupe": f"TUPE-{'R' if config['rel_pos'] else 'A'}: "}.get(name, "") + words
+
+
+def _summary(facts: CardFacts) -> str:
+    config = facts.config
+    text = (
+        f"A Transformer encoder with {scheme(config)}; {config['num_hidden_layers']} layers, width "
+        f"{config['hidden_size']}, {config['num_attention_heads']} heads, {facts.parameters:,} "
+        f"parameters, {config['vocab_size']:,} words, sequences of up to {_length(config)} tokens. "
+        f"Trained with fairseq, exported by tupe_fairseq {__version__}."
+    )
+    if facts.head is not None and facts.head.is_regression:
+        text += f"\n\nIts head `{facts.head.name}` gives a score."
+        if facts.report and facts.report.get("task") == "STS-B":
+            text += " It was trained on scores divided by 5: multiply it by 5."
+    elif facts.head is not None:
+        text += (
+            f"\n\nIts head `{facts.head.name}` tells {len(facts.head.labels)} classes apart: "
+            f"{', '.join(facts.head.labels[:20])}."
+        )
+    if facts.license is None:
+        text += "\n\nWhoever exported it has not said under which license it is."
+    return text
+
+
+def _length(config: Dict[str, Any]) -> int:
+    return config["max_position_embeddings"] - (0 if _is_ours(config) else 2)
+
+
+def _text(facts: CardFacts) -> str:
+    text = f"The vocabulary is {_VOCABULARIES[facts.vocabulary]}, in `tokenizer.json`."
+    treatment = (facts.report or {}).get("text_treatment")
+    if isinstance(treatment, dict):
+        unicode_form, lower = treatment.get("unicode"), treatment.get("lowercase")
+        if unicode_form == "NFC" or lower:
+            text += (
+                " The training text was brought to Unicode's form NFC"
+                f"{' and made lower case' if lower else ''}, without control characters: text that "
+                "is given to the model should be, too."
+            )
+    return text
+
+
+def _options(config: Dict[str, Any]) -> str:
+    names = [name for name in NAMES if config.get(name) not in (None, False)]
+    rows = [[f"`{name}`", str(config[name])] for name in names]
+    return markdown_table(["option", "value"], rows)
+
+
+def _data(report: Optional[Dict[str, Any]]) -> str:
+    if _has(report, _GLUE):
+        rows = [[name, f"{split['rows']:,}"] for name, split in report["splits"].items()]
+        table = markdown_table(["split", "sentences or pairs"], rows)
+        return f"Fine-tuned on {report['task']}, of GLUE:\n\n{table}"
+    if not _has(report, _PRETRAINING):
+        return "The data that it was trained on is not recorded."
+    lines, unknown = report["lines"], report["unknown_rate"]
+    rows = [
+        [name, f"{lines.get(name, 0):,}", f"{tokens:,}", f"{100 * unknown.get(name, 0):.4f}%"]
+        for name, tokens in report["tokens"].items()
+    ]
+    return markdown_table(["split", "lines", "tokens", "unknown"], rows)
+
+
+def _has(report: Any, shape: Any) -> bool:
+    try:
+        check_record(report, shape, "report")
+    except ValueError:
+        return False
+    return True
+
+
+def _measured(facts: CardFacts) -> str:
+    parity = facts.parity
+    rows = [[f"`{kind}`", f"{value:.1e}"] for kind, value in parity.differences.items()]
+    versions = parity.versions
+    return "\n".join(
+        [
+            f"The folder was compared with the checkpoint as fairseq computes it, on "
+            f"{parity.sentences} {facts.sample} ({parity.tokens:,} tokens, the longest "
+            f"{parity.longest}), in padded batches of unequal lengths and in float32, with "
+            f"transformers {versions['transformers']}, torch {versions['torch']} and Python "
+            f"{versions['python']}. The tokenizer gave the same ids for every text and every pair. "
+            f"The largest difference of a logit ({LIMIT:.0e} is allowed):",
+            "",
+            markdown_table(["class", "difference"], rows),
+        ]
+    )

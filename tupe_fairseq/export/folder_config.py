@@ -1,0 +1,161 @@
+"""What each option of a checkpoint is called in a folder's config.json, in both directions."""
+
+import argparse
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+from tupe_fairseq.checkpoint.checked_options import checked_options, in_brief
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
+from tupe_fairseq.position import POSITION_OPTIONS
+from tupe_fairseq.version import __version__
+
+MODEL_TYPE = "tupe"
+#: name in config.json, name among fairseq's options
+NAMES = {
+    "hidden_size": "encoder_embed_dim",
+    "num_hidden_layers": "encoder_layers",
+    "num_attention_heads": "encoder_attention_heads",
+    "intermediate_size": "encoder_ffn_embed_dim",
+    "max_position_embeddings": "max_positions",
+    "hidden_act": "activation_fn",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "activation_dropout": "activation_dropout",
+    "classifier_dropout": "pooler_dropout",
+    "pooler_activation": "pooler_activation_fn",
+    "normalize_before": "encoder_normalize_before",
+    "position_encoding": "position_encoding",
+    **{name: name for name in POSITION_OPTIONS},
+}
+# those that may be null, or missing: then they are not given
+_OPTIONAL = {"classifier_dropout", *POSITION_OPTIONS}
+_AUTO_MAP = {
+    "AutoConfig": "configuration_tupe.TupeConfig",
+    "AutoModel": "modeling_tupe.TupeModel",
+    "AutoModelForMaskedLM": "modeling_tupe.TupeForMaskedLM",
+    "AutoModelForSequenceClassification": "modeling_tupe.TupeForSequenceClassification",
+    "AutoModelForTokenClassification": "modeling_tupe.TupeForTokenClassification",
+    "AutoModelForQuestionAnswering": "modeling_tupe.TupeForQuestionAnswering",
+}
+
+
+class Head(NamedTuple):
+    """A classification head.
+
+    Args:
+        name (str): its name in the checkpoint.
+        labels (list of str): the names of its classes, in order; of a regression one, the score's.
+        is_regression (bool): whether it gives a score rather than classes.
+    """
+
+    name: str
+    labels: List[str]
+    is_regression: bool
+
+
+def token_ids(symbols: Sequence[str]) -> Dict[str, int]:
+    """The ids of the special tokens, under their names in config.json.
+
+    Args:
+        symbols (sequence of str): those of fairseq's dictionary, ``<mask>`` included.
+    """
+    names = ("bos_token_id", "pad_token_id", "eos_token_id")
+    ids = {name: symbols.index(symbol) for name, symbol in zip(names, BUILT_IN_SYMBOLS)}
+    return {**ids, "mask_token_id": symbols.index(MASK)}
+
+
+def to_config(
+    options: Any, symbols: Sequence[str], vocabulary_version: int, head: Optional[Head] = None
+) -> Dict[str, Any]:
+    """The content of config.json.
+
+    Args:
+        options (Namespace or DictConfig): of a tupe_roberta model, presets applied.
+        symbols (sequence of str): those of fairseq's dictionary, ``<mask>`` included.
+        vocabulary_version (int): the hash of them that the checkpoint records.
+        head (Head, optional): the classification head that the folder has.
+    """
+    given = {name: getattr(options, option, None) for name, option in NAMES.items()}
+    for name, option in POSITION_OPTIONS.items():
+        if given[name] is None:
+            given[name] = option.default
+    architecture = "TupeForMaskedLM" if head is None else "TupeForSequenceClassification"
+    return {
+        "architectures": [architecture],
+        "model_type": MODEL_TYPE,
+        "auto_map": dict(_AUTO_MAP),
+        "vocab_size": len(symbols),
+        **given,
+        "tie_word_embeddings": not getattr(options, "untie_weights_roberta", False),
+        "initializer_range": 0.02,
+        **token_ids(symbols),
+        **({} if head is None else head_fields(head)),
+        "dtype": "float32",
+        "vocabulary_version": int(vocabulary_version),
+        "tupe_fairseq_version": __version__,
+    }
+
+
+def head_fields(head: Head) -> Dict[str, Any]:
+    """What config.json says of a classification head."""
+    return {
+        "classification_head_name": head.name,
+        "id2label": {str(number): label for number, label in enumerate(head.labels)},
+        "label2id": {label: number for number, label in enumerate(head.labels)},
+        "problem_type": "regression" if head.is_regression else "single_label_classification",
+    }
+
+
+def from_config(config: Dict[str, Any], path: str) -> argparse.Namespace:
+    """The options of the tupe_roberta checkpoint that a folder becomes.
+
+    Args:
+        config (dict): the content of config.json.
+        path (str): its name, for messages.
+    Raises:
+        CheckpointError: if it is another model's, or a field is missing or not what it may be.
+    """
+    kind = config.get("model_type")
+    if kind != MODEL_TYPE:
+        raise CheckpointError(f"{path}: model_type is {in_brief(kind)}, not {MODEL_TYPE!r}")
+    missing = [name for name in NAMES if name not in _OPTIONAL and config.get(name) is None]
+    if missing:
+        raise CheckpointError(f"{path} does not say {', '.join(missing)}")
+    given = {option: config.get(name) for name, option in NAMES.items()}
+    switches = {name: False for name, option in POSITION_OPTIONS.items() if not option.is_number}
+    tied = config.get("tie_word_embeddings")  # which transformers leaves out if it is true
+    options = {
+        "arch": "tupe_roberta",
+        "task": "masked_lm",
+        "tokens_per_sample": given["max_positions"],
+        "attn_impl": "auto",
+        "unpad": False,
+        "compile_layers": False,
+        "encoder_layerdrop": 0.0,
+        "untie_weights_roberta": tied is False,
+        **switches,
+        **{name: value for name, value in given.items() if value is not None},
+    }
+    options = checked_options(options, path)
+    return argparse.Namespace(**options, criterion="masked_lm", data=".")
+
+
+def head_in(config: Dict[str, Any], path: str) -> Optional[Head]:
+    """The classification head that config.json says that the folder has, if any.
+
+    Args:
+        config (dict): the content of config.json.
+        path (str): its name, for messages.
+    Raises:
+        CheckpointError: if its name or labels are not what they may be.
+    """
+    if config.get("architectures") != ["TupeForSequenceClassification"]:
+        return None
+    name = config.get("classification_head_name") or "sentence_classification_head"
+    checked_options({"arch": "tupe_roberta", "classification_head_name": name}, path)
+    # transformers leaves out its own default, two classes without names
+    labels = config.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})
+    names = [labels.get(str(n)) for n in range(len(labels))] if isinstance(labels, dict) else [None]
+    if not names or not all(isinstance(label, str) and label for label in names):
+        raise CheckpointError(f"{path}: id2label is not a name for each number from 0 on")
+    return Head(name, names, config.get("problem_type") == "regression")

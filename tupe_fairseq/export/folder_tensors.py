@@ -1,0 +1,100 @@
+"""What each tensor of a checkpoint is called in a model folder, in both directions."""
+
+from typing import Dict, Iterator, Optional, Tuple
+
+from torch import Tensor
+
+from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING, ENCODER, VOCABULARY
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.recorded_options import NAME as RECORD
+
+_LM_HEAD = "encoder.lm_head."
+_HEADS = "classification_heads."
+#: beginnings of names, or whole ones, in a checkpoint and in a folder; the first match counts
+_NAMES = (
+    (EMBEDDING, "tupe.embed_tokens.weight"),
+    (ENCODER, "tupe.encoder."),
+    (f"{_LM_HEAD}dense.", "lm_head.dense."),
+    (f"{_LM_HEAD}layer_norm.", "lm_head.layer_norm."),
+    (f"{_LM_HEAD}weight", "lm_head.decoder.weight"),
+    (f"{_LM_HEAD}bias", "lm_head.decoder.bias"),
+)
+# what the options and the vocabulary are: config.json says it
+_RECORDS = (ENCODER + RECORD, VOCABULARY)
+
+
+def to_folder(
+    state: Dict[str, Tensor], head: Optional[str] = None, tied: bool = True
+) -> Dict[str, Tensor]:
+    """The tensors of model.safetensors, in float32, none of which shares memory with another.
+
+    Args:
+        state (dict): the state dict of a tupe_roberta checkpoint.
+        head (str, optional): the classification head to keep, as ``classifier``; others are left
+            out.
+        tied (bool): whether the LM head's matrix is the word embedding; it is then left out.
+    Raises:
+        CheckpointError: if a tensor has no place in a folder, if the head or the LM head is
+            missing, or if the LM head is said to be tied and is not.
+    """
+    for name in (EMBEDDING, f"{_LM_HEAD}weight", f"{_LM_HEAD}bias"):
+        if name not in state:
+            raise CheckpointError(f"the checkpoint has no tensor {name}")
+    if tied and not state[f"{_LM_HEAD}weight"].equal(state[EMBEDDING]):
+        raise CheckpointError(
+            f"{_LM_HEAD}weight is not the word embedding, to which it must be tied without "
+            "--untie-weights-roberta"
+        )
+    left_out = {*_RECORDS, f"{_LM_HEAD}weight"} if tied else {*_RECORDS}
+    tensors = {}
+    for name, tensor in state.items():
+        is_other_head = name.startswith(_HEADS) and name.split(".")[1] != head
+        if name not in left_out and not is_other_head:
+            renamed = _renamed(name, _names(head))
+            if renamed is None:
+                raise CheckpointError(f"the checkpoint's tensor {name} has no place in a folder")
+            tensors[renamed] = tensor.detach().float().contiguous().clone()
+    if head is not None and "classifier.out_proj.weight" not in tensors:
+        raise CheckpointError(f"the checkpoint has no classification head {head!r}")
+    return tensors
+
+
+def from_folder(
+    tensors: Dict[str, Tensor], head: Optional[str] = None, tied: bool = True
+) -> Dict[str, Tensor]:
+    """The state dict of a checkpoint, without the two records of options and vocabulary.
+
+    Args:
+        tensors (dict): those of a folder, of whichever class of the folder's; what it has not, the
+            state dict has not either.
+        head (str, optional): the name that ``classifier`` gets among the classification heads.
+        tied (bool): whether the LM head's matrix is the word embedding.
+    Raises:
+        CheckpointError: if a tensor has no place in a checkpoint.
+    """
+    if not any(name.startswith("tupe.") for name in tensors):  # the bare model, saved by itself
+        tensors = {f"tupe.{name}": tensor for name, tensor in tensors.items()}
+    back = tuple((theirs, ours) for ours, theirs in _names(head))
+    state = {}
+    for name, tensor in tensors.items():
+        renamed = _renamed(name, back)
+        if renamed is None:
+            raise CheckpointError(f"the folder's tensor {name} has no place in a checkpoint")
+        state[renamed] = tensor
+    if tied and EMBEDDING in state:
+        state[f"{_LM_HEAD}weight"] = state[EMBEDDING]
+    return state
+
+
+def _names(head: Optional[str]) -> Tuple[Tuple[str, str], ...]:
+    of_head = () if head is None else ((f"{_HEADS}{head}.", "classifier."),)
+    return (*_NAMES, *of_head)
+
+
+def _renamed(name: str, pairs) -> Optional[str]:
+    found: Iterator[str] = (
+        after + name[len(before) :]
+        for before, after in pairs
+        if name == before or (before.endswith(".") and name.startswith(before))
+    )
+    return next(found, None)

@@ -1,0 +1,74 @@
+"""How a folder is used, as the section of a model card."""
+
+from typing import Any, Dict, Optional
+
+from tupe_fairseq.export.folder_config import MODEL_TYPE, Head
+
+_CODE = """\
+**The folder holds Python code** (`modeling_tupe.py`), which `trust_remote_code=True` runs: read it
+first, and if you load it by name from a model hub, pin the commit that you have read with
+`revision="..."`."""
+_FILL_MASK = """\
+## Use with transformers
+
+```python
+from transformers import pipeline
+
+fill_mask = pipeline("fill-mask", "{name}"{trust})
+print(fill_mask(f"The {{fill_mask.tokenizer.mask_token}} sat on the mat."))
+```
+
+`AutoModel` and `AutoModelForMaskedLM` load it, too, and, with a new head to train,
+`AutoModelForSequenceClassification`, `AutoModelForTokenClassification` and
+`AutoModelForQuestionAnswering`{given}."""
+_CLASSIFY = """\
+## Use with transformers
+
+```python
+from transformers import pipeline
+
+classify = pipeline("text-classification", "{name}"{trust})
+print(classify("The cat sat on the mat."))
+print(classify({{"text": "A first sentence.", "text_pair": "And a second one."}}))
+```"""
+_SENTENCES = """\
+## Use with sentence-transformers
+
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("{name}"{trust})
+print(model.encode(["The cat sat on the mat.", "A dog barked."]).shape)
+```
+
+It has not been trained to make vectors of sentences: train it so before you compare them."""
+_ONNX = """\
+## Use with onnxruntime
+
+```python
+import onnxruntime
+from transformers import AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{name}"{trust})
+session = onnxruntime.InferenceSession("{name}/onnx/model.onnx")
+batch = tokenizer(["The cat sat on the mat.", "Yes."], padding=True, return_tensors="np")
+names = [one.name for one in session.get_inputs()]
+print(session.run(None, {{name: batch[name].astype("int64") for name in names}})[0].shape)
+```"""
+
+
+def usage(name: str, config: Dict[str, Any], head: Optional[Head], onnx: bool) -> str:
+    """The section.
+
+    Args:
+        name (str): of the folder.
+        config (dict): of config.json.
+        head (Head, optional): its classification head.
+        onnx (bool): whether there is onnx/model.onnx.
+    """
+    is_ours = config["model_type"] == MODEL_TYPE
+    trust = ", trust_remote_code=True" if is_ours else ""
+    given = " (with `trust_remote_code=True`)" if is_ours else ""
+    parts = [_CODE] if is_ours else []
+    parts += [_FILL_MASK if head is None else _CLASSIFY, _SENTENCES, *([_ONNX] if onnx else [])]
+    return "\n\n".join(part.format(name=name, trust=trust, given=given) for part in parts)
