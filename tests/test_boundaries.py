@@ -32,14 +32,18 @@ PARTS = {
     "plots": ("encoder.py files position_terms.py", "matplotlib numpy torch"),
     # from and to files
     "checkpoint": ("attention config.py encoder.py files modules position", "torch"),
-    # model folders for other libraries
-    "export": ("checkpoint files position recorded_options.py version.py", "torch"),
     "programs": ("checkpoint require_fairseq.py", "fairseq fairseq_cli torch tqdm"),
     "text": (
         "files missing_package.py programs",
         "fairseq numpy regex sacremoses sentence_splitter sentencepiece subword_nmt tqdm",
     ),
     "glue": ("files text", "numpy scipy sklearn"),
+    # model folders for other libraries
+    "export": (
+        "attention checkpoint encoder_stack.py files modules position recorded_options.py text "
+        "version.py",
+        "onnxruntime safetensors sentencepiece torch tqdm transformers",
+    ),
     # what fairseq loads
     "plugin": ("require_fairseq.py", "fairseq numpy torch"),
     "plugin/model": (
@@ -51,7 +55,7 @@ PARTS = {
     "models": ("files plugin plugin/model position require_fairseq.py", "fairseq omegaconf"),
     # what our commands do
     "inference": (
-        "checkpoint config.py encoder.py files plots plugin/model text",
+        "checkpoint config.py encoder.py export files models plots plugin/model text",
         "fairseq numpy torch",
     ),
     "finetune": ("checkpoint files glue inference position programs text", "numpy tqdm"),
@@ -60,7 +64,7 @@ PARTS = {
         "fairseq torch tqdm",
     ),
     "commands": (
-        "checkpoint compare files finetune glue inference missing_package.py modules plots "
+        "checkpoint compare export files finetune glue inference missing_package.py modules plots "
         "plugin/model position programs text",
         "fairseq torch",
     ),

@@ -1,7 +1,9 @@
 """Names the extra of pyproject.toml that brings a package which is not installed."""
 
 import importlib.abc
+import importlib.util
 import sys
+from typing import List
 
 #: each package that this one imports beyond torch -> the extra that brings it
 EXTRA_OF = {
@@ -47,6 +49,11 @@ class MissingPackage(ModuleNotFoundError):
         if "fairseq" in extras.split(",") and sys.version_info >= FIRST_WITHOUT_FAIRSEQ:
             advice += "; fairseq runs on Python 3.8 to 3.12 only"
         super().__init__(f"{absent}; {advice}", name=packages[0])
+
+
+def missing(*packages: str) -> List[str]:
+    """Those of the packages that are not installed; nothing is imported."""
+    return [package for package in packages if importlib.util.find_spec(package) is None]
 
 
 def name_missing_packages() -> None:

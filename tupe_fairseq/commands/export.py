@@ -2,8 +2,6 @@
 
 import argparse
 import functools
-import importlib
-import importlib.util
 import logging
 import os
 import sys
@@ -22,6 +20,7 @@ from tupe_fairseq.commands.vocabulary_flags import (
 from tupe_fairseq.export.card import CardFacts, checked_languages, checked_license, model_card
 from tupe_fairseq.export.folder_config import MODEL_TYPE
 from tupe_fairseq.export.folder_files import FILES
+from tupe_fairseq.export.onnx_model import OnnxFile, export_onnx
 from tupe_fairseq.export.parity import LIMIT, Parity, measure
 from tupe_fairseq.export.sample_texts import SENTENCES, default_texts
 from tupe_fairseq.export.sentence_files import POOLINGS
@@ -147,6 +146,7 @@ def run(args: argparse.Namespace) -> None:
         words = listed_words(dictionary)
         check_fits(*given, words, tuple(words[: len(HIDDEN_SYMBOLS)]) == HIDDEN_SYMBOLS)
         vocabulary = FoundVocabulary(*given, recorded=True)
+    report = _report(places)
     logger.info("reading %s, with %s", args.checkpoint, dictionary)
     source = read_source(
         args.checkpoint, dictionary, vocabulary, places, args.head, args.label_dict,
@@ -162,11 +162,14 @@ def run(args: argparse.Namespace) -> None:
         _write(stage, exported.files)
         logger.info("comparing the folder with the checkpoint, on %d %s", len(texts), sample)
         reference = reference_of(source, args.model_type)
+        onnx: Dict[str, OnnxFile] = {}
         parity = measure(stage, reference, texts, args.python, args.model_type == MODEL_TYPE)
         _log_parity(parity)
         if args.onnx:
-            logger.info("writing onnx/model.onnx")
-            importlib.import_module("tupe_fairseq.export.onnx_model").export_onnx(stage)
+            logger.info("writing onnx/")
+            onnx = export_onnx(stage, args.python)
+            for name, file in onnx.items():
+                logger.info("%s: within %.1e of the folder's model", name, file.difference)
         facts = CardFacts(
             name=os.path.basename(os.path.realpath(args.output_dir)),
             license=args.license,
@@ -175,13 +178,13 @@ def run(args: argparse.Namespace) -> None:
             parameters=exported.parameters,
             head=source.head,
             vocabulary=vocabulary.kind,
-            report=_report(places),
-            onnx=args.onnx,
+            report=report,
+            onnx=onnx,
             parity=parity,
             sample=sample,
         )
         _write(stage, {"README.md": model_card(facts).encode()})
-    written = [*exported.files, "README.md", *(["onnx/model.onnx"] if args.onnx else [])]
+    written = [*exported.files, "README.md", *onnx]
     logger.info("wrote %s: %s", args.output_dir, ", ".join(sorted(written)))
     _show_next(args, source.head)
 
@@ -201,14 +204,6 @@ def _checked(args: argparse.Namespace):
         raise FileNotFoundError(f"--data {args.data} is not a folder")
     if args.label_dict is not None:
         check_is_file("--label-dict", args.label_dict)
-    needed = {"hf": ["safetensors", "tokenizers"], "onnx": ["onnx", "onnxscript", "onnxruntime"]}
-    for extra in ["hf", *(["onnx"] if args.onnx else [])]:
-        for package in needed[extra]:
-            if importlib.util.find_spec(package) is None:
-                raise ValueError(
-                    f"the package {package} is missing; install it with: pip install "
-                    f"'tupe_fairseq[{extra}]'"
-                )
     return given_vocabulary(args)
 
 

@@ -1,17 +1,17 @@
 """Where the console scripts start: each imports its command, or says which extras it misses."""
 
 import importlib
-import importlib.util
 import sys
 from typing import Callable, List, NoReturn, Optional
 
-from tupe_fairseq.missing_package import MissingPackage
+from tupe_fairseq.missing_package import MissingPackage, missing
 
 #: what each command needs beyond torch, whatever its flags, but for what fairseq itself requires;
 #: checked first, because a comparison draws its figures after hours
 NEEDS = {
     "compare": ("fairseq", "matplotlib"),
     "convert": ("fairseq",),
+    "export": ("fairseq", "safetensors"),
     "finetune": ("fairseq", "scipy", "sklearn"),
     "options": ("fairseq",),
     "plot": ("matplotlib",),
@@ -25,13 +25,13 @@ def _command(name: str) -> Callable[[Optional[List[str]]], None]:
 
     def start(argv: Optional[List[str]] = None) -> None:
         words = sys.argv[1:] if argv is None else argv
-        missing = [package for package in NEEDS[name] if importlib.util.find_spec(package) is None]
-        if missing and not {"-h", "--help"} & set(words):
-            _stop(program, MissingPackage(*missing))
+        absent = missing(*NEEDS[name])
+        if absent and not {"-h", "--help"} & set(words):
+            _stop(program, MissingPackage(*absent))
         try:
             command = importlib.import_module(f"tupe_fairseq.commands.{name}")
-        except MissingPackage as error:
-            _stop(program, MissingPackage(*missing) if missing else error)
+        except MissingPackage as error:  # of a command that cannot show its help without
+            _stop(program, MissingPackage(*absent) if absent else error)
         command.main(argv)
 
     return start
@@ -44,6 +44,7 @@ def _stop(program: str, error: MissingPackage) -> NoReturn:
 
 compare = _command("compare")
 convert = _command("convert")
+export = _command("export")
 finetune = _command("finetune")
 options = _command("options")
 plot = _command("plot")

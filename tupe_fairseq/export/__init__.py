@@ -1,1 +1,1 @@
-"""Folders for transformers, sentence-transformers and onnxruntime, made of checkpoints."""
+"""Model folders for transformers, sentence-transformers and onnxruntime."""

@@ -4,6 +4,7 @@ import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from tupe_fairseq.export.folder_config import NAMES, Head
+from tupe_fairseq.export.onnx_model import OnnxFile
 from tupe_fairseq.export.parity import LIMIT, Parity
 from tupe_fairseq.export.usage import usage
 from tupe_fairseq.files.markdown import markdown_table
@@ -35,7 +36,7 @@ class CardFacts(NamedTuple):
         head (Head, optional): its classification head.
         vocabulary (str): the kind.
         report (dict, optional): what tupe-prepare-pretrain or tupe-prepare-glue recorded.
-        onnx (bool): whether there is onnx/model.onnx.
+        onnx (dict): the files for onnxruntime, and what was measured of each.
         parity (Parity): what was measured.
         sample (str): on what, in words.
     """
@@ -48,7 +49,7 @@ class CardFacts(NamedTuple):
     head: Optional[Head]
     vocabulary: str
     report: Optional[Dict[str, Any]]
-    onnx: bool
+    onnx: Dict[str, OnnxFile]
     parity: Parity
     sample: str
 
@@ -83,7 +84,7 @@ def model_card(facts: CardFacts) -> str:
         _front_matter(facts),
         f"# {facts.name}",
         _summary(facts),
-        usage(facts.name, facts.config, facts.head, facts.onnx),
+        usage(facts.name, facts.config, facts.head, list(facts.onnx)),
         "## Text",
         _text(facts),
         "## Options",
@@ -202,6 +203,8 @@ def _has(report: Any, shape: Any) -> bool:
 def _measured(facts: CardFacts) -> str:
     parity = facts.parity
     rows = [[f"`{kind}`", f"{value:.1e}"] for kind, value in parity.differences.items()]
+    # of which the folder's own model is the measure
+    rows += [[f"`{name}`", f"{file.difference:.1e}"] for name, file in facts.onnx.items()]
     versions = parity.versions
     return "\n".join(
         [
@@ -212,6 +215,6 @@ def _measured(facts: CardFacts) -> str:
             f"{versions['python']}. The tokenizer gave the same ids for every text and every pair. "
             f"The largest difference of a logit ({LIMIT:.0e} is allowed):",
             "",
-            markdown_table(["class", "difference"], rows),
+            markdown_table(["class, or file", "difference"], rows),
         ]
     )

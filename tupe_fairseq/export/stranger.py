@@ -15,8 +15,9 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is no answer
     sys.path.pop(0)  # this file's folder
-    # as if neither were installed
-    sys.modules["fairseq"] = sys.modules["tupe_fairseq"] = None  # type: ignore[assignment]
+    # as if they were not installed; fairseq brings torchaudio, which often does not fit the torch
+    for name in ("fairseq", "tupe_fairseq", "torchaudio"):
+        sys.modules[name] = None  # type: ignore[assignment]
     handler = None
     for line in sys.stdin.buffer:
         content = b""

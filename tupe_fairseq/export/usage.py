@@ -1,6 +1,6 @@
 """How a folder is used, as the section of a model card."""
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from tupe_fairseq.export.folder_config import MODEL_TYPE, Head
 
@@ -50,25 +50,35 @@ import onnxruntime
 from transformers import AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("{name}"{trust})
-session = onnxruntime.InferenceSession("{name}/onnx/model.onnx")
+session = onnxruntime.InferenceSession("{name}/{file}")
 batch = tokenizer(["The cat sat on the mat.", "Yes."], padding=True, return_tensors="np")
 names = [one.name for one in session.get_inputs()]
-print(session.run(None, {{name: batch[name].astype("int64") for name in names}})[0].shape)
-```"""
+found = session.run(None, {{name: batch[name].astype("int64") for name in names}})
+print({{output.name: value.shape for output, value in zip(session.get_outputs(), found)}})
+```
+
+Files: {files}."""
 
 
-def usage(name: str, config: Dict[str, Any], head: Optional[Head], onnx: bool) -> str:
+def usage(name: str, config: Dict[str, Any], head: Optional[Head], onnx: List[str]) -> str:
     """The section.
 
     Args:
         name (str): of the folder.
         config (dict): of config.json.
         head (Head, optional): its classification head.
-        onnx (bool): whether there is onnx/model.onnx.
+        onnx (list of str): the files for onnxruntime, if any.
     """
     is_ours = config["model_type"] == MODEL_TYPE
     trust = ", trust_remote_code=True" if is_ours else ""
     given = " (with `trust_remote_code=True`)" if is_ours else ""
     parts = [_CODE] if is_ours else []
     parts += [_FILL_MASK if head is None else _CLASSIFY, _SENTENCES, *([_ONNX] if onnx else [])]
-    return "\n\n".join(part.format(name=name, trust=trust, given=given) for part in parts)
+    words = {
+        "name": name,
+        "trust": trust,
+        "given": given,
+        "file": next(iter(onnx), ""),
+        "files": ", ".join(f"`{one}`" for one in onnx),
+    }
+    return "\n\n".join(part.format(**words) for part in parts)

@@ -1,0 +1,275 @@
+"""tupe-export as a user calls it: what is written, and what is refused."""
+
+import json
+import os
+import re
+import resource
+import shutil
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+
+from helpers.crafted import folder_with
+from helpers.exporting import (
+    CHECKPOINT,
+    MAX_POSITIONS,
+    build,
+    export,
+    save,
+    write_model,
+    write_vocabulary,
+)
+from helpers.running import REPO
+from tupe_fairseq.export.folder_files import FILES
+from tupe_fairseq.export.folder_tensors import from_folder
+
+LABELS = ["entailment", "neutral", "contradiction"]
+IS_OLD = tuple(map(int, transformers.__version__.split(".")[:2])) < (4, 48)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_vocabulary(tmp_path_factory.mktemp("data") / "data-bin")
+
+
+@pytest.fixture(scope="module")
+def finetuned(data):
+    """A folder as tupe-finetune leaves it: all that is needed is beside the checkpoint."""
+    folder = data.parent / "finetuned"
+    write_model(
+        folder, data, {"sentence_classification_head": 3}, rel_pos=True, task="sentence_prediction"
+    )
+    for name in ("dict.txt", "sentencepiece.bpe.model"):
+        shutil.copy(data / name, folder)
+    (folder / "label").mkdir()
+    (folder / "label" / "dict.txt").write_text("".join(f"{label} 7\n" for label in LABELS))
+    report = {"task": "MNLI", "splits": {"train": {"rows": 1234}}}
+    (folder / "report.json").write_text(json.dumps(report))
+    return folder / CHECKPOINT
+
+
+@pytest.mark.skipif(IS_OLD, reason="this transformers has no attention functions of models' own")
+def test_a_finetuned_folder_needs_no_flags(finetuned, tmp_path):
+    code, text = export(finetuned, tmp_path / "out", "--license", "mit", "--language", "en,de")
+    assert code == 0, text
+    assert "AutoModelForSequenceClassification: logits within" in text
+    assert "AutoModelForMaskedLM: logits within" in text and "the same token ids" in text
+    out = tmp_path / "out"
+    written = {os.path.relpath(path, out) for path in out.rglob("*") if path.is_file()}
+    assert written == {name for name in FILES if name != "onnx/"}
+    assert os.listdir(tmp_path) == ["out"]
+
+    config = json.loads((out / "config.json").read_text())
+    assert config["id2label"] == dict(zip("012", LABELS))
+    assert config["architectures"] == ["TupeForSequenceClassification"]
+    state = torch.load(finetuned)["model"]
+    back = from_folder(load_file(str(out / "model.safetensors")), "sentence_classification_head")
+    left_out = {"encoder.vocabulary_version", "encoder.sentence_encoder.position_version"}
+    assert set(back) == set(state) - left_out
+    assert all(torch.equal(back[name], state[name]) for name in back)
+    assert (out / "dict.txt").read_bytes() == (finetuned.parent / "dict.txt").read_bytes()
+
+    card = (out / "README.md").read_text()
+    front = card.split("---\n")[1].splitlines()
+    assert "license: mit" in front and "pipeline_tag: text-classification" in front
+    assert front[1:4] == ["language:", "- en", "- de"]
+    told = ["TUPE-R", ", ".join(LABELS), "1,234", "trust_remote_code", "revision"]
+    for words in (*told, f"transformers {transformers.__version__}", "24 texts of 20 built-in"):
+        assert words in card, words
+    assert str(tmp_path) not in card
+
+
+@pytest.mark.skipif(not IS_OLD, reason="of an old transformers")
+def test_an_old_transformers(finetuned, tmp_path):
+    code, text = export(finetuned, tmp_path / "out")
+    assert code == 2 and "the folder's code needs transformers 4.48 or later" in text
+    assert "--python" in text and os.listdir(tmp_path) == []
+
+
+def test_as_roberta(data, tmp_path):
+    """With data elsewhere, in half precision, on given sentences; no code is in the folder."""
+    args, model = build(data / "dict.txt", position_encoding="learned")
+    checkpoint = save(
+        tmp_path / "half", args, model.half(), lambda tensors: {**tensors, **versions(tensors)}
+    )
+    sample = tmp_path / "sample.txt"
+    sample.write_text("The cat likes the house.\n\nNobody.\n")
+    out = tmp_path / "out"
+    code, text = export(checkpoint, out, "--data", data, "--as", "roberta", "--sample", sample)
+    assert code == 0, text
+    tensors = load_file(str(out / "model.safetensors"))
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.float32}
+    table = tensors["roberta.embeddings.position_embeddings.weight"]
+    assert len(table) == MAX_POSITIONS + 2
+    assert not list(out.glob("*.py")) and "2 given sentences" in (out / "README.md").read_text()
+    assert "trust_remote_code" not in text + (out / "README.md").read_text()
+
+
+def versions(tensors):
+    """The two records of a state dict, which stay whole numbers."""
+    return {name: tensor.long() for name, tensor in tensors.items() if name.endswith("_version")}
+
+
+def test_regression(data, tmp_path, monkeypatch):
+    """The kind of head, without another process: what is compared is tested above."""
+    seen = without_comparison(monkeypatch)
+    checkpoint = write_model(tmp_path / "scores", data, {"mine": 1}, regression_target=True)
+    code, text = export(checkpoint, tmp_path / "out", "--data", data)
+    assert code == 0, text
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["problem_type"] == "regression" and config["id2label"] == {"0": "score"}
+    assert list(seen["reference"].logits) == [
+        "AutoModelForSequenceClassification", "AutoModelForMaskedLM",
+    ]  # fmt: skip
+
+
+def without_comparison(monkeypatch):
+    """tupe-export that only records what it would compare."""
+    from tupe_fairseq.commands import export as command
+    from tupe_fairseq.export.parity import Parity
+
+    seen = {}
+
+    def record(folder, reference, texts, python, trust):
+        seen.update(reference=reference, texts=texts, python=python, trust=trust)
+        seen["files"] = sorted(os.listdir(folder))
+        versions = {"transformers": "4", "torch": "2", "python": "3"}
+        return Parity({"AutoModelForMaskedLM": 0.0}, len(texts), 1, 1, versions)
+
+    monkeypatch.setattr(command, "measure", record)
+    return seen
+
+
+# what is done to the fine-tuned folder, the flags, and the words of the error
+BAD = {
+    "no checkpoint": ("rm checkpoint_best.pt", [], "does not exist; give a checkpoint"),
+    "a folder": (None, ["CHECKPOINT/.."], "is not a file; give a checkpoint"),
+    "another model's": ("stock", [], "checkpoint of roberta_base, not of tupe_roberta"),
+    "truncated": ("truncate", [], "truncated, damaged or not a checkpoint"),
+    "no dictionary": ("rm dict.txt", [], "dict.txt is missing; give --data"),
+    "no vocabulary": ("rm sentencepiece.bpe.model", [], "give --data, the folder that the"),
+    "another vocabulary": ("pieces", [], "does not fit the dictionary"),
+    "a shorter dictionary": ("shorter", [], "rows, and .*dict.txt with the built-in symbols"),
+    "another dictionary": ("swapped", [], "different vocabulary of the same size"),
+    "no dictionary at all": ("binary", [], "dict.txt is not a text file in UTF-8"),
+    "labels": ("labels", [], "lists 2 labels, but head sentence_classification_head has 3"),
+    "no such head": (None, ["--head", "other"], "--head other is not one of the checkpoint's"),
+    "damaged report": ("report", [], "report.json is not a JSON file"),
+    "as roberta": (None, ["--as", "roberta"], "--as roberta: .* --position-encoding tupe"),
+    "OUT is there": ("out", [], "out is there already; give another --output-dir"),
+    "OUT is a file": ("out file", [], "out is there and is not a folder"),
+    "OUT in a file": (None, ["--output-dir", "CHECKPOINT/out"], "is not a folder"),
+    "license": (None, ["--license", "my own: yes"], "is not an identifier such as mit"),
+    "language": (None, ["--language", "English"], "'English' is not a code such as en"),
+    "no sample": (None, ["--sample", "nowhere.txt"], "--sample nowhere.txt does not exist"),
+    "an empty sample": (None, ["--sample", os.devnull], "is not a file"),
+    "no data": (None, ["--data", "nowhere"], "--data nowhere is not a folder"),
+    "no labels": (None, ["--label-dict", "nowhere"], "--label-dict nowhere does not exist"),
+    "two vocabularies": (
+        None, ["--sentencepiece-model", "CHECKPOINT", "--bpe-codes", "CHECKPOINT"],
+        "give the files of one kind",
+    ),
+    "codes of nobody": (None, ["--bpe-codes", "CHECKPOINT"], "is for checkpoints of the TUPE"),
+    "no python": (None, ["--python", "nowhere"], "--python nowhere cannot be started"),
+}  # fmt: skip
+
+
+def spoil(folder, how):
+    words = (folder / "dict.txt").read_text().splitlines(keepends=True)
+    if how.startswith("rm "):
+        (folder / how[3:]).unlink()
+    elif how == "stock":
+        folder_with(folder / "other", arch="roberta_base")
+        shutil.copy(folder / "other" / "model.pt", folder / CHECKPOINT)
+    elif how == "truncate":
+        (folder / CHECKPOINT).write_bytes((folder / CHECKPOINT).read_bytes()[:-99])
+    elif how == "pieces":
+        path = REPO / "tests" / "compatibility" / "v0_1" / "pieces.model"
+        shutil.copy(path, folder / "sentencepiece.bpe.model")
+    elif how == "shorter":
+        (folder / "dict.txt").write_text("".join(words[:-1]))
+    elif how == "swapped":
+        (folder / "dict.txt").write_text("".join([words[1], words[0], *words[2:]]))
+    elif how == "binary":
+        (folder / "dict.txt").write_bytes(b"\xff\xfe 1\n")
+    elif how == "labels":
+        (folder / "label" / "dict.txt").write_text("yes 1\nno 1\nmadeupword0000 0\n")
+    elif how == "report":
+        (folder / "report.json").write_text("{")
+    elif how == "out":
+        (folder.parent / "out").mkdir()
+    else:
+        (folder.parent / "out").touch()
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(case, finetuned, tmp_path):
+    how, flags, reason = BAD[case]
+    folder = tmp_path / "model"
+    shutil.copytree(finetuned.parent, folder)
+    if how:
+        spoil(folder, how)
+    before = sorted(tmp_path.rglob("*"))
+    checkpoint = str(folder / CHECKPOINT)
+    flags = [flag.replace("CHECKPOINT", checkpoint) for flag in flags]
+    if case == "a folder":
+        checkpoint, flags = os.path.dirname(checkpoint), []
+    code, text = export(checkpoint, tmp_path / "out", *flags)
+    lines = [line for line in text.splitlines() if "tupe-export: error:" in line]
+    assert code == 2 and len(lines) == 1, text
+    assert text.splitlines()[-1] == lines[0] and "Traceback" not in text
+    assert re.search(reason, lines[0]), lines[0]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_bad_heads(data, tmp_path):
+    two = write_model(tmp_path / "two", data, {"a": 2, "b": 3})
+    code, text = export(two, tmp_path / "out", "--data", data)
+    assert code == 2 and "2 classification heads; give --head, one of a, b" in text
+    none = write_model(tmp_path / "none", data)
+    for flags in (["--head", "a"], ["--label-dict", str(data / "dict.txt")]):
+        code, text = export(none, tmp_path / "out", "--data", data, *flags)
+        assert code == 2 and f"{flags[0]} {flags[1]}: the checkpoint has no class" in text
+    lost = write_model(tmp_path / "lost", data, task="sentence_prediction")
+    code, text = export(lost, tmp_path / "out", "--data", data)
+    assert code == 2 and "task is sentence_prediction, but it has no classification head" in text
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_head_that_is_not_tied(data, tmp_path):
+    args, model = build(data / "dict.txt")
+
+    def untie(tensors):
+        weight = "encoder.lm_head.weight"
+        return {**tensors, weight: tensors[weight] + 1}
+
+    code, text = export(save(tmp_path, args, model, untie), tmp_path / "out", "--data", data)
+    assert code == 2 and "lm_head.weight is not the word embedding" in text
+
+
+def test_a_padded_vocabulary(data, tmp_path, monkeypatch):
+    padded = tmp_path / "padded"
+    shutil.copytree(data, padded)
+    with open(padded / "dict.txt", "a") as file:
+        file.write("madeupword0000 0\nmadeupword0001 0\n")
+    checkpoint = write_model(tmp_path / "model", padded)
+    code, text = export(checkpoint, tmp_path / "out", "--data", padded)
+    assert code == 2 and "padded with 2 words that no text has" in text
+    assert "give --padded-vocabulary" in text and not (tmp_path / "out").exists()
+    seen = without_comparison(monkeypatch)
+    code, text = export(checkpoint, tmp_path / "out", "--data", padded, "--padded-vocabulary")
+    assert code == 0 and "tokenizer.json" in seen["files"], text
+
+
+def test_a_full_disk(finetuned, tmp_path):
+    """Stood for by a limit, above which a file cannot grow."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (9000, before[1]))
+    try:
+        code, text = export(finetuned, tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert code == 2 and "cannot be written: File too large" in text.splitlines()[-1], text
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,134 @@
+"""ONNX files of model folders, as onnxruntime computes them."""
+
+import importlib.util
+import json
+import sys
+
+import pytest
+import torch
+
+from helpers.position_cases import REL_POS
+from tupe_fairseq import TupeConfig
+from tupe_fairseq.export.onnx_model import LIMIT, OnnxError, export_onnx
+
+VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
+NEEDED = ("transformers", "safetensors", "onnx", "onnxscript", "onnxruntime")
+MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+needs_onnx = pytest.mark.skipif(
+    bool(MISSING) or VERSION < (2, 7),
+    reason=f"needs torch 2.7 and {', '.join(MISSING) or 'nothing else'}",
+)
+SMALL = {
+    "embed_dim": 12, "num_heads": 2, "num_layers": 1, "ffn_embed_dim": 16, "max_positions": 24,
+}  # fmt: skip
+
+
+def folder(path, num_labels=None, **options):
+    """A model folder with random weights."""
+    from helpers.folders import write_folder
+
+    torch.manual_seed(1)
+    write_folder(path, TupeConfig(**SMALL, **options), num_labels=num_labels)
+    return str(path)
+
+
+def inputs_of(lengths):
+    """A padded batch, as numpy."""
+    is_real = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    ids = torch.randint(5, 37, is_real.shape).masked_fill(~is_real, 1)
+    return {"input_ids": ids.numpy(), "attention_mask": is_real.long().numpy()}
+
+
+@needs_onnx
+def test_a_pretrained_model(tmp_path):
+    """Its hidden states in one file, its logits in another."""
+    import onnxruntime
+
+    model = folder(tmp_path / "model", normalize_before=True, **REL_POS)
+    written = export_onnx(model)
+    assert {name: file.outputs for name, file in written.items()} == {
+        "onnx/model.onnx": ("last_hidden_state",),
+        "onnx/model_masked_lm.onnx": ("logits",),
+    }
+    onnx = tmp_path / "model" / "onnx"
+    # weights stand in the file itself
+    assert sorted(path.name for path in onnx.iterdir()) == ["model.onnx", "model_masked_lm.onnx"]
+    sessions = {name: onnxruntime.InferenceSession(tmp_path / "model" / name) for name in written}
+    for name, session in sessions.items():
+        assert written[name].difference <= LIMIT
+        assert written[name].size == (tmp_path / "model" / name).stat().st_size
+        inputs = [(one.name, one.type) for one in session.get_inputs()]
+        assert inputs == [("input_ids", "tensor(int64)"), ("attention_mask", "tensor(int64)")]
+    hidden = sessions["onnx/model.onnx"]
+    together = inputs_of([7, 24, 1])
+    (states,) = hidden.run(["last_hidden_state"], together)
+    assert states.shape == (3, 24, SMALL["embed_dim"])
+    for row, length in enumerate([7, 24, 1]):
+        one = {name: x[row : row + 1, :length] for name, x in together.items()}
+        (alone,) = hidden.run(None, one)
+        assert abs(alone[0] - states[row, :length]).max() < 1e-5
+    with pytest.raises(FileExistsError, match="onnx is there already; remove it first"):
+        export_onnx(model)
+
+
+@needs_onnx
+def test_a_classifier(tmp_path):
+    """Its logits and hidden states in one file; positions whose functions ONNX has not."""
+    model = folder(tmp_path / "model", num_labels=3, position_encoding="enformer")
+    ((name, file),) = export_onnx(model).items()
+    assert name == "onnx/model.onnx" and file.outputs == ("logits", "last_hidden_state")
+    assert file.difference <= LIMIT
+
+
+@pytest.mark.skipif(VERSION >= (2, 7), reason="for a torch that cannot export")
+def test_an_old_torch_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(OnnxError, match=r"needs torch 2\.7 or later, and this is 1\.13"):
+        export_onnx(str(tmp_path))
+    assert not (tmp_path / "onnx").exists()
+
+
+def without(tmp_path, package):
+    """This Python, as if a package were not installed."""
+    python = tmp_path / "python"
+    python.write_text(
+        f"#!{sys.executable}\nimport runpy, sys\nsys.modules[{package!r}] = None\n"
+        "del sys.argv[0]\nrunpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    python.chmod(0o755)
+    return str(python)
+
+
+@pytest.mark.skipif(VERSION < (2, 7), reason="a torch that cannot export is refused first")
+def test_a_missing_package_is_named(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(OnnxError) as error:
+        export_onnx(str(tmp_path), without(tmp_path, "onnxscript"))
+    assert "onnxscript" in str(error.value)
+    assert "not installed; ONNX files need them: pip install 'tupe_fairseq[hf,onnx]'" in str(
+        error.value
+    )
+    assert not (tmp_path / "onnx").exists()
+
+
+@needs_onnx
+def test_a_folder_of_another_model_is_refused(tmp_path):
+    config = {"model_type": "bert", "architectures": ["BertForMaskedLM"]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(OnnxError, match="architecture BertForMaskedLM, which is not known"):
+        export_onnx(str(tmp_path))
+    assert not (tmp_path / "onnx").exists()
+
+
+def test_a_folder_without_a_config_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no config.json"):
+        export_onnx(str(tmp_path))
+
+
+@needs_onnx
+def test_numbers_that_differ_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("tupe_fairseq.export.onnx_model.LIMIT", 0.0)
+    model = folder(tmp_path / "model", position_encoding="none")
+    with pytest.raises(OnnxError, match=r"differs from the model in .* by .*; 0e\+00 is allowed"):
+        export_onnx(model)
+    assert not (tmp_path / "model" / "onnx").exists()
