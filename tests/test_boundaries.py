@@ -40,8 +40,8 @@ PARTS = {
     "glue": ("files text", "numpy scipy sklearn"),
     # model folders for other libraries
     "export": (
-        "attention checkpoint encoder_stack.py files modules position recorded_options.py text "
-        "version.py",
+        "attention checkpoint encoder_stack.py files missing_package.py modules position "
+        "recorded_options.py text version.py",
         "onnxruntime safetensors sentencepiece torch tqdm transformers",
     ),
     # what fairseq loads
