@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What needs no fairseq works where there is none: `pip install .` alone, in an environment made for
-# it, imports the core with torch and nothing else, names the extras that commands miss, and passes
+# it, imports the core with torch and numpy, names the extras that commands miss, and passes
 # the core's tests.
 #
 #   scripts/check_without_fairseq.sh [WORK]
@@ -68,7 +68,7 @@ echo "== imports and commands: $((SECONDS - begin)) s"
 
 begin=$SECONDS
 cd "$OLDPWD"
-"$venv/bin/python" -m pip install --quiet numpy pytest pytest-xdist
+"$venv/bin/python" -m pip install --quiet pytest pytest-xdist
 OMP_NUM_THREADS=1 "$venv/bin/pytest" --core --quiet --numprocesses 2 -p no:cacheprovider \
     -k "not (interpreter or compile or 500 or 512)"
 echo "== the core's tests: $((SECONDS - begin)) s"
