@@ -2,21 +2,27 @@
 # Makes a virtual environment and installs this clone into it (editable), with the tested versions.
 # A second call returns at once, unless pyproject.toml or the constraints have changed since.
 #
-#   scripts/setup_venv.sh PYTHON VENV [EXTRAS]        EXTRAS: fairseq (default), or fairseq,test
+#   scripts/setup_venv.sh PYTHON VENV [EXTRAS]        EXTRAS: fairseq,data,plot (default); or others of
+#                                                     pyproject.toml; without fairseq, Python 3.13 too
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$1
 venv=$2
-extras=${3:-fairseq}
+extras=${3:-fairseq,data,plot}
 
 if ! version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])'); then
-    echo "setup_venv.sh: $python does not run; set PYTHON to a Python 3.8 to 3.12" >&2
+    echo "setup_venv.sh: $python does not run; set PYTHON to a Python 3.8 to 3.13" >&2
     exit 2
 fi
-case $version in
-    3.8 | 3.9 | 3.10 | 3.11 | 3.12) ;;
-    *)
+case $version,$extras, in
+    3.8,* | 3.9,* | 3.10,* | 3.11,* | 3.12,*) ;;
+    3.13,fairseq,* | 3.13,*,fairseq,*)
         echo "setup_venv.sh: $python is Python $version, but fairseq runs on 3.8 to 3.12; set PYTHON" >&2
+        exit 2
+        ;;
+    3.13,*) ;;
+    *)
+        echo "setup_venv.sh: $python is Python $version; tested are 3.8 to 3.13; set PYTHON" >&2
         exit 2
         ;;
 esac

@@ -6,12 +6,19 @@
 #   scripts/test.sh [arguments for pytest]
 #   PYTHON=/path/to/python3.11 scripts/test.sh
 #   scripts/test.sh --quick [arguments for pytest]
+#   PYTHON=python3.13 scripts/test.sh --core [arguments for pytest]
 #
 # --quick is for in between: only the core (positions, attention, layers, encoder, and the authors'
 # numbers by the reference implementation), on this line alone, in less than a minute.  It takes the
 # environment of an earlier call and the files of the clone as they are, without installing them.
+#
+# --core makes an environment without fairseq and other extras, and runs the tests of what needs
+# torch alone; Python 3.13, for which there is no fairseq, is tested so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+# what the tests need, but for what cannot be installed on every Python
+extras=fairseq,data,plot,fastbpe,hf,onnx,bench,test
 
 is_usable() { # PYTHON VERSION...: it runs, has venv and is of one of the versions
     local python=$1
@@ -39,7 +46,7 @@ test_with() { # PYTHON ARGUMENT...: the suite in an environment made with this i
     shift
     version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     venv=$PWD/.venv-test/$version
-    scripts/setup_venv.sh "$python" "$venv" fairseq,test
+    scripts/setup_venv.sh "$python" "$venv" "$extras"
     # As a user installs it, not editable.  build/ may hold files that no longer exist in the source.
     rm -rf build
     "$venv/bin/pip" install --quiet --no-deps --force-reinstall .
@@ -54,6 +61,17 @@ test_with() { # PYTHON ARGUMENT...: the suite in an environment made with this i
 }
 
 python=${PYTHON:-python3}
+if [ "${1:-}" = --core ]; then
+    shift
+    if ! is_usable "$python" 3.8 3.9 3.10 3.11 3.12 3.13; then
+        echo "test.sh: $python is not Python 3.8 to 3.13 with venv; set PYTHON to one that is" >&2
+        exit 2
+    fi
+    venv=$PWD/.venv-test/core-$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    scripts/setup_venv.sh "$python" "$venv" test
+    OMP_NUM_THREADS=1 "$venv/bin/pytest" --core --numprocesses 2 --dist loadfile -rs "$@"
+    exit
+fi
 if is_usable "$python" 3.8 3.9 3.10; then
     other_line="the main branch (Python 3.11 or 3.12)"
     other=$(find_python 3.11 3.12)
@@ -76,7 +94,7 @@ if [ "${1:-}" = --quick ]; then
     shift
     venv=$PWD/.venv-test/$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     if [ ! -x "$venv/bin/pytest" ]; then
-        scripts/setup_venv.sh "$python" "$venv" fairseq,test
+        scripts/setup_venv.sh "$python" "$venv" "$extras"
     fi
     PYTHONPATH=$PWD OMP_NUM_THREADS=1 "$venv/bin/pytest" -q --numprocesses 2 \
         "${quick[@]}" -k "not ($quick_without)" "$@"

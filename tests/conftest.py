@@ -1,5 +1,6 @@
 """Fixtures for all tests: real text and data, the shared folder, running commands."""
 
+import importlib.util
 import os
 import tempfile
 from pathlib import Path
@@ -13,6 +14,32 @@ import torch  # noqa: E402
 
 from helpers import shims  # noqa: E402
 from helpers.running import BIN, SHARED, run  # noqa: E402
+
+#: the tests of what needs torch only, in files or folders
+CORE = (
+    "attention", "files", "modules", "position", "test_encoder.py",
+    "test_encoder_of_every_position_encoding.py", "test_encoder_speed_options.py",
+    "test_encoder_transformed.py", "test_missing_package.py",
+)  # fmt: skip
+HAS_FAIRSEQ = importlib.util.find_spec("fairseq") is not None
+
+
+def pytest_addoption(parser):
+    parser.addoption("--core", action="store_true", help="only the tests of what needs torch alone")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Without fairseq, too, the core's tests only: the others' imports would fail."""
+    if HAS_FAIRSEQ and not config.getoption("--core"):
+        return None
+    place = collection_path.relative_to(Path(__file__).parent)
+    return True if place.suffix == ".py" and not set(CORE) & {place.name, place.parts[0]} else None
+
+
+def pytest_report_header(config):
+    if not HAS_FAIRSEQ:
+        return "fairseq is not installed: only the tests of what needs torch alone are collected"
+    return None
 
 
 def pytest_make_parametrize_id(val):

@@ -14,6 +14,7 @@ PACKAGE = Path(tupe_fairseq.__file__).parent
 #: parts above it, so that there are no cycles.
 PARTS = {
     "version.py": ("", ""),
+    "missing_package.py": ("", ""),
     "require_fairseq.py": ("", "fairseq"),
     "files": ("", ""),
     # the model: torch only
@@ -35,28 +36,28 @@ PARTS = {
     "checkpoint": ("attention config.py encoder.py files modules position", "torch"),
     "programs": ("checkpoint require_fairseq.py", "fairseq fairseq_cli torch tqdm"),
     "text": (
-        "files programs require_fairseq.py",
+        "files missing_package.py programs",
         "fairseq numpy regex sacremoses sentence_splitter sentencepiece subword_nmt tqdm",
     ),
     "glue": ("files text", "numpy scipy sklearn"),
     # model folders for other libraries
     "export": (
-        "attention checkpoint encoder_stack.py files modules position recorded_options.py text "
-        "version.py",
-        "onnxruntime sacremoses safetensors sentencepiece torch tqdm transformers",
+        "attention checkpoint encoder_stack.py files missing_package.py modules position "
+        "recorded_options.py text version.py",
+        "onnxruntime safetensors sentencepiece torch tqdm transformers",
     ),
     # what fairseq loads
     "plugin": ("require_fairseq.py", "fairseq numpy torch"),
     "plugin/model": (
-        "attention checkpoint config.py encoder.py modules plots plugin position position_terms.py "
-        "text",
+        "attention checkpoint config.py encoder.py missing_package.py modules plots plugin "
+        "position position_terms.py text",
         "fairseq omegaconf torch",
     ),
     "plugin/glue": ("files glue programs", "fairseq numpy omegaconf torch"),
     "models": ("files plugin plugin/model position require_fairseq.py", "fairseq omegaconf"),
     # what our commands do
     "inference": (
-        "checkpoint encoder.py export files models plots plugin/model require_fairseq.py text",
+        "checkpoint config.py encoder.py export files models plots plugin/model text",
         "fairseq numpy torch",
     ),
     "finetune": ("checkpoint files glue inference position programs text", "numpy tqdm"),
@@ -65,12 +66,15 @@ PARTS = {
         "fairseq torch tqdm",
     ),
     "commands": (
-        "checkpoint compare export files finetune glue inference modules plots plugin/model "
-        "position programs text",
+        "checkpoint compare export files finetune glue inference missing_package.py modules plots "
+        "plugin/model position programs text",
         "fairseq torch",
     ),
     "register.py": ("models plugin plugin/glue", ""),
-    "__init__.py": ("config.py encoder.py models position register.py version.py", ""),
+    "__init__.py": (
+        "config.py encoder.py missing_package.py models position register.py version.py",
+        "",
+    ),
 }
 
 

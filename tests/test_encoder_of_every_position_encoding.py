@@ -4,7 +4,6 @@ import shutil
 
 import pytest
 import torch
-from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 
 from helpers.position_cases import (
     ALL_OF_ENCODER,
@@ -134,8 +133,9 @@ def process_group():
 @parametrized(ALL_OF_ENCODER)
 def test_data_parallel_training_with_checkpointed_activations(case, process_group):
     """No parameter may then be used inside of two layers."""
+    theirs = pytest.importorskip("fairseq.modules.checkpoint_activations", reason="its wrapper")
     plain = encoder_of(case)
-    checkpointed = TupeEncoder(plain.config, wrap_layer=checkpoint_wrapper).double()
+    checkpointed = TupeEncoder(plain.config, wrap_layer=theirs.checkpoint_wrapper).double()
     checkpointed.load_state_dict(plain.state_dict())
     parallel = torch.nn.parallel.DistributedDataParallel(checkpointed)
     x = random_input().requires_grad_()

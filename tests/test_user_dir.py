@@ -115,28 +115,3 @@ if __name__ == "__main__":
     (tmp_path / "main.py").write_text(program)
     process = python("main.py", cwd=tmp_path)
     assert process.returncode == 0, process.stdout
-
-
-WITHOUT_FAIRSEQ = """
-import importlib.abc, importlib.util, sys
-
-find_spec = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *rest: None if name == "fairseq" else find_spec(name, *rest)
-import torch
-from tupe_fairseq import *
-print(TupeEncoder(TupeConfig())(torch.randn(8, 100, 128)).shape)
-assert TupePositionBias(8, 2, 5)(5).shape == (2, 5, 5)
-assert "fairseq" not in sys.modules
-import tupe_fairseq.checkpoint.convert, tupe_fairseq.commands.convert
-assert "fairseq" not in sys.modules
-tupe_fairseq.TupeRobertaModel
-"""
-
-
-def test_without_fairseq_the_encoder_works_and_the_rest_says_what_to_install(tmp_path):
-    program = f"import sys; sys.path.insert(0, {str(REPO)!r})\n" + WITHOUT_FAIRSEQ
-    process = python("-c", program, cwd=tmp_path)
-    assert "torch.Size([8, 100, 128])" in process.stdout
-    assert process.returncode
-    last = process.stdout.splitlines()[-1]
-    assert last.startswith("ImportError") and "pip install 'tupe_fairseq[fairseq]'" in last

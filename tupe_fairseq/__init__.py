@@ -10,11 +10,14 @@ import importlib.util
 
 from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.missing_package import name_missing_packages
 from tupe_fairseq.position import TupePositionBias
 from tupe_fairseq.register import register_with_fairseq
 from tupe_fairseq.version import __version__ as __version__
 
 __all__ = ["TupeConfig", "TupeEncoder", "TupePositionBias"]
+
+name_missing_packages()
 
 
 def __getattr__(name):

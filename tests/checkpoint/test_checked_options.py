@@ -43,7 +43,8 @@ def test_what_is_right_is_read(form, tmp_path):
     tokens = torch.tensor([[0, 5, 6, 2]])
     assert hub.extract_features(tokens).isfinite().all()
     model, _ = load_model(str(folder / "model.pt"), str(folder))
-    expected = hub.model.state_dict()
+    expected = hub.model.encoder.sentence_encoder.state_dict()
+    assert model.state_dict().keys() == expected.keys()
     assert all(tensor.equal(expected[name]) for name, tensor in model.state_dict().items())
     flags = read_pretrained(str(folder / "model.pt")).flags
     assert "--arch=tupe_roberta_tiny" in flags and "--encoder-layers=2" in flags

@@ -3,7 +3,6 @@
 import os
 import resource
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import torch
 from helpers import raw_text
 from helpers.authors import WORDS, their_checkpoint
 from helpers.glue_files import prepare_glue, write_glue
+from helpers.hidden import hide
 from helpers.running import call_program
 from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2, write_stock
 from tupe_fairseq import TupeRobertaModel
@@ -142,7 +142,7 @@ def test_a_hub_with_gpt2_and_without_its_files(tmp_path):
 
 
 def test_the_hub_without_a_package(authors, monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, "subword_nmt.apply_bpe", None)
+    hide(monkeypatch, "subword_nmt")
     hub = TupeRobertaModel.from_pretrained(str(authors[0] / "the model"), "model.pt")
     assert hub.bpe is None and "pip install 'tupe_fairseq[fastbpe]'" in caplog.text
 

@@ -40,6 +40,7 @@ def _script(command, cwd, output):
     # the folders of tests, which pytest has put there, are nowhere when a script starts
     tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     sys.path[:] = [path for path in sys.path if not path.startswith(tests)]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(command[0])))  # as Python does
     try:
         runpy.run_path(command[0], run_name="__main__")
     except SystemExit as stop:

@@ -23,9 +23,11 @@ ENV = dict(os.environ)
 
 
 def run(*command, cwd=None, check=True, env=None):
-    """Run a console script of this environment (or python) and return the finished process."""
+    """Run a console script of this environment, or a program, and return the finished process."""
     command = [str(word) for word in command]
     is_script = command[0].startswith(("fairseq-", "tupe-"))
+    if command[0] == sys.executable and command[1].endswith(".py"):
+        command, is_script = command[1:], True
     if (BIN / command[0]).exists():
         command[0] = str(BIN / command[0])
     if is_script and env is None:

@@ -4,7 +4,6 @@ import struct
 
 import numpy as np
 import pytest
-from fairseq.data import Dictionary
 
 from helpers.glue_data import write_bin
 from tupe_fairseq.inference import load_model, plot_subjects
@@ -30,7 +29,7 @@ def test_a_broken_dictionary(content, name, tmp_path):
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
     with pytest.raises(ValueError, match=f"{path} is not a dictionary of fairseq's: ") as error:
-        load_model._dictionary("model.pt", str(tmp_path))
+        load_model._symbols("model.pt", str(tmp_path))
     assert "\n" not in str(error.value)
 
 
@@ -42,8 +41,8 @@ def valid(tmp_path):
 
 
 def sentences(valid):
-    dictionary = Dictionary.load(str(valid.parent / "dict.txt"))
-    return plot_subjects._valid_sentences(str(valid.parent), dictionary, 9)
+    symbols = load_model._symbols("model.pt", str(valid.parent))
+    return plot_subjects._valid_sentences(str(valid.parent), len(symbols), 9)
 
 
 def test_the_first_sentences(valid):

@@ -8,7 +8,6 @@ import torch
 
 from helpers.position_cases import ALL, DIM, HEADS, MAX, REL_POS, build, parametrized, random_heads
 from tupe_fairseq import TupeConfig, TupeEncoder
-from tupe_fairseq.plugin.model.flags import add_tupe_args
 from tupe_fairseq.position import (
     CATALOGUE,
     PositionEncoding,
@@ -166,8 +165,9 @@ def test_bad_buckets(name):
 
 
 def test_every_scheme_and_option_is_a_flag():
+    flags = pytest.importorskip("tupe_fairseq.plugin.model.flags", reason="flags of fairseq-train")
     parser = argparse.ArgumentParser()
-    add_tupe_args(parser)
+    flags.add_tupe_args(parser)
     flags = {action.dest: action for action in parser._actions}
     assert list(flags["position_encoding"].choices) == list(CATALOGUE)
     for option in [*OPTIONS, "position_each_layer"]:

@@ -3,14 +3,15 @@
 import argparse
 import json
 import pickle
-import sys
 
 import pytest
 import sentencepiece
 from fairseq.data.encoders.gpt2_bpe import GPT2BPE
 
 from helpers.authors import WORDS
+from helpers.hidden import hide
 from helpers.vocabularies import convert, write_authors, write_gpt2, write_stock
+from tupe_fairseq.missing_package import MissingPackage
 from tupe_fairseq.text.authors_text import AuthorsText
 from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary
 from tupe_fairseq.text.pretrain_dir import PretrainDir
@@ -161,6 +162,7 @@ def test_a_file_of_the_vocabulary_is_missing(authors, tmp_path):
 
 
 def test_a_package_is_missing(authors, monkeypatch):
-    monkeypatch.setitem(sys.modules, "subword_nmt.apply_bpe", None)
-    with pytest.raises(ValueError, match=r"subword_nmt.*pip install 'tupe_fairseq\[fastbpe\]'"):
+    hide(monkeypatch, "subword_nmt")
+    message = r"subword_nmt is not installed; pip install 'tupe_fairseq\[fastbpe\]'"
+    with pytest.raises(MissingPackage, match=message):
         PretrainDir(str(authors))

@@ -23,12 +23,13 @@ Shape:
 from tupe_fairseq.attention.bias import shifted
 from tupe_fairseq.attention.choice import IMPLEMENTATIONS, NAMES, check_name, choose
 from tupe_fairseq.attention.eager import attention_probabilities
-from tupe_fairseq.attention.keep_mask import KeepMask
+from tupe_fairseq.attention.keep_mask import HAS_NUMPY, KeepMask
 from tupe_fairseq.attention.padding import Padding
 from tupe_fairseq.attention.recorded import is_recorded
 from tupe_fairseq.attention.split_qkv import split_qkv
 
 __all__ = [
+    "HAS_NUMPY",
     "IMPLEMENTATIONS",
     "NAMES",
     "KeepMask",

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tupe_fairseq.attention.chunked import chunked_attention, chunked_refusal
 from tupe_fairseq.attention.eager import eager_attention
+from tupe_fairseq.attention.keep_mask import HAS_NUMPY
 from tupe_fairseq.attention.padding import Padding
 from tupe_fairseq.attention.recorded import is_recorded
 from tupe_fairseq.attention.sdpa import sdpa_attention, sdpa_refusal
@@ -101,6 +102,8 @@ def _preference(q, attn_bias, padding, dropout, training) -> List[str]:
     seq_len = q.size(1) if padding is None else padding.seq_len
     is_short = q.size(-2) * seq_len**2 < FEW_SCORES
     is_bias_trained = training and attn_bias is not None and attn_bias.requires_grad
+    if dropout and not HAS_NUMPY:
+        return ["eager"]
     if dropout or is_bias_trained:  # torch's fused attention on the CPU serves neither
         return ["eager"] if is_short else ["chunked", "eager"]
     return ["eager"] if is_short and padding is not None else ["sdpa", "chunked", "eager"]

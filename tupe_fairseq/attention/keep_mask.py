@@ -1,14 +1,16 @@
 """Random dropout masks on the CPU, several times cheaper than torch's own."""
 
+import importlib.util
 import math
 from typing import Optional
 
-import numpy as np
 import torch
 from torch import Tensor
 
 # Each element of a mask takes so many random bits; the probability is a multiple of 2 ** -BITS.
 BITS = 16
+#: numpy draws the random numbers; who does not have it is served by torch's own dropout
+HAS_NUMPY = importlib.util.find_spec("numpy") is not None
 
 
 class KeepMask:
@@ -22,9 +24,13 @@ class KeepMask:
         p (float): probability to drop an element, 0 .. 1; rounded to a multiple of 2^-16.
         seed (int, optional): of the stream; None draws one from torch's generator, so that
             ``torch.manual_seed`` and fairseq's restored random state fix the masks.
+    Raises:
+        MissingPackage: if numpy is not installed.
     """
 
     def __init__(self, p: float, seed: Optional[int] = None):
+        from numpy.random import SFC64
+
         self.seed = int(torch.randint(2**62, ())) if seed is None else seed
         levels = 2**BITS
         dropped = round(p * levels)
@@ -32,21 +38,22 @@ class KeepMask:
         self._threshold = dropped - levels // 2 - 1
         #: what kept elements are multiplied by, so that the expectation stays
         self.scale = levels / (levels - dropped) if dropped < levels else 0.0
-        self._draws = np.random.SFC64(self.seed)
+        self._stream = SFC64
+        self._draws = SFC64(self.seed)
 
     def begin(self, *part: int) -> None:
         """Go on with the stream of a part of the whole, which the seed and its numbers decide.
 
         So the masks do not depend on the order of the parts, nor on what is done at a time.
         """
-        self._draws = np.random.SFC64([self.seed, *part])
+        self._draws = self._stream([self.seed, *part])
 
     def drop(self, x: Tensor, out: Tensor) -> Tensor:
         """``out`` = ``x`` where the stream's next elements keep it, 0 elsewhere.
 
         Not yet multiplied by ``scale``.  ``out`` may be ``x``.
         """
-        words = self._draws.random_raw(math.ceil(x.numel() * BITS / 64)).view(np.int16)
+        words = self._draws.random_raw(math.ceil(x.numel() * BITS / 64)).view("int16")
         random = torch.from_numpy(words)[: x.numel()].view(x.shape).to(x.dtype)
         # x where random > threshold, else 0, in one pass: faster than a comparison and a product
         torch.ops.aten.threshold_backward.grad_input(x, random, self._threshold, grad_input=out)

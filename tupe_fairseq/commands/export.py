@@ -2,7 +2,6 @@
 
 import argparse
 import functools
-import importlib.util
 import logging
 import os
 import sys
@@ -211,10 +210,6 @@ def _checked(args: argparse.Namespace):
         raise FileNotFoundError(f"--data {args.data} is not a folder")
     if args.label_dict is not None:
         check_is_file("--label-dict", args.label_dict)
-    if importlib.util.find_spec("safetensors") is None:
-        raise ValueError(
-            "the package safetensors is missing; install it with: pip install 'tupe_fairseq[hf]'"
-        )
     return given_vocabulary(args)
 
 

@@ -6,6 +6,8 @@ import logging
 import sys
 from typing import Callable, List, Optional, Sequence
 
+from tupe_fairseq.missing_package import MissingPackage
+
 
 def run_program(
     parser: argparse.ArgumentParser,
@@ -18,7 +20,8 @@ def run_program(
 
     Args:
         parser (ArgumentParser): of the command.
-        run (callable): its work; OSError and ValueError are about the input.
+        run (callable): its work; OSError and ValueError are about the input, and
+            MissingPackage about what it needs.
         argv (list of str): the arguments; those of the process if None.
         resumes (bool): whether the same command, given again, goes on where it was interrupted.
     """
@@ -28,7 +31,7 @@ def run_program(
     logging.basicConfig(format=f"{parser.prog}: %(message)s", level=logging.INFO, force=True)
     try:
         run(args)
-    except (OSError, ValueError) as error:
+    except (MissingPackage, OSError, ValueError) as error:
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:

@@ -1,3 +1,1 @@
-"""Trained models used from Python, through fairseq."""
-
-import tupe_fairseq.require_fairseq  # noqa: F401
+"""Trained models used from Python: ``predict`` through fairseq, the rest with torch alone."""

@@ -1,30 +1,49 @@
-"""Loads a trained model and its vocabulary without running code from the checkpoint."""
+"""Loads a trained encoder and its vocabulary; needs torch alone, and runs no code of the file."""
 
 import argparse
 import os
-from typing import Tuple
+from typing import Any, Dict, List, Tuple
 
-from fairseq.data import Dictionary
-from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
+from torch import Tensor, nn
 
 from tupe_fairseq.checkpoint.checked_options import checked_options
-from tupe_fairseq.checkpoint.checked_tensors import check_finite, check_sizes, tensors_in
-from tupe_fairseq.checkpoint.contents import options_in
+from tupe_fairseq.checkpoint.checked_tensors import (
+    EMBEDDING,
+    ENCODER,
+    VOCABULARY,
+    check_finite,
+    check_sizes,
+    tensors_in,
+)
+from tupe_fairseq.checkpoint.contents import options_in, symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.config import TupeConfig
+from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.files.names import DICTIONARY
-from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
+from tupe_fairseq.text.dictionary_file import listed_words
 
-# Options that change only how the model is computed, and may not work on this machine.
-_HERE = {
-    "attn_impl": "auto",
-    "checkpoint_activations": False,
-    "compile_layers": False,
-    "offload_activations": False,
+# What earlier versions, or conversion, left to the architecture's preset.
+_PRESET = {
+    "activation_fn": "gelu",
+    "dropout": 0.1,
+    "attention_dropout": 0.1,
+    "activation_dropout": 0.0,
+    "encoder_normalize_before": False,
 }
+# Options that change only how the model is computed, and may not work on this machine.
+_HERE = {"attn_impl": "auto", "compile_layers": False, "unpad": False}
 
 
-def load_model(path: str, data: str) -> Tuple[TupeRobertaModel, Dictionary]:
-    """A checkpoint's model in evaluation mode on the CPU, without classification heads.
+class WordEncoder(TupeEncoder):
+    """A :class:`TupeEncoder` with its word embedding, under the names of a checkpoint."""
+
+    def __init__(self, config: TupeConfig, num_symbols: int):
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(num_symbols, config.embed_dim)
+
+
+def load_model(path: str, data: str) -> Tuple[WordEncoder, List[str]]:
+    """A checkpoint's encoder in evaluation mode on the CPU, and its symbols in order.
 
     Args:
         path (str): a checkpoint of tupe_roberta, pre-trained or fine-tuned.
@@ -41,29 +60,58 @@ def load_model(path: str, data: str) -> Tuple[TupeRobertaModel, Dictionary]:
     tensors = tensors_in(state, path)
     check_sizes(options, tensors, path)
     check_finite(tensors, path)
-    dictionary = _dictionary(path, data)
-    length = options.get("max_positions")
-    if length is None:
+    symbols = _symbols(path, data)
+    if options.get("max_positions") is None:
         raise CheckpointError(f"{path} is refused: it has no option max_positions")
-    task = MaskedLMTask(MaskedLMConfig(data=data, tokens_per_sample=length), dictionary)
     try:
-        model = TupeRobertaModel.build_model(argparse.Namespace(**{**options, **_HERE}), task)
-        model.load_state_dict(tensors)
+        _check_vocabulary(tensors, symbols)
+        encoder = _encoder(options, tensors, len(symbols))
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be loaded: {error}") from error
-    return model.eval(), dictionary
+        reason = " ".join(str(error).split())
+        raise CheckpointError(f"{path} cannot be loaded: {reason}") from error
+    return encoder, symbols
 
 
-def _dictionary(path: str, data: str) -> Dictionary:
+def _encoder(options: Dict[str, Any], tensors: Dict[str, Tensor], num_symbols: int) -> WordEncoder:
+    config = TupeConfig.from_roberta_options(argparse.Namespace(**{**_PRESET, **options, **_HERE}))
+    encoder = WordEncoder(config, num_symbols)
+    own = {name: tensor for name, tensor in tensors.items() if name.startswith(ENCODER)}
+    encoder.load_state_dict({name[len(ENCODER) :]: tensor for name, tensor in own.items()})
+    return encoder.eval()
+
+
+def _check_vocabulary(tensors: Dict[str, Tensor], symbols: List[str]) -> None:
+    rows, recorded = tensors[EMBEDDING].size(0), tensors.get(VOCABULARY)
+    if rows != len(symbols):
+        raise ValueError(
+            f"the checkpoint's word embedding has {rows} rows, but dict.txt and the built-in "
+            f"symbols are {len(symbols)}; use the dict.txt that the checkpoint was trained with"
+        )
+    # half precision cannot hold the record
+    if recorded is not None and not recorded.is_floating_point():
+        if recorded.item() != vocabulary_version(symbols).item():
+            raise ValueError(
+                "the checkpoint was trained with a different vocabulary of the same size; use its "
+                "own dict.txt, and data made with it"
+            )
+
+
+def _symbols(path: str, data: str) -> List[str]:
     for name in (DICTIONARY, os.path.join("input0", DICTIONARY)):
         found = os.path.join(data, name)
         if os.path.isfile(found):
             try:
-                return Dictionary.load(found)
-            except Exception as error:  # fairseq raises this very class, among others
-                reason = " ".join(str(error).split())
-                raise ValueError(f"{found} is not a dictionary of fairseq's: {reason}") from error
+                return _distinct(symbols_of(f"{word} 1" for word in listed_words(found)))
+            except ValueError as error:
+                raise ValueError(f"{found} is not a dictionary of fairseq's: {error}") from error
     raise FileNotFoundError(
         f"{os.path.join(data, 'dict.txt')} is missing; give --data, the folder that {path} was "
         "trained with"
     )
+
+
+def _distinct(symbols: List[str]) -> List[str]:
+    if len(set(symbols)) < len(symbols):
+        twice = next(symbol for symbol in symbols if symbols.count(symbol) > 1)
+        raise ValueError(f"it lists {twice!r} twice, or as fairseq does itself")
+    return symbols

@@ -6,16 +6,16 @@ import os
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import torch
-from fairseq.data import Dictionary, data_utils
 from torch import Tensor
 
-from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.inference.load_model import load_model
+from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
+from tupe_fairseq.inference.load_model import WordEncoder, load_model
 from tupe_fairseq.plots.subject import MOST_BLOCKS, Subject, all_of, cut_blocks
 from tupe_fairseq.text.to_pieces import ToPieces
 
 logger = logging.getLogger("tupe-plot")
 
+_BOS, _, _EOS, _UNK = range(len(BUILT_IN_SYMBOLS))
 # the longest sentence whose map is easy to read, in tokens
 READABLE = 30
 
@@ -49,20 +49,19 @@ def load_subjects(args: argparse.Namespace) -> Dict[str, Subject]:
     for path in args.checkpoints:
         folder = os.path.dirname(os.path.abspath(path))
         data = folder if args.data is None else args.data
-        model, dictionary = load_model(path, data)
-        loaded.append((path, folder, data, model.encoder.sentence_encoder, dictionary))
+        loaded.append((path, folder, data, *load_model(path, data)))
     length = args.length
     if length is None:
         length = min(all_of(encoder).length for *_, encoder, _ in loaded)
     subjects = {}
-    for name, (path, folder, data, encoder, dictionary) in zip(names, loaded):
+    for name, (path, folder, data, encoder, symbols) in zip(names, loaded):
         subject = all_of(encoder)._replace(length=_checked_length(length, encoder.config, path))
         if args.heads is not None:
             subject = subject._replace(heads=_heads(args.heads, encoder.config, path))
         to_pieces = None
         if lines is not None or args.sentence is not None:
             to_pieces = ToPieces(data, folder, args.sentencepiece_model)
-        text = _Text(name, path, data, encoder, dictionary, to_pieces)
+        text = _Text(name, path, data, encoder, symbols, to_pieces)
         subjects[name] = text.added_to(subject, lines, args.sentence)
     return subjects
 
@@ -96,15 +95,15 @@ class _Text(NamedTuple):
     label: str
     path: str
     data: str
-    encoder: TupeEncoder
-    dictionary: Dictionary
+    encoder: WordEncoder
+    symbols: List[str]
     to_pieces: Optional[ToPieces]
 
     def added_to(
         self, subject: Subject, lines: Optional[List[str]], sentence: Optional[str]
     ) -> Subject:
         sentences = self._sentences(subject.length, lines)
-        blocks = cut_blocks(sentences, subject.length, self.dictionary.bos())
+        blocks = cut_blocks(sentences, subject.length, _BOS)
         if blocks is not None:
             logger.info("%s: %d sequences of %d tokens of text", self.label, *blocks.shape)
             subject = subject._replace(blocks=blocks, words=self._embedded(blocks))
@@ -114,13 +113,13 @@ class _Text(NamedTuple):
         shown = self._example(sentences, longest) if sentence is None else self._encode(sentence)
         if shown is None:
             return subject
-        shown = torch.cat([shown.new_tensor([self.dictionary.bos()]), shown])
+        shown = torch.cat([shown.new_tensor([_BOS]), shown])
         if len(shown) > longest:
             raise ValueError(
                 f"--sentence has {len(shown)} tokens, but max_positions of "
                 f"{self.path} is {longest}; shorten it"
             )
-        pieces = [self.dictionary[token] for token in shown.tolist()]
+        pieces = [self.symbols[token] for token in shown.tolist()]
         return subject._replace(sentence=self._embedded(shown), pieces=pieces)
 
     @staticmethod
@@ -134,11 +133,11 @@ class _Text(NamedTuple):
         if lines is not None:
             return [self._encode(line) for line in lines]
         # more than enough: a sentence has at least its </s>
-        return _valid_sentences(self.data, self.dictionary, MOST_BLOCKS * length) or []
+        return _valid_sentences(self.data, len(self.symbols), MOST_BLOCKS * length) or []
 
     def _encode(self, line: str) -> Tensor:
-        pieces = self.to_pieces(line)
-        return self.dictionary.encode_line(pieces, add_if_not_exist=False).long()
+        ids = {symbol: number for number, symbol in enumerate(self.symbols)}
+        return torch.tensor([*(ids.get(p, _UNK) for p in self.to_pieces(line).split()), _EOS])
 
     def _embedded(self, tokens: Tensor) -> Tensor:
         return self.encoder.embed_tokens(tokens).detach()
@@ -156,25 +155,25 @@ def _read_lines(path: str) -> List[str]:
     return lines
 
 
-def _valid_sentences(data: str, dictionary: Dictionary, most: int) -> Optional[List[Tensor]]:
+def _valid_sentences(data: str, num_symbols: int, most: int) -> Optional[List[Tensor]]:
     """The first sentences of a data folder's valid split; None if it has none.
 
     Shape:
         token ids (L) each, with </s>.
     Raises:
-        ValueError: if it is damaged, or of another dictionary.
+        OSError, ValueError: if it is damaged, or of another dictionary.
     """
     prefix = os.path.join(data, "valid")
+    if not os.path.exists(f"{prefix}.idx"):
+        return None
+    # numpy, which figures need too
+    from tupe_fairseq.text.mmap_index import first_sentences
+
     try:
-        dataset = data_utils.load_indexed_dataset(prefix, dictionary)
-        if dataset is None:
-            return None
-        sentences = [dataset[n].long() for n in range(min(len(dataset), most))]
-    except Exception as error:  # a damaged file can raise anything
-        raise ValueError(
-            f"{prefix}.idx or .bin is damaged: {type(error).__name__}: {error}"
-        ) from error
+        sentences = [torch.from_numpy(tokens) for tokens in first_sentences(prefix, most)]
+    except ValueError as error:
+        raise ValueError(f"{prefix}.idx or .bin is damaged: {error}") from error
     for tokens in sentences:
-        if ((tokens < 0) | (tokens >= len(dictionary))).any():
+        if ((tokens < 0) | (tokens >= num_symbols)).any():
             raise ValueError(f"{prefix}.bin has tokens that the dictionary of --data does not list")
     return sentences

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from tupe_fairseq.attention import KeepMask
+from tupe_fairseq.attention import HAS_NUMPY, KeepMask
 
 # Elements processed at a time, so that the random numbers stay in cache.
 BLOCK = 2**18
@@ -39,7 +39,7 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """As ``F.dropout``, with cheaper random numbers on the CPU, where torch's are slow.
 
     There the probability is rounded to a multiple of 2^-16, and kept elements are
-    scaled to match.
+    scaled to match; without numpy it is ``F.dropout``.
 
     Args:
         x (Tensor): any shape.
@@ -51,6 +51,7 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
         and x.dtype in (torch.float32, torch.float64)
         and x.numel() >= SMALLEST
         and x.is_contiguous()
+        and HAS_NUMPY
         and not (hasattr(torch, "compiler") and torch.compiler.is_compiling())
     )
     if training and p > 0 and is_cheaper:

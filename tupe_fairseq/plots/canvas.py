@@ -2,9 +2,9 @@
 
 from typing import Iterable, List, Tuple
 
+import matplotlib.figure  # before numpy: the extra for figures brings both
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from tupe_fairseq.files.atomic import atomic_write
@@ -14,20 +14,20 @@ DIVERGING, SEQUENTIAL, BY_LAYER = "RdBu_r", "viridis", "plasma"
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
 
 
-def new_figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> matplotlib.figure.Figure:
     """A figure, in inches, that needs no display and is not registered with pyplot."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
-def save_png(figure: Figure, path: str, dpi: int) -> None:
+def save_png(figure: matplotlib.figure.Figure, path: str, dpi: int) -> None:
     """Write a figure; an existing file stays until the new one is complete."""
     with atomic_write(path, "wb") as file:
         figure.savefig(file, format="png", dpi=dpi)
 
 
-def pixels(figure: Figure, dpi: int = 80) -> np.ndarray:
+def pixels(figure: matplotlib.figure.Figure, dpi: int = 80) -> np.ndarray:
     """The figure as uint8 (height, width, 3)."""
     figure.set_dpi(dpi)
     figure.canvas.draw()

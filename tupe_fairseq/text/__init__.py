@@ -9,7 +9,5 @@ serve several steps; ``pretrain_dir`` and ``to_pieces`` treat later texts like t
 
 ``foreign_vocabulary`` is that of a converted checkpoint: ``listed_pieces`` are the words of its
 ``dictionary_file``, made by ``fast_bpe`` from the words of ``authors_text``, by ``gpt2_bpe``, or by
-a SentencePiece model; ``missing_package`` is what these may need.
+a SentencePiece model.
 """
-
-import tupe_fairseq.require_fairseq  # noqa: F401

@@ -5,7 +5,6 @@ import re
 from typing import Iterable, List, Tuple
 
 from tupe_fairseq.files.names import FILLER
-from tupe_fairseq.text.missing_package import MissingPackage
 
 _END = "</w>"
 _CONTINUED = "@@"
@@ -34,12 +33,10 @@ class FastBpe:
 
     def __init__(self, codes: str):
         pairs = read_codes(codes)
-        try:
-            from subword_nmt.apply_bpe import BPE
+        from subword_nmt.apply_bpe import BPE
 
-            from tupe_fairseq.text.authors_text import SYMBOLS, AuthorsText
-        except ImportError as error:
-            raise MissingPackage(str(error.name), "tupe_fairseq[fastbpe]") from error
+        from tupe_fairseq.text.authors_text import SYMBOLS, AuthorsText
+
         lines = "".join(f"{left} {right}\n" for left, right in pairs)
         # of version 0.2 of subword-nmt's format are codes that mark a word's end as fastBPE's do
         self._bpe = BPE(io.StringIO(f"#version: 0.2\n{lines}"))

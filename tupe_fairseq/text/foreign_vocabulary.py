@@ -45,8 +45,8 @@ class ForeignVocabulary:
         folder (str): the folder; dict.txt and the files of the vocabulary are beside the record.
     Raises:
         OSError: if a file is missing.
-        ValueError: if the record or a file is broken, a file has changed since, or a package that
-            this kind needs is not installed.
+        ValueError: if the record or a file is broken, or a file has changed since.
+        MissingPackage: if a package that this kind needs is not installed.
     """
 
     def __init__(self, folder: str):

@@ -2,11 +2,9 @@
 
 from typing import Any, Dict, Iterable, List
 
-from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode, get_encoder
-
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.names import FILLER
-from tupe_fairseq.text.missing_package import MissingPackage
+from tupe_fairseq.missing_package import MissingPackage
 
 
 class Gpt2Bpe:
@@ -20,16 +18,18 @@ class Gpt2Bpe:
     Raises:
         OSError: if a file cannot be read.
         ValueError: if one is not what its name says.
-        MissingPackage: if regex is not installed.
+        MissingPackage: if fairseq or regex is not installed.
     """
 
     def __init__(self, encoder_json: str, vocab_bpe: str):
+        from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
+
         _read_numbers(encoder_json, vocab_bpe)
         self._files = (encoder_json, vocab_bpe)
         try:
             self._encoder = get_encoder(encoder_json, vocab_bpe)
         except ImportError as error:
-            raise MissingPackage("regex", "regex") from error
+            raise MissingPackage("regex") from error
 
     def __reduce__(self):
         # fairseq's encoder holds a module, which cannot be sent to another process
@@ -62,6 +62,8 @@ def check_numbers(encoder_json: str, vocab_bpe: str, words: Iterable[str]) -> No
 
 def _read_numbers(encoder_json: str, vocab_bpe: str) -> Dict[str, int]:
     """The number of each piece; every byte and every joined pair has one."""
+    from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+
     numbers: Any = read_json(encoder_json)
     alphabet = set(bytes_to_unicode().values())
     if (

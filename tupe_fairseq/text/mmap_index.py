@@ -1,4 +1,4 @@
-"""fairseq's mmap format (SPLIT.bin, SPLIT.idx): counts its sentences, joins several."""
+"""fairseq's mmap format (SPLIT.bin, SPLIT.idx): counts and reads its sentences, joins several."""
 
 import os
 import shutil
@@ -84,14 +84,31 @@ def first_tokens(prefix: str) -> np.ndarray:
     Raises:
         OSError, ValueError: as :func:`count`; or if the index is not that of the tokens.
     """
+    tokens, begins, _ = _mapped(prefix)
+    return tokens[begins].astype(np.int64)
+
+
+def first_sentences(prefix: str, most: int) -> List[np.ndarray]:
+    """The tokens of the first sentences, int64, at most so many.
+
+    Raises:
+        OSError, ValueError: as :func:`first_tokens`.
+    """
+    tokens, begins, ends = _mapped(prefix)
+    return [tokens[a:b].astype(np.int64) for a, b in zip(begins[:most], ends[:most])]
+
+
+def _mapped(prefix: str) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All tokens, in a file that is not read yet, and where each sentence begins and ends."""
     sentences, total = count(prefix)
     code, _ = _read_header(prefix)
-    tokens = np.fromfile(prefix + ".bin", dtype=_DTYPES[code])
     lengths = _lengths(prefix, sentences).astype(np.int64)
-    first = np.cumsum(lengths) - lengths
+    ends = np.cumsum(lengths)
     place = _HEADER_BYTES + 4 * sentences
     offsets = np.fromfile(prefix + ".idx", dtype="<i8", count=sentences, offset=place)
-    elsewhere = offsets != _ITEM_BYTES[code] * first
+    elsewhere = offsets != _ITEM_BYTES[code] * (ends - lengths)
     if (lengths < 1).any() or lengths.sum() != total or elsewhere.any():
         raise ValueError(f"{prefix}.idx is damaged, or not that of {prefix}.bin")
-    return tokens[first].astype(np.int64)
+    if total == 0:  # which cannot be mapped
+        return np.empty(0, _DTYPES[code]), ends, ends
+    return np.memmap(prefix + ".bin", dtype=_DTYPES[code], mode="r"), ends - lengths, ends

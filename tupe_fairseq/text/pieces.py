@@ -3,8 +3,6 @@
 import operator
 from typing import Iterable, List, Sequence
 
-import sentencepiece
-
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, FILLER, MASK
 
@@ -17,9 +15,12 @@ class Pieces:
     Raises:
         OSError: if the file cannot be read.
         ValueError: if it is not a SentencePiece model.
+        MissingPackage: if sentencepiece is not installed.
     """
 
     def __init__(self, path: str):
+        import sentencepiece
+
         with open(path, "rb") as file:
             content = file.read()
         try:

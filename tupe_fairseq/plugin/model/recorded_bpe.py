@@ -4,8 +4,8 @@ import logging
 import os
 from typing import Any, Optional
 
+from tupe_fairseq.missing_package import MissingPackage
 from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary, is_recorded
-from tupe_fairseq.text.missing_package import MissingPackage
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,52 @@
+"""Where the console scripts start: each imports its command, or says which extras it misses."""
+
+import importlib
+import sys
+from typing import Callable, List, NoReturn, Optional
+
+from tupe_fairseq.missing_package import MissingPackage, missing
+
+#: what each command needs beyond torch, whatever its flags, but for what fairseq itself requires;
+#: checked first, because a comparison draws its figures after hours
+NEEDS = {
+    "compare": ("fairseq", "matplotlib"),
+    "convert": ("fairseq",),
+    "export": ("fairseq", "safetensors"),
+    "finetune": ("fairseq", "scipy", "sklearn"),
+    "options": ("fairseq",),
+    "plot": ("matplotlib",),
+    "prepare_glue": ("fairseq", "sentencepiece"),
+    "prepare_pretrain": ("fairseq", "sentence_splitter", "sentencepiece"),
+}
+
+
+def _command(name: str) -> Callable[[Optional[List[str]]], None]:
+    program = f"tupe-{name.replace('_', '-')}"
+
+    def start(argv: Optional[List[str]] = None) -> None:
+        words = sys.argv[1:] if argv is None else argv
+        absent = missing(*NEEDS[name])
+        if absent and not {"-h", "--help"} & set(words):
+            _stop(program, MissingPackage(*absent))
+        try:
+            command = importlib.import_module(f"tupe_fairseq.commands.{name}")
+        except MissingPackage as error:  # of a command that cannot show its help without
+            _stop(program, MissingPackage(*absent) if absent else error)
+        command.main(argv)
+
+    return start
+
+
+def _stop(program: str, error: MissingPackage) -> NoReturn:
+    print(f"{program}: error: {error}", file=sys.stderr)
+    sys.exit(2)
+
+
+compare = _command("compare")
+convert = _command("convert")
+export = _command("export")
+finetune = _command("finetune")
+options = _command("options")
+plot = _command("plot")
+prepare_glue = _command("prepare_glue")
+prepare_pretrain = _command("prepare_pretrain")
