@@ -31,6 +31,11 @@ class Subject:
         self.lines = self.reference["lines"]
         self.few = min(few, len(self.lines))
 
+    def as_dictionary(self, ids):
+        """Ids with <unk> for those after the dictionary's, which are of pieces that it lacks."""
+        words = self.reference["logits"].size(1)
+        return [number if number < words else self.tokenizer.unk_token_id for number in ids]
+
     @property
     def has_head(self):
         return self.reference["classes"] is not None
