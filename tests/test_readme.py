@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+import transformers
 
 from helpers import authors
 from helpers.glue_files import write_glue
@@ -46,6 +47,8 @@ ELSEWHERE = (
     "scripts/quickstart.sh", "scripts/test.sh", "pip install ", "scripts/glue_small.sh",
     "torchrun --standalone",
 )  # fmt: skip
+# below this transformers has no models with attention functions of their own
+MAKES_FOLDERS = tuple(map(int, transformers.__version__.split(".")[:2])) >= (4, 48)
 
 
 def blocks(path):
@@ -81,7 +84,8 @@ def folder(text, tmp_path, shim_folder, monkeypatch):
     return tmp_path
 
 
-def test_readme(folder):
+def test_readme(folder, monkeypatch):
+    monkeypatch.setitem(ENV, "HF_HOME", str(folder / "hf"))
     state, _ = authors.their_checkpoint(max_positions=64)
     torch.save(state, folder / "checkpoint_best.pt")
     (folder / "dict.txt").write_text("\n".join(authors.WORDS) + "\n")
@@ -94,15 +98,16 @@ def test_readme(folder):
         (folder / "roberta.base" / name).rename(folder / place)
     outputs = []
     for language, code in blocks("README.md"):
-        if code.startswith(ELSEWHERE):
+        if code.startswith(ELSEWHERE) or ("my-model" in code and not MAKES_FOLDERS):
             continue
         outputs.append(execute(language, code, folder))
     assert (folder / "runs" / "submission" / "CoLA.tsv").exists()
+    assert (folder / "back" / "model.pt").exists() == MAKES_FOLDERS
     assert (folder / "sst2" / "checkpoint_best.pt").exists()
     assert (folder / "tupe-runs" / "submission" / "CoLA.tsv").exists()
     assert (folder / "roberta-converted" / "model.pt").exists()
     assert "torch.Size([8, 100, 128])\ntorch.Size([2, 100, 100])" in outputs[-1]
-    assert len(outputs) == 11
+    assert len(outputs) == (14 if MAKES_FOLDERS else 11)
 
 
 def test_readmes_of_pretraining_and_glue(folder):
