@@ -21,7 +21,13 @@ PACKAGE = Path(tupe_fairseq.__file__).parent
 # options of the authors' own code
 KNOWN = {
     "config.py": {"position_each_layer"},
-    "encoder.py": {"position_each_layer"},
+    "encoder_stack.py": {"position_each_layer"},
+    # the name of the file untie_cls.py
+    "export/bundle.py": {"untie_cls"},
+    # TUPE-R's and T5's names
+    "export/card.py": {"rel_pos"},
+    # transformers wants each as an argument
+    "export/remote/configuration_tupe.py": set(POSITION_OPTIONS),
     "checkpoint/from_authors.py": {"rel_pos", "rel_pos_buckets", "max_rel_pos"},
 }
 
