@@ -12,6 +12,7 @@ import torch
 from tupe_fairseq.checkpoint import convert
 from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.foreign_model import ForeignModel, read_checkpoint
+from tupe_fairseq.checkpoint.untie import LayerReport, check_untied, untie
 from tupe_fairseq.commands.converted_files import as_text, put, with_record
 from tupe_fairseq.commands.next_commands import next_commands
 from tupe_fairseq.commands.program import run_program
@@ -61,6 +62,12 @@ def get_parser() -> argparse.ArgumentParser:
         help="the label/dict.txt of a fine-tuned checkpoint: keeps the order of its "
         "classes and makes OUT a sentence_prediction checkpoint; a folder has one in its config",
     )
+    parser.add_argument(
+        "--untie",
+        action="store_true",
+        help="make TUPE-A of a model with learned positions, RoBERTa's or this project's, to be "
+        "trained on: words, layers and heads are kept, the position bias is fitted",
+    )
     add_vocabulary_flags(parser)
     parser.add_argument("--output-dir", required=True, metavar="OUT", help="folder to write")
     parser.add_argument("--overwrite", action="store_true", help="replace files of an earlier run")
@@ -79,8 +86,13 @@ def run(args: argparse.Namespace) -> None:
     """
     vocabulary = given_vocabulary(args)
     foreign = _read(args)
+    if args.untie:
+        check_untied(foreign.options)
     symbols = symbols_of(foreign.lines)
-    model = convert.convert_tensors(foreign.tensors, foreign.options, len(symbols))
+    options, reports = foreign.options, []
+    model = convert.convert_tensors(foreign.tensors, options, len(symbols))
+    if args.untie:
+        model, options, reports = untie(model, options)
     model["encoder.vocabulary_version"] = vocabulary_version(symbols)
 
     files = {DICTIONARY: as_text(foreign.lines)}
@@ -91,7 +103,7 @@ def run(args: argparse.Namespace) -> None:
         files[os.path.join("label", DICTIONARY)] = as_text(foreign.labels)
     if vocabulary is not None:
         check_fits(*vocabulary, foreign.words, foreign.is_authors)
-        files.update(with_record(*vocabulary, files[DICTIONARY], foreign.options.max_positions))
+        files.update(with_record(*vocabulary, files[DICTIONARY], options.max_positions))
     existing = [
         name for name in ["model.pt", *files] if os.path.exists(os.path.join(args.output_dir, name))
     ]
@@ -100,7 +112,7 @@ def run(args: argparse.Namespace) -> None:
             f"{args.output_dir} already holds {', '.join(existing)}; give another --output-dir, or "
             "--overwrite"
         )
-    new_state = convert.new_state(model, foreign.options, foreign.head)
+    new_state = convert.new_state(model, options, foreign.head)
     write = {"model.pt": functools.partial(torch.save, new_state)}
     write.update((name, functools.partial(put, content)) for name, content in files.items())
     write_together({os.path.join(args.output_dir, name): one for name, one in write.items()})
@@ -108,7 +120,8 @@ def run(args: argparse.Namespace) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.remove(os.path.join(args.output_dir, VOCABULARY))
     _report(foreign, model, [os.path.join(args.output_dir, name) for name in write], vocabulary)
-    show(next_commands(args.output_dir, foreign.options, vocabulary is not None))
+    _report_untied(reports)
+    show(next_commands(args.output_dir, options, vocabulary is not None))
 
 
 def _read(args: argparse.Namespace) -> ForeignModel:
@@ -123,7 +136,7 @@ def _read(args: argparse.Namespace) -> ForeignModel:
     check_is_file("--checkpoint", args.checkpoint)
     if lines is None:
         raise ValueError(f"--checkpoint {args.checkpoint} is a file, which needs --dict, too")
-    return read_checkpoint(args.checkpoint, lines, args.dict, labels, args.label_dict)
+    return read_checkpoint(args.checkpoint, lines, args.dict, labels, args.label_dict, args.untie)
 
 
 def _report(foreign: ForeignModel, model, paths: List[str], vocabulary) -> None:
@@ -138,6 +151,22 @@ def _report(foreign: ForeignModel, model, paths: List[str], vocabulary) -> None:
             "no vocabulary: to prepare data for the model, give its files, too (%s)", CHOICES
         )
     logger.info("wrote %s", ", ".join(paths))
+
+
+def _report_untied(reports: List[LayerReport]) -> None:
+    for number, (spread, explained) in enumerate(reports):
+        logger.info(
+            "layer %d: positions moved the scores by %.3g (standard deviation); the bias that all "
+            "layers now share has %s of that variance",
+            number,
+            spread,
+            f"{100 * explained:.1f} %" if explained > 0 else "nothing",
+        )
+    if reports:
+        logger.info(
+            "TUPE-A, NOT YET AS GOOD AS WHAT IT WAS MADE OF: train it on before you use it, since "
+            "positions no longer reach the values, and all layers share one bias"
+        )
 
 
 if __name__ == "__main__":
