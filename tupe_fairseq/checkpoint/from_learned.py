@@ -8,10 +8,13 @@ from torch import Tensor
 from tupe_fairseq.checkpoint import from_roberta
 from tupe_fairseq.checkpoint.checked_options import checked_options
 from tupe_fairseq.checkpoint.checked_tensors import ENCODER, VOCABULARY
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.checkpoint.untie import check_untied
 
 NAME = "this project"
 HIDDEN_SYMBOLS = ()
+
+_DEFAULTS = {"position_encoding": "tupe", "encoder_normalize_before": False}
 
 
 def rename_tensors(ours: Dict[str, Tensor]) -> Dict[str, Tensor]:
@@ -27,12 +30,9 @@ def convert_options(given: Dict[str, Any]) -> argparse.Namespace:
         CheckpointError: if an option is not of its type, or is not one of plain learned positions.
     """
     given = checked_options(given, "the checkpoint")
-    position = {
-        "position_encoding": "tupe",
-        "encoder_normalize_before": False,
-        "max_positions": 512,
-    }
-    check_untied(argparse.Namespace(**{**position, **given}))
+    if "max_positions" not in given:
+        raise CheckpointError("the checkpoint is refused: it has no option max_positions")
+    check_untied(argparse.Namespace(**{**_DEFAULTS, **given}))
     # ours has no position embedding of fairseq's own
     given.pop("no_token_positional_embeddings", None)
     return from_roberta.convert_options(given)
