@@ -42,9 +42,8 @@ PARTS = {
     "glue": ("files text", "numpy scipy sklearn"),
     # model folders for other libraries
     "export": (
-        "attention checkpoint encoder_stack.py files missing_package.py modules position "
-        "recorded_options.py text version.py",
-        "onnxruntime safetensors sentencepiece torch tqdm transformers",
+        "checkpoint files missing_package.py position recorded_options.py text version.py",
+        "onnxruntime sacremoses safetensors sentencepiece torch tqdm transformers",
     ),
     # what fairseq loads
     "plugin": ("require_fairseq.py", "fairseq numpy torch"),

@@ -81,23 +81,27 @@ PYTHONPATH=$repo${PYTHONPATH:+:$PYTHONPATH} "$python" "$here/make_kinds.py" "$ou
 # ---- their use
 
 failed=()
-in_stranger() { # PYTHON SCRIPT ARGUMENTS: in the folder OUT, so that no file of the clone is found
-    local stranger=$1 script=$2
-    shift 2
-    (cd "$out" && env -u PYTHONPATH "$stranger" "$here/$script" "$@") || failed+=("$stranger $script")
+in_strangers() { # SCRIPT ARGUMENTS: at once, from OUT, so that no file of the clone is found
+    local script=$1 number jobs=()
+    shift
+    for number in "${!pythons[@]}"; do
+        (cd "$out" && env -u PYTHONPATH "${pythons[number]}" "$here/$script" "$@") \
+            >"$out/$script.$number.log" 2>&1 &
+        jobs+=($!)
+    done
+    for number in "${!pythons[@]}"; do
+        wait "${jobs[number]}" || failed+=("${pythons[number]} $script")
+        printf '\n== %s with %s\n' "$script" "${pythons[number]}"
+        cat "$out/$script.$number.log"
+    done
 }
-for stranger in "${pythons[@]}"; do
-    in_stranger "$stranger" use_folder.py "$out/references" "$out"/folders/* "${quick[@]}"
-done
+in_strangers use_folder.py "$out/references" "$out"/folders/* "${quick[@]}"
 if [ -n "$glue" ] && [ ${#quick[@]} -eq 0 ]; then
     if [ ! -e "$out/cola/updates.pt" ]; then
         PYTHONPATH=$repo${PYTHONPATH:+:$PYTHONPATH} "$python" "$here/fairseq_cola.py" "$out/cola" \
             --data "$out/glue-bin/CoLA" --checkpoint "$out/models/cola/checkpoint_last.pt"
     fi
-    for stranger in "${pythons[@]}"; do
-        in_stranger "$stranger" trainer_vs_fairseq.py "$out/folders/cola" "$out/cola/updates.pt" \
-            --cola "$glue/CoLA"
-    done
+    in_strangers trainer_vs_fairseq.py "$out/folders/cola" "$out/cola/updates.pt" --cola "$glue/CoLA"
 fi
 
 # ---- what was checked

@@ -20,7 +20,7 @@ from tupe_fairseq.checkpoint.contents import options_in
 from tupe_fairseq.checkpoint.restricted_load import restricted_load
 from tupe_fairseq.position import POSITION_OPTIONS
 
-SCHEDULE = {"lr": 5e-4, "warmup": 20, "updates": 200, "batch_size": 32}
+SCHEDULE = {"lr": 3e-4, "warmup": 20, "updates": 200, "batch_size": 32}
 ADAM = {"betas": (0.9, 0.98), "eps": 1e-8, "weight_decay": 0.01, "clip_norm": 1.0}
 
 

@@ -55,7 +55,7 @@ def write_text(out, args):
     if (out / "valid.txt").exists():
         return
     lines = list(read_lines(args.text))
-    step = max(1, len(lines) // 5_000)
+    step = max(1, len(lines) // (1_500 if args.quick else 5_000))
     (out / "train.txt").write_text("\n".join(lines[::step]) + "\n")
     (out / "valid.txt").write_text("\n".join(read_lines(args.valid)) + "\n")
 

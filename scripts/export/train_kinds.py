@@ -51,7 +51,7 @@ def fine_tune(name, glue, start, out):
         "--best-checkpoint-metric", metric, "--maximize-best-checkpoint-metric",
         "--finetune-from-model", start, "--save-dir", out,
     )  # fmt: skip
-    strengthen(out / CHECKPOINT, HEADS, 1.0)
+    strengthen(out / CHECKPOINT, HEADS, 0.6)
     copy_beside(str(data), str(out))
 
 

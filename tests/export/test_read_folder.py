@@ -15,6 +15,7 @@ from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.contents import symbols_of
 from tupe_fairseq.commands.convert import main
 from tupe_fairseq.export.folder_config import Head
+from tupe_fairseq.export.unlisted_pieces import with_unlisted_rows
 
 WEIGHTS = "model.safetensors"
 
@@ -59,6 +60,30 @@ def test_weights_come_back_bit_by_bit(tmp_path):
     assert (tmp_path / "out" / "dict.txt").read_text() == "\n".join(LINES) + "\n"
     hub = TupeRobertaModel.from_pretrained(str(tmp_path / "out")).eval()
     assert hub.extract_features(torch.tensor([[0, 5, 7, 2]])).isfinite().all()
+
+
+@pytest.mark.parametrize("from_tokenizer", [False, True])
+def test_words_for_unlisted_pieces_do_not_come_back(from_tokenizer, tmp_path):
+    model = whole_state()["model"]
+    folder = write_folder(tmp_path / "a", model)
+    symbols = symbols_of(LINES)
+    change_config(folder, unlisted_pieces=2, vocab_size=len(symbols) + 2)
+    save_file(with_unlisted_rows(load_file(folder / WEIGHTS), 2), folder / WEIGHTS)
+    if from_tokenizer:
+        ids = {word: number for number, word in enumerate(symbols)}
+        ids.update({"un": len(symbols), "listed": len(symbols) + 1})
+        content = {"model": {"vocab": ids}, "added_tokens": []}
+        (folder / "tokenizer.json").write_text(json.dumps(content))
+        (folder / "dict.txt").unlink()
+    found, _, _ = converted(folder)
+    assert_same(found, model)
+
+
+@pytest.mark.parametrize("number", [-1, "2", 10**9, True])
+def test_a_wrong_number_of_unlisted_pieces(number, tmp_path):
+    folder = write_folder(tmp_path / "a")
+    change_config(folder, unlisted_pieces=number)
+    assert "must be a whole number below vocab_size" in refused(folder)
 
 
 def test_a_fine_tuned_folder(tmp_path):

@@ -56,8 +56,11 @@ def from_files(files):
 
 def write_pieces(folder, model_type, lowercase=False):
     """A small SentencePiece model and its dict.txt, as tupe-prepare-pretrain writes them."""
-    size = 100 if model_type == "unigram" else 150
-    (folder / "spm.model").write_bytes(train_model(TEXT * 20, size, model_type, 1.0, lowercase))
+    # few pieces beyond characters: of two ways to split a word with equal scores, which a small
+    # text has many of, SentencePiece takes one by its rounding to 32 bits
+    size = 90 if model_type == "unigram" else 150
+    lines = [line for count, line in enumerate(TEXT, 7) for _ in range(count)]
+    (folder / "spm.model").write_bytes(train_model(lines, size, model_type, 1.0, lowercase))
     Pieces(str(folder / "spm.model")).write_dictionary(str(folder / "dict.txt"))
     return str(folder / "spm.model"), read_dictionary(folder / "dict.txt")
 

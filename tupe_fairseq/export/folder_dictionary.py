@@ -7,6 +7,7 @@ from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.convert import convert_dictionary
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.export.folder_symbols import TOKENIZER, tokenizer_lines
+from tupe_fairseq.export.unlisted_pieces import FIELD
 from tupe_fairseq.files.names import DICTIONARY
 from tupe_fairseq.files.text_lines import read_lines
 
@@ -37,7 +38,8 @@ def folder_lines(
     elif os.path.lexists(path):
         lines = read_lines(path, path)
     else:
-        path, lines = os.path.join(folder, TOKENIZER), tokenizer_lines(folder, numbers)
+        path = os.path.join(folder, TOKENIZER)
+        lines = tokenizer_lines(folder, numbers, config.get(FIELD, 0))
     lines = convert_dictionary(lines, path)
     symbols = symbols_of(lines)
     if rows != len(symbols):

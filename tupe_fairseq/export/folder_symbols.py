@@ -14,13 +14,16 @@ _END = "</w>"
 _CONTINUED = "@@"
 
 
-def tokenizer_lines(folder: str, numbers: Optional[Dict[str, int]] = None) -> List[str]:
+def tokenizer_lines(
+    folder: str, numbers: Optional[Dict[str, int]] = None, unlisted: int = 0
+) -> List[str]:
     """The lines of a dict.txt that gives every word of a folder's tokenizer its id there.
 
     Args:
         folder (str): with a tokenizer.json, which does not tell how often a word was seen: each
             line says once.
         numbers (dict, optional): of GPT-2's pieces, which are the words of its dict.txt.
+        unlisted (int): how many of the last pieces dict.txt does not list.
     Raises:
         FileNotFoundError: if it is not there.
         ValueError: if it is not a tokenizer's, or its ids are not those that a dictionary of
@@ -33,6 +36,7 @@ def tokenizer_lines(folder: str, numbers: Optional[Dict[str, int]] = None) -> Li
             "the model"
         )
     symbols = _in_order(_ids(path, numbers or {}), path)
+    symbols = symbols[: len(symbols) - unlisted]
     first = symbols[: len(BUILT_IN_SYMBOLS)]
     if tuple(first) != BUILT_IN_SYMBOLS:
         raise CheckpointError(

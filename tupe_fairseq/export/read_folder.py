@@ -17,6 +17,7 @@ from tupe_fairseq.export.folder_labels import head_name, label_lines, regresses
 from tupe_fairseq.export.folder_tensors import from_folder
 from tupe_fairseq.export.folder_weights import read_weights
 from tupe_fairseq.export.fresh_lm_head import lacks_lm_head, with_lm_head
+from tupe_fairseq.export.unlisted_pieces import FIELD, unlisted_in, without_unlisted_rows
 from tupe_fairseq.files.record import read_record
 
 CONFIG = "config.json"
@@ -89,6 +90,8 @@ def read_folder(
     found = read_weights(folder)
     kept, remarks = _with_a_place(found, kind.prefix)
     kept = tensors_in({"model": kept}, folder)
+    if FIELD in config:
+        kept = without_unlisted_rows(kept, unlisted_in(config, path))
     tensors = kind.rename(kept, head, not options.untie_weights_roberta)
     if lacks_lm_head(tensors):
         tensors = with_lm_head(tensors)

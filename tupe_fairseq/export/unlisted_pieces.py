@@ -4,11 +4,13 @@ fairseq takes such a piece for ``<unk>``.  A tokenizer gives each piece an id of
 the unlisted ones are the last, and the model has the vector of ``<unk>`` for each.
 """
 
-from typing import Dict
+from typing import Any, Dict
 
 import torch
 from torch import Tensor
 
+from tupe_fairseq.checkpoint.checked_options import in_brief
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
 
 #: how many there are, in config.json
@@ -35,6 +37,24 @@ def with_unlisted_rows(tensors: Dict[str, Tensor], count: int) -> Dict[str, Tens
     less = found[_BIAS][UNKNOWN] - _LESS
     found[_BIAS] = torch.cat([found[_BIAS], less.expand(count)])
     return found
+
+
+def unlisted_in(config: Dict[str, Any], path: str) -> int:
+    """How many a folder's config.json says that there are.
+
+    Args:
+        config (dict): its content.
+        path (str): its name, for messages.
+    Raises:
+        CheckpointError: if that is no number of words of the model.
+    """
+    count, words = config[FIELD], config.get("vocab_size")
+    if type(count) is not int or type(words) is not int or not 0 <= count < words:
+        raise CheckpointError(
+            f"{path}: {FIELD} is {in_brief(count)}, which must be a whole number below vocab_size "
+            f"({in_brief(words)})"
+        )
+    return count
 
 
 def without_unlisted_rows(tensors: Dict[str, Tensor], count: int) -> Dict[str, Tensor]:

@@ -1,7 +1,6 @@
 """What an export of a checkpoint writes, and what it is compared with."""
 
 import functools
-import json
 from typing import Any, Dict, NamedTuple
 
 from tupe_fairseq.export.as_roberta import check_is_roberta, roberta_config, roberta_tensors
@@ -11,7 +10,7 @@ from tupe_fairseq.export.folder_files import folder_files
 from tupe_fairseq.export.folder_tensors import to_folder
 from tupe_fairseq.export.parity import Reference
 from tupe_fairseq.export.tokenizer.build_tokenizer import build_tokenizer
-from tupe_fairseq.export.tokenizer.tokenizer_files import UNLISTED
+from tupe_fairseq.export.tokenizer.tokenizer_files import count_unlisted
 from tupe_fairseq.export.unlisted_pieces import FIELD, with_unlisted_rows
 from tupe_fairseq.inference.found_vocabulary import FoundVocabulary
 from tupe_fairseq.inference.source_model import SourceModel
@@ -62,7 +61,7 @@ def exported_files(
     paths = list(vocabulary.paths.values())
     tokenizer = build_tokenizer(vocabulary.kind, paths, symbols, length, padded, unlisted=True)
     # how many words the tokenizer has that the checkpoint does not have
-    unlisted = json.loads(tokenizer["tokenizer_config.json"]).get(UNLISTED, 0)
+    unlisted = count_unlisted(tokenizer)
     tensors = to_folder(source.tensors, head and head.name, tied)
     if unlisted:
         tensors = with_unlisted_rows(tensors, unlisted)

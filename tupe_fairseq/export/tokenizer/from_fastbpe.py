@@ -10,7 +10,6 @@ from tupe_fairseq.export.tokenizer.tokenizer_files import (
 )
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
 from tupe_fairseq.text.fast_bpe import read_codes
-from tupe_fairseq.text.missing_package import MissingPackage
 
 _END = "</w>"
 _CONTINUED = "@@"
@@ -29,14 +28,12 @@ def fastbpe_tokenizer(order: SymbolsInOrder, codes: str, allow_unlisted: bool):
         MissingPackage: if sacremoses, whose rules are written down, is not installed.
         ValueError: if there are pieces that the dictionary lacks, and may not be.
     """
-    try:
-        from tupe_fairseq.export.tokenizer.authors_rules import (
-            STAND_INS,
-            authors_normalizers,
-            authors_pre_tokenizers,
-        )
-    except ImportError as error:
-        raise MissingPackage(str(error.name), "tupe_fairseq[fastbpe]") from error
+    from tupe_fairseq.export.tokenizer.authors_rules import (
+        STAND_INS,
+        authors_normalizers,
+        authors_pre_tokenizers,
+    )
+
     pairs = list(dict.fromkeys(read_codes(codes)))
     made = dict.fromkeys(piece for left, right in pairs for piece in (left, right, left + right))
     order = with_unlisted(order, map(_name, made), codes, allow_unlisted)
