@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers.crafted import save, whole_state
-from helpers.exporting import build, write_vocabulary
+from helpers.exporting import MAX_POSITIONS, build, write_vocabulary
 from helpers.exporting import save as save_model
 from helpers.running import call_program
 from helpers.training import losses, pretrain
@@ -40,14 +40,21 @@ def write_learned(folder, vocabulary, equal=False, **options):
     return save_model(folder, args, model)
 
 
+def hubs(path, vocabulary, out):
+    """The hub interfaces of a checkpoint and of what was made of it."""
+    before = TupeRobertaModel.from_pretrained(
+        str(path.parent), path.name, str(vocabulary), tokens_per_sample=MAX_POSITIONS
+    )
+    return before.eval(), TupeRobertaModel.from_pretrained(str(out)).eval()
+
+
 def test_equal_position_vectors_and_the_same_logits(vocabulary, tmp_path):
     """Nothing is lost then; but for what the head itself, which shares the words, makes of it."""
     path = write_learned(tmp_path / "a", vocabulary, equal=True, untie_weights_roberta=True)
     code, text = untie(path, vocabulary / "dict.txt", tmp_path / "out")
     assert code == 0, text
     assert "TUPE-A, NOT YET AS GOOD AS WHAT IT WAS MADE OF" in text
-    before = TupeRobertaModel.from_pretrained(str(path.parent), path.name, str(vocabulary)).eval()
-    after = TupeRobertaModel.from_pretrained(str(tmp_path / "out")).eval()
+    before, after = hubs(path, vocabulary, tmp_path / "out")
     assert after.model.args.position_encoding == "tupe"
     tokens = torch.randint(4, 100, (3, 20))
     tokens[:, 0] = 0
@@ -65,8 +72,7 @@ def test_a_head_that_shares_the_words_differs_by_a_constant(vocabulary, tmp_path
     path = write_learned(tmp_path / "a", vocabulary, equal=True)
     code, text = untie(path, vocabulary / "dict.txt", tmp_path / "out")
     assert code == 0, text
-    before = TupeRobertaModel.from_pretrained(str(path.parent), path.name, str(vocabulary)).eval()
-    after = TupeRobertaModel.from_pretrained(str(tmp_path / "out")).eval()
+    before, after = hubs(path, vocabulary, tmp_path / "out")
     tokens = torch.randint(4, 100, (3, 20))
     tokens[:, 0] = 0
     with torch.no_grad():
@@ -139,13 +145,6 @@ def test_the_authors_checkpoints_are_refused(tmp_path):
 
 def test_without_the_flag_our_own_is_refused_with_a_hint(vocabulary, tmp_path):
     path = write_learned(tmp_path / "a", vocabulary)
-    words = [
-        "--checkpoint",
-        path,
-        "--dict",
-        vocabulary / "dict.txt",
-        "--output-dir",
-        tmp_path / "o",
-    ]
-    code, text = call_program(main, words)
+    flags = ["--checkpoint", path, "--dict", vocabulary / "dict.txt"]
+    code, text = convert_foreign(flags, tmp_path / "out")
     assert code == 2 and "make TUPE of a learned one with --untie" in text

@@ -12,7 +12,7 @@ _NOTHING = 1e-3
 
 
 def fit_bias(scores: Tensor, embed_dim: int) -> UntiedAbsoluteBias:
-    """The bias whose scores between words, compared with those of [CLS] as a key, are the given.
+    """The bias with these scores of words as queries.
 
     The best queries and keys of each head come from a singular value decomposition.  A table of
     fewer rows than columns gives any; of a longer one the directions that matter most are the
@@ -20,10 +20,11 @@ def fit_bias(scores: Tensor, embed_dim: int) -> UntiedAbsoluteBias:
     see.  It is the same each time.
 
     Args:
-        scores (Tensor): (H, L - 1, L - 1), of the positions from 1 on; rows are queries.
+        scores (Tensor): (H, L - 1, L), of the positions from 1 on, rows are queries; the first
+            column is [CLS]'s, the same in all rows.
         embed_dim (int): the width of the table.
     """
-    heads, length = scores.size(0), scores.size(1) + 1
+    heads, _, length = scores.shape
     head_dim = embed_dim // heads
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
@@ -41,14 +42,12 @@ def _decomposed(scores: Tensor, head_dim: int, embed_dim: int):
 
     A component without use has a random query and no key, so that training can begin to use it.
     """
-    heads, length = scores.size(0), scores.size(1) + 1
+    heads, _, length = scores.shape
     queries, keys = torch.zeros(2, length + 1, heads, head_dim)
     first = OTHER_TO_CLS_ROW + 1
-    level = scores.mean((1, 2))
-    # others look at [CLS]: less than at words by the mean of all scores
     queries[OTHER_TO_CLS_ROW, :, 0] = 1
-    keys[OTHER_TO_CLS_ROW, :, 0] = -level
-    left, size, right = torch.linalg.svd(scores - level[:, None, None])
+    keys[OTHER_TO_CLS_ROW, :, 0] = scores[:, 0, 0]
+    left, size, right = torch.linalg.svd(scores[..., 1:])
     used = min(head_dim, length - 1)
     size = size[:, :used]
     roots = torch.where(size > _NOTHING, size, torch.zeros_like(size)).sqrt()
@@ -91,8 +90,7 @@ def _set_projections(bias: UntiedAbsoluteBias, queries: Tensor, keys: Tensor) ->
 
 def fitted_scores(bias: UntiedAbsoluteBias) -> Tensor:
     """What :func:`fit_bias` was given, as the bias has it."""
-    whole = bias(bias.max_positions)[:, 1:]
-    return whole[..., 1:] - whole[..., :1]
+    return bias(bias.max_positions)[:, 1:]
 
 
 def _improve(bias: UntiedAbsoluteBias, scores: Tensor) -> None:

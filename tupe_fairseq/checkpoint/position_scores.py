@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
 
 # of random words; enough for an average over words, a few seconds of a base size
 TOKENS = 4096
@@ -71,9 +72,11 @@ def layer_inputs(encoder: TupeEncoder, embedding: Tensor) -> Tuple[TupeEncoder, 
     """
     length, layers = encoder.config.max_positions, encoder.config.num_layers
     generator = torch.Generator().manual_seed(1)
-    draw = lambda *size: embedding[  # noqa: E731
-        torch.randint(min(4, len(embedding) - 1), len(embedding), size, generator=generator)
-    ]
+    first = min(len(BUILT_IN_SYMBOLS), len(embedding) - 1)
+
+    def draw(*size: int) -> Tensor:
+        return embedding[torch.randint(first, len(embedding), size, generator=generator)]
+
     still = without_positions(encoder, draw(_WORDS))
     count = max(4, TOKENS // length)
     sums = [[0.0, 0.0, 0.0] for _ in range(layers)]
@@ -90,18 +93,21 @@ def layer_inputs(encoder: TupeEncoder, embedding: Tensor) -> Tuple[TupeEncoder, 
 
 @torch.no_grad()
 def position_scores(encoder: TupeEncoder, layer: int, given: LayerInput) -> Tensor:
-    """What positions add to the scores of a layer, compared with the score of [CLS] as a key.
+    """What positions add to the scores of a layer, but for a constant of each row.
 
-    With q, k the average query and key of a word, and d_i, e_j what position i adds to a query
-    and position j to a key: d_i . (k + e_j) + q . e_j, less the same for the key [CLS]; so no
-    constant of a row is left, which the softmax would not see.  All are averages over words.
+    With q, k, c the average query and key of a word and the key of [CLS], and d_i, e_j what
+    position i adds to a query and position j to a key, positions add
+    (q + d_i) . (k + e_j) - q . k, and for [CLS] (q + d_i) . (c + e_0) - q . c.  The softmax does
+    not see (q + d_i) . (c + e_0) - q . k taken from row i, after which [CLS] has the same score
+    in all rows, as in TUPE.
 
     Args:
         encoder (TupeEncoder): the ``learned`` model.
         layer (int): its number.
         given (LayerInput): its average input.
     Shape:
-        (H, L - 1, L - 1): the positions from 1 on, rows are queries.
+        (H, L - 1, L): of the positions from 1 on, rows are queries; the first column is [CLS]'s,
+        the same in all rows.
     """
     attention = encoder.layers[layer].self_attn
     weight, bias = attention.in_proj_weight, attention.in_proj_bias
@@ -115,11 +121,12 @@ def position_scores(encoder: TupeEncoder, layer: int, given: LayerInput) -> Tens
     queries = project(0, given.word + given.moved[1:])
     keys = project(1, given.word + given.moved[1:])
     cls, moved_cls = project(1, given.cls), project(1, given.cls + given.moved[0])
-    scores = queries @ (keys - moved_cls).transpose(1, 2) - query @ (key - cls).transpose(1, 2)
+    to_words = queries @ (keys - moved_cls).transpose(1, 2)
+    to_cls = query @ (key - cls).transpose(1, 2)
+    scores = torch.cat([to_cls.expand(-1, len(given.moved) - 1, 1), to_words], dim=-1)
     return scores * (dim // heads) ** -0.5
 
 
 def centred(scores: Tensor) -> Tensor:
-    """The scores with [CLS]'s, 0, in front, less the mean of each row: (H, L - 1, L)."""
-    scores = F.pad(scores, (1, 0))
+    """As the softmax sees them: less the mean of each row."""
     return scores - scores.mean(-1, keepdim=True)
