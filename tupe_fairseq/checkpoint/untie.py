@@ -86,8 +86,7 @@ def untie(
 
     new_options = argparse.Namespace(**{**vars(options), "position_encoding": "tupe"})
     new = {**model, **_untied_words(model)}
-    table = new.pop(f"{ENCODER}position_bias.pos.weight")
-    assert len(table) == options.max_positions
+    del new[f"{ENCODER}position_bias.pos.weight"]
     for name, tensor in still.layernorm_embedding.state_dict().items():
         new[f"{ENCODER}layernorm_embedding.{name}"] = tensor
     for name, tensor in bias.state_dict().items():
@@ -123,3 +122,18 @@ def _reports(scores: List[Tensor], bias: Tensor) -> List[LayerReport]:
         explained = 1 - left / whole if whole > 0 else whole
         reports.append(LayerReport(float(whole.sqrt()), float(explained)))
     return reports
+
+
+def in_words(reports: List[LayerReport]) -> List[str]:
+    """What the reports say, a line a layer, and what must follow."""
+    lines = [
+        f"layer {number}: positions moved the scores by {one.spread:.3g} (standard deviation); the "
+        "bias that all layers now share has "
+        f"{f'{100 * one.explained:.1f} %' if one.explained > 0 else 'nothing'} of that variance"
+        for number, one in enumerate(reports)
+    ]
+    return [
+        *lines,
+        "TUPE-A, NOT YET AS GOOD AS WHAT IT WAS MADE OF: train it on before you use it, since "
+        "positions no longer reach the values, and all layers share one bias",
+    ]

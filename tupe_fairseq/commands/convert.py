@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import functools
 import logging
 import os
@@ -12,7 +13,7 @@ import torch
 from tupe_fairseq.checkpoint import convert
 from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.foreign_model import ForeignModel, read_checkpoint
-from tupe_fairseq.checkpoint.untie import LayerReport, check_untied, untie
+from tupe_fairseq.checkpoint.untie import in_words, untie
 from tupe_fairseq.commands.converted_files import as_text, put, with_record
 from tupe_fairseq.commands.next_commands import next_commands
 from tupe_fairseq.commands.program import run_program
@@ -86,13 +87,12 @@ def run(args: argparse.Namespace) -> None:
     """
     vocabulary = given_vocabulary(args)
     foreign = _read(args)
-    if args.untie:
-        check_untied(foreign.options)
     symbols = symbols_of(foreign.lines)
-    options, reports = foreign.options, []
-    model = convert.convert_tensors(foreign.tensors, options, len(symbols))
+    model = convert.convert_tensors(foreign.tensors, foreign.options, len(symbols))
     if args.untie:
-        model, options, reports = untie(model, options)
+        model, options, reports = untie(model, foreign.options)
+        remarks = [*foreign.remarks, *in_words(reports)]
+        foreign = dataclasses.replace(foreign, options=options, remarks=remarks)
     model["encoder.vocabulary_version"] = vocabulary_version(symbols)
 
     files = {DICTIONARY: as_text(foreign.lines)}
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> None:
         files[os.path.join("label", DICTIONARY)] = as_text(foreign.labels)
     if vocabulary is not None:
         check_fits(*vocabulary, foreign.words, foreign.is_authors)
-        files.update(with_record(*vocabulary, files[DICTIONARY], options.max_positions))
+        files.update(with_record(*vocabulary, files[DICTIONARY], foreign.options.max_positions))
     existing = [
         name for name in ["model.pt", *files] if os.path.exists(os.path.join(args.output_dir, name))
     ]
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> None:
             f"{args.output_dir} already holds {', '.join(existing)}; give another --output-dir, or "
             "--overwrite"
         )
-    new_state = convert.new_state(model, options, foreign.head)
+    new_state = convert.new_state(model, foreign.options, foreign.head)
     write = {"model.pt": functools.partial(torch.save, new_state)}
     write.update((name, functools.partial(put, content)) for name, content in files.items())
     write_together({os.path.join(args.output_dir, name): one for name, one in write.items()})
@@ -120,8 +120,7 @@ def run(args: argparse.Namespace) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.remove(os.path.join(args.output_dir, VOCABULARY))
     _report(foreign, model, [os.path.join(args.output_dir, name) for name in write], vocabulary)
-    _report_untied(reports)
-    show(next_commands(args.output_dir, options, vocabulary is not None))
+    show(next_commands(args.output_dir, foreign.options, vocabulary is not None))
 
 
 def _read(args: argparse.Namespace) -> ForeignModel:
@@ -151,22 +150,6 @@ def _report(foreign: ForeignModel, model, paths: List[str], vocabulary) -> None:
             "no vocabulary: to prepare data for the model, give its files, too (%s)", CHOICES
         )
     logger.info("wrote %s", ", ".join(paths))
-
-
-def _report_untied(reports: List[LayerReport]) -> None:
-    for number, (spread, explained) in enumerate(reports):
-        logger.info(
-            "layer %d: positions moved the scores by %.3g (standard deviation); the bias that all "
-            "layers now share has %s of that variance",
-            number,
-            spread,
-            f"{100 * explained:.1f} %" if explained > 0 else "nothing",
-        )
-    if reports:
-        logger.info(
-            "TUPE-A, NOT YET AS GOOD AS WHAT IT WAS MADE OF: train it on before you use it, since "
-            "positions no longer reach the values, and all layers share one bias"
-        )
 
 
 if __name__ == "__main__":
