@@ -117,6 +117,34 @@ def test_a_stock_roberta(tmp_path):
     assert code == 2 and "already holds model.pt" in text
 
 
+def test_a_roberta_folder_of_transformers(tmp_path):
+    """With equal position vectors and a head of its own: the same logits."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.RobertaConfig(
+        vocab_size=12, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=20, max_position_embeddings=18, layer_norm_eps=1e-5, type_vocab_size=1,
+        tie_word_embeddings=False,
+    )  # fmt: skip
+    theirs = transformers.RobertaForMaskedLM(config).eval()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+        table = theirs.roberta.embeddings.position_embeddings.weight
+        table.copy_(table[5].clone().expand_as(table))
+    theirs.save_pretrained(tmp_path / "a")
+    (tmp_path / "a" / "dict.txt").write_text("".join(f"word{n} 1\n" for n in range(7)))
+    code, text = convert_foreign(["--checkpoint", tmp_path / "a"], tmp_path / "out", "--untie")
+    assert code == 0 and "the transformers library (roberta)" in text, text
+    ours = TupeRobertaModel.from_pretrained(str(tmp_path / "out")).eval()
+    assert ours.model.args.position_encoding == "tupe"
+    tokens = torch.tensor([[0, 5, 7, 11, 4, 2], [0, 9, 2, 1, 1, 1]])
+    real = tokens.ne(1)
+    with torch.no_grad():
+        expected = theirs(tokens, attention_mask=real.long()).logits
+        found, _ = ours.model(tokens)
+    torch.testing.assert_close(found[real], expected[real], rtol=1e-5, atol=2e-5)
+
+
 @pytest.mark.parametrize(
     "options, words",
     [
