@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from helpers.running import REPO
+from helpers.training import pretrain
 
 BENCHMARKS = REPO / "scripts" / "benchmarks"
 IS_OLD = not hasattr(torch.nn.functional, "scaled_dot_product_attention")
@@ -125,3 +126,15 @@ def test_a_folder_without_a_config_is_refused(run, tmp_path):
     process = run(sys.executable, BENCHMARKS / "folder.py", "--folder", tmp_path, check=False)
     assert process.returncode == 2
     assert f"--folder {tmp_path} holds no config.json" in process.stdout
+
+
+def test_untie(run, data, tmp_path):
+    pretrain(data, tmp_path / "a", "--position-encoding", "learned", "--max-update", 2)
+    process = run(
+        sys.executable, BENCHMARKS / "untie.py", data, tmp_path / "a" / "checkpoint_last.pt",
+        "--updates", 10, "--scratch-updates", 11, "--output-dir", tmp_path / "out",
+    )  # fmt: skip
+    losses = json.loads((tmp_path / "out" / "results.json").read_text())["loss_in_bits"]
+    cases = ["learned", "untied", "words alone", "untied, 10 updates", "scratch, 11 updates"]
+    assert list(losses) == cases and all(1 < loss < 30 for loss in losses.values())
+    assert f"untied: {losses['untied']:.3f} bits" in process.stdout

@@ -7,8 +7,8 @@ from typing import Any, Dict, List, Optional
 from torch import Tensor
 
 from tupe_fairseq.checkpoint import from_authors
-from tupe_fairseq.checkpoint.checked_tensors import tensors_in
-from tupe_fairseq.checkpoint.contents import options_in
+from tupe_fairseq.checkpoint.checked_tensors import VOCABULARY, tensors_in
+from tupe_fairseq.checkpoint.contents import options_in, symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.convert import (
     classification_heads,
     convert_dictionary,
@@ -50,7 +50,12 @@ class ForeignModel:
 
 
 def read_checkpoint(
-    path: str, lines: List[str], dictionary: str, label_lines: Optional[List[str]], label_dict: str
+    path: str,
+    lines: List[str],
+    dictionary: str,
+    label_lines: Optional[List[str]],
+    label_dict: str,
+    to_untie: bool = False,
 ) -> ForeignModel:
     """Read a checkpoint of the TUPE authors' code or of fairseq's RoBERTa without running its code.
 
@@ -60,6 +65,7 @@ def read_checkpoint(
         dictionary (str): the name of that file, for messages.
         label_lines (list of str, optional): of its label/dict.txt, to go on with its head.
         label_dict (str): the name of that file, for messages.
+        to_untie (bool): allow a checkpoint of our own, too.
     Raises:
         OSError: if it cannot be read.
         CheckpointError: if it is refused, damaged, or of another model.
@@ -74,7 +80,9 @@ def read_checkpoint(
         )
     given = options_in(state, path)
     tensors = tensors_in(state, path)
-    converter = converter_of(given)
+    converter = converter_of(given, to_untie)
+    if to_untie and VOCABULARY in tensors:
+        _check_vocabulary(tensors[VOCABULARY], lines, path, dictionary)
     head = None
     if label_lines is not None:
         head = _labelled_head(tensors, given, label_lines, label_dict)
@@ -91,6 +99,14 @@ def read_checkpoint(
         label_lines,
         [f"dropped the training state: {', '.join(dropped) or 'none'}"],
     )
+
+
+def _check_vocabulary(recorded: Tensor, lines: List[str], path: str, dictionary: str) -> None:
+    """Refuse a dict.txt that is not the one with which a checkpoint of our own was trained."""
+    if int(recorded) != int(vocabulary_version(symbols_of(lines))):
+        raise CheckpointError(
+            f"{path} was trained with other words, or in another order, than {dictionary} lists"
+        )
 
 
 def _labelled_head(

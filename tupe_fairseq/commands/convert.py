@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import functools
 import logging
 import os
@@ -12,6 +13,7 @@ import torch
 from tupe_fairseq.checkpoint import convert
 from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.foreign_model import ForeignModel, read_checkpoint
+from tupe_fairseq.checkpoint.untie import in_words, untie
 from tupe_fairseq.commands.converted_files import as_text, put, with_record
 from tupe_fairseq.commands.next_commands import next_commands
 from tupe_fairseq.commands.program import run_program
@@ -61,6 +63,12 @@ def get_parser() -> argparse.ArgumentParser:
         help="the label/dict.txt of a fine-tuned checkpoint: keeps the order of its "
         "classes and makes OUT a sentence_prediction checkpoint; a folder has one in its config",
     )
+    parser.add_argument(
+        "--untie",
+        action="store_true",
+        help="make TUPE-A of a model with learned positions, RoBERTa's or this project's, to be "
+        "trained on: words, layers and heads are kept, the position bias is fitted",
+    )
     add_vocabulary_flags(parser)
     parser.add_argument("--output-dir", required=True, metavar="OUT", help="folder to write")
     parser.add_argument("--overwrite", action="store_true", help="replace files of an earlier run")
@@ -81,6 +89,10 @@ def run(args: argparse.Namespace) -> None:
     foreign = _read(args)
     symbols = symbols_of(foreign.lines)
     model = convert.convert_tensors(foreign.tensors, foreign.options, len(symbols))
+    if args.untie:
+        model, options, reports = untie(model, foreign.options)
+        remarks = [*foreign.remarks, *in_words(reports)]
+        foreign = dataclasses.replace(foreign, options=options, remarks=remarks)
     model["encoder.vocabulary_version"] = vocabulary_version(symbols)
 
     files = {DICTIONARY: as_text(foreign.lines)}
@@ -123,7 +135,7 @@ def _read(args: argparse.Namespace) -> ForeignModel:
     check_is_file("--checkpoint", args.checkpoint)
     if lines is None:
         raise ValueError(f"--checkpoint {args.checkpoint} is a file, which needs --dict, too")
-    return read_checkpoint(args.checkpoint, lines, args.dict, labels, args.label_dict)
+    return read_checkpoint(args.checkpoint, lines, args.dict, labels, args.label_dict, args.untie)
 
 
 def _report(foreign: ForeignModel, model, paths: List[str], vocabulary) -> None:

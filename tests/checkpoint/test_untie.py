@@ -1,0 +1,111 @@
+"""TUPE from learned positions: the scores that are found, and the bias that is fitted to them."""
+
+import argparse
+
+import pytest
+import torch
+
+from helpers.crafted import OPTIONS, E, whole_state
+from tupe_fairseq import TupeConfig, TupeEncoder
+from tupe_fairseq.checkpoint.fit_bias import fit_bias, fitted_scores
+from tupe_fairseq.checkpoint.position_scores import centred, layer_inputs, position_scores
+from tupe_fairseq.checkpoint.untie import untie
+from tupe_fairseq.position.untied_absolute import UntiedAbsoluteBias
+
+
+def given_options(**changed):
+    """Those of a small learned model."""
+    more = {"position_encoding": "learned", "attn_impl": "auto", "unpad": False,
+            "compile_layers": False}  # fmt: skip
+    return argparse.Namespace(**{**OPTIONS, **more, **changed})
+
+
+def learned(options, spread=0.5):
+    """A random state dict for them, with position vectors of some size."""
+    encoder = TupeEncoder(TupeConfig.from_roberta_options(options))
+    for name, parameter in encoder.named_parameters():
+        torch.nn.init.normal_(parameter, mean=float(name.endswith("norm.weight")), std=0.3)
+    torch.nn.init.normal_(encoder.position.pos.weight, mean=0.2, std=spread)
+    kept = {k: v for k, v in whole_state()["model"].items() if not k.startswith(E)}
+    words = kept["encoder.lm_head.weight"]
+    tensors = {E + name: tensor.detach() for name, tensor in encoder.state_dict().items()}
+    return encoder.eval(), {**tensors, **kept, E + "embed_tokens.weight": words}
+
+
+@pytest.mark.parametrize("width, length, share", [(32, 16, 1e-9), (16, 40, 1e-4)])
+def test_a_bias_that_the_table_can_have_is_found(width, length, share):
+    """Exactly if the table has fewer rows than columns."""
+    made = UntiedAbsoluteBias(width, 4, length, scaling=(2 * width / 4) ** -0.5)
+    for projection in (made.pos_q_proj, made.pos_k_proj):
+        torch.nn.init.normal_(projection.weight, std=0.3)
+        torch.nn.init.normal_(projection.bias, std=0.3)
+    wanted = fitted_scores(made).detach()
+    found = fit_bias(wanted, width)
+    left = centred(fitted_scores(found).detach() - wanted)
+    assert left.pow(2).mean() < share * centred(wanted).pow(2).mean()
+    again = fit_bias(wanted, width).state_dict()
+    assert all(again[name].equal(tensor) for name, tensor in found.state_dict().items())
+    # as the softmax sees it, [CLS] as a key included
+    torch.testing.assert_close(
+        found(length)[:, 1:].softmax(-1), made(length)[:, 1:].softmax(-1), atol=0.03, rtol=0
+    )
+
+
+def test_nothing_to_fit_leaves_a_bias_that_can_be_trained():
+    bias = fit_bias(torch.zeros(4, 15, 16), 32)
+    scores = bias(16)
+    assert scores[:, 1:].abs().max() < 1e-6
+    scores[:, 2, 3].sum().backward()
+    assert bias.pos_k_proj.weight.grad.abs().max() > 1e-3
+
+
+def test_the_scores_of_the_first_layer():
+    """A model in which they are known: one word, so that LN(word + p_i) is all there is."""
+    options = given_options()
+    encoder, model = learned(options)
+    word, cls = torch.randn(2, 8)
+    words = torch.cat([cls[None], word.expand(11, 8)])
+    with torch.no_grad():
+        _, inputs = layer_inputs(encoder, words)
+        found = position_scores(encoder, 0, inputs[0])
+        x = torch.cat([cls[None], word.expand(15, 8)])
+        x = encoder.layernorm_embedding(x + encoder.position.pos.weight)
+        attention = encoder.layers[0].self_attn
+        q, k, _ = torch.nn.functional.linear(
+            x, attention.in_proj_weight, attention.in_proj_bias
+        ).view(16, 3, 2, 4).permute(1, 2, 0, 3)  # fmt: skip
+        logits = q @ k.transpose(1, 2) / 2
+    expected = logits[:, 1:, 1:] - logits[:, 1:, :1]
+    # but for the words' own score, the same everywhere
+    difference = found[..., 1:] - found[..., :1] - expected
+    level = difference.mean((1, 2), keepdim=True).expand_as(difference)
+    torch.testing.assert_close(difference, level, rtol=1e-4, atol=1e-4)
+
+
+def test_equal_position_vectors_leave_no_scores():
+    encoder, model = learned(given_options(), spread=0)
+    _, inputs = layer_inputs(encoder, model[E + "embed_tokens.weight"])
+    for layer, given in enumerate(inputs):
+        assert centred(position_scores(encoder, layer, given)).abs().max() < 1e-4
+
+
+def test_what_is_changed_and_what_is_not():
+    options = given_options()
+    _, model = learned(options)
+    before = {name: tensor.clone() for name, tensor in model.items()}
+    new, new_options, reports = untie(model, options)
+    assert options.position_encoding == "learned" and new_options.position_encoding == "tupe"
+    assert all(model[name].equal(tensor) for name, tensor in before.items())
+    config = TupeConfig.from_roberta_options(new_options)
+    names = {E + name for name in TupeEncoder(config).state_dict()}
+    assert {name for name in new if name.startswith(E)} == {*names, E + "embed_tokens.weight"}
+    table = model[E + "position_bias.pos.weight"]
+    moved = new[E + "embed_tokens.weight"] - model[E + "embed_tokens.weight"]
+    torch.testing.assert_close(moved[0], table[0])
+    assert not moved[1].any()
+    torch.testing.assert_close(moved[2:], table[1:].mean(0).expand_as(moved[2:]))
+    assert new["encoder.lm_head.weight"].equal(new[E + "embed_tokens.weight"])
+    assert new[E + "layers.1.fc1.weight"].equal(model[E + "layers.1.fc1.weight"])
+    assert len(reports) == 2
+    assert all(report.spread > 0 and report.explained <= 1 for report in reports)
+    assert max(report.explained for report in reports) > 0.3
