@@ -6,7 +6,9 @@
 Prints the masked-LM loss of the valid split, in bits, by fairseq-validate: of the checkpoint, of
 what tupe-convert --untie makes of it, and of its words and layers alone, with new positions.  With
 --updates the untied model is trained on for so many updates, and TUPE from scratch for
---scratch-updates, each with a whole schedule, and their losses are compared.  DATA_BIN is a folder
+--scratch-updates, each with a whole schedule, and their losses are compared.  fairseq masks <s>,
+too, which learned positions give away and TUPE must learn: one target in as many as a sample has
+tokens, so that short samples show more of a loss than there is for words.  DATA_BIN is a folder
 of fairseq-preprocess or tupe-prepare-pretrain with the checkpoint's dict.txt.
 """
 

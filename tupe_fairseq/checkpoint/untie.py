@@ -18,6 +18,11 @@ _FEWEST = 3
 _CLS, _PADDING = 0, 1  # fairseq's <s> and <pad>
 _HEAD = "encoder.lm_head.weight"
 
+#: How much of the position scores the bias is fitted to.  Measured with one model of three layers,
+#: of which the first had nearly all: half cost 0.05 bits at the start, and after 1,200 updates was
+#: 0.04 bits better, since the whole nearly fixes where the other layers look.
+SOFTENED = 0.5
+
 
 class LayerReport(NamedTuple):
     """How well the shared bias stands for what positions did in a layer.
@@ -59,8 +64,9 @@ def untie(
     """The TUPE-A that is nearest to a model with learned positions.
 
     The words get the mean position vector, ``<s>`` that of its position; queries and keys are
-    scaled for TUPE's 1 / sqrt(2 d); the bias, one for all layers, is fitted to the mean of what
-    positions add to the scores of each, a head of a layer weighing as much as its scores vary.
+    scaled for TUPE's 1 / sqrt(2 d); the bias, one for all layers, is fitted to half (``SOFTENED``)
+    the mean of what positions add to the scores of each, a head of a layer weighing as much as its
+    scores vary.
     What positions add to the values is lost, so continued training must follow.
 
     Args:
@@ -82,7 +88,7 @@ def untie(
     weights = torch.stack([centred(one).pow(2).mean((1, 2)) for one in scores])
     shares = weights / weights.sum(0).clamp_min(torch.finfo(weights.dtype).tiny)
     mean = sum(share[:, None, None] * one for share, one in zip(shares, scores))
-    bias = fit_bias(mean, options.encoder_embed_dim)
+    bias = fit_bias(SOFTENED * mean, options.encoder_embed_dim)
 
     new_options = argparse.Namespace(**{**vars(options), "position_encoding": "tupe"})
     new = {**model, **_untied_words(model)}
