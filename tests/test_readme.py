@@ -107,7 +107,8 @@ def test_readme(folder, monkeypatch):
     assert (folder / "tupe-runs" / "submission" / "CoLA.tsv").exists()
     assert (folder / "roberta-converted" / "model.pt").exists()
     assert "torch.Size([8, 100, 128])\ntorch.Size([2, 100, 100])" in outputs[-1]
-    assert len(outputs) == (14 if MAKES_FOLDERS else 11)
+    assert (folder / "tupe-from-roberta" / "model.pt").exists()
+    assert len(outputs) == (15 if MAKES_FOLDERS else 12)
 
 
 def test_readmes_of_pretraining_and_glue(folder):

@@ -25,13 +25,12 @@ ENV = dict(os.environ)
 def run(*command, cwd=None, check=True, env=None):
     """Run a console script of this environment, or a program, and return the finished process."""
     command = [str(word) for word in command]
+    is_program = command[0] == sys.executable and command[1].endswith(".py")
     is_script = command[0].startswith(("fairseq-", "tupe-"))
-    if command[0] == sys.executable and command[1].endswith(".py"):
-        command, is_script = command[1:], True
     if (BIN / command[0]).exists():
         command[0] = str(BIN / command[0])
-    if is_script and env is None:
-        process = run_forked(command, cwd)
+    if (is_script or is_program) and env is None:
+        process = run_forked(command[1:] if is_program else command, cwd)
     else:
         process = subprocess.run(
             command, cwd=cwd, env={**ENV, **(env or {})}, stdout=subprocess.PIPE,
