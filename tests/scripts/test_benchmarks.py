@@ -132,9 +132,9 @@ def test_untie(run, data, tmp_path):
     pretrain(data, tmp_path / "a", "--position-encoding", "learned", "--max-update", 2)
     process = run(
         sys.executable, BENCHMARKS / "untie.py", data, tmp_path / "a" / "checkpoint_last.pt",
-        "--updates", 10, "--scratch-updates", 0, "--output-dir", tmp_path / "out",
+        "--output-dir", tmp_path / "out",
     )  # fmt: skip
     losses = json.loads((tmp_path / "out" / "results.json").read_text())["loss_in_bits"]
-    cases = ["learned", "untied", "words alone", "untied, 10 updates"]
-    assert list(losses) == cases and all(1 < loss < 30 for loss in losses.values())
+    assert list(losses) == ["learned", "untied", "words alone"]
+    assert all(1 < loss < 30 for loss in losses.values())
     assert f"untied: {losses['untied']:.3f} bits" in process.stdout
