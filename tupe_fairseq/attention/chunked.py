@@ -14,9 +14,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from tupe_fairseq.attention.bias import shared_bias_refusal
+from tupe_fairseq.attention.joined import one_by_one
 from tupe_fairseq.attention.keep_mask import KeepMask
 from tupe_fairseq.attention.padding import Padding, batch_spans
-from tupe_fairseq.attention.sdpa import attend_spans, sdpa_refusal
+from tupe_fairseq.attention.sdpa import attend_calls, sdpa_refusal
 
 # Elements of a tile for each thread: 1 MiB of float32, which is found in most level-2 caches.
 TILE = 2**18
@@ -98,7 +99,7 @@ class _ChunkedAttention(torch.autograd.Function):
         if not dropout and is_one_dtype and sdpa_refusal(q, bias, None) is None:
             # detached: torch passes its fused kernel over where a mask asks for a gradient
             fixed = None if bias is None else bias.detach()
-            out = attend_spans(q, k, v, fixed, spans, scaling=scaling)
+            out = attend_calls(q, k, v, one_by_one(spans, fixed), scaling)
         else:
             keep = KeepMask(dropout) if dropout else None
             seed = keep and keep.seed

@@ -1,12 +1,14 @@
 """Which tokens of a batch are padding, found out once per forward pass."""
 
 import functools
-from typing import Any, Callable, Dict, Hashable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Hashable, List, Optional, Tuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from tupe_fairseq.attention.recorded import is_recorded
+
+Made = TypeVar("Made")
 
 
 class Padding:
@@ -34,7 +36,7 @@ class Padding:
         self.batch, self.seq_len = mask.shape
         self.lengths: Optional[List[int]] = None
         self.any, self.packed = True, False
-        self._made: Dict[Hashable, Tuple[Tensor, Any, Tensor]] = {}
+        self._made: Dict[Hashable, Tuple[Tensor, Any, Any]] = {}
         if is_recorded():
             return
         counts = (~mask).sum(dim=1)
@@ -73,7 +75,7 @@ class Padding:
         """Indices of the real tokens among the B * L, int64 (N)."""
         return (~self.mask).flatten().nonzero().squeeze(1)
 
-    def once(self, source: Tensor, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
+    def once(self, source: Tensor, key: Hashable, make: Callable[[], Made]) -> Made:
         """What ``make`` gives: made for the first layer that asks, kept for the others.
 
         Of one source at a time: a layer that is computed again for its gradient, from a copy of

@@ -1,13 +1,14 @@
 """torch's own fused attention, with the position bias as its mask."""
 
 import contextlib
-from typing import List, Optional, Tuple
+from typing import List, Optional
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from tupe_fairseq.attention.bias import shared_bias_refusal
+from tupe_fairseq.attention.joined import Call, is_one_batch, joined, one_by_one
 from tupe_fairseq.attention.merged_mask import bias_for_kernels, merged_mask
 from tupe_fairseq.attention.padding import Padding, batch_spans
 from tupe_fairseq.attention.recorded import is_recorded
@@ -31,17 +32,14 @@ def sdpa_attention(
     """As :func:`eager_attention`, by ``scaled_dot_product_attention``.
 
     torch computes with a mask in the dtype of q; rows of the bias are shifted before they are
-    rounded to it.  On the CPU each sequence is attended to without its padding; elsewhere, and
-    where padding is not at the end, under a mask made once for all layers (``merged_mask``).
+    rounded to it.  On the CPU each sequence is attended to without its padding, and short ones of
+    a packed batch share a call (``joined``); elsewhere, and where padding is not at the end, all
+    are under a mask made once for all layers (``merged_mask``).
     """
     if q.device.type == "cpu" and shared_bias_refusal(q, attn_bias, padding) is None:
-        spans = batch_spans(q, padding)
         flat_q, flat_k, flat_v = (x if x.dim() == 3 else x.flatten(0, 1) for x in (q, k, v))
-        bias = attn_bias
-        if attn_bias is not None:
-            bias = bias_for_kernels(attn_bias, kernel_bias, q.dtype)
-        out = attend_spans(flat_q, flat_k, flat_v, bias, spans, scaling=scaling, dropout=dropout)
-        return out.view(q.shape)
+        calls = _calls(q, attn_bias, kernel_bias, padding, dropout)
+        return attend_calls(flat_q, flat_k, flat_v, calls, scaling, dropout).view(q.shape)
 
     if padding is not None and padding.packed:
         q, k, v = (padding.unpack(x) for x in (q, k, v))
@@ -49,45 +47,60 @@ def sdpa_attention(
     return padding.pack(out) if padding is not None and padding.packed else out
 
 
-def attend_spans(
+def _calls(
     q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Optional[Tensor],
-    spans: List[Tuple[int, int]],
-    *,
-    scaling: float,
-    dropout: float = 0.0,
+    attn_bias: Optional[Tensor],
+    kernel_bias: Optional[Tensor],
+    padding: Optional[Padding],
+    dropout: float,
+) -> List[Call]:
+    """The sequences of the batch; short ones together, under masks made once for all layers.
+
+    Not with dropout: a layer that is computed again for its gradient must draw as it did at first,
+    when it had no gradient.
+    """
+    spans = batch_spans(q, padding)
+    bias = attn_bias
+    if attn_bias is not None:
+        bias = bias_for_kernels(attn_bias, kernel_bias, q.dtype)
+    needs_grad = bias is not None and bias.requires_grad and torch.is_grad_enabled()
+    if padding is None or not padding.packed or needs_grad or dropout:
+        return one_by_one(spans, bias)
+    source = padding.mask if attn_bias is None else attn_bias
+    return padding.once(source, ("joined", q.dtype), lambda: joined(spans, bias, q))
+
+
+def attend_calls(
+    q: Tensor, k: Tensor, v: Tensor, calls: List[Call], scaling: float, dropout: float = 0.0
 ) -> Tensor:
-    """Each sequence on its own, under its corner of the one bias; zeros between the sequences.
+    """Each call's tokens among themselves, under its mask; zeros between the calls.
 
     Args:
         q, k, v (Tensor): all tokens, one sequence after the other.
-        bias (Tensor, optional): the dtype of q.
-        spans (list): first token and length of each sequence.
+        calls (list of Call): in this order.
     Shape:
-        q, k, v (N, H, K); bias (H, L, L) -> (N, H, K).
+        q, k, v (N, H, K) -> (N, H, K).
     """
-    lengths = {length for _, length in spans}
-    if len(lengths) == 1 and 0 < sum(length for _, length in spans) == q.size(0):
-        return _one_call(q, k, v, bias, lengths.pop(), scaling, dropout)
+    if is_one_batch(calls, q.size(0)):
+        return _attend(q, k, v, calls[0], scaling, dropout)
     parts, end = [q[:0]], 0  # q, so that the result has a gradient even without any real token
-    for start, length in spans:
-        parts.append(q.new_zeros(start - end, *q.shape[1:]))
-        end = start + length
-        if length:
-            sequence = slice(start, end)
-            args = q[sequence], k[sequence], v[sequence], bias, length, scaling, dropout
-            parts.append(_one_call(*args))
-    parts.append(q.new_zeros(q.size(0) - end, *q.shape[1:]))
+    for call in calls:
+        if call.start > end:
+            parts.append(q.new_zeros(call.start - end, *q.shape[1:]))
+        end = call.start + call.length
+        if call.length:
+            own = slice(call.start, end)
+            parts.append(_attend(q[own], k[own], v[own], call, scaling, dropout))
+    if end < q.size(0):
+        parts.append(q.new_zeros(q.size(0) - end, *q.shape[1:]))
     return torch.cat(parts)
 
 
-def _one_call(q, k, v, bias, length, scaling, dropout) -> Tensor:
+def _attend(q, k, v, call, scaling, dropout) -> Tensor:
     """Sequences of one length: (n * length) x H x K -> the same."""
     # n x H x length x K
-    q, k, v = (x.unflatten(0, (-1, length)).transpose(1, 2) for x in (q, k, v))
-    mask = None if bias is None else bias[None, :, :length, :length]
+    q, k, v = (x.unflatten(0, (-1, call.length)).transpose(1, 2) for x in (q, k, v))
+    mask = None if call.mask is None else call.mask[None]
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scaling)
     return out.transpose(1, 2).flatten(0, 1)
 

@@ -42,6 +42,7 @@ SOURCES = (
     "attention/padding.py",
     "attention/bias.py",
     "attention/merged_mask.py",
+    "attention/joined.py",
     "attention/eager.py",
     "attention/sdpa.py",
     "export/remote/flex_attention.py",
