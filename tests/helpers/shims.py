@@ -1,27 +1,33 @@
-"""Console scripts for shells and other programs that need not import torch and fairseq first.
+"""Console scripts, and a Python, for shells and other programs that need not import torch and
+fairseq first.
 
 As :mod:`helpers.forked`, for commands that this process does not start itself: a folder for the
 front of PATH holds a small program under the name of each console script.  It asks a server for a
-fork that runs the script, with the program's own files, folder, environment and signals.
+fork that runs the script, with the program's own files, folder, environment and signals; the fork
+is killed with the program.  What the fork itself starts beside its own Python is such a program,
+too.  Its memory is the fork's, not the program's.
 """
 
 import array
+import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
 import runpy
 import select
-import shlex
 import signal
 import socket
 import subprocess
 import sys
+import threading
+import types
 from pathlib import Path
 
 _CLIENT = """#!{python} -IS
 import array, json, os, signal, socket, sys
-
+{first}
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
 request = json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode()
@@ -39,6 +45,25 @@ if code < 0:
 sys.exit(code)
 """
 
+_NAMES = ("fairseq-", "tupe-", "torchrun")
+
+# ``python -c CODE``, ``-m MODULE`` and ``FILE``, of which -I differs only by PYTHONPATH; others,
+# and one that is handed files, such as a worker of multiprocessing, get the real Python
+_PYTHON = """
+def is_open(file):
+    try:
+        os.fstat(file)
+    except OSError:
+        return False
+    return True
+
+words = sys.argv[2:] if sys.argv[1:2] == ["-I"] else sys.argv[1:]
+isolated = words != sys.argv[1:]
+served = words and (words[0] in ("-c", "-m") or not words[0].startswith("-"))
+if not served or isolated and "PYTHONPATH" in os.environ or any(map(is_open, range(3, 64))):
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
 
 def start(folder, scripts):
     """Write the programs into a folder, and start their server.
@@ -50,13 +75,12 @@ def start(folder, scripts):
         subprocess.Popen: the server; it ends when its standard input is closed.
     """
     address = str(folder / "socket")
-    for script in [*scripts.glob("fairseq-*"), *scripts.glob("tupe-*")]:
-        program = folder / script.name
-        program.write_text(_CLIENT.format(python=sys.executable, address=address))
+    names = [script.name for script in scripts.iterdir()]
+    for name in ["python", *(name for name in names if name.startswith(_NAMES))]:
+        first = _PYTHON if name == "python" else ""
+        program = folder / name
+        program.write_text(_CLIENT.format(python=sys.executable, address=address, first=first))
         program.chmod(0o755)
-    # for scripts that take the folder for that of an environment
-    (folder / "python").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
-    (folder / "python").chmod(0o755)
     server = subprocess.Popen(
         [sys.executable, __file__, address, str(scripts)], stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -70,6 +94,10 @@ def _serve(address, scripts):
     importlib.import_module("fairseq_cli.train")
     with contextlib.suppress(ImportError):  # torch 1.13 has none
         importlib.import_module("torch._dynamo")
+    importlib.import_module("multiprocessing.spawn")  # remembers the real Python, for its workers
+    sys.executable = os.path.join(os.path.dirname(address), "python")
+    gc.collect()
+    gc.freeze()  # what is imported stays, so forks need not look through it, nor copy it
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # of this file's own start
@@ -81,7 +109,7 @@ def _serve(address, scripts):
         while True:
             ready, _, _ = select.select([listener, 0], [], [])
             if 0 in ready:
-                return
+                os._exit(0)
             connection, _ = listener.accept()
             if not os.fork():
                 listener.close()
@@ -106,16 +134,72 @@ def _answer(connection, scripts):
         os.chdir(cwd)
         os.environ.clear()
         os.environ.update(environment)
-        sys.argv = [os.path.join(scripts, os.path.basename(argv[0])), *argv[1:]]
-        # ends as the script does: exit code, messages, files flushed
-        runpy.run_path(sys.argv[0], run_name="__main__")
-        sys.exit()
+        is_python = os.path.basename(argv[0]) == "python"
+        script = os.path.join(scripts, os.path.basename(argv[0]))
+        _end(_exit_code(_python if is_python else _run_file, [script, *argv[1:]]))
     for file in files:
         os.close(file)
     connection.sendall(b"%d\n" % fork)
+    over = threading.Event()
+    threading.Thread(target=_end_with, args=(connection, fork, over), daemon=True).start()
     _, status = os.waitpid(fork, 0)
+    over.set()
     code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
     connection.sendall(b"%d\n" % code)
+
+
+def _end_with(connection, fork, over):
+    """Kill the fork if its program is killed, which alone closes the connection before."""
+    if not connection.recv(1) and not over.is_set():
+        os.kill(fork, signal.SIGKILL)
+
+
+def _exit_code(call, argv):
+    """What Python makes of the end of a program, with its message."""
+    try:
+        call(argv)
+    except SystemExit as stop:
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or 0
+        print(stop.code, file=sys.stderr)
+        return 1
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def _end(code):
+    """End as Python does, but leave all that was imported to the system: that takes seconds."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code & 0xFF)
+
+
+def _run_file(argv):
+    sys.argv, path = argv, os.path.abspath(argv[0])
+    sys.path.insert(0, os.path.dirname(path))
+    runpy.run_path(path, run_name="__main__")
+
+
+def _python(argv):
+    """What Python does with ``[-I] -c CODE``, ``[-I] -m MODULE`` or ``FILE``."""
+    is_isolated = argv[1] == "-I"
+    words = argv[2:] if is_isolated else argv[1:]
+    if words[0] not in ("-c", "-m"):
+        return _run_file(words)
+    sys.argv = ["-c", *words[2:]]
+    if not is_isolated:
+        sys.path.insert(0, "" if words[0] == "-c" else os.getcwd())
+    if words[0] == "-m":
+        return runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    exec(compile(words[1], "<string>", "exec"), main.__dict__)
 
 
 if __name__ == "__main__":
