@@ -1,5 +1,6 @@
 """The package is imported once, for every spelling of its path and every order."""
 
+import json
 import subprocess
 import sys
 
@@ -32,11 +33,20 @@ print(" ".join(archs))
 """
 
 
-def python(*arguments, cwd):
+@pytest.fixture
+def python(shim_folder, tmp_path):
+    """Runs Python, in which fairseq is imported already: where that is first, or no matter."""
+
+    def run(*arguments):
+        return finished(f"{shim_folder}/python", *arguments, cwd=tmp_path)
+
+    return run
+
+
+def finished(*command, cwd):
     return subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, env=ENV, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        command, cwd=cwd, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,8 +60,8 @@ def python(*arguments, cwd):
         pytest.param([USER_DIR, SHORT, "import"], id="path-short", marks=needs_install),
     ],
 )
-def test_registered_once_in_every_order(steps, tmp_path):
-    process = python("-c", PROGRAM, *steps, cwd=tmp_path)
+def test_registered_once_in_every_order(steps, python):
+    process = python("-c", PROGRAM, *steps)
     assert process.returncode == 0, process.stdout
     assert process.stdout.splitlines()[-1].split() == [
         "tupe_roberta", "tupe_roberta_base", "tupe_roberta_large", "tupe_roberta_medium",
@@ -76,24 +86,49 @@ FAIRSEQ_LATER = [
 ]
 
 
-@pytest.mark.parametrize("step", FAIRSEQ_LATER)
-def test_registered_when_fairseq_is_imported_after_it(step, tmp_path):
-    """And not before: who wants a position encoding alone does not pay for fairseq."""
-    arguments = [USER_DIR] if step == "import fairseq" else []
-    program = f"{IMPORTED_FIRST}\n{step}\n{PROGRAM}"
-    process = python("-c", program, *arguments, cwd=tmp_path)
+# each in a fork, as it would be in a process of its own, and what fairseq imports before the forks
+FORKS = f"""
+{IMPORTED_FIRST}
+import json, os
+import omegaconf, regex, sacrebleu, sklearn.metrics, torch.distributed.fsdp, tqdm
+assert not [name for name in sys.modules if name.split(".")[0] == "fairseq"]
+program, steps = json.loads(sys.argv[1])
+for step, words in steps:
+    print("==", step, flush=True)
+    if not os.fork():
+        sys.argv = ["-c", *words]
+        exec(step + "\\n" + program)
+        sys.stdout.flush()
+        os._exit(0)
+    assert os.wait()[1] == 0, step
+"""
+
+
+@pytest.fixture(scope="module")
+def later(tmp_path_factory):
+    """What is printed after each step."""
+    steps = [(step, [USER_DIR] if step == "import fairseq" else []) for step in FAIRSEQ_LATER]
+    words = ["-c", FORKS, json.dumps([PROGRAM, steps])]
+    process = finished(sys.executable, *words, cwd=tmp_path_factory.mktemp("later"))
     assert process.returncode == 0, process.stdout
-    assert "tupe_roberta_tiny" in process.stdout.splitlines()[-1]
+    printed = process.stdout.split("== ")[1:]
+    return dict(part.split("\n", 1) for part in printed)
 
 
-def test_path_into_a_clone_without_installing(tmp_path):
+@pytest.mark.parametrize("step", FAIRSEQ_LATER)
+def test_registered_when_fairseq_is_imported_after_it(step, later):
+    """And not before: who wants a position encoding alone does not pay for fairseq."""
+    assert "tupe_roberta_tiny" in later[step].splitlines()[-1]
+
+
+def test_path_into_a_clone_without_installing(python):
     """The folder of the clone, although another copy may be installed."""
     program = PROGRAM + f"assert tupe_fairseq.__path__[0] == {str(REPO / SHORT)!r}\n"
-    process = python("-c", program, str(REPO / SHORT), cwd=tmp_path)
+    process = python("-c", program, str(REPO / SHORT))
     assert process.returncode == 0, process.stdout
 
 
-def test_a_spawned_worker_imports_it_again(tmp_path):
+def test_a_spawned_worker_imports_it_again(python, tmp_path):
     program = f"""
 import argparse, multiprocessing
 from fairseq import utils
@@ -107,11 +142,11 @@ if __name__ == "__main__":
     args = argparse.Namespace(user_dir={USER_DIR!r})
     utils.import_user_module(args)
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=worker, args=(args,)) for _ in range(2)]
-    [p.start() for p in processes]
-    [p.join() for p in processes]
-    assert [p.exitcode for p in processes] == [0, 0]
+    process = context.Process(target=worker, args=(args,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
 """
     (tmp_path / "main.py").write_text(program)
-    process = python("main.py", cwd=tmp_path)
+    process = python("main.py")
     assert process.returncode == 0, process.stdout
