@@ -1,7 +1,6 @@
 """The README's first command, cut down to a few updates by its own environment variable."""
 
 import subprocess
-import sys
 
 import pytest
 
@@ -9,7 +8,7 @@ from helpers.running import ENV, REPO
 from tupe_fairseq.text.pretrain_dir import PretrainDir
 
 
-def quickstart(folder, venv=sys.prefix):
+def quickstart(folder, venv):
     return subprocess.run(
         [str(REPO / "scripts" / "quickstart.sh")],
         cwd=folder.parent,
@@ -20,10 +19,16 @@ def quickstart(folder, venv=sys.prefix):
     )
 
 
-def test_every_step_and_a_second_run_that_skips_them(shim_folder, tmp_path):
-    folder, venv = tmp_path / "run", tmp_path / "venv"
-    venv.mkdir()
-    (venv / "bin").symlink_to(shim_folder)
+@pytest.fixture
+def venv(shim_folder, tmp_path):
+    """An environment whose commands start at once."""
+    (tmp_path / "venv").mkdir()
+    (tmp_path / "venv" / "bin").symlink_to(shim_folder)
+    return tmp_path / "venv"
+
+
+def test_every_step_and_a_second_run_that_skips_them(venv, tmp_path):
+    folder = tmp_path / "run"
     first = quickstart(folder, venv)
     assert first.returncode == 0, first.stdout[-5000:]
     for command in ("tupe-prepare-pretrain --input", "fairseq-train", "fairseq-validate"):
@@ -45,12 +50,12 @@ def test_every_step_and_a_second_run_that_skips_them(shim_folder, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a:b", "full"])
-def test_a_folder_that_cannot_be_used(name, tmp_path):
+def test_a_folder_that_cannot_be_used(name, venv, tmp_path):
     folder = tmp_path / name
     if name == "full":
         folder.mkdir()
         (folder / "mine.txt").write_text("not to be lost")
-    process = quickstart(folder)
+    process = quickstart(folder, venv)
     assert process.returncode
     (line,) = [line for line in process.stdout.splitlines() if line.startswith("quickstart.sh: ")]
     assert f"QUICKSTART_DIR is {folder}" in line and "choose" in line
