@@ -1,7 +1,6 @@
 """Every position encoding through fairseq-train, on real text."""
 
 import json
-import subprocess
 import sys
 
 import pytest
@@ -9,7 +8,7 @@ import torch
 from fairseq import options, tasks
 from fairseq.models.roberta import RobertaModel
 
-from helpers.running import ENV, USER_DIR
+from helpers.running import USER_DIR
 from helpers.training import (
     PRETRAINING,
     SIZE,
@@ -49,7 +48,7 @@ LENGTH = ["--max-update", 50, "--save-interval-updates", 40]
 RESUME = """
 import json, sys
 from fairseq_cli.train import cli_main
-for command in json.load(sys.stdin):
+for command in json.load(open(sys.argv[1])):
     sys.argv = ["fairseq-train", *command]
     cli_main()
 """
@@ -138,7 +137,7 @@ def test_another_scheme_is_refused_on_loading(data, trained):
 
 
 @pytest.fixture(scope="module")
-def resumed(data, trained, tmp_path_factory):
+def resumed(data, trained, run, tmp_path_factory):
     """The folder of each, stopped after 40 updates and gone on with."""
     folders = {name: tmp_path_factory.mktemp(f"{name}-resumed") for name in OPTIONS}
     commands = []
@@ -146,11 +145,10 @@ def resumed(data, trained, tmp_path_factory):
         (trained(name)[0] / MIDDLE).rename(folder / LAST)
         flags = [*PRETRAINING, *flags_of(name), *LENGTH, "--save-dir", folder]
         commands.append([str(word) for word in [data, *flags]])
-    process = subprocess.run(
-        [sys.executable, "-c", RESUME], input=json.dumps(commands), env=ENV, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    assert process.returncode == 0, process.stdout[-5000:]
+    program = tmp_path_factory.mktemp("resume") / "resume.py"
+    program.write_text(RESUME)
+    program.with_name("commands.json").write_text(json.dumps(commands))
+    process = run(sys.executable, program, program.with_name("commands.json"))
     assert process.stdout.count("checkpoint_last.pt (epoch 1 @ 40 updates)") >= len(OPTIONS)
     return folders
 
