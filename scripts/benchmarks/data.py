@@ -29,8 +29,6 @@ from tupe_fairseq.text.pieces import Pieces
 from tupe_fairseq.text.reading import TextFile
 from tupe_fairseq.text.treatment import TextTreatment
 
-SAMPLE_MB = 8
-
 
 def parse(arguments):
     parser = argparse.ArgumentParser(
@@ -43,6 +41,13 @@ def parse(arguments):
         "--sizes-mb",
         default="100,500",
         help="text sizes of the whole runs, in MB, or none; default %(default)s",
+    )
+    add(
+        "--sample-mb",
+        type=int,
+        default=8,
+        help="text size of the speed measurements, in MB; its vocabulary is learned from it; "
+        "default %(default)s",
     )
     add(
         "--rounds",
@@ -63,6 +68,8 @@ def parse(arguments):
         parser.error(f"--sizes-mb ({options.sizes_mb}) must be numbers such as 100,500, or none")
     if options.rounds < 1:
         parser.error(f"--rounds ({options.rounds}) must be at least 1")
+    if options.sample_mb < 1:
+        parser.error(f"--sample-mb ({options.sample_mb}) must be at least 1")
     options.sizes = [int(word) for word in words]
     return options
 
@@ -233,13 +240,14 @@ def main(arguments=None):
     options.output_dir.mkdir(parents=True, exist_ok=True)
     source = corpus(options)
     sample = options.output_dir / "sample.txt"
-    repeat(source, sample, SAMPLE_MB)
+    repeat(source, sample, options.sample_mb)
     blocks = list(TextFile(str(sample)).blocks())
     folder = options.output_dir / "prepared"
     results = {
         "machine": {"cpu": platform.processor(), "cores": os.cpu_count()},
         "python": platform.python_version(),
         "sentencepiece": sentencepiece.__version__,
+        "sample_mb": options.sample_mb,
         "workers": options.workers,
         "vocab_size": options.vocab_size,
     }

@@ -95,9 +95,10 @@ def test_a_checkout_that_would_not_be_measured_is_refused(run, tmp_path):
 
 def test_data(run, tmp_path):
     run(sys.executable, BENCHMARKS / "data.py", "--output-dir", tmp_path,
-        "--input", REPO / "README.md", "--sizes-mb", "1", "--rounds", 1, "--workers", 1,
-        "--vocab-size", 400)  # fmt: skip
+        "--input", REPO / "README.md", "--sizes-mb", "1", "--sample-mb", 1, "--rounds", 1,
+        "--workers", 1, "--vocab-size", 400)  # fmt: skip
     results = json.loads((tmp_path / "results.json").read_text())
+    assert results["sample_mb"] == 1
     assert results["cleaning_mb_per_s"]["median"] > 0
     assert results["encoding"]["ratio_to_ids"]["median"] > 0
     (whole,) = results["runs"]
