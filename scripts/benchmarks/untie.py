@@ -1,12 +1,12 @@
 """What is left of a model with learned positions when it becomes TUPE, and what training saves.
 
     python scripts/benchmarks/untie.py data-bin learned.pt                  # a minute
-    python scripts/benchmarks/untie.py data-bin learned.pt --updates 1200 --scratch-updates 2400
+    python scripts/benchmarks/untie.py data-bin learned.pt --updates 2000 --scratch-updates 4000
 
 Prints the masked-LM loss of the valid split, in bits, by fairseq-validate: of the checkpoint, of
 what tupe-convert --untie makes of it, and of its words and layers alone, with new positions.  With
---updates the untied model is trained on for so many updates, and TUPE from scratch for
---scratch-updates, each with a whole schedule, and their losses are compared.  fairseq masks <s>,
+--updates both are trained on for so many updates, and TUPE from scratch for --scratch-updates, each
+with a whole schedule and with each of --seeds, and their losses are compared.  fairseq masks <s>,
 too, which learned positions give away and TUPE must learn: one target in as many as a sample has
 tokens, so that short samples show more of a loss than there is for words.  DATA_BIN is a folder
 of fairseq-preprocess or tupe-prepare-pretrain with the checkpoint's dict.txt.
@@ -42,11 +42,14 @@ def parse(arguments):
     add("--output-dir", type=Path, default=Path("untie-benchmark"), help="default: %(default)s")
     add("--updates", type=int, default=0, help="of continued training; default: none")
     add("--scratch-updates", type=int, help="of TUPE from scratch; default: twice --updates")
+    add("--seeds", default="1,2", help="of the trainings; default %(default)s")
     add("--lr", default="1e-3", help="peak learning rate of both trainings; default %(default)s")
     add("--batch-size", type=int, default=32, help="samples of a batch; default %(default)s")
     options = parser.parse_args(arguments)
     if options.updates and options.updates < 10:
         parser.error(f"--updates ({options.updates}) must be at least 10, or 0")
+    if not all(seed.isdecimal() for seed in options.seeds.split(",")):
+        parser.error(f"--seeds ({options.seeds}) must be whole numbers separated by commas")
     if options.scratch_updates is None:
         options.scratch_updates = 2 * options.updates
     for path in (options.data / "dict.txt", options.checkpoint):
@@ -104,20 +107,19 @@ def device():
     return [] if torch.cuda.is_available() else ["--cpu"]
 
 
-def trained(untied: Path, updates: int, from_scratch: bool, options, name: str) -> float:
+def trained(start: Path, updates: int, from_scratch: bool, seed: str, options, name: str) -> float:
     """The loss after a training with its whole schedule."""
-    pretrained = read_pretrained(str(untied))
-    start = [] if from_scratch else ["--finetune-from-model", str(untied)]
-    length = torch.load(untied)["args"].max_positions
+    state = [] if from_scratch else ["--finetune-from-model", str(start)]
+    length = torch.load(start)["args"].max_positions
     words = masked_lm_training(
-        str(options.data), [*pretrained.flags, *start], length=length, updates=updates,
-        warmup=updates // 10, lr=options.lr,
+        str(options.data), [*read_pretrained(str(start)).flags, *state], length=length,
+        updates=updates, warmup=updates // 10, lr=options.lr,
     )  # fmt: skip
     folder = options.output_dir / name
     return last_loss(run(
         [*words, "--sample-break-mode", "none", "--batch-size", options.batch_size,
          "--batch-size-valid", 4 * options.batch_size, "--validate-interval-updates", updates,
-         "--save-interval-updates", updates, "--num-workers", 0, "--seed", 1,
+         "--save-interval-updates", updates, "--num-workers", 0, "--seed", seed,
          "--log-format", "json", "--save-dir", folder, *device()],
         options.output_dir / f"{name}.log",
     ))  # fmt: skip
@@ -141,11 +143,16 @@ def main(arguments=None):
     for name, path in cases.items():
         losses[name] = validated(path, length, options, out / f"validate-{path.stem}.log")
         print(f"{name}: {losses[name]:.3f} bits", flush=True)
-    for name, updates in (("untied", options.updates), ("scratch", options.scratch_updates)):
-        if updates:
-            case = f"{name}, {updates} updates"
-            folder = f"{name}-{updates}"
-            losses[case] = trained(untied, updates, name == "scratch", options, folder)
+    trainings = {
+        "untied": (untied, options.updates),
+        "words alone": (words, options.updates),
+        "scratch": (untied, options.scratch_updates),
+    }
+    for name, (start, updates) in trainings.items():
+        for seed in options.seeds.split(",") if updates else []:
+            case = f"{name}, {updates} updates, seed {seed}"
+            folder = f"{name.split()[0]}-{updates}-{seed}"
+            losses[case] = trained(start, updates, name == "scratch", seed, options, folder)
             print(f"{case}: {losses[case]:.3f} bits", flush=True)
     path = out / "results.json"
     path.write_text(json.dumps({"loss_in_bits": losses}, indent=1) + "\n")

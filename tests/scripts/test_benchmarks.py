@@ -133,10 +133,12 @@ def test_untie(run, data, tmp_path):
     pretrain(data, tmp_path / "a", "--position-encoding", "learned", "--max-update", 2)
     process = run(
         sys.executable, BENCHMARKS / "untie.py", data, tmp_path / "a" / "checkpoint_last.pt",
-        "--updates", 10, "--scratch-updates", 11, "--output-dir", tmp_path / "out",
+        "--updates", 10, "--scratch-updates", 11, "--seeds", 3, "--output-dir", tmp_path / "out",
     )  # fmt: skip
     losses = json.loads((tmp_path / "out" / "results.json").read_text())["loss_in_bits"]
-    cases = ["learned", "untied", "words alone", "untied, 10 updates", "scratch, 11 updates"]
-    assert list(losses) == cases
+    assert list(losses) == [
+        "learned", "untied", "words alone", "untied, 10 updates, seed 3",
+        "words alone, 10 updates, seed 3", "scratch, 11 updates, seed 3",
+    ]  # fmt: skip
     assert all(1 < loss < 30 for loss in losses.values())
     assert f"untied: {losses['untied']:.3f} bits" in process.stdout
