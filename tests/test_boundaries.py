@@ -56,9 +56,10 @@ PARTS = {
     "models": ("files plugin plugin/model position require_fairseq.py", "fairseq omegaconf"),
     # what our commands do
     "inference": (
-        "checkpoint config.py encoder.py export files models plots plugin/model text",
+        "checkpoint config.py encoder.py export files models modules plots plugin/model text",
         "fairseq numpy torch",
     ),
+    "scoring": ("files text", "torch"),
     "finetune": ("checkpoint files glue inference position programs text", "numpy tqdm"),
     "compare": (
         "config.py encoder.py files plots position programs version.py",
@@ -66,8 +67,8 @@ PARTS = {
     ),
     "commands": (
         "checkpoint compare export files finetune glue inference missing_package.py modules plots "
-        "plugin/model position programs text",
-        "fairseq torch",
+        "plugin/model position programs scoring text version.py",
+        "fairseq torch tqdm",
     ),
     "register.py": ("models plugin plugin/glue", ""),
     "__init__.py": (

@@ -3,6 +3,8 @@
 tupe-plot's are in test_plot.py, fairseq-train's in tests/models/test_every_flag.py.
 """
 
+import json
+import os
 import shlex
 import sys
 
@@ -15,6 +17,7 @@ from helpers.exporting import exporting_quickly, write_model
 from helpers.glue_data import write_checkpoint, write_data
 from helpers.glue_files import write_glue, write_pretrain_dir
 from helpers.running import call_program
+from helpers.scoring import write_pairs
 from tupe_fairseq.commands import (
     compare,
     convert,
@@ -22,6 +25,7 @@ from tupe_fairseq.commands import (
     finetune,
     prepare_glue,
     prepare_pretrain,
+    score,
 )
 
 
@@ -473,3 +477,97 @@ def test_export(tmp_path, monkeypatch):
         "--padded-vocabulary", "--overwrite", "--output-dir",
     }  # fmt: skip
     assert flags_of(export.get_parser()) == {*EXPORT, *elsewhere}
+
+
+# tupe-score: what is given, and what is scored then, and otherwise
+SCORE = {
+    "--input": (["--input", "DIR/other.txt"], "sentences", ["No fish."]),
+    "--pairs": (["--pairs", "DIR/two.jsonl"], "sentences", ["a", "b"]),
+    "--good": (["--pairs", "DIR/odd.jsonl", "--good", "right"], "sentences", ["a", "b"]),
+    "--bad": (["--pairs", "DIR/odd2.jsonl", "--bad", "wrong"], "sentences", ["a", "b"]),
+    "--phenomenon": (
+        ["--pairs", "DIR/odd.jsonl", "--good", "right", "--phenomenon", "about"],
+        "phenomena", ["npi"],
+    ),
+    "--data": (["--data", "DIR/lower"], "tokens", None),
+    "--sentencepiece-model": (["--sentencepiece-model", "DIR/pieces.model"], "vocabulary", None),
+    "--cut": (["--cut"], "cut", True),
+    "--cpu": (["--cpu"], "device", "cpu"),
+    "--threads": (["--threads", "3"], "threads", [3]),
+    "--output": (["--output", "DIR/x.jsonl"], "files", ["x.jsonl"]),
+    "--results": (["--results", "DIR/x"], "files", ["x"]),
+}  # fmt: skip
+
+
+def test_score(tmp_path, monkeypatch):
+    data = write_pretrain_dir(tmp_path / "data")
+    lower = write_pretrain_dir(tmp_path / "other")
+    lower.rename(tmp_path / "lower")
+    record = {"text_treatment": {"unicode": "NFC", "lowercase": True}}
+    (tmp_path / "lower" / "report.json").write_text(json.dumps(record))
+    model = write_model(tmp_path / "model", data, position_encoding="learned")
+    (tmp_path / "text.txt").write_text("The Cat.\n")
+    (tmp_path / "other.txt").write_text("No fish.\n")
+    write_pairs(tmp_path / "two.jsonl", [("a", "b")])
+    odd = {"right": "a", "sentence_bad": "b", "about": "npi"}
+    (tmp_path / "odd.jsonl").write_text(json.dumps(odd))
+    (tmp_path / "odd2.jsonl").write_text(json.dumps({"sentence_good": "a", "wrong": "b"}))
+    (tmp_path / "pieces.model").write_bytes((data / "sentencepiece.bpe.model").read_bytes())
+    there = set(os.listdir(tmp_path))
+
+    def call(*flags, expected=0):
+        seen = {"threads": []}
+        monkeypatch.setattr(torch, "set_num_threads", seen["threads"].append)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+
+        def record(model, mask, device, batch_tokens, advance):
+            seen["device"] = device
+            return Scorer()
+
+        class Scorer:
+            def stream(self, rows):
+                for (row, tokens), _ in rows:
+                    seen["phenomena"] = [getattr(row, "phenomenon", None)]
+                    seen["sentences"] = list(row.sentences)
+                    seen["tokens"] = tokens
+                    yield (row, tokens), [float(-len(tokens[0])) for _ in tokens]
+
+        monkeypatch.setattr(score, "PseudoLikelihood", record)
+        monkeypatch.setattr(torch.nn.Module, "to", lambda self, device: self)
+        words = [model, "--data", data]
+        if not {"--input", "--pairs"} & set(flags):
+            words += ["--input", tmp_path / "text.txt"]
+        words += [str(flag).replace("DIR", str(tmp_path)) for flag in flags]
+        code, text = call_program(score.main, words)
+        assert code == expected, text
+        return seen
+
+    plain = call()
+    assert plain["sentences"] == ["The Cat."] and plain["device"] == "cuda"
+    assert plain["threads"] == []
+    for flag, (words, name, wanted) in SCORE.items():
+        assert flag in words
+        if flag == "--cut":
+            (tmp_path / "text.txt").write_text("The cat " * 30)
+            call(expected=2)
+            assert len(call("--cut")["tokens"][0]) == 24
+            (tmp_path / "text.txt").write_text("The Cat.\n")
+        elif flag == "--data":
+            assert call(*words)["tokens"] != plain["tokens"]
+        elif flag == "--sentencepiece-model":
+            (data / "sentencepiece.bpe.model").unlink()
+            call(expected=2)
+            assert call(*words)["tokens"] == plain["tokens"]
+            (tmp_path / "pieces.model").rename(data / "sentencepiece.bpe.model")
+            there.remove("pieces.model")
+        elif name == "files":
+            call(*words)
+            assert sorted(set(os.listdir(tmp_path)) - there) == wanted
+            there.update(wanted)
+        else:
+            assert call(*words)[name] == wanted and plain[name] != wanted, flag
+    call("--pairs", "DIR/odd.jsonl", expected=2)
+    call("--pairs", "DIR/odd2.jsonl", expected=2)
+    # of the other kinds of vocabularies: test_score.py
+    elsewhere = {"--bpe-codes", "--gpt2-encoder-json", "--gpt2-vocab-bpe"}
+    assert flags_of(score.get_parser()) == {*SCORE, *elsewhere}

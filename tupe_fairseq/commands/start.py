@@ -17,6 +17,7 @@ NEEDS = {
     "plot": ("matplotlib",),
     "prepare_glue": ("fairseq", "sentencepiece"),
     "prepare_pretrain": ("fairseq", "sentence_splitter", "sentencepiece"),
+    "score": ("tqdm",),
 }
 
 
@@ -50,3 +51,4 @@ options = _command("options")
 plot = _command("plot")
 prepare_glue = _command("prepare_glue")
 prepare_pretrain = _command("prepare_pretrain")
+score = _command("score")

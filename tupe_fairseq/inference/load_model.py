@@ -1,8 +1,9 @@
 """Loads a trained encoder and its vocabulary; needs torch alone, and runs no code of the file."""
 
 import argparse
+import contextlib
 import os
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 from torch import Tensor, nn
 
@@ -55,24 +56,54 @@ def load_model(path: str, data: str) -> Tuple[WordEncoder, List[str]]:
     """
     if not os.path.isfile(path):
         raise FileNotFoundError(f"{path} is not a file; give a checkpoint of tupe_roberta")
-    state = restricted_load(path)
+    options, tensors = checked_contents(restricted_load(path), path)
+    symbols = _symbols(path, data)
+    with said_of(path):
+        check_vocabulary(tensors, symbols)
+        encoder = build_encoder(options, tensors, len(symbols))
+    return encoder, symbols
+
+
+def checked_contents(state: Dict[str, Any], path: str) -> Tuple[Dict[str, Any], Dict[str, Tensor]]:
+    """The options and tensors of a checkpoint of tupe_roberta.
+
+    Args:
+        state (dict): the checkpoint.
+        path (str): its name, for messages.
+    Raises:
+        CheckpointError: if it is refused, damaged, or not of tupe_roberta.
+    """
     options = checked_options(options_in(state, path), path)
     tensors = tensors_in(state, path)
     check_sizes(options, tensors, path)
     check_finite(tensors, path)
-    symbols = _symbols(path, data)
     if options.get("max_positions") is None:
         raise CheckpointError(f"{path} is refused: it has no option max_positions")
+    return options, tensors
+
+
+@contextlib.contextmanager
+def said_of(path: str) -> Iterator[None]:
+    """Turns what is wrong with options or tensors into a CheckpointError that names the file."""
     try:
-        _check_vocabulary(tensors, symbols)
-        encoder = _encoder(options, tensors, len(symbols))
+        yield
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise CheckpointError(f"{path} cannot be loaded: {reason}") from error
-    return encoder, symbols
 
 
-def _encoder(options: Dict[str, Any], tensors: Dict[str, Tensor], num_symbols: int) -> WordEncoder:
+def build_encoder(
+    options: Dict[str, Any], tensors: Dict[str, Tensor], num_symbols: int
+) -> WordEncoder:
+    """The encoder of these options, in evaluation mode on the CPU, with the file's weights.
+
+    Args:
+        options (dict): those of tupe_roberta; what the file left out has the preset's value.
+        tensors (dict): the state dict, under the names of tupe_roberta.
+        num_symbols (int): V, those of the dictionary, ``<mask>`` included.
+    Raises:
+        AttributeError, LookupError, RuntimeError, TypeError, ValueError: if they do not fit.
+    """
     config = TupeConfig.from_roberta_options(argparse.Namespace(**{**_PRESET, **options, **_HERE}))
     encoder = WordEncoder(config, num_symbols)
     own = {name: tensor for name, tensor in tensors.items() if name.startswith(ENCODER)}
@@ -80,7 +111,12 @@ def _encoder(options: Dict[str, Any], tensors: Dict[str, Tensor], num_symbols: i
     return encoder.eval()
 
 
-def _check_vocabulary(tensors: Dict[str, Tensor], symbols: List[str]) -> None:
+def check_vocabulary(tensors: Dict[str, Tensor], symbols: List[str]) -> None:
+    """Refuse symbols that are not those of the checkpoint.
+
+    Raises:
+        ValueError: if they are of another number, or not those that it records.
+    """
     rows, recorded = tensors[EMBEDDING].size(0), tensors.get(VOCABULARY)
     if rows != len(symbols):
         raise ValueError(
@@ -100,14 +136,24 @@ def _symbols(path: str, data: str) -> List[str]:
     for name in (DICTIONARY, os.path.join("input0", DICTIONARY)):
         found = os.path.join(data, name)
         if os.path.isfile(found):
-            try:
-                return _distinct(symbols_of(f"{word} 1" for word in listed_words(found)))
-            except ValueError as error:
-                raise ValueError(f"{found} is not a dictionary of fairseq's: {error}") from error
+            return symbols_in(found)
     raise FileNotFoundError(
         f"{os.path.join(data, 'dict.txt')} is missing; give --data, the folder that {path} was "
         "trained with"
     )
+
+
+def symbols_in(dictionary: str) -> List[str]:
+    """The symbols of fairseq's dictionary for a dict.txt, ``<mask>`` included.
+
+    Raises:
+        OSError: if it cannot be read.
+        ValueError: if it is no dictionary.
+    """
+    try:
+        return _distinct(symbols_of(f"{word} 1" for word in listed_words(dictionary)))
+    except ValueError as error:
+        raise ValueError(f"{dictionary} is not a dictionary of fairseq's: {error}") from error
 
 
 def _distinct(symbols: List[str]) -> List[str]:

@@ -7,7 +7,7 @@ from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.names import REPORT, SENTENCEPIECE_MODEL
 from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary, is_recorded
 from tupe_fairseq.text.pieces import Pieces
-from tupe_fairseq.text.treatment import TextTreatment
+from tupe_fairseq.text.treatment import AsItIs, TextTreatment
 
 
 class ToPieces:
@@ -40,18 +40,25 @@ class ToPieces:
                     "pieces, give --sentencepiece-model"
                 )
         self._pieces = Pieces(model)
-        self._treatment = _recorded_treatment(data)
+        self._treatment = recorded_treatment(data) or TextTreatment()
 
     def __call__(self, line: str) -> str:
         """Pieces separated by spaces, a line for fairseq's dictionary; may be empty."""
         return self._pieces.to_text(self._pieces.encode([self._treatment.apply(line)])[0])
 
 
-def _recorded_treatment(data: str) -> TextTreatment:
+def recorded_treatment(data: str) -> Optional[Any]:
+    """What a data folder's report.json says was done to its text; None if nothing does.
+
+    Raises:
+        ValueError: if the report cannot be read, or is of a version that treats text differently.
+    """
     report = os.path.join(data, REPORT)
     if os.path.isfile(report):
         content = read_json(report)
         recorded = content.get("text_treatment") if isinstance(content, dict) else None
+        if recorded == AsItIs().to_dict():
+            return AsItIs()
         if isinstance(recorded, dict):
             return TextTreatment.from_dict(recorded)
-    return TextTreatment()
+    return None

@@ -1,0 +1,271 @@
+"""tupe-score: pseudo-log-likelihoods of sentences, and accuracy on minimal pairs."""
+
+import argparse
+import contextlib
+import logging
+import os
+import sys
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+import torch
+from tqdm import tqdm
+
+from tupe_fairseq.commands import arguments
+from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.commands.vocabulary_flags import CHOICES, add_vocabulary_flags, given_vocabulary
+from tupe_fairseq.files.atomic import atomic_write
+from tupe_fairseq.files.fingerprint import file_sha256
+from tupe_fairseq.files.names import MASK
+from tupe_fairseq.files.results import write_results
+from tupe_fairseq.inference.found_vocabulary import find_dictionary
+from tupe_fairseq.inference.masked_words import LoadedModel, load_masked_words
+from tupe_fairseq.inference.to_tokens import UNKNOWN, open_vocabulary, places_of
+from tupe_fairseq.scoring.encoded_rows import Counts, RowEncoder
+from tupe_fairseq.scoring.pair_files import PairFiles
+from tupe_fairseq.scoring.pair_rows import PHENOMENON, Columns, PairRow, read_pairs
+from tupe_fairseq.scoring.pseudo_likelihood import BATCH_TOKENS, PseudoLikelihood
+from tupe_fairseq.scoring.score_lines import FORMATS, fields, line_maker
+from tupe_fairseq.scoring.sentence_rows import read_sentences
+from tupe_fairseq.scoring.shares import Shares, shares_table
+from tupe_fairseq.scoring.totals import Total, totals_table
+from tupe_fairseq.version import __version__
+
+logger = logging.getLogger("tupe-score")
+
+# tokens of a batch, which a GPU needs more of
+_ON_GPU = 4 * BATCH_TOKENS
+_MANY_UNKNOWN = 0.01
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-score",
+        description="Score sentences with a masked language model: every piece is masked in turn, "
+        "and the natural logarithms of its probabilities are summed (pseudo-log-likelihood, "
+        "Salazar et al. 2020). With --pairs, the share of minimal pairs whose acceptable sentence "
+        "has the higher score (the sum, whatever the lengths; a tie counts as wrong), by file and "
+        "phenomenon, with standard errors. Loss (the mean of a piece) and pseudo-perplexity of all "
+        "text are told, too. The model is a tupe_roberta with any position encoding, fairseq's "
+        "stock RoBERTa or the TUPE authors'; the checkpoint is read without running any code that "
+        "it contains. <s> and </s> stand around each sentence and are not scored; a piece that the "
+        "vocabulary does not list is scored as <unk>.",
+        epilog="examples: tupe-score checkpoints/checkpoint_best.pt --data data-bin --input "
+        "valid.txt --output scores.tsv; tupe-score checkpoints/checkpoint_best.pt --data data-bin "
+        "--pairs blimp/data --results blimp-results",
+    )
+    add = parser.add_argument
+    add("checkpoint", metavar="CHECKPOINT", help="pre-trained")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--input",
+        metavar="FILE",
+        help="text, one sentence in each line, plain or .gz, .xz, .bz2; default: standard input",
+    )
+    what.add_argument(
+        "--pairs",
+        nargs="+",
+        metavar="PATH",
+        help="minimal pairs: files of JSON lines (.jsonl, also .gz, .xz, .bz2), folders with some, "
+        "such as BLiMP's, or .tar archives of some, which are not unpacked",
+    )
+    add(
+        "--output",
+        metavar="OUT",
+        help="the scores in order of the input, as OUT.tsv or OUT.jsonl; a file of this name is "
+        "replaced when all are there; default: with --pairs none, else standard output, as .tsv",
+    )
+    add(
+        "--results",
+        metavar="DIR",
+        help="folder for results.md and results.json: loss, pseudo-perplexity, shares",
+    )
+    add(
+        "--data",
+        metavar="DIR",
+        help="folder with dict.txt, the vocabulary and report.json (how text was treated); what it "
+        "has not is taken from the checkpoint's folder; default: the latter",
+    )
+    add("--good", metavar="NAME", help="column of the acceptable sentence; default sentence_good")
+    add("--bad", metavar="NAME", help="column of the other sentence; default sentence_bad")
+    add(
+        "--phenomenon",
+        metavar="NAME",
+        help=f"column of the phenomenon; default {PHENOMENON}, where rows have it",
+    )
+    add(
+        "--cut",
+        action="store_true",
+        help="score the first pieces of sentences that are longer than the model takes, and count "
+        "them; default: such a sentence is an error",
+    )
+    add("--threads", type=int, metavar="N", help="CPU threads; default: torch's choice")
+    add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
+    add_vocabulary_flags(parser)
+    return parser
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    run_program(get_parser(), run, argv)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Score; files appear under their names only when everything is scored.
+
+    Raises:
+        OSError, ValueError: if an input is absent or wrong.
+    """
+    given = _checked(args)
+    read = _reader(args)
+    places = places_of(args.checkpoint, args.data)
+    dictionary = find_dictionary(places)
+    loaded = load_masked_words(args.checkpoint, dictionary)
+    to_tokens = open_vocabulary(
+        loaded.symbols, places, dictionary, given, not loaded.origin, CHOICES
+    )
+    logger.info(
+        "%s: a model of %s, with %s", args.checkpoint, loaded.origin or "this project", dictionary
+    )
+    if loaded.task not in ("", "masked_lm"):
+        logger.warning(
+            "the model was trained for %s last, without its LM head: the scores say little",
+            loaded.task,
+        )
+
+    def encoder() -> RowEncoder:
+        return RowEncoder(to_tokens, UNKNOWN, loaded.max_positions, args.cut)
+
+    pieces = None
+    if args.input is not None or args.pairs is not None:
+        # all that can be wrong is found before the first hour of work
+        first = encoder()
+        for _ in first(read()):
+            pass
+        pieces = first.counts.pieces
+        logger.info("%d sentences, %d pieces", first.counts.sentences, pieces)
+    encode = encoder()
+    totals, shares = _score(args, loaded, encode, read(), pieces)
+    _tell(args, encode.counts, totals, shares)
+
+
+def _checked(args: argparse.Namespace):
+    """All that can be refused before anything is read; the vocabulary that flags give."""
+    if args.pairs is None:
+        for flag in ("good", "bad", "phenomenon"):
+            if getattr(args, flag) is not None:
+                raise ValueError(f"--{flag} is for --pairs, which is not given")
+    if args.threads is not None:
+        arguments.in_range("--threads", args.threads, at_least=1, at_most=1024)
+    if args.output is not None:
+        if not args.output.endswith(FORMATS):
+            raise ValueError(f"--output {args.output} must end in {' or '.join(FORMATS)}")
+        if os.path.isdir(args.output):
+            raise ValueError(f"--output {args.output} is a folder")
+        for path in [args.checkpoint, args.input, *(args.pairs or [])]:
+            both = path is not None and os.path.exists(path) and os.path.exists(args.output)
+            if both and os.path.samefile(path, args.output):
+                raise ValueError(f"--output {args.output} is an input, which would be replaced")
+        arguments.can_be_written("--output", os.path.dirname(args.output) or ".")
+    if args.results is not None:
+        arguments.can_be_written("--results", args.results)
+    return given_vocabulary(args)
+
+
+def _reader(args: argparse.Namespace) -> Callable[[], Iterator[Any]]:
+    """Reads the input from its beginning each time that it is called."""
+    if args.pairs is None:
+        return lambda: read_sentences(args.input)
+    files = PairFiles(args.pairs)
+    columns = Columns(
+        args.good or "sentence_good", args.bad or "sentence_bad", args.phenomenon or None
+    )
+    return lambda: read_pairs(files, columns)
+
+
+def _score(
+    args: argparse.Namespace,
+    loaded: LoadedModel,
+    encode: RowEncoder,
+    rows: Iterator[Any],
+    pieces: Optional[int],
+):
+    """Write the score of every row; the totals by name, and the shares."""
+    if args.threads is not None:
+        torch.set_num_threads(args.threads)
+    device = "cuda" if torch.cuda.is_available() and not args.cpu else "cpu"
+    batch_tokens = BATCH_TOKENS if device == "cpu" else _ON_GPU
+    totals: Dict[str, Total] = {}
+    shares = Shares()
+    names = ("sentences",) if args.pairs is None else ("acceptable", "other")
+    with _written(args) as write, tqdm(
+        total=pieces, desc="scoring", unit="piece", unit_scale=True, disable=None, leave=False
+    ) as bar:
+        scorer = PseudoLikelihood(
+            loaded.model.to(device), loaded.symbols.index(MASK), device, batch_tokens, bar.update
+        )
+        stream = scorer.stream(((row, tokens), tokens) for row, tokens in encode(rows))
+        for (row, tokens), scores in stream:
+            for name, one, score in zip(names, tokens, scores):
+                totals.setdefault(name, Total()).add(len(one) - 2, score)
+            if isinstance(row, PairRow):
+                shares.add(row.file, row.phenomenon, *scores)
+            write(fields(row, tokens, scores))
+    return totals, shares
+
+
+@contextlib.contextmanager
+def _written(args: argparse.Namespace) -> Iterator[Callable[[Dict[str, Any]], Any]]:
+    """What writes the columns of a row to where they go."""
+    if args.output is not None:
+        make = line_maker(os.path.splitext(args.output)[1])
+        with atomic_write(args.output) as file:
+            yield lambda found: file.write(make(found))
+    elif args.pairs is None:
+        make = line_maker(".tsv")
+        yield lambda found: sys.stdout.write(make(found))
+        sys.stdout.flush()
+    else:
+        yield lambda found: None
+
+
+def _tell(
+    args: argparse.Namespace, counts: Counts, totals: Dict[str, Total], shares: Shares
+) -> None:
+    scores = {name: total.to_dict() for name, total in totals.items()}
+    for name, one in scores.items():
+        logger.info(
+            "%s: %d with %d pieces, loss %.4f, pseudo-perplexity %.2f",
+            name, one["sentences"], one["pieces"], one["loss"], one["pseudo_perplexity"],
+        )  # fmt: skip
+    if counts.cut:
+        logger.warning("%d sentences were cut to what the model takes", counts.cut)
+    if counts.unknown > _MANY_UNKNOWN * counts.pieces:
+        logger.warning(
+            "%d of %d pieces are unknown: is the vocabulary that of the model, and the text of "
+            "its language?", counts.unknown, counts.pieces,
+        )  # fmt: skip
+    table = totals_table(scores)
+    found: Dict[str, Any] = {}
+    if args.pairs is not None:
+        found = shares.to_dict()
+        table = f"{shares_table(found)}\n{table}"
+        sys.stdout.write(f"{shares_table(found)}")
+        sys.stdout.flush()
+    if args.output is not None:
+        logger.info("wrote %s", args.output)
+    if args.results is not None:
+        content = {
+            "version": __version__,
+            "checkpoint": {"path": args.checkpoint, "sha256": file_sha256(args.checkpoint)},
+            "input": args.pairs or args.input,
+            "scores": scores,
+            "unknown_pieces": counts.unknown,
+            "cut_sentences": counts.cut,
+        }
+        if args.pairs is not None:
+            content["pairs"] = found
+        write_results(args.results, content, f"`{args.checkpoint}`\n\n{table}")
+        logger.info("wrote results.md and results.json in %s", args.results)
+
+
+if __name__ == "__main__":
+    main()

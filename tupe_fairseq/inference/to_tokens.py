@@ -1,0 +1,93 @@
+"""Turns a sentence into a model's token ids, as its training text was turned into them."""
+
+import os
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
+from tupe_fairseq.inference.found_vocabulary import check_fits, find_vocabulary
+from tupe_fairseq.text.foreign_vocabulary import KINDS
+from tupe_fairseq.text.to_pieces import recorded_treatment
+from tupe_fairseq.text.treatment import AsItIs, TextTreatment
+
+BOS, _, EOS, UNKNOWN = range(len(BUILT_IN_SYMBOLS))
+
+
+class ToTokens:
+    """Splits text with a vocabulary, after the treatment that the training text had.
+
+    A symbol of fairseq's that a text spells out, such as ``<mask>``, is not that symbol: what the
+    vocabulary makes of it is an unknown piece, or several others.
+
+    Args:
+        symbols (list of str): of the model's dictionary, in order.
+        kind (str): the kind of vocabulary, one of :data:`KINDS`.
+        paths (dict): its files by their names.
+        treatment: has ``apply(text)``.
+    Raises:
+        OSError, ValueError: if a file cannot be read, or is not of the kind.
+        MissingPackage: if a package that this kind needs is not installed.
+    """
+
+    def __init__(self, symbols: List[str], kind: str, paths: Dict[str, str], treatment: Any):
+        self._split = KINDS[kind].open(*paths.values()).split
+        self._apply = treatment.apply
+        self._ids = {symbol: number for number, symbol in enumerate(symbols)}
+        for symbol in (*BUILT_IN_SYMBOLS, MASK):
+            self._ids[symbol] = UNKNOWN
+
+    def __call__(self, sentence: str) -> List[int]:
+        """``<s>``, the pieces and ``</s>`` as ids; a line feed is a space."""
+        ids = self._ids
+        pieces = self._split(self._apply(sentence.replace("\n", " ")))
+        return [BOS, *(ids.get(piece, UNKNOWN) for piece in pieces), EOS]
+
+
+def open_vocabulary(
+    symbols: List[str],
+    places: Sequence[str],
+    dictionary: str,
+    given: Optional[Tuple[str, Dict[str, str]]],
+    is_ours: bool,
+    choices: str,
+) -> ToTokens:
+    """What splits text for a model: the files that flags name, or else those that are found.
+
+    With a SentencePiece model text is treated as the report.json beside the data says; without one
+    as tupe-prepare-pretrain does by default for a model of ours, and not at all for another.  What
+    tupe-convert recorded, and other kinds, take text as it is, and do themselves what they need.
+
+    Args:
+        symbols (list of str): of the model's dictionary, in order.
+        places (sequence of str): the folders of the data and of the checkpoint.
+        dictionary (str): the dict.txt that the vocabulary must fit.
+        given (tuple, optional): the kind, and its files by name.
+        is_ours (bool): whether the checkpoint is of this project.
+        choices (str): flags that name a vocabulary, for the message.
+    Raises:
+        OSError, ValueError: if there is none, or it is broken or does not fit.
+        MissingPackage: if a package that it needs is not installed.
+    """
+    is_recorded = False
+    if given is None:
+        kind, paths, is_recorded = find_vocabulary(places, dictionary, choices)
+    else:
+        kind, paths = given
+        check_fits(kind, paths, dictionary)
+    treatment: Any = AsItIs()
+    if kind == "sentencepiece" and not is_recorded:
+        found = (recorded_treatment(place) for place in places)
+        otherwise = TextTreatment() if is_ours else AsItIs()
+        treatment = next((one for one in found if one is not None), otherwise)
+    return ToTokens(symbols, kind, paths, treatment)
+
+
+def places_of(checkpoint: str, data: Optional[str]) -> List[str]:
+    """The folders in which dictionary and vocabulary may be, first the one that was given.
+
+    Raises:
+        FileNotFoundError: if the one that was given is not a folder.
+    """
+    if data is not None and not os.path.isdir(data):
+        raise FileNotFoundError(f"--data {data} is not a folder")
+    beside = os.path.dirname(checkpoint) or "."
+    return [beside] if data is None else [data, beside]
