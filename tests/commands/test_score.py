@@ -1,6 +1,7 @@
 """tupe-score on small models, and what it refuses."""
 
 import argparse
+import io
 import json
 import os
 import shutil
@@ -83,14 +84,18 @@ def test_scores_of_a_file_in_both_formats(models, expected, tmp_path):
     assert set(os.listdir(tmp_path)) == names
 
 
-def test_standard_input_to_standard_output(models, expected, run):
-    process = run(
-        "bash", "-c", 'tupe-score "$0" --data "$1" --cpu < "$2" 2> /dev/null || exit 3',
-        models / "ours" / "checkpoint_best.pt", models / "data", models / "text.txt",
-        env={"PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"},
-    )  # fmt: skip
-    found = [float(row["score"]) for row in read_tsv(process.stdout)]
+def test_standard_input_to_standard_output(models, expected, monkeypatch):
+    text = (models / "text.txt").read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    code, log = score(models / "ours" / "checkpoint_best.pt", "--data", models / "data")
+    assert code == 0, log
+    rows = read_tsv("\n".join(line for line in log.splitlines() if "\t" in line))
+    assert [row["sentence"] for row in rows] == SENTENCES
+    found = [float(row["score"]) for row in rows]
     assert found == pytest.approx(expected(SENTENCES), rel=0, abs=1e-4)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"A cat.\n\n")))
+    code, log = score(models / "ours" / "checkpoint_best.pt", "--data", models / "data")
+    assert code == 2 and "standard input, line 2 is empty" in log.splitlines()[-1]
 
 
 def write_archive(models, path):

@@ -32,4 +32,5 @@ def test_readme(folder, monkeypatch):
     assert (folder / "roberta-converted" / "model.pt").exists()
     assert "torch.Size([8, 100, 128])\ntorch.Size([2, 100, 100])" in outputs[-1]
     assert (folder / "tupe-from-roberta" / "model.pt").exists()
-    assert len(outputs) == (15 if MAKES_FOLDERS else 12)
+    assert (folder / "scores.tsv").exists() and (folder / "agreement" / "results.md").exists()
+    assert len(outputs) == (16 if MAKES_FOLDERS else 13)

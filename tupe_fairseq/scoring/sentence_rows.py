@@ -1,7 +1,7 @@
 """Reads sentences, one a line, and says which line is wrong."""
 
 import sys
-from typing import BinaryIO, Iterator, NamedTuple, Optional
+from typing import IO, Iterator, NamedTuple, Optional
 
 from tupe_fairseq.text.not_text import refuse_what_is_no_text
 from tupe_fairseq.text.reading import LINE_BYTES, TextFile
@@ -66,7 +66,7 @@ def _lines(path: Optional[str]) -> Iterator[bytes]:
         raise ValueError(f"{path}: a line after line {count} is longer than {LINE_BYTES:,} bytes")
 
 
-def bounded_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
+def bounded_lines(file: IO[bytes], name: str) -> Iterator[bytes]:
     """The lines of an open file, none of which may take all memory.
 
     Raises:
