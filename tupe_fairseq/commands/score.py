@@ -8,7 +8,6 @@ import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
-from tqdm import tqdm
 
 from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.program import run_program
@@ -189,6 +188,8 @@ def _score(
     pieces: Optional[int],
 ):
     """Write the score of every row; the totals by name, and the shares."""
+    from tqdm import tqdm
+
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     device = "cuda" if torch.cuda.is_available() and not args.cpu else "cpu"

@@ -17,7 +17,7 @@ NEEDS = {
     "plot": ("matplotlib",),
     "prepare_glue": ("fairseq", "sentencepiece"),
     "prepare_pretrain": ("fairseq", "sentence_splitter", "sentencepiece"),
-    "score": ("tqdm",),
+    "score": ("sentencepiece",),
 }
 
 
