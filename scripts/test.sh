@@ -18,7 +18,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # what the tests need, but for what cannot be installed on every Python
-extras=fairseq,data,plot,fastbpe,hf,onnx,bench,test
+extras=fairseq,data,plot,parquet,fastbpe,hf,onnx,bench,test
 
 is_usable() { # PYTHON VERSION...: it runs, has venv and is of one of the versions
     local python=$1

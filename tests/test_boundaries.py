@@ -37,7 +37,7 @@ PARTS = {
     "programs": ("checkpoint require_fairseq.py", "fairseq fairseq_cli torch tqdm"),
     "text": (
         "files missing_package.py programs",
-        "fairseq numpy regex sacremoses sentence_splitter sentencepiece subword_nmt tqdm",
+        "fairseq numpy pyarrow regex sacremoses sentence_splitter sentencepiece subword_nmt tqdm",
     ),
     "glue": ("files text", "numpy scipy sklearn"),
     # model folders for other libraries

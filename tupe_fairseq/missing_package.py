@@ -17,6 +17,7 @@ EXTRA_OF = {
     "sklearn": "data",
     "tqdm": "data",
     "matplotlib": "plot",
+    "pyarrow": "parquet",
     "regex": "fastbpe",
     "sacremoses": "fastbpe",
     "subword_nmt": "fastbpe",

@@ -218,6 +218,7 @@ def test_compare_has_no_other_flags():
 # tupe-prepare-pretrain: further flags that the flag needs, and its values without and with it
 PRETRAIN = {
     "--input": ([], "TEXT", "OTHER"),
+    "--text-field": (["rows"], "text", "title"),
     "--lowercase": ([], None, ""),
     "--split-sentences": ([], None, ""),
     "--min-chars": ([], 1, 40),
@@ -243,6 +244,8 @@ def texts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("texts")
     documents = [[f"{line} Also {line}" for line in lines] for lines in raw_text.documents(40)]
     raw_text.write(folder / "text", documents)
+    rows = [{"title": lines[-1], "text": "\n".join(lines)} for lines in documents]
+    (folder / "rows").write_text("\n".join(map(json.dumps, rows)))
     raw_text.write(folder / "other", raw_text.documents(30, seed=8))
     write_pretrain_dir(folder / "model")
     return folder
@@ -260,7 +263,7 @@ def prepared(texts, tmp_path_factory):
         folder = tmp_path_factory.mktemp("prepared") / "data"
         words = ["--output-dir", folder, "--workers", 1]
         if flag != "--input":
-            words += ["--input", texts / "text"]
+            words += ["--input", texts / ("rows" if "rows" in further else "text")]
         if "no vocabulary" not in further:
             words += ["--vocab-size", 120, "--character-coverage", 1]
         if value is not None:
@@ -281,7 +284,7 @@ def test_prepare_pretrain(flag, prepared):
     assert prepared(flag, value, *further) != base
     # the default is the default, and what is written does not differ by chance
     if without is not None and flag != "--input":
-        assert prepared(flag, without) == base
+        assert prepared(flag, without, *further) == base
 
 
 _PLAIN = {}

@@ -19,6 +19,7 @@ from tupe_fairseq.text.losses import unknown_pieces
 from tupe_fairseq.text.not_text import refuse_what_is_no_text
 from tupe_fairseq.text.pieces import Pieces
 from tupe_fairseq.text.pipeline import Pipeline
+from tupe_fairseq.text.row_texts import check_texts
 from tupe_fairseq.text.settings import input_files, settings, text_files, used_by
 from tupe_fairseq.text.treatment import TextTreatment
 
@@ -51,7 +52,13 @@ def get_parser() -> argparse.ArgumentParser:
         required=True,
         metavar="FILE",
         help="UTF-8 text, plain, .gz, .xz or .bz2; a document ends at a blank line or at the end "
-        "of the file",
+        "of the file; JSON lines or parquet with --text-field",
+    )
+    add(
+        "--text-field",
+        metavar="NAME",
+        help="the text is this field of JSON lines (plain, .gz, .xz or .bz2), or this column of "
+        "parquet files; each row is a document",
     )
     add(
         "--output-dir",
@@ -288,7 +295,10 @@ def _check_contents(args: argparse.Namespace) -> None:
     if args.sentencepiece_model:
         Pieces(args.sentencepiece_model)
     for path in text_files(args).values():
-        refuse_what_is_no_text(path)
+        if args.text_field is None:
+            refuse_what_is_no_text(path)
+        else:
+            check_texts(path, args.text_field)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,9 @@
 ``binarize`` and ``mmap_index`` (fairseq's files), ``data_report``.  ``documents`` and ``parallel``
 serve several steps; ``pretrain_dir`` and ``to_pieces`` treat later texts like that of pre-training.
 
+``row_texts`` reads documents that are rows: ``json_texts``, or ``parquet_texts`` by way of
+``parquet_file``.
+
 ``foreign_vocabulary`` is that of a converted checkpoint: ``listed_pieces`` are the words of its
 ``dictionary_file``, made by ``fast_bpe`` from the words of ``authors_text``, by ``gpt2_bpe``, or by
 a SentencePiece model.

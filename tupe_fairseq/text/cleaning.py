@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from typing import Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import sentence_splitter
 
@@ -10,6 +10,7 @@ from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.text.documents import DocumentWriter, Lines, collapse
 from tupe_fairseq.text.parallel import ordered_map
 from tupe_fairseq.text.reading import TextFile
+from tupe_fairseq.text.row_texts import open_texts
 from tupe_fairseq.text.treatment import TextTreatment
 
 HASH_BYTES = 8
@@ -58,7 +59,26 @@ class Cleaner:
     def __call__(self, block: bytes) -> CleanBlock:
         """Clean whole lines.  A line that is blank afterwards separates documents."""
         text, invalid = _decode(block)
-        lines = self.treatment.apply(text).split("\n")[:-1]
+        return self._clean(self.treatment.apply(text).split("\n")[:-1], invalid)
+
+    def documents(self, texts: List[str], invalid: int = 0) -> CleanBlock:
+        """Clean texts that are whole documents, whatever blank lines they have inside.
+
+        Args:
+            texts (list of str): documents, of any number of lines.
+            invalid (int): how many more there were that are not UTF-8; each counts as one line.
+        """
+        lines = self.treatment.apply("\n".join([*texts, ""])).split("\n")[:-1]
+        separated: List[str] = []
+        start = 0
+        for text in texts:
+            end = start + text.count("\n") + 1
+            separated += filter(None, lines[start:end])
+            separated.append("")
+            start = end
+        return self._clean(separated, invalid)
+
+    def _clean(self, lines: List[str], invalid: int) -> CleanBlock:
         read = invalid + len(lines) - lines.count("")
         split_off = 0
         if self._splitter is not None:
@@ -111,26 +131,56 @@ def line_hash(line: bytes) -> bytes:
     return hashlib.blake2b(line, digest_size=HASH_BYTES).digest()
 
 
-def clean_file(path: str, cleaner: Cleaner, prefix: str, workers: int, bar) -> Dict[str, int]:
+class RowCleaner:
+    """Cleans blocks of rows, each of which is a document.
+
+    Args:
+        cleaner (Cleaner): cleans their texts.
+        rows (JsonTexts or ParquetTexts): finds the texts of a block.
+    """
+
+    def __init__(self, cleaner: Cleaner, rows):
+        self._cleaner = cleaner
+        self._rows = rows
+
+    def __call__(self, block) -> CleanBlock:
+        """Clean a block of the rows.
+
+        Raises:
+            ValueError: if a row has no text.
+        """
+        texts, invalid = self._rows.texts(block)
+        cleaned = self._cleaner.documents(texts, invalid)
+        cleaned.counts["rows"] = len(texts) + invalid
+        return cleaned
+
+
+def clean_file(
+    path: str, cleaner: Cleaner, prefix: str, workers: int, bar, field: Optional[str] = None
+) -> Dict[str, int]:
     """Clean a file into PREFIX.txt and PREFIX.hash (8 bytes for each line that is not blank).
 
     Args:
-        path (str): plain, .gz, .xz or .bz2 text.
+        path (str): plain, .gz, .xz or .bz2 text; or rows, if there is a field.
         cleaner (Cleaner): cleans each block.
         prefix (str): of the two files to write.
         workers (int): processes.
         bar (tqdm): advanced by the bytes read.
+        field (str, optional): of the rows, the one with the text.
     Returns:
-        dict: lines read, split off and dropped by reason, documents.
+        dict: lines read, split off and dropped by reason, rows (0 in plain text), documents.
     Raises:
-        OSError, ValueError: as :class:`TextFile`, or if there is no space left.
+        OSError, ValueError: as :class:`TextFile` or :func:`open_texts`, or if there is no space
+            left.
     """
-    source = TextFile(path)
-    counts = dict.fromkeys(("read", "split_off", "invalid_utf8", "too_short", "too_long"), 0)
+    source: Any = TextFile(path) if field is None else open_texts(path, field)
+    work = cleaner if field is None else RowCleaner(cleaner, source)
+    reasons = ("invalid_utf8", "too_short", "too_long")
+    counts = dict.fromkeys(("read", "split_off", *reasons, "rows"), 0)
     before = bar.n
     with atomic_write(prefix + ".txt", "wb") as text, atomic_write(prefix + ".hash", "wb") as marks:
         writer = DocumentWriter(text)
-        for block in ordered_map(cleaner, source.blocks(), workers):
+        for block in ordered_map(work, source.blocks(), workers):
             writer.write(block.lines)
             marks.write(block.hashes)
             for name, count in block.counts.items():

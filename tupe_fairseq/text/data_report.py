@@ -19,7 +19,8 @@ def build_report(
     """Put the counts of all steps together.
 
     ``lines`` adds up: read + split_off + cut - joined - all that were dropped = train + valid +
-    test.  ``tokens`` counts pieces, without the </s> of each line.
+    test.  ``tokens`` counts pieces, without the </s> of each line.  ``rows``, if the text is a
+    field of rows: ``no_text`` are those of which no line is left before duplicates are dropped.
 
     Args:
         options (Namespace): of tupe-prepare-pretrain.
@@ -37,8 +38,10 @@ def build_report(
     counts = {**cleaned, "no_pieces": no_pieces}
     treatment = AsItIs() if options.vocabulary else TextTreatment(options.lowercase)
     given = "given" if options.sentencepiece_model else options.model_type
+    rows = {"read": cleaned["rows"], "no_text": cleaned["rows"] - cleaned["documents"]}
     return {
         "text_treatment": treatment.to_dict(),
+        **({} if options.text_field is None else {"rows": rows}),
         "documents": {
             "read": cleaned["documents"],
             **{name: split[name]["documents"] for name in order},
@@ -62,6 +65,7 @@ def build_report(
             "sha256": digest,
         },
         "settings": {
+            "text_field": options.text_field,
             "split_sentences": options.split_sentences,
             "join_short": options.join_short,
             "min_chars": options.min_chars,
@@ -79,7 +83,9 @@ def summary(report: Dict[str, Any]) -> List[str]:
         return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
     rates = ", ".join(f"{name} {100 * rate:.4f}%" for name, rate in report["unknown_rate"].items())
+    rows = [f"rows: {numbers(report['rows'])}"] if "rows" in report else []
     return [
+        *rows,
         f"documents: {numbers(report['documents'])}",
         f"lines: {numbers(report['lines'])}",
         f"dropped lines: {numbers(report['dropped'])}",

@@ -49,10 +49,33 @@ def refuse_what_is_no_text(path: str) -> None:
     start = TextFile(path).start(_SAMPLE_BYTES)
     if kind is None or not start:
         kind = next((name for pattern, name in _KINDS.items() if pattern.match(start)), None)
+    if kind == "a parquet file":
+        raise ValueError(f"{path} is {kind}; name the column of the text: --text-field NAME")
     if kind is not None:
         raise ValueError(
             f"{path} is {kind}, which is not supported; give plain, .gz, .xz or .bz2 text"
         )
+    refuse_other_encodings(path, start)
+    if b"\r" in start.rstrip(b"\r") and b"\n" not in start:
+        raise ValueError(
+            f"{path} ends its lines with carriage returns alone; convert it first: tr '\\r' '\\n'"
+        )
+    if is_json_lines(start):
+        raise ValueError(
+            f"{path} holds JSON objects, whose keys and quotes would be learned as text; name the "
+            "field of the text: --text-field NAME"
+        )
+
+
+def refuse_other_encodings(path: str, start: bytes) -> None:
+    """Refuse a file whose first bytes are in UTF-16 or UTF-32, or no text at all.
+
+    Args:
+        path (str): the file.
+        start (bytes): its first bytes, not compressed.
+    Raises:
+        ValueError: if they are.
+    """
     if start.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")):
         raise ValueError(f"{path} is in UTF-16 or UTF-32; convert it first: iconv -t UTF-8")
     if start.count(b"\x00") > len(start) // 10:
@@ -63,19 +86,14 @@ def refuse_what_is_no_text(path: str) -> None:
             f"{path} is not text: {controls / len(start):.0%} of its first bytes are control "
             "characters"
         )
-    if b"\r" in start.rstrip(b"\r") and b"\n" not in start:
-        raise ValueError(
-            f"{path} ends its lines with carriage returns alone; convert it first: tr '\\r' '\\n'"
-        )
-    if _is_json_lines(start):
-        raise ValueError(
-            f"{path} holds JSON objects, whose keys and quotes would be learned as text; extract "
-            "the text first, for example with: jq -r .text"
-        )
 
 
-def _is_json_lines(start: bytes) -> bool:
-    """Whether each line is a JSON object, or a list of some, as dumps of corpora have them."""
+def is_json_lines(start: bytes) -> bool:
+    """Whether each line is a JSON object, or a list of some, as dumps of corpora have them.
+
+    Args:
+        start (bytes): the first mebibyte of a file, not compressed.
+    """
     lines = start.split(b"\n")
     if len(start) == _SAMPLE_BYTES and len(lines) > 1:
         lines.pop()  # which may be cut

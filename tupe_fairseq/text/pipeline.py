@@ -31,9 +31,10 @@ Counts = Dict[str, int]
 
 
 # what the steps record
-_CLEANED = dict.fromkeys(
+_CLEANED: Dict[str, Any] = dict.fromkeys(
     ("read", "split_off", "invalid_utf8", "too_short", "too_long", "documents"), int
 )
+_CLEANED["rows"] = (int, None)  # earlier versions read none, and recorded nothing
 _SPLIT = dict.fromkeys(("documents", "parts", "lines", "joined"), int)
 _ENCODED = dict.fromkeys(("lines", "tokens", "unknown", "cut", "no_pieces", "documents"), int)
 _VOCABULARY = dict.fromkeys(("pieces", "dictionary"), int)
@@ -90,7 +91,7 @@ class Pipeline:
         with progress("cleaning", self._bytes_to_clean(), "B") as bar:
             for source, paths in self.space.sources.items():
                 files = [self._clean(source, i, cleaner, bar) for i in range(len(paths))]
-                counts = {key: sum(file[key] for file in files) for key in _CLEANED}
+                counts = {key: sum(file.get(key) or 0 for file in files) for key in _CLEANED}
                 if paths and not counts["documents"]:
                     # the remedy is another text or other options, which both begin here
                     self.steps.forget("clean")
@@ -115,7 +116,8 @@ class Pipeline:
         counts = self.steps.result(step, _CLEANED)
         if counts is None:
             prefix = self.space.cleaned(source)[number]
-            counts = clean_file(path, cleaner, prefix, self.options.workers, bar)
+            options = self.options
+            counts = clean_file(path, cleaner, prefix, options.workers, bar, options.text_field)
             self.steps.finish(step, counts)
         if not counts["documents"] or is_much_dropped(counts):
             none = "" if counts["documents"] else "no documents: "

@@ -6,7 +6,7 @@ import lzma
 import os
 import re
 import zlib
-from typing import Iterator
+from typing import Iterator, Optional
 
 from tupe_fairseq.text.compressed import open_bz2, open_xz
 
@@ -28,6 +28,7 @@ class TextFile:
 
     Args:
         path (str): the file.
+        longest (int, optional): refuse a line of more bytes; default: skip it, from 4 MiB on.
     Raises:
         OSError: if it cannot be read.
         ValueError: if it is no file, or not compressed as its name says.
@@ -37,8 +38,9 @@ class TextFile:
         bytes_read (int): the position of :meth:`blocks` in the file, in bytes as stored.
     """
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, longest: Optional[int] = None):
         self.path = path
+        self._longest = longest
         self.too_long = 0
         self.bytes_read = 0
         if os.path.exists(path) and not os.path.isfile(path):
@@ -64,7 +66,8 @@ class TextFile:
 
         Raises:
             OSError: if the file cannot be read.
-            ValueError: if an archive is damaged, cut short or followed by something else.
+            ValueError: if an archive is damaged, cut short or followed by something else, or if a
+                line is longer than ``longest``.
         """
         with self._reading() as (stored, text):
             for block in self._whole_lines(text):
@@ -86,6 +89,7 @@ class TextFile:
     def _whole_lines(self, file) -> Iterator[bytes]:
         rest = b""
         skipping = False
+        lines = 0
         while True:
             chunk = file.read(BLOCK_BYTES)
             if not chunk:
@@ -102,7 +106,12 @@ class TextFile:
                 rest = chunk[end:]
             else:
                 rest += chunk
-            if len(rest) > LINE_BYTES:
+            if self._longest is not None:
+                lines += chunk.count(b"\n")
+                if len(rest) > self._longest:
+                    size = f"{self._longest >> 20} MiB"
+                    raise ValueError(f"{self.path}, line {lines + 1} is longer than {size}")
+            elif len(rest) > LINE_BYTES:
                 self.too_long += 1
                 rest = b""
                 skipping = True
