@@ -39,6 +39,7 @@ PARTS = {
         "files missing_package.py programs",
         "fairseq numpy pyarrow regex sacremoses sentence_splitter sentencepiece subword_nmt tqdm",
     ),
+    "rows": ("files text", ""),
     "glue": ("files text", "numpy scipy sklearn"),
     # model folders for other libraries
     "export": (

@@ -1,0 +1,30 @@
+"""Rows of .parquet files."""
+
+from typing import Iterator, Sequence
+
+from tupe_fairseq.rows.row_file import Row, RowFile
+from tupe_fairseq.rows.row_values import as_value
+from tupe_fairseq.text.parquet_file import ParquetFile
+
+
+class ParquetRows(RowFile):
+    """A parquet file.
+
+    Args:
+        path (str): the file.
+    Raises:
+        OSError, ValueError: as :func:`open_rows`.
+    """
+
+    unit = "row"
+
+    def __init__(self, path: str):
+        self._file = ParquetFile(path)
+        super().__init__(path, self._file.columns)
+
+    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Row]:
+        for first, batch in self._file.batches(columns):
+            for number, values in enumerate(zip(*batch), first):
+                place = self.place(number)
+                found = [as_value(value, place, name) for name, value in zip(columns, values)]
+                yield Row(number, found)

@@ -1,0 +1,98 @@
+"""What all files of rows have in common: columns with names, and rows with numbers."""
+
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Union
+
+from tupe_fairseq.text.json_texts import names_of
+
+#: a text, or the texts of a list, such as the tokens of a sentence
+Value = Union[str, List[str]]
+
+
+class Row(NamedTuple):
+    """A row.
+
+    Attributes:
+        number (int): the line of the file in which it begins; in parquet, which row it is.  From 1.
+        values (list of str or of list of str): one for each column that was asked for.
+    """
+
+    number: int
+    values: List[Value]
+
+
+class RowFile:
+    """A file of rows; :func:`open_rows` opens one.
+
+    Args:
+        path (str): the file.
+        columns (list of str): the names of its columns, or "1", "2", ... if they have none.
+    Raises:
+        ValueError: if two columns have the same name.
+
+    Attributes:
+        has_names (bool): whether the columns have names, by which their contents can be guessed.
+        tags (str, optional): the column of the tags, if the kind of file has one.
+    """
+
+    #: what :attr:`Row.number` counts
+    unit = "line"
+    has_names = True
+    tags: Optional[str] = None
+
+    def __init__(self, path: str, columns: List[str]):
+        self.path = path
+        self.columns = columns
+        repeated = next((name for name in columns if columns.count(name) > 1), None)
+        if repeated is not None:
+            raise ValueError(f"{path} has several columns {repeated!r}; rename all but one")
+
+    def column(self, name: str, flag: str) -> str:
+        """The name of the column that a user gave, by name or by number.
+
+        Args:
+            name (str): one of the names; or, if none is this, the number, from "1" on.
+            flag (str): with which it was given, for the message.
+        Raises:
+            ValueError: if there is no such column.
+        """
+        if name in self.columns:
+            return name
+        if name.isdecimal() and 1 <= int(name) <= len(self.columns):
+            return self.columns[int(name) - 1]
+        raise ValueError(
+            f"{self.path} has no column {name!r} ({flag}); the columns are "
+            f"{names_of(self.columns)}, or 1 to {len(self.columns)}"
+        )
+
+    def place(self, number: int) -> str:
+        """File and row, as messages name them."""
+        return f"{self.path}, {self.unit} {number}"
+
+    def rows(self, columns: Optional[Sequence[str]] = None) -> Iterator[Row]:
+        """Yield the rows, in bounded memory; each call begins anew.
+
+        Args:
+            columns (sequence of str): which values, by the names of :attr:`columns`; default: all.
+        Raises:
+            OSError: if the file cannot be read.
+            ValueError: if a row is not as it should be, or there is none; the message names the
+                file, the row and the column.
+        """
+        row = None
+        for row in self._rows(self.columns if columns is None else columns, columns is None):
+            yield row
+        if row is None:
+            raise ValueError(f"{self.path} has no rows")
+
+    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Row]:
+        raise NotImplementedError
+
+
+def numbered(count: int) -> List[str]:
+    """What columns without names are called: "1", "2", ..."""
+    return [str(number) for number in range(1, count + 1)]
+
+
+def counted(count: int) -> str:
+    """A number of columns, in words."""
+    return "1 column" if count == 1 else f"{count} columns"
