@@ -118,3 +118,16 @@ def test_without_pyarrow(raw, tmp_path, monkeypatch):
     code, printed = call_program(main, words)
     assert code == 2
     assert "error: pyarrow is not installed; pip install 'tupe_fairseq[parquet]'" in printed
+
+
+def test_a_folder_begun_before_there_were_rows(raw, of_text):
+    """It is finished, and is then like any other."""
+    before = raw_text.contents(of_text)
+    record = json.loads((of_text / "steps.json").read_text())
+    del record["settings"]["text_field"], record["finished"]["report"]
+    del record["finished"]["clean train 0"]["rows"]
+    (of_text / "steps.json").write_text(json.dumps(record))
+    words = ["--input", raw / "a.txt", "--output-dir", of_text, *FLAGS]
+    code, printed = call_program(main, words)
+    assert code == 0, printed
+    assert raw_text.contents(of_text) == before
