@@ -43,8 +43,8 @@ def pytest_report_header(config):
 
 
 def pytest_make_parametrize_id(val):
-    """No names that hold a whole file."""
-    if isinstance(val, (bytes, str)) and len(val) > 100:
+    """No names that hold a whole file, nor the time in it, which workers would not share."""
+    if isinstance(val, (bytes, str)) and len(val) > (16 if isinstance(val, bytes) else 100):
         return f"{len(val)} {'bytes' if isinstance(val, bytes) else 'characters'}"
     return None
 
