@@ -67,9 +67,9 @@ def test_a_folder_that_is_not_a_checkout_is_refused(run, tmp_path):
     assert f"--reference-repo ({tmp_path}) holds no fairseq/models/bert/model.py" in process.stdout
 
 
-def test_training(data, run, tmp_path):
+def test_training(data, run, shim_folder, tmp_path):
     process = run(
-        sys.executable, BENCHMARKS / "training.py", "--data", data, "--rounds", 1,
+        shim_folder + "/python", BENCHMARKS / "training.py", "--data", data, "--rounds", 1,
         "--updates", 20, "--layers", 1, "--tokens-per-sample", 64, "--batch-size", 2,
         "--threads", 1, "--output-dir", tmp_path, "--tupe-flags=--unpad",
     )  # fmt: skip
@@ -129,10 +129,11 @@ def test_a_folder_without_a_config_is_refused(run, tmp_path):
     assert f"--folder {tmp_path} holds no config.json" in process.stdout
 
 
-def test_untie(run, data, tmp_path):
+def test_untie(run, data, shim_folder, tmp_path):
     pretrain(data, tmp_path / "a", "--position-encoding", "learned", "--max-update", 2)
     process = run(
-        sys.executable, BENCHMARKS / "untie.py", data, tmp_path / "a" / "checkpoint_last.pt",
+        shim_folder + "/python", BENCHMARKS / "untie.py", data,
+        tmp_path / "a" / "checkpoint_last.pt",
         "--updates", 10, "--scratch-updates", 11, "--seeds", 3, "--output-dir", tmp_path / "out",
     )  # fmt: skip
     losses = json.loads((tmp_path / "out" / "results.json").read_text())["loss_in_bits"]
