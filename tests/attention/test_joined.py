@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers.attention_cases import HEADS, Request, assert_near
+from helpers.attention_cases import HEADS, Request, assert_near, skip_if_refused
 from tupe_fairseq.attention.joined import JOINED_TOKENS, joined, one_by_one
 
 LENGTHS = [30, 34, 1, 0, 70, 3, 2, 59, 1]
@@ -46,6 +46,8 @@ def test_outputs_and_gradients_are_eagers(bias):
 
 
 def test_one_mask_for_all_layers(monkeypatch):
+    request = Request(70, LENGTHS, batch=len(LENGTHS), packed=True)
+    skip_if_refused("sdpa", request.qkv, request.bias, request.padding)
     calls = []
     attend = F.scaled_dot_product_attention
 
@@ -53,8 +55,6 @@ def test_one_mask_for_all_layers(monkeypatch):
         calls.append(attn_mask)
         return attend(*args, attn_mask=attn_mask, **options)
 
-    request = Request(70, LENGTHS, batch=len(LENGTHS), packed=True)
-    request.attend("eager", request.qkv, request.bias)
     monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
     for _ in range(2):
         request.attend("sdpa", request.qkv, request.bias)
