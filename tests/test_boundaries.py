@@ -40,7 +40,9 @@ PARTS = {
         "fairseq numpy pyarrow regex sacremoses sentence_splitter sentencepiece subword_nmt tqdm",
     ),
     "rows": ("files text", ""),
-    "glue": ("files text", "numpy scipy sklearn"),
+    # labelled texts
+    "tasks": ("files", "numpy scipy sklearn"),
+    "glue": ("files tasks text", ""),
     # model folders for other libraries
     "export": (
         "checkpoint files missing_package.py position recorded_options.py text version.py",
@@ -53,7 +55,7 @@ PARTS = {
         "position position_terms.py text",
         "fairseq omegaconf torch",
     ),
-    "plugin/glue": ("files glue programs", "fairseq numpy omegaconf torch"),
+    "plugin/glue": ("files glue programs tasks", "fairseq numpy omegaconf torch"),
     "models": ("files plugin plugin/model position require_fairseq.py", "fairseq omegaconf"),
     # what our commands do
     "inference": (
@@ -61,7 +63,7 @@ PARTS = {
         "fairseq numpy torch",
     ),
     "scoring": ("files text", "torch"),
-    "finetune": ("checkpoint files glue inference position programs text", "numpy tqdm"),
+    "finetune": ("checkpoint files glue inference position programs tasks text", "numpy tqdm"),
     "compare": (
         "config.py encoder.py files plots position programs version.py",
         "fairseq torch tqdm",

@@ -178,7 +178,7 @@ def message(module):
 
 assert not hidden & set(sys.modules), hidden & set(sys.modules)
 assert "pip install 'tupe_fairseq[plot]'" in message("tupe_fairseq.plots.canvas")
-assert "pip install 'tupe_fairseq[data]'" in message("tupe_fairseq.glue.metrics")
+assert "pip install 'tupe_fairseq[data]'" in message("tupe_fairseq.tasks.metrics")
 assert "pip install 'tupe_fairseq[fairseq]'" in message("tupe_fairseq.programs.train")
 assert message("matplotlib") == "No module named 'matplotlib'"  # not asked for by the package
 print("all of it")

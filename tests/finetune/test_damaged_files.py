@@ -16,7 +16,7 @@ from helpers.glue_data import write_bin, write_data
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.finetune.protocol import write_overall
 from tupe_fairseq.finetune.task_data import read_task_data
-from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 
 DEEP = "[" * 100_000
 NAN = float("nan")

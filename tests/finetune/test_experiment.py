@@ -11,7 +11,7 @@ from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSetti
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.read_results import finished
 from tupe_fairseq.finetune.task_data import read_task_data
-from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 from tupe_fairseq.programs.command import as_shell
 
 TUPE_A = {k: v for k, v in MODEL.items() if k not in ("rel_pos_buckets", "max_rel_pos")}

@@ -9,7 +9,7 @@ from tupe_fairseq.finetune import scored_run
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSettings
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.task_data import read_task_data
-from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 from tupe_fairseq.programs.save_dir import BEST, LAST
 from tupe_fairseq.programs.train import Diverged
 

@@ -18,8 +18,8 @@ from tupe_fairseq.finetune.scores import (
 )
 from tupe_fairseq.finetune.tables import percent, task_table
 from tupe_fairseq.finetune.task_data import read_task_data
-from tupe_fairseq.glue.metrics import glue_metrics
-from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
+from tupe_fairseq.tasks.metrics import task_metrics
 
 SETTINGS = {
     "pretrained": True, "epochs": 3, "batch_size": 32, "update_freq": 2, "gpus": 1,
@@ -68,10 +68,10 @@ def test_constant_of_a_regression(tmp_path):
 
 def test_metrics_are_the_libraries():
     predictions, targets = [0, 1, 1, 0, 1, 1], [0, 1, 0, 0, 1, 1]
-    found = glue_metrics(["mcc"], predictions, targets)
+    found = task_metrics(["mcc"], predictions, targets)
     assert found["mcc"] == metrics.matthews_corrcoef(targets, predictions)
     scores = [0.1, 0.4, 0.35, 0.8, 0.2, 0.9]
-    found = glue_metrics(["pearson", "spearman"], scores, targets)
+    found = task_metrics(["pearson", "spearman"], scores, targets)
     assert found["pearson"] == stats.pearsonr(scores, targets)[0]
     assert found["spearman"] == stats.spearmanr(scores, targets)[0]
 

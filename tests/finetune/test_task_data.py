@@ -4,7 +4,7 @@ import pytest
 
 from helpers.glue_data import write_bin, write_data
 from tupe_fairseq.finetune.task_data import read_task_data
-from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 
 
 def test_labels_that_the_dictionary_does_not_list(tmp_path):

@@ -4,8 +4,8 @@ import pytest
 
 from helpers.glue_files import write_glue
 from tupe_fairseq.glue import official
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS, task_named
 from tupe_fairseq.glue.official import official_files, read_rows
-from tupe_fairseq.glue.tasks import GLUE_TASKS, task_named
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig, Sentence
 
 from helpers.glue_files import prepare_glue, write_glue, write_pretrain_dir
 from helpers.running import run
-from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 from tupe_fairseq.text.treatment import TextTreatment
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 from tupe_fairseq.glue.submission import write_submission
-from tupe_fairseq.glue.tasks import GLUE_TASKS
 
 
 @pytest.mark.parametrize(

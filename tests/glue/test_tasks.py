@@ -5,8 +5,8 @@ Each line is one of the official files, or has the very columns of one.
 
 import pytest
 
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 from tupe_fairseq.glue.official import official_files, read_rows
-from tupe_fairseq.glue.tasks import GLUE_TASKS
 
 STSB_HEADER = "index genre filename year old_index source1 source2 sentence1 sentence2"
 MNLI_HEADER = (

@@ -11,7 +11,7 @@ from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.protocol import run_protocol, settings_of
 from tupe_fairseq.finetune.scores import metric_names
 from tupe_fairseq.finetune.task_data import read_task_data
-from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 
 RUN = FineTuningRun(2e-5, 1)
 

@@ -8,7 +8,7 @@ import sentencepiece
 from helpers.running import call_program
 from tupe_fairseq.commands.prepare_glue import main
 from tupe_fairseq.files.atomic import write_json
-from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 from tupe_fairseq.text.pieces import Pieces
 from tupe_fairseq.text.treatment import TextTreatment
 

@@ -7,9 +7,9 @@ from fairseq.models.roberta import RobertaModel
 
 from helpers.glue_training import RATIO, make, records, rows_of, train
 from helpers.running import USER_DIR
-from tupe_fairseq.glue.metrics import glue_metrics
-from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 from tupe_fairseq.inference.predict import predict
+from tupe_fairseq.tasks.metrics import task_metrics
 
 HEAD = "sentence_classification_head"
 
@@ -29,7 +29,7 @@ def test_the_recorded_score_is_that_of_the_predictions(which, finetuned):
     task, data, folder, validations = finetuned
     checkpoint = folder / f"checkpoint_{which}.pt"
     found = predict(checkpoint, data, "valid")
-    score = 100 * glue_metrics([task.selection], *found)[task.selection]
+    score = 100 * task_metrics([task.selection], *found)[task.selection]
     state = torch.load(checkpoint, map_location="cpu")["extra_state"]
     assert state["val_loss"] == pytest.approx(score, abs=1e-3)
     printed = [float(record[f"valid_{task.selection}"]) for record in validations]

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from helpers.glue_training import MODEL, RATIO, make, records
 from helpers.running import REPO, USER_DIR
 from helpers.training import SIZE
-from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 
 CONFIGS = REPO / "examples" / "glue" / "config"
 TINY = [

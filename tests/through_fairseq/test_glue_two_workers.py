@@ -5,9 +5,9 @@ import torch
 
 from helpers.glue_training import RATIO, make, records, train
 from helpers.training import two_workers
-from tupe_fairseq.glue.metrics import glue_metrics
-from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 from tupe_fairseq.inference.predict import predict
+from tupe_fairseq.tasks.metrics import task_metrics
 
 
 @pytest.mark.parametrize("name", ["MRPC", "STS-B"])
@@ -29,5 +29,5 @@ def test_the_score_counts_every_row_once(name, tmp_path):
     found = predict(checkpoint, data, "valid")
     selection = GLUE_TASKS[name].selection
     score = torch.load(checkpoint, map_location="cpu")["extra_state"]["val_loss"]
-    expected = 100 * glue_metrics([selection], *found)[selection]
+    expected = 100 * task_metrics([selection], *found)[selection]
     assert score == pytest.approx(expected, abs=1e-3)

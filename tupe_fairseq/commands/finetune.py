@@ -15,7 +15,7 @@ from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSetti
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.protocol import run_protocol
 from tupe_fairseq.finetune.task_data import check_together, read_task_data
-from tupe_fairseq.glue.tasks import GLUE_TASKS, task_named
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS, task_named
 from tupe_fairseq.programs.command import show
 
 logger = logging.getLogger("tupe-finetune")

@@ -10,9 +10,9 @@ from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.names import REPORT
 from tupe_fairseq.files.record import check_record
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS, GlueTask, task_named
 from tupe_fairseq.glue.official import official_files
 from tupe_fairseq.glue.prepare import prepare_task
-from tupe_fairseq.glue.tasks import GLUE_TASKS, GlueTask, task_named
 from tupe_fairseq.text.losses import unknown_pieces
 from tupe_fairseq.text.pretrain_dir import PretrainDir
 

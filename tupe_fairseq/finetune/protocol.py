@@ -25,7 +25,7 @@ from tupe_fairseq.finetune.scores import (
 from tupe_fairseq.finetune.submit import submit
 from tupe_fairseq.finetune.tables import overall_table, percent, task_table
 from tupe_fairseq.finetune.task_data import TaskData
-from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 from tupe_fairseq.programs.command import show
 from tupe_fairseq.programs.save_dir import BEST, LAST
 

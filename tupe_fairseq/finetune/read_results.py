@@ -6,7 +6,7 @@ from typing import Any, Dict
 from tupe_fairseq.files.record import read_record
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
 from tupe_fairseq.finetune.scores import Results, metric_names
-from tupe_fairseq.glue.tasks import GlueTask
+from tupe_fairseq.glue.glue_tasks import GlueTask
 
 
 def finished(experiment: Experiment) -> Results:

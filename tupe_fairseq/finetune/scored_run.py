@@ -14,12 +14,12 @@ from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_
 from tupe_fairseq.files.atomic import atomic_write, write_json
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
 from tupe_fairseq.finetune.scores import metric_names
-from tupe_fairseq.glue.metrics import glue_metrics
-from tupe_fairseq.glue.tasks import STSB_MAX_SCORE
+from tupe_fairseq.glue.glue_tasks import STSB_MAX_SCORE
 from tupe_fairseq.inference.predict import predict
 from tupe_fairseq.programs.log import quiet, record_of
 from tupe_fairseq.programs.save_dir import BEST, LAST, discard_damaged, updates_of
 from tupe_fairseq.programs.train import Diverged, train
+from tupe_fairseq.tasks.metrics import task_metrics
 
 logger = logging.getLogger("tupe-finetune")
 
@@ -135,7 +135,7 @@ def _score(experiment: Experiment, run: FineTuningRun) -> Dict[str, Dict[str, fl
             for row in zip(predictions.tolist(), targets.tolist()):
                 words = row if task.is_regression else (task.labels[index] for index in row)
                 file.write("\t".join(map(str, words)) + "\n")
-        metrics[split] = glue_metrics(metric_names(task), predictions, targets)
+        metrics[split] = task_metrics(metric_names(task), predictions, targets)
     _check_recorded(experiment, run, metrics["valid"][task.selection])
     return metrics
 

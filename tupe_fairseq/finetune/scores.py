@@ -7,8 +7,8 @@ import numpy as np
 
 from tupe_fairseq.finetune.experiment import FineTuningRun
 from tupe_fairseq.finetune.task_data import TaskData
-from tupe_fairseq.glue.metrics import MEANS, glue_metrics
-from tupe_fairseq.glue.tasks import GlueTask
+from tupe_fairseq.glue.glue_tasks import GlueTask
+from tupe_fairseq.tasks.metrics import MEANS, task_metrics
 
 #: the result.json of each finished run, in the order of the runs
 Results = Dict[FineTuningRun, Dict[str, Any]]
@@ -36,7 +36,7 @@ def baseline(data: TaskData) -> Dict[str, Any]:
     metrics = {}
     for split in data.splits("valid"):
         targets = data.targets(split)
-        metrics[split] = glue_metrics(metric_names(task), np.full_like(targets, constant), targets)
+        metrics[split] = task_metrics(metric_names(task), np.full_like(targets, constant), targets)
     return {"answer": answer, "metrics": metrics}
 
 

@@ -4,7 +4,7 @@ from typing import Any, Dict, List, Optional
 
 from tupe_fairseq.files.markdown import markdown_table
 from tupe_fairseq.finetune.scores import metric_names
-from tupe_fairseq.glue.tasks import GLUE_TASKS, GlueTask
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS, GlueTask
 
 METRIC_LABELS = {
     "accuracy": "accuracy",

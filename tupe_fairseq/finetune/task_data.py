@@ -13,7 +13,7 @@ from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, DICTIONARY, REPORT
 from tupe_fairseq.files.record import read_record
 from tupe_fairseq.finetune.pretrained import Pretrained
-from tupe_fairseq.glue.tasks import STSB_MAX_SCORE, GlueTask
+from tupe_fairseq.glue.glue_tasks import STSB_MAX_SCORE, GlueTask
 from tupe_fairseq.text.mmap_index import count, first_tokens
 
 logger = logging.getLogger("tupe-finetune")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Counter as CounterType
 from typing import Dict, Iterator, List, Set, Tuple
 
-from tupe_fairseq.glue.tasks import STSB_MAX_SCORE, GlueTask
+from tupe_fairseq.glue.glue_tasks import STSB_MAX_SCORE, GlueTask
 
 # The length at which a text is cut before it is encoded: far beyond any max_positions, since a
 # broken file can hold megabytes in one line.

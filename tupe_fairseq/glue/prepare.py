@@ -10,9 +10,9 @@ from tupe_fairseq.files.atomic import atomic_write, write_json
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.names import DICTIONARY, REPORT
 from tupe_fairseq.files.steps import Steps
+from tupe_fairseq.glue.glue_tasks import STSB_MAX_SCORE, GlueTask
 from tupe_fairseq.glue.official import OfficialRows, official_files, read_rows
-from tupe_fairseq.glue.task_report import read_task_report
-from tupe_fairseq.glue.tasks import STSB_MAX_SCORE, GlueTask
+from tupe_fairseq.tasks.task_report import read_task_report
 from tupe_fairseq.text.binarize import binarize
 from tupe_fairseq.text.pretrain_dir import PretrainDir
 
@@ -76,6 +76,7 @@ def prepare_task(
     shutil.rmtree(work, ignore_errors=True)
     report = {
         "task": task.name,
+        "description": task.task.to_record(),
         "text_treatment": pretrained.treatment.to_dict(),
         "vocabulary": pretrained.vocabulary,
         "vocabulary_kind": pretrained.kind,

@@ -4,7 +4,7 @@ import os
 from typing import List, Sequence
 
 from tupe_fairseq.files.atomic import atomic_write
-from tupe_fairseq.glue.tasks import STSB_MAX_SCORE, GlueTask
+from tupe_fairseq.glue.glue_tasks import STSB_MAX_SCORE, GlueTask
 
 
 def official_predictions(task: GlueTask, predictions: Sequence) -> List[str]:

@@ -88,7 +88,7 @@ def validate(task, model, criterion, samples):
 
 @pytest.mark.parametrize("size", [1, 5, 23])
 @pytest.mark.parametrize("name", LOGGED)
-def test_validation_logs_glue_metrics_over_all_rows(name, size, folders):
+def test_validation_logs_task_metrics_over_all_rows(name, size, folders):
     task, model, criterion = build(name, folders[name])
     samples = batches(task, size)
     scatter(model, samples)

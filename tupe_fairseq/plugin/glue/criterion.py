@@ -16,7 +16,7 @@ from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 from omegaconf import MISSING
 
-from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 from tupe_fairseq.plugin.glue.task import class_names
 
 # fairseq does not log meters whose names begin with an underscore
@@ -47,11 +47,11 @@ class RowsMeter(MetersDict._DerivedMeter):
     def percentage(self, name: str) -> float:
         """A metric over all rows, times 100; NaN for a single row."""
         # imported here, because pre-training does not need scikit-learn
-        from tupe_fairseq.glue.metrics import glue_metrics
+        from tupe_fairseq.tasks.metrics import task_metrics
 
         if len(self.rows) < 2:
             return float("nan")
-        return 100 * glue_metrics([name], *zip(*self.rows.values()))[name]
+        return 100 * task_metrics([name], *zip(*self.rows.values()))[name]
 
 
 @dataclass

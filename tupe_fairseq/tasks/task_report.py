@@ -4,7 +4,8 @@ import os
 from typing import Any, Dict
 
 from tupe_fairseq.files.names import REPORT
-from tupe_fairseq.files.record import read_record
+from tupe_fairseq.files.record import check_record, read_record
+from tupe_fairseq.tasks.task_description import RECORD, Task
 
 _COUNTS = {str: int}
 _SPLIT = {
@@ -18,6 +19,7 @@ _SPLIT = {
 }
 _SHAPE = {
     "task": str,
+    "description": (RECORD, None),
     "vocabulary": str,
     "max_positions": int,
     "splits": {str: _SPLIT},
@@ -33,3 +35,16 @@ def read_task_report(folder: str) -> Dict[str, Any]:
         ValueError: if it is damaged, or of another program.
     """
     return read_record(os.path.join(folder, REPORT), _SHAPE)
+
+
+def task_of(report: Dict[str, Any], path: str) -> Task:
+    """The task that a report describes.
+
+    Args:
+        report (dict): the content of report.json.
+        path (str): its name, for the message.
+    Raises:
+        ValueError: if it has no description, as that of pre-training data and of version 0.1.0.
+    """
+    check_record(report.get("description"), RECORD, path, "description")
+    return Task.from_record(report["description"])

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Dict, Optional, Tuple
 
+from tupe_fairseq.tasks.task_description import CLASSIFICATION, REGRESSION, Task
+
 ACCURACY = ("accuracy",)
 
 
@@ -58,6 +60,22 @@ class GlueTask:
     def num_classes(self) -> int:
         """The outputs of the head: 1 for a regression."""
         return len(self.labels) or 1
+
+    @property
+    def task(self) -> Task:
+        """What is learned, without where the official files have it."""
+        return Task(
+            name=self.name,
+            kind=REGRESSION if self.is_regression else CLASSIFICATION,
+            labels=self.labels,
+            texts=len(self.texts),
+            splits=tuple(self.files),
+            metrics=self.metrics,
+            selection=self.selection,
+            epochs=self.epochs,
+            scale=(0.0, STSB_MAX_SCORE) if self.is_regression else None,
+            benchmark="GLUE",
+        )
 
     def submission(self, split: str) -> str:
         """The file name of the predictions for a test split."""

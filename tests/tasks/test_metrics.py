@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 from sklearn import metrics
 
-from tupe_fairseq.glue.metrics import glue_metrics
-from tupe_fairseq.glue.tasks import GLUE_TASKS
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
+from tupe_fairseq.tasks.metrics import task_metrics
 
 # the same functions on the same numbers; only the mean of two may round
 TOLERANCE = 1e-15
@@ -22,7 +22,7 @@ def test_classes_equal_scikit_learn(classes):
         generator.random(200) < 0.6, targets, generator.integers(0, classes, 200)
     )
     names = ["accuracy", "mcc"] + ["f1", "acc_and_f1"] * (classes == 2)
-    found = glue_metrics(names, predictions, targets)
+    found = task_metrics(names, predictions, targets)
     assert list(found) == names
     accuracy = metrics.accuracy_score(targets, predictions)
     assert found["accuracy"] == accuracy
@@ -37,7 +37,7 @@ def test_scores_equal_scipy():
     generator = np.random.default_rng(2)
     targets = generator.random(150).round(1)  # with ties, which ranks must share
     predictions = targets + generator.normal(0, 0.3, 150)
-    found = glue_metrics(["pearson", "spearman", "pearson_and_spearman"], predictions, targets)
+    found = task_metrics(["pearson", "spearman", "pearson_and_spearman"], predictions, targets)
     pearson = stats.pearsonr(predictions, targets)[0]
     spearman = stats.spearmanr(predictions, targets)[0]
     assert found["pearson"] == pearson and found["spearman"] == spearman
@@ -48,7 +48,7 @@ def test_scores_equal_scipy():
 def test_by_hand():
     # 3 true and 1 false positives, 2 true and 2 false negatives
     targets, predictions = [1, 1, 1, 1, 1, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 1]
-    found = glue_metrics(["accuracy", "f1", "mcc", "acc_and_f1"], predictions, targets)
+    found = task_metrics(["accuracy", "f1", "mcc", "acc_and_f1"], predictions, targets)
     assert found == pytest.approx(
         {
             "accuracy": 5 / 8,
@@ -59,14 +59,14 @@ def test_by_hand():
         abs=1e-12,  # rounding of a few operations on float64
     )
     # deviations (-1, 0, 1) and (-3, 1, 2) from the means; ranks 1 2 3 and 1 2 3
-    found = glue_metrics(["pearson", "spearman"], [0.1, 0.2, 0.3], [1.0, 5.0, 6.0])
+    found = task_metrics(["pearson", "spearman"], [0.1, 0.2, 0.3], [1.0, 5.0, 6.0])
     assert found["pearson"] == pytest.approx(5 / (2 * 14) ** 0.5, abs=1e-12)
     assert found["spearman"] == pytest.approx(1.0, abs=1e-12)
 
 
 def test_f1_is_of_class_1():
-    assert glue_metrics(["f1"], [0, 0, 1], [0, 0, 0])["f1"] == 0.0
-    assert glue_metrics(["f1"], [1, 1, 0], [1, 1, 1])["f1"] == pytest.approx(0.8, abs=1e-12)
+    assert task_metrics(["f1"], [0, 0, 1], [0, 0, 0])["f1"] == 0.0
+    assert task_metrics(["f1"], [1, 1, 0], [1, 1, 1])["f1"] == pytest.approx(0.8, abs=1e-12)
 
 
 @pytest.mark.parametrize("constant", [0, 1])
@@ -74,8 +74,8 @@ def test_constant_predictions(constant):
     """Undefined correlations count as 0, without a word."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = glue_metrics(["mcc", "f1", "accuracy"], [constant] * 4, [0, 1, 1, 1])
-        scores = glue_metrics(
+        found = task_metrics(["mcc", "f1", "accuracy"], [constant] * 4, [0, 1, 1, 1])
+        scores = task_metrics(
             ["pearson", "spearman", "pearson_and_spearman"], [float(constant)] * 4, [0, 1, 2, 3.5]
         )
     assert found["mcc"] == 0.0
@@ -91,11 +91,11 @@ def test_constant_predictions(constant):
 )
 def test_refused(predictions, targets):
     with pytest.raises(ValueError, match="metrics need equally many of both, two or more"):
-        glue_metrics(["accuracy"], predictions, targets)
+        task_metrics(["accuracy"], predictions, targets)
 
 
 @pytest.mark.parametrize("task", GLUE_TASKS.values(), ids=GLUE_TASKS)
 def test_every_task_has_metrics_that_exist(task):
     names = dict.fromkeys([*task.metrics, task.selection])
     predictions, targets = [0, 1, 1, 0], [0, 1, 0, 0]
-    assert list(glue_metrics(names, predictions, targets)) == list(names)
+    assert list(task_metrics(names, predictions, targets)) == list(names)

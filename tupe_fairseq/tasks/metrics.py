@@ -1,4 +1,4 @@
-"""GLUE's metrics, by scikit-learn and scipy."""
+"""Metrics of predictions, by scikit-learn and scipy."""
 
 import warnings
 from typing import Dict, Sequence
@@ -27,7 +27,7 @@ _METRICS = {
 }
 
 
-def glue_metrics(names: Sequence[str], predictions, targets) -> Dict[str, float]:
+def task_metrics(names: Sequence[str], predictions, targets) -> Dict[str, float]:
     """Compute metrics; each is a fraction, not a percentage.
 
     A correlation with constant predictions is undefined; it counts as 0, as Matthews' does.
