@@ -55,3 +55,12 @@ def test_not_guessed(tmp_path):
         guessed(tmp_path, ["a", "b", "label"])
     with pytest.raises(ValueError, match="no names of columns; give --text-column and --label-col"):
         guessed(tmp_path, ["text", "label"], header=False)
+
+
+def test_what_is_given_is_not_guessed(tmp_path):
+    (tmp_path / "a.tsv").write_text("review\tverdict\ttext\tlabel\n1\t2\t3\t4\n")
+    file = open_rows(str(tmp_path / "a.tsv"))
+    found = guess_columns(file, "--text", "--label", text="review")
+    assert found[:3] == ("review", None, "label") and "text is" not in found.said
+    found = guess_columns(file, "--text", "--label", label="text")
+    assert found[:3] == ("review", None, "text") and "label is" not in found.said

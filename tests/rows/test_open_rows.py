@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import re
 import sys
 
 import pyarrow
@@ -13,6 +14,7 @@ from helpers.hidden import hide
 from tupe_fairseq.missing_package import MissingPackage
 from tupe_fairseq.rows import conll_rows
 from tupe_fairseq.rows.open_rows import open_rows
+from tupe_fairseq.rows.row_file import BadRow
 from tupe_fairseq.text import parquet_file, reading
 
 COMPRESSIONS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
@@ -198,3 +200,47 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
     hide(monkeypatch, "pyarrow")
     with pytest.raises(MissingPackage, match=r"pip install 'tupe_fairseq\[parquet\]'"):
         open_rows(str(tmp_path / "a.parquet"))
+
+
+@pytest.mark.parametrize(
+    "name, content, kept, reasons",
+    [
+        ("a.tsv", "a\tb\n1\t2\nx\n3\t4\t5\n6\t7\n", ["1", "6"], ["another number of columns"] * 2),
+        ("a.csv", 'a,b\n"1\n",2\nx\n6,7\n', ["1\n", "6"], ["another number of columns"]),
+        (
+            "a.jsonl",
+            '{"a": 1}\n[2]\n{"a": 3\n{"b": 4}\n{"a": null}\n{"a": "6 \\ud800"}\n',
+            ["1", "6 "],
+            ["not a JSON object"] * 2 + ["another number of columns", "neither text nor number"],
+        ),
+        (
+            "a.conll",
+            "1 A\n2 B\n\n3 A\n4\n5 A\n\n6 A\n",
+            [["1", "2"], ["6"]],
+            ["another number of columns"],
+        ),
+    ],
+)
+def test_bad_rows_are_left_out_on_request(name, content, kept, reasons, tmp_path):
+    file, bad = open_rows(write(tmp_path / name, content)), []
+    rows = list(file.rows(file.columns[:1], bad.append))
+    assert [row.values[0] for row in rows] == kept
+    assert [row.reason for row in bad] == reasons
+    assert all(str(row).startswith(f"{file.path}, line ") for row in bad)
+    with pytest.raises(BadRow, match=re.escape(str(bad[0]))):
+        list(file.rows(file.columns[:1]))
+
+
+def test_bad_rows_of_parquet(tmp_path):
+    table = pyarrow.table({"a": ["x", None, "y"]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    bad = []
+    rows = list(open_rows(str(tmp_path / "a.parquet")).rows(["a"], bad.append))
+    assert [row.number for row in rows] == [1, 3] and len(bad) == 1
+
+
+def test_a_quote_that_is_not_closed_is_no_bad_row(tmp_path):
+    """The rest of the file is in it."""
+    path = write(tmp_path / "a.csv", 'a,b\n1,2\n"3,4\n5,6\n')
+    with pytest.raises(ValueError, match="line 3 begins no row of CSV"):
+        list(open_rows(path).rows(None, lambda bad: None))

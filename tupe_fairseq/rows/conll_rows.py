@@ -1,9 +1,9 @@
 """Sentences of .conll files: a token and its tags per line, a blank line after each sentence."""
 
-from typing import Iterator, List, Sequence, Tuple
+from typing import Iterator, List, Sequence, Tuple, Union
 
 from tupe_fairseq.rows.decoded_lines import decoded_lines
-from tupe_fairseq.rows.row_file import Row, RowFile, counted, numbered
+from tupe_fairseq.rows.row_file import OTHER_COLUMNS, BadRow, Row, RowFile, counted, numbered
 
 _DOCUMENT = "-DOCSTART-"
 _MOST_TOKENS = 100_000
@@ -33,35 +33,41 @@ class ConllRows(RowFile):
         if len(self.columns) > 1:
             self.tags = self.columns[-1]
 
-    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Row]:
+    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Union[Row, BadRow]]:
         places = [self.columns.index(name) for name in columns]
-        for number, tokens in self._sentences():
-            yield Row(number, [[token[place] for token in tokens] for place in places])
+        for begin, lines in self._sentences():
+            try:
+                tokens = [self._fields(line, number) for number, line in enumerate(lines, begin)]
+            except BadRow as bad:
+                yield bad
+            else:
+                yield Row(begin, [[token[place] for token in tokens] for place in places])
 
-    def _sentences(self) -> Iterator[Tuple[int, List[List[str]]]]:
-        begin, tokens = 0, []
+    def _sentences(self) -> Iterator[Tuple[int, List[str]]]:
+        begin, lines = 0, []
         for number, line in decoded_lines(self.path):
             if not _is_between(line):
-                begin = begin if tokens else number
-                tokens.append(self._fields(line, number))
-                if len(tokens) > _MOST_TOKENS:
+                begin = begin if lines else number
+                lines.append(line)
+                if len(lines) > _MOST_TOKENS:
                     raise ValueError(
                         f"{self.place(begin)} begins a sentence of more than {_MOST_TOKENS:,} "
                         "tokens; a blank line ends one"
                     )
-            elif tokens:
-                yield begin, tokens
-                tokens = []
-        if tokens:
-            yield begin, tokens
+            elif lines:
+                yield begin, lines
+                lines = []
+        if lines:
+            yield begin, lines
 
     def _fields(self, line: str, number: int) -> List[str]:
         fields = self._split(line)
         if len(fields) != len(self.columns) or "" in fields:
             count = counted(sum(map(bool, fields)))
-            raise ValueError(
+            raise BadRow(
                 f"{self.place(number)} has {count} with something in it, and the first line of a "
-                f"token has {len(self.columns)}"
+                f"token has {len(self.columns)}",
+                OTHER_COLUMNS,
             )
         return fields
 

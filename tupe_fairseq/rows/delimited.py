@@ -1,10 +1,10 @@
 """Rows of .tsv and .csv files."""
 
 import csv
-from typing import Callable, Iterator, List, Sequence, Tuple
+from typing import Callable, Iterator, List, Sequence, Tuple, Union
 
 from tupe_fairseq.rows.decoded_lines import LINE_BYTES, decoded_lines
-from tupe_fairseq.rows.row_file import Row, RowFile, counted, numbered
+from tupe_fairseq.rows.row_file import OTHER_COLUMNS, BadRow, Row, RowFile, counted, numbered
 
 _Records = Iterator[Tuple[int, List[str]]]
 
@@ -31,18 +31,18 @@ class DelimitedRows(RowFile):
         self._first_line, values = first
         super().__init__(path, values if header else numbered(len(values)))
 
-    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Row]:
+    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Union[Row, BadRow]]:
         places = [self.columns.index(name) for name in columns]
         records = _without_blank_end(self.path, self._split)
         if self._header:
             next(records)
         for number, values in records:
             if len(values) != len(self.columns):
-                raise ValueError(
-                    f"{self.place(number)} has {counted(len(values))}, and line "
-                    f"{self._first_line} has {len(self.columns)}"
-                )
-            yield Row(number, [values[place] for place in places])
+                found = f"{self.place(number)} has {counted(len(values))}, and line "
+                found += f"{self._first_line} has {len(self.columns)}"
+                yield BadRow(found, OTHER_COLUMNS)
+            else:
+                yield Row(number, [values[place] for place in places])
 
 
 def tab_separated(path: str) -> _Records:

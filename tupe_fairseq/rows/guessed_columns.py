@@ -46,41 +46,52 @@ class GuessedColumns(NamedTuple):
     said: str
 
 
-def guess_columns(file: RowFile, text_flag: str, label_flag: str) -> GuessedColumns:
+def guess_columns(
+    file: RowFile,
+    text_flag: str,
+    label_flag: str,
+    text: Optional[str] = None,
+    label: Optional[str] = None,
+) -> GuessedColumns:
     """Guess; names in capitals are names as well.
 
     Args:
         file (RowFile): the file.
         text_flag, label_flag (str): with which columns can be given instead.
+        text, label (str, optional): columns that were given, which are taken as they are.
     Raises:
         ValueError: if no column is known to have text; the message lists the columns.
     """
     names: Dict[str, str] = {}
     for name in file.columns:
-        names.setdefault(name.lower(), name)
-    if file.tags is not None:
-        texts: Optional[Tuple[str, ...]] = (file.columns[0],)
-        label: Optional[str] = file.tags
-    elif file.has_names:
-        label = next((names[name] for name in _LABELS if name in names), None)
-        texts = _texts(names, label)
-    else:
+        if name not in (text, label):
+            names.setdefault(name.lower(), name)
+    if not (file.has_names or file.tags):
         raise ValueError(
             f"{file.path} has no names of columns; give {text_flag} and {label_flag} by number, 1 "
             f"to {len(file.columns)}"
         )
+    by_name = next((names[name] for name in _LABELS if name in names), None)
+    found_label = label or file.tags or by_name
+    if text is not None:
+        texts: Optional[Tuple[str, ...]] = (text,)
+    elif file.tags is not None:
+        texts = (file.columns[0],)
+    else:
+        texts = _texts(names, found_label)
     if texts is None:
         raise ValueError(
             f"{file.path} has no column whose name says that it is the text; give {text_flag}: "
             f"{names_of(file.columns)}"
         )
     second = texts[1] if len(texts) > 1 else None
-    roles = {"text": texts[0], "second text": second, "label": label}
+    roles = {"second text": second, "label": None if label else found_label}
+    roles = {"text": None if text else texts[0], **roles}
     said = ", ".join(f"{role} is column {name!r}" for role, name in roles.items() if name)
     advice = f"by their names; {text_flag} and {label_flag} take others"
     if file.tags is not None:
         advice = advice.replace("names", "order")
-    return GuessedColumns(texts[0], second, label, f"{file.path}: {said} ({advice})")
+    return GuessedColumns(texts[0], second, found_label, f"{file.path}: {said} ({advice})")
 
 
 def _texts(names: Dict[str, str], label: Optional[str]) -> Optional[Tuple[str, ...]]:

@@ -1,10 +1,10 @@
 """Rows of .jsonl files: a JSON object each."""
 
-from typing import Any, Dict, Iterator, Sequence, Tuple
+from typing import Any, Dict, Iterator, Sequence, Tuple, Union
 
 from tupe_fairseq.rows.decoded_lines import decoded_lines
-from tupe_fairseq.rows.row_file import Row, RowFile
-from tupe_fairseq.rows.row_values import as_value
+from tupe_fairseq.rows.row_file import OTHER_COLUMNS, BadRow, Row, RowFile
+from tupe_fairseq.rows.row_values import as_row
 from tupe_fairseq.text.json_texts import json_object, names_of
 
 
@@ -23,22 +23,33 @@ class JsonRows(RowFile):
         first = next(_objects(path), None)
         if first is None:
             raise ValueError(f"{path} is empty")
+        if isinstance(first[1], BadRow):
+            raise first[1]
         super().__init__(path, list(first[1]))
 
-    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Row]:
+    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Union[Row, BadRow]]:
         known = set(self.columns)
         for number, values in _objects(self.path):
             place = self.place(number)
+            if isinstance(values, BadRow):
+                yield values
+                continue
             missing = [name for name in columns if name not in values]
-            if missing:
-                raise ValueError(f"{place} has no {names_of(missing)}, which the first row has")
             more = [name for name in values if name not in known] if is_all else []
-            if more:
-                raise ValueError(f"{place} has {names_of(more)}, which the first row has not")
-            yield Row(number, [as_value(values[name], place, name) for name in columns])
+            if missing:
+                found = f"{place} has no {names_of(missing)}, which the first row has"
+                yield BadRow(found, OTHER_COLUMNS)
+            elif more:
+                found = f"{place} has {names_of(more)}, which the first row has not"
+                yield BadRow(found, OTHER_COLUMNS)
+            else:
+                yield as_row(number, place, columns, map(values.__getitem__, columns))
 
 
-def _objects(path: str) -> Iterator[Tuple[int, Dict[str, Any]]]:
+def _objects(path: str) -> Iterator[Tuple[int, Union[Dict[str, Any], BadRow]]]:
     for number, line in decoded_lines(path):
         if line and not line.isspace():
-            yield number, json_object(line, path, number)
+            try:
+                yield number, json_object(line, path, number)
+            except ValueError as error:
+                yield number, BadRow(str(error), "not a JSON object")

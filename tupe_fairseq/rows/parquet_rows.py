@@ -1,9 +1,9 @@
 """Rows of .parquet files."""
 
-from typing import Iterator, Sequence
+from typing import Iterator, Sequence, Union
 
-from tupe_fairseq.rows.row_file import Row, RowFile
-from tupe_fairseq.rows.row_values import as_value
+from tupe_fairseq.rows.row_file import BadRow, Row, RowFile
+from tupe_fairseq.rows.row_values import as_row
 from tupe_fairseq.text.parquet_file import ParquetFile
 
 
@@ -22,9 +22,7 @@ class ParquetRows(RowFile):
         self._file = ParquetFile(path)
         super().__init__(path, self._file.columns)
 
-    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Row]:
+    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Union[Row, BadRow]]:
         for first, batch in self._file.batches(columns):
             for number, values in enumerate(zip(*batch), first):
-                place = self.place(number)
-                found = [as_value(value, place, name) for name, value in zip(columns, values)]
-                yield Row(number, found)
+                yield as_row(number, self.place(number), columns, values)

@@ -1,11 +1,13 @@
 """What all files of rows have in common: columns with names, and rows with numbers."""
 
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Union
+from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Union
 
 from tupe_fairseq.text.json_texts import names_of
 
 #: a text, or the texts of a list, such as the tokens of a sentence
 Value = Union[str, List[str]]
+#: the reason of a :class:`BadRow` with more or fewer columns than the first row
+OTHER_COLUMNS = "another number of columns"
 
 
 class Row(NamedTuple):
@@ -18,6 +20,19 @@ class Row(NamedTuple):
 
     number: int
     values: List[Value]
+
+
+class BadRow(ValueError):
+    """A row that is not as it should be, while others of its file may be.
+
+    Args:
+        message (str): what is wrong, with file and row.
+        reason (str): the same in words that all rows with the problem share, to be counted.
+    """
+
+    def __init__(self, message: str, reason: str):
+        super().__init__(message)
+        self.reason = reason
 
 
 class RowFile:
@@ -68,23 +83,37 @@ class RowFile:
         """File and row, as messages name them."""
         return f"{self.path}, {self.unit} {number}"
 
-    def rows(self, columns: Optional[Sequence[str]] = None) -> Iterator[Row]:
+    def rows(
+        self,
+        columns: Optional[Sequence[str]] = None,
+        on_bad: Optional[Callable[[BadRow], None]] = None,
+    ) -> Iterator[Row]:
         """Yield the rows, in bounded memory; each call begins anew.
 
         Args:
             columns (sequence of str): which values, by the names of :attr:`columns`; default: all.
+            on_bad (callable): called with each row that is not as it should be, which is left out;
+                by default the first one is raised.
         Raises:
             OSError: if the file cannot be read.
-            ValueError: if a row is not as it should be, or there is none; the message names the
-                file, the row and the column.
+            BadRow: if a row is not as it should be, and there is no ``on_bad``; the message names
+                the file, the row and the column.
+            ValueError: if there is no row, or what is wrong can be more than one: a quote in .csv
+                that is not closed, text that is not UTF-8, damaged compression.
         """
         row = None
         for row in self._rows(self.columns if columns is None else columns, columns is None):
-            yield row
+            if not isinstance(row, BadRow):
+                yield row
+            elif on_bad is None:
+                raise row
+            else:
+                on_bad(row)
         if row is None:
             raise ValueError(f"{self.path} has no rows")
 
-    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Row]:
+    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Union[Row, BadRow]]:
+        # a bad row is yielded, since a generator that raises has ended
         raise NotImplementedError
 
 
