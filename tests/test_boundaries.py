@@ -41,7 +41,7 @@ PARTS = {
     ),
     "rows": ("files text", ""),
     # labelled texts
-    "tasks": ("files", "numpy scipy sklearn"),
+    "tasks": ("files rows text", "numpy scipy sklearn tqdm"),
     "glue": ("files tasks text", ""),
     # model folders for other libraries
     "export": (
@@ -70,7 +70,7 @@ PARTS = {
     ),
     "commands": (
         "checkpoint compare export files finetune glue inference missing_package.py modules plots "
-        "plugin/model position programs scoring text version.py",
+        "plugin/model position programs scoring tasks text version.py",
         "fairseq torch tqdm",
     ),
     "register.py": ("models plugin plugin/glue", ""),

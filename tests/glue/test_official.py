@@ -3,9 +3,9 @@
 import pytest
 
 from helpers.glue_files import write_glue
-from tupe_fairseq.glue import official
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS, task_named
 from tupe_fairseq.glue.official import official_files, read_rows
+from tupe_fairseq.tasks.task_rows import MAX_CHARACTERS
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_invalid_utf8_is_replaced_and_counted(read):
 
 def test_a_huge_line_is_cut_and_counted(read):
     rows = read("CoLA", "train", b"a\t1\t\tshort", b"a\t1\t\t" + b"x " * 5_000_000)
-    assert rows.cut == {1} and len(rows.texts[1][0]) == official.MAX_CHARACTERS
+    assert rows.cut == {1} and len(rows.texts[1][0]) == MAX_CHARACTERS
     assert rows.warnings == {"cut at 100000 characters": 1}
 
 

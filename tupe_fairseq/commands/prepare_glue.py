@@ -3,23 +3,21 @@
 import argparse
 import logging
 import os
-from typing import Any, Dict, List, Optional
+from typing import List, Optional
 
-from tupe_fairseq.commands import arguments
+from tupe_fairseq.commands.prepared_task import (
+    add_encoding_flags,
+    check_encoding_flags,
+    log_report,
+    opened_pretraining,
+)
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.files.lock import locked
-from tupe_fairseq.files.names import REPORT
-from tupe_fairseq.files.record import check_record
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS, GlueTask, task_named
 from tupe_fairseq.glue.official import official_files
 from tupe_fairseq.glue.prepare import prepare_task
-from tupe_fairseq.text.losses import unknown_pieces
-from tupe_fairseq.text.pretrain_dir import PretrainDir
 
 logger = logging.getLogger("tupe-prepare-glue")
-
-# <s> a </s> </s> b </s>, with a piece each for a and b
-_SMALLEST = 6
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -39,23 +37,7 @@ def get_parser() -> argparse.ArgumentParser:
         "--tasks", required=True, metavar="NAMES",
         help=f"comma-separated, out of {', '.join(GLUE_TASKS)}; or ALL",
     )  # fmt: skip
-    parser.add_argument(
-        "--pretrain-dir", required=True, metavar="DIR",
-        help="folder made by tupe-prepare-pretrain, or by tupe-convert with a vocabulary: "
-        "dict.txt, the files of the vocabulary and report.json are read",
-    )  # fmt: skip
-    parser.add_argument(
-        "--output-dir", required=True, metavar="OUT", help="output folder; each task gets OUT/TASK"
-    )
-    parser.add_argument(
-        "--max-positions", type=int, metavar="N",
-        help="count the rows of more than N tokens; nothing is cut here (default: the "
-        "--tokens-per-sample that DIR was made with, else 512)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--workers", type=int, default=os.cpu_count() or 1, metavar="N",
-        help="processes of fairseq-preprocess for large tasks (default: all cores)",
-    )  # fmt: skip
+    add_encoding_flags(parser, "output folder; each task gets OUT/TASK")
     return parser
 
 
@@ -69,19 +51,11 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         OSError, ValueError: if an argument, an input or an output folder is wrong.
     """
-    if args.max_positions is not None and args.max_positions < _SMALLEST:
-        raise ValueError(
-            f"--max-positions ({args.max_positions}) is below {_SMALLEST}, the shortest pair"
-        )
-    arguments.in_range("--workers", args.workers, at_least=1)
+    check_encoding_flags(args)
     tasks = _tasks(args.tasks)
     if not os.path.isdir(args.glue_dir):
         raise FileNotFoundError(f"--glue-dir {args.glue_dir} is not a folder")
-    pretrained = PretrainDir(args.pretrain_dir)
-    recorded = pretrained.tokens_per_sample
-    report = os.path.join(args.pretrain_dir, REPORT)
-    check_record(recorded, (int, None), report, "settings.tokens_per_sample")
-    max_positions = args.max_positions or recorded or 512
+    pretrained, max_positions = opened_pretraining(args)
     for task in tasks:  # all are checked before the first one is prepared, which may take minutes
         official_files(task, args.glue_dir)
     for task in tasks:
@@ -91,11 +65,7 @@ def run(args: argparse.Namespace) -> None:
             report = prepare_task(
                 task, args.glue_dir, pretrained, folder, max_positions, args.workers
             )
-        for line in _table(report):
-            logger.info("%s", line)
-        rates = {split: values["unknown_rate"] for split, values in report["splits"].items()}
-        for warning in [*report["warnings"], *unknown_pieces(rates, is_learned=False)]:
-            logger.warning("warning: %s: %s", task.name, warning)
+        log_report(logger, report)
 
 
 def _tasks(names: str) -> List[GlueTask]:
@@ -105,28 +75,6 @@ def _tasks(names: str) -> List[GlueTask]:
     if not found:
         raise ValueError(f"--tasks names no task; give ALL or some of {', '.join(GLUE_TASKS)}")
     return [task_named(name) for name in dict.fromkeys(found)]
-
-
-def _table(report: Dict[str, Any]) -> List[str]:
-    """The report as lines of a table, one per split."""
-    over = f"over {report['max_positions']}"
-    rows = [(report["task"], "read", "kept", over, "unknown", "labels; dropped; warnings")]
-    for split, values in report["splits"].items():
-        parts = (_counts(values[name]) for name in ("labels", "dropped", "warnings"))
-        unknown = f"{values['unknown_rate']:.2%}"
-        numbers = (values["rows_read"], values["rows"], values["too_long"])
-        rows.append((split, *map(str, numbers), unknown, "; ".join(parts)))
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return [
-        f"{row[0]:<{widths[0]}}  "
-        + "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:5], widths[1:5]))
-        + f"  {row[5]}"
-        for row in rows
-    ]
-
-
-def _counts(values: Dict[str, int]) -> str:
-    return ", ".join(f"{name}: {count}" for name, count in values.items()) or "-"
 
 
 if __name__ == "__main__":

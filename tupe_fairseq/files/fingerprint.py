@@ -14,6 +14,11 @@ def file_sha256(path: str) -> str:
     return digest.hexdigest()
 
 
+def content_record(path: str) -> str:
+    """What the content of a file is recognized by, whatever its name and time; for JSON."""
+    return f"{os.path.getsize(path)} bytes, {file_sha256(path)}"
+
+
 def fingerprint(path: str, before: Any = None) -> List[Any]:
     """Name, size, time of change and SHA-256 of a file, to be recorded as JSON.
 

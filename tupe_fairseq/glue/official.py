@@ -1,40 +1,12 @@
 """Reads the official GLUE files: tab-separated fields without quoting, one row per line."""
 
 import os
-from collections import Counter
-from dataclasses import dataclass, field
-from typing import Counter as CounterType
-from typing import Dict, Iterator, List, Set, Tuple
+from typing import Dict, Iterator, List, Tuple
 
 from tupe_fairseq.glue.glue_tasks import STSB_MAX_SCORE, GlueTask
+from tupe_fairseq.tasks.task_rows import TaskRows
 
-# The length at which a text is cut before it is encoded: far beyond any max_positions, since a
-# broken file can hold megabytes in one line.
-MAX_CHARACTERS = 100_000
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-
-@dataclass
-class OfficialRows:
-    """The rows of one file.
-
-    Args:
-        texts (list of tuples of str): the sentence, or the two sentences, of each row.
-        labels (list of str): as written in the file; empty for a test set.
-        index (list of str): a test set's official numbers; counted from 0 if the file has none.
-        read (int): rows in the file, without the header.
-        dropped (Counter): rows dropped, by reason.
-        warnings (Counter): rows kept despite a problem, by problem.
-        cut (set of int): the kept rows with a text cut at MAX_CHARACTERS.
-    """
-
-    texts: List[Tuple[str, ...]] = field(default_factory=list)
-    labels: List[str] = field(default_factory=list)
-    index: List[str] = field(default_factory=list)
-    read: int = 0
-    dropped: CounterType[str] = field(default_factory=Counter)
-    warnings: CounterType[str] = field(default_factory=Counter)
-    cut: Set[int] = field(default_factory=set)
 
 
 def official_files(task: GlueTask, glue_dir: str) -> Dict[str, str]:
@@ -54,7 +26,7 @@ def official_files(task: GlueTask, glue_dir: str) -> Dict[str, str]:
     return found
 
 
-def read_rows(task: GlueTask, split: str, path: str) -> OfficialRows:
+def read_rows(task: GlueTask, split: str, path: str) -> TaskRows:
     """Read one file.
 
     Train and dev lines with too few fields are dropped and counted. Test rows are all kept,
@@ -75,7 +47,7 @@ def read_rows(task: GlueTask, split: str, path: str) -> OfficialRows:
     label_column = (split.startswith("valid") and task.dev_label) or task.label
     needed = max(columns) if is_test else max(*columns, label_column)
     exact = None if is_test else task.fields
-    rows, widest, has_index = OfficialRows(), 0, False
+    rows, widest, has_index = TaskRows(), 0, False
     for number, line in _lines(path):
         fields, sound = _fields(line)
         if number == 1 and (is_test or task.header):
@@ -104,13 +76,7 @@ def read_rows(task: GlueTask, split: str, path: str) -> OfficialRows:
             rows.labels.append(label)
         if not sound:
             rows.warnings["invalid UTF-8"] += 1
-        texts = [fields[column - 1] for column in columns]
-        if any(len(text) > MAX_CHARACTERS for text in texts):
-            rows.warnings[f"cut at {MAX_CHARACTERS} characters"] += 1
-            rows.cut.add(len(rows.texts))
-        if not all(text.strip() for text in texts):
-            rows.warnings["empty text"] += 1
-        rows.texts.append(tuple(text[:MAX_CHARACTERS] for text in texts))
+        rows.add_texts([fields[column - 1] for column in columns])
     if not rows.read:
         raise ValueError(f"{path} is empty: it has no rows")
     # predictions under such an index could not be told apart, or have no line of their own

@@ -30,6 +30,7 @@ class FastBpe:
 
     #: whether a piece does not itself say that a space is before it
     words_apart = True
+    before_word = ""
 
     def __init__(self, codes: str):
         pairs = read_codes(codes)

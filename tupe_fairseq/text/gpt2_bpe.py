@@ -21,6 +21,9 @@ class Gpt2Bpe:
         MissingPackage: if fairseq or regex is not installed.
     """
 
+    #: a space belongs to the word after it
+    before_word = " "
+
     def __init__(self, encoder_json: str, vocab_bpe: str):
         from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 

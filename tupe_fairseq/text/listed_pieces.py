@@ -14,7 +14,8 @@ class ListedPieces:
 
     Args:
         dictionary (str): the dict.txt.
-        splitter: has ``split(line)``, the pieces of a line.
+        splitter: has ``split(line)``, the pieces of a line, and ``before_word``, as
+            :class:`Pieces` has it.
     Raises:
         OSError: if dict.txt cannot be read.
         ValueError: if it is not a dictionary.
@@ -25,6 +26,7 @@ class ListedPieces:
     def __init__(self, dictionary: str, splitter: Any):
         self._dictionary = dictionary
         self._split = splitter.split
+        self.before_word: str = splitter.before_word
         # one for every other piece, such as a mask or an end that the text itself spells out
         listed = [word for word in listed_words(dictionary) if word != MASK]
         self._pieces = [BUILT_IN_SYMBOLS[-1], *listed]

@@ -18,6 +18,10 @@ class Pieces:
         MissingPackage: if sentencepiece is not installed.
     """
 
+    #: what must be put before a word, unless it is the first of a line, for the pieces that it has
+    #: within the line
+    before_word = ""
+
     def __init__(self, path: str):
         import sentencepiece
 

@@ -7,6 +7,7 @@ from typing import Any, Dict
 # White space that is not one single space; a single one would match most often and change nothing.
 _SPACE = re.compile(r" [^\S\n]+|[^\S\n ][^\S\n]*")
 _AROUND_NEWLINE = re.compile(r" \n ?|\n ")
+_LINE_ENDS = re.compile(r"\s*\n\s*")
 # Control and format characters, surrogates, private use, non-characters and the replacement
 # character.  Listed here, because unicodedata's categories differ between versions of Python.
 # U+200C and U+200D stay: they distinguish words in Persian and in Indian scripts.
@@ -58,6 +59,11 @@ class TextTreatment:
                 f"the text treatment {recorded} is unknown to this version of tupe_fairseq"
             )
         return treatment
+
+
+def one_line(text: str) -> str:
+    """A text of several lines, such as a field in quotes, as one; to be treated afterwards."""
+    return _LINE_ENDS.sub(" ", text) if "\n" in text else text
 
 
 class AsItIs:

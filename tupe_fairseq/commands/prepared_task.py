@@ -1,0 +1,91 @@
+"""What the commands that prepare a task share: flags of the encoding, table of the result."""
+
+import argparse
+import logging
+import os
+from typing import Any, Dict, List, Tuple
+
+from tupe_fairseq.commands import arguments
+from tupe_fairseq.files.names import REPORT
+from tupe_fairseq.files.record import check_record
+from tupe_fairseq.text.losses import unknown_pieces
+from tupe_fairseq.text.pretrain_dir import PretrainDir
+
+# <s> a </s> </s> b </s>, with a piece each for a and b
+_SMALLEST = 6
+
+
+def add_encoding_flags(parser: argparse.ArgumentParser, output_help: str) -> None:
+    """Add --pretrain-dir, --output-dir, --max-positions and --workers."""
+    parser.add_argument(
+        "--pretrain-dir", required=True, metavar="DIR",
+        help="folder made by tupe-prepare-pretrain, or by tupe-convert with a vocabulary: "
+        "dict.txt, the files of the vocabulary and report.json are read",
+    )  # fmt: skip
+    parser.add_argument("--output-dir", required=True, metavar="OUT", help=output_help)
+    parser.add_argument(
+        "--max-positions", type=int, metavar="N",
+        help="count the rows of more than N tokens; nothing is cut here (default: the "
+        "--tokens-per-sample that DIR was made with, else 512)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 1, metavar="N",
+        help="processes of fairseq-preprocess for large tasks (default: all cores)",
+    )  # fmt: skip
+
+
+def check_encoding_flags(args: argparse.Namespace) -> None:
+    """Refuse numbers that make no sense.
+
+    Raises:
+        ValueError: the message names the flag.
+    """
+    if args.max_positions is not None and args.max_positions < _SMALLEST:
+        raise ValueError(
+            f"--max-positions ({args.max_positions}) is below {_SMALLEST}, the shortest pair"
+        )
+    arguments.in_range("--workers", args.workers, at_least=1)
+
+
+def opened_pretraining(args: argparse.Namespace) -> Tuple[PretrainDir, int]:
+    """Vocabulary and text treatment, and the length above which rows are counted as too long.
+
+    Raises:
+        OSError, ValueError: if the folder is not what it should be.
+    """
+    pretrained = PretrainDir(args.pretrain_dir)
+    recorded = pretrained.tokens_per_sample
+    report = os.path.join(args.pretrain_dir, REPORT)
+    check_record(recorded, (int, None), report, "settings.tokens_per_sample")
+    return pretrained, args.max_positions or recorded or 512
+
+
+def log_report(logger: logging.Logger, report: Dict[str, Any]) -> None:
+    """Say in a table and in warnings what was read, kept and dropped."""
+    for line in _table(report):
+        logger.info("%s", line)
+    rates = {split: values["unknown_rate"] for split, values in report["splits"].items()}
+    for warning in [*report["warnings"], *unknown_pieces(rates, is_learned=False)]:
+        logger.warning("warning: %s: %s", report["task"], warning)
+
+
+def _table(report: Dict[str, Any]) -> List[str]:
+    """The report as lines of a table, one per split."""
+    over = f"over {report['max_positions']}"
+    rows = [(report["task"], "read", "kept", over, "unknown", "labels; dropped; warnings")]
+    for split, values in report["splits"].items():
+        parts = (_counts(values[name]) for name in ("labels", "dropped", "warnings"))
+        unknown = f"{values['unknown_rate']:.2%}"
+        numbers = (values["rows_read"], values["rows"], values["too_long"])
+        rows.append((split, *map(str, numbers), unknown, "; ".join(parts)))
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return [
+        f"{row[0]:<{widths[0]}}  "
+        + "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:5], widths[1:5]))
+        + f"  {row[5]}"
+        for row in rows
+    ]
+
+
+def _counts(values: Dict[str, int]) -> str:
+    return ", ".join(f"{name}: {count}" for name, count in values.items()) or "-"
