@@ -10,9 +10,9 @@ from tupe_fairseq.commands.prepared_task import (
     check_encoding_flags,
     log_report,
     opened_pretraining,
+    output_folder,
 )
 from tupe_fairseq.commands.program import run_program
-from tupe_fairseq.files.lock import locked
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS, GlueTask, task_named
 from tupe_fairseq.glue.official import official_files
 from tupe_fairseq.glue.prepare import prepare_task
@@ -60,8 +60,7 @@ def run(args: argparse.Namespace) -> None:
         official_files(task, args.glue_dir)
     for task in tasks:
         folder = os.path.join(args.output_dir, task.name)
-        os.makedirs(folder, exist_ok=True)
-        with locked(folder):
+        with output_folder(folder):
             report = prepare_task(
                 task, args.glue_dir, pretrained, folder, max_positions, args.workers
             )

@@ -1,11 +1,13 @@
 """What the commands that prepare a task share: flags of the encoding, table of the result."""
 
 import argparse
+import contextlib
 import logging
 import os
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 from tupe_fairseq.commands import arguments
+from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.names import REPORT
 from tupe_fairseq.files.record import check_record
 from tupe_fairseq.text.losses import unknown_pieces
@@ -58,6 +60,24 @@ def opened_pretraining(args: argparse.Namespace) -> Tuple[PretrainDir, int]:
     report = os.path.join(args.pretrain_dir, REPORT)
     check_record(recorded, (int, None), report, "settings.tokens_per_sample")
     return pretrained, args.max_positions or recorded or 512
+
+
+@contextlib.contextmanager
+def output_folder(path: str) -> Iterator[None]:
+    """Make and lock a folder; if it is new and nothing is written to it, it is removed again.
+
+    Raises:
+        OSError: if it cannot be made.
+        ValueError: if another process is using it.
+    """
+    is_new = not os.path.isdir(path)
+    os.makedirs(path, exist_ok=True)
+    try:
+        with locked(path):
+            yield
+    finally:
+        if is_new and not os.listdir(path):
+            os.rmdir(path)
 
 
 def log_report(logger: logging.Logger, report: Dict[str, Any]) -> None:
