@@ -17,6 +17,7 @@ NEEDS = {
     "plot": ("matplotlib",),
     "prepare_glue": ("fairseq", "sentencepiece"),
     "prepare_pretrain": ("fairseq", "sentence_splitter", "sentencepiece"),
+    "prepare_task": ("fairseq", "sentencepiece"),
     "score": ("sentencepiece",),
 }
 
@@ -51,4 +52,5 @@ options = _command("options")
 plot = _command("plot")
 prepare_glue = _command("prepare_glue")
 prepare_pretrain = _command("prepare_pretrain")
+prepare_task = _command("prepare_task")
 score = _command("score")
