@@ -119,6 +119,21 @@ def test_rerun_changes_nothing(official, prepared, pretrain_dir):
     assert before == {path: path.stat().st_mtime_ns for path in prepared[0].rglob("*")}
 
 
+def test_a_folder_of_version_0_1_gets_its_description(official, prepared, pretrain_dir, tmp_path):
+    """Its report.json had none; nothing else changes."""
+    shutil.copytree(prepared[0] / "RTE", tmp_path / "RTE")
+    report = json.loads((tmp_path / "RTE" / "report.json").read_text())
+    description = report.pop("description")
+    (tmp_path / "RTE" / "report.json").write_text(json.dumps(report))
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "RTE").rglob("*.*")}
+    code, printed = prepare_glue(official[0], "RTE", pretrain_dir, tmp_path)
+    assert code == 0 and "RTE is already finished; skipped" in printed
+    found = json.loads((tmp_path / "RTE" / "report.json").read_text())
+    assert found == {**report, "description": description}
+    changed = {path for path, time in times.items() if path.stat().st_mtime_ns != time}
+    assert changed == {tmp_path / "RTE" / "report.json"}
+
+
 @pytest.mark.parametrize(
     "changed, flags, message",
     [
