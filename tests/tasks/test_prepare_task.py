@@ -229,6 +229,9 @@ def test_tags_stand_on_first_pieces(place, tmp_path):
     assert report["splits"]["test"]["warnings"] == {"empty text": 1}
     assert report["splits"]["test"]["rows"] == 11 and report["splits"]["test"]["labels"] == {}
     assert texts(tmp_path / "out", "test") == [*lines, ""]
+    # where words begin without tags
+    starts = [row.count("<unk>") for row in symbols(tmp_path / "out", "label", "test")]
+    assert starts == [len(words) for words, _ in sentences[20:]] + [0]
 
 
 def test_bio(place, tmp_path):

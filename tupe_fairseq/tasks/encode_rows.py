@@ -14,7 +14,7 @@ from tupe_fairseq.text.word_pieces import differs_from_line, word_pieces
 
 # Texts encoded at a time: enough to be fast, few enough to bound memory.
 _BATCH = 10_000
-_PAD = BUILT_IN_SYMBOLS[1]
+_, _PAD, _, _UNKNOWN = BUILT_IN_SYMBOLS
 # the scores of a regression are counted in so many parts of the scale
 _INTERVALS = 5
 
@@ -78,22 +78,23 @@ def _texts(texts: Sequence[str], pretrained: PretrainDir) -> Iterator[List[List[
 def _words(rows: TaskRows, pretrained: PretrainDir, prefix: str) -> Iterator[List[List[int]]]:
     """The ids of each sentence, a batch at a time; its tags are written on the way.
 
-    The tag of a word stands on its first piece, and ``<pad>`` on its others.
+    The tag of a word stands on its first piece, and ``<pad>`` on its others.  Without tags
+    ``<unk>`` stands there, since it says where words begin.
     """
     pieces, treatment = pretrained.pieces, pretrained.treatment
-    symbols: Dict[str, str] = {}
+    symbols = {label: label_symbol(label) for label in set().union(*rows.labels)}
     with atomic_write(f"{prefix}.label") as file:
         for start in range(0, len(rows.texts), _BATCH):
             sentences = rows.texts[start : start + _BATCH]
             batch = word_pieces(pieces, treatment, sentences)
-            for words, split in zip(sentences, batch):
+            for row, (words, split) in enumerate(zip(sentences, batch), start):
                 if differs_from_line(pieces, treatment, words, split):
                     rows.warnings["words apart have other pieces than in a line"] += 1
-            for tags, split in zip(rows.labels[start : start + _BATCH], batch):
-                line = []
-                for tag, ids in zip(tags, split):
-                    line += [symbols.setdefault(tag, label_symbol(tag)), *[_PAD] * (len(ids) - 1)]
-                file.write(" ".join(line) + "\n")
+                tags = (
+                    map(symbols.get, rows.labels[row]) if rows.labels else [_UNKNOWN] * len(split)
+                )
+                line = [[tag, *[_PAD] * (len(ids) - 1)] for tag, ids in zip(tags, split)]
+                file.write(" ".join(sum(line, [])) + "\n")
             yield [[i for ids in split for i in ids] for split in batch]
 
 

@@ -18,7 +18,8 @@ def write_labels(
 
     Args:
         task (Task): the task.
-        splits (dict): split to its rows; those without labels are left out.
+        splits (dict): split to its rows; those without labels are left out, but for tagging, where
+            the labels say where words begin, too.
         work (str): a folder for what comes before; it has the tags' SPLIT.label already.
         folder (str): is written; it must not be there.
         workers (int): processes of fairseq-preprocess.
@@ -35,10 +36,12 @@ def write_labels(
     with atomic_write(dictionary) as file:
         counts = Counter(one for label in labelled["train"] for one in as_tuple(label))
         file.writelines(f"{symbols[label]} {counts[label]}\n" for label in task.labels)
-    texts = {split: os.path.join(work, f"{split}.label") for split in labelled}
-    for split, labels in labelled.items() if task.kind != TAGGING else ():
-        with atomic_write(texts[split]) as file:
-            for label in labels:
-                file.write(" ".join(symbols[one] for one in as_tuple(label)) + "\n")
-    expected = {split: len(labels) for split, labels in labelled.items()}
+    if task.kind != TAGGING:
+        splits = {split: splits[split] for split in labelled}
+        for split, labels in labelled.items():
+            with atomic_write(os.path.join(work, f"{split}.label")) as file:
+                for label in labels:
+                    file.write(" ".join(symbols[one] for one in as_tuple(label)) + "\n")
+    texts = {split: os.path.join(work, f"{split}.label") for split in splits}
+    expected = {split: len(rows.texts) for split, rows in splits.items()}
     binarize(dictionary, texts, folder, expected, workers)
