@@ -7,7 +7,7 @@ import pytest
 
 from helpers.glue_files import write_pretrain_dir
 from tupe_fairseq.text.to_pieces import ToPieces
-from tupe_fairseq.text.treatment import TextTreatment
+from tupe_fairseq.text.treatment import TextTreatment, one_line
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,11 @@ def test_treatment(text, expected):
 
 def test_lower_case():
     assert TextTreatment(lowercase=True).apply("\u00c9TUDE <MASK>") == "\u00e9tude < mask>"
+
+
+def test_one_line():
+    assert one_line("a \r\n\n b\nc") == "a b c"
+    assert one_line("a \r\t b") == "a \r\t b"  # the treatment's part
 
 
 def test_of_another_version_is_refused():

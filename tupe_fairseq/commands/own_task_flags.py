@@ -64,7 +64,8 @@ def add_label_flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         "--scale", metavar="LOW,HIGH",
-        help="regression: the lowest and the highest score (default: those of train)",
+        help="regression: the lowest and the highest score, with = before a sign, as in "
+        "--scale=-1,1 (default: those of train)",
     )  # fmt: skip
 
 

@@ -15,6 +15,8 @@ from tupe_fairseq.text.pretrain_dir import PretrainDir
 
 # <s> a </s> </s> b </s>, with a piece each for a and b
 _SMALLEST = 6
+# in a line of the table; report.json has all
+_MOST_LISTED = 50
 
 
 def add_encoding_flags(parser: argparse.ArgumentParser, output_help: str) -> None:
@@ -108,4 +110,6 @@ def _table(report: Dict[str, Any]) -> List[str]:
 
 
 def _counts(values: Dict[str, int]) -> str:
-    return ", ".join(f"{name}: {count}" for name, count in values.items()) or "-"
+    parts = [f"{name}: {count}" for name, count in values.items()]
+    more = [f"and {len(parts) - _MOST_LISTED} more"] if len(parts) > _MOST_LISTED else []
+    return ", ".join(parts[:_MOST_LISTED] + more) or "-"

@@ -1,6 +1,7 @@
 """Makes pieces of the texts of a split, and what its part of report.json says of them."""
 
 from collections import Counter
+from itertools import repeat
 from typing import Any, Callable, Dict, Iterator, List, Sequence
 
 from tupe_fairseq.files.atomic import atomic_write
@@ -90,11 +91,9 @@ def _words(rows: TaskRows, pretrained: PretrainDir, prefix: str) -> Iterator[Lis
             for row, (words, split) in enumerate(zip(sentences, batch), start):
                 if differs_from_line(pieces, treatment, words, split):
                     rows.warnings["words apart have other pieces than in a line"] += 1
-                tags = (
-                    map(symbols.get, rows.labels[row]) if rows.labels else [_UNKNOWN] * len(split)
-                )
-                line = [[tag, *[_PAD] * (len(ids) - 1)] for tag, ids in zip(tags, split)]
-                file.write(" ".join(sum(line, [])) + "\n")
+                tags = map(symbols.get, rows.labels[row]) if rows.labels else repeat(_UNKNOWN)
+                signs = ((tag, *[_PAD] * (len(ids) - 1)) for tag, ids in zip(tags, split))
+                file.write(" ".join(sign for of_word in signs for sign in of_word) + "\n")
             yield [[i for ids in split for i in ids] for split in batch]
 
 

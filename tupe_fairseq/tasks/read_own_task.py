@@ -19,6 +19,7 @@ from tupe_fairseq.tasks.task_description import (
     Task,
 )
 from tupe_fairseq.tasks.task_rows import TaskRows, as_tuple
+from tupe_fairseq.text.json_texts import names_of
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ def _labels(options: OwnTask, train: OwnRows, path: str) -> Tuple[str, ...]:
         only = f"only the label {shown(*found)}" if found else "no label"
         raise ValueError(f"{path} has {only}; --kind {options.kind} needs {fewest} or more")
     labels = options.labels or sorted_labels(found)
-    logger.info("%d labels, in the order of the classes: %s", len(labels), ", ".join(labels))
+    logger.info("labels in the order of the classes: %s", names_of(labels))
     return labels
 
 

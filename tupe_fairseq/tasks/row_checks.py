@@ -1,14 +1,12 @@
 """What a row may not have: each check says what is wrong, for this row and for all like it."""
 
-from typing import Callable, Optional, Tuple
+from typing import Optional, Tuple
 
 from tupe_fairseq.tasks.bio_tags import first_break
 from tupe_fairseq.tasks.label_values import shown
-from tupe_fairseq.tasks.own_rows import OwnRow
+from tupe_fairseq.tasks.own_rows import Check, OwnRow
 from tupe_fairseq.tasks.own_task import PLAIN
 from tupe_fairseq.tasks.task_rows import as_tuple
-
-_Check = Callable[[OwnRow], Optional[Tuple[str, str]]]
 
 
 def check_bio(row: OwnRow) -> Optional[Tuple[str, str]]:
@@ -25,7 +23,7 @@ def check_bio(row: OwnRow) -> Optional[Tuple[str, str]]:
     )
 
 
-def check_scale(scale: Tuple[float, float]) -> _Check:
+def check_scale(scale: Tuple[float, float]) -> Check:
     """Refuses scores outside a scale."""
     low, high = scale
 
@@ -39,7 +37,7 @@ def check_scale(scale: Tuple[float, float]) -> _Check:
     return check
 
 
-def check_labels(labels: Tuple[str, ...], problem: str) -> _Check:
+def check_labels(labels: Tuple[str, ...], problem: str) -> Check:
     """Refuses other labels than these; what is wrong with others is said by ``problem``."""
     known = set(labels)
 
