@@ -41,7 +41,7 @@ PARTS = {
     ),
     "rows": ("files text", ""),
     # labelled texts
-    "tasks": ("files rows text", "numpy scipy sklearn tqdm"),
+    "tasks": ("files rows text", "numpy scipy seqeval sklearn tqdm"),
     "glue": ("files tasks text", ""),
     # model folders for other libraries
     "export": (

@@ -14,6 +14,7 @@ EXTRA_OF = {
     "scipy": "data",
     "sentence_splitter": "data",
     "sentencepiece": "data",
+    "seqeval": "data",
     "sklearn": "data",
     "tqdm": "data",
     "matplotlib": "plot",

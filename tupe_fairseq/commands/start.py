@@ -12,7 +12,7 @@ NEEDS = {
     "compare": ("fairseq", "matplotlib"),
     "convert": ("fairseq",),
     "export": ("fairseq", "safetensors"),
-    "finetune": ("fairseq", "scipy", "sklearn"),
+    "finetune": ("fairseq", "scipy", "seqeval", "sklearn"),
     "options": ("fairseq",),
     "plot": ("matplotlib",),
     "prepare_glue": ("fairseq", "sentencepiece"),
