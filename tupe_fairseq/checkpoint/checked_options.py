@@ -92,7 +92,7 @@ _ALLOWED: Dict[str, _Allowed] = {
     "seed": _whole(0, 2**32 - 1),
     **dict.fromkeys(
         ("add_prev_output_tokens", "d2v2_multi", "freq_weighted_replacement", "mask_whole_words",
-         "no_shuffle", "regression_target", "skip_masking"), _SWITCH,
+         "multilabel", "no_shuffle", "regression_target", "skip_masking"), _SWITCH,
     ),
     "classification_head_name": _named(r"\w[\w-]{0,99}", "a name of letters and digits"),
     "mask_prob": _SHARE,

@@ -12,6 +12,7 @@ from scipy import stats
 from sklearn import metrics
 
 from helpers.glue_training import config, make
+from tupe_fairseq.plugin.glue.rows_meter import ROWS
 
 MEAN = {"acc_and_f1": ("accuracy", "f1"), "pearson_and_spearman": ("pearson", "spearman")}
 BY_SKLEARN = {
@@ -107,7 +108,7 @@ def test_nothing_is_rounded(folders):
     with logged.aggregate(new_root=True) as aggregate:
         for number, sample in enumerate(batches(task, 8)):
             _, _, log = criterion(model, sample)
-            _, (_, predictions, targets) = log["glue"]
+            _, _, (_, predictions, targets) = log[ROWS]
             predictions[:] = targets
             predictions[0] ^= number == 0  # one row of 23 is wrong
             criterion.reduce_metrics([log])

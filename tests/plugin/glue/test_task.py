@@ -45,7 +45,8 @@ def test_nothing_to_truncate_equals_sentence_prediction(name, folders):
     ours = setup(name, folders[name]).load_dataset("valid")
     stock = config(name, folders[name], {"task._name": "sentence_prediction"})
     with open_dict(stock):
-        stock.task.pop("train_subset")
+        for name in ("multilabel", "train_subset"):
+            stock.task.pop(name)
     theirs = tasks.setup_task(stock.task).load_dataset("valid")
     assert len(ours) == len(theirs) == 23
     np.testing.assert_array_equal(ours.ordered_indices(), theirs.ordered_indices())

@@ -1,9 +1,9 @@
-"""fairseq's sentence_prediction criterion, with GLUE's metrics over the whole validation set."""
+"""fairseq's sentence_prediction criterion, with metrics over the whole validation set."""
 
 from dataclasses import dataclass, field
+from typing import Optional
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from fairseq.criterions import register_criterion
 from fairseq.criterions.sentence_prediction import (
@@ -11,78 +11,64 @@ from fairseq.criterions.sentence_prediction import (
     SentencePredictionCriterion,
 )
 from fairseq.dataclass import ChoiceEnum
-from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import metrics
-from fairseq.logging.meters import MetersDict
-from omegaconf import MISSING
 
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
-from tupe_fairseq.plugin.glue.task import class_names
-
-# fairseq does not log meters whose names begin with an underscore
-ROWS = "_glue_rows"
-
-
-def logged_metrics(task):
-    """The metric names logged in a GLUE task's validation; for classes always with accuracy."""
-    names = [*task.metrics, task.selection, *([] if task.is_regression else ["accuracy"])]
-    return list(dict.fromkeys(names))
-
-
-class RowsMeter(MetersDict._DerivedMeter):
-    """Collects the rows of a validation set by their numbers, each with the latest prediction.
-
-    fairseq makes a new one for each validation, and keeps one for all of them. Derived
-    meters are not saved in checkpoints, which can load only fairseq's own.
-    """
-
-    def __init__(self):
-        super().__init__(fn=None)  # never called: see ROWS
-        self.rows = {}
-
-    def update(self, ids, predictions, targets):
-        # a worker without a batch left repeats one
-        self.rows.update(zip(ids, zip(predictions, targets)))
-
-    def percentage(self, name: str) -> float:
-        """A metric over all rows, times 100; NaN for a single row."""
-        # imported here, because pre-training does not need scikit-learn
-        from tupe_fairseq.tasks.metrics import task_metrics
-
-        if len(self.rows) < 2:
-            return float("nan")
-        return 100 * task_metrics([name], *zip(*self.rows.values()))[name]
+from tupe_fairseq.plugin.glue.loss_flags import (
+    METRICS_HELP,
+    WEIGHTS_HELP,
+    parse_metrics,
+    parse_weights,
+)
+from tupe_fairseq.plugin.glue.rows_meter import log_noted_rows, note_rows
+from tupe_fairseq.plugin.glue.task import class_names, kind_of
+from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION
 
 
 @dataclass
 class GlueCriterionConfig(SentencePredictionConfig):
-    glue_task: ChoiceEnum(list(GLUE_TASKS)) = field(
-        default=MISSING,
-        metadata={"help": "the GLUE task whose metrics are computed over the validation set"},
+    glue_task: Optional[ChoiceEnum(list(GLUE_TASKS))] = field(
+        default=None,
+        metadata={
+            "help": "the GLUE task whose metrics are computed over the validation set, and whose "
+            "labels the data must have"
+        },
     )
+    metrics: Optional[str] = field(
+        default=None, metadata={"help": f"instead of --glue-task: {METRICS_HELP}"}
+    )
+    class_weights: Optional[str] = field(default=None, metadata={"help": WEIGHTS_HELP})
 
 
 @register_criterion("glue_sentence_prediction", dataclass=GlueCriterionConfig)
 class GlueSentencePredictionCriterion(SentencePredictionCriterion):
-    """Cross-entropy, or squared error for a regression.
+    """Cross-entropy; squared error for a regression; binary cross-entropy for labels.
 
-    Training logs loss and accuracy.  Validation logs what GLUE reports for the task, as
-    unrounded percentages: mcc, f1, accuracy, acc_and_f1, pearson, spearman,
-    pearson_and_spearman.
+    The last is the mean over the labels, so that losses do not grow with their number.  With
+    ``--class-weights`` the loss of a row is multiplied by the weight of its class, and that of a
+    label which the row has by the label's weight; it is divided by the number of rows all the same.
+
+    Training logs the loss and, of classes, the accuracy.  Validation logs the metrics of
+    ``--metrics``, or what GLUE reports for ``--glue-task``, as unrounded percentages; of classes
+    always with the accuracy.
 
     Args:
         cfg (GlueCriterionConfig): the options.
-        task (SentencePredictionTask): the task; its labels must be the GLUE task's.
+        task (SentencePredictionTask): the task; with ``--glue-task`` its labels must be those.
     Raises:
+        ValueError: if not exactly one of ``--glue-task`` and ``--metrics`` was given.
         ValueError: if ``--regression-target``, ``--num-classes`` or the labels in their order
             are not the GLUE task's.
+        ValueError: if a metric or the class weights are not for the task.
         ValueError: if one of fairseq's own ``--report-...`` flags was given.
     """
 
     def __init__(self, cfg, task):
         super().__init__(cfg, task)
-        self.glue_task = GLUE_TASKS[str(cfg.glue_task)]
-        _check_options(cfg, task, self.glue_task)
+        self.kind = kind_of(task.cfg)
+        labels = [] if self.kind == REGRESSION else class_names(task.label_dictionary)
+        self.metric_names = _metric_names(cfg, task, self.kind, labels)
+        self.class_weights = parse_weights(cfg.class_weights, labels)
 
     def forward(self, model, sample, reduce=True):
         """The summed loss of a batch, its number of rows, and what is to be logged.
@@ -97,67 +83,71 @@ class GlueSentencePredictionCriterion(SentencePredictionCriterion):
             features_only=True,
             classification_head_name=self.classification_head_name,
         )
-        targets = model.get_targets(sample, [logits]).view(-1)
-        rows = targets.numel()
+        targets = model.get_targets(sample, [logits])
+        rows = len(targets)
         logging_output = {"ntokens": sample["ntokens"], "nsentences": rows, "sample_size": rows}
-        if self.regression_target:
-            predictions = logits.view(-1).float()
+        weights = None if self.class_weights is None else self.class_weights.to(logits.device)
+        if self.kind == REGRESSION:
+            predictions, targets = logits.view(-1).float(), targets.view(-1)
             loss = F.mse_loss(predictions, targets.float(), reduction="sum")
+        elif self.kind == MULTILABEL:
+            predictions = logits > 0  # a probability above one half
+            loss = F.binary_cross_entropy_with_logits(
+                logits.float(), targets.float(), pos_weight=weights, reduction="sum"
+            )
+            loss = loss / logits.size(1)
         else:
-            predictions = logits.argmax(dim=1)
+            predictions, targets = logits.argmax(dim=1), targets.view(-1)
             lprobs = F.log_softmax(logits, dim=-1, dtype=torch.float32)
-            loss = F.nll_loss(lprobs, targets, reduction="sum")
+            loss = F.nll_loss(lprobs, targets, weights, reduction="sum")
         logging_output["loss"] = loss.data
         if self.training:
-            if not self.regression_target:
+            if self.kind == CLASSIFICATION:
                 logging_output["hits"] = (predictions == targets).sum()
         else:
-            collected = [t.tolist() for t in (sample["id"], predictions, targets)]
-            if distributed_utils.get_data_parallel_world_size() == 1:
-                logging_output["glue"] = (self.glue_task.name, collected)
-            else:  # the trainer can only sum what workers log; its way of gathering needs a GPU
-                for of_worker in _gather(collected):
-                    _log_rows(self.glue_task.name, of_worker)
+            rows_of = [sample["id"].tolist(), *map(self._by_row, (predictions, targets))]
+            note_rows(logging_output, self.metric_names, rows_of)
         return loss, rows, logging_output
+
+    def _by_row(self, values):
+        return list(values.cpu().numpy()) if self.kind == MULTILABEL else values.tolist()
 
     @staticmethod
     def reduce_metrics(logging_outputs) -> None:
         """Log a batch that is spread over all workers."""
         SentencePredictionCriterion.reduce_metrics(logging_outputs)
-        for log in logging_outputs:
-            if "glue" in log:
-                _log_rows(*log["glue"])
+        log_noted_rows(logging_outputs)
         if any("hits" in log for log in logging_outputs):
             hits = sum(log.get("hits", 0) for log in logging_outputs)
             rows = sum(log.get("nsentences", 0) for log in logging_outputs)
             metrics.log_scalar("accuracy", 100.0 * hits / rows, rows, round=1)
 
 
-def _gather(collected):
-    group = distributed_utils.get_data_parallel_group()
-    gathered = [None] * distributed_utils.get_data_parallel_world_size()
-    dist.all_gather_object(gathered, collected, group=group)
-    return gathered
-
-
-def _log_rows(glue_task, collected):
-    metrics.log_custom(RowsMeter, ROWS, *collected)
-    for name in logged_metrics(GLUE_TASKS[glue_task]):
-        metrics.log_derived(name, _percentage(name))
-
-
-def _percentage(name):
-    return lambda meters: meters[ROWS].percentage(name)
-
-
-def _check_options(cfg, task, glue_task):
-    name = glue_task.name
+def _metric_names(cfg, task, kind, labels):
+    """The metrics that validation logs."""
+    if bool(cfg.glue_task) == bool(cfg.metrics):
+        raise ValueError(
+            "give exactly one of --glue-task and --metrics: the first has the metrics and labels "
+            "of a task of GLUE, the second names metrics, such as accuracy,macro_f1"
+        )
+    given = f"--glue-task {cfg.glue_task}" if cfg.glue_task else f"--metrics {cfg.metrics}"
     for option in cfg:
         if option.startswith("report_") and cfg[option]:
             raise ValueError(
-                f"--{option.replace('_', '-')} has no effect with --glue-task {name}, "
-                "which reports the task's own metrics; drop it"
+                f"--{option.replace('_', '-')} has no effect with {given}, "
+                "which says what is reported; drop it"
             )
+    if cfg.glue_task:
+        glue_task = GLUE_TASKS[str(cfg.glue_task)]
+        _check_labels(cfg, task, glue_task, labels)
+        names = [*glue_task.metrics, glue_task.selection]
+    else:
+        names = parse_metrics(cfg.metrics, kind, labels)
+    return list(dict.fromkeys([*names, *(["accuracy"] if kind == CLASSIFICATION else [])]))
+
+
+def _check_labels(cfg, task, glue_task, labels):
+    name = glue_task.name
     if cfg.regression_target != glue_task.is_regression:
         raise ValueError(
             f"--glue-task {name} is a "
@@ -167,15 +157,15 @@ def _check_options(cfg, task, glue_task):
                 else "classification: drop --regression-target"
             )
         )
+    if kind_of(task.cfg) == MULTILABEL:
+        raise ValueError(f"--glue-task {name} has one label a row: drop --multilabel")
     if task.cfg.num_classes != glue_task.num_classes:
         raise ValueError(
             f"--num-classes is {task.cfg.num_classes}; --glue-task {name} needs "
             f"{glue_task.num_classes}"
         )
-    if not glue_task.is_regression:
-        classes = tuple(class_names(task.label_dictionary))
-        if classes != glue_task.labels:
-            raise ValueError(
-                f"the classes of {task.cfg.data} are {', '.join(classes)}; --glue-task {name} "
-                f"has {', '.join(glue_task.labels)}, in this order, in label/dict.txt"
-            )
+    if not glue_task.is_regression and tuple(labels) != glue_task.labels:
+        raise ValueError(
+            f"the classes of {task.cfg.data} are {', '.join(labels)}; --glue-task {name} "
+            f"has {', '.join(glue_task.labels)}, in this order, in label/dict.txt"
+        )

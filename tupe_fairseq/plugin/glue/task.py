@@ -1,4 +1,4 @@
-"""fairseq's sentence_prediction task for GLUE: truncates pairs, and refuses wrong settings."""
+"""fairseq's sentence_prediction task: truncates pairs, has labels, and refuses wrong settings."""
 
 import logging
 import math
@@ -28,6 +28,8 @@ from omegaconf import II
 from tupe_fairseq.files.names import DICTIONARY, MASK
 from tupe_fairseq.plugin.glue.truncate_pair import shorten
 from tupe_fairseq.plugin.glue.warmup_ratio import record_batches
+from tupe_fairseq.tasks.labels import label_of
+from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION
 
 logger = logging.getLogger(__name__)
 
@@ -48,21 +50,34 @@ class GlueTaskConfig(SentencePredictionConfig):
     separator_token: Optional[int] = field(
         default=2, metadata={"help": "token before the second sentence, </s>"}
     )
+    multilabel: bool = field(
+        default=False,
+        metadata={"help": "a row has any number of the labels, also none, instead of one"},
+    )
     train_subset: str = II("dataset.train_subset")
 
 
 def class_names(label_dictionary) -> List[str]:
     """The labels in the order of the classes, without the symbols that fairseq adds."""
     names = label_dictionary.symbols[label_dictionary.nspecial :]
-    return [name for name in names if name != MASK and not re.match(r"madeupword\d+$", name)]
+    found = [name for name in names if name != MASK and not re.match(r"madeupword\d+$", name)]
+    return list(map(label_of, found))
+
+
+def kind_of(cfg) -> str:
+    """The kind of task that glue_sentence_prediction's or sentence_prediction's options say."""
+    if safe_getattr(cfg, "multilabel", False):
+        return MULTILABEL
+    return REGRESSION if cfg.regression_target else CLASSIFICATION
 
 
 @register_task("glue_sentence_prediction", dataclass=GlueTaskConfig)
 class GlueSentencePredictionTask(SentencePredictionTask):
-    """Classification of, or regression on, a sentence or a pair of sentences.
+    """Classification of, regression on, or labels of a sentence or a pair of sentences.
 
     Reads the folders that sentence_prediction reads.  A row that is longer than
-    ``--max-positions`` loses words from the end of its longer sentence, one by one.
+    ``--max-positions`` loses words from the end of its longer sentence, one by one.  With
+    ``--multilabel`` the targets are bool (N, C).
     """
 
     @classmethod
@@ -71,7 +86,8 @@ class GlueSentencePredictionTask(SentencePredictionTask):
 
         Raises:
             ValueError: if an option of ``FIXED_OPTIONS`` has another value.
-            ValueError: if ``--regression-target`` or ``--num-classes`` does not fit the labels.
+            ValueError: if ``--regression-target`` or ``--num-classes`` does not fit the labels, or
+                ``--multilabel`` was given, too.
             ValueError: if the two sentences have different dictionaries.
             FileNotFoundError: if the folder has no labels' dictionary.
         """
@@ -83,6 +99,8 @@ class GlueSentencePredictionTask(SentencePredictionTask):
                     "glue_sentence_prediction, which truncates to --max-positions "
                     "itself; drop it"
                 )
+        if cfg.regression_target and safe_getattr(cfg, "multilabel", False):
+            raise ValueError("--regression-target has scores and --multilabel labels; drop one")
         _check_kind_of_labels(cfg)
         task = super().setup_task(cfg, **kwargs)
         classes = [] if cfg.regression_target else class_names(task.label_dictionary)
@@ -174,13 +192,24 @@ class GlueSentencePredictionTask(SentencePredictionTask):
         labels = self._load("label", split, combine)
         if labels is None:
             return None
-        targets = [int(label[0]) - self.label_dictionary.nspecial for label in labels]
-        for row, target in enumerate(targets, start=1):
-            if not 0 <= target < self.cfg.num_classes:
+        eos, first = self.label_dictionary.eos(), self.label_dictionary.nspecial
+        targets = []
+        for row, symbols in enumerate(labels, start=1):
+            classes = [symbol - first for symbol in symbols.tolist() if symbol != eos]
+            if not all(0 <= one < self.cfg.num_classes for one in classes):
                 raise ValueError(
                     f"row {row} of split {split} has a label that is not one of "
                     f"{', '.join(class_names(self.label_dictionary))}; prepare {self.cfg.data} "
                     "again"
+                )
+            if self.cfg.multilabel:
+                targets.append([one in classes for one in range(self.cfg.num_classes)])
+            elif len(classes) == 1:
+                targets.append(classes[0])
+            else:
+                raise ValueError(
+                    f"row {row} of split {split} of {self.cfg.data} has {len(classes)} labels, not "
+                    "one; pass --multilabel if rows may have any number"
                 )
         return targets
 
