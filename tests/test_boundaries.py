@@ -56,6 +56,10 @@ PARTS = {
         "fairseq omegaconf torch",
     ),
     "plugin/glue": ("files glue programs tasks", "fairseq numpy omegaconf torch"),
+    "plugin/tagging": (
+        "checkpoint files plugin/glue tasks",
+        "fairseq numpy omegaconf torch",
+    ),
     "models": ("files plugin plugin/model position require_fairseq.py", "fairseq omegaconf"),
     # what our commands do
     "inference": (
@@ -73,7 +77,7 @@ PARTS = {
         "plugin/model position programs scoring tasks text version.py",
         "fairseq torch tqdm",
     ),
-    "register.py": ("models plugin plugin/glue", ""),
+    "register.py": ("models plugin plugin/glue plugin/tagging", ""),
     "__init__.py": (
         "config.py encoder.py missing_package.py models position register.py version.py",
         "",

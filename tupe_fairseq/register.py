@@ -24,6 +24,7 @@ def _register(package_path: List[str]) -> None:
     from tupe_fairseq.models import tupe_roberta  # noqa: F401
     from tupe_fairseq.plugin.glue import criterion, task, warmup_ratio  # noqa: F401
     from tupe_fairseq.plugin.on_import import know_own_spellings
+    from tupe_fairseq.plugin.tagging import tagging_criterion, tagging_task  # noqa: F401
 
     know_own_spellings(package_path)
 

@@ -15,7 +15,7 @@ from tupe_fairseq.modules.activations import ACTIVATIONS
 from tupe_fairseq.position import CATALOGUE, POSITION_OPTIONS
 
 #: what fairseq's RoBERTa is trained for, as far as this plugin has heads for it
-TASKS = ("masked_lm", "sentence_prediction", "glue_sentence_prediction")
+TASKS = ("masked_lm", "sentence_prediction", "glue_sentence_prediction", "token_tagging")
 # far beyond any model, so that nothing is built for hours from a small file
 MOST_LAYERS = 1000
 _WIDEST = 2**16

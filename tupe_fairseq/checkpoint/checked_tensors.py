@@ -4,7 +4,7 @@ Checked before a model is built, which the options of a file could otherwise mak
 """
 
 import re
-from typing import Any, Dict
+from typing import Any, Dict, Set
 
 import torch
 from torch import Tensor
@@ -19,6 +19,8 @@ class NotFinite(CheckpointError):
 ENCODER = "encoder.sentence_encoder."
 VOCABULARY = "encoder.vocabulary_version"
 EMBEDDING = ENCODER + "embed_tokens.weight"
+#: the name of the head for tags, unless --classification-head-name gives another
+TAGGING_HEAD = "token_tagging_head"
 _LAYER = re.compile(re.escape(ENCODER) + r"layers\.(\d+)\.")
 _HEAD = re.compile(r"(classification_heads\.[^.]*)\.")
 # buffers that say which format, positions or vocabulary a file has; the longest has JSON in it
@@ -103,7 +105,9 @@ def check_sizes(options: Dict[str, Any], tensors: Dict[str, Tensor], path: str) 
                 f"{path} is refused: its option {name} is {options.get(name)}, but its tensors "
                 f"have {size}"
             )
-    _check_heads(tensors, embedding.size(1), path)
+    tagging = options.get("classification_head_name", TAGGING_HEAD)
+    is_tagging = options.get("task") == "token_tagging"
+    _check_heads(tensors, embedding.size(1), {TAGGING_HEAD, tagging if is_tagging else ""}, path)
     heads = options.get("encoder_attention_heads")
     if heads is None or sizes["encoder_embed_dim"] % heads:
         raise CheckpointError(
@@ -112,12 +116,19 @@ def check_sizes(options: Dict[str, Any], tensors: Dict[str, Tensor], path: str) 
         )
 
 
-def _check_heads(tensors: Dict[str, Tensor], width: int, path: str) -> None:
-    """fairseq makes each classification head by two of its shapes; they must fit together."""
+def _check_heads(tensors: Dict[str, Tensor], width: int, tagging: Set[str], path: str) -> None:
+    """Each classification head is made by two shapes, which must fit, or one for tags by one."""
     for name in {match.group(1) for match in map(_HEAD.match, tensors) if match}:
         dense, out = (tensors.get(f"{name}.{part}.weight") for part in ("dense", "out_proj"))
         if dense is None and out is None:
             continue  # nothing is made by it, and loading names what is missing
+        if dense is None and name.split(".")[1] in tagging:
+            if out.dim() != 2 or out.size(1) != width:
+                raise CheckpointError(
+                    f"{path} is refused: {name}.out_proj.weight has the shape {list(out.shape)}, "
+                    f"of no head for the width {width}"
+                )
+            continue
         shapes = [None if tensor is None else list(tensor.shape) for tensor in (dense, out)]
         fits = dense is not None and out is not None and dense.dim() == out.dim() == 2
         if not fits or dense.size(1) != width or out.size(1) != dense.size(0):

@@ -25,6 +25,7 @@ from tupe_fairseq.plugin.model.hub import TupeRobertaHub
 from tupe_fairseq.plugin.model.recorded_bpe import recorded_bpe
 from tupe_fairseq.plugin.model.restore import restore
 from tupe_fairseq.plugin.model.sentence_encoder import TupeRobertaEncoder
+from tupe_fairseq.plugin.model.tagging_head import TokenTaggingHead, take_tagging_heads
 from tupe_fairseq.plugin.model.watch import RunWatch
 from tupe_fairseq.plugin.on_import import allow_fairseq_checkpoints
 from tupe_fairseq.position import POSITION_OPTIONS, get_position_encoding
@@ -86,6 +87,31 @@ class TupeRobertaModel(RobertaModel):
         if OmegaConf.is_config(args):
             OmegaConf.set_struct(args, True)
         return model
+
+    def forward(self, src_tokens, *args, word_starts=None, classification_head_name=None, **kwargs):
+        """As RoBERTa's; with ``word_starts`` the head gets no features but those.
+
+        Args:
+            word_starts (Tensor, optional): bool, where words begin whose tags are asked for.
+        Shape:
+            src_tokens, word_starts (B, L) -> the head's outputs (words, C), row by row.
+        """
+        if word_starts is None:
+            kwargs["classification_head_name"] = classification_head_name
+            return super().forward(src_tokens, *args, **kwargs)
+        features, extra = super().forward(src_tokens, *args, **kwargs)
+        return self.classification_heads[classification_head_name](features[word_starts]), extra
+
+    def register_tagging_head(self, name, num_classes):
+        """As :meth:`register_classification_head`, for tags of words."""
+        self.classification_heads[name] = TokenTaggingHead(
+            self.args.encoder_embed_dim, num_classes, self.args.pooler_dropout
+        )
+
+    def upgrade_state_dict_named(self, state_dict, name):
+        taken = take_tagging_heads(self, state_dict, f"{name}." if name else "")
+        super().upgrade_state_dict_named(state_dict, name)
+        state_dict.update(taken)
 
     @classmethod
     def _known_options(cls, arch):

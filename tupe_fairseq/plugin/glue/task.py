@@ -26,8 +26,8 @@ from fairseq.utils import safe_getattr
 from omegaconf import II
 
 from tupe_fairseq.files.names import DICTIONARY, MASK
+from tupe_fairseq.plugin.glue.fine_tuning_task import FineTuningTask
 from tupe_fairseq.plugin.glue.truncate_pair import shorten
-from tupe_fairseq.plugin.glue.warmup_ratio import record_batches
 from tupe_fairseq.tasks.labels import label_of
 from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION
 
@@ -72,7 +72,7 @@ def kind_of(cfg) -> str:
 
 
 @register_task("glue_sentence_prediction", dataclass=GlueTaskConfig)
-class GlueSentencePredictionTask(SentencePredictionTask):
+class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
     """Classification of, regression on, or labels of a sentence or a pair of sentences.
 
     Reads the folders that sentence_prediction reads.  A row that is longer than
@@ -116,21 +116,6 @@ class GlueSentencePredictionTask(SentencePredictionTask):
             )
         return task
 
-    def build_model(self, cfg, from_checkpoint=False):
-        """As sentence_prediction's, but refuses to overwrite the model's own length silently.
-
-        Raises:
-            ValueError: if model.max_positions is set and not the task's.
-        """
-        own = safe_getattr(cfg, "max_positions")
-        if own is not None and own != self.cfg.max_positions:
-            raise ValueError(
-                f"model.max_positions is {own} and task.max_positions "
-                f"{self.cfg.max_positions}; set both to the length that the checkpoint was "
-                "trained with: task.max_positions=${model.max_positions}"
-            )
-        return super().build_model(cfg, from_checkpoint)
-
     def load_dataset(self, split, combine=False, **kwargs):
         """Load a split; without labels it has no targets.
 
@@ -170,13 +155,6 @@ class GlueSentencePredictionTask(SentencePredictionTask):
                 dataset = SortDataset(dataset, sort_order=[np.random.permutation(len(dataset))])
         self.datasets[split] = dataset
         return dataset
-
-    def get_batch_iterator(self, dataset, *args, **kwargs):
-        """As fairseq's; the number of training batches is kept for ``--warmup-ratio``."""
-        iterator = super().get_batch_iterator(dataset, *args, **kwargs)
-        if dataset is self.datasets.get(safe_getattr(self.cfg, "train_subset")):
-            record_batches(self.cfg, len(iterator) - bool(kwargs.get("skip_remainder_batch")))
-        return iterator
 
     def _load(self, key, split, combine):
         path = os.path.join(self.cfg.data, key, split)

@@ -95,9 +95,10 @@ class PolynomialDecayRatioSchedule(PolynomialDecayLRSchedule):
         batches = safe_getattr(self.cfg._get_root(), "batches_per_epoch")
         if batches is None and self.cfg.max_epoch:
             raise ValueError(
-                "--warmup-ratio with --max-epoch needs --task glue_sentence_prediction: no other "
-                "task provides the number of batches; give --max-update without --max-epoch, or "
-                "--lr-scheduler polynomial_decay with --warmup-updates and --total-num-update"
+                "--warmup-ratio with --max-epoch needs --task glue_sentence_prediction or "
+                "token_tagging: no other task provides the number of batches; give --max-update "
+                "without --max-epoch, or --lr-scheduler polynomial_decay with "
+                "--warmup-updates and --total-num-update"
             )
         if self.total_num_update == math.inf:
             self._set_length(batches)

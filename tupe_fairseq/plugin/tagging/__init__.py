@@ -1,0 +1,1 @@
+"""Task, criterion and head for tags of words."""
