@@ -63,7 +63,8 @@ PARTS = {
     "models": ("files plugin plugin/model position require_fairseq.py", "fairseq omegaconf"),
     # what our commands do
     "inference": (
-        "checkpoint config.py encoder.py export files models modules plots plugin/model text",
+        "checkpoint config.py encoder.py export files models modules plots plugin/model "
+        "plugin/tagging text",
         "fairseq numpy torch",
     ),
     "scoring": ("files text", "torch"),

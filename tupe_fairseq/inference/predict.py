@@ -1,24 +1,31 @@
 """Predictions of a fine-tuned checkpoint for every row of a split."""
 
-from typing import NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional, Union
 
 import numpy as np
 import torch
-from fairseq.utils import move_to_cuda
+from fairseq.utils import move_to_cuda, safe_getattr
+from torch import Tensor
 
 from tupe_fairseq.plugin.model.restore import restore
+from tupe_fairseq.plugin.tagging.windowed_sentences import WindowedSentences
+
+#: of each row the class, int64 (N,); the score, float32 (N,); whether it has each label,
+#: bool (N, C); or the tags of its words, int64 (words,) of N rows
+Answers = Union[np.ndarray, List[np.ndarray]]
 
 
 class Predictions(NamedTuple):
     """The rows of a split, in order.
 
     Args:
-        values (np.ndarray): the class (int64) or the score (float32) of each row.
-        targets (np.ndarray or None): the true ones, if the split has labels.
+        values (np.ndarray or list of np.ndarray): classes, scores on the scale of training, labels
+            or tags; see :data:`Answers`.
+        targets (the same, optional): the true ones, if the split has labels.
     """
 
-    values: np.ndarray
-    targets: Optional[np.ndarray]
+    values: Answers
+    targets: Optional[Answers]
 
 
 @torch.no_grad()
@@ -28,21 +35,23 @@ def predict(
     """Predict every row of a split.
 
     Args:
-        checkpoint (str): the file of a model fine-tuned with the task glue_sentence_prediction or
-            sentence_prediction.
+        checkpoint (str): the file of a model fine-tuned with the task glue_sentence_prediction,
+            token_tagging or sentence_prediction.
         data (str): the task's data folder, as given to fairseq-train.
         split (str): train, valid, valid1, test, ...
-        batch_size (int): rows per batch; changes only speed and rounding.
+        batch_size (int): rows per batch, or parts of long sentences whose words get tags; changes
+            only speed and rounding.
         cpu (bool): stay on the CPU even if there is a GPU.
     Raises:
         CheckpointError: if the file is refused or damaged; ``NotFinite`` if weights are NaN.
     """
-    model, _, task = restore(str(checkpoint), {"data": str(data)})
+    model, _, task = restore(str(checkpoint), {"data": str(data), "no_shuffle": True})
     dataset = task.load_dataset(split)
     use_cuda = torch.cuda.is_available() and not cpu
     model = (model.cuda() if use_cuda else model).eval()
 
-    values, targets = [None] * len(dataset), [None] * len(dataset)
+    values: List[Any] = [None] * len(dataset)
+    targets: List[Any] = [None] * len(dataset)
     # by length: less padding
     order = sorted(range(len(dataset)), key=dataset.size)
     for start in range(0, len(order), batch_size):
@@ -54,17 +63,39 @@ def predict(
             features_only=True,
             classification_head_name=task.cfg.classification_head_name,
         )
-        if task.cfg.regression_target:
-            batch = logits.view(-1).float()
-        else:
-            batch = logits.argmax(dim=1)
-        for place, row in enumerate(rows):
-            values[row] = batch[place].item()
+        found = [(values, _answers(logits, task.cfg))]
         if "target" in sample:
-            for row, target in zip(rows, sample["target"].view(-1).tolist()):
-                targets[row] = target
-    dtype = np.float32 if task.cfg.regression_target else np.int64
+            found.append((targets, sample["target"]))
+        for side, batch in found:
+            for row, answer in zip(rows, _by_row(batch.cpu(), net_input.get("word_starts"))):
+                side[row] = answer
     has_labels = bool(targets) and targets[0] is not None
     return Predictions(
-        np.array(values, dtype=dtype), np.array(targets, dtype=dtype) if has_labels else None
+        _joined(values, dataset, task.cfg),
+        _joined(targets, dataset, task.cfg) if has_labels else None,
     )
+
+
+def _answers(logits: Tensor, cfg) -> Tensor:
+    if _is(cfg, "regression_target"):
+        return logits.float()
+    # of labels those with a probability above one half
+    return logits > 0 if _is(cfg, "multilabel") else logits.argmax(dim=1)
+
+
+def _is(cfg, option: str) -> bool:
+    return bool(safe_getattr(cfg, option, False))
+
+
+def _by_row(batch: Tensor, word_starts: Optional[Tensor]):
+    """The part of each row, in a batch of rows or of their words."""
+    return batch if word_starts is None else batch.split(word_starts.sum(1).tolist())
+
+
+def _joined(rows: List[Tensor], dataset, cfg) -> Answers:
+    if isinstance(dataset, WindowedSentences):
+        return dataset.joined([row.numpy() for row in rows])
+    if _is(cfg, "multilabel"):
+        return np.array([row.numpy() for row in rows], dtype=bool)
+    dtype = np.float32 if _is(cfg, "regression_target") else np.int64
+    return np.array([row.item() for row in rows], dtype=dtype)
