@@ -88,18 +88,27 @@ class TupeRobertaModel(RobertaModel):
             OmegaConf.set_struct(args, True)
         return model
 
-    def forward(self, src_tokens, *args, word_starts=None, classification_head_name=None, **kwargs):
-        """As RoBERTa's; with ``word_starts`` the head gets no features but those.
+    def forward(
+        self,
+        src_tokens,
+        features_only=False,
+        return_all_hiddens=False,
+        classification_head_name=None,
+        word_starts=None,
+        **kwargs,
+    ):
+        """As RoBERTa's; with ``word_starts`` the head gets the features there and no others.
 
         Args:
-            word_starts (Tensor, optional): bool, where words begin whose tags are asked for.
+            word_starts (Tensor, optional): bool, the first pieces of words to be tagged.
         Shape:
             src_tokens, word_starts (B, L) -> the head's outputs (words, C), row by row.
         """
         if word_starts is None:
-            kwargs["classification_head_name"] = classification_head_name
-            return super().forward(src_tokens, *args, **kwargs)
-        features, extra = super().forward(src_tokens, *args, **kwargs)
+            return super().forward(
+                src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs
+            )
+        features, extra = super().forward(src_tokens, True, return_all_hiddens, **kwargs)
         return self.classification_heads[classification_head_name](features[word_starts]), extra
 
     def register_tagging_head(self, name, num_classes):
