@@ -45,7 +45,7 @@ PARTS = {
     "glue": ("files tasks text", ""),
     # model folders for other libraries
     "export": (
-        "checkpoint files missing_package.py position recorded_options.py text version.py",
+        "checkpoint files missing_package.py position recorded_options.py tasks text version.py",
         "onnxruntime sacremoses safetensors sentencepiece torch tqdm transformers",
     ),
     # what fairseq loads
@@ -64,7 +64,7 @@ PARTS = {
     # what our commands do
     "inference": (
         "checkpoint config.py encoder.py export files models modules plots plugin/model "
-        "plugin/tagging text",
+        "plugin/tagging tasks text",
         "fairseq numpy torch",
     ),
     "scoring": ("files text", "torch"),

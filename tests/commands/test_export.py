@@ -127,6 +127,63 @@ def test_regression(data, tmp_path, monkeypatch):
     ]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def tagger(data):
+    """As :func:`finetuned`, for tags of words."""
+    folder = data.parent / "tagger"
+    write_model(folder, data, {"token_tagging_head": 3}, task="token_tagging",
+                position_encoding="learned")  # fmt: skip
+    for name in ("dict.txt", "sentencepiece.bpe.model"):
+        shutil.copy(data / name, folder)
+    (folder / "label").mkdir()
+    (folder / "label" / "dict.txt").write_text("O 3\nB-my%20place 2\nI-my%20place 1\n")
+    report = {"task": "places", "splits": {"train": {"rows": 77}}, "description": {"benchmark": ""}}
+    (folder / "report.json").write_text(json.dumps(report))
+    return folder / CHECKPOINT
+
+
+TAGS = {"0": "O", "1": "B-my place", "2": "I-my place"}
+
+
+@pytest.mark.skipif(IS_OLD, reason="this transformers has no attention functions of models' own")
+def test_tags_of_words(tagger, tmp_path):
+    out = tmp_path / "out"
+    code, text = export(tagger, out)
+    assert code == 0, text
+    assert "AutoModelForTokenClassification: logits within" in text
+    assert "pipeline('token-classification'" in text
+    config = json.loads((out / "config.json").read_text())
+    assert config["architectures"] == ["TupeForTokenClassification"]
+    assert config["id2label"] == TAGS and "problem_type" not in config
+    card = (out / "README.md").read_text()
+    assert "gives each word one of 3 tags" in card and "pipeline_tag: token-classification" in card
+    assert "Fine-tuned on places:" in card and "GLUE" not in card and "nyu-mll" not in card
+
+
+def test_tags_of_words_as_roberta(tagger, tmp_path):
+    out = tmp_path / "out"
+    code, text = export(tagger, out, "--as", "roberta")
+    assert code == 0, text
+    assert "AutoModelForTokenClassification: logits within" in text
+    config = json.loads((out / "config.json").read_text())
+    assert config["architectures"] == ["RobertaForTokenClassification"]
+    assert config["id2label"] == TAGS
+
+
+def test_labels_of_texts(data, tmp_path, monkeypatch):
+    exporting_quickly(monkeypatch)
+    checkpoint = write_model(tmp_path / "labels", data, {"mine": 1}, multilabel=True,
+                             task="glue_sentence_prediction")  # fmt: skip
+    (tmp_path / "dict.txt").write_text("art 3\n")
+    code, text = export(checkpoint, tmp_path / "out", "--data", data, "--label-dict",
+                        tmp_path / "dict.txt")  # fmt: skip
+    assert code == 0, text
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["problem_type"] == "multi_label_classification"
+    assert config["id2label"] == {"0": "art"}
+    assert "tells which of 1 labels a text has" in (tmp_path / "out" / "README.md").read_text()
+
+
 # what is done to the fine-tuned folder, the flags, and the words of the error
 BAD = {
     "no checkpoint": ("rm checkpoint_best.pt", [], "does not exist; give a checkpoint"),

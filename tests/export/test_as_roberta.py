@@ -11,7 +11,7 @@ from tupe_fairseq.export.as_roberta import check_is_roberta, roberta_config, rob
 from tupe_fairseq.export.folder_config import Head
 from tupe_fairseq.export.folder_tensors import to_folder
 
-HEAD = Head("mine", ["no", "yes", "perhaps"], False)
+HEAD = Head("mine", ["no", "yes", "perhaps"], "classification")
 
 
 @pytest.fixture(scope="module")

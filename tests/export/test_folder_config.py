@@ -48,12 +48,12 @@ def test_there_and_back(case):
 
 
 def test_a_head():
-    head = Head("mine", ["no", "yes", "perhaps"], False)
+    head = Head("mine", ["no", "yes", "perhaps"], "classification")
     config = json.loads(json.dumps(to_config(Options(), symbols_of(LINES), 1, head)))
     assert config["label2id"] == {"no": 0, "yes": 1, "perhaps": 2}
     assert head_in(config, "config.json") == head
     assert head_in(to_config(Options(), symbols_of(LINES), 1), "config.json") is None
-    score = Head("mine", ["score"], True)
+    score = Head("mine", ["score"], "regression")
     assert head_in(to_config(Options(), symbols_of(LINES), 1, score), "config.json") == score
     config["id2label"] = {"0": "no", "2": "yes"}
     with pytest.raises(CheckpointError, match="id2label is not a name for each number"):

@@ -104,7 +104,7 @@ def test_a_fine_tuned_folder(tmp_path):
 
 
 def test_a_regression(tmp_path):
-    head = Head("sentence_classification_head", ["score"], True)
+    head = Head("sentence_classification_head", ["score"], "regression")
     model = with_head(whole_state()["model"], head)
     found, options, _ = converted(write_folder(tmp_path / "a", model, head))
     assert_same(found, model)
@@ -116,7 +116,7 @@ def test_a_regression(tmp_path):
 
 def test_names_that_nobody_gave(tmp_path):
     """transformers does not write its own default, two classes without names."""
-    head = Head("sentence_classification_head", ["x", "y"], False)
+    head = Head("sentence_classification_head", ["x", "y"], "classification")
     folder = write_folder(tmp_path / "a", with_head(whole_state()["model"], head), head)
     change_config(folder, id2label=None, label2id=None, classification_head_name=None)
     (tmp_path / "labels").write_text("good 3\nbad 2\n")

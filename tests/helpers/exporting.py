@@ -40,7 +40,10 @@ def build(dictionary, heads=None, **options):
     task = MaskedLMTask(MaskedLMConfig(tokens_per_sample=args.max_positions), words)
     model = TupeRobertaModel.build_model(args, task)
     for name, classes in (heads or {}).items():
-        model.register_classification_head(name, num_classes=classes)
+        if args.task == "token_tagging":
+            model.register_tagging_head(name, num_classes=classes)
+        else:
+            model.register_classification_head(name, num_classes=classes)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.2)

@@ -11,7 +11,7 @@ from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.export.folder_config import Head, to_config
 from tupe_fairseq.export.folder_tensors import to_folder
 
-HEAD = Head("mine", ["no", "yes", "perhaps"], False)
+HEAD = Head("mine", ["no", "yes", "perhaps"], "classification")
 
 
 def with_head(model, head=HEAD):

@@ -25,6 +25,7 @@ from tupe_fairseq.export.parity import LIMIT, Parity, measure
 from tupe_fairseq.export.sample_texts import SENTENCES, default_texts
 from tupe_fairseq.export.sentence_files import POOLINGS
 from tupe_fairseq.export.unlisted_pieces import FIELD
+from tupe_fairseq.export.usage import pipeline_of
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.names import REPORT
 from tupe_fairseq.files.staged_folder import refuse_existing, staged_folder
@@ -257,9 +258,9 @@ def _log_parity(parity: Parity) -> None:
 
 def _show_next(args: argparse.Namespace, head: Any) -> None:
     trust = ", trust_remote_code=True" if args.model_type == MODEL_TYPE else ""
-    task = "fill-mask" if head is None else "text-classification"
     show("# to use it, where transformers is installed (README.md there tells more):")
-    show(f"from transformers import pipeline\npipeline({task!r}, {args.output_dir!r}{trust})")
+    call = f"pipeline({pipeline_of(head)!r}, {args.output_dir!r}{trust})"
+    show(f"from transformers import pipeline\n{call}")
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def check_is_roberta(options: Any, head: Optional[Head]) -> None:
         "activation_fn": "gelu",  # its LM head has no other
         "activation_dropout": 0,
     }
-    if head is not None:
+    if head is not None and not head.of_tokens:
         only["pooler_activation_fn"] = "tanh"
     for name, value in only.items():
         given = getattr(options, name, None)
@@ -84,7 +84,7 @@ def roberta_config(
     given["max_position_embeddings"] += _UNUSED_ROWS
     ids = token_ids(symbols)
     del ids["mask_token_id"]
-    kind = "RobertaForMaskedLM" if head is None else "RobertaForSequenceClassification"
+    kind = "RobertaForMaskedLM" if head is None else f"Roberta{head.suffix}"
     return {
         "architectures": [kind],
         "model_type": "roberta",

@@ -8,22 +8,29 @@ from tupe_fairseq.export.folder_config import NAMES, Head
 from tupe_fairseq.export.onnx_model import OnnxFile
 from tupe_fairseq.export.parity import LIMIT, Parity
 from tupe_fairseq.export.unlisted_pieces import FIELD
-from tupe_fairseq.export.usage import usage
+from tupe_fairseq.export.usage import pipeline_of, usage
 from tupe_fairseq.files.markdown import markdown_table
 from tupe_fairseq.files.record import check_record
 from tupe_fairseq.position import POSITION_OPTIONS
+from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.version import __version__
 
 _LICENSE = re.compile(r"[a-z0-9][a-z0-9.+-]*", re.ASCII)
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*", re.ASCII)
 # what is told of a report.json, of the one kind or the other
-_GLUE = {"task": str, "splits": {str: {"rows": int}}}
+_TASK = {"task": str, "splits": {str: {"rows": int}}}
 _PRETRAINING = {"lines": {str: int}, "tokens": {str: int}, "unknown_rate": {str: float}}
 # the kinds of vocabularies, in words
 _VOCABULARIES = {
     "fastbpe": "fastBPE, as the TUPE authors used it: lower case, tokenized by Moses' rules",
     "gpt2": "GPT-2's byte-level BPE",
     "sentencepiece": "SentencePiece",
+}
+# what a head does, in words
+_ANSWERS = {
+    CLASSIFICATION: "tells {} classes apart",
+    MULTILABEL: "tells which of {} labels a text has, any number of them (with sigmoid, above 0.5)",
+    TAGGING: "gives each word one of {} tags, at its first token",
 }
 
 
@@ -114,11 +121,11 @@ def _front_matter(facts: CardFacts) -> str:
         lines += ["language:", *(f"- {one}" for one in facts.languages)]
     lines += [
         "library_name: transformers",
-        f"pipeline_tag: {'fill-mask' if facts.head is None else 'text-classification'}",
+        f"pipeline_tag: {pipeline_of(facts.head)}",
         "tags:",
         *(f"- {tag}" for tag in [*tags, "fairseq", "sentence-transformers"]),
     ]
-    if _has(facts.report, _GLUE):
+    if _is_of_glue(facts.report):
         lines += ["datasets:", "- nyu-mll/glue"]
     return "\n".join([*lines, "---"])
 
@@ -145,15 +152,16 @@ def _summary(facts: CardFacts) -> str:
         f"parameters, {config['vocab_size']:,} words, sequences of up to {_length(config)} tokens. "
         f"Trained with fairseq, exported by tupe_fairseq {__version__}."
     )
-    if facts.head is not None and facts.head.is_regression:
+    if facts.head is not None and facts.head.kind == REGRESSION:
         text += f"\n\nIts head `{facts.head.name}` gives a score."
         if facts.report and facts.report.get("task") == "STS-B":
             text += " It was trained on scores divided by 5: multiply it by 5."
+        elif _has(facts.report, {"description": {"scale": [float]}}):
+            low, high = facts.report["description"]["scale"]
+            text += f" It was trained on scores from {low:g} to {high:g} brought to 0 to 1."
     elif facts.head is not None:
-        text += (
-            f"\n\nIts head `{facts.head.name}` tells {len(facts.head.labels)} classes apart: "
-            f"{', '.join(facts.head.labels[:20])}."
-        )
+        answer = _ANSWERS[facts.head.kind].format(len(facts.head.labels))
+        text += f"\n\nIts head `{facts.head.name}` {answer}: {', '.join(facts.head.labels[:20])}."
     if facts.license is None:
         text += "\n\nWhoever exported it has not said under which license it is."
     return "\n\n".join(map(_wrapped, text.split("\n\n")))
@@ -189,10 +197,11 @@ def _options(config: Dict[str, Any]) -> str:
 
 
 def _data(report: Optional[Dict[str, Any]]) -> str:
-    if _has(report, _GLUE):
+    if _has(report, _TASK):
         rows = [[name, f"{split['rows']:,}"] for name, split in report["splits"].items()]
         table = markdown_table(["split", "sentences or pairs"], rows)
-        return f"Fine-tuned on {report['task']}, of GLUE:\n\n{table}"
+        of_glue = ", of GLUE" if _is_of_glue(report) else ""
+        return f"Fine-tuned on {report['task']}{of_glue}:\n\n{table}"
     if not _has(report, _PRETRAINING):
         return "The data that it was trained on is not recorded."
     lines, unknown = report["lines"], report["unknown_rate"]
@@ -201,6 +210,12 @@ def _data(report: Optional[Dict[str, Any]]) -> str:
         for name, tokens in report["tokens"].items()
     ]
     return markdown_table(["split", "lines", "tokens", "unknown"], rows)
+
+
+def _is_of_glue(report: Any) -> bool:
+    """Reports of 0.1.0 are without a description, and of GLUE."""
+    has_own = _has(report, {"description": {"benchmark": str}})
+    return _has(report, _TASK) and (not has_own or bool(report["description"]["benchmark"]))
 
 
 def _has(report: Any, shape: Any) -> bool:

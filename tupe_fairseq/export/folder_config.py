@@ -7,6 +7,7 @@ from tupe_fairseq.checkpoint.checked_options import checked_options, in_brief
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
 from tupe_fairseq.position import POSITION_OPTIONS
+from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.version import __version__
 
 MODEL_TYPE = "tupe"
@@ -37,6 +38,12 @@ _AUTO_MAP = {
     "AutoModelForTokenClassification": "modeling_tupe.TupeForTokenClassification",
     "AutoModelForQuestionAnswering": "modeling_tupe.TupeForQuestionAnswering",
 }
+# transformers' names for what whole texts are given
+_PROBLEM_TYPES = {
+    CLASSIFICATION: "single_label_classification",
+    REGRESSION: "regression",
+    MULTILABEL: "multi_label_classification",
+}
 
 
 class Head(NamedTuple):
@@ -45,12 +52,22 @@ class Head(NamedTuple):
     Args:
         name (str): its name in the checkpoint.
         labels (list of str): the names of its classes, in order; of a regression one, the score's.
-        is_regression (bool): whether it gives a score rather than classes.
+        kind (str): of its task, one of :data:`tupe_fairseq.tasks.task_description.KINDS`.
     """
 
     name: str
     labels: List[str]
-    is_regression: bool
+    kind: str
+
+    @property
+    def of_tokens(self) -> bool:
+        """Whether it gives each token something, rather than the whole text."""
+        return self.kind == TAGGING
+
+    @property
+    def suffix(self) -> str:
+        """How transformers' classes with such a head end."""
+        return "ForTokenClassification" if self.of_tokens else "ForSequenceClassification"
 
 
 def token_ids(symbols: Sequence[str]) -> Dict[str, int]:
@@ -79,7 +96,7 @@ def to_config(
     for name, option in POSITION_OPTIONS.items():
         if given[name] is None:
             given[name] = option.default
-    architecture = "TupeForMaskedLM" if head is None else "TupeForSequenceClassification"
+    architecture = "TupeForMaskedLM" if head is None else f"Tupe{head.suffix}"
     return {
         "architectures": [architecture],
         "model_type": MODEL_TYPE,
@@ -102,7 +119,7 @@ def head_fields(head: Head) -> Dict[str, Any]:
         "classification_head_name": head.name,
         "id2label": {str(number): label for number, label in enumerate(head.labels)},
         "label2id": {label: number for number, label in enumerate(head.labels)},
-        "problem_type": "regression" if head.is_regression else "single_label_classification",
+        **({"problem_type": _PROBLEM_TYPES[head.kind]} if head.kind in _PROBLEM_TYPES else {}),
     }
 
 
@@ -149,7 +166,8 @@ def head_in(config: Dict[str, Any], path: str) -> Optional[Head]:
     Raises:
         CheckpointError: if its name or labels are not what they may be.
     """
-    if config.get("architectures") != ["TupeForSequenceClassification"]:
+    architectures = config.get("architectures")
+    if architectures not in (["TupeForSequenceClassification"], ["TupeForTokenClassification"]):
         return None
     name = config.get("classification_head_name") or "sentence_classification_head"
     checked_options({"arch": "tupe_roberta", "classification_head_name": name}, path)
@@ -158,4 +176,6 @@ def head_in(config: Dict[str, Any], path: str) -> Optional[Head]:
     names = [labels.get(str(n)) for n in range(len(labels))] if isinstance(labels, dict) else [None]
     if not names or not all(isinstance(label, str) and label for label in names):
         raise CheckpointError(f"{path}: id2label is not a name for each number from 0 on")
-    return Head(name, names, config.get("problem_type") == "regression")
+    kinds = {problem: kind for kind, problem in _PROBLEM_TYPES.items()}
+    kind = kinds.get(config.get("problem_type"), CLASSIFICATION)
+    return Head(name, names, TAGGING if architectures == ["TupeForTokenClassification"] else kind)

@@ -10,6 +10,8 @@ from tupe_fairseq.recorded_options import NAME as RECORD
 
 _LM_HEAD = "encoder.lm_head."
 _HEADS = "classification_heads."
+# of a head for tokens, which is one layer
+_OF_TOKENS = "classifier.weight"
 #: beginnings of names, or whole ones, in a checkpoint and in a folder; the first match counts
 _NAMES = (
     (EMBEDDING, "tupe.embed_tokens.weight"),
@@ -46,15 +48,16 @@ def to_folder(
             "--untie-weights-roberta"
         )
     left_out = {*_RECORDS, f"{_LM_HEAD}weight"} if tied else {*_RECORDS}
+    names = _names(head, of_tokens=f"{_HEADS}{head}.dense.weight" not in state)
     tensors = {}
     for name, tensor in state.items():
         is_other_head = name.startswith(_HEADS) and name.split(".")[1] != head
         if name not in left_out and not is_other_head:
-            renamed = _renamed(name, _names(head))
+            renamed = _renamed(name, names)
             if renamed is None:
                 raise CheckpointError(f"the checkpoint's tensor {name} has no place in a folder")
             tensors[renamed] = tensor.detach().float().contiguous().clone()
-    if head is not None and "classifier.out_proj.weight" not in tensors:
+    if head is not None and not {"classifier.out_proj.weight", _OF_TOKENS} & set(tensors):
         raise CheckpointError(f"the checkpoint has no classification head {head!r}")
     return tensors
 
@@ -86,9 +89,11 @@ def from_folder(
     return state
 
 
-def _names(head: Optional[str]) -> Tuple[Tuple[str, str], ...]:
-    of_head = () if head is None else ((f"{_HEADS}{head}.", "classifier."),)
-    return (*_NAMES, *of_head)
+def _names(head: Optional[str], of_tokens: bool = False) -> Tuple[Tuple[str, str], ...]:
+    if head is None:
+        return _NAMES
+    own = f"{_HEADS}{head}." + ("out_proj." if of_tokens else "")
+    return (*_NAMES, (own, "classifier."))
 
 
 def _renamed(name: str, pairs) -> Optional[str]:

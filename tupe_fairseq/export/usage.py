@@ -31,6 +31,22 @@ classify = pipeline("text-classification", "{name}"{trust})
 print(classify("The cat sat on the mat."))
 print(classify({{"text": "A first sentence.", "text_pair": "And a second one."}}))
 ```"""
+_TAG = """\
+## Use with transformers
+
+```python
+from transformers import pipeline
+
+tag = pipeline("token-classification", "{name}"{trust})
+print(tag("The cat sat on the mat."))
+```
+
+It was trained on the first token of each word; what it says of the others counts for nothing."""
+_PIPELINES = {
+    "fill-mask": _FILL_MASK,
+    "text-classification": _CLASSIFY,
+    "token-classification": _TAG,
+}
 _SENTENCES = """\
 ## Use with sentence-transformers
 
@@ -60,6 +76,13 @@ print({{output.name: value.shape for output, value in zip(session.get_outputs(),
 Files: {files}."""
 
 
+def pipeline_of(head: Optional[Head]) -> str:
+    """The name of transformers' pipeline for a folder with this head, or with none."""
+    if head is None:
+        return "fill-mask"
+    return "token-classification" if head.of_tokens else "text-classification"
+
+
 def usage(name: str, config: Dict[str, Any], head: Optional[Head], onnx: List[str]) -> str:
     """The section.
 
@@ -73,7 +96,7 @@ def usage(name: str, config: Dict[str, Any], head: Optional[Head], onnx: List[st
     trust = ", trust_remote_code=True" if is_ours else ""
     given = " (with `trust_remote_code=True`)" if is_ours else ""
     parts = [_CODE] if is_ours else []
-    parts += [_FILL_MASK if head is None else _CLASSIFY, _SENTENCES, *([_ONNX] if onnx else [])]
+    parts += [_PIPELINES[pipeline_of(head)], _SENTENCES, *([_ONNX] if onnx else [])]
     words = {
         "name": name,
         "trust": trust,

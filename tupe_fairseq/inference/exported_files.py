@@ -85,8 +85,9 @@ def reference_of(source: SourceModel, model_type: str) -> Reference:
     hub, head = source.hub, source.head
     logits = {}
     if head is not None:
-        name = "AutoModelForSequenceClassification"
-        logits[name] = functools.partial(hub.predict, head.name, return_logits=True)
+        logits[f"AutoModel{head.suffix}"] = functools.partial(
+            hub.predict, head.name, return_logits=True
+        )
     if head is None or model_type != ROBERTA:  # which has one or the other
         logits["AutoModelForMaskedLM"] = lambda tokens: hub.model(tokens)[0]
     dictionary = hub.task.source_dictionary

@@ -17,6 +17,8 @@ from tupe_fairseq.inference.found_vocabulary import FoundVocabulary, find_labels
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 from tupe_fairseq.plugin.model.hub import TupeRobertaHub
 from tupe_fairseq.plugin.model.recorded_bpe import RecordedBpe
+from tupe_fairseq.tasks.labels import label_of
+from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.text.foreign_vocabulary import KINDS
 
 
@@ -136,25 +138,33 @@ def _chosen_head(
         raise ValueError(
             f"--head {name} is not one of the checkpoint's: {', '.join(sorted(heads))}"
         )
-    width, inner = tensors[EMBEDDING].size(1), tensors[f"classification_heads.{name}.dense.bias"]
-    if inner.size(0) != width:
+    width = tensors[EMBEDDING].size(1)
+    inner = tensors.get(f"classification_heads.{name}.dense.bias")
+    if inner is not None and inner.size(0) != width:
         raise ValueError(
             f"classification head {name} has an inner width of {inner.size(0)}; only the model's "
             f"own, {width}, can be exported"
         )
-    return _labelled(name, heads[name], options, label_dict, places)
+    kind = _kind(options, heads[name]) if inner is not None else TAGGING
+    return _labelled(name, heads[name], kind, label_dict, places)
 
 
-def _labelled(name, classes, options, label_dict, places) -> Head:
-    if options.get("regression_target") or classes == 1:
+def _kind(options: Dict[str, Any], classes: int) -> str:
+    if options.get("multilabel"):
+        return MULTILABEL
+    return REGRESSION if options.get("regression_target") or classes == 1 else CLASSIFICATION
+
+
+def _labelled(name, classes, kind, label_dict, places) -> Head:
+    if kind == REGRESSION:
         if classes != 1:
             raise CheckpointError(f"head {name} is for scores, but has {classes} outputs, not one")
         if label_dict:
             raise ValueError(f"--label-dict {label_dict}: head {name} gives scores; drop it")
-        return Head(name, ["score"], True)
+        return Head(name, ["score"], kind)
     found = find_labels(places, label_dict)
     if found is None:
-        return Head(name, [f"LABEL_{number}" for number in range(classes)], False)
+        return Head(name, [f"LABEL_{number}" for number in range(classes)], kind)
     path, labels = found
     labels = [label for label in labels if label != MASK and not FILLER.fullmatch(label)]
     if len(labels) != classes:
@@ -162,7 +172,7 @@ def _labelled(name, classes, options, label_dict, places) -> Head:
             f"{path} lists {len(labels)} labels, but head {name} has {classes} classes; give "
             "--label-dict, the label/dict.txt that it was trained with"
         )
-    return Head(name, labels, False)
+    return Head(name, list(map(label_of, labels)), kind)
 
 
 def _hub(
