@@ -68,7 +68,10 @@ PARTS = {
         "fairseq numpy torch",
     ),
     "scoring": ("files text", "torch"),
-    "finetune": ("checkpoint files glue inference position programs tasks text", "numpy tqdm"),
+    "finetune": (
+        "checkpoint files glue inference missing_package.py plots position programs tasks text",
+        "numpy tqdm",
+    ),
     "compare": (
         "config.py encoder.py files plots position programs version.py",
         "fairseq torch tqdm",

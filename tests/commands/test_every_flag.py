@@ -58,6 +58,13 @@ FINETUNE = {
         "--dropout 0.1 --attention-dropout 0.1 --pooler-dropout 0.1 ",
     ),
     "--weight-decay": ("0.2", "--weight-decay 0.2 ", "--weight-decay 0.01 "),
+    "--patience": ("3", "--patience 3 ", "--valid-subset valid --no-epoch-checkpoints"),
+    "--metric": ("f1", "--best-checkpoint-metric f1 ", "--best-checkpoint-metric mcc "),
+    "--balance": (
+        "",
+        "--class-weights 0.714286,1.66667 ",
+        "--num-classes 2 --init-token",
+    ),
     "--no-pretraining": ("", "--unpad --dropout", "--unpad --finetune-from-model"),
 }
 # no part of the runs' commands; see below
@@ -67,7 +74,8 @@ NOT_IN_A_RUN = {"--keep-checkpoints", "--dry-run"}
 @pytest.fixture
 def finetuning(tmp_path, monkeypatch):
     """Calls tupe-finetune up to its runs; what they are, and whether checkpoints are kept."""
-    write_data(tmp_path / "CoLA", "CoLA")
+    labels = {"train": [0, 0, 0, 0, 0, 0, 0, 1, 1, 1]}
+    write_data(tmp_path / "CoLA", "CoLA", labels)
     write_checkpoint(tmp_path / "model.pt")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
 

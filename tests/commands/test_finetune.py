@@ -41,13 +41,18 @@ def test_the_same_without_an_error(files, capsys):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--task", "cola"], "there is no GLUE task 'cola'; the tasks are CoLA, SST-2"),
+        (["--task", "cola"], "is for the task CoLA, but --task is cola"),
         (["--task", "RTE"], "is for the task CoLA, but --task is RTE"),
         (["--lrs", "2e-5,a"], "'a' is not a number above 0"),
         (["--seeds", "1,1"], "1 is listed twice"),
         (["--epochs", 0], "--epochs (0) must be at least 1"),
         (["--batch-size", -1], "--batch-size (-1) must be at least 1"),
         (["--update-freq", 0], "--update-freq (0) must be at least 1"),
+        (["--patience", 0], "--patience (0) must be at least 1"),
+        (
+            ["--metric", "pearson"],
+            "--metric pearson cannot pick checkpoints of CoLA; give one of accuracy, macro_f1, mcc,",
+        ),
         (["--dropout", 1], "--dropout (1.0) must be at least 0 and below 1"),
         (["--weight-decay", -1], "--weight-decay (-1.0) must be at least 0"),
         (["--weight-decay", "nan"], "--weight-decay (nan) must be at least 0"),

@@ -14,9 +14,8 @@ import torch
 from helpers.finished_runs import RUN, finished_experiment, run_again
 from helpers.glue_data import write_bin, write_data
 from tupe_fairseq.files.lock import locked
-from tupe_fairseq.finetune.protocol import write_overall
+from tupe_fairseq.finetune.overall import write_overall
 from tupe_fairseq.finetune.task_data import read_task_data
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 
 DEEP = "[" * 100_000
 NAN = float("nan")
@@ -121,7 +120,7 @@ def test_report_of_the_data(change, reason, tmp_path):
         reason = "lists '../x', which is not a split"
     damage(folder / "report.json", change)
     with pytest.raises(ValueError, match=re.escape(reason)) as error:
-        read_task_data(str(folder), GLUE_TASKS["RTE"])
+        read_task_data(str(folder))
     assert str(folder / "report.json") in str(error.value)
 
 
@@ -222,7 +221,7 @@ def test_scores_of_the_data(content, reason, tmp_path):
     folder = write_data(tmp_path / "STS-B", "STS-B")
     (folder / "label" / "train.label").write_bytes(content)
     with pytest.raises(ValueError, match=reason):
-        read_task_data(str(folder), GLUE_TASKS["STS-B"]).targets("train")
+        read_task_data(str(folder)).targets("train")
 
 
 def header(sentences):
@@ -239,7 +238,7 @@ def test_lengths_of_binarized_labels(sizes, tmp_path):
     index = header(10) + np.array(sizes, "<i4").tobytes() + np.arange(0, 80, 8, "<i8").tobytes()
     (folder / "label" / "train.idx").write_bytes(index)
     with pytest.raises(ValueError, match="label/train.idx is damaged, or not that of"):
-        read_task_data(str(folder), GLUE_TASKS["RTE"]).targets("train")
+        read_task_data(str(folder)).targets("train")
 
 
 @pytest.mark.parametrize(
@@ -258,14 +257,14 @@ def test_other_files_of_binarized_labels(name, content, reason, tmp_path):
     folder = write_data(tmp_path / "RTE", "RTE")
     (folder / "label" / name).write_bytes(content)
     with pytest.raises(ValueError, match=reason):
-        read_task_data(str(folder), GLUE_TASKS["RTE"]).targets("train")
+        read_task_data(str(folder)).targets("train")
 
 
 def test_labels_of_another_split(tmp_path):
     folder = write_data(tmp_path / "RTE", "RTE")
     write_bin(folder / "label" / "valid", [[4, 2]] * 10)
     with pytest.raises(ValueError, match="valid has 10 labels for 4 rows"):
-        read_task_data(str(folder), GLUE_TASKS["RTE"]).targets("valid")
+        read_task_data(str(folder)).targets("valid")
 
 
 def test_two_tasks_that_finish_together(tmp_path):

@@ -11,7 +11,6 @@ from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSetti
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.read_results import finished
 from tupe_fairseq.finetune.task_data import read_task_data
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 from tupe_fairseq.programs.command import as_shell
 
 TUPE_A = {k: v for k, v in MODEL.items() if k not in ("rel_pos_buckets", "max_rel_pos")}
@@ -22,7 +21,7 @@ def words_of(tmp_path, name, options=MODEL, form="namespace", **settings):
     data = write_data(tmp_path / "a folder" / name, name)
     checkpoint = write_checkpoint(tmp_path / "the model.pt", options, form)
     experiment = Experiment(
-        str(tmp_path / "runs"), read_task_data(str(data), GLUE_TASKS[name]),
+        str(tmp_path / "runs"), read_task_data(str(data)),
         read_pretrained(str(checkpoint)), RunSettings(epochs=2, batch_size=3, **settings),
     )  # fmt: skip
     return experiment.command(FineTuningRun(3e-5, 4))
@@ -119,7 +118,7 @@ def test_finished_runs_are_those_with_a_result_by_rate_and_seed(tmp_path):
         result = {"run": name, "lr": lr, "seed": int(seed), "diverged": "nan", "metrics": None}
         write_json(str(tmp_path / name / "result.json"), result)
     (tmp_path / "lr1e-6-seed1").mkdir()
-    data = read_task_data(str(write_data(tmp_path / "CoLA", "CoLA")), GLUE_TASKS["CoLA"])
+    data = read_task_data(str(write_data(tmp_path / "CoLA", "CoLA")))
     results = finished(Experiment(str(tmp_path), data, None, None))
     assert list(results) == [FineTuningRun(*run) for run in ((1e-5, 2), (1e-5, 10), (1e-3, 1))]
     assert all(result["run"] == run.name for run, result in results.items())

@@ -9,7 +9,6 @@ from tupe_fairseq.finetune import scored_run
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSettings
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.task_data import read_task_data
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 from tupe_fairseq.programs.save_dir import BEST, LAST
 from tupe_fairseq.programs.train import Diverged
 
@@ -18,7 +17,7 @@ RUN = FineTuningRun(2e-5, 1)
 
 @pytest.fixture
 def experiment(tmp_path):
-    data = read_task_data(str(write_data(tmp_path / "CoLA", "CoLA")), GLUE_TASKS["CoLA"])
+    data = read_task_data(str(write_data(tmp_path / "CoLA", "CoLA")))
     model = read_pretrained(str(write_checkpoint(tmp_path / "model.pt")))
     (tmp_path / "runs" / RUN.name).mkdir(parents=True)
     return Experiment(str(tmp_path / "runs"), data, model, RunSettings(epochs=2, batch_size=3))

@@ -7,20 +7,17 @@ from scipy import stats
 from sklearn import metrics
 
 from helpers.glue_data import write_data
+from tupe_fairseq.finetune.baselines import baseline
 from tupe_fairseq.finetune.experiment import FineTuningRun
-from tupe_fairseq.finetune.protocol import write_overall
-from tupe_fairseq.finetune.scores import (
-    baseline,
-    best_run,
-    metric_names,
-    overall_results,
-    task_results,
-)
+from tupe_fairseq.finetune.overall import overall_results, write_overall
+from tupe_fairseq.finetune.scores import best_run, task_results
+from tupe_fairseq.finetune.selection import metric_names
 from tupe_fairseq.finetune.tables import percent, task_table
 from tupe_fairseq.finetune.task_data import read_task_data
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 from tupe_fairseq.tasks.metrics import task_metrics
 
+COLA = GLUE_TASKS["CoLA"].task
 SETTINGS = {
     "pretrained": True, "epochs": 3, "batch_size": 32, "update_freq": 2, "gpus": 1,
     "checkpoint": {"name": "model.pt", "bytes": 1, "sha256": "abcdef0123456789"},
@@ -37,7 +34,7 @@ def result(lr, seed, *values, names=("mcc",), splits=("valid",), diverged=None):
 
 
 def data_of(tmp_path, name, labels):
-    return read_task_data(str(write_data(tmp_path / name, name, labels)), GLUE_TASKS[name])
+    return read_task_data(str(write_data(tmp_path / name, name, labels)))
 
 
 def test_majority_class_comes_from_train(tmp_path):
@@ -83,7 +80,7 @@ def by_run(results):
 
 
 def summary_of(task, results, constant=0.0, settings=SETTINGS):
-    splits = [split for split in task.files if split.startswith("valid")]
+    splits = [split for split in task.splits if split.startswith("valid")]
     row = {split: dict.fromkeys(metric_names(task), constant) for split in splits}
     results = by_run(results)
     best = best_run(results, task)
@@ -94,12 +91,12 @@ def test_median_and_best_run_are_chosen_apart():
     """The best single run may have another learning rate than the best median."""
     runs = [result("2e-5", s, v) for s, v in ((1, 0.9), (2, 0.1), (3, 0.2))]
     runs += [result("1e-5", s, v) for s, v in ((1, 0.3), (2, 0.4), (10, 0.5))]
-    summary = summary_of(GLUE_TASKS["CoLA"], runs)
+    summary = summary_of(COLA, runs)
     assert [row["lr"] for row in summary["by_lr"]] == ["1e-5", "2e-5"]  # by size, not as text
     assert [row["metrics"]["valid"]["mcc"] for row in summary["by_lr"]] == [0.4, 0.2]
     assert summary["best_lr"] == "1e-5"
     assert summary["best_run"] == "lr2e-5-seed1"
-    table = task_table(summary, GLUE_TASKS["CoLA"])
+    table = task_table(summary, COLA)
     assert "| 1e-5 (best) | 3 | 40.0 |" in table
     assert "| 2e-5 | 3 | 20.0 |" in table
     assert "| lr2e-5-seed1 (best) | 90.0 |" in table
@@ -109,17 +106,17 @@ def test_median_and_best_run_are_chosen_apart():
 
 def test_a_diverged_run_counts_as_zero():
     runs = [result("2e-5", 1, 0.6), result("2e-5", 2, diverged="nan"), result("2e-5", 3, 0.4)]
-    summary = summary_of(GLUE_TASKS["CoLA"], runs)
+    summary = summary_of(COLA, runs)
     (row,) = summary["by_lr"]
     assert row["diverged"] == 1
     assert row["metrics"]["valid"]["mcc"] == 0.4
-    assert "| lr2e-5-seed2 | diverged |" in task_table(summary, GLUE_TASKS["CoLA"])
+    assert "| lr2e-5-seed2 | diverged |" in task_table(summary, COLA)
 
 
 def test_all_diverged():
     runs = [result("2e-5", 1, diverged="nan")]
-    assert best_run(by_run(runs), GLUE_TASKS["CoLA"]) is None
-    summary = summary_of(GLUE_TASKS["CoLA"], runs)
+    assert best_run(by_run(runs), COLA) is None
+    summary = summary_of(COLA, runs)
     assert (summary["best_run"], summary["best_run_score"]) == (None, None)
     assert percent(-1e-5) == "0.0" and percent(-0.126) == "-12.6"
 
@@ -131,9 +128,9 @@ def overall_of(settings=SETTINGS):
     ]
     wnli = [result("2e-5", 1, 0.5, names=["accuracy"])]
     return [
-        summary_of(GLUE_TASKS["CoLA"], [result("2e-5", 1, 0.3)]),
-        summary_of(GLUE_TASKS["MNLI"], mnli, 0.35),
-        summary_of(GLUE_TASKS["WNLI"], wnli, 0.56, settings),
+        summary_of(COLA, [result("2e-5", 1, 0.3)]),
+        summary_of(GLUE_TASKS["MNLI"].task, mnli, 0.35),
+        summary_of(GLUE_TASKS["WNLI"].task, wnli, 0.56, settings),
     ]
 
 
@@ -161,7 +158,7 @@ def test_no_average_over_different_models():
 def test_two_metrics_count_with_their_mean():
     names = ("f1", "accuracy", "acc_and_f1")
     runs = [result("2e-5", 1, 0.9, 0.8, 0.85, names=names)]
-    summary = summary_of(GLUE_TASKS["MRPC"], runs)
+    summary = summary_of(GLUE_TASKS["MRPC"].task, runs)
     assert summary["score"] == pytest.approx(0.85)
     header = "| learning rate | seeds | F1 | accuracy | mean of both |"
-    assert header in task_table(summary, GLUE_TASKS["MRPC"])
+    assert header in task_table(summary, GLUE_TASKS["MRPC"].task)

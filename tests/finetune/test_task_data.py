@@ -4,12 +4,11 @@ import pytest
 
 from helpers.glue_data import write_bin, write_data
 from tupe_fairseq.finetune.task_data import read_task_data
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 
 
 def test_labels_that_the_dictionary_does_not_list(tmp_path):
     folder = write_data(tmp_path / "CoLA", "CoLA")
-    data = read_task_data(str(folder), GLUE_TASKS["CoLA"])
+    data = read_task_data(str(folder))
     assert data.targets("train").tolist() == [0, 1] * 5
     write_bin(folder / "label" / "train", [[4, 2], [6, 2], *[[4, 2]] * 8])
     with pytest.raises(ValueError, match="has labels that label/dict.txt does not list"):
@@ -24,7 +23,7 @@ def test_an_index_is_a_line(tmp_path):
     folder = write_data(tmp_path / "CoLA", "CoLA")
     index = ["", "a b", "c\u2028d\r"]
     (folder / "test.index").write_bytes("".join(f"{one}\n" for one in index).encode())
-    assert read_task_data(str(folder), GLUE_TASKS["CoLA"]).test_index("test") == index
+    assert read_task_data(str(folder)).test_index("test") == index
 
 
 @pytest.mark.parametrize(
@@ -41,4 +40,4 @@ def test_an_index_that_does_not_fit_is_refused_at_once(content, message, tmp_pat
     folder = write_data(tmp_path / "CoLA", "CoLA")
     (folder / "test.index").write_bytes(content)
     with pytest.raises(ValueError, match=message):
-        read_task_data(str(folder), GLUE_TASKS["CoLA"])
+        read_task_data(str(folder))

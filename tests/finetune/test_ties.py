@@ -19,7 +19,7 @@ TASK = GLUE_TASKS["RTE"]
 @pytest.fixture
 def experiment(tmp_path):
     """Nothing is finished yet."""
-    data = read_task_data(str(write_data(tmp_path / "RTE", "RTE")), TASK)
+    data = read_task_data(str(write_data(tmp_path / "RTE", "RTE")))
     model = read_pretrained(str(write_checkpoint(tmp_path / "model.pt")))
     settings = RunSettings(epochs=2, batch_size=3, gpus=0)
     found = Experiment(str(tmp_path / "runs" / "RTE"), data, model, settings)

@@ -9,7 +9,7 @@ from tupe_fairseq.files.steps import keep_settings
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSettings
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.protocol import run_protocol, settings_of
-from tupe_fairseq.finetune.scores import metric_names
+from tupe_fairseq.finetune.selection import metric_names
 from tupe_fairseq.finetune.task_data import read_task_data
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 
@@ -19,7 +19,7 @@ RUN = FineTuningRun(2e-5, 1)
 def finished_experiment(folder, name):
     """FOLDER/TASK, model.pt, and FOLDER/runs/TASK with one finished run; its predictions are 1."""
     task = GLUE_TASKS[name]
-    data = read_task_data(str(write_data(folder / name, name)), task)
+    data = read_task_data(str(write_data(folder / name, name)))
     model = read_pretrained(str(write_checkpoint(folder / "model.pt")))
     settings = RunSettings(epochs=2, batch_size=3, gpus=0)
     experiment = Experiment(str(folder / "runs" / name), data, model, settings)
@@ -40,6 +40,6 @@ def finished_experiment(folder, name):
 
 def run_again(experiment):
     """The same command once more; its data are read anew."""
-    data = read_task_data(experiment.data.folder, experiment.data.task)
+    data = read_task_data(experiment.data.folder)
     now = Experiment(experiment.folder, data, experiment.model, experiment.settings)
     return run_protocol(now, [RUN], keep_checkpoints=False)

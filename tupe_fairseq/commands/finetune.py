@@ -1,21 +1,25 @@
-"""tupe-finetune: the paper's fine-tuning protocol for a GLUE task."""
+"""tupe-finetune: the paper's fine-tuning protocol for a task."""
 
 import argparse
 import logging
 import os
 import signal
 import sys
+from dataclasses import replace
 from typing import List, Optional
 
 import torch
 
 from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.finetune.class_weights import balanced_weights
+from tupe_fairseq.finetune.default_epochs import FEWEST_UPDATES, MOST_EPOCHS, default_epochs
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSettings
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.protocol import run_protocol
+from tupe_fairseq.finetune.selection import SELECTIONS, by_metric
 from tupe_fairseq.finetune.task_data import check_together, read_task_data
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS, task_named
+from tupe_fairseq.finetune.task_folder import TaskData
 from tupe_fairseq.programs.command import show
 
 logger = logging.getLogger("tupe-finetune")
@@ -24,16 +28,26 @@ logger = logging.getLogger("tupe-finetune")
 def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tupe-finetune",
-        description="Fine-tune a checkpoint on a GLUE task with each learning rate and seed, pick "
-        "checkpoints by the task's own metric, and write RUNS/TASK/results.md (each run, the "
-        "median of each learning rate), RUNS/results.md (all tasks) and RUNS/submission/. Each "
-        "run is a plain fairseq-train command, which is printed. Finished runs are not repeated.",
-        epilog="example: tupe-finetune --task CoLA --data glue/CoLA "
+        description="Fine-tune a checkpoint on a task, one of GLUE's or one's own, with each "
+        "learning rate and seed, pick checkpoints by the task's metric, and write "
+        "RUNS/TASK/results.md (each run, the median of each learning rate), pictures beside it, "
+        "RUNS/results.md (all tasks) and, for GLUE, RUNS/submission/. Each run is a plain "
+        "fairseq-train command, which is printed. Finished runs are not repeated.",
+        epilog="example: tupe-finetune --data glue/CoLA "
         "--checkpoint checkpoints/checkpoint_last.pt --output-dir runs --lrs 2e-5,3e-5 --seeds 1,2",
     )
     add = parser.add_argument
-    add("--task", required=True, metavar="TASK", help=", ".join(GLUE_TASKS))
-    add("--data", required=True, metavar="OUT/TASK", help="folder made by tupe-prepare-glue")
+    add(
+        "--task",
+        metavar="TASK",
+        help="the task that --data must be of; its report.json says what is learned",
+    )
+    add(
+        "--data",
+        required=True,
+        metavar="OUT/TASK",
+        help="folder made by tupe-prepare-glue or tupe-prepare-task",
+    )
     add("--checkpoint", required=True, metavar="FILE", help="pre-trained tupe_roberta checkpoint")
     add("--output-dir", required=True, metavar="RUNS", help="folder for the runs of all tasks")
     add("--lrs", default="2e-5,3e-5,4e-5,5e-5", help="peak learning rates; default %(default)s")
@@ -42,7 +56,29 @@ def get_parser() -> argparse.ArgumentParser:
         "--epochs",
         type=int,
         metavar="N",
-        help="default, as in the paper: 5 for MNLI, QNLI and QQP, else 10",
+        help="passes over the training set; default, as in the paper: 5 for MNLI, QNLI and QQP, "
+        f"else 10; of one's own data more if it is small, as many as make {FEWEST_UPDATES} "
+        f"updates, but at most {MOST_EPOCHS}",
+    )
+    add(
+        "--patience",
+        type=int,
+        metavar="N",
+        help="stop a run after N epochs without a better score; default: never. The learning rate "
+        "falls as if it went on",
+    )
+    add(
+        "--metric",
+        metavar="NAME",
+        help="pick checkpoints by another metric: "
+        + "; ".join(f"{kind}: {', '.join(names)}" for kind, names in SELECTIONS.items()),
+    )
+    add(
+        "--balance",
+        action="store_true",
+        help="weigh the classes in the loss, by n / (C n_c) for n_c of n rows or words and C "
+        "classes; for several labels a row, those with a label by the number of rows without it "
+        "for each of them",
     )
     add(
         "--batch-size",
@@ -89,11 +125,11 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         OSError, ValueError: if an input is absent or wrong, or a run fails.
     """
-    task = task_named(args.task)
     lrs, seeds = arguments.learning_rates(args.lrs), arguments.seeds(args.seeds)
     runs = [FineTuningRun(lr, seed) for lr in lrs for seed in seeds]
     settings = RunSettings(
-        epochs=task.epochs if args.epochs is None else args.epochs,
+        # one pass, until the data say how many
+        epochs=1 if args.epochs is None else args.epochs,
         batch_size=args.batch_size,
         update_freq=args.update_freq,
         gpus=0 if args.cpu else (1 if args.gpus is None else args.gpus),
@@ -101,6 +137,8 @@ def run(args: argparse.Namespace) -> None:
         dropout=args.dropout,
         weight_decay=args.weight_decay,
         pretrained=not args.no_pretraining,
+        metric=args.metric,
+        patience=args.patience,
     )
     _check(settings, args.cpu)
     if not args.dry_run:
@@ -108,9 +146,14 @@ def run(args: argparse.Namespace) -> None:
     for flag in ("data", "checkpoint", "output_dir"):
         path = os.path.abspath(getattr(args, flag))
         arguments.no_separators(f"--{flag.replace('_', '-')}", path)
-    data, model = read_task_data(args.data, task), read_pretrained(args.checkpoint)
+    data, model = read_task_data(args.data, args.task), read_pretrained(args.checkpoint)
     check_together(data, model)
-    folder = os.path.join(os.path.abspath(args.output_dir), task.name)
+    data = replace(data, task=by_metric(data.task, args.metric))
+    if args.epochs is None:
+        settings = replace(settings, epochs=_epochs(data, settings))
+    if args.balance:
+        settings = replace(settings, class_weights=balanced_weights(data))
+    folder = os.path.join(os.path.abspath(args.output_dir), data.task.name)
     experiment = Experiment(folder, data, model, settings)
     if args.dry_run:
         for one in runs:
@@ -122,8 +165,17 @@ def run(args: argparse.Namespace) -> None:
     logger.info("all tasks: %s", os.path.join(os.path.dirname(folder), "results.md"))
 
 
+def _epochs(data: TaskData, settings: RunSettings) -> int:
+    """The task's epochs, or more."""
+    epochs = default_epochs(data.task, settings.updates(data.rows["train"]))
+    if epochs != data.task.epochs:
+        logger.info("%d epochs, because there are only %d rows", epochs, data.rows["train"])
+    return epochs
+
+
 def _check(settings: RunSettings, cpu: bool) -> None:
-    for name in ("epochs", "batch_size", "update_freq"):
+    given = ["epochs", "batch_size", "update_freq"]
+    for name in given + (["patience"] if settings.patience is not None else []):
         arguments.in_range(f"--{name.replace('_', '-')}", getattr(settings, name), at_least=1)
     if not cpu and settings.gpus < 1:
         raise ValueError(

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import List, Optional
 
 from tupe_fairseq.finetune.pretrained import Pretrained
-from tupe_fairseq.finetune.task_data import TaskData
+from tupe_fairseq.finetune.selection import metric_names
+from tupe_fairseq.finetune.task_folder import TaskData
 from tupe_fairseq.programs.command import as_shell, fairseq_train, user_dir
 from tupe_fairseq.programs.schedule import (
     WARMUP_RATIO,
@@ -14,6 +15,7 @@ from tupe_fairseq.programs.schedule import (
     total_updates,
     warmup_updates,
 )
+from tupe_fairseq.tasks.task_description import MULTILABEL, TAGGING
 
 _NAME = re.compile(r"lr(\d+(?:\.\d+)?(?:e[+-]?\d+)?)-seed(\d+)")
 
@@ -61,6 +63,9 @@ class RunSettings:
         dropout (float): probability, the same for layers, attention and head.
         weight_decay (float): Adam's.
         pretrained (bool): whether the checkpoint's weights are loaded.
+        metric (str, optional): picks checkpoints instead of the task's own.
+        class_weights (list of float, optional): the weight of each class in the loss.
+        patience (int, optional): a run stops after so many validations without a better score.
     """
 
     epochs: int
@@ -71,6 +76,10 @@ class RunSettings:
     dropout: float = 0.1
     weight_decay: float = 0.01
     pretrained: bool = True
+    # None as in the records of 0.1.0, which had none of them
+    metric: Optional[str] = None
+    class_weights: Optional[List[float]] = None
+    patience: Optional[int] = None
 
     def updates(self, rows: int) -> int:
         """The number of updates of a run on a training set of ``rows`` rows."""
@@ -107,9 +116,7 @@ class Experiment:
         task, settings = self.data.task, self.settings
         total = settings.updates(self.data.rows["train"])
         words = [fairseq_train(), self.data.folder, "--user-dir", user_dir()]
-        words += ["--task", "glue_sentence_prediction", "--criterion", "glue_sentence_prediction"]
-        words += ["--glue-task", task.name, "--num-classes", task.num_classes]
-        words += ["--regression-target"] if task.is_regression else []
+        words += self._task_flags()
         words += ["--init-token", 0, "--separator-token", 2]
         words += self.model.flags
         # the same numbers in half the time, since sentences differ in length
@@ -129,6 +136,7 @@ class Experiment:
         words += ["--update-freq", settings.update_freq, "--required-batch-size-multiple", 1]
         words += ["--best-checkpoint-metric", task.selection, "--maximize-best-checkpoint-metric"]
         words += ["--valid-subset", ",".join(self.data.splits("valid"))]
+        words += [] if settings.patience is None else ["--patience", settings.patience]
         words += ["--no-epoch-checkpoints", "--save-dir", self.path(run), "--seed", run.seed]
         # no reading ahead: a thread that still reads when the process ends can abort it
         words += ["--num-workers", 0, "--data-buffer-size", 0]
@@ -142,3 +150,17 @@ class Experiment:
             words += ["--fp16", "--fp16-init-scale", 4, "--threshold-loss-scale", 1]
             words += ["--fp16-scale-window", 128]
         return [str(word) for word in words]
+
+    def _task_flags(self) -> List[str]:
+        task, weights = self.data.task, self.settings.class_weights
+        name = "token_tagging" if task.kind == TAGGING else "glue_sentence_prediction"
+        words = ["--task", name, "--criterion", name]
+        if task.benchmark and self.settings.metric is None:
+            words += ["--glue-task", task.name]
+        else:
+            words += ["--metrics", ",".join(metric_names(task))]
+        words += ["--num-classes", task.num_classes]
+        words += ["--regression-target"] if task.is_regression else []
+        words += ["--multilabel"] if task.kind == MULTILABEL else []
+        words += [] if weights is None else ["--class-weights", ",".join(map(repr, weights))]
+        return words

@@ -1,31 +1,28 @@
-"""The whole protocol for one task: runs, tables, submission."""
+"""The whole protocol for one task: runs, tables, test sets, pictures."""
 
 import logging
 import os
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.lock import locked
-from tupe_fairseq.files.results import write_results
 from tupe_fairseq.files.steps import keep_settings
+from tupe_fairseq.finetune.baselines import baseline
 from tupe_fairseq.finetune.beside_model import copy_beside, remove_beside
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
-from tupe_fairseq.finetune.read_results import finished, read_summary
+from tupe_fairseq.finetune.held_out import score_test_sets
+from tupe_fairseq.finetune.overall import write_overall
+from tupe_fairseq.finetune.pictures import draw_pictures
+from tupe_fairseq.finetune.read_results import finished
 from tupe_fairseq.finetune.scored_run import finetune
-from tupe_fairseq.finetune.scores import (
-    Results,
-    baseline,
-    best_run,
-    overall_results,
-    task_results,
-)
+from tupe_fairseq.finetune.scores import Results, best_run
 from tupe_fairseq.finetune.submit import submit
-from tupe_fairseq.finetune.tables import overall_table, percent, task_table
-from tupe_fairseq.finetune.task_data import TaskData
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
+from tupe_fairseq.finetune.tables import percent
+from tupe_fairseq.finetune.task_folder import TaskData
+from tupe_fairseq.finetune.write_task import best_predictions, write_task
 from tupe_fairseq.programs.command import show
 from tupe_fairseq.programs.save_dir import BEST, LAST
 
@@ -61,7 +58,7 @@ def settings_of(experiment: Experiment) -> Dict[str, Any]:
 def run_protocol(
     experiment: Experiment, runs: Sequence[FineTuningRun], keep_checkpoints: bool
 ) -> str:
-    """Make the unfinished runs, and write tables and submission.
+    """Make the unfinished runs, and write tables, predictions of the test sets, and pictures.
 
     Args:
         experiment (Experiment): what to train on what.
@@ -88,9 +85,16 @@ def run_protocol(
             for run in todo:
                 show(experiment.script(run))
                 results[run] = _finetune(experiment, run, bar, lock)
-                _conclude(experiment, results, settings, constant, keep_checkpoints)
-        best, table = _conclude(experiment, results, settings, constant, keep_checkpoints)
-        submit(experiment, best)
+                best = _keep_best(experiment, results, keep_checkpoints)
+                write_task(experiment, settings, results, best, constant)
+        best = _keep_best(experiment, results, keep_checkpoints)
+        table = write_task(experiment, settings, results, best, constant)
+        if task.benchmark:
+            submit(experiment, best)
+        else:
+            test = score_test_sets(experiment, best)
+            table = write_task(experiment, settings, results, best, constant, test)
+        draw_pictures(experiment, results, best, best_predictions(experiment, best))
         write_overall(root)
     return table
 
@@ -111,14 +115,16 @@ def _finetune(experiment: Experiment, run: FineTuningRun, bar: tqdm, lock) -> Di
     return result
 
 
-def _conclude(experiment: Experiment, results: Results, settings, constant, keep_checkpoints):
-    """Remove the checkpoints that are no longer needed, complete the others, write the tables.
+def _keep_best(
+    experiment: Experiment, results: Results, keep_checkpoints: bool
+) -> Optional[FineTuningRun]:
+    """Remove the checkpoints that are no longer needed, and complete the others.
 
     Returns:
-        tuple: the best run, None if all diverged; and the text of results.md.
+        FineTuningRun: the best run, None if all diverged.
     """
-    task, results = experiment.data.task, dict(sorted(results.items()))
-    best = best_run(results, task)
+    results = dict(sorted(results.items()))
+    best = best_run(results, experiment.data.task)
     for run in results:
         keeps_best = keep_checkpoints or run == best
         for name in (LAST, *(() if keeps_best else (BEST,))):
@@ -128,25 +134,4 @@ def _conclude(experiment: Experiment, results: Results, settings, constant, keep
             copy_beside(experiment.data.folder, experiment.path(run))
         else:
             remove_beside(experiment.path(run))
-    summary = task_results(task, settings, results, best, constant)
-    table = task_table(summary, task)
-    write_results(experiment.folder, summary, table)
-    return best, table
-
-
-def write_overall(runs_dir: str) -> None:
-    """Write RUNS/results.md and RUNS/results.json from the results.json of the tasks in RUNS.
-
-    Raises:
-        ValueError: if one of them is damaged.
-    """
-    # another task may finish at the same time; who comes last reads the results of both
-    with locked(runs_dir, wait=True):
-        paths = {name: os.path.join(runs_dir, name, "results.json") for name in GLUE_TASKS}
-        summaries = [
-            read_summary(path, GLUE_TASKS[name])
-            for name, path in paths.items()
-            if os.path.exists(path)
-        ]
-        overall = overall_results(summaries)
-        write_results(runs_dir, overall, overall_table(overall))
+    return best

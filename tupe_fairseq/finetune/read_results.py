@@ -1,12 +1,16 @@
 """What finished runs and tasks have left on disk, checked when it is read back."""
 
 import os
-from typing import Any, Dict
+from dataclasses import replace
+from typing import Any, Dict, List
 
-from tupe_fairseq.files.record import read_record
+from tupe_fairseq.files.atomic import read_json
+from tupe_fairseq.files.record import check_record, read_record
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
-from tupe_fairseq.finetune.scores import Results, metric_names
-from tupe_fairseq.glue.glue_tasks import GlueTask
+from tupe_fairseq.finetune.scores import Results
+from tupe_fairseq.finetune.selection import metric_names
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
+from tupe_fairseq.tasks.task_description import RECORD, Task
 
 
 def finished(experiment: Experiment) -> Results:
@@ -26,12 +30,12 @@ def finished(experiment: Experiment) -> Results:
     return dict(sorted(results.items()))
 
 
-def _metrics(task: GlueTask) -> Dict[str, Dict[str, type]]:
-    splits = [split for split in task.files if split.startswith("valid")]
+def _metrics(task: Task) -> Dict[str, Dict[str, type]]:
+    splits = [split for split in task.splits if split.startswith("valid")]
     return {split: dict.fromkeys(metric_names(task), float) for split in splits}
 
 
-def _result(path: str, run: FineTuningRun, task: GlueTask) -> Dict[str, Any]:
+def _result(path: str, run: FineTuningRun, task: Task) -> Dict[str, Any]:
     shape = {
         "run": str,
         "lr": str,
@@ -48,30 +52,53 @@ def _result(path: str, run: FineTuningRun, task: GlueTask) -> Dict[str, Any]:
     return result
 
 
-def read_summary(path: str, task: GlueTask) -> Dict[str, Any]:
-    """The results.json of a task.
+def read_summaries(runs_dir: str) -> List[Dict[str, Any]]:
+    """The results.json of each task of a folder of runs: GLUE's in its order, then one's own.
+
+    Folders with results of something else are left out.
 
     Raises:
-        ValueError: if it is damaged, or of another task; the message names it.
+        ValueError: if one is damaged, or of another task; the message names it.
     """
+    own = sorted(name for name in os.listdir(runs_dir) if name not in GLUE_TASKS)
+    found = []
+    for name in [*GLUE_TASKS, *own]:
+        path = os.path.join(runs_dir, name, "results.json")
+        if os.path.exists(path):
+            try:
+                content = read_json(path)
+                if name in GLUE_TASKS or (isinstance(content, dict) and "description" in content):
+                    found.append(_summary(content, path, name))
+            except ValueError as error:
+                again = f"tupe-finetune --task {name} writes it again"
+                raise ValueError(f"{error}; delete {path}, and {again}") from error
+    return found
+
+
+def _summary(content: Any, path: str, name: str) -> Dict[str, Any]:
+    """The results.json of a task, checked."""
     shape = {
         "task": str,
+        "selection": str,
+        "description": (RECORD, None),
         "score": float,
         "best_lr": str,
         "best_run": (str, None),
         "best_run_score": (float, None),
         "baseline_score": float,
         "settings": {"pretrained": bool, "checkpoint": {"sha256": str}},
-        "by_lr": [{"lr": str, "seeds": [int], "metrics": _metrics(task)}],
+        "by_lr": [{"lr": str, "seeds": [int], "metrics": dict}],
     }
-    try:
-        summary = read_record(path, shape)
-        if summary["task"] != task.name:
-            raise ValueError(f"{path} is of the task {summary['task']}")
-        if summary["best_lr"] not in [row["lr"] for row in summary["by_lr"]]:
-            raise ValueError(f"{path} is damaged: by_lr lacks {summary['best_lr']}")
-    except ValueError as error:
-        raise ValueError(
-            f"{error}; delete {path}, and tupe-finetune --task {task.name} writes it again"
-        ) from error
-    return {**summary, **{name: summary.get(name) for name in ("best_run", "best_run_score")}}
+    check_record(content, shape, path)
+    if content["task"] != name:
+        raise ValueError(f"{path} is of the task {content['task']}")
+    if content.get("description") is None:
+        task = replace(GLUE_TASKS[name].task, selection=content["selection"])
+    else:
+        task = Task.from_record(content["description"])
+        test = {str: {task.selection: float}}
+        check_record(content, {"test": test, "baseline": {"test": test}}, path)
+    check_record(content, {"by_lr": [{"metrics": _metrics(task)}]}, path)
+    if content["best_lr"] not in [row["lr"] for row in content["by_lr"]]:
+        raise ValueError(f"{path} is damaged: by_lr lacks {content['best_lr']}")
+    return {**content, **{name: content.get(name) for name in ("best_run", "best_run_score")}}

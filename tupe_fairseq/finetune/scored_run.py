@@ -12,14 +12,16 @@ from tupe_fairseq.checkpoint.checked_tensors import NotFinite
 from tupe_fairseq.checkpoint.contents import best_in
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.files.atomic import atomic_write, write_json
+from tupe_fairseq.finetune.answers import measured
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
-from tupe_fairseq.finetune.scores import metric_names
-from tupe_fairseq.glue.glue_tasks import STSB_MAX_SCORE
+from tupe_fairseq.finetune.label_files import Answers, unscaled
+from tupe_fairseq.finetune.learning_curve import read_curve
+from tupe_fairseq.finetune.prediction_file import Predicted, write_predictions
+from tupe_fairseq.finetune.selection import metric_names
 from tupe_fairseq.inference.predict import predict
 from tupe_fairseq.programs.log import quiet, record_of
 from tupe_fairseq.programs.save_dir import BEST, LAST, discard_damaged, updates_of
 from tupe_fairseq.programs.train import Diverged, train
-from tupe_fairseq.tasks.metrics import task_metrics
 
 logger = logging.getLogger("tupe-finetune")
 
@@ -55,6 +57,7 @@ def finetune(
         "seed": run.seed,
         "pretrained": experiment.settings.pretrained,
         "updates": None,
+        "epochs": 0,
         "diverged": None,
         "metrics": None,
     }
@@ -68,6 +71,8 @@ def finetune(
     except Diverged as error:
         logger.warning("%s diverged: %s", run.name, error)
         result["diverged"] = str(error)
+    curve = read_curve(experiment.path(run, "train.log"), experiment.data.task.selection)
+    result["epochs"] = len(curve)
     write_json(experiment.path(run, "result.json"), result)
     return result
 
@@ -109,7 +114,8 @@ def _updates(experiment: Experiment, run: FineTuningRun) -> int:
     updates = updates_of(experiment.path(run, LAST))
     planned = experiment.settings.updates(experiment.data.rows["train"])
     # in fp16, updates whose gradients overflow are skipped
-    if updates > planned or (updates < planned and not experiment.settings.fp16):
+    may_be_fewer = experiment.settings.fp16 or experiment.settings.patience is not None
+    if updates > planned or (updates < planned and not may_be_fewer):
         raise ValueError(
             f"{run.name} made {updates} updates, but its learning rate was planned for {planned}"
         )
@@ -128,14 +134,11 @@ def _score(experiment: Experiment, run: FineTuningRun) -> Dict[str, Dict[str, fl
         except NotFinite as error:
             raise Diverged(str(error)) from error
         targets = experiment.data.targets(split)
-        if not np.isfinite(predictions).all():
+        if task.is_regression and not np.isfinite(predictions).all():
             raise Diverged("predictions are not finite")
-        with atomic_write(experiment.path(run, f"predictions-{split}.tsv")) as file:
-            file.write("prediction\ttarget\n")
-            for row in zip(predictions.tolist(), targets.tolist()):
-                words = row if task.is_regression else (task.labels[index] for index in row)
-                file.write("\t".join(map(str, words)) + "\n")
-        metrics[split] = task_metrics(metric_names(task), predictions, targets)
+        path = experiment.path(run, f"predictions-{split}.tsv")
+        write_predictions(path, experiment.data, Predicted(predictions, targets))
+        metrics[split] = measured(task, metric_names(task), predictions, targets)
     _check_recorded(experiment, run, metrics["valid"][task.selection])
     return metrics
 
@@ -154,8 +157,8 @@ def _check_recorded(experiment: Experiment, run: FineTuningRun, found: float) ->
         )
 
 
-def predictions_of(experiment: Experiment, checkpoint: str, split: str) -> np.ndarray:
-    """A class index, or a score from 0 to 5, for each row of a split.
+def predictions_of(experiment: Experiment, checkpoint: str, split: str) -> Answers:
+    """The answer for each row of a split; scores on the task's own scale.
 
     Raises:
         NotFinite: if the model is not.
@@ -180,5 +183,5 @@ def predictions_of(experiment: Experiment, checkpoint: str, split: str) -> np.nd
             f"{len(found)} predictions for {experiment.data.rows[split]} rows of {split}"
         )
     if experiment.data.task.is_regression:
-        return np.asarray(found, dtype=np.float64) * STSB_MAX_SCORE
+        return unscaled(experiment.data.task, found)
     return found

@@ -1,46 +1,17 @@
-"""Scores on the development sets: of runs, of a task, of all tasks, and of a constant answer."""
+"""Scores on the development sets: of runs and of a task."""
 
 from statistics import median
 from typing import Any, Dict, List, Optional
 
-import numpy as np
-
 from tupe_fairseq.finetune.experiment import FineTuningRun
-from tupe_fairseq.finetune.task_data import TaskData
-from tupe_fairseq.glue.glue_tasks import GlueTask
-from tupe_fairseq.tasks.metrics import MEANS, task_metrics
+from tupe_fairseq.finetune.selection import metric_names
+from tupe_fairseq.tasks.task_description import Task
 
 #: the result.json of each finished run, in the order of the runs
 Results = Dict[FineTuningRun, Dict[str, Any]]
 
 
-def metric_names(task: GlueTask) -> List[str]:
-    """The task's metrics, and their mean if checkpoints are picked by it."""
-    return [*task.metrics, *([task.selection] if task.selection in MEANS else [])]
-
-
-def baseline(data: TaskData) -> Dict[str, Any]:
-    """The scores of a constant answer, chosen on the training set.
-
-    Returns:
-        dict: ``answer``, the most frequent class of the training set (the first one if tied), or
-        its mean score; ``metrics``, by split, as fractions.
-    """
-    task, train = data.task, data.targets("train")
-    if task.is_regression:
-        constant = float(train.mean())
-        answer = f"{constant:.3f}"
-    else:
-        constant = int(np.bincount(train).argmax())
-        answer = task.labels[constant]
-    metrics = {}
-    for split in data.splits("valid"):
-        targets = data.targets(split)
-        metrics[split] = task_metrics(metric_names(task), np.full_like(targets, constant), targets)
-    return {"answer": answer, "metrics": metrics}
-
-
-def best_run(results: Results, task: GlueTask) -> Optional[FineTuningRun]:
+def best_run(results: Results, task: Task) -> Optional[FineTuningRun]:
     """The run with the best score on the main development set; the first one if tied.
 
     Returns:
@@ -54,7 +25,7 @@ def best_run(results: Results, task: GlueTask) -> Optional[FineTuningRun]:
     return max(scores, key=scores.__getitem__, default=None)
 
 
-def by_learning_rate(results: Results, task: GlueTask) -> List[Dict[str, Any]]:
+def by_learning_rate(results: Results, task: Task) -> List[Dict[str, Any]]:
     """The median over the seeds of each learning rate, for each metric.
 
     A diverged run counts as 0 in each metric.
@@ -67,7 +38,7 @@ def by_learning_rate(results: Results, task: GlueTask) -> List[Dict[str, Any]]:
         runs = [result for result in results.values() if result["lr"] == lr]
         scored = [run for run in runs if run["diverged"] is None]
         medians: Dict[str, Dict[str, float]] = {}
-        for split in [split for split in task.files if split.startswith("valid")]:
+        for split in [split for split in task.splits if split.startswith("valid")]:
             medians[split] = {}
             for name in metric_names(task):
                 values = [run["metrics"][split][name] for run in scored]
@@ -85,7 +56,7 @@ def by_learning_rate(results: Results, task: GlueTask) -> List[Dict[str, Any]]:
 
 
 def task_results(
-    task: GlueTask,
+    task: Task,
     settings: Dict[str, Any],
     results: Results,
     best: Optional[FineTuningRun],
@@ -94,7 +65,7 @@ def task_results(
     """The content of a task's results.json.
 
     Args:
-        task (GlueTask): the task.
+        task (Task): the task.
         settings (dict): what all runs share.
         results (dict): the finished runs, one or more.
         best (FineTuningRun or None): :func:`best_run` of them.
@@ -117,53 +88,12 @@ def task_results(
     }
 
 
-def score(metrics: Dict[str, Dict[str, float]], task: GlueTask) -> float:
-    """One number for a task: the mean over its metrics and its development sets."""
-    values = [metrics[split][name] for split in metrics for name in task.metrics]
-    return sum(values) / len(values)
+def score(metrics: Dict[str, Dict[str, float]], task: Task) -> float:
+    """One number for a task: the mean over its development sets.
 
-
-def overall_results(summaries: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """The scores of all tasks, and their averages.
-
-    A task's score is its median at the best learning rate; with two metrics, or two development
-    sets, it is their mean.
-
-    Args:
-        summaries (list of dict): the tasks' results.json, in the order of the table.
+    Of a benchmark also over the metrics that it reports; of one's own task, the one that picks
+    checkpoints.
     """
-    tasks = {}
-    for summary in summaries:
-        best_lr = next(row for row in summary["by_lr"] if row["lr"] == summary["best_lr"])
-        tasks[summary["task"]] = {
-            "score": summary["score"],
-            "best_lr": summary["best_lr"],
-            "seeds": len(best_lr["seeds"]),
-            "metrics": best_lr["metrics"],
-            "best_run": summary["best_run"],
-            "best_run_score": summary["best_run_score"],
-            "baseline_score": summary["baseline_score"],
-            "pretrained": summary["settings"]["pretrained"],
-            "checkpoint": summary["settings"]["checkpoint"],
-        }
-    models = {(row["pretrained"], row["checkpoint"]["sha256"]) for row in tasks.values()}
-    without_wnli = [row for name, row in tasks.items() if name != "WNLI"]
-    return {
-        "tasks": tasks,
-        # scores of different models have no meaningful average
-        "one_model": len(models) == 1,
-        "average": _averages(list(tasks.values())) if len(models) == 1 else None,
-        "average_without_wnli": (
-            _averages(without_wnli) if len(models) == 1 and "WNLI" in tasks else None
-        ),
-    }
-
-
-def _averages(rows: List[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-    if not rows:
-        return None
-    averages: Dict[str, Any] = {"tasks": len(rows)}
-    for key in ("score", "best_run_score", "baseline_score"):
-        values = [row[key] for row in rows]
-        averages[key] = None if None in values else sum(values) / len(values)
-    return averages
+    names = task.metrics if task.benchmark else (task.selection,)
+    values = [metrics[split][name] for split in metrics for name in names]
+    return sum(values) / len(values)

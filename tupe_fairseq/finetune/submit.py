@@ -1,4 +1,4 @@
-"""The submission of a task: its test sets, predicted by the best run."""
+"""The submission of a GLUE task: its test sets, predicted by the best run."""
 
 import logging
 import os
@@ -9,7 +9,7 @@ import numpy as np
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
 from tupe_fairseq.finetune.scored_run import predictions_of
-from tupe_fairseq.glue.glue_tasks import GlueTask
+from tupe_fairseq.glue.glue_tasks import GlueTask, task_named
 from tupe_fairseq.glue.submission import write_submission
 from tupe_fairseq.programs.save_dir import BEST
 
@@ -17,8 +17,8 @@ logger = logging.getLogger("tupe-finetune")
 
 
 def submit(experiment: Experiment, run: Optional[FineTuningRun]) -> None:
-    """Predict the test sets with the best run, and write the official files."""
-    task, splits = experiment.data.task, experiment.data.splits("test")
+    """Predict the test sets of a GLUE task with the best run, and write the official files."""
+    task, splits = task_named(experiment.data.task.name), experiment.data.splits("test")
     if run is None or not splits:
         why = "every run diverged" if run is None else "the data has no test split"
         logger.warning("no submission for %s: %s", task.name, why)

@@ -1,21 +1,37 @@
-"""The results of a task, and of all tasks, as markdown."""
+"""The results of a task as markdown."""
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 from tupe_fairseq.files.markdown import markdown_table
-from tupe_fairseq.finetune.scores import metric_names
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS, GlueTask
+from tupe_fairseq.finetune.selection import metric_names
+from tupe_fairseq.tasks.class_scores import most_frequent
+from tupe_fairseq.tasks.task_description import (
+    CLASSIFICATION,
+    MULTILABEL,
+    REGRESSION,
+    TAGGING,
+    Task,
+)
 
 METRIC_LABELS = {
     "accuracy": "accuracy",
     "acc_and_f1": "mean of both",
+    "entity_f1": "entity F1",
     "f1": "F1",
+    "macro_f1": "macro F1",
     "mcc": "Matthews",
+    "micro_f1": "micro F1",
     "pearson": "Pearson",
     "pearson_and_spearman": "mean of both",
     "spearman": "Spearman",
 }
 MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
+_BASELINES = {
+    CLASSIFICATION: "always {} (majority class)",
+    REGRESSION: "always {} (mean score)",
+    MULTILABEL: "always {} (most frequent set of labels)",
+    TAGGING: "each word's most frequent tag ({} if it is unknown)",
+}
 
 
 def percent(value: float) -> str:
@@ -24,17 +40,23 @@ def percent(value: float) -> str:
     return "0.0" if text == "-0.0" else text
 
 
-def task_table(summary: Dict[str, Any], task: GlueTask) -> str:
+def in_cell(text: str) -> str:
+    """A label or a name, which a user chose, so that it stays in its cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def task_table(summary: Dict[str, Any], task: Task) -> str:
     """The text of RUNS/TASK/results.md.
 
     Args:
-        summary (dict): of :func:`tupe_fairseq.finetune.scores.task_results`.
-        task (GlueTask): the task.
+        summary (dict): of :func:`tupe_fairseq.finetune.scores.task_results`; of one's own task also
+            ``classes`` and ``test``.
+        task (Task): the task.
     """
-    splits = [split for split in task.files if split.startswith("valid")]
+    splits = [split for split in task.splits if split.startswith("valid")]
     columns = [(split, name) for split in splits for name in metric_names(task)]
     labels = [
-        METRIC_LABELS[name] + (f" ({MNLI_SETS[split]})" if len(splits) > 1 else "")
+        METRIC_LABELS[name] + (f" ({_set(task, split)})" if len(splits) > 1 else "")
         for split, name in columns
     ]
 
@@ -49,17 +71,19 @@ def task_table(summary: Dict[str, Any], task: GlueTask) -> str:
         ]
         for row in summary["by_lr"]
     ]
-    kind = "mean score" if task.is_regression else "majority class"
     constant = summary["baseline"]
-    medians.append([f"always {constant['answer']} ({kind})", "", *cells(constant["metrics"])])
+    baseline = _BASELINES[task.kind].format(in_cell(constant["answer"]))
+    medians.append([baseline, "", *cells(constant["metrics"])])
+    settings = summary["settings"]
+    is_patient = settings.get("patience") is not None
     runs = [
         [
             run["run"] + (" (best)" if run["run"] == summary["best_run"] else ""),
+            *([str(run["epochs"])] if is_patient else []),
             *(cells(run["metrics"]) if run["diverged"] is None else ["diverged"] * len(columns)),
         ]
         for run in summary["runs"]
     ]
-    settings = summary["settings"]
     return "\n".join(
         [
             f"# {task.name}" + ("" if settings["pretrained"] else ", without pre-training"),
@@ -67,14 +91,71 @@ def task_table(summary: Dict[str, Any], task: GlueTask) -> str:
             f"{origin(settings)}; {settings['epochs']} epochs; {rows(settings)} rows per update. "
             "Development set, times 100.",
             "",
+            *_options(settings, task),
             "## Median over the seeds",
             "",
             markdown_table(["learning rate", "seeds", *labels], medians),
             "## Each run",
             "",
-            markdown_table(["run", *labels], runs),
+            markdown_table(["run", *(["epochs"] if is_patient else []), *labels], runs),
+            *_test_sets(summary, task, baseline),
+            *_classes(summary.get("classes", [])),
         ]
     )
+
+
+def _set(task: Task, split: str) -> str:
+    return MNLI_SETS[split] if task.benchmark else split
+
+
+def _options(settings: Dict[str, Any], task: Task) -> List[str]:
+    """What else was asked for, a line each."""
+    lines = []
+    if settings.get("metric") is not None:
+        lines += [f"Checkpoints are picked by {METRIC_LABELS[task.selection]} (--metric)."]
+    if settings.get("patience") is not None:
+        lines += [
+            f"A run stopped after {settings['patience']} validations without a better score "
+            "(--patience)."
+        ]
+    if settings.get("class_weights") is not None:
+        weights = zip(task.labels, settings["class_weights"])
+        listed = ", ".join(f"{in_cell(label)} {weight:g}" for label, weight in weights)
+        lines += [f"Weights of the classes in the loss (--balance): {listed}."]
+    return [*lines, ""] if lines else []
+
+
+def _test_sets(summary: Dict[str, Any], task: Task, baseline: str) -> List[str]:
+    """The tables of the test sets that have labels."""
+    lines = []
+    for split, metrics in summary.get("test", {}).items():
+        names = metric_names(task)
+        answers = {summary["best_run"]: metrics, baseline: summary["baseline"]["test"][split]}
+        table = [[name, *(percent(one[of]) for of in names)] for name, one in answers.items()]
+        lines += [
+            f"## {split.capitalize()} set, by the run that is best on the development set",
+            "",
+            markdown_table(["run", *(METRIC_LABELS[name] for name in names)], table),
+        ]
+    return lines
+
+
+def _classes(classes: List[Dict[str, Any]]) -> List[str]:
+    """The table of the classes, those that are shown in figures, too."""
+    if not classes:
+        return []
+    table = [
+        [in_cell(one["label"]), *(percent(one[name]) for name in ("precision", "recall", "f1")),
+         str(one["support"])]
+        for one in most_frequent(classes)
+    ]  # fmt: skip
+    more = len(classes) - len(table)
+    return [
+        "## Each class, by the best run",
+        "",
+        *([f"The {len(table)} most frequent of {len(classes)}.", ""] if more else []),
+        markdown_table(["class", "precision", "recall", "F1", "number"], table),
+    ]
 
 
 def origin(settings: Dict[str, Any]) -> str:
@@ -88,51 +169,3 @@ def origin(settings: Dict[str, Any]) -> str:
 def rows(settings: Dict[str, Any]) -> int:
     """The rows per update."""
     return settings["batch_size"] * settings["update_freq"] * settings["gpus"]
-
-
-def overall_table(overall: Dict[str, Any]) -> str:
-    """The text of RUNS/results.md."""
-    rows = []
-    for name, row in overall["tasks"].items():
-        task = GLUE_TASKS[name]
-        parts = [
-            f"{METRIC_LABELS[metric]}{' ' + MNLI_SETS[split] if len(row['metrics']) > 1 else ''} "
-            + percent(row["metrics"][split][metric])
-            for split in row["metrics"]
-            for metric in task.metrics
-        ]
-        rows.append(
-            [
-                name + ("" if row["pretrained"] else " (not pre-trained)"),
-                _cell(row["score"]),
-                _cell(row["best_run_score"]),
-                _cell(row["baseline_score"]),
-                row["best_lr"],
-                str(row["seeds"]),
-                ", ".join(parts),
-            ]
-        )
-    for key, words in (("average", ""), ("average_without_wnli", " without WNLI")):
-        found = overall[key]
-        if found is not None:
-            scores = [found[key] for key in ("score", "best_run_score", "baseline_score")]
-            label = f"average of {found['tasks']} of {len(GLUE_TASKS)} tasks{words}"
-            rows.append([label, *map(_cell, scores), "", "", ""])
-    lines = [
-        "# GLUE, development sets",
-        "",
-        "Times 100. The score is the median over the seeds at the best learning rate (the mean of "
-        "two metrics,\nor of two sets); the constant is the score of always giving the same "
-        "answer.",
-        "",
-        markdown_table(
-            ["task", "score", "best run", "constant", "learning rate", "seeds", "medians"], rows
-        ),
-    ]
-    if not overall["one_model"]:
-        lines.append("No average, because the tasks were fine-tuned from different models.\n")
-    return "\n".join(lines)
-
-
-def _cell(value: Optional[float]) -> str:
-    return "diverged" if value is None else percent(value)

@@ -1,100 +1,41 @@
-"""The data of a task as tupe-prepare-glue writes it, checked before anything runs."""
+"""Reads the data of a task as its preparation left it, and checks it before anything runs."""
 
 import logging
-import math
 import os
-from dataclasses import dataclass
-from typing import Dict, List, Tuple
-
-import numpy as np
+from typing import Any, Dict, Optional
 
 from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.files.fingerprint import file_sha256
-from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, DICTIONARY, REPORT
+from tupe_fairseq.files.names import DICTIONARY, REPORT
 from tupe_fairseq.files.record import read_record
+from tupe_fairseq.finetune.label_files import text_lines
 from tupe_fairseq.finetune.pretrained import Pretrained
-from tupe_fairseq.glue.glue_tasks import STSB_MAX_SCORE, GlueTask
-from tupe_fairseq.text.mmap_index import count, first_tokens
+from tupe_fairseq.finetune.task_folder import TaskData
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
+from tupe_fairseq.tasks.labels import label_symbol
+from tupe_fairseq.tasks.task_description import KINDS, RECORD, Task
+from tupe_fairseq.tasks.task_report import task_of
+from tupe_fairseq.text.mmap_index import count
 
 logger = logging.getLogger("tupe-finetune")
 
-_REPORT = {"task": str, "max_positions": int, "vocabulary": str, "splits": {str: {"rows": int}}}
+_REPORT = {
+    "task": str,
+    "description": (RECORD, None),
+    "max_positions": int,
+    "vocabulary": str,
+    "splits": {str: {"rows": int}},
+}
+# beside the folders of the tasks
+_TAKEN = ("", ".", "..", "submission")
 
 
-@dataclass(frozen=True)
-class TaskData:
-    """A data folder of one task.
+def read_task_data(folder: str, name: Optional[str] = None) -> TaskData:
+    """Read a task's data folder and check that it is finished and complete.
 
     Args:
-        folder (str): OUT/TASK, absolute.
-        task (GlueTask): the task.
-        max_positions (int): the length in tokens above which its report counts rows as too long.
-        vocabulary (str): sha256 of dict.txt.
-        rows (dict): split to its number of rows.
-    """
-
-    folder: str
-    task: GlueTask
-    max_positions: int
-    vocabulary: str
-    rows: Dict[str, int]
-
-    def splits(self, kind: str) -> Tuple[str, ...]:
-        """The existing splits of a kind (valid or test), the main one first."""
-        names = [name for name in self.task.files if name.rstrip("0123456789") == kind]
-        return tuple(name for name in names if name in self.rows)
-
-    def files(self) -> List[str]:
-        """All files of the splits, relative to the folder; each has its part in the results."""
-        names = []
-        for split in self.rows:
-            parts = [f"input{number}/{split}" for number in range(len(self.task.texts))]
-            if split.startswith("test"):
-                names.append(f"{split}.index")
-            elif self.task.is_regression:
-                names.append(f"label/{split}.label")
-            else:
-                parts.append(f"label/{split}")
-            names += [part + end for part in parts for end in (".bin", ".idx")]
-        return names
-
-    def targets(self, split: str) -> np.ndarray:
-        """The true classes, or the scores from 0 to 5, in the order of the rows.
-
-        Raises:
-            OSError, ValueError: if the labels cannot be read, or their number is not that of the
-                rows.
-        """
-        prefix = os.path.join(self.folder, "label", split)
-        if self.task.is_regression:
-            targets = _scores(prefix + ".label") * STSB_MAX_SCORE
-        else:
-            targets = first_tokens(prefix) - len(BUILT_IN_SYMBOLS)
-            if len(targets) and not 0 <= targets.min() <= targets.max() < self.task.num_classes:
-                raise ValueError(f"{prefix}.bin has labels that label/dict.txt does not list")
-        if len(targets) != self.rows[split]:
-            raise ValueError(f"{prefix} has {len(targets)} labels for {self.rows[split]} rows")
-        return targets
-
-    def test_index(self, split: str) -> List[str]:
-        """The official index of each row of a test split.
-
-        Raises:
-            OSError, ValueError: if it cannot be read, or a submission cannot be written with it.
-        """
-        path = os.path.join(self.folder, f"{split}.index")
-        index = _lines(path)
-        if len(index) != self.rows[split] or len(set(index)) != len(index):
-            raise ValueError(
-                f"{path} has {len(index)} lines, {len(set(index))} of them different, for "
-                f"{self.rows[split]} rows; prepare the task again"
-            )
-        return index
-
-
-def read_task_data(folder: str, task: GlueTask) -> TaskData:
-    """Read OUT/TASK and check that it is finished and complete.
-
+        folder (str): OUT/TASK.
+        name (str, optional): the task that it must be of.
     Raises:
         FileNotFoundError: if it is missing or unfinished.
         ValueError: if it is of another task, or its files do not match.
@@ -102,17 +43,17 @@ def read_task_data(folder: str, task: GlueTask) -> TaskData:
     report_path = os.path.join(folder, REPORT)
     if not os.path.isfile(report_path):
         raise FileNotFoundError(
-            f"--data {folder} has no report.json: it is not a finished folder of tupe-prepare-glue"
+            f"--data {folder} has no report.json: it is not a finished folder of "
+            "tupe-prepare-glue or tupe-prepare-task"
         )
     try:
         report = read_record(report_path, _REPORT)
+        task = _task(report, report_path)
     except ValueError as error:
         raise ValueError(f"{error}; prepare the task again") from error
-    if report["task"] != task.name:
-        raise ValueError(
-            f"--data {folder} is for the task {report['task']}, but --task is {task.name}"
-        )
-    unknown = [split for split in report["splits"] if split not in task.files]
+    if name not in (None, task.name):
+        raise ValueError(f"--data {folder} is for the task {task.name}, but --task is {name}")
+    unknown = [split for split in report["splits"] if split not in task.splits]
     if unknown:
         raise ValueError(f"{report_path} lists {unknown[0]!r}, which is not a split of {task.name}")
     data = TaskData(
@@ -126,23 +67,43 @@ def read_task_data(folder: str, task: GlueTask) -> TaskData:
     return data
 
 
+def _task(report: Dict[str, Any], path: str) -> Task:
+    """The task of a report; version 0.1.0 described GLUE's by their names alone."""
+    if report.get("description") is None and report["task"] in GLUE_TASKS:
+        return GLUE_TASKS[report["task"]].task
+    task = task_of(report, path)
+    is_whole = (
+        task.kind in KINDS
+        and task.texts in (1, 2)
+        and (task.scale is not None if task.is_regression else len(task.labels) > 0)
+        and (not task.benchmark or task.name in GLUE_TASKS)
+    )
+    if not is_whole:
+        raise ValueError(f"{path} is damaged, or of another program: description is of no task")
+    if task.name in _TAKEN or os.path.basename(task.name) != task.name:
+        raise ValueError(f"{path}: {task.name!r} cannot be the name of a folder of runs")
+    return task
+
+
 def _check(data: TaskData) -> None:
     dictionary = os.path.join(data.folder, "input0", DICTIONARY)
     if file_sha256(dictionary) != data.vocabulary:
         raise ValueError(
-            f"{dictionary} has changed since tupe-prepare-glue wrote it; prepare the task again"
+            f"{dictionary} has changed since tupe-prepare-glue or tupe-prepare-task wrote it; "
+            "prepare the task again"
         )
     for name in data.files():
         if not os.path.isfile(os.path.join(data.folder, name)):
             raise FileNotFoundError(f"{data.folder}/{name} is missing; prepare the task again")
-    for split in data.task.files:
-        if not split.startswith("test") and data.rows.get(split, 0) < 2:
+    needed = [split for split in data.task.splits if not split.startswith("test")]
+    for split in dict.fromkeys(["train", "valid", *needed]):
+        if data.rows.get(split, 0) < 2:
             raise ValueError(
                 f"--data {data.folder} has {data.rows.get(split, 0)} rows in {split}; "
                 "fine-tuning needs two or more"
             )
     for split, rows in data.rows.items():
-        for side in ("input0", "input1")[: len(data.task.texts)]:
+        for side in ("input0", "input1")[: data.task.texts]:
             sentences, _ = count(os.path.join(data.folder, side, split))
             if sentences != rows:
                 raise ValueError(
@@ -150,41 +111,17 @@ def _check(data: TaskData) -> None:
                     f"report.json says {rows}; prepare the task again"
                 )
     if not data.task.is_regression:
-        lines = _lines(os.path.join(data.folder, "label", DICTIONARY))
+        lines = text_lines(os.path.join(data.folder, "label", DICTIONARY))
         labels = tuple(line.rpartition(" ")[0] for line in lines)
-        if labels[: len(data.task.labels)] != data.task.labels:
+        symbols = tuple(map(label_symbol, data.task.labels))
+        if labels[: len(symbols)] != symbols:
             raise ValueError(
                 f"{data.folder}/label/dict.txt lists {', '.join(labels)}; the classes of "
-                f"{data.task.name} are {', '.join(data.task.labels)}, in this order"
+                f"{data.task.name} are {', '.join(symbols)}, in this order"
             )
     # now, and not when the folder of the runs has been made for these files, or all runs are done
     for split in data.rows:
-        (data.test_index if split.startswith("test") else data.targets)(split)
-
-
-def _lines(path: str) -> List[str]:
-    """The lines of a text, which only line feeds separate; refused by name if it is none."""
-    with open(path, encoding="utf-8", newline="") as file:
-        try:
-            lines = file.read().split("\n")
-        except ValueError as error:
-            raise ValueError(f"{path} is not a text in UTF-8; prepare the task again") from error
-    return lines if lines[-1] else lines[:-1]
-
-
-def _scores(path: str) -> np.ndarray:
-    """The finite number on each line."""
-    scores = []
-    for number, line in enumerate(_lines(path), start=1):
-        try:
-            scores.append(float(line))
-        except ValueError:
-            scores.append(math.nan)
-        if not math.isfinite(scores[-1]):
-            raise ValueError(
-                f"line {number} of {path} is {line!r}, not a score; prepare the task again"
-            )
-    return np.array(scores)
+        data.check_answers(split)
 
 
 def check_together(data: TaskData, model: Pretrained) -> None:
@@ -193,7 +130,7 @@ def check_together(data: TaskData, model: Pretrained) -> None:
     Raises:
         ValueError: if the vocabulary differs.
     """
-    symbols = symbols_of(_lines(os.path.join(data.folder, "input0", DICTIONARY)))
+    symbols = symbols_of(text_lines(os.path.join(data.folder, "input0", DICTIONARY)))
     if len(symbols) != model.vocabulary_size:
         raise ValueError(
             f"the word embedding of --checkpoint {model.path} has {model.vocabulary_size} rows, "
