@@ -51,7 +51,7 @@ def test_the_same_without_an_error(files, capsys):
         (["--patience", 0], "--patience (0) must be at least 1"),
         (
             ["--metric", "pearson"],
-            "--metric pearson cannot pick checkpoints of CoLA; give one of accuracy, macro_f1, mcc,",
+            "--metric pearson: 'pearson' is not for this kind of task; for classification",
         ),
         (["--dropout", 1], "--dropout (1.0) must be at least 0 and below 1"),
         (["--weight-decay", -1], "--weight-decay (-1.0) must be at least 0"),

@@ -17,10 +17,11 @@ from tupe_fairseq.finetune.default_epochs import FEWEST_UPDATES, MOST_EPOCHS, de
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSettings
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.protocol import run_protocol
-from tupe_fairseq.finetune.selection import SELECTIONS, by_metric
+from tupe_fairseq.finetune.selection import by_metric
 from tupe_fairseq.finetune.task_data import check_together, read_task_data
 from tupe_fairseq.finetune.task_folder import TaskData
 from tupe_fairseq.programs.command import show
+from tupe_fairseq.tasks.metrics import METRICS
 
 logger = logging.getLogger("tupe-finetune")
 
@@ -70,8 +71,7 @@ def get_parser() -> argparse.ArgumentParser:
     add(
         "--metric",
         metavar="NAME",
-        help="pick checkpoints by another metric: "
-        + "; ".join(f"{kind}: {', '.join(names)}" for kind, names in SELECTIONS.items()),
+        help="pick checkpoints by another metric of the task's kind: " + ", ".join(METRICS),
     )
     add(
         "--balance",

@@ -58,9 +58,8 @@ def draw_pictures(
     figures = {}
     title = f"{task.name}, development set" + ("" if best is None else f", {best.name}")
     if curves:
-        words = f"{METRIC_LABELS[task.selection]} on the development set"
         figures["learning_curves"] = learning_curves.draw(
-            curves, None if best is None else best.name, words, task.name
+            curves, None if best is None else best.name, METRIC_LABELS[task.selection], task.name
         )
     if predicted is not None and task.is_regression:
         figures["scatter"] = score_scatter.draw(*predicted, title)

@@ -25,7 +25,8 @@ def draw(counts: np.ndarray, labels: List[str], title: str) -> matplotlib.figure
     figure = canvas.new_figure(size + 1.2, size)
     panel = figure.subplots()
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    image = panel.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    # not of equal sides, for which long labels would be cut
+    image = panel.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     names = [canvas.plain(short(label)) for label in labels]
     panel.set_xticks(range(classes), names, rotation=0 if _is_brief(names) else 90)
     panel.set_yticks(range(classes), names)

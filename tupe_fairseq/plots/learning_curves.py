@@ -24,30 +24,25 @@ def draw(
     rates = list(dict.fromkeys(map(_rate, curves)))
     colour_of = dict(zip(rates, canvas.colours(len(rates))))
     panels = dict(zip(("loss", "score"), figure.subplots(1, 2)))
-    seen = set()
-    for name, curve in curves.items():
-        rate, is_best = _rate(name), name == best
-        style = {"linewidth": 2.6, "zorder": 3} if is_best else {"linewidth": 0.9, "alpha": 0.5}
-        label = f"best: {name}" if is_best else None if rate in seen else rate.replace("lr", "lr ")
-        seen.update([] if is_best else [rate])
+    labels = {name: _rate(name).replace("lr", "lr ") for name in curves}
+    style = {name: {"linewidth": 0.9, "alpha": 0.5} for name in curves}
+    if best is not None:
+        labels[best], style[best] = f"best: {best}", {"linewidth": 2.6, "zorder": 3}
+    for name in sorted(curves, key=lambda name: name == best):  # which is the last in the legend
+        colour, epochs = colour_of[_rate(name)], [point["epoch"] for point in curves[name]]
         for key, panel in panels.items():
-            epochs = [point["epoch"] for point in curve]
-            values = [point[key] for point in curve]
-            # one epoch alone would be no line
-            panel.plot(
-                epochs,
-                values,
-                color=colour_of[rate],
-                marker=".",
-                markersize=4,
-                label=label,
-                **style,
-            )
-    for panel, name in zip(panels.values(), ("training loss", f"{metric}, times 100")):
+            known = panel.get_legend_handles_labels()[1]
+            label = None if labels[name] in known else labels[name]
+            values = [point[key] for point in curves[name]]
+            # dots, because a single epoch is no line
+            (line,) = panel.plot(epochs, values, ".-", color=colour, label=label, **style[name])
+            line.set_markersize(4)
+    for panel, name in zip(panels.values(), ("training loss", f"{metric}, development set")):
+        panel.set_title(name)
         panel.set_xlabel("epoch")
-        panel.set_ylabel(name)
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.grid(alpha=0.25)
+    panels["score"].set_ylabel("times 100")
     figure.suptitle(canvas.plain(title))
     handles, labels = panels["loss"].get_legend_handles_labels()
     figure.legend(

@@ -16,11 +16,10 @@ def draw(predictions: np.ndarray, targets: np.ndarray, title: str) -> matplotlib
     """
     figure = canvas.new_figure(5.8, 5.5)
     panel = figure.subplots()
-    both = np.concatenate([predictions, targets])
-    ends = float(both.min()), float(both.max())
-    panel.plot(ends, ends, color="#777777", linewidth=0.8, zorder=0)
+    middle = float(np.median(targets))
+    panel.axline((middle, middle), slope=1, color="#777777", linewidth=0.8, zorder=0)
     # the more points there are, the more of them hide each other
-    alpha = float(np.clip(6 / np.sqrt(len(targets)), 0.1, 0.8))
+    alpha = float(np.clip(10 / np.sqrt(len(targets)), 0.1, 0.8))
     panel.scatter(targets, predictions, s=14, alpha=alpha, color=canvas.COLOURS[0], linewidths=0)
     panel.set_xlabel("true score")
     panel.set_ylabel("predicted score")
