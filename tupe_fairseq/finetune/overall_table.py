@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, Optional
 
 from tupe_fairseq.files.markdown import markdown_table
-from tupe_fairseq.finetune.tables import METRIC_LABELS, MNLI_SETS, in_cell, percent
+from tupe_fairseq.finetune.tables import METRIC_LABELS, MNLI_SETS, in_cell, metric_in_words, percent
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 
 
@@ -68,7 +68,7 @@ def _own_table(tasks: Dict[str, Any]) -> str:
         rows.append(
             [
                 in_cell(name) + ("" if row["pretrained"] else " (not pre-trained)"),
-                METRIC_LABELS[selection],
+                metric_in_words(selection),
                 *(_cell(row[key]) for key in ("score", "best_run_score", "baseline_score")),
                 row["best_lr"],
                 str(row["seeds"]),

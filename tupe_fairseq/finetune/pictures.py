@@ -10,7 +10,7 @@ from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
 from tupe_fairseq.finetune.learning_curve import read_curve
 from tupe_fairseq.finetune.prediction_file import Predicted
 from tupe_fairseq.finetune.scores import Results
-from tupe_fairseq.finetune.tables import METRIC_LABELS
+from tupe_fairseq.finetune.tables import metric_in_words
 from tupe_fairseq.missing_package import MissingPackage, missing
 from tupe_fairseq.tasks.class_scores import class_scores, most_frequent
 from tupe_fairseq.tasks.task_description import CLASSIFICATION, TAGGING, Task
@@ -59,7 +59,7 @@ def draw_pictures(
     title = f"{task.name}, development set" + ("" if best is None else f", {best.name}")
     if curves:
         figures["learning_curves"] = learning_curves.draw(
-            curves, None if best is None else best.name, METRIC_LABELS[task.selection], task.name
+            curves, None if best is None else best.name, metric_in_words(task.selection), task.name
         )
     if predicted is not None and task.is_regression:
         figures["scatter"] = score_scatter.draw(*predicted, title)

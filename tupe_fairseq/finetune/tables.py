@@ -42,7 +42,14 @@ def percent(value: float) -> str:
 
 def in_cell(text: str) -> str:
     """A label or a name, which a user chose, so that it stays in its cell of a table."""
-    return " ".join(text.split()).replace("|", "\\|")
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def metric_in_words(name: str) -> str:
+    """A metric's name for where its parts are not beside it."""
+    means = {"acc_and_f1": ("accuracy", "f1"), "pearson_and_spearman": ("pearson", "spearman")}
+    parts = [METRIC_LABELS[part] for part in means.get(name, (name,))]
+    return parts[0] if len(parts) == 1 else f"mean of {' and '.join(parts)}"
 
 
 def task_table(summary: Dict[str, Any], task: Task) -> str:
@@ -112,7 +119,7 @@ def _options(settings: Dict[str, Any], task: Task) -> List[str]:
     """What else was asked for, a line each."""
     lines = []
     if settings.get("metric") is not None:
-        lines += [f"Checkpoints are picked by {METRIC_LABELS[task.selection]} (--metric)."]
+        lines += [f"Checkpoints are picked by {metric_in_words(task.selection)} (--metric)."]
     if settings.get("patience") is not None:
         lines += [
             f"A run stopped after {settings['patience']} validations without a better score "
