@@ -99,7 +99,11 @@ def test_balanced_weights_of_labels(tmp_path):
     "kind, train, message",
     [
         ("classification", [0, 2, 2], "cannot weigh 'so so', which train of .* has 0 times in 3"),
-        ("multilabel", [[0], [0, 1]], "weigh 'a, b'.* 2 times in 2; it needs rows with and with"),
+        (
+            "multilabel",
+            [[0], [0, 1]],
+            "cannot weigh 'a, b'.* 2 times in 2; it needs rows with and with",
+        ),
         ("regression", [0.0, 1.0], "weighs classes, but mine is a regression; drop it"),
     ],
 )

@@ -19,7 +19,6 @@ from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.protocol import run_protocol
 from tupe_fairseq.finetune.selection import by_metric
 from tupe_fairseq.finetune.task_data import check_together, read_task_data
-from tupe_fairseq.finetune.task_folder import TaskData
 from tupe_fairseq.programs.command import show
 from tupe_fairseq.tasks.metrics import METRICS
 
@@ -128,7 +127,7 @@ def run(args: argparse.Namespace) -> None:
     lrs, seeds = arguments.learning_rates(args.lrs), arguments.seeds(args.seeds)
     runs = [FineTuningRun(lr, seed) for lr in lrs for seed in seeds]
     settings = RunSettings(
-        # one pass, until the data say how many
+        # until the data say how many
         epochs=1 if args.epochs is None else args.epochs,
         batch_size=args.batch_size,
         update_freq=args.update_freq,
@@ -149,12 +148,13 @@ def run(args: argparse.Namespace) -> None:
     data, model = read_task_data(args.data, args.task), read_pretrained(args.checkpoint)
     check_together(data, model)
     data = replace(data, task=by_metric(data.task, args.metric))
-    if args.epochs is None:
-        settings = replace(settings, epochs=_epochs(data, settings))
     if args.balance:
         settings = replace(settings, class_weights=balanced_weights(data))
     folder = os.path.join(os.path.abspath(args.output_dir), data.task.name)
     experiment = Experiment(folder, data, model, settings)
+    if args.epochs is None:
+        settings = replace(settings, epochs=_epochs(experiment))
+        experiment = replace(experiment, settings=settings)
     if args.dry_run:
         for one in runs:
             show(experiment.script(one))
@@ -165,9 +165,10 @@ def run(args: argparse.Namespace) -> None:
     logger.info("all tasks: %s", os.path.join(os.path.dirname(folder), "results.md"))
 
 
-def _epochs(data: TaskData, settings: RunSettings) -> int:
+def _epochs(experiment: Experiment) -> int:
     """The task's epochs, or more."""
-    epochs = default_epochs(data.task, settings.updates(data.rows["train"]))
+    data = experiment.data
+    epochs = default_epochs(data.task, experiment.updates_per_epoch)
     if epochs != data.task.epochs:
         logger.info("%d epochs, because there are only %d rows", epochs, data.rows["train"])
     return epochs

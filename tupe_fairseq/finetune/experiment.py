@@ -1,10 +1,12 @@
 """The runs of a task: shared settings, the command of each run, and the finished results."""
 
+import functools
 import os
 import re
 from dataclasses import dataclass
 from typing import List, Optional
 
+from tupe_fairseq.finetune.label_files import count_windows
 from tupe_fairseq.finetune.pretrained import Pretrained
 from tupe_fairseq.finetune.selection import metric_names
 from tupe_fairseq.finetune.task_folder import TaskData
@@ -81,11 +83,6 @@ class RunSettings:
     class_weights: Optional[List[float]] = None
     patience: Optional[int] = None
 
-    def updates(self, rows: int) -> int:
-        """The number of updates of a run on a training set of ``rows`` rows."""
-        batches = batches_per_epoch(rows, self.batch_size, max(1, self.gpus))
-        return total_updates(batches, self.epochs, update_freq=[self.update_freq])
-
 
 @dataclass(frozen=True)
 class Experiment:
@@ -103,6 +100,22 @@ class Experiment:
     model: Pretrained
     settings: RunSettings
 
+    @functools.cached_property
+    def updates_per_epoch(self) -> int:
+        """The updates of a pass over the training set."""
+        data, settings = self.data, self.settings
+        # parts of them, of sentences that are too long to be tagged as a whole
+        rows = data.rows["train"]
+        if data.task.kind == TAGGING:
+            rows = count_windows(data.folder, "train", self.model.max_positions)
+        batches = batches_per_epoch(rows, settings.batch_size, max(1, settings.gpus))
+        return total_updates(batches, 1, update_freq=[settings.update_freq])
+
+    @property
+    def updates(self) -> int:
+        """The updates of a run."""
+        return self.settings.epochs * self.updates_per_epoch
+
     def path(self, run: FineTuningRun, *names: str) -> str:
         """A file in the run's folder, or the folder itself."""
         return os.path.join(self.folder, run.name, *names)
@@ -114,10 +127,9 @@ class Experiment:
     def command(self, run: FineTuningRun) -> List[str]:
         """The arguments of the run's fairseq-train command."""
         task, settings = self.data.task, self.settings
-        total = settings.updates(self.data.rows["train"])
+        total = self.updates
         words = [fairseq_train(), self.data.folder, "--user-dir", user_dir()]
         words += self._task_flags()
-        words += ["--init-token", 0, "--separator-token", 2]
         words += self.model.flags
         # the same numbers in half the time, since sentences differ in length
         words += ["--unpad"]
@@ -160,6 +172,7 @@ class Experiment:
         else:
             words += ["--metrics", ",".join(metric_names(task))]
         words += ["--num-classes", task.num_classes]
+        words += [] if task.kind == TAGGING else ["--init-token", 0, "--separator-token", 2]
         words += ["--regression-target"] if task.is_regression else []
         words += ["--multilabel"] if task.kind == MULTILABEL else []
         words += [] if weights is None else ["--class-weights", ",".join(map(repr, weights))]

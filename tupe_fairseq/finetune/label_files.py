@@ -7,14 +7,15 @@ from typing import List, Union
 import numpy as np
 
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
-from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, Task
+from tupe_fairseq.plugin.tagging.windows import windows
+from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, TAGGING, Task
 from tupe_fairseq.text.mmap_index import count, first_sentences, first_tokens
 
 #: int64 (N,) classes, float64 (N,) scores, bool (N, C) labels; or int64 (words,) tags of N rows
 Answers = Union[np.ndarray, List[np.ndarray]]
 
 _FIRST = len(BUILT_IN_SYMBOLS)
-_PAD = BUILT_IN_SYMBOLS.index("<pad>")
+_PAD, _UNKNOWN = map(BUILT_IN_SYMBOLS.index, ("<pad>", "<unk>"))
 
 
 def label_files(task: Task, split: str) -> List[str]:
@@ -66,6 +67,28 @@ def read_words(folder: str, split: str) -> List[List[bytes]]:
         begins = np.flatnonzero(row[:-1] != _PAD)
         words.append([word.tobytes() for word in np.split(pieces[:-1], begins)[1:]])
     return words
+
+
+def count_windows(folder: str, split: str, max_positions: int) -> int:
+    """The parts in which the sentences of a tagging task fit the model; see :func:`windows`."""
+    found = 0
+    for row in _rows(os.path.join(folder, "label", split)):
+        begins = np.flatnonzero(row[:-1] != _PAD)
+        found += len(windows(begins, len(row) - 1, max_positions - 2))  # <s> and </s>
+    return found
+
+
+def has_answers(folder: str, task: Task, split: str) -> bool:
+    """Whether the labels of a split are known; tags that are not are <unk>.
+
+    Raises:
+        OSError, ValueError: if they cannot be read.
+    """
+    prefix = os.path.join(folder, "label", split)
+    if not os.path.isfile(os.path.join(folder, label_files(task, split)[0])):
+        return False
+    is_tagging = task.kind == TAGGING
+    return not is_tagging or not any((row == _UNKNOWN).any() for row in _rows(prefix))
 
 
 def unscaled(task: Task, scores: np.ndarray) -> np.ndarray:

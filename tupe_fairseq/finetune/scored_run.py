@@ -112,7 +112,7 @@ def _check_loaded(loaded: Optional[str], log_path: str) -> None:
 
 def _updates(experiment: Experiment, run: FineTuningRun) -> int:
     updates = updates_of(experiment.path(run, LAST))
-    planned = experiment.settings.updates(experiment.data.rows["train"])
+    planned = experiment.updates
     # in fp16, updates whose gradients overflow are skipped
     may_be_fewer = experiment.settings.fp16 or experiment.settings.patience is not None
     if updates > planned or (updates < planned and not may_be_fewer):

@@ -6,6 +6,7 @@ from typing import Dict, List, Tuple
 
 from tupe_fairseq.finetune.label_files import (
     Answers,
+    has_answers,
     label_files,
     read_labels,
     read_words,
@@ -39,9 +40,7 @@ class TaskData:
 
     def has_labels(self, split: str) -> bool:
         """Whether the true answers are known, as of all splits but some test sets."""
-        if not split.startswith("test"):
-            return True
-        return os.path.isfile(os.path.join(self.folder, label_files(self.task, split)[0]))
+        return not split.startswith("test") or has_answers(self.folder, self.task, split)
 
     def files(self) -> List[str]:
         """All files of the splits, relative to the folder; each has its part in the results."""
@@ -51,7 +50,7 @@ class TaskData:
                 names += [f"input{number}/{split}{end}" for end in (".bin", ".idx")]
             if self._is_official(split):
                 names.append(f"{split}.index")
-            elif self.has_labels(split):
+            elif self.has_labels(split) or self.task.kind == TAGGING:
                 names += label_files(self.task, split)
         return names
 
@@ -91,10 +90,11 @@ class TaskData:
         """
         if self._is_official(split):
             self.test_index(split)
-        elif self.has_labels(split):
+            return
+        if self.task.kind == TAGGING:
+            read_words(self.folder, split)
+        if self.has_labels(split):
             self.targets(split)
-            if self.task.kind == TAGGING:
-                read_words(self.folder, split)
 
     def _is_official(self, split: str) -> bool:
         """Whether it is the test set of a benchmark, whose answers only its server has."""
