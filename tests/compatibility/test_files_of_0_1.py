@@ -112,6 +112,10 @@ def test_a_finished_fine_tuning_is_read_again(written, run):
         tables = (found.pop(name).decode().splitlines() for found in (before, after))
         earlier, now = ([line for line in table if "| lr" in line] for table in tables)
         assert now == earlier
+    pictures = {name for name in after if name.endswith(".png")}
+    assert pictures == {"CoLA/classes.png", "CoLA/confusion.png"}
+    for name in pictures:
+        assert after.pop(name).startswith(b"\x89PNG")
     # what the kept checkpoint needs beside it
     added = {after.pop(name) for name in set(after) - set(before)}
     assert added == {

@@ -84,14 +84,14 @@ def _write_labels(folder, task, split, rows):
     write_bin(folder / split, [row + [EOS] for row in symbols])
 
 
-def own_rows(task, rows=ROWS, seed=1):
+def own_rows(task, rows=ROWS, seed=1, longest=6):
     """Rows of :func:`write_own`: words at random, the answer by some of them."""
     draw, words = random.Random(seed), range(len(DICTIONARY))
     splits = {}
     for split, number in rows.items():
         splits[split] = []
         for _ in range(number):
-            texts = [draw.choices(words, k=draw.randint(2, 6)) for _ in range(task.texts)]
+            texts = [draw.choices(words, k=draw.randint(2, longest)) for _ in range(task.texts)]
             first = texts[0][0]
             if task.kind == "tagging":
                 texts = [[first, *draw.choices(words, k=draw.randint(0, 1))] for first in texts[0]]

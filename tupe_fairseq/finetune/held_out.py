@@ -28,6 +28,9 @@ def score_test_sets(
     data, scores = experiment.data, {}
     for split in data.splits("test") if run is not None else ():
         path = experiment.path(run, f"predictions-{split}.tsv")
+        if not data.can_be_predicted(split):
+            logger.warning("%s has no tags, so only tupe-predict knows its words", split)
+            continue
         predicted = found_predictions(experiment, run, split)
         if predicted is None:
             if not os.path.exists(experiment.path(run, BEST)):

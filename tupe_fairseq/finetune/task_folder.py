@@ -42,6 +42,10 @@ class TaskData:
         """Whether the true answers are known, as of all splits but some test sets."""
         return not split.startswith("test") or has_answers(self.folder, self.task, split)
 
+    def can_be_predicted(self, split: str) -> bool:
+        """Whether words are known; those of a tagging task begin where label/ has symbols."""
+        return self.task.kind != TAGGING or self._has_label_files(split)
+
     def files(self) -> List[str]:
         """All files of the splits, relative to the folder; each has its part in the results."""
         names = []
@@ -50,7 +54,7 @@ class TaskData:
                 names += [f"input{number}/{split}{end}" for end in (".bin", ".idx")]
             if self._is_official(split):
                 names.append(f"{split}.index")
-            elif self.has_labels(split) or self.task.kind == TAGGING:
+            elif self._has_label_files(split) or not split.startswith("test"):
                 names += label_files(self.task, split)
         return names
 
@@ -91,10 +95,13 @@ class TaskData:
         if self._is_official(split):
             self.test_index(split)
             return
-        if self.task.kind == TAGGING:
+        if self.task.kind == TAGGING and self.can_be_predicted(split):
             read_words(self.folder, split)
         if self.has_labels(split):
             self.targets(split)
+
+    def _has_label_files(self, split: str) -> bool:
+        return os.path.isfile(os.path.join(self.folder, label_files(self.task, split)[0]))
 
     def _is_official(self, split: str) -> bool:
         """Whether it is the test set of a benchmark, whose answers only its server has."""
