@@ -1,6 +1,8 @@
 """tupe-finetune on one's own tasks of every kind, through fairseq-train on tiny data."""
 
 import json
+import math
+import re
 import shutil
 
 import numpy as np
@@ -113,7 +115,7 @@ def test_what_is_beside_the_results(kind, runs):
     assert names == {"learning_curves.png", *({"scatter.png"} if kind == "regression" else classes)}
     assert ("## Each class, by the best run" in table) == (kind != "regression")
     assert ("Weights of the classes in the loss (--balance)" in table) == (kind != "regression")
-    assert "A run stopped after 1 validations without a better score (--patience)." in table
+    assert "Runs stopped early (--patience): better" in table
     assert "| run | epochs |" in table
     baseline = {
         "classification": "always ", "regression": "(mean score)", "multilabel": "set of labels)",
@@ -123,6 +125,18 @@ def test_what_is_beside_the_results(kind, runs):
     if kind == "classification":
         assert "Checkpoints are picked by macro F1 (--metric)." in table
         assert "| very \\| good | " in table and "| &lt;pad> | " in table
+
+
+def test_updates_of_windows(runs):
+    """Sentences that are longer than the model are several rows."""
+    folder = runs / "runs" / "tagging" / "lr0.01-seed1"
+    found = re.search(
+        r"train: (\d+) of 48 .* makes (\d+) windows", (folder / "train.log").read_text()
+    )
+    long, windows = map(int, found.groups())
+    assert long > 5 and windows > 48
+    planned = 3 * math.ceil(windows / 8)
+    assert f"--total-num-update {planned} " in (folder / "command.sh").read_text()
 
 
 def test_all_tasks(runs):

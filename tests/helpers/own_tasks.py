@@ -95,7 +95,9 @@ def own_rows(task, rows=ROWS, seed=1, longest=6):
             first = texts[0][0]
             if task.kind == "tagging":
                 texts = [[first, *draw.choices(words, k=draw.randint(0, 1))] for first in texts[0]]
-                answer = [word[0] % len(task.labels) for word in texts]
+                # the word's own in most cases
+                own = [word[0] + (draw.random() < 0.2) for word in texts]
+                answer = [one % len(task.labels) for one in own]
             elif task.kind == "multilabel":
                 answer = [label for label in range(len(task.labels)) if label in texts[0]]
             elif task.is_regression:

@@ -151,6 +151,7 @@ def run(args: argparse.Namespace) -> None:
     if args.balance:
         settings = replace(settings, class_weights=balanced_weights(data))
     folder = os.path.join(os.path.abspath(args.output_dir), data.task.name)
+    arguments.no_separators("the folder of runs", folder)
     experiment = Experiment(folder, data, model, settings)
     if args.epochs is None:
         settings = replace(settings, epochs=_epochs(experiment))

@@ -121,9 +121,9 @@ def _options(settings: Dict[str, Any], task: Task) -> List[str]:
     if settings.get("metric") is not None:
         lines += [f"Checkpoints are picked by {metric_in_words(task.selection)} (--metric)."]
     if settings.get("patience") is not None:
+        epochs = settings["patience"]
         lines += [
-            f"A run stopped after {settings['patience']} validations without a better score "
-            "(--patience)."
+            f"Runs stopped early (--patience): better scores were waited for {epochs} epochs."
         ]
     if settings.get("class_weights") is not None:
         weights = zip(task.labels, settings["class_weights"])

@@ -1,1 +1,1 @@
-"""Figures of the position terms and attention of a trained encoder; needs torch, not fairseq."""
+"""Figures, without fairseq: a model's position terms and attention, and what fine-tuning gave."""

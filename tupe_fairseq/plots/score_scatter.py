@@ -21,6 +21,9 @@ def draw(predictions: np.ndarray, targets: np.ndarray, title: str) -> matplotlib
     # the more points there are, the more of them hide each other
     alpha = float(np.clip(10 / np.sqrt(len(targets)), 0.1, 0.8))
     panel.scatter(targets, predictions, s=14, alpha=alpha, color=canvas.COLOURS[0], linewidths=0)
+    both = np.concatenate([predictions, targets])
+    margin = 0.04 * float(np.ptp(both)) or 0.5
+    panel.set_ylim(float(both.min()) - margin, float(both.max()) + margin)
     panel.set_xlabel("true score")
     panel.set_ylabel("predicted score")
     panel.set_title(canvas.plain(title))
