@@ -31,15 +31,15 @@ from tupe_fairseq.files.names import REPORT
 from tupe_fairseq.files.staged_folder import refuse_existing, staged_folder
 from tupe_fairseq.files.write_together import Sink, write_together
 from tupe_fairseq.inference.exported_files import MODEL_TYPES, exported_files, reference_of
-from tupe_fairseq.inference.found_vocabulary import (
-    FoundVocabulary,
-    find_dictionary,
-    find_vocabulary,
-)
 from tupe_fairseq.inference.source_model import read_source
 from tupe_fairseq.programs.command import show
 from tupe_fairseq.programs.log import quiet
 from tupe_fairseq.text.dictionary_file import listed_words
+from tupe_fairseq.text.found_vocabulary import (
+    FoundVocabulary,
+    find_dictionary,
+    find_vocabulary,
+)
 
 logger = logging.getLogger("tupe-export")
 

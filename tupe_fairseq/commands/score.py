@@ -16,9 +16,7 @@ from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.names import MASK
 from tupe_fairseq.files.results import write_results
-from tupe_fairseq.inference.found_vocabulary import find_dictionary
 from tupe_fairseq.inference.masked_words import LoadedModel, load_masked_words
-from tupe_fairseq.inference.to_tokens import UNKNOWN, open_vocabulary, places_of
 from tupe_fairseq.scoring.encoded_rows import Counts, RowEncoder
 from tupe_fairseq.scoring.pair_files import PairFiles
 from tupe_fairseq.scoring.pair_rows import PHENOMENON, Columns, PairRow, read_pairs
@@ -27,6 +25,8 @@ from tupe_fairseq.scoring.score_lines import FORMATS, fields, line_maker
 from tupe_fairseq.scoring.sentence_rows import read_sentences
 from tupe_fairseq.scoring.shares import Shares, shares_table
 from tupe_fairseq.scoring.totals import Total, totals_table
+from tupe_fairseq.text.found_vocabulary import find_dictionary
+from tupe_fairseq.text.to_tokens import UNKNOWN, open_vocabulary, places_of
 from tupe_fairseq.version import __version__
 
 logger = logging.getLogger("tupe-score")

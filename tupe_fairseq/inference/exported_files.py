@@ -12,8 +12,8 @@ from tupe_fairseq.export.parity import Reference
 from tupe_fairseq.export.tokenizer.build_tokenizer import build_tokenizer
 from tupe_fairseq.export.tokenizer.tokenizer_files import count_unlisted
 from tupe_fairseq.export.unlisted_pieces import FIELD, with_unlisted_rows
-from tupe_fairseq.inference.found_vocabulary import FoundVocabulary
 from tupe_fairseq.inference.source_model import SourceModel
+from tupe_fairseq.text.found_vocabulary import FoundVocabulary
 
 #: the other model type, transformers' own
 ROBERTA = "roberta"

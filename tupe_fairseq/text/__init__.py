@@ -13,4 +13,6 @@ serve several steps; ``pretrain_dir`` and ``to_pieces`` treat later texts like t
 ``foreign_vocabulary`` is that of a converted checkpoint: ``listed_pieces`` are the words of its
 ``dictionary_file``, made by ``fast_bpe`` from the words of ``authors_text``, by ``gpt2_bpe``, or by
 a SentencePiece model.
+
+``found_vocabulary`` finds what belongs to a checkpoint; ``to_tokens`` makes ids of text with it.
 """

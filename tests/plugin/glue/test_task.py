@@ -11,7 +11,7 @@ from omegaconf import open_dict
 
 from helpers.glue_data import EOS, FIRST, write_bin
 from helpers.glue_training import config, make, rows_of
-from tupe_fairseq.plugin.glue.truncate_pair import pair_lengths
+from tupe_fairseq.tasks.pair_lengths import pair_lengths
 
 BOS = 0
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 from fairseq.data import ListDataset
 
-from tupe_fairseq.plugin.glue.truncate_pair import pair_lengths, shorten
+from tupe_fairseq.plugin.glue.truncate_pair import shorten
+from tupe_fairseq.tasks.pair_lengths import pair_lengths
 
 EOS = 2
 

@@ -4,8 +4,8 @@ import os
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
-from tupe_fairseq.inference.found_vocabulary import check_fits, find_vocabulary
 from tupe_fairseq.text.foreign_vocabulary import KINDS
+from tupe_fairseq.text.found_vocabulary import check_fits, find_vocabulary
 from tupe_fairseq.text.to_pieces import recorded_treatment
 from tupe_fairseq.text.treatment import AsItIs, TextTreatment
 
