@@ -43,6 +43,8 @@ PARTS = {
     # labelled texts
     "tasks": ("files rows text", "numpy scipy seqeval sklearn tqdm"),
     "glue": ("files tasks text", ""),
+    # texts through a trained model
+    "prediction": ("attention encoder.py files rows tasks text", "numpy torch"),
     # model folders for other libraries
     "export": (
         "checkpoint files missing_package.py position recorded_options.py tasks text version.py",
@@ -52,7 +54,7 @@ PARTS = {
     "plugin": ("require_fairseq.py", "fairseq numpy torch"),
     "plugin/model": (
         "attention checkpoint config.py encoder.py missing_package.py modules plots plugin "
-        "position position_terms.py text",
+        "position position_terms.py prediction tasks text",
         "fairseq omegaconf torch",
     ),
     "plugin/glue": ("files glue programs tasks", "fairseq numpy omegaconf torch"),
@@ -79,7 +81,7 @@ PARTS = {
     ),
     "commands": (
         "checkpoint compare export files finetune glue inference missing_package.py modules plots "
-        "plugin/model position programs scoring tasks text version.py",
+        "plugin/model position prediction programs rows scoring tasks text version.py",
         "fairseq torch tqdm",
     ),
     "register.py": ("models plugin plugin/glue plugin/tagging", ""),

@@ -11,10 +11,12 @@ from tupe_fairseq.missing_package import MissingPackage, missing
 NEEDS = {
     "compare": ("fairseq", "matplotlib"),
     "convert": ("fairseq",),
+    "encode": ("sentencepiece", "tqdm"),
     "export": ("fairseq", "safetensors"),
     "finetune": ("fairseq", "scipy", "seqeval", "sklearn"),
     "options": ("fairseq",),
     "plot": ("matplotlib",),
+    "predict": ("sentencepiece", "tqdm"),
     "prepare_glue": ("fairseq", "sentencepiece"),
     "prepare_pretrain": ("fairseq", "sentence_splitter", "sentencepiece"),
     "prepare_task": ("fairseq", "sentencepiece"),
@@ -46,10 +48,12 @@ def _stop(program: str, error: MissingPackage) -> NoReturn:
 
 compare = _command("compare")
 convert = _command("convert")
+encode = _command("encode")
 export = _command("export")
 finetune = _command("finetune")
 options = _command("options")
 plot = _command("plot")
+predict = _command("predict")
 prepare_glue = _command("prepare_glue")
 prepare_pretrain = _command("prepare_pretrain")
 prepare_task = _command("prepare_task")

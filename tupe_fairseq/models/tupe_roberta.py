@@ -212,6 +212,7 @@ class TupeRobertaModel(RobertaModel):
         model, config, task = restore(os.path.join(folder, checkpoint_file), kwargs)
         hub = TupeRobertaHub(config, task, model)
         hub.bpe = bpe or hub.bpe
+        hub.places = [data, folder]
         return hub
 
 

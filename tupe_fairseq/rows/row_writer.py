@@ -4,7 +4,7 @@ import contextlib
 import csv
 import json
 import os
-from typing import Any, Callable, Iterator, List, Sequence
+from typing import IO, Any, Callable, Iterator, List, Sequence
 
 from tupe_fairseq.files.atomic import atomic_write
 
@@ -53,14 +53,35 @@ def writing_rows(path: str, columns: Sequence[str], header: bool = True) -> Iter
         ValueError: if it has another ending, or two columns have the same name.
     """
     names = added_columns([], columns)
-    line = _LINES.get(os.path.splitext(path)[1].lower())
-    if line is None:
-        raise ValueError(f"{path} has none of the endings that can be written: {', '.join(_LINES)}")
+    check_ending(path)
     with atomic_write(path) as file:
-        writer = RowWriter(path, names, file, line)
-        if header and line is not _json_line:
-            writer.write(names)
-        yield writer
+        yield row_writer(path, names, file, header)
+
+
+def check_ending(path: str) -> None:
+    """Refuse a name of a file that cannot be written.
+
+    Raises:
+        ValueError: if it has another ending than .tsv, .csv or .jsonl.
+    """
+    if os.path.splitext(path)[1].lower() not in _LINES:
+        raise ValueError(f"{path} has none of the endings that can be written: {', '.join(_LINES)}")
+
+
+def row_writer(path: str, columns: Sequence[str], file: IO[str], header: bool = True) -> RowWriter:
+    """What writes rows to an open file.
+
+    Args:
+        path (str): its name, or one that ends like it: .tsv, .csv or .jsonl.
+        columns (sequence of str): the names of the columns, each another.
+        file: open for writing text, newlines as written.
+        header (bool): whether .tsv and .csv begin with the names of the columns, written now.
+    """
+    line = _LINES[os.path.splitext(path)[1].lower()]
+    writer = RowWriter(path, list(columns), file, line)
+    if header and line is not _json_line:
+        writer.write(columns)
+    return writer
 
 
 def added_columns(columns: Sequence[str], more: Sequence[str]) -> List[str]:

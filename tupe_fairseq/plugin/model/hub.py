@@ -1,15 +1,38 @@
-"""fairseq's hub interface, with the position bias and the attention weights."""
+"""fairseq's hub interface, with the position bias, the attention weights and predictions."""
 
-from typing import List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from fairseq.models.roberta.hub_interface import RobertaHubInterface
 from torch import Tensor
 
+from tupe_fairseq.plugin.model.hub_predictor import hub_predictor
 from tupe_fairseq.position_terms import PositionTerms, position_terms
 
 
 class TupeRobertaHub(RobertaHubInterface):
-    """What :meth:`TupeRobertaModel.from_pretrained` gives; see fairseq's RobertaHubInterface."""
+    """What :meth:`TupeRobertaModel.from_pretrained` gives; see fairseq's RobertaHubInterface.
+
+    Attributes:
+        places (sequence of str): folders with the vocabulary and the report.json of the data.
+    """
+
+    places: Sequence[str] = ()
+
+    def predict_texts(self, texts: Sequence[Union[str, Sequence[str]]]) -> List[Dict[str, Any]]:
+        """What a fine-tuned model predicts for texts, as ``tupe-predict`` does.
+
+        Args:
+            texts (sequence): texts; pairs of them, if the model takes pairs; for a tagging,
+                sentences as lists of words.
+        Returns:
+            list of dict: for each label and probability; score; labels and probabilities; or tags.
+        Raises:
+            FileNotFoundError: if the vocabulary or the data's report.json is not beside the
+                checkpoint nor in the folder that ``from_pretrained`` was given.
+            ValueError: if the model has no head, was trained for another task than the report
+                describes, or is in training mode; if there are more or fewer texts than it takes.
+        """
+        return hub_predictor(self)(texts)
 
     def position_bias(self, seq_len: int, layer: Optional[int] = None) -> PositionTerms:
         """What positions alone add to the attention logits, as the softmax sees it.

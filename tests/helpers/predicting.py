@@ -1,0 +1,57 @@
+"""Small fine-tuned models with what belongs beside them, for tupe-predict and tupe-encode."""
+
+import json
+import shutil
+
+from helpers.exporting import write_model
+from helpers.glue_files import write_pretrain_dir
+from helpers.running import call_program
+from tupe_fairseq.commands import encode as encode_command
+from tupe_fairseq.commands import predict as predict_command
+from tupe_fairseq.tasks.task_description import Task
+
+HEAD = "sentence_classification_head"
+LABELS = {
+    "classification": ("good", "very bad", "neither"),
+    "regression": (),
+    "multilabel": ("a", "b c", "d"),
+}
+_OPTIONS = {
+    "classification": {},
+    "regression": {"regression_target": True},
+    "multilabel": {"multilabel": True},
+}
+
+
+def task_of_kind(kind, texts=1):
+    """A description; the regression's scale begins below 0."""
+    scale = (-2.0, 6.0) if kind == "regression" else None
+    return Task("mine", kind, LABELS[kind], texts, ("train",), ("accuracy",), "accuracy", 1, scale)
+
+
+def write_fine_tuned(folder, kind="classification", texts=1, **options):
+    """A checkpoint with dict.txt, vocabulary and report.json beside it; its path."""
+    data = write_pretrain_dir(folder.parent / f"data of {folder.name}")
+    task = task_of_kind(kind, texts)
+    checkpoint = write_model(
+        folder, data, {HEAD: task.num_classes}, task="glue_sentence_prediction",
+        classification_head_name=HEAD, **_OPTIONS[kind], **options,
+    )  # fmt: skip
+    for name in ("dict.txt", "sentencepiece.bpe.model"):
+        shutil.copy(data / name, folder / name)
+    report = {
+        "description": task.to_record(),
+        "text_treatment": {"unicode": "NFC", "lowercase": False},
+    }
+    (folder / "report.json").write_text(json.dumps(report))
+    return checkpoint
+
+
+def predict(*words):
+    """tupe-predict on the CPU in this process: the exit code and what was printed."""
+    return call_program(predict_command.main, [*words, "--cpu"])
+
+
+def encode(*words):
+    """tupe-encode on the CPU in this process: the exit code and what was printed."""
+    return call_program(encode_command.main, [*words, "--cpu"])

@@ -1,0 +1,147 @@
+"""tupe-encode: a vector for each row of texts."""
+
+import argparse
+import logging
+import os
+from typing import List, Optional
+
+from tupe_fairseq.commands import arguments
+from tupe_fairseq.commands.chunk_run import (
+    check_output,
+    count_rows,
+    opened_output,
+    run_chunks,
+    settings_of,
+    tell,
+)
+from tupe_fairseq.commands.model_flags import add_model_flags, devices_of
+from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.commands.text_input import STANDARD_INPUT, add_input_flags, open_input
+from tupe_fairseq.commands.vocabulary_flags import CHOICES, given_vocabulary
+from tupe_fairseq.inference.load_model import WordEncoder, load_model
+from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
+from tupe_fairseq.prediction.pooling import POOLINGS, Embedder
+from tupe_fairseq.prediction.row_chunks import Chunk
+from tupe_fairseq.prediction.text_sequences import TextSequences
+from tupe_fairseq.prediction.vector_file import HEADERS, TENSOR, vector_bytes
+from tupe_fairseq.text.found_vocabulary import find_dictionary
+from tupe_fairseq.text.to_tokens import open_vocabulary, places_of
+
+logger = logging.getLogger("tupe-encode")
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-encode",
+        description="Write a vector for each row of a file of texts, or of pairs: float32, rows by "
+        "width, in the order of the rows. The model is a pre-trained or a fine-tuned tupe_roberta, "
+        "whose head is left out. Texts longer than the model takes are cut, and counted. "
+        "Interrupted and given again, the command goes on where it was. The checkpoint is read "
+        "without running any code that it contains.",
+        epilog="example: tupe-encode checkpoints/checkpoint_best.pt texts.csv --data data-bin "
+        "--output-file vectors.npy",
+    )
+    add = parser.add_argument
+    add("checkpoint", metavar="CHECKPOINT", help="pre-trained or fine-tuned")
+    add(
+        "input",
+        metavar="INPUT",
+        help=".tsv, .csv, .jsonl or .conll, also .gz, .xz, .bz2; or .parquet",
+    )
+    add(
+        "--output-file",
+        required=True,
+        metavar="OUT",
+        help=f"OUT.npy, or OUT.safetensors with the tensor {TENSOR!r}; a file of this name is "
+        "replaced when all is there",
+    )
+    add(
+        "--pooling",
+        choices=list(POOLINGS),
+        default="mean",
+        help="the mean of all tokens, <s> and </s> among them, as sentence-transformers has it; or "
+        "the vector of <s>; default %(default)s",
+    )
+    add(
+        "--layer",
+        type=int,
+        metavar="N",
+        help="take the output of the Nth layer, 0 for the embeddings; default: the last",
+    )
+    add_input_flags(parser)
+    add_model_flags(parser)
+    return parser
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    run_program(get_parser(), run, argv, resumes=True)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Encode; the file appears under its name only when everything is encoded.
+
+    Raises:
+        OSError, ValueError: if an input is absent or wrong.
+    """
+    given = given_vocabulary(args)
+    devices = devices_of(args)
+    ending = os.path.splitext(args.output_file)[1].lower()
+    if ending not in HEADERS:
+        raise ValueError(f"--output-file {args.output_file} must end in {' or '.join(HEADERS)}")
+    check_output(args)
+    if args.input == STANDARD_INPUT:
+        raise ValueError("the input must be a file: its rows are counted first")
+    places = places_of(args.checkpoint, args.data)
+    dictionary = find_dictionary(places)
+    encoder, symbols = load_model(args.checkpoint, os.path.dirname(dictionary))
+    keep_layers(encoder, args.layer)
+    to_tokens = open_vocabulary(symbols, places, dictionary, given, True, CHOICES)
+    source = open_input(args, None, False, logger)
+    total = count_rows(source, logger, _nothing)
+    width = encoder.config.embed_dim
+
+    def make(device: str) -> Embedder:
+        there = encoder.to(device)
+        run = BatchedEncoder(
+            there.half() if args.fp16 else there, POOLINGS[args.pooling], args.batch_tokens,
+            args.unpad,
+        )  # fmt: skip
+        return Embedder(TextSequences(to_tokens, encoder.config.max_positions), run)
+
+    def to_bytes(chunk: Chunk, vectors: List[Any], is_first: bool) -> bytes:
+        header = HEADERS[ending](total, width) if is_first else b""
+        return header + vector_bytes(vectors)
+
+    def settings():
+        more = {"--pooling": args.pooling, "--layer": args.layer, "rows": total}
+        return {**settings_of(args, devices, [args.checkpoint, dictionary, args.input]), **more}
+
+    with opened_output(args.output_file, source, settings) as output:
+        counts = run_chunks(source, make, devices, to_bytes, output, total)
+    tell(counts, logger, f"{args.output_file}: {total} vectors of {width} numbers")
+
+
+def keep_layers(encoder: WordEncoder, layers: Optional[int]) -> None:
+    """Leave out the layers after the Nth, and what comes after the last one.
+
+    Args:
+        encoder (WordEncoder): changed in place.
+        layers (int, optional): how many to keep; None: all.
+    Raises:
+        ValueError: if there are not so many.
+    """
+    if layers is None:
+        return
+    there = encoder.config.num_layers
+    arguments.in_range("--layer", layers, at_least=0, at_most=there)
+    if layers < there:
+        encoder.layers = encoder.layers[:layers]
+        encoder.layer_norm = None
+
+
+def _nothing(chunk: Chunk) -> None:
+    pass
+
+
+if __name__ == "__main__":
+    main()

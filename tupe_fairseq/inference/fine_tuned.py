@@ -1,0 +1,114 @@
+"""Loads a fine-tuned encoder and its head; needs torch alone, and runs no code of the file."""
+
+import os
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from torch import Tensor, nn
+
+from tupe_fairseq.checkpoint.convert import classification_heads
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.inference.load_model import (
+    WordEncoder,
+    build_encoder,
+    check_vocabulary,
+    checked_contents,
+    said_of,
+    symbols_in,
+)
+from tupe_fairseq.modules.activations import get_activation_fn
+from tupe_fairseq.tasks.trained_kind import trained_kind
+
+
+class TaskHead(nn.Module):
+    """out_proj(activation(dense(x))), or out_proj(x) if the head has no other layer.
+
+    Args:
+        tensors (dict): the head's part of a state dict.
+        activation (str): the name of the activation function.
+    Shape:
+        (..., D) -> (..., C).
+    Raises:
+        KeyError, RuntimeError, ValueError: if they do not make a head.
+    """
+
+    def __init__(self, tensors: Dict[str, Tensor], activation: str):
+        super().__init__()
+        self.dense: Optional[nn.Linear] = None
+        if "dense.weight" in tensors:
+            inner, width = tensors["dense.weight"].shape
+            self.dense = nn.Linear(width, inner)
+        outputs, inner = tensors["out_proj.weight"].shape
+        self.out_proj = nn.Linear(inner, outputs)
+        self._activation = get_activation_fn(activation)
+        self.load_state_dict(tensors)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.dense is not None:
+            x = self._activation(self.dense(x))
+        return self.out_proj(x)
+
+
+class FineTuned(NamedTuple):
+    """A checkpoint that predicts labels.
+
+    Args:
+        encoder (WordEncoder): in evaluation mode on the CPU, float32.
+        head (TaskHead): its head.
+        kind (str): one of :data:`tupe_fairseq.tasks.task_description.KINDS`.
+        outputs (int): of the head.
+        symbols (list of str): those of its dictionary in order, ``<mask>`` included.
+        max_positions (int): its longest sequence, ``<s>`` and ``</s>`` included.
+    """
+
+    encoder: WordEncoder
+    head: TaskHead
+    kind: str
+    outputs: int
+    symbols: List[str]
+    max_positions: int
+
+
+def load_fine_tuned(path: str, dictionary: str) -> FineTuned:
+    """Read a fine-tuned checkpoint.
+
+    Args:
+        path (str): the file.
+        dictionary (str): its dict.txt.
+    Raises:
+        FileNotFoundError: if there is no such file.
+        CheckpointError: if it is refused, damaged, of another model, or has no head, or several.
+        ValueError: if dict.txt is not the checkpoint's.
+    """
+    if not os.path.isfile(path):
+        reason = "is not a file" if os.path.exists(path) else "does not exist"
+        raise FileNotFoundError(f"{path} {reason}; give a fine-tuned checkpoint")
+    options, tensors = checked_contents(restricted_load(path), path)
+    name, outputs = _head(options, tensors, path)
+    symbols = symbols_in(dictionary)
+    prefix = f"classification_heads.{name}."
+    own = {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}
+    with said_of(path):
+        check_vocabulary(tensors, symbols)
+        encoder = build_encoder(options, tensors, len(symbols))
+        head = TaskHead(own, options.get("pooler_activation_fn", "tanh"))
+    kind = trained_kind(options)
+    return FineTuned(encoder, head.eval(), kind, outputs, symbols, options["max_positions"])
+
+
+def _head(options: Dict[str, Any], tensors: Dict[str, Tensor], path: str):
+    """Name and outputs of the head."""
+    heads = classification_heads(tensors)
+    if not heads:
+        raise CheckpointError(
+            f"{path} has no classification head: it is pre-trained only; fine-tune it first "
+            "(tupe-finetune)"
+        )
+    name = options.get("classification_head_name")
+    if name not in heads:
+        if len(heads) > 1:
+            raise CheckpointError(
+                f"{path} has {len(heads)} classification heads, {', '.join(sorted(heads))}, and "
+                "does not say which was trained last"
+            )
+        (name,) = heads
+    return name, heads[name]

@@ -1,0 +1,7 @@
+"""Texts of any number through a trained model, in bounded memory and in their order.
+
+``text_sequences`` makes token ids of texts, ``batched_encoder`` runs them in batches of similar
+length, ``answers`` says what a head's outputs mean for a kind of task and ``predictor`` joins the
+three; ``pooling`` makes one vector of a sequence.  ``row_chunks`` reads the texts of files,
+``shared_work`` does the chunks on several GPUs.
+"""

@@ -1,0 +1,71 @@
+"""What the outputs of a task's head say about a row, in the words of the task."""
+
+import math
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+from tupe_fairseq.tasks.task_description import (
+    CLASSIFICATION,
+    MULTILABEL,
+    REGRESSION,
+    TAGGING,
+    Task,
+)
+
+# of probabilities and scores: what files have
+_DIGITS = 6
+
+
+class Answers(NamedTuple):
+    """What is predicted for a row.
+
+    Args:
+        names (tuple of str): of the values, columns of a file.
+        of (callable): the head's outputs for a row -> the values.  Outputs are numbers, float32
+            (C); of a tagging the tags' numbers, int64 (words).
+    """
+
+    names: Tuple[str, ...]
+    of: Callable[[np.ndarray], List[Any]]
+
+
+def answers(task: Task) -> Answers:
+    """What is predicted for the rows of a task.
+
+    - classification: label, and its probability;
+    - regression: score, on the scale of the training data;
+    - multilabel: labels of a probability above 0.5, and their probabilities, both lists;
+    - tagging: tags, a list with one for each word.
+    """
+    names, make = _KINDS[task.kind]
+    return Answers(names, lambda outputs: make(task, outputs))
+
+
+def _label(task: Task, logits: np.ndarray) -> List[Any]:
+    best = int(logits.argmax())
+    rest = np.exp(logits.astype(np.float64) - float(logits[best])).sum()
+    return [task.labels[best], round(1 / float(rest), _DIGITS)]
+
+
+def _score(task: Task, outputs: np.ndarray) -> List[Any]:
+    low, high = task.scale or (0.0, 1.0)
+    return [round(low + (high - low) * float(outputs[0]), _DIGITS)]
+
+
+def _labels(task: Task, logits: np.ndarray) -> List[Any]:
+    chosen = [number for number, logit in enumerate(logits.tolist()) if logit > 0]
+    found = [round(1 / (1 + math.exp(-float(logits[number]))), _DIGITS) for number in chosen]
+    return [[task.labels[number] for number in chosen], found]
+
+
+def _tags(task: Task, numbers: Sequence[int]) -> List[Any]:
+    return [[task.labels[number] for number in numbers]]
+
+
+_KINDS: Dict[str, Tuple[Tuple[str, ...], Callable[[Task, Any], List[Any]]]] = {
+    CLASSIFICATION: (("label", "probability"), _label),
+    REGRESSION: (("score",), _score),
+    MULTILABEL: (("labels", "probabilities"), _labels),
+    TAGGING: (("tags",), _tags),
+}

@@ -1,0 +1,90 @@
+"""Runs sequences through an encoder in batches of similar length; the results keep their order."""
+
+from typing import Any, Callable, Iterator, List, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tupe_fairseq.attention import Padding
+from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
+
+PAD = BUILT_IN_SYMBOLS.index("<pad>")
+#: tokens of a batch on a CPU, padding included, and on a GPU
+BATCH_TOKENS, BATCH_TOKENS_ON_GPU = 4096, 32768
+
+
+class BatchedEncoder:
+    """An encoder and what is computed of its hidden states.
+
+    Batches are made of all sequences of a call; so they, and the rounding of what they give, do
+    not depend on other calls.
+
+    Args:
+        encoder (TupeEncoder): with its word embedding, ``embed_tokens``, in evaluation mode.
+        finish (callable): hidden states (B, L, D) and which tokens are real, bool (B, L) -> a
+            tensor with B rows.
+        batch_tokens (int): tokens of a batch; at least one sequence is in it.  Changes only speed
+            and rounding.
+        unpad (bool): leave the padding out of all layers.  Changes only speed and rounding.
+    """
+
+    def __init__(
+        self,
+        encoder: TupeEncoder,
+        finish: Callable[[Tensor, Tensor], Tensor],
+        batch_tokens: int = BATCH_TOKENS,
+        unpad: bool = False,
+    ):
+        self._encoder = encoder
+        self._finish = finish
+        self._batch_tokens = batch_tokens
+        self._unpad = unpad
+
+    @torch.inference_mode()
+    def __call__(self, sequences: Sequence[List[int]]) -> List[np.ndarray]:
+        """What ``finish`` gives for each sequence, float32 or integers.
+
+        Args:
+            sequences (sequence of list of int): token ids, each with ``<s>`` at its begin.
+        Raises:
+            ValueError: if one is longer than the encoder's longest, and positions have a table.
+        """
+        found: List[Any] = [None] * len(sequences)
+        for rows in batches_by_length([len(ids) for ids in sequences], self._batch_tokens):
+            results = self._finished([sequences[row] for row in rows])
+            results = results.float() if results.is_floating_point() else results
+            for row, result in zip(rows, results.cpu().numpy()):
+                found[row] = result
+        return found
+
+    def _finished(self, batch: List[List[int]]) -> Tensor:
+        lengths = np.array([len(ids) for ids in batch])
+        real = np.arange(lengths.max()) < lengths[:, None]
+        tokens = np.full(real.shape, PAD)
+        tokens[real] = np.concatenate(batch)
+        embed = self._encoder.embed_tokens
+        on_device = torch.from_numpy(tokens).to(embed.weight.device)
+        is_real = torch.from_numpy(real).to(embed.weight.device)
+        padding = Padding(~is_real, self._unpad)
+        x = embed(padding.pack(on_device) if padding.packed else on_device)
+        return self._finish(self._encoder.encode(x, padding), is_real)
+
+
+def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[List[int]]:
+    """Indices of the sequences of each batch, the longest first.
+
+    Args:
+        lengths (sequence of int): of the sequences, in tokens.
+        batch_tokens (int): the most tokens of a batch, padding included; one sequence may have
+            more.
+    """
+    rows: List[int] = []
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        if rows and lengths[rows[0]] * (len(rows) + 1) > batch_tokens:
+            yield rows
+            rows = []
+        rows.append(row)
+    if rows:
+        yield rows
