@@ -145,7 +145,7 @@ def opened_output(
         settings (callable): as :func:`resumed_file`.
     """
     if path is None:
-        yield _Plain(sys.stdout.buffer.write)
+        yield _Plain(lambda content: sys.stdout.write(content.decode()))
         sys.stdout.flush()
     elif source.is_stream:
         with atomic_write(path, "wb") as file:

@@ -3,7 +3,7 @@
 import argparse
 import logging
 import os
-from typing import List, Optional
+from typing import Any, List, Optional
 
 from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.chunk_run import (
