@@ -1,0 +1,111 @@
+"""tupe-encode: vectors of pre-trained and fine-tuned models, and what it refuses."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from helpers.exporting import MAX_POSITIONS, write_model
+from helpers.predicting import encode, write_fine_tuned
+from tupe_fairseq.export.sentence_files import POOLINGS as SENTENCE_TRANSFORMERS
+from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
+from tupe_fairseq.prediction.pooling import POOLINGS
+
+TEXTS = ["The cat likes the house.", "A dog.", "", "An old tree sees nobody. " * 9, "No fish."]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A fine-tuned model, and pre-trained ones with what belongs beside them elsewhere."""
+    folder = tmp_path_factory.mktemp("models")
+    torch.manual_seed(1)
+    found = {"fine-tuned": (write_fine_tuned(folder / "fine", rel_pos=True), [])}
+    data = folder / "data of fine"
+    for name, options in (("post", {}), ("pre", {"encoder_normalize_before": True})):
+        found[name] = (write_model(folder / name, data, **options), ["--data", data])
+    (folder / "in.tsv").write_text("text\tb\n" + "".join(f"{text}\tx\n" for text in TEXTS))
+    return {**found, "input": folder / "in.tsv"}
+
+
+def expected(checkpoint, flags, layer, pooling):
+    """By fairseq's own path, one text at a time."""
+    data = flags[1] if flags else checkpoint.parent
+    hub = TupeRobertaModel.from_pretrained(
+        str(checkpoint.parent), checkpoint.name, str(data), task="masked_lm", bpe="sentencepiece",
+        sentencepiece_model=f"{data}/sentencepiece.bpe.model", tokens_per_sample=MAX_POSITIONS,
+    ).eval()  # fmt: skip
+    found = []
+    for text in TEXTS:
+        ids = hub.encode(text.strip())
+        ids = torch.cat([ids[: MAX_POSITIONS - 1], ids[-1:]]) if len(ids) > MAX_POSITIONS else ids
+        with torch.no_grad():
+            last = hub.extract_features(ids)[0]
+            hiddens = hub.extract_features(ids, return_all_hiddens=True)
+        hidden = last if layer is None else hiddens[layer][0]
+        found.append(hidden.mean(dim=0) if pooling == "mean" else hidden[0])
+    return torch.stack(found).numpy()
+
+
+@pytest.mark.parametrize("name, layer, pooling", [
+    ("fine-tuned", None, "mean"), ("fine-tuned", 1, "cls"), ("post", 2, "cls"), ("post", 0, "mean"),
+    ("pre", None, "mean"), ("pre", 1, "mean"),
+])  # fmt: skip
+def test_vectors_are_those_of_fairseqs_own_model(name, layer, pooling, models, tmp_path):
+    checkpoint, flags = models[name]
+    words = [checkpoint, models["input"], *flags, "--pooling", pooling]
+    words += [] if layer is None else ["--layer", layer]
+    code, log = encode(*words, "--output-file", tmp_path / "plain.npy")
+    assert code == 0 and "cut, because they are longer than the model takes: 1 rows" in log
+    found = np.load(tmp_path / "plain.npy")
+    assert found.dtype == np.float32 and found.shape == (len(TEXTS), 16)
+    wanted = expected(checkpoint, flags, layer, pooling)
+    # rounding of float32
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+    for other, *more in (("unpad.npy", "--unpad"), ("one.npy", "--batch-tokens", 1)):
+        assert encode(*words, "--output-file", tmp_path / other, *more)[0] == 0
+        np.testing.assert_allclose(np.load(tmp_path / other), wanted, rtol=0, atol=1e-5)
+    assert encode(*words, "--output-file", tmp_path / "same.safetensors")[0] == 0
+    tensors = load_file(tmp_path / "same.safetensors")
+    assert list(tensors) == ["embeddings"] and (tensors["embeddings"] == found).all()
+
+
+def test_poolings_are_those_of_sentence_transformers():
+    assert set(POOLINGS) == set(SENTENCE_TRANSFORMERS)
+
+
+def test_pairs(models, tmp_path):
+    """Two columns make one sequence, other than that of either."""
+    checkpoint, _ = models["fine-tuned"]
+    (tmp_path / "in.csv").write_text("a,b\nA dog.,No fish.\n")
+    vectors = []
+    for flags in (["--text", "a", "--text2", "b"], ["--text", "a"], ["--text", "b"]):
+        code, log = encode(
+            checkpoint, tmp_path / "in.csv", "--output-file", tmp_path / "o.npy", *flags
+        )
+        assert code == 0, log
+        vectors.append(np.load(tmp_path / "o.npy"))
+    assert abs(vectors[0] - vectors[1]).max() > 1e-3 and abs(vectors[0] - vectors[2]).max() > 1e-3
+
+
+BAD = {
+    "--layer (3) must be at least 0 and at most 2": ["--layer", "3"],
+    "must end in .npy or .safetensors": ["--output-file", "OUT/x.pt"],
+    "has no column 'c' (--text2)": ["--text", "text", "--text2", "c"],
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_input(message, models, tmp_path):
+    flags = [flag.replace("OUT", str(tmp_path)) for flag in BAD[message]]
+    checkpoint, _ = models["fine-tuned"]
+    words = [checkpoint, models["input"], "--output-file", tmp_path / "out.npy"]
+    code, log = encode(*words, *flags)
+    assert code == 2 and message in log.splitlines()[-1]
+    assert os.listdir(tmp_path) == []
+
+
+def test_standard_input_is_no_file(models):
+    code, log = encode(models["fine-tuned"][0], "-", "--output-file", "x.npy")
+    assert code == 2 and "the input must be a file" in log

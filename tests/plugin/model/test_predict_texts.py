@@ -1,0 +1,1 @@
+"""hub.predict_texts gives what tupe-predict writes."""
