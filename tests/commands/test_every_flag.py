@@ -6,6 +6,7 @@ tupe-plot's are in test_plot.py, fairseq-train's in tests/models/test_every_flag
 import json
 import os
 import shlex
+import shutil
 import sys
 from types import SimpleNamespace
 
@@ -18,18 +19,23 @@ from helpers.exporting import exporting_quickly, write_model
 from helpers.glue_data import write_checkpoint, write_data
 from helpers.glue_files import write_glue, write_pretrain_dir
 from helpers.own_files import write_conll, write_csv
+from helpers.predicting import write_fine_tuned
 from helpers.running import call_program
 from helpers.scoring import write_pairs
 from tupe_fairseq.commands import (
+    chunk_run,
     compare,
     convert,
+    encode,
     export,
     finetune,
+    predict,
     prepare_glue,
     prepare_pretrain,
     prepare_task,
     score,
 )
+from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
 
 
 def flags_of(parser):
@@ -680,3 +686,91 @@ def test_score(tmp_path, monkeypatch):
     # of the other kinds of vocabularies: test_score.py
     elsewhere = {"--bpe-codes", "--gpt2-encoder-json", "--gpt2-vocab-bpe"}
     assert flags_of(score.get_parser()) == {*SCORE, *elsewhere}
+
+
+# tupe-predict and tupe-encode: what is given, and what is seen then, but not otherwise
+TEXT_RUNS = {
+    "--text": (["--text", "b"], "lengths", [5]),
+    "--text2": (["--text", "a", "--text2", "b"], "lengths", [11]),
+    "--no-header": (["--no-header", "--text", "2"], "lengths", [4, 5]),
+    "--skip-bad-rows": (["--skip-bad-rows"], "lengths", [6, 6]),
+    "--data": (["--data", "DIR/lower"], "lengths", [4]),
+    "--sentencepiece-model": (["--sentencepiece-model", "DIR/pieces.model"], "lengths", [6]),
+    "--batch-tokens": (["--batch-tokens", "7"], "batch_tokens", 7),
+    "--unpad": (["--unpad"], "unpad", True),
+    "--fp16": (["--fp16"], "halved", True),
+    "--gpus": (["--gpus", "2"], "devices", ["cuda:0", "cuda:1"]),
+    "--cpu": (["--cpu"], "devices", ["cpu"]),
+}
+OUTPUTS = {predict: "out.csv", encode: "out.npy"}
+
+
+@pytest.mark.parametrize("command", [predict, encode])
+def test_texts_through_a_model(command, tmp_path, monkeypatch):
+    folder = tmp_path / "model"
+    kinds = {"one": 1, "two": 2}
+    models = {name: write_fine_tuned(folder / name, texts=n) for name, n in kinds.items()}
+    (folder / "lower").mkdir()
+    report = json.loads((folder / "one" / "report.json").read_text())
+    report["text_treatment"]["lowercase"] = True
+    (folder / "lower" / "report.json").write_text(json.dumps(report))
+    shutil.copy(folder / "one" / "sentencepiece.bpe.model", folder / "pieces.model")
+    shutil.copy(folder / "one" / "sentencepiece.bpe.model", folder / "lower")
+    shutil.copy(folder / "one" / "dict.txt", folder / "lower")
+    (tmp_path / "in.csv").write_text("a,b\nThe cat,No\n")
+
+    def call(*flags, expected=0):
+        seen = {"halved": False, "lengths": []}
+
+        class Recorded(BatchedEncoder):
+            def __init__(self, encoder, finish, batch_tokens, unpad):
+                seen.update(batch_tokens=batch_tokens, unpad=unpad)
+                super().__init__(encoder, finish, batch_tokens, unpad)
+
+            def __call__(self, sequences):
+                seen["lengths"] += map(len, sequences)
+                return super().__call__(sequences)
+
+        def on_the_cpu(make, items, devices):
+            seen["devices"] = devices
+            work = make("cpu")
+            return (work(item) for item in items)
+
+        def half(module):
+            seen["halved"] = True
+            return module
+
+        monkeypatch.setattr(command, "BatchedEncoder", Recorded)
+        monkeypatch.setattr(chunk_run, "map_on_devices", on_the_cpu)
+        monkeypatch.setattr(torch.nn.Module, "half", half)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+        model = models["two" if "--text2" in flags else "one"]
+        words = [model, tmp_path / "in.csv", "--output-file", tmp_path / OUTPUTS[command]]
+        words += [] if "--text" in flags else ["--text", "a"]
+        words += [str(flag).replace("DIR", str(folder)) for flag in flags]
+        code, text = call_program(command.main, words)
+        assert code == expected, text
+        return seen
+
+    plain = call()
+    assert plain["devices"] == ["cuda:0"]
+    for flag, (words, name, wanted) in TEXT_RUNS.items():
+        assert flag in words
+        if flag == "--skip-bad-rows":
+            (tmp_path / "in.csv").write_text("a,b\nThe cat,No\nNo\nThe cat,No\n")
+            call(expected=2)
+        elif flag == "--sentencepiece-model":
+            (folder / "one" / "sentencepiece.bpe.model").unlink()
+            call(expected=2)
+        # of this one, the same file at another place
+        is_other = flag == "--sentencepiece-model" or plain[name] != wanted
+        assert call(*words)[name] == wanted and is_other, flag
+        if flag == "--skip-bad-rows":
+            (tmp_path / "in.csv").write_text("a,b\nThe cat,No\n")
+        elif flag == "--sentencepiece-model":
+            shutil.copy(folder / "pieces.model", folder / "one" / "sentencepiece.bpe.model")
+    # of the other kinds of vocabularies: test_score.py; the others: test_predict.py, test_encode.py
+    elsewhere = {"--bpe-codes", "--gpt2-encoder-json", "--gpt2-vocab-bpe", "--output-file"}
+    own = {predict: {"--prefix", "--label-separator"}, encode: {"--pooling", "--layer"}}
+    assert flags_of(command.get_parser()) == {*TEXT_RUNS, *elsewhere, *own[command]}

@@ -8,6 +8,7 @@ from helpers.glue_files import write_pretrain_dir
 from helpers.running import call_program
 from tupe_fairseq.commands import encode as encode_command
 from tupe_fairseq.commands import predict as predict_command
+from tupe_fairseq.tasks.labels import label_symbol
 from tupe_fairseq.tasks.task_description import Task
 
 HEAD = "sentence_classification_head"
@@ -30,15 +31,21 @@ def task_of_kind(kind, texts=1):
 
 
 def write_fine_tuned(folder, kind="classification", texts=1, **options):
-    """A checkpoint with dict.txt, vocabulary and report.json beside it; its path."""
+    """A checkpoint with what tupe-finetune copies beside it; its path."""
     data = write_pretrain_dir(folder.parent / f"data of {folder.name}")
     task = task_of_kind(kind, texts)
     checkpoint = write_model(
         folder, data, {HEAD: task.num_classes}, task="glue_sentence_prediction",
-        classification_head_name=HEAD, **_OPTIONS[kind], **options,
+        classification_head_name=HEAD, num_classes=task.num_classes, **_OPTIONS[kind], **options,
     )  # fmt: skip
-    for name in ("dict.txt", "sentencepiece.bpe.model"):
-        shutil.copy(data / name, folder / name)
+    for place in (folder / "input0", folder / "label"):
+        place.mkdir()
+    shutil.copy(data / "sentencepiece.bpe.model", folder)
+    shutil.copy(data / "dict.txt", folder)
+    shutil.copy(data / "dict.txt", folder / "input0")
+    if task.labels:
+        labels = "".join(f"{label_symbol(label)} 1\n" for label in task.labels)
+        (folder / "label" / "dict.txt").write_text(labels)
     report = {
         "description": task.to_record(),
         "text_treatment": {"unicode": "NFC", "lowercase": False},
