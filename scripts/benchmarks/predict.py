@@ -1,0 +1,242 @@
+"""tupe-predict against a plain loop: sentences a second, memory, and that it can be interrupted.
+
+    python scripts/benchmarks/predict.py --text sentences.txt                      # some minutes
+    python scripts/benchmarks/predict.py --text sentences.txt --rows 20000         # one or two
+
+Sentences of FILE, one a line, are classified by a model of random weights, whose speed is that of a
+trained one: by tupe-predict's core, and by a loop that takes them in the order of the file, 32 at a
+time and padded to the longest.  Both split text themselves.  Then the command itself: its peak
+memory for a tenth of the rows and for all, and its file after an interruption, compared with the
+file of a run that was not interrupted.
+"""
+
+import argparse
+import hashlib
+import itertools
+import json
+import lzma
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import sentencepiece
+import torch
+
+from tupe_fairseq import TupeConfig
+from tupe_fairseq.checkpoint.checked_tensors import ENCODER, VOCABULARY
+from tupe_fairseq.checkpoint.contents import vocabulary_version
+from tupe_fairseq.inference.fine_tuned import load_fine_tuned
+from tupe_fairseq.inference.load_model import WordEncoder, symbols_in
+from tupe_fairseq.prediction.answers import answers
+from tupe_fairseq.prediction.batched_encoder import PAD, BatchedEncoder
+from tupe_fairseq.prediction.predictor import Predictor
+from tupe_fairseq.prediction.row_chunks import CHUNK_ROWS
+from tupe_fairseq.prediction.text_sequences import Counts, TextSequences
+from tupe_fairseq.tasks.task_description import CLASSIFICATION, Task
+from tupe_fairseq.text.pieces import Pieces
+from tupe_fairseq.text.to_tokens import open_vocabulary
+from tupe_fairseq.text.treatment import TextTreatment
+
+COMMAND = [sys.executable, "-m", "tupe_fairseq.commands.predict"]
+# layers, width, heads
+SIZES = {"tiny": (2, 128, 2), "mini": (4, 256, 4), "small": (4, 512, 8), "base": (12, 768, 12)}
+MAX_POSITIONS = 128
+LOOP_ROWS = 32
+HEAD = "classification_heads.sentence_classification_head."
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--text", type=Path, required=True, metavar="FILE", help="sentences, plain or .xz")
+    add("--rows", type=int, default=200_000, help="default %(default)s")
+    add("--size", choices=SIZES, default="mini", help="of the model; default %(default)s")
+    add("--output-dir", type=Path, default=Path("predict-benchmark"), help="default: %(default)s")
+    add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
+    options = parser.parse_args(arguments)
+    if options.rows <= 2 * CHUNK_ROWS:
+        parser.error(f"--rows ({options.rows}) must be above {2 * CHUNK_ROWS}")
+    return options
+
+
+def sentences(path, rows):
+    """The first ones of a file, in an order that has nothing to do with their lengths."""
+    opener = lzma.open if path.suffix == ".xz" else open
+    with opener(path, "rt", encoding="utf-8") as file:
+        lines = (line.strip() for line in file)
+        found = list(itertools.islice((line for line in lines if line and "\t" not in line), rows))
+    if len(found) < rows:
+        raise SystemExit(f"{path} has {len(found)} sentences; give --rows {len(found)} or less")
+    random.Random(1).shuffle(found)
+    return found
+
+
+def write_model(folder, size, texts):
+    """A checkpoint with all that tupe-finetune puts beside it."""
+    layers, width, heads = SIZES[size]
+    task = Task(
+        "benchmark", CLASSIFICATION, ("no", "yes"), 1, ("train",), ("accuracy",), "accuracy"
+    )
+    treatment = TextTreatment()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=map(treatment.apply, texts[:20_000]), vocab_size=4000, model_type="bpe",
+        model_prefix=str(folder / "sentencepiece.bpe"), hard_vocab_limit=False, unk_id=3, bos_id=0,
+        pad_id=1, eos_id=2, user_defined_symbols=["<mask>"], minloglevel=2,
+    )  # fmt: skip
+    Pieces(str(folder / "sentencepiece.bpe.model")).write_dictionary(str(folder / "dict.txt"))
+    report = {"description": task.to_record(), "text_treatment": treatment.to_dict()}
+    (folder / "report.json").write_text(json.dumps(report))
+    symbols = symbols_in(str(folder / "dict.txt"))
+    torch.manual_seed(1)
+    encoder = WordEncoder(
+        TupeConfig(
+            embed_dim=width, num_heads=heads, num_layers=layers, ffn_embed_dim=4 * width,
+            max_positions=MAX_POSITIONS, rel_pos=True,
+        ),
+        len(symbols),
+    )  # fmt: skip
+    tensors = {ENCODER + name: tensor for name, tensor in encoder.state_dict().items()}
+    tensors[VOCABULARY] = vocabulary_version(symbols)
+    for part, outputs in (("dense", width), ("out_proj", task.num_classes)):
+        layer = torch.nn.Linear(width, outputs)
+        for name, tensor in layer.state_dict().items():
+            tensors[f"{HEAD}{part}.{name}"] = tensor
+    options = argparse.Namespace(
+        arch="tupe_roberta", task="glue_sentence_prediction", max_positions=MAX_POSITIONS,
+        encoder_layers=layers, encoder_embed_dim=width, encoder_ffn_embed_dim=4 * width,
+        encoder_attention_heads=heads, position_encoding="tupe", rel_pos=True,
+    )  # fmt: skip
+    torch.save({"args": options, "model": tensors}, folder / "model.pt")
+    return folder / "model.pt", task
+
+
+def loop(model, to_sequences, names, texts):
+    """What one would write: batches in the order of the file, padded to the longest."""
+    found = []
+    for start in range(0, len(texts), LOOP_ROWS):
+        ids = to_sequences([[text] for text in texts[start : start + LOOP_ROWS]], Counts())
+        longest = max(map(len, ids))
+        tokens = torch.tensor([row + [PAD] * (longest - len(row)) for row in ids])
+        with torch.inference_mode():
+            hidden = model.encoder(model.encoder.embed_tokens(tokens), tokens.eq(PAD))
+            logits = model.head(hidden[:, 0]).numpy()
+        found += [names.of(row) for row in logits]
+    return found
+
+
+def measure_speed(checkpoint, task, texts):
+    """Sentences a second, and the greatest difference of two probabilities."""
+    folder = str(checkpoint.parent)
+    model = load_fine_tuned(str(checkpoint), f"{folder}/dict.txt")
+    to_tokens = open_vocabulary(model.symbols, [folder], f"{folder}/dict.txt", None, True, "")
+    to_sequences = TextSequences(to_tokens, MAX_POSITIONS)
+
+    def core(unpad):
+        run = BatchedEncoder(model.encoder, lambda x, real: model.head(x[:, 0]), unpad=unpad)
+        predictor = Predictor(task, to_sequences, run)
+        found = []
+        for start in range(0, len(texts), CHUNK_ROWS):
+            found += predictor([[text] for text in texts[start : start + CHUNK_ROWS]])[0]
+        return found
+
+    ways = {
+        "plain loop": lambda: loop(model, to_sequences, answers(task), texts),
+        "core": lambda: core(False),
+        "core, --unpad": lambda: core(True),
+    }
+    rates, found = {}, {}
+    for name, way in ways.items():
+        begin = time.perf_counter()
+        found[name] = way()
+        rates[name] = len(texts) / (time.perf_counter() - begin)
+    difference = max(
+        abs(one[1] - other[1]) if one[0] == other[0] else 1 - one[1] - other[1]
+        for name in ways
+        for one, other in zip(found["plain loop"], found[name])
+    )
+    return rates, difference
+
+
+def write_rows(path, texts):
+    lines = (f"{number}\t{text}\n" for number, text in enumerate(texts))
+    path.write_text("number\ttext\n" + "".join(lines), encoding="utf-8")
+    return path
+
+
+def predict(checkpoint, source, output):
+    """Run the command; its peak memory in MB."""
+    words = [*COMMAND, checkpoint, source, "--cpu", "--output-file", output]
+    process = subprocess.Popen(list(map(str, words)), stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(map(str, words))} failed")
+    return usage.ru_maxrss / 1024
+
+
+def interrupt(checkpoint, source, output):
+    """Run the command until some of its work is done; how many rows are."""
+    words = [*COMMAND, checkpoint, source, "--cpu", "--output-file", output]
+    process = subprocess.Popen(list(map(str, words)), stderr=subprocess.DEVNULL)
+    steps, rows = Path(f"{output}.parts/steps.json"), 0
+    while process.poll() is None and not rows:
+        time.sleep(0.05)
+        if steps.exists():
+            told = json.loads(steps.read_text())["finished"].get("parts", {}).get("told", {})
+            rows = told.get("rows", 0)
+    process.send_signal(signal.SIGINT)
+    if process.wait() != 130 or output.exists():
+        raise SystemExit("it was over before it could be interrupted; give more --rows")
+    return rows
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    torch.set_num_threads(options.threads)
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    folder = options.output_dir
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    texts = sentences(options.text, options.rows)
+    checkpoint, task = write_model(folder, options.size, texts)
+    rates, difference = measure_speed(checkpoint, task, texts)
+    few = write_rows(folder / "few.tsv", texts[: options.rows // 10])
+    every = write_rows(folder / "every.tsv", texts)
+    memory = {
+        options.rows // 10: predict(checkpoint, few, folder / "few-out.tsv"),
+        options.rows: predict(checkpoint, every, folder / "out.tsv"),
+    }
+    done = interrupt(checkpoint, every, folder / "again.tsv")
+    predict(checkpoint, every, folder / "again.tsv")
+    digests = [
+        hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        for name in ("out.tsv", "again.tsv")
+    ]
+    results = {
+        "rows": options.rows,
+        "size": options.size,
+        "sentences_per_second": rates,
+        "difference": difference,
+        "peak_megabytes": memory,
+        "interrupted_after": done,
+        "same_bytes": digests[0] == digests[1],
+    }
+    (folder / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    for name, rate in rates.items():
+        ratio = rate / rates["plain loop"]
+        print(f"{name}: {rate:,.0f} sentences a second, {ratio:.2f} times the plain loop")
+    print(f"probabilities differ by {difference:.1e} at most")
+    for rows, peak in memory.items():
+        print(f"tupe-predict with {rows:,} rows: at most {peak:,.0f} MB")
+    same = "the same bytes" if results["same_bytes"] else "OTHER BYTES"
+    print(f"interrupted after {done:,} rows and run again: {same}")
+
+
+if __name__ == "__main__":
+    main()
