@@ -160,6 +160,8 @@ def tell(counts: Counts, logger: logging.Logger, output: Optional[str]) -> None:
     logger.info("%d rows, %d pieces", counts.rows, counts.pieces)
     if counts.cut:
         logger.warning("cut, because they are longer than the model takes: %d rows", counts.cut)
+    if counts.divided:
+        logger.info("longer than the model takes, seen in parts: %d sentences", counts.divided)
     if counts.empty:
         logger.warning("with a text of no piece of the vocabulary: %d rows", counts.empty)
     if counts.unknown > _MANY_UNKNOWN * counts.pieces:

@@ -19,10 +19,8 @@ from tupe_fairseq.commands.text_input import BadRows, TextInput, add_input_flags
 from tupe_fairseq.commands.vocabulary_flags import CHOICES, given_vocabulary
 from tupe_fairseq.inference.fine_tuned import FineTuned, load_fine_tuned
 from tupe_fairseq.prediction.answers import answers
-from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
-from tupe_fairseq.prediction.predictor import Predictor
+from tupe_fairseq.prediction.predictor import Predict, predictor
 from tupe_fairseq.prediction.row_chunks import Chunk
-from tupe_fairseq.prediction.text_sequences import TextSequences
 from tupe_fairseq.rows.row_writer import added_columns, check_ending, row_writer
 from tupe_fairseq.tasks.described_task import described_task
 from tupe_fairseq.tasks.task_description import MULTILABEL, TAGGING, Task
@@ -122,17 +120,14 @@ def run(args: argparse.Namespace) -> None:
 
 def _work(
     args: argparse.Namespace, model: FineTuned, task: Task, to_tokens: ToTokens
-) -> Callable[[str], Predictor]:
+) -> Callable[[str], Predict]:
     """A device -> what predicts there."""
 
-    def make(device: str) -> Predictor:
+    def make(device: str) -> Predict:
         encoder, head = model.encoder.to(device), model.head.to(device)
         if args.fp16:
             encoder, head = encoder.half(), head.half()
-        run = BatchedEncoder(
-            encoder, lambda hidden, real: head(hidden[:, 0]), args.batch_tokens, args.unpad
-        )
-        return Predictor(task, TextSequences(to_tokens, model.max_positions), run)
+        return predictor(task, to_tokens, encoder, head, args.batch_tokens, args.unpad)
 
     return make
 

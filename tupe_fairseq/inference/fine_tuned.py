@@ -57,7 +57,6 @@ class FineTuned(NamedTuple):
         kind (str): one of :data:`tupe_fairseq.tasks.task_description.KINDS`.
         outputs (int): of the head.
         symbols (list of str): those of its dictionary in order, ``<mask>`` included.
-        max_positions (int): its longest sequence, ``<s>`` and ``</s>`` included.
     """
 
     encoder: WordEncoder
@@ -65,7 +64,6 @@ class FineTuned(NamedTuple):
     kind: str
     outputs: int
     symbols: List[str]
-    max_positions: int
 
 
 def load_fine_tuned(path: str, dictionary: str) -> FineTuned:
@@ -91,8 +89,7 @@ def load_fine_tuned(path: str, dictionary: str) -> FineTuned:
         check_vocabulary(tensors, symbols)
         encoder = build_encoder(options, tensors, len(symbols))
         head = TaskHead(own, options.get("pooler_activation_fn", "tanh"))
-    kind = trained_kind(options)
-    return FineTuned(encoder, head.eval(), kind, outputs, symbols, options["max_positions"])
+    return FineTuned(encoder, head.eval(), trained_kind(options), outputs, symbols)
 
 
 def _head(options: Dict[str, Any], tensors: Dict[str, Tensor], path: str):

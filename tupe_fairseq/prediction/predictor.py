@@ -1,30 +1,36 @@
-"""Predictions of a fine-tuned model for texts."""
+"""Predictions of a fine-tuned model for texts, whatever it was trained for."""
 
-from typing import Any, List, Sequence, Tuple
+from typing import Any, Callable, List, Sequence, Tuple
 
+from torch import Tensor
+
+from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.prediction.answers import answers
 from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
+from tupe_fairseq.prediction.tagger import Tagger
 from tupe_fairseq.prediction.text_sequences import Counts, TextSequences
-from tupe_fairseq.tasks.task_description import Task
+from tupe_fairseq.tasks.task_description import TAGGING, Task
+from tupe_fairseq.text.to_tokens import ToTokens
+
+#: texts of rows, or words of sentences -> the values of each row, and what was read
+Predict = Callable[[Sequence[Sequence[str]]], Tuple[List[List[Any]], Counts]]
 
 
 class Predictor:
-    """From texts to what a model predicts for them.
+    """From texts, or pairs of them, to what a model predicts for them.
 
     Args:
-        task (Task): what the model was trained for.
         to_sequences (TextSequences): encodes the texts.
         run (BatchedEncoder): the model, which gives the outputs of its head.
-
-    Attributes:
-        names (tuple of str): of the values of a prediction.
+        answer (callable): the outputs for a row, float32 (C) -> its values.
     """
 
-    def __init__(self, task: Task, to_sequences: TextSequences, run: BatchedEncoder):
+    def __init__(
+        self, to_sequences: TextSequences, run: BatchedEncoder, answer: Callable[..., List[Any]]
+    ):
         self._to_sequences = to_sequences
         self._run = run
-        self._answers = answers(task)
-        self.names = self._answers.names
+        self._answer = answer
 
     def __call__(self, rows: Sequence[Sequence[str]]) -> Tuple[List[List[Any]], Counts]:
         """The values of each row, and what was read.
@@ -34,4 +40,34 @@ class Predictor:
         """
         counts = Counts()
         outputs = self._run(self._to_sequences(rows, counts))
-        return [self._answers.of(output) for output in outputs], counts
+        return [self._answer(output) for output in outputs], counts
+
+
+def predictor(
+    task: Task,
+    to_tokens: ToTokens,
+    encoder: TupeEncoder,
+    head: Callable[[Tensor], Tensor],
+    batch_tokens: int,
+    unpad: bool,
+) -> Predict:
+    """What predicts for a task; the values are those of :func:`answers`.
+
+    Args:
+        task (Task): what the model was trained for.
+        to_tokens (ToTokens): encodes text.
+        encoder (TupeEncoder): with its word embedding, ``embed_tokens``, in evaluation mode.
+        head (callable): hidden states (B, L, D) -> (B, L, C); or of the first ones, (B, C).
+        batch_tokens (int), unpad (bool): as :class:`BatchedEncoder`.
+    """
+    answer, longest = answers(task).of, encoder.config.max_positions
+    if task.kind == TAGGING:
+        run = BatchedEncoder(
+            encoder, lambda hidden, real: head(hidden).argmax(dim=-1), batch_tokens, unpad
+        )
+        return Tagger(to_tokens.words, run, longest, answer)
+    # fairseq's own head takes the first of all hidden states, ours all that it gets
+    run = BatchedEncoder(
+        encoder, lambda hidden, real: head(hidden[:, :1]).flatten(1), batch_tokens, unpad
+    )
+    return Predictor(TextSequences(to_tokens, longest), run, answer)

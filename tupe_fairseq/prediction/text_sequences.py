@@ -18,6 +18,7 @@ class Counts:
         unknown (int): pieces that the vocabulary does not list.
         cut (int): rows that were longer than the model's longest sequence.
         empty (int): rows with a text of no piece.
+        divided (int): sentences of words that were longer, and seen by the model in parts.
     """
 
     rows: int = 0
@@ -25,6 +26,7 @@ class Counts:
     unknown: int = 0
     cut: int = 0
     empty: int = 0
+    divided: int = 0
 
     def add(self, other: "Counts") -> None:
         """Add those of other rows."""

@@ -7,7 +7,7 @@ from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
 from tupe_fairseq.text.foreign_vocabulary import KINDS
 from tupe_fairseq.text.found_vocabulary import check_fits, find_vocabulary
 from tupe_fairseq.text.to_pieces import recorded_treatment
-from tupe_fairseq.text.treatment import AsItIs, TextTreatment
+from tupe_fairseq.text.treatment import AsItIs, TextTreatment, one_line
 
 BOS, _, EOS, UNKNOWN = range(len(BUILT_IN_SYMBOLS))
 
@@ -29,7 +29,8 @@ class ToTokens:
     """
 
     def __init__(self, symbols: List[str], kind: str, paths: Dict[str, str], treatment: Any):
-        self._split = KINDS[kind].open(*paths.values()).split
+        splitter = KINDS[kind].open(*paths.values())
+        self._split, self._before_word = splitter.split, splitter.before_word
         self._apply = treatment.apply
         self._ids = {symbol: number for number, symbol in enumerate(symbols)}
         for symbol in (*BUILT_IN_SYMBOLS, MASK):
@@ -37,9 +38,18 @@ class ToTokens:
 
     def __call__(self, sentence: str) -> List[int]:
         """``<s>``, the pieces and ``</s>`` as ids; a line feed is a space."""
-        ids = self._ids
-        pieces = self._split(self._apply(sentence.replace("\n", " ")))
-        return [BOS, *(ids.get(piece, UNKNOWN) for piece in pieces), EOS]
+        return [BOS, *self._pieces(self._apply(one_line(sentence))), EOS]
+
+    def words(self, words: Sequence[str]) -> List[List[int]]:
+        """The ids of the pieces of each word of a sentence, at least one, as ``word_pieces``."""
+        found = []
+        for place, word in enumerate(words):
+            line = self._apply(one_line(word))
+            found.append(self._pieces(self._before_word + line if place and line else line))
+        return [ids or [UNKNOWN] for ids in found]
+
+    def _pieces(self, line: str) -> List[int]:
+        return [self._ids.get(piece, UNKNOWN) for piece in self._split(line)]
 
 
 def open_vocabulary(

@@ -4,13 +4,9 @@ from typing import Any, Callable, Dict, List, Sequence
 
 from fairseq.utils import safe_getattr
 
-from tupe_fairseq.prediction.batched_encoder import (
-    BATCH_TOKENS,
-    BATCH_TOKENS_ON_GPU,
-    BatchedEncoder,
-)
-from tupe_fairseq.prediction.predictor import Predictor
-from tupe_fairseq.prediction.text_sequences import TextSequences
+from tupe_fairseq.prediction.answers import answers
+from tupe_fairseq.prediction.batched_encoder import BATCH_TOKENS, BATCH_TOKENS_ON_GPU
+from tupe_fairseq.prediction.predictor import predictor
 from tupe_fairseq.tasks.described_task import described_task
 from tupe_fairseq.tasks.task_description import TAGGING, Task
 from tupe_fairseq.tasks.trained_kind import check_kind, trained_kind
@@ -40,17 +36,13 @@ def hub_predictor(hub: Any) -> Callable[[Sequence[Any]], List[Dict[str, Any]]]:
     symbols, dictionary = hub.task.source_dictionary.symbols, find_dictionary(hub.places)
     choices = "the folder that from_pretrained is given"
     to_tokens = open_vocabulary(symbols, hub.places, dictionary, None, True, choices)
-    run = BatchedEncoder(
-        encoder,
-        lambda hidden, real: head(hidden),
-        BATCH_TOKENS if hub.device.type == "cpu" else BATCH_TOKENS_ON_GPU,
-        encoder.config.unpad,
-    )
-    predictor = Predictor(task, TextSequences(to_tokens, encoder.config.max_positions), run)
+    batch_tokens = BATCH_TOKENS if hub.device.type == "cpu" else BATCH_TOKENS_ON_GPU
+    run = predictor(task, to_tokens, encoder, head, batch_tokens, encoder.config.unpad)
+    names = answers(task).names
 
     def predict(texts: Sequence[Any]) -> List[Dict[str, Any]]:
-        found, _ = predictor([_texts(one, task) for one in texts])
-        return [dict(zip(predictor.names, values)) for values in found]
+        found, _ = run([_texts(one, task) for one in texts])
+        return [dict(zip(names, values)) for values in found]
 
     return predict
 
