@@ -1,6 +1,7 @@
 """tupe-encode: vectors of pre-trained and fine-tuned models, and what it refuses."""
 
 import os
+import runpy
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from safetensors.numpy import load_file
 
 from helpers.exporting import MAX_POSITIONS, write_model
 from helpers.predicting import encode, write_fine_tuned
+from helpers.running import REPO
 from tupe_fairseq.export.sentence_files import POOLINGS as SENTENCE_TRANSFORMERS
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 from tupe_fairseq.prediction.pooling import POOLINGS
@@ -69,6 +71,24 @@ def test_vectors_are_those_of_fairseqs_own_model(name, layer, pooling, models, t
     assert encode(*words, "--output-file", tmp_path / "same.safetensors")[0] == 0
     tensors = load_file(tmp_path / "same.safetensors")
     assert list(tensors) == ["embeddings"] and (tensors["embeddings"] == found).all()
+
+
+def test_the_nearest_texts(models, tmp_path, capsys):
+    """examples/tasks/search.py finds each text itself first, and what is like it next."""
+    texts = ["The cat likes the house.", "A dog sees nobody.", "No fish.", "The cat likes a house."]
+    for name, rows in (("texts", texts), ("queries", texts[:2])):
+        (tmp_path / f"{name}.tsv").write_text("\n".join(["text", *rows, ""]))
+        words = [models["fine-tuned"][0], tmp_path / f"{name}.tsv"]
+        assert encode(*words, "--output-file", tmp_path / f"{name}.npy")[0] == 0
+    search = runpy.run_path(str(REPO / "examples" / "tasks" / "search.py"))
+    files = [f"{name}.{ending}" for name in ("texts", "queries") for ending in ("tsv", "npy")]
+    search["main"]([str(tmp_path / name) for name in files] + ["--nearest", "2"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [lines[0], lines[3]] == texts[:2]
+    assert lines[1] == f"  1.000  {texts[0]}" and lines[4] == f"  1.000  {texts[1]}"
+    assert lines[2].endswith(texts[3]) and len(lines) == 6
+    with pytest.raises(SystemExit, match="queries.npy has 2 vectors for 4 texts"):
+        search["main"]([str(tmp_path / name) for name in (*files[:2], files[0], files[3])])
 
 
 def test_poolings_are_those_of_sentence_transformers():

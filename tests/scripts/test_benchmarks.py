@@ -143,3 +143,17 @@ def test_untie(run, data, shim_folder, tmp_path):
     ]  # fmt: skip
     assert all(1 < loss < 30 for loss in losses.values())
     assert f"untied: {losses['untied']:.3f} bits" in process.stdout
+
+
+def test_predictions(run, shim_folder, tmp_path):
+    sentences = [f"The {'very ' * (number % 17)}old cat {number}." for number in range(300)]
+    (tmp_path / "text.txt").write_text("".join(f"{one}\n" for one in sentences))
+    process = run(
+        shim_folder + "/python", BENCHMARKS / "predict.py", "--text", tmp_path / "text.txt",
+        "--rows", 300, "--size", "tiny", "--threads", 1, "--output-dir", tmp_path / "out",
+    )  # fmt: skip
+    assert "core, --unpad: " in process.stdout and "not interrupted" in process.stdout
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["difference"] < 1e-5
+    assert set(results["peak_megabytes"]) == {"30", "300"}
+    assert len((tmp_path / "out" / "out.tsv").read_text().splitlines()) == 301
