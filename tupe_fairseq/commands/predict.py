@@ -18,9 +18,9 @@ from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.commands.text_input import BadRows, TextInput, add_input_flags, open_input
 from tupe_fairseq.commands.vocabulary_flags import CHOICES, given_vocabulary
 from tupe_fairseq.inference.fine_tuned import FineTuned, load_fine_tuned
-from tupe_fairseq.prediction.answers import answers
 from tupe_fairseq.prediction.predictor import Predict, predictor
 from tupe_fairseq.prediction.row_chunks import Chunk
+from tupe_fairseq.prediction.row_predictions import answers
 from tupe_fairseq.rows.row_writer import added_columns, check_ending, row_writer
 from tupe_fairseq.tasks.described_task import described_task
 from tupe_fairseq.tasks.task_description import MULTILABEL, TAGGING, Task

@@ -5,8 +5,8 @@ from typing import Any, Callable, List, Sequence, Tuple
 from torch import Tensor
 
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.prediction.answers import answers
 from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
+from tupe_fairseq.prediction.row_predictions import answers
 from tupe_fairseq.prediction.tagger import Tagger
 from tupe_fairseq.prediction.text_sequences import Counts, TextSequences
 from tupe_fairseq.tasks.task_description import TAGGING, Task

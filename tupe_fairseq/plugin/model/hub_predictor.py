@@ -4,9 +4,9 @@ from typing import Any, Callable, Dict, List, Sequence
 
 from fairseq.utils import safe_getattr
 
-from tupe_fairseq.prediction.answers import answers
 from tupe_fairseq.prediction.batched_encoder import BATCH_TOKENS, BATCH_TOKENS_ON_GPU
 from tupe_fairseq.prediction.predictor import predictor
+from tupe_fairseq.prediction.row_predictions import answers
 from tupe_fairseq.tasks.described_task import described_task
 from tupe_fairseq.tasks.task_description import TAGGING, Task
 from tupe_fairseq.tasks.trained_kind import check_kind, trained_kind
