@@ -15,8 +15,6 @@ if [ $# -ne 4 ]; then
     exit 2
 fi
 text=$1 valid=$2 glue=$3 out=$4
-updates=${UPDATES:-12000}
-user_dir=$(cd "$(dirname "$0")/.." && pwd)/tupe_fairseq
 # spinning threads starve other processes on few cores
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} OMP_WAIT_POLICY=PASSIVE
 
@@ -25,25 +23,7 @@ run() {
     "$@"
 }
 
-run tupe-prepare-pretrain --input "$text" --valid-input "$valid" --output-dir "$out/data-bin" \
-    --vocab-size 4096 --lowercase --tokens-per-sample 128
-
-# no dropout: a model this small does not overfit this corpus; and one that was pre-trained without
-# dropout does not tolerate it in fine-tuning (CoLA 9 with, 13 without)
-if [ ! -e "$out/pretrained" ]; then
-    run fairseq-train "$out/data-bin" --user-dir "$user_dir" --arch tupe_roberta_tiny --rel-pos \
-        --encoder-layers 3 --encoder-embed-dim 192 --encoder-ffn-embed-dim 768 \
-        --encoder-attention-heads 4 --dropout 0 --attention-dropout 0 \
-        --task masked_lm --criterion masked_lm --sample-break-mode complete \
-        --tokens-per-sample 128 --max-positions 128 \
-        --optimizer adam --adam-betas '(0.9,0.98)' --adam-eps 1e-6 --weight-decay 0.01 \
-        --clip-norm 1.0 --lr 1e-3 --lr-scheduler polynomial_decay \
-        --warmup-updates $((updates / 20)) --total-num-update "$updates" --max-update "$updates" \
-        --batch-size 16 --required-batch-size-multiple 1 --validate-interval-updates 2000 \
-        --no-epoch-checkpoints --save-dir "$out/checkpoints" --seed 1 --cpu --num-workers 0 \
-        --data-buffer-size 0 --log-format simple --log-interval 500
-    touch "$out/pretrained"
-fi
+"$(dirname "$0")/pretrain_small.sh" "$text" "$valid" "$out"
 
 run tupe-prepare-glue --glue-dir "$glue" --tasks CoLA,SST-2,STS-B --pretrain-dir "$out/data-bin" \
     --output-dir "$out/glue-bin"

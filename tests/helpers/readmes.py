@@ -27,17 +27,22 @@ fairseq-train() {{ command fairseq-train "$@" {TINY} --max-update 2 --max-epoch 
 fairseq-hydra-train() {{ command fairseq-hydra-train "$@" {HYDRA_TINY}; }}
 tupe-prepare-pretrain() {{ command tupe-prepare-pretrain "$@" --vocab-size 300 --workers 1; }}
 tupe-prepare-glue() {{ command tupe-prepare-glue "$@" --workers 1; }}
+tupe-prepare-task() {{ command tupe-prepare-task "$@" --workers 1; }}
+python() {{
+    case "$*" in *dropped_words*) set -- "$@" --sentences 20 ;; esac
+    command python "$@"
+}}
 tupe-finetune() {{
     case "$*" in *roberta*) set -- "$@" --dry-run ;; esac  # its like has run before
     command tupe-finetune "$@" --cpu --epochs 1 --lrs 2e-5 --seeds 1
 }}
 tupe-compare() {{ command tupe-compare "$@" --updates 2 --seeds 1; }}
 """
-# Run by tests/scripts and continuous integration; glue_small.sh takes hours, so a person runs it.
+# Run by tests/scripts and continuous integration; *_small.sh take long, so a person runs them.
 # Two processes of torchrun: tests/through_fairseq/test_pretrain.py.
 ELSEWHERE = (
     "scripts/quickstart.sh", "scripts/test.sh", "pip install ", "scripts/glue_small.sh",
-    "torchrun --standalone",
+    "scripts/tagging_small.sh", "torchrun --standalone",
 )  # fmt: skip
 # below this transformers has no models with attention functions of their own
 MAKES_FOLDERS = tuple(map(int, transformers.__version__.split(".")[:2])) >= (4, 48)

@@ -7,7 +7,7 @@ from typing import List, Union
 import numpy as np
 
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
-from tupe_fairseq.plugin.tagging.windows import windows
+from tupe_fairseq.tasks.windows import windows
 from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, TAGGING, Task
 from tupe_fairseq.text.mmap_index import count, first_sentences, first_tokens
 

@@ -1,11 +1,12 @@
-"""Every command of the READMEs of pre-training and GLUE runs."""
+"""Every command of the READMEs of pre-training, GLUE and tasks of one's own runs."""
 
 from helpers.readmes import ELSEWHERE, HYDRA_TINY, blocks, execute, link
+from helpers.scoring import write_pairs
 from helpers.training import free_port
 
 
-def test_readmes_of_pretraining_and_glue(folder):
-    """One after the other, as a reader would: the one's checkpoint is what the other fine-tunes."""
+def test_readmes_of_pretraining_and_tasks(folder):
+    """One after the other, as a reader would: the first's checkpoint is what the others use."""
     link(folder, "examples", "tupe_fairseq")
     one_process = "NODES=1 NODE_RANK=0 MASTER_ADDR=127.0.0.1\n"
     outputs = []
@@ -26,3 +27,14 @@ def test_readmes_of_pretraining_and_glue(folder):
     assert (folder / "cola" / "checkpoint_best.pt").exists()
     assert "done training" in outputs[-1]
     assert len(outputs) == 9
+
+    pairs = [("A word is here.", "A word are here."), ("It is one.", "It are one.")]
+    write_pairs(folder / "blimp" / "data" / "agreement.jsonl", pairs, UID="agreement")
+    outputs = [execute(*block, folder) for block in blocks("examples/tasks/README.md")]
+    predicted = (folder / "predicted.csv").read_text()
+    assert predicted.startswith("review,label,probability\nA fine film.,")
+    tagged = (folder / "tagged.jsonl").read_text().splitlines()
+    assert len(tagged) == 20
+    assert (folder / "runs" / "dropped" / "results.md").exists()
+    assert (folder / "blimp-results" / "results.md").exists()
+    assert len(outputs) == 6
