@@ -150,10 +150,15 @@ def test_a_folder_of_something_else(place, tmp_path):
         assert "at which fairseq splits lists; use another path" in line
 
 
-def test_lists_are_for_tagging(place, tmp_path):
-    path = write_jsonl(tmp_path / "a.jsonl", [{"text": ["x"], "label": "a"}] * 3)
+@pytest.mark.parametrize("name", ["a.jsonl", "a.conll"])
+def test_lists_are_for_tagging(name, place, tmp_path):
+    path = tmp_path / name
+    if name == "a.jsonl":
+        write_jsonl(path, [{"text": ["x"], "label": "a"}] * 3)
+    else:
+        write_conll(path, TAGGED)
     line = refused(place, tmp_path / "out", "classification", path)
-    assert f"{path}, line 1: there is a list where a text is expected; --skip-bad-rows" in line
+    assert f"{path}, line 1: there is a list where a text is expected; --kind tagging ta" in line
 
 
 def bad_rows(folder):

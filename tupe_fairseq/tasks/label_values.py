@@ -1,7 +1,7 @@
-"""Labels as files have them, by the kind of task."""
+"""Texts and labels as files have them, by the kind of task."""
 
 import math
-from typing import Iterable, List, Optional, Tuple
+from typing import Iterable, List, Optional, Sequence, Tuple
 
 from tupe_fairseq.rows.row_file import BadRow, Value
 from tupe_fairseq.tasks.own_task import OwnTask
@@ -32,6 +32,19 @@ def parse_label(options: OwnTask, value: Value) -> Label:
     if options.kind == REGRESSION and not _is_number(label):
         raise BadRow(f"the score {shown(label)} is not a number", "not a number")
     return label
+
+
+def check_texts(values: Sequence[Value]) -> None:
+    """Refuse lists.
+
+    Raises:
+        BadRow: if a text is one.
+    """
+    if not all(isinstance(value, str) for value in values):
+        raise BadRow(
+            f"there is a list where a text is expected; --kind {TAGGING} takes lists of words",
+            "a list for a text",
+        )
 
 
 def parse_words(value: Value, tags: Optional[Label]) -> Tuple[str, ...]:

@@ -5,7 +5,7 @@ from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 from typing import Counter as CounterType
 
 from tupe_fairseq.rows.row_file import BadRow
-from tupe_fairseq.tasks.label_values import parse_label, parse_words
+from tupe_fairseq.tasks.label_values import check_texts, parse_label, parse_words
 from tupe_fairseq.tasks.own_columns import OpenedFile
 from tupe_fairseq.tasks.own_task import OwnTask
 from tupe_fairseq.tasks.task_description import TAGGING
@@ -61,9 +61,11 @@ class OwnRows:
             index = self.read
             self.read += 1
             try:
-                label = parse_label(options, values[-1]) if opened.label else None
                 texts = values[: len(opened.texts)]
-                found = parse_words(texts[0], label) if self._are_words else _texts(texts)
+                if not self._are_words:
+                    check_texts(texts)
+                label = parse_label(options, values[-1]) if opened.label else None
+                found = parse_words(texts[0], label) if self._are_words else tuple(texts)
             except BadRow as bad:
                 self._drop(f"{self._file.place(number)}: {bad}", bad.reason)
             else:
@@ -101,12 +103,6 @@ class OwnRows:
                 f"{self._file.path}: none of the {self.read} rows can be used: "
                 f"{', '.join(f'{reason}: {count}' for reason, count in self.dropped.items())}"
             )
-
-
-def _texts(values) -> Tuple[str, ...]:
-    if not all(isinstance(value, str) for value in values):
-        raise BadRow("there is a list where a text is expected", "a list for a text")
-    return tuple(values)
 
 
 def as_task_rows(rows: Sequence[OwnRow], are_words: bool) -> TaskRows:
