@@ -200,6 +200,15 @@ def test_heads_whose_parts_do_not_fit(dense, out, reader, tmp_path):
     assert "classification_heads.evil" in refused(reader, folder)
 
 
+@EVERY_READER
+@pytest.mark.parametrize("shape", [(2, 7), (2,), (2, 8, 1)])
+def test_a_head_for_tags_that_does_not_fit(shape, reader, tmp_path):
+    state, folder = whole_state(), folder_with(tmp_path)
+    state["model"]["classification_heads.token_tagging_head.out_proj.weight"] = torch.ones(shape)
+    save(state, folder / "model.pt")
+    assert "token_tagging_head.out_proj.weight has the shape" in refused(reader, folder)
+
+
 @pytest.mark.parametrize("reader", ["from_pretrained", "tupe-plot"])
 def test_position_options_that_are_none(reader, tmp_path):
     folder, state = folder_with(tmp_path), whole_state()

@@ -63,7 +63,7 @@ class WindowedSentences(FairseqDataset):
 
     def _check(self, symbols, sentence, num_classes, known, name):
         row = f"row {sentence + 1} of {name}"
-        expected = len(self._pieces[sentence]) - 1
+        expected = int(self._pieces.sizes[sentence]) - 1
         if len(symbols) != expected:
             raise ValueError(
                 f"{row} has {expected} pieces, but {len(symbols)} tags; prepare it again"
