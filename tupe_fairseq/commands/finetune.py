@@ -65,7 +65,7 @@ def get_parser() -> argparse.ArgumentParser:
         type=int,
         metavar="N",
         help="stop a run after N epochs without a better score; default: never. The learning rate "
-        "falls as if it went on",
+        "falls as if it went on; a run that is interrupted counts anew",
     )
     add(
         "--metric",
