@@ -17,6 +17,7 @@ from tupe_fairseq.finetune.prediction_file import Predicted, write_predictions
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.protocol import run_protocol, settings_of
 from tupe_fairseq.finetune.selection import by_metric, metric_names
+from tupe_fairseq.finetune.tables import metric_in_words
 from tupe_fairseq.finetune.task_data import read_task_data
 from tupe_fairseq.tasks.class_scores import class_scores, most_frequent
 
@@ -101,6 +102,12 @@ def test_another_metric_of_a_glue_task(tmp_path):
     assert "| learning rate | seeds | accuracy | macro F1 |" in table
     table = (tmp_path / "runs" / "results.md").read_text()
     assert "| RTE | 50.0 | 50.0 |" in table and "| average of 1 of 9 tasks | 50.0 |" in table
+
+
+def test_a_mean_names_its_parts_if_they_are_not_beside_it():
+    assert metric_in_words("acc_and_f1", ("f1", "accuracy")) == "mean of both"
+    assert metric_in_words("acc_and_f1", ("accuracy", "macro_f1")) == "mean of accuracy and F1"
+    assert metric_in_words("mcc", ("accuracy",)) == "Matthews"
 
 
 def test_tags_that_nobody_knows(tmp_path, caplog):

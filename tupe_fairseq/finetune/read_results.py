@@ -40,6 +40,7 @@ def _result(path: str, run: FineTuningRun, task: Task) -> Dict[str, Any]:
         "run": str,
         "lr": str,
         "seed": int,
+        "epochs": (int, None),
         "diverged": (str, None),
         "metrics": (_metrics(task), None),
     }

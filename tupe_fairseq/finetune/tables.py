@@ -1,6 +1,6 @@
 """The results of a task as markdown."""
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 from tupe_fairseq.files.markdown import markdown_table
 from tupe_fairseq.finetune.selection import metric_names
@@ -25,6 +25,7 @@ METRIC_LABELS = {
     "pearson_and_spearman": "mean of both",
     "spearman": "Spearman",
 }
+_MEANS = {"acc_and_f1": ("accuracy", "f1"), "pearson_and_spearman": ("pearson", "spearman")}
 MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
 _BASELINES = {
     CLASSIFICATION: "always {} (majority class)",
@@ -45,11 +46,17 @@ def in_cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
-def metric_in_words(name: str) -> str:
-    """A metric's name for where its parts are not beside it."""
-    means = {"acc_and_f1": ("accuracy", "f1"), "pearson_and_spearman": ("pearson", "spearman")}
-    parts = [METRIC_LABELS[part] for part in means.get(name, (name,))]
-    return parts[0] if len(parts) == 1 else f"mean of {' and '.join(parts)}"
+def metric_in_words(name: str, beside: Sequence[str] = ()) -> str:
+    """A metric's name.
+
+    Args:
+        name (str): the metric.
+        beside (sequence of str): those before it; a mean need not name its parts if they are these.
+    """
+    parts = _MEANS.get(name, ())
+    if not parts or set(parts) == set(beside):
+        return METRIC_LABELS[name]
+    return f"mean of {' and '.join(METRIC_LABELS[part] for part in parts)}"
 
 
 def task_table(summary: Dict[str, Any], task: Task) -> str:
@@ -63,7 +70,7 @@ def task_table(summary: Dict[str, Any], task: Task) -> str:
     splits = [split for split in task.splits if split.startswith("valid")]
     columns = [(split, name) for split in splits for name in metric_names(task)]
     labels = [
-        METRIC_LABELS[name] + (f" ({_set(task, split)})" if len(splits) > 1 else "")
+        metric_in_words(name, task.metrics) + (f" ({_set(task, split)})" if len(splits) > 1 else "")
         for split, name in columns
     ]
 
@@ -86,7 +93,7 @@ def task_table(summary: Dict[str, Any], task: Task) -> str:
     runs = [
         [
             run["run"] + (" (best)" if run["run"] == summary["best_run"] else ""),
-            *([str(run["epochs"])] if is_patient else []),
+            *([str(run.get("epochs", ""))] if is_patient else []),
             *(cells(run["metrics"]) if run["diverged"] is None else ["diverged"] * len(columns)),
         ]
         for run in summary["runs"]
@@ -142,7 +149,9 @@ def _test_sets(summary: Dict[str, Any], task: Task, baseline: str) -> List[str]:
         lines += [
             f"## {split.capitalize()} set, by the run that is best on the development set",
             "",
-            markdown_table(["run", *(METRIC_LABELS[name] for name in names)], table),
+            markdown_table(
+                ["run", *(metric_in_words(name, task.metrics) for name in names)], table
+            ),
         ]
     return lines
 
