@@ -8,8 +8,6 @@ import os
 import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from tqdm import tqdm
-
 from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.text_input import BadRows, TextInput
 from tupe_fairseq.files.atomic import atomic_write
@@ -118,6 +116,8 @@ def run_chunks(
     Returns:
         Counts: of all rows, those of an interrupted run as well.
     """
+    from tqdm import tqdm
+
     counts = Counts(**output.told)
     bar = tqdm(
         total=total, initial=counts.rows, unit="row", unit_scale=True, disable=None, leave=False
