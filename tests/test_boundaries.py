@@ -71,8 +71,7 @@ PARTS = {
     ),
     "scoring": ("files text", "torch"),
     "finetune": (
-        "checkpoint files glue inference missing_package.py plots plugin/tagging position programs "
-        "tasks text",
+        "checkpoint files glue inference missing_package.py plots position programs tasks text",
         "numpy tqdm",
     ),
     "compare": (
