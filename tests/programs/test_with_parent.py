@@ -5,6 +5,7 @@ import os
 import select
 import signal
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -36,8 +37,10 @@ def test_killed_with_its_parent(from_a_pool, tmp_path):
     )
     parent.start()
     os.close(theirs)
-    while not (tmp_path / "train.log").exists() or not (tmp_path / "train.log").stat().st_size:
-        assert parent.is_alive()
+    log, deadline = tmp_path / "train.log", time.monotonic() + 60
+    while not log.exists() or not log.stat().st_size:
+        assert parent.is_alive() and time.monotonic() < deadline
+        time.sleep(0.01)
     # the child is alive and holds the pipe
     assert select.select([ours], [], [], 0.2)[0] == []
     os.kill(parent.pid, signal.SIGKILL)
