@@ -33,4 +33,4 @@ def test_readme(folder, monkeypatch):
     assert "torch.Size([8, 100, 128])\ntorch.Size([2, 100, 100])" in outputs[-1]
     assert (folder / "tupe-from-roberta" / "model.pt").exists()
     assert (folder / "scores.tsv").exists() and (folder / "agreement" / "results.md").exists()
-    assert len(outputs) == (16 if MAKES_FOLDERS else 13)
+    assert len(outputs) == (17 if MAKES_FOLDERS else 14)
