@@ -35,6 +35,7 @@ from tupe_fairseq.commands import (
     prepare_task,
     score,
 )
+from tupe_fairseq.prediction import predictor
 from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
 
 
@@ -740,7 +741,7 @@ def test_texts_through_a_model(command, tmp_path, monkeypatch):
             seen["halved"] = True
             return module
 
-        monkeypatch.setattr(command, "BatchedEncoder", Recorded)
+        monkeypatch.setattr(predictor if command is predict else encode, "BatchedEncoder", Recorded)
         monkeypatch.setattr(chunk_run, "map_on_devices", on_the_cpu)
         monkeypatch.setattr(torch.nn.Module, "half", half)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
