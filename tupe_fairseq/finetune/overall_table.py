@@ -79,9 +79,9 @@ def _own_table(tasks: Dict[str, Any]) -> str:
         "# Tasks of one's own, development sets",
         "",
         "Times 100, by the metric that picks checkpoints. The score is the median over the seeds "
-        "at the best learning\nrate; the baseline does not look at the text. Each task's own "
-        "results.md has the other metrics. Test sets are\nscored once, by the run that is best on "
-        "the development set.",
+        "at the best learning\nrate; the baseline sees no text, or for tags one word. Each task's "
+        "own results.md has the other metrics. Test sets are\nscored once, by the run that is best "
+        "on the development set.",
         "",
         markdown_table(header, rows),
     ]
