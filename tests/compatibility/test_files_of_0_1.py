@@ -14,6 +14,7 @@ from fairseq.models.roberta import RobertaModel
 from helpers.running import USER_DIR
 from helpers.training import losses
 from tupe_fairseq import TupeConfig, TupeEncoder
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 
 WRITTEN = Path(__file__).parent / "v0_1"
 LINE = "official" if fairseq.__version__.startswith("0.12.2") else "main"
@@ -92,7 +93,11 @@ def test_prepared_data_are_known_to_be_finished(written, run):
         written / "data-bin", "--workers", 1, "--output-dir", written / "glue-bin",
     )  # fmt: skip
     assert "is already finished" in process.stdout
-    assert contents(written) == before
+    after = contents(written)
+    # the only change: what the task is, which later commands read there
+    old, new = (json.loads(files.pop("glue-bin/CoLA/report.json")) for files in (before, after))
+    assert after == before
+    assert new == {**old, "description": GLUE_TASKS["CoLA"].task.to_record()}
 
 
 def test_a_finished_fine_tuning_is_read_again(written, run):

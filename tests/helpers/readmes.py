@@ -29,7 +29,10 @@ tupe-prepare-pretrain() {{ command tupe-prepare-pretrain "$@" --vocab-size 300 -
 tupe-prepare-glue() {{ command tupe-prepare-glue "$@" --workers 1; }}
 tupe-prepare-task() {{ command tupe-prepare-task "$@" --workers 1; }}
 python() {{
-    case "$*" in *dropped_words*) set -- "$@" --sentences 20 ;; esac
+    case "$*" in
+        *train.conll*) set -- "$@" --sentences 60 ;;
+        *valid.conll*) set -- "$@" --sentences 20 ;;
+    esac
     command python "$@"
 }}
 tupe-finetune() {{
