@@ -30,7 +30,7 @@ tupe-prepare-glue() {{ command tupe-prepare-glue "$@" --workers 1; }}
 tupe-prepare-task() {{ command tupe-prepare-task "$@" --workers 1; }}
 python() {{
     case "$*" in
-        *train.conll*) set -- "$@" --sentences 60 ;;
+        *train.conll*) set -- "$@" --sentences 400 ;;
         *valid.conll*) set -- "$@" --sentences 20 ;;
     esac
     command python "$@"
