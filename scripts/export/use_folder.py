@@ -5,7 +5,8 @@
 Run it in an environment without fairseq and without this project.  REFERENCES/NAME.pt holds
 what the hub interface gives for real sentences with the model of FOLDER, whose name is NAME
 (``make_kinds.py`` writes it).  Prints a line for each check and
-ends with 1 if one fails.  sentence-transformers, accelerate and onnxruntime are used if installed.
+ends with 1 if one fails.  A folder that has passed all of them is not tried again before it or
+they are changed.  sentence-transformers, accelerate and onnxruntime are used if installed.
 """
 
 import argparse
@@ -24,6 +25,9 @@ import torch
 import transformers
 from folder_checks import numbers, refusals, training, using, variants
 from folder_checks.subject import Skip, Subject
+
+# what a folder has passed before counts while these are as they were
+CHECKS = [Path(__file__), *Path(numbers.__file__).parent.glob("*.py")]
 
 
 def checks(quick):
@@ -78,9 +82,22 @@ def main():
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     print(f"transformers {transformers.__version__}, torch {torch.__version__}")
-    failed = [str(folder) for folder in args.folders if not tried(folder, args)]
+    failed = [str(folder) for folder in args.folders if not kept(folder, args)]
     if failed:
         sys.exit(f"use_folder.py: checks failed: {', '.join(failed)}")
+
+
+def kept(folder, args):
+    """Make all checks of a folder unless it has passed them before; whether it has."""
+    mark = args.references / f"{folder.name}.transformers-{transformers.__version__}.passed"
+    written = max(path.stat().st_mtime for path in [*folder.rglob("*"), *CHECKS])
+    if mark.is_file() and mark.stat().st_mtime > written and not args.only and not args.quick:
+        print(f"{folder}\n{mark.read_text()}", end="", flush=True)
+        return True
+    passed = tried(folder, args)
+    if passed and not args.only and not args.quick:
+        mark.write_text(f"  all checks have passed at {time.strftime('%Y-%m-%d %H:%M')}\n")
+    return passed
 
 
 def tried(folder, args):
