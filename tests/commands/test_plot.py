@@ -126,7 +126,7 @@ def test_the_same_twice_is_the_same_file(alone):
         (["--sentence", "a", "--sentencepiece-model", "{folder}/dict.txt"], "is not a Sentence"),
         (["--data", "{folder}/nowhere"], "dict.txt is missing; give --data, the folder that"),
         (["{folder}/checkpoint.pt"], "a checkpoint is listed twice"),
-        (["{folder}/absent.pt"], "absent.pt is not a file; give a checkpoint of tupe_roberta"),
+        (["{folder}/absent.pt"], "absent.pt does not exist; give a checkpoint"),
         (["{folder}/dict.txt"], "dict.txt is truncated, damaged or not a checkpoint"),
         (["{folder}/stock.pt"], "is a checkpoint of roberta_base, not of tupe_roberta; conv"),
         (["{folder}/evil.pt"], "evil.pt is refused: it asks for posix.system"),

@@ -23,13 +23,7 @@ FLAGS = {
     "tagging": ["--balance"],
 }
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _trainings_start_at_once(shim_folder):
-    with pytest.MonkeyPatch.context() as patch:
-        name = "tupe_fairseq.finetune.experiment.fairseq_train"
-        patch.setattr(name, lambda: f"{shim_folder}/fairseq-train")
-        yield
+pytestmark = pytest.mark.usefixtures("trainings_start_at_once")
 
 
 @pytest.fixture(scope="module")

@@ -20,13 +20,7 @@ GRID = ["--lrs", "5e-3,1e-2", "--seeds", "1,2", "--keep-checkpoints"]
 UPDATES = 2 * ROWS["train"] // 8
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _trainings_start_at_once(shim_folder):
-    """Those of commands in this process; a command that is interrupted starts the real one."""
-    with pytest.MonkeyPatch.context() as patch:
-        name = "tupe_fairseq.finetune.experiment.fairseq_train"
-        patch.setattr(name, lambda: f"{shim_folder}/fairseq-train")
-        yield
+pytestmark = pytest.mark.usefixtures("trainings_start_at_once")
 
 
 @pytest.fixture(scope="module")

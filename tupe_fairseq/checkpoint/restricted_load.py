@@ -151,6 +151,8 @@ def restricted_load(path: str) -> Dict[str, Any]:
         CheckpointError: if it asks for any other code, is damaged, is not a dict, or is not a file
             (a named pipe could be waited for forever).
     """
+    if not os.path.lexists(path):
+        raise FileNotFoundError(f"{path} does not exist; give a checkpoint")
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise CheckpointError(f"{path} is not a file; give a checkpoint")
     with open(path, "rb") as file:

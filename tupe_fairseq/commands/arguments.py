@@ -3,7 +3,7 @@
 import math
 import operator
 import os
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, Iterable, List, Optional, Tuple
 
 
 def in_range(
@@ -96,3 +96,22 @@ def can_be_written(flag: str, folder: str) -> None:
         raise ValueError(f"{flag} {folder}: {place} is not a folder")
     if not os.access(place, os.W_OK | os.X_OK):
         raise ValueError(f"{flag} {folder}: {place} may not be written to; give another folder")
+
+
+def can_be_output(flag: str, path: str, inputs: Iterable[Optional[str]]) -> None:
+    """Refuse a file that cannot be written, or would replace what is read.
+
+    Args:
+        flag (str): the flag.
+        path (str): what it was given.
+        inputs (iterable of str): the files that are read; None stands for none.
+    Raises:
+        ValueError: the message names the flag, and what is in the way.
+    """
+    if os.path.isdir(path):
+        raise ValueError(f"{flag} {path} is a folder")
+    for source in inputs:
+        both = source is not None and os.path.exists(source) and os.path.exists(path)
+        if both and os.path.samefile(source, path):
+            raise ValueError(f"{flag} {path} is an input, which would be replaced")
+    can_be_written(flag, os.path.dirname(path) or ".")

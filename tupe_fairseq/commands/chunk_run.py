@@ -4,11 +4,9 @@ import argparse
 import contextlib
 import itertools
 import logging
-import os
 import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.text_input import BadRows, TextInput
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.files.resumed_file import known_fingerprint, resumed_file
@@ -34,22 +32,6 @@ class _Plain:
 
     def add(self, content: bytes, told: Dict[str, Any]) -> None:
         self._write(content)
-
-
-def check_output(args: argparse.Namespace) -> None:
-    """Refuse an --output-file that cannot be written, or would replace what is read.
-
-    Raises:
-        ValueError: the message names it.
-    """
-    path = args.output_file
-    if os.path.isdir(path):
-        raise ValueError(f"--output-file {path} is a folder")
-    for source in (args.checkpoint, args.input):
-        both = os.path.exists(source) and os.path.exists(path)
-        if both and os.path.samefile(source, path):
-            raise ValueError(f"--output-file {path} is an input, which would be replaced")
-    arguments.can_be_written("--output-file", os.path.dirname(path) or ".")
 
 
 def count_rows(source: TextInput, logger: logging.Logger, check: Callable[[Chunk], Any]) -> int:

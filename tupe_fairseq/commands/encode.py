@@ -7,7 +7,6 @@ from typing import Any, List, Optional
 
 from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.chunk_run import (
-    check_output,
     count_rows,
     opened_output,
     run_chunks,
@@ -88,7 +87,7 @@ def run(args: argparse.Namespace) -> None:
     ending = os.path.splitext(args.output_file)[1].lower()
     if ending not in HEADERS:
         raise ValueError(f"--output-file {args.output_file} must end in {' or '.join(HEADERS)}")
-    check_output(args)
+    arguments.can_be_output("--output-file", args.output_file, [args.checkpoint, args.input])
     if args.input == STANDARD_INPUT:
         raise ValueError("the input must be a file: its rows are counted first")
     places = places_of(args.checkpoint, args.data)

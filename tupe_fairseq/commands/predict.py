@@ -5,8 +5,8 @@ import io
 import logging
 from typing import Any, Callable, List, Optional
 
+from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.chunk_run import (
-    check_output,
     count_rows,
     opened_output,
     run_chunks,
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
     devices = devices_of(args)
     if args.output_file is not None:
         check_ending(args.output_file)
-        check_output(args)
+        arguments.can_be_output("--output-file", args.output_file, [args.checkpoint, args.input])
     places = places_of(args.checkpoint, args.data)
     dictionary = find_dictionary(places)
     model = load_fine_tuned(args.checkpoint, dictionary)

@@ -157,13 +157,8 @@ def _checked(args: argparse.Namespace):
     if args.output is not None:
         if not args.output.endswith(FORMATS):
             raise ValueError(f"--output {args.output} must end in {' or '.join(FORMATS)}")
-        if os.path.isdir(args.output):
-            raise ValueError(f"--output {args.output} is a folder")
-        for path in [args.checkpoint, args.input, *(args.pairs or [])]:
-            both = path is not None and os.path.exists(path) and os.path.exists(args.output)
-            if both and os.path.samefile(path, args.output):
-                raise ValueError(f"--output {args.output} is an input, which would be replaced")
-        arguments.can_be_written("--output", os.path.dirname(args.output) or ".")
+        inputs = [args.checkpoint, args.input, *(args.pairs or [])]
+        arguments.can_be_output("--output", args.output, inputs)
     if args.results is not None:
         arguments.can_be_written("--results", args.results)
     return given_vocabulary(args)

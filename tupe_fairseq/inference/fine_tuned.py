@@ -1,6 +1,5 @@
 """Loads a fine-tuned encoder and its head; needs torch alone, and runs no code of the file."""
 
-import os
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from torch import Tensor, nn
@@ -77,9 +76,6 @@ def load_fine_tuned(path: str, dictionary: str) -> FineTuned:
         CheckpointError: if it is refused, damaged, of another model, or has no head, or several.
         ValueError: if dict.txt is not the checkpoint's.
     """
-    if not os.path.isfile(path):
-        reason = "is not a file" if os.path.exists(path) else "does not exist"
-        raise FileNotFoundError(f"{path} {reason}; give a fine-tuned checkpoint")
     options, tensors = checked_contents(restricted_load(path), path)
     name, outputs = _head(options, tensors, path)
     symbols = symbols_in(dictionary)

@@ -54,8 +54,6 @@ def load_model(path: str, data: str) -> Tuple[WordEncoder, List[str]]:
         CheckpointError: if the file is refused, damaged, or not of tupe_roberta.
         ValueError: if dict.txt is not the checkpoint's.
     """
-    if not os.path.isfile(path):
-        raise FileNotFoundError(f"{path} is not a file; give a checkpoint of tupe_roberta")
     options, tensors = checked_contents(restricted_load(path), path)
     symbols = _symbols(path, data)
     with said_of(path):

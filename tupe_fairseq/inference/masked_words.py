@@ -3,7 +3,6 @@
 It needs torch alone, and runs no code of the file.
 """
 
-import os
 from typing import Dict, List, NamedTuple
 
 from torch import Tensor, nn
@@ -87,9 +86,6 @@ def load_masked_words(path: str, dictionary: str) -> LoadedModel:
         CheckpointError: if it is refused, damaged, of another model, or has no LM head.
         ValueError: if dict.txt is not the checkpoint's.
     """
-    if not os.path.isfile(path):
-        reason = "is not a file" if os.path.exists(path) else "does not exist"
-        raise FileNotFoundError(f"{path} {reason}; give a checkpoint")
     state = restricted_load(path)
     given = options_in(state, path)
     origin = ""

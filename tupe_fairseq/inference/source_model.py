@@ -69,8 +69,6 @@ def read_source(
         CheckpointError: if it is refused or damaged, or not of tupe_roberta.
         ValueError: if dictionary, head or labels do not fit.
     """
-    if not os.path.isfile(checkpoint):
-        raise FileNotFoundError(f"{checkpoint} is not a file; give a checkpoint of tupe_roberta")
     state = restricted_load(checkpoint)
     given = checked_options(options_in(state, checkpoint), checkpoint)
     tensors = tensors_in(state, checkpoint)
