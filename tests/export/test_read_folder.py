@@ -16,6 +16,7 @@ from tupe_fairseq.checkpoint.contents import symbols_of
 from tupe_fairseq.commands.convert import main
 from tupe_fairseq.export.folder_config import Head
 from tupe_fairseq.export.unlisted_pieces import with_unlisted_rows
+from tupe_fairseq.tasks.task_description import MULTILABEL, TAGGING
 
 WEIGHTS = "model.safetensors"
 
@@ -148,15 +149,48 @@ def test_a_folder_without_an_lm_head(head, tmp_path):
     assert_same(again, found)
 
 
-@pytest.mark.parametrize("name", ["classifier", "qa_outputs"])
-def test_heads_that_fairseq_has_not(name, tmp_path):
+def test_a_head_that_fairseq_has_not(tmp_path):
     folder = write_folder(tmp_path / "a")
-    shape = {f"{name}.weight": torch.ones(2, 8), f"{name}.bias": torch.ones(2)}
+    shape = {"qa_outputs.weight": torch.ones(2, 8), "qa_outputs.bias": torch.ones(2)}
     change_tensors(folder, lambda tensors: tensors.update(shape))
     _, options, text = converted(folder)
-    kind = {"classifier": "token-classification", "qa_outputs": "question-answering"}[name]
-    assert f"left out the {kind} head" in text and text.count("left out") == 1
+    assert "left out the question-answering head" in text and text.count("left out") == 1
     assert options["task"] == "masked_lm"
+
+
+def test_tags_of_words(tmp_path):
+    head = Head("mine", ["O", "B-my place", "I-my place"], TAGGING)
+    model = with_head(whole_state()["model"], head)
+    folder = write_folder(tmp_path / "a", model, head)
+    found, options, text = converted(folder)
+    assert_same(found, model)
+    assert options["task"] == "token_tagging" and options["num_classes"] == 3
+    assert "left out" not in text
+    labels = tmp_path / "out" / "label" / "dict.txt"
+    assert labels.read_text() == "O 1\nB-my%20place 1\nI-my%20place 1\n"
+    hub = TupeRobertaModel.from_pretrained(str(tmp_path / "out")).eval()
+    assert hub.task.tags == head.labels
+    assert hub.model.classification_heads["mine"].out_proj.weight.equal(
+        model["classification_heads.mine.out_proj.weight"]
+    )
+    converted(folder, "--label-dict", labels, "--overwrite")
+    assert labels.read_text().startswith("O 1\nB-my%20place 1\n")
+    # as the library names one that it has made by itself
+    change_config(folder, classification_head_name=None)
+    found, _, _ = converted(folder, "--overwrite")
+    assert "classification_heads.token_tagging_head.out_proj.bias" in found
+
+
+def test_labels_of_texts(tmp_path):
+    head = Head("mine", ["very good", "long"], MULTILABEL)
+    model = with_head(whole_state()["model"], head)
+    found, options, _ = converted(write_folder(tmp_path / "a", model, head))
+    assert_same(found, model)
+    assert options["multilabel"] is True and options["regression_target"] is False
+    labels = tmp_path / "out" / "label" / "dict.txt"
+    assert labels.read_text() == "very%20good 1\nlong 1\n"
+    hub = TupeRobertaModel.from_pretrained(str(tmp_path / "out")).eval()
+    assert hub.predict("mine", torch.tensor([[0, 5, 2]]), return_logits=True).shape == (1, 2)
 
 
 def test_half_precision_in_parts(tmp_path):
@@ -342,7 +376,11 @@ LABELS = {
     "others": ({"id2label": {"0": "a", "1": "b", "5": "c"}}, [], "names 3 classes in id2label"),
     "same": ({"id2label": {"0": "a", "1": "a", "2": "c"}}, [], "two classes of id2label the same"),
     "a_list": ({"id2label": ["a", "b", "c"]}, [], "id2label is ['a', 'b', 'c'], not an object"),
-    "space": ({"id2label": {"0": "a b", "1": "b", "2": "c"}}, [], "cannot be a label of fairseq's"),
+    "empty": (
+        {"id2label": {"0": "", "1": "b", "2": "c"}},
+        [],
+        "gives a class of id2label no name",
+    ),
     "swapped": ({}, ["yes", "no", "perhaps"], "but in"),
     "short": ({}, ["no", "yes"], "--label-dict lists 2 labels, but the head has 3 classes"),
 }

@@ -15,12 +15,15 @@ HEAD = Head("mine", ["no", "yes", "perhaps"], "classification")
 
 
 def with_head(model, head=HEAD):
-    """A state dict with a classification head more."""
+    """A state dict with a classification head more, or one for tags."""
     name, width = f"classification_heads.{head.name}.", 8
-    return {
-        **model,
+    dense = {
         name + "dense.weight": torch.randn(width, width),
         name + "dense.bias": torch.randn(width),
+    }
+    return {
+        **model,
+        **({} if head.of_tokens else dense),
         name + "out_proj.weight": torch.randn(len(head.labels), width),
         name + "out_proj.bias": torch.randn(len(head.labels)),
     }

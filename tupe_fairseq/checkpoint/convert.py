@@ -2,7 +2,7 @@
 
 import argparse
 from types import ModuleType
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Sequence
 
 from torch import Tensor
 
@@ -82,9 +82,12 @@ def _expected_shapes(
     shapes["encoder.lm_head.dense.weight"] = [dim, dim]
     for name in ("dense.bias", "layer_norm.weight", "layer_norm.bias"):
         shapes["encoder.lm_head." + name] = [dim]
+    name = getattr(args, "classification_head_name", None)
+    of_words = f"classification_heads.{name}." if args.task == "token_tagging" else None
     for head, num_classes in heads.items():
-        shapes[head + "dense.weight"] = [dim, dim]
-        shapes[head + "dense.bias"] = [dim]
+        if head != of_words:
+            shapes[head + "dense.weight"] = [dim, dim]
+            shapes[head + "dense.bias"] = [dim]
         shapes[head + "out_proj.weight"] = [num_classes, dim]
         shapes[head + "out_proj.bias"] = [num_classes]
     return shapes
@@ -144,23 +147,36 @@ def convert_tensors(
     return model
 
 
-def new_state(
-    model: Dict[str, Tensor], args: argparse.Namespace, head: Optional[str]
-) -> Dict[str, Any]:
+def fine_tuning_options(
+    options: argparse.Namespace,
+    head: str,
+    num_classes: int,
+    task: str = "sentence_prediction",
+    **switches: bool,
+) -> argparse.Namespace:
+    """The options with which fairseq's task of a fine-tuned head is set up again.
+
+    Args:
+        options (Namespace): of the model, for pre-training.
+        head (str): the name of the head to go on with.
+        num_classes (int): of the head.
+        task (str): the name of the task, which its criterion has, too.
+        switches (bool): other options of the task.
+    """
+    fine_tuning = {"task": task, "criterion": task, "classification_head_name": head}
+    fine_tuning.update(num_classes=num_classes, init_token=0, separator_token=2)
+    # left out, fairseq would take it for True
+    fine_tuning["regression_target"] = False
+    return argparse.Namespace(**{**vars(options), **fine_tuning, **switches})
+
+
+def new_state(model: Dict[str, Tensor], args: argparse.Namespace) -> Dict[str, Any]:
     """A checkpoint with a new training state: epoch 1, update 0, no optimizer state.
 
     Args:
         model (dict): converted tensors.
-        args (Namespace): converted options, completed in place.
-        head (str, optional): the classification head to continue fine-tuning, if any.
+        args (Namespace): converted options.
     """
-    if head is not None:
-        args.task = args.criterion = "sentence_prediction"
-        args.classification_head_name = head
-        args.num_classes = classification_heads(model)[head]
-        # left out, fairseq would take it for True
-        args.regression_target = getattr(args, "regression_target", False)
-        args.init_token, args.separator_token = 0, 2
     return {
         "args": args,
         "model": model,

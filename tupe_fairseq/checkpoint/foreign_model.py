@@ -13,6 +13,7 @@ from tupe_fairseq.checkpoint.convert import (
     classification_heads,
     convert_dictionary,
     converter_of,
+    fine_tuning_options,
 )
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 
@@ -83,15 +84,16 @@ def read_checkpoint(
     converter = converter_of(given, to_untie)
     if to_untie and VOCABULARY in tensors:
         _check_vocabulary(tensors[VOCABULARY], lines, path, dictionary)
-    head = None
+    options, head = converter.convert_options(given), None
     if label_lines is not None:
         head = _labelled_head(tensors, given, label_lines, label_dict)
+        options = fine_tuning_options(options, head, classification_heads(tensors)[head])
     dropped = sorted(set(state) & _DROPPED)
     return ForeignModel(
         converter.NAME,
         len(tensors),
         converter.rename_tensors(tensors),
-        converter.convert_options(given),
+        options,
         convert_dictionary(lines, dictionary, converter.HIDDEN_SYMBOLS),
         converter is from_authors,
         [line.rpartition(" ")[0] for line in lines],

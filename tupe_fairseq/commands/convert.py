@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> None:
             f"{args.output_dir} already holds {', '.join(existing)}; give another --output-dir, or "
             "--overwrite"
         )
-    new_state = convert.new_state(model, foreign.options, foreign.head)
+    new_state = convert.new_state(model, foreign.options)
     write = {"model.pt": functools.partial(torch.save, new_state)}
     write.update((name, functools.partial(put, content)) for name, content in files.items())
     write_together({os.path.join(args.output_dir, name): one for name, one in write.items()})

@@ -38,8 +38,8 @@ _AUTO_MAP = {
     "AutoModelForTokenClassification": "modeling_tupe.TupeForTokenClassification",
     "AutoModelForQuestionAnswering": "modeling_tupe.TupeForQuestionAnswering",
 }
-# transformers' names for what whole texts are given
-_PROBLEM_TYPES = {
+#: transformers' names for what whole texts are given
+PROBLEM_TYPES = {
     CLASSIFICATION: "single_label_classification",
     REGRESSION: "regression",
     MULTILABEL: "multi_label_classification",
@@ -119,7 +119,7 @@ def head_fields(head: Head) -> Dict[str, Any]:
         "classification_head_name": head.name,
         "id2label": {str(number): label for number, label in enumerate(head.labels)},
         "label2id": {label: number for number, label in enumerate(head.labels)},
-        **({"problem_type": _PROBLEM_TYPES[head.kind]} if head.kind in _PROBLEM_TYPES else {}),
+        **({"problem_type": PROBLEM_TYPES[head.kind]} if head.kind in PROBLEM_TYPES else {}),
     }
 
 
@@ -155,27 +155,3 @@ def from_config(config: Dict[str, Any], path: str) -> argparse.Namespace:
     }
     options = checked_options(options, path)
     return argparse.Namespace(**options, criterion="masked_lm", data=".")
-
-
-def head_in(config: Dict[str, Any], path: str) -> Optional[Head]:
-    """The classification head that config.json says that the folder has, if any.
-
-    Args:
-        config (dict): the content of config.json.
-        path (str): its name, for messages.
-    Raises:
-        CheckpointError: if its name or labels are not what they may be.
-    """
-    architectures = config.get("architectures")
-    if architectures not in (["TupeForSequenceClassification"], ["TupeForTokenClassification"]):
-        return None
-    name = config.get("classification_head_name") or "sentence_classification_head"
-    checked_options({"arch": "tupe_roberta", "classification_head_name": name}, path)
-    # transformers leaves out its own default, two classes without names
-    labels = config.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})
-    names = [labels.get(str(n)) for n in range(len(labels))] if isinstance(labels, dict) else [None]
-    if not names or not all(isinstance(label, str) and label for label in names):
-        raise CheckpointError(f"{path}: id2label is not a name for each number from 0 on")
-    kinds = {problem: kind for kind, problem in _PROBLEM_TYPES.items()}
-    kind = kinds.get(config.get("problem_type"), CLASSIFICATION)
-    return Head(name, names, TAGGING if architectures == ["TupeForTokenClassification"] else kind)

@@ -4,31 +4,46 @@ import re
 from typing import Any, Dict, List, Optional
 
 from tupe_fairseq.checkpoint.checked_options import checked_options
+from tupe_fairseq.checkpoint.checked_tensors import TAGGING_HEAD
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
-from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
+from tupe_fairseq.export.folder_config import PROBLEM_TYPES
 from tupe_fairseq.files.record import check_record
+from tupe_fairseq.tasks.labels import label_of, label_symbol
+from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 
 # what the library calls classes that nobody has named
 _UNNAMED = re.compile(r"LABEL_\d+")
 
 
-def head_name(config: Dict[str, Any], path: str) -> str:
+def head_name(config: Dict[str, Any], path: str, of_tokens: bool) -> str:
     """The name of the classification head in a checkpoint.
 
     Args:
         config (dict): the content of config.json.
         path (str): its name, for messages.
+        of_tokens (bool): whether the head gives tags.
     Raises:
         CheckpointError: if config.json gives a name that no head can have.
     """
-    name = config.get("classification_head_name") or "sentence_classification_head"
+    usual = TAGGING_HEAD if of_tokens else "sentence_classification_head"
+    name = config.get("classification_head_name") or usual
     checked_options({"arch": "tupe_roberta", "classification_head_name": name}, path)
     return name
 
 
-def regresses(config: Dict[str, Any], outputs: int) -> bool:
-    """Whether a head gives a score rather than classes: transformers trains one output so."""
-    return outputs == 1 or config.get("problem_type") == "regression"
+def kind_of_head(config: Dict[str, Any], outputs: int, of_tokens: bool) -> str:
+    """The kind of task that a head is for: transformers takes one output for a score.
+
+    Args:
+        config (dict): the content of config.json.
+        outputs (int): of the head.
+        of_tokens (bool): whether it gives tags.
+    """
+    if of_tokens:
+        return TAGGING
+    kinds = {name: kind for kind, name in PROBLEM_TYPES.items()}
+    kind = kinds.get(config.get("problem_type"), CLASSIFICATION)
+    return REGRESSION if outputs == 1 and kind != MULTILABEL else kind
 
 
 def label_lines(
@@ -43,24 +58,17 @@ def label_lines(
             ``id2label``.
         path (str): the name of config.json, for messages.
     Raises:
-        ValueError: if ``id2label`` does not name each class once, a name cannot be a label of
-            fairseq's, or ``given`` names the classes differently.
+        ValueError: if ``id2label`` does not name each class once, or ``given`` names them
+            differently.
     """
     names = _names(config, outputs, path)
     if given is None:
-        for name in names:
-            # fairseq-preprocess splits labels at spaces, as it does words
-            if name.split() != [name] or name in (*BUILT_IN_SYMBOLS, MASK):
-                raise CheckpointError(
-                    f"{path}: the class {name[:80]!r} of id2label cannot be a label of fairseq's; "
-                    "give --label-dict with another name for it"
-                )
-        return [f"{name} 1" for name in names]
+        return [f"{label_symbol(name)} 1" for name in names]
     if len(given) < outputs:
         raise CheckpointError(
             f"--label-dict lists {len(given)} labels, but the head has {outputs} classes"
         )
-    theirs = [line.rpartition(" ")[0] for line in given][:outputs]
+    theirs = [label_of(line.rpartition(" ")[0]) for line in given][:outputs]
     swapped = any(
         a != b and (a in names or b in theirs) for a, b in zip(theirs, names)
     ) and not all(map(_UNNAMED.fullmatch, names))
@@ -83,6 +91,8 @@ def _names(config: Dict[str, Any], outputs: int, path: str) -> List[str]:
             f"{outputs}"
         )
     ordered = [names[str(number)] for number in range(outputs)]
+    if not all(ordered):
+        raise CheckpointError(f"{path} gives a class of id2label no name")
     if len(set(ordered)) < outputs:
         raise CheckpointError(f"{path} gives two classes of id2label the same name")
     return ordered

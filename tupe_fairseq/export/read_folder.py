@@ -7,25 +7,31 @@ from torch import Tensor
 
 from tupe_fairseq.checkpoint.checked_options import in_brief
 from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING, tensors_in
-from tupe_fairseq.checkpoint.convert import classification_heads
+from tupe_fairseq.checkpoint.convert import classification_heads, fine_tuning_options
 from tupe_fairseq.checkpoint.foreign_model import ForeignModel
 from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.export import folder_config, from_roberta_folder
 from tupe_fairseq.export.folder_dictionary import folder_lines
-from tupe_fairseq.export.folder_labels import head_name, label_lines, regresses
+from tupe_fairseq.export.folder_labels import head_name, kind_of_head, label_lines
 from tupe_fairseq.export.folder_tensors import from_folder
 from tupe_fairseq.export.folder_weights import read_weights
 from tupe_fairseq.export.fresh_lm_head import lacks_lm_head, with_lm_head
 from tupe_fairseq.export.unlisted_pieces import FIELD, unlisted_in, without_unlisted_rows
 from tupe_fairseq.files.record import read_record
+from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 
 CONFIG = "config.json"
 # what fairseq's models have no place for: beginnings of names, and what they are
-_LEFT_OUT = {
-    "qa_outputs.": "the question-answering head",
-    "classifier.weight": "the token-classification head",
-    "classifier.bias": "the token-classification head",
+_LEFT_OUT = {"qa_outputs.": "the question-answering head"}
+# the layer of a head of tokens, which is the last one of fairseq's
+_OF_TOKENS = {f"classifier.{part}": f"classifier.out_proj.{part}" for part in ("weight", "bias")}
+# what fairseq's task is called, and its options, by the kind of the head
+_TASKS: Dict[str, Dict[str, Any]] = {
+    CLASSIFICATION: {},
+    REGRESSION: {"regression_target": True},
+    MULTILABEL: {"task": "glue_sentence_prediction", "multilabel": True},
+    TAGGING: {"task": "token_tagging"},
 }
 
 
@@ -86,8 +92,9 @@ def read_folder(
         raise CheckpointError(
             f"{path}: model_type is {in_brief(name)}; only {' and '.join(_KINDS)} can be converted"
         )
-    options, head = kind.options(config, path), head_name(config, path)
-    found = read_weights(folder)
+    options, found = kind.options(config, path), read_weights(folder)
+    of_tokens = any(name in found for name in _OF_TOKENS)
+    head = head_name(config, path, of_tokens)
     kept, remarks = _with_a_place(found, kind.prefix)
     kept = tensors_in({"model": kept}, folder)
     if FIELD in config:
@@ -104,10 +111,11 @@ def read_folder(
     outputs, labels = classification_heads(tensors).get(head), None
     if outputs is None and given_labels is not None:
         raise CheckpointError(f"--label-dict is given, but {folder} has no classification head")
-    if outputs is not None and regresses(config, outputs):
-        options.regression_target = True
-    elif outputs is not None:
-        labels = label_lines(config, outputs, given_labels, path)
+    if outputs is not None:
+        task = kind_of_head(config, outputs, of_tokens)
+        options = fine_tuning_options(options, head, outputs, **_TASKS[task])
+        if task != REGRESSION:
+            labels = label_lines(config, outputs, given_labels, path)
     return ForeignModel(
         origin=f"the transformers library ({name})",
         found=len(found),
@@ -133,5 +141,5 @@ def _with_a_place(found: Dict[str, Tensor], prefix: str) -> Tuple[Dict[str, Tens
         said.update(dict.fromkeys(words))
         # a buffer with the numbers 0, 1, ..., which old files have
         if not words and name != f"{prefix}embeddings.position_ids":
-            kept[name] = tensor
+            kept[_OF_TOKENS.get(name, name)] = tensor
     return kept, [f"left out {words}: fairseq's models have no place for it" for words in said]
