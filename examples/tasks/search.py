@@ -1,8 +1,8 @@
 """The texts that are most like a query, by the cosine of the vectors that tupe-encode wrote.
 
-    tupe-encode checkpoint_best.pt texts.tsv --output-file texts.npy
-    tupe-encode checkpoint_best.pt queries.tsv --output-file queries.npy
-    python examples/tasks/search.py texts.tsv texts.npy queries.tsv queries.npy
+    tupe-encode checkpoint_best.pt texts.txt --output-file texts.npy
+    tupe-encode checkpoint_best.pt queries.txt --output-file queries.npy
+    python examples/tasks/search.py texts.txt texts.npy queries.txt queries.npy
 
 Prints the nearest texts of each query with their cosines.  What all vectors have in common, their
 mean, is taken off first: without it all cosines of a pre-trained model are near 1.

@@ -53,6 +53,15 @@ def test_the_same_rows(name, compression, tmp_path, monkeypatch):
     assert values(file, "label", "text") == [["1", 'th\xe9 "one"'], ["no", "two"]]
 
 
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_a_text_in_each_line(compression, tmp_path):
+    """Empty ones, too: nothing is lost."""
+    content = COMPRESSIONS[compression]('thé "one"\t1\r\n\ntwo'.encode())
+    file = open_rows(write(tmp_path / f"a.txt{compression}", content))
+    assert file.columns == ["text"] and values(file) == [['thé "one"\t1'], [""], ["two"]]
+    assert [row.number for row in file.rows()] == [1, 2, 3]
+
+
 def test_parquet(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet_file, "_MOST_ROWS", 2)
     columns = {
@@ -153,7 +162,7 @@ def test_columns_by_name_or_number(tmp_path):
         ("a.conll", b"a O\nb\n", ", line 2 has 1 column with something in it, and the first line "),
         ("a.conll", b"a\tX\tO\nb\t\tO\n", ", line 2 has 2 columns with something in it, and"),
         ("a.conll", b"x O\n" * 9 + b"\n" + b"x O\n" * 11, ", line 11 begins a sentence of more th"),
-        ("a.txt", b"words\n", " has no ending that says what it is; rename it to end in one of .t"),
+        ("a.text", b"words\n", " has no ending that says what it is; rename it to end in one of "),
         ("a.csv.gz", b"a,b\n", " is not compressed as its name says"),
         ("a.tsv.gz", gzip.compress(b"a\tb\n" * 999)[:-9], " is damaged or cut short"),
         ("a.parquet", b"a,b\n", " cannot be read as parquet"),

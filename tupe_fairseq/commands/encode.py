@@ -45,7 +45,8 @@ def get_parser() -> argparse.ArgumentParser:
     add(
         "input",
         metavar="INPUT",
-        help=".tsv, .csv, .jsonl or .conll, also .gz, .xz, .bz2; or .parquet",
+        help=".tsv, .csv, .jsonl, .conll or .txt (a text in each line), also .gz, .xz, .bz2; or "
+        ".parquet",
     )
     add(
         "--output-file",
@@ -111,9 +112,11 @@ def run(args: argparse.Namespace) -> None:
         header = HEADERS[ending](total, width) if is_first else b""
         return header + vector_bytes(vectors)
 
+    files = [args.checkpoint, dictionary, *to_tokens.paths, args.input]
+
     def settings():
         more = {"--pooling": args.pooling, "--layer": args.layer, "rows": total}
-        return {**settings_of(args, devices, [args.checkpoint, dictionary, args.input]), **more}
+        return {**settings_of(args, devices, files), **more}
 
     with opened_output(args.output_file, source, settings) as output:
         counts = run_chunks(source, make, devices, to_bytes, output, total)

@@ -50,8 +50,8 @@ def get_parser() -> argparse.ArgumentParser:
     add(
         "input",
         metavar="INPUT",
-        help=".tsv, .csv, .jsonl or .conll, also .gz, .xz, .bz2; or .parquet; or - for standard "
-        "input, a text in each line (pairs: two with a tab between)",
+        help=".tsv, .csv, .jsonl, .conll or .txt (a text in each line), also .gz, .xz, .bz2; or "
+        ".parquet; or - for standard input, a text in each line (pairs: two with a tab between)",
     )
     add(
         "--output-file",
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> None:
     total = None
     if not source.is_stream:
         total = count_rows(source, logger, lines.check)
-    files = [args.checkpoint, dictionary, args.input]
+    files = [args.checkpoint, dictionary, *to_tokens.paths, args.input]
     bad = BadRows()
 
     def settings():

@@ -6,20 +6,21 @@ from tupe_fairseq.rows.conll_rows import ConllRows
 from tupe_fairseq.rows.delimited import DelimitedRows, comma_separated, tab_separated
 from tupe_fairseq.rows.json_rows import JsonRows
 from tupe_fairseq.rows.row_file import RowFile
+from tupe_fairseq.rows.text_rows import TextRows
 
 _COMPRESSED = (".gz", ".xz", ".bz2")
 _DELIMITED = {".tsv": tab_separated, ".csv": comma_separated}
 _JSON = (".jsonl", ".ndjson")
 #: the kinds of files; before .gz, .xz or .bz2, which all but parquet may end in
-ENDINGS = (*_DELIMITED, *_JSON, ".conll", ".parquet")
+ENDINGS = (*_DELIMITED, *_JSON, ".conll", ".txt", ".parquet")
 
 
 def open_rows(path: str, header: bool = True) -> RowFile:
     """Open a file of rows and find its columns.
 
     Args:
-        path (str): .tsv, .csv, .jsonl, .ndjson or .conll, plain or compressed (.gz, .xz, .bz2); or
-            .parquet.
+        path (str): .tsv, .csv, .jsonl, .ndjson, .conll or .txt (a text in each line), plain or
+            compressed (.gz, .xz, .bz2); or .parquet.
         header (bool): whether the first row of .tsv and .csv has the names of the columns.
     Raises:
         OSError: if it cannot be read.
@@ -37,6 +38,8 @@ def open_rows(path: str, header: bool = True) -> RowFile:
         return JsonRows(path)
     if ending == ".conll":
         return ConllRows(path)
+    if ending == ".txt":
+        return TextRows(path)
     if name.endswith(".parquet"):
         # pyarrow is an extra
         from tupe_fairseq.rows.parquet_rows import ParquetRows

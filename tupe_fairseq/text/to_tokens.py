@@ -26,12 +26,16 @@ class ToTokens:
     Raises:
         OSError, ValueError: if a file cannot be read, or is not of the kind.
         MissingPackage: if a package that this kind needs is not installed.
+
+    Attributes:
+        paths (list of str): the vocabulary's files.
     """
 
     def __init__(self, symbols: List[str], kind: str, paths: Dict[str, str], treatment: Any):
         splitter = KINDS[kind].open(*paths.values())
         self._split, self._before_word = splitter.split, splitter.before_word
         self._apply = treatment.apply
+        self.paths = list(paths.values())
         self._ids = {symbol: number for number, symbol in enumerate(symbols)}
         for symbol in (*BUILT_IN_SYMBOLS, MASK):
             self._ids[symbol] = UNKNOWN
