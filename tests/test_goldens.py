@@ -1,7 +1,6 @@
 """Number for number the authors' model, through tupe-convert and from_pretrained."""
 
 import dataclasses
-import os
 
 import numpy as np
 import pytest
@@ -9,22 +8,27 @@ import torch
 import torch.nn.functional as F
 from fairseq.models.roberta import RobertaModel
 
-from helpers.running import USER_DIR
-from helpers.triton_cases import needs_triton
+from helpers.running import USER_DIR, call_program
+from helpers.triton_cases import INTERPRETED, hasten_interpreter, needs_triton
 from tupe_fairseq.attention import IMPLEMENTATIONS
 from tupe_fairseq.checkpoint.from_authors import our_tensor_name
+from tupe_fairseq.commands import convert
 
 NAMES = ["tupe_a", "tupe_r", "tupe_r_long", "tupe_r_finetuned"]
 
+if INTERPRETED:
+    hasten_interpreter()
+
 
 @pytest.fixture(scope="module", params=NAMES)
-def converted(request, shared, run, tmp_path_factory):
+def converted(request, shared, tmp_path_factory):
     """(their arrays, our hub interface) of one golden, converted by the command."""
     name = request.param
     out = tmp_path_factory.mktemp(name)
     source = shared / "goldens" / name
-    run("tupe-convert", "--checkpoint", f"{source}.pt", "--dict", f"{source}.dict.txt",
-        "--output-dir", out)  # fmt: skip
+    words = ["--checkpoint", f"{source}.pt", "--dict", f"{source}.dict.txt", "--output-dir", out]
+    code, said = call_program(convert.main, words)
+    assert code == 0, said
     hub = RobertaModel.from_pretrained(str(out), "model.pt", user_dir=USER_DIR, bpe=None)
     hub.eval()
     with np.load(f"{source}.npz") as arrays:
@@ -106,7 +110,7 @@ def test_logits_loss_and_gradients(golden):
 
 
 @needs_triton
-@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="this is that process")
+@pytest.mark.skipif(INTERPRETED, reason="this is that process")
 def test_the_gpu_kernels_in_the_interpreter(shared, run):
     """The tests above with "triton", which they skip where nothing can run it.
 
