@@ -78,6 +78,16 @@ def shim_folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def stranger():
+    """A Python that has imported transformers, and that has no fairseq."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = shims.start_stranger(Path(folder))
+        yield os.path.join(folder, "python")
+        server.stdin.close()
+        server.wait()
+
+
+@pytest.fixture(scope="session")
 def text(tmp_path_factory):
     """train.txt and valid.txt of real English that every Python ships, one paragraph per line."""
     from pydoc_data.topics import topics

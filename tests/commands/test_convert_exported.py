@@ -1,7 +1,6 @@
 """What tupe-export wrote, and what transformers then trained, comes back as a checkpoint."""
 
 import os
-import sys
 
 import pytest
 import torch
@@ -58,9 +57,9 @@ def assert_same(path, other):
 
 
 @is_new
-def test_a_pre_trained_model_and_what_transformers_made_of_it(data, tmp_path):
+def test_a_pre_trained_model_and_what_transformers_made_of_it(data, tmp_path, stranger):
     checkpoint = write_model(tmp_path / "run", data, rel_pos=True, encoder_normalize_before=True)
-    code, text = export(checkpoint, tmp_path / "a", "--data", data)
+    code, text = export(checkpoint, tmp_path / "a", "--data", data, "--python", stranger)
     assert code == 0, text
     out, _ = back(tmp_path / "a", data)
     assert_same(out / "model.pt", checkpoint)
@@ -72,7 +71,7 @@ def test_a_pre_trained_model_and_what_transformers_made_of_it(data, tmp_path):
     (tmp_path / "tune.py").write_text(FINE_TUNING)
     cache = {"HF_MODULES_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"}
     tuned = tmp_path / "tuned"
-    run(sys.executable, tmp_path / "tune.py", tmp_path / "a", tuned, env=cache)
+    run(stranger, tmp_path / "tune.py", tmp_path / "a", tuned, env=cache)
     assert not (tuned / "dict.txt").exists() and not (tuned / "model.safetensors").exists()
     out, text = back(tuned, data)
     assert "THE FOLDER HAS NO LM HEAD" in text
@@ -84,13 +83,13 @@ def test_a_pre_trained_model_and_what_transformers_made_of_it(data, tmp_path):
 
 
 @is_new
-def test_a_fine_tuned_model(data, tmp_path):
+def test_a_fine_tuned_model(data, tmp_path, stranger):
     """Two heads, of which one is exported."""
     heads = {"mine": 2, "other": 3}
     checkpoint = write_model(tmp_path / "run", data, heads, tie_cls=True)
     (tmp_path / "labels").write_text("good 5\nbad 3\n")
-    flags = ["--data", data, "--head", "mine", "--label-dict", tmp_path / "labels"]
-    code, text = export(checkpoint, tmp_path / "a", *flags)
+    flags = ["--head", "mine", "--label-dict", tmp_path / "labels", "--python", stranger]
+    code, text = export(checkpoint, tmp_path / "a", "--data", data, *flags)
     assert code == 0, text
     os.remove(tmp_path / "a" / "dict.txt")
     out, _ = back(tmp_path / "a", data)
@@ -101,9 +100,10 @@ def test_a_fine_tuned_model(data, tmp_path):
     assert (out / "label" / "dict.txt").read_text() == "good 1\nbad 1\n"
 
 
-def test_a_roberta(data, tmp_path):
+def test_a_roberta(data, tmp_path, stranger):
     checkpoint = write_model(tmp_path / "run", data, position_encoding="learned")
-    code, text = export(checkpoint, tmp_path / "a", "--data", data, "--as", "roberta")
+    flags = ["--data", data, "--as", "roberta", "--python", stranger]
+    code, text = export(checkpoint, tmp_path / "a", *flags)
     assert code == 0, text
     out, _ = back(tmp_path / "a", data)
     assert_same(out / "model.pt", checkpoint)

@@ -90,7 +90,7 @@ def test_an_old_transformers(finetuned, tmp_path):
     assert "--python" in text and os.listdir(tmp_path) == []
 
 
-def test_as_roberta(data, tmp_path):
+def test_as_roberta(data, tmp_path, stranger):
     """With data elsewhere, in half precision, on given sentences; no code is in the folder."""
     args, model = build(data / "dict.txt", position_encoding="learned")
     checkpoint = save(
@@ -99,7 +99,8 @@ def test_as_roberta(data, tmp_path):
     sample = tmp_path / "sample.txt"
     sample.write_text("The cat likes the house.\n\nNobody.\n")
     out = tmp_path / "out"
-    code, text = export(checkpoint, out, "--data", data, "--as", "roberta", "--sample", sample)
+    flags = ["--data", data, "--as", "roberta", "--sample", sample, "--python", stranger]
+    code, text = export(checkpoint, out, *flags)
     assert code == 0, text
     tensors = load_file(str(out / "model.safetensors"))
     assert {tensor.dtype for tensor in tensors.values()} == {torch.float32}
@@ -146,9 +147,9 @@ TAGS = {"0": "O", "1": "B-my place", "2": "I-my place"}
 
 
 @pytest.mark.skipif(IS_OLD, reason="this transformers has no attention functions of models' own")
-def test_tags_of_words(tagger, tmp_path):
+def test_tags_of_words(tagger, tmp_path, stranger):
     out = tmp_path / "out"
-    code, text = export(tagger, out)
+    code, text = export(tagger, out, "--python", stranger)
     assert code == 0, text
     assert "AutoModelForTokenClassification: logits within" in text
     assert "pipeline('token-classification'" in text
@@ -160,9 +161,9 @@ def test_tags_of_words(tagger, tmp_path):
     assert "Fine-tuned on places:" in card and "GLUE" not in card and "nyu-mll" not in card
 
 
-def test_tags_of_words_as_roberta(tagger, tmp_path):
+def test_tags_of_words_as_roberta(tagger, tmp_path, stranger):
     out = tmp_path / "out"
-    code, text = export(tagger, out, "--as", "roberta")
+    code, text = export(tagger, out, "--as", "roberta", "--python", stranger)
     assert code == 0, text
     assert "AutoModelForTokenClassification: logits within" in text
     config = json.loads((out / "config.json").read_text())

@@ -6,6 +6,8 @@ front of PATH holds a small program under the name of each console script.  It a
 fork that runs the script, with the program's own files, folder, environment and signals; the fork
 is killed with the program.  What the fork itself starts beside its own Python is such a program,
 too.  Its memory is the fork's, not the program's.
+
+Another server has transformers, for what uses model folders without fairseq and this package.
 """
 
 import array
@@ -46,6 +48,18 @@ sys.exit(code)
 """
 
 _NAMES = ("fairseq-", "tupe-", "torchrun")
+# what each server imports; torch 1.13 has no _dynamo, and not every Python can write ONNX files
+_FAIRSEQ = ("fairseq_cli.train", "torch._dynamo")
+_TRANSFORMERS = (
+    "torch", "transformers", "transformers.modeling_utils",
+    "transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto",
+    "transformers.models.roberta.modeling_roberta", "transformers.tokenization_utils_fast",
+    "onnxruntime", "onnxscript", "torch.onnx._internal.exporter._torchlib.ops",
+)  # fmt: skip
+# as export/stranger.py has it
+_ABSENT = ("fairseq", "tupe_fairseq", "torchaudio")
+# where transformers keeps things; it asks at its import, so a fork puts its own in their places
+_CACHES = ("HF_MODULES_CACHE", "HF_HOME")
 
 # ``python -c CODE``, ``-m MODULE`` and ``FILE``, of which -I differs only by PYTHONPATH; others,
 # and one that is handed files, such as a worker of multiprocessing, get the real Python
@@ -74,26 +88,39 @@ def start(folder, scripts):
     Returns:
         subprocess.Popen: the server; it ends when its standard input is closed.
     """
+    names = [script.name for script in scripts.iterdir() if script.name.startswith(_NAMES)]
+    return _start(folder, scripts, names, "fairseq", None)
+
+
+def start_stranger(folder):
+    """As :func:`start`, with nothing but a Python that has transformers, and no fairseq."""
+    caches = {name: str(folder / name) for name in _CACHES}
+    env = {**os.environ, **caches, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    return _start(folder, folder, [], "transformers", env)
+
+
+def _start(folder, scripts, names, kind, env):
     address = str(folder / "socket")
-    names = [script.name for script in scripts.iterdir()]
-    for name in ["python", *(name for name in names if name.startswith(_NAMES))]:
+    for name in ["python", *names]:
         first = _PYTHON if name == "python" else ""
         program = folder / name
         program.write_text(_CLIENT.format(python=sys.executable, address=address, first=first))
         program.chmod(0o755)
     server = subprocess.Popen(
-        [sys.executable, __file__, address, str(scripts)], stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        [sys.executable, __file__, address, str(scripts), kind], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, env=env,
     )  # fmt: skip
     # after what imports may say
     assert any(line == b"ready\n" for line in server.stdout)
     return server
 
 
-def _serve(address, scripts):
-    importlib.import_module("fairseq_cli.train")
-    with contextlib.suppress(ImportError):  # torch 1.13 has none
-        importlib.import_module("torch._dynamo")
+def _serve(address, scripts, kind):
+    if kind == "transformers":
+        sys.modules.update(dict.fromkeys(_ABSENT))
+    for name in _FAIRSEQ if kind == "fairseq" else _TRANSFORMERS:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     importlib.import_module("multiprocessing.spawn")  # remembers the real Python, for its workers
     sys.executable = os.path.join(os.path.dirname(address), "python")
     gc.collect()
@@ -132,8 +159,10 @@ def _answer(connection, scripts):
             os.dup2(file, number)
             os.close(file)
         os.chdir(cwd)
+        before = {name: os.environ.get(name) for name in _CACHES}
         os.environ.clear()
         os.environ.update(environment)
+        _put_in_place({before[name]: environment[name] for name in _CACHES if name in environment})
         is_python = os.path.basename(argv[0]) == "python"
         script = os.path.join(scripts, os.path.basename(argv[0]))
         _end(_exit_code(_python if is_python else _run_file, [script, *argv[1:]]))
@@ -146,6 +175,16 @@ def _answer(connection, scripts):
     over.set()
     code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
     connection.sendall(b"%d\n" % code)
+
+
+def _put_in_place(caches):
+    """Let transformers, if the server has it, use other folders than those of the server."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in ("transformers", "huggingface_hub") and module:
+            for constant, value in list(vars(module).items()):
+                for old, new in caches.items():
+                    if old and isinstance(value, str) and value.startswith(old):
+                        setattr(module, constant, new + value[len(old) :])
 
 
 def _end_with(connection, fork, over):
