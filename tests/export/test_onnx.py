@@ -40,12 +40,12 @@ def inputs_of(lengths):
 
 
 @needs_onnx
-def test_a_pretrained_model(tmp_path):
+def test_a_pretrained_model(tmp_path, stranger):
     """Its hidden states in one file, its logits in another."""
     import onnxruntime
 
     model = folder(tmp_path / "model", normalize_before=True, **REL_POS)
-    written = export_onnx(model)
+    written = export_onnx(model, stranger)
     assert {name: file.outputs for name, file in written.items()} == {
         "onnx/model.onnx": ("last_hidden_state",),
         "onnx/model_masked_lm.onnx": ("logits",),
