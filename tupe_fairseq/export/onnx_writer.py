@@ -62,10 +62,6 @@ def check_torch():
 
 def write_files(folder, out):
     """{file: {"outputs", "difference", "seconds", "size"}}"""
-    import torch
-    import transformers
-
-    transformers.logging.set_verbosity_error()
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
         config = json.load(file)
     is_ours = config["model_type"] == "tupe"
@@ -73,6 +69,11 @@ def write_files(folder, out):
     prefix = PREFIXES.get(config["model_type"], "?")
     if not (architecture.startswith(prefix) and architecture[len(prefix) :] in FILES):
         raise ValueError(f"config.json has the architecture {architecture}, which is not known")
+
+    import torch
+    import transformers
+
+    transformers.logging.set_verbosity_error()
     auto_class, wanted = FILES[architecture[len(prefix) :]]
     auto_class = getattr(transformers, auto_class)
     model, baked = (
