@@ -54,7 +54,7 @@ _TRANSFORMERS = (
     "torch", "transformers", "transformers.modeling_utils",
     "transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto",
     "transformers.models.roberta.modeling_roberta", "transformers.tokenization_utils_fast",
-    "onnxruntime", "onnxscript", "torch.onnx._internal.exporter._torchlib.ops",
+    "onnxscript", "torch.onnx._internal.exporter._torchlib.ops",
 )  # fmt: skip
 # as export/stranger.py has it
 _ABSENT = ("fairseq", "tupe_fairseq", "torchaudio")
