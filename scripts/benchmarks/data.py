@@ -12,6 +12,7 @@ Writes results.json and results.md.
 
 import argparse
 import json
+import math
 import os
 import platform
 import shutil
@@ -24,10 +25,12 @@ from pathlib import Path
 import sentencepiece
 
 from tupe_fairseq.text.cleaning import Cleaner
+from tupe_fairseq.text.parallel import in_child
 from tupe_fairseq.text.piece_encoder import PieceEncoder
 from tupe_fairseq.text.pieces import Pieces
 from tupe_fairseq.text.reading import TextFile
 from tupe_fairseq.text.treatment import TextTreatment
+from tupe_fairseq.text.vocabulary import learn_model
 
 
 def parse(arguments):
@@ -44,7 +47,7 @@ def parse(arguments):
     )
     add(
         "--sample-mb",
-        type=int,
+        type=float,
         default=8,
         help="text size of the speed measurements, in MB; its vocabulary is learned from it; "
         "default %(default)s",
@@ -64,13 +67,16 @@ def parse(arguments):
     add("--vocab-size", type=int, default=32768, help="default %(default)s")
     options = parser.parse_args(arguments)
     words = [] if options.sizes_mb == "none" else options.sizes_mb.split(",")
-    if not all(word.isdigit() and int(word) for word in words):
+    try:
+        options.sizes = [float(word) for word in words]
+    except ValueError:
+        options.sizes = [0.0]
+    if not all(0 < size < math.inf for size in options.sizes):
         parser.error(f"--sizes-mb ({options.sizes_mb}) must be numbers such as 100,500, or none")
     if options.rounds < 1:
         parser.error(f"--rounds ({options.rounds}) must be at least 1")
-    if options.sample_mb < 1:
-        parser.error(f"--sample-mb ({options.sample_mb}) must be at least 1")
-    options.sizes = [int(word) for word in words]
+    if not 0 < options.sample_mb < math.inf:
+        parser.error(f"--sample-mb ({options.sample_mb}) must be a number above 0")
     return options
 
 
@@ -87,14 +93,15 @@ def corpus(options):
 def repeat(source, path, megabytes):
     """Write so many MB of it, all lines different."""
     written = copy = 0
+    size = round(megabytes * 10**6)
     with open(path, "wb") as out:
-        while written < megabytes * 10**6:
+        while written < size:
             copy += 1
             before = written
             for block in TextFile(str(source)).blocks():
                 lines = [line + b" %d" % copy if line else line for line in block.split(b"\n")[:-1]]
                 block = b"\n".join(lines) + b"\n"
-                room = megabytes * 10**6 - written
+                room = size - written
                 if room <= 0:
                     break
                 written += out.write(block if len(block) <= room else block[:room])
@@ -120,7 +127,19 @@ def cleaning(blocks, rounds):
     return spread([size / seconds(cleaner, blocks) for _ in range(rounds)])
 
 
-def encoding(blocks, rounds, model):
+def learn(clean, options):
+    """A vocabulary of clean text, as the command learns it; the model's file."""
+    text, model = options.output_dir / "clean.txt", options.output_dir / "sample.model"
+    text.write_bytes(b"".join(clean))
+    words = (options.vocab_size, "unigram", 0.9995, False)
+    model.write_bytes(
+        in_child(learn_model, [str(text)], 64 << 20, *words, killed="lower --sample-mb")
+    )
+    text.unlink()
+    return model
+
+
+def encoding(clean, rounds, model):
     """Our seconds divided by SentencePiece's; ours also joins the pieces and counts."""
     ours = PieceEncoder(Pieces(str(model)), 510)
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(model))
@@ -131,7 +150,6 @@ def encoding(blocks, rounds, model):
     def to_pieces(block):
         theirs.encode(block.decode().split("\n"), out_type=str, num_threads=1)
 
-    clean = [Cleaner(TextTreatment())(block).lines.content for block in blocks]
     ways = {"ours": ours, "ids": to_ids, "pieces": to_pieces}
     times = {name: [] for name in ways}
     for round_ in range(rounds + 1):
@@ -229,7 +247,7 @@ def table(results):
         if not run["finished"]:
             continue
         lines.append(
-            f"| {run['mb']:.0f} | {run['seconds']:.0f} | {run['tokens']:,} "
+            f"| {run['mb']:g} | {run['seconds']:.0f} | {run['tokens']:,} "
             f"| {run['peak_pss_mb']:.0f} | {run['peak_rss_mb']:.0f} |"
         )
     return "\n".join(lines) + "\n"
@@ -251,11 +269,9 @@ def main(arguments=None):
         "workers": options.workers,
         "vocab_size": options.vocab_size,
     }
-    # the vocabulary is learned from the sample
-    whole_run(sample, folder, options)
-    model = folder / "sentencepiece.bpe.model"
     results["cleaning_mb_per_s"] = cleaning(blocks, options.rounds)
-    results["encoding"] = encoding(blocks, options.rounds, model)
+    clean = [Cleaner(TextTreatment())(block).lines.content for block in blocks]
+    results["encoding"] = encoding(clean, options.rounds, learn(clean, options))
     results["runs"] = []
 
     def save():

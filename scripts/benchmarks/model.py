@@ -36,7 +36,8 @@ def parse(arguments):
     add("--rounds", type=int, default=5, help="rounds measured, after a warm-up; default 5")
     add("--size", choices=SIZES, default="base", help="size of the whole models; default base")
     add("--only", choices=("claims", "curves"), help="one part of the default grid")
-    add("--longest", type=int, default=2048, help="longest T of the curves; default 2048")
+    add("--longest", type=int, default=2048, help="no T is longer than this; default 2048")
+    add("--largest", type=int, default=16, help="largest batch of the curves; default 16")
     add("--full", action="store_true", help="every length, padding, dropout, dtype, mode and size")
     add(
         "--reference-repo",
@@ -51,6 +52,8 @@ def parse(arguments):
         parser.error(f"--rounds ({options.rounds}) must be at least 1")
     if options.longest < grid.LENGTHS[0]:
         parser.error(f"--longest ({options.longest}) must be at least {grid.LENGTHS[0]}")
+    if options.largest < grid.BATCHES[0]:
+        parser.error(f"--largest ({options.largest}) must be at least {grid.BATCHES[0]}")
     checkout = options.reference_repo
     if checkout is not None and not (checkout / MODEL_FILE).exists():
         parser.error(f"--reference-repo ({checkout}) holds no {MODEL_FILE}")
@@ -87,18 +90,19 @@ def main(arguments=None):
             for row in Claims(options, say).rows():
                 keep(row)
         if options.only != "claims":
-            results["saved_bytes"] = grid.saved(device)
+            results["saved_bytes"] = grid.saved(device, options.longest)
             results["kernels"] = grid.kernels(device)
-            results["curves"] = grid.curves(device, dtype, options.rounds, options.longest, say)
+            results["curves"] = grid.curves(device, dtype, options, say)
         if options.full:
-            for row in grid.full(device, options.rounds, list(SIZES), say):
+            for row in grid.full(device, options, list(SIZES), say):
                 keep(row)
     if "curves" in results:
         report.print_saved(console, results["saved_bytes"])
         title = "attention, 12 heads of 64, forward and backward, dropout 0.1"
         machine = f"{results['machine']['device']}, {results['machine']['threads']} threads"
         figure = options.output_dir / "curves.png"
-        report.plot(figure, results["curves"], f"{title}\n{machine}")
+        length = min(grid.BATCH_LENGTH, options.longest)
+        report.plot(figure, results["curves"], length, f"{title}\n{machine}")
         console.print(f"wrote {figure}")
     report.write_json(options.output_dir / "results.json", results)
     console.print(f"wrote {options.output_dir / 'results.json'}")

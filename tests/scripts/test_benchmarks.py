@@ -28,7 +28,7 @@ def test_an_old_torch_is_refused(run):
 def test_claims(run, tmp_path):
     process = run(
         sys.executable, BENCHMARKS / "model.py", "--only", "claims", "--size", "tiny",
-        "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
+        "--longest", 128, "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
     )  # fmt: skip
     assert "authors' code: not measured, because --reference-repo was not given" in process.stdout
     results = json.loads((tmp_path / "results.json").read_text())
@@ -45,15 +45,17 @@ def test_claims(run, tmp_path):
 @needs_fused
 def test_curves_and_saved_bytes(run, tmp_path):
     run(
-        sys.executable, BENCHMARKS / "model.py", "--only", "curves", "--longest", 256,
-        "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
+        sys.executable, BENCHMARKS / "model.py", "--only", "curves", "--longest", 512,
+        "--largest", 2, "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
     )  # fmt: skip
     results = json.loads((tmp_path / "results.json").read_text())
-    assert [entry["x"] for entry in results["curves"]["length"]] == [128, 256]
+    assert [entry["x"] for entry in results["curves"]["length"]] == [128, 256, 512]
+    assert [entry["x"] for entry in results["curves"]["batch"]] == [1, 2]
     assert (tmp_path / "curves.png").stat().st_size > 20_000
     first, *_, last = results["saved_bytes"]
     # eager keeps something of T x T; what the tiles keep does not grow so
-    assert last["eager"] > 30 * first["eager"]
+    assert (first["T"], last["T"]) == (128, 512)
+    assert last["eager"] > 12 * first["eager"]
     assert last["chunked"] <= first["chunked"] * last["T"] / first["T"]
 
 
@@ -95,16 +97,16 @@ def test_a_checkout_that_would_not_be_measured_is_refused(run, tmp_path):
 
 def test_data(run, tmp_path):
     run(sys.executable, BENCHMARKS / "data.py", "--output-dir", tmp_path,
-        "--input", REPO / "README.md", "--sizes-mb", "1", "--sample-mb", 1, "--rounds", 1,
+        "--input", REPO / "README.md", "--sizes-mb", "0.1", "--sample-mb", 0.1, "--rounds", 1,
         "--workers", 1, "--vocab-size", 400)  # fmt: skip
     results = json.loads((tmp_path / "results.json").read_text())
-    assert results["sample_mb"] == 1
+    assert results["sample_mb"] == 0.1
     assert results["cleaning_mb_per_s"]["median"] > 0
     assert results["encoding"]["ratio_to_ids"]["median"] > 0
     (whole,) = results["runs"]
-    assert whole["finished"] and whole["mb"] == 1.0
+    assert whole["finished"] and whole["mb"] == 0.1
     assert whole["peak_pss_mb"] == max(step["pss_mb"] for step in whole["after_step"].values()) > 50
-    assert (tmp_path / "results.md").read_text().count("\n| 1 |") == 1
+    assert (tmp_path / "results.md").read_text().count("\n| 0.1 |") == 1
 
 
 @pytest.mark.skipif(not HAS_TRANSFORMERS, reason="needs torch 2.1 and transformers")

@@ -19,7 +19,7 @@ class Claims:
 
     Args:
         options (Namespace): of the command line: device, dtype, rounds, threads, size,
-            reference_repo.
+            longest, reference_repo.
         say (callable): called with what is being measured.
     """
 
@@ -53,9 +53,12 @@ class Claims:
     def _build(self, kind, seq_len, **options):
         return build(kind, self.options.size, seq_len, self.device, self.dtype, **options)
 
+    def _length(self, seq_len):
+        return min(seq_len, self.options.longest)
+
     def operator(self, dropout: float) -> List[Row]:
         batch = 32 if self.is_cuda else 4
-        shape = Shape(batch, 512, dropout, dtype=self.dtype)
+        shape = Shape(batch, self._length(512), dropout, dtype=self.dtype)
         title = f"attention, {shape}"
         calls = operators(shape, self.device)
         base = STOCK if dropout else FLOOR
@@ -63,6 +66,7 @@ class Claims:
         return [Row(title, self._compare(title, calls), base, ours)]
 
     def training(self, batch: int, seq_len: int) -> List[Row]:
+        seq_len = self._length(seq_len)
         title = f"training step, {self.options.size}, B{batch} T{seq_len}, dropout 0.1"
         data = masked_batch(batch, seq_len, 0.0, self.device)
         kinds = {STOCK: "stock", TUPE: "tupe", NO_BIAS: "no bias"}
@@ -86,7 +90,7 @@ class Claims:
         return rows
 
     def inference(self, padding: float, ours: str) -> List[Row]:
-        batch, seq_len = (32 if self.is_cuda else 4), 512
+        batch, seq_len = (32 if self.is_cuda else 4), self._length(512)
         padded = f", {padding:.0%} padding" if padding else ", no padding"
         title = f"inference, {self.options.size}, B{batch} T{seq_len}{padded}"
         data = masked_batch(batch, seq_len, padding, self.device)

@@ -13,21 +13,27 @@ from parts.timing import compare, kernel_names
 
 LENGTHS = [128, 256, 512, 1024, 2048]
 BATCHES = [1, 2, 4, 8, 16]
+BATCH_LENGTH = 256  # of the curve against batch
 
 
-def curves(device: torch.device, dtype, rounds: int, longest: int, say) -> Dict:
+def lengths(longest: int) -> List[int]:
+    return [seq_len for seq_len in LENGTHS if seq_len <= longest]
+
+
+def curves(device: torch.device, dtype, options, say) -> Dict:
     """Attention, forward and backward, dropout 0.1: against length at B1 and batch at T256."""
-    lengths = [seq_len for seq_len in LENGTHS if seq_len <= longest]
+    batches = [batch for batch in BATCHES if batch <= options.largest]
+    length = min(BATCH_LENGTH, options.longest)
     shapes = {
-        "length": [Shape(1, seq_len, 0.1, dtype=dtype) for seq_len in lengths],
-        "batch": [Shape(batch, 256, 0.1, dtype=dtype) for batch in BATCHES],
+        "length": [Shape(1, seq_len, 0.1, dtype=dtype) for seq_len in lengths(options.longest)],
+        "batch": [Shape(batch, length, 0.1, dtype=dtype) for batch in batches],
     }
     found = {}
     for axis, cases in shapes.items():
         found[axis] = []
         for shape in cases:
             say(f"attention, {shape}")
-            samples = compare(operators(shape, device), rounds)
+            samples = compare(operators(shape, device), options.rounds)
             found[axis].append(
                 {
                     "x": shape.seq_len if axis == "length" else shape.batch,
@@ -41,21 +47,22 @@ def curves(device: torch.device, dtype, rounds: int, longest: int, say) -> Dict:
     return found
 
 
-def saved(device: torch.device) -> List[dict]:
+def saved(device: torch.device, longest: int) -> List[dict]:
     """Bytes kept for backward by one layer's attention, B4, dropout 0.1."""
     names = [STOCK, "eager", "chunked"]
     if device.type != "cpu":
         return []
     return [
         {"T": seq_len, **{name: saved_by_attention(name, 4, seq_len, 0.1) for name in names}}
-        for seq_len in (128, 256, 512, 1024)
+        for seq_len in lengths(min(longest, 1024))
     ]
 
 
-def full(device: torch.device, rounds: int, sizes: List[str], say: Callable) -> Iterator[Row]:
+def full(device: torch.device, options, sizes: List[str], say: Callable) -> Iterator[Row]:
     """Every combination of the operator, then of the whole step; hours on a small machine."""
     dtypes = (torch.float32, torch.bfloat16)
-    axes = (LENGTHS, (0.0, 0.25), (0.0, 0.1), dtypes, (True, False))
+    rounds, all_lengths = options.rounds, lengths(options.longest)
+    axes = (all_lengths, (0.0, 0.25), (0.0, 0.1), dtypes, (True, False))
     for seq_len, padding, dropout, dtype, training in itertools.product(*axes):
         if dropout and not training:
             continue
@@ -65,7 +72,7 @@ def full(device: torch.device, rounds: int, sizes: List[str], say: Callable) -> 
         ours = "triton" if "triton" in calls else "chunked" if "chunked" in calls else "sdpa"
         yield Row(f"attention, {shape}", compare(calls, rounds), FLOOR, ours)
         gc.collect()
-    axes = (sizes, LENGTHS, (0.0, 0.25), (0.0, 0.1), dtypes, (True, False))
+    axes = (sizes, all_lengths, (0.0, 0.25), (0.0, 0.1), dtypes, (True, False))
     for size, seq_len, padding, dropout, dtype, training in itertools.product(*axes):
         if not dropout or training:
             yield _whole_step(device, rounds, say, size, seq_len, padding, dropout, dtype, training)

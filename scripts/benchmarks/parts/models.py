@@ -1,6 +1,7 @@
 """Whole models, with random weights, and batches for them."""
 
 import argparse
+import functools
 from typing import List, NamedTuple, Optional
 
 import torch
@@ -52,6 +53,15 @@ def masked_batch(
     return Batch(tokens.to(device), masked.to(device), tokens[masked].to(device))
 
 
+@functools.lru_cache(maxsize=None)
+def dictionary() -> Dictionary:
+    """RoBERTa's size, one for all models, because it takes long."""
+    words = Dictionary()
+    while len(words) < VOCAB_SIZE - 1:
+        words.add_symbol(f"w{len(words)}")
+    return words
+
+
 def build(kind: str, size: str, seq_len: int, device, dtype=torch.float32, **options):
     """A model with fairseq's own task and dictionary.
 
@@ -60,9 +70,6 @@ def build(kind: str, size: str, seq_len: int, device, dtype=torch.float32, **opt
             without their position bias: the difference is its cost).
         options: of the plugin, such as ``unpad=True``.
     """
-    dictionary = Dictionary()
-    while len(dictionary) < VOCAB_SIZE - 1:
-        dictionary.add_symbol(f"w{len(dictionary)}")
     args = argparse.Namespace(
         **SIZES[size],
         encoder_ffn_embed_dim=4 * SIZES[size]["encoder_embed_dim"],
@@ -70,7 +77,7 @@ def build(kind: str, size: str, seq_len: int, device, dtype=torch.float32, **opt
         max_positions=seq_len,
         seed=1,
     )
-    task = MaskedLMTask(args, dictionary)  # adds <mask>
+    task = MaskedLMTask(args, dictionary())  # adds <mask>
     torch.manual_seed(1)
     if kind == "stock":
         stock_base(args)

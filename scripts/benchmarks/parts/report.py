@@ -80,7 +80,7 @@ def write_json(path: Path, results: dict) -> None:
     path.write_text(json.dumps(results, indent=1) + "\n")
 
 
-def plot(path: Path, curves: dict, title: str) -> None:
+def plot(path: Path, curves: dict, batch_length: int, title: str) -> None:
     """Time and memory of attention against length and batch."""
     import matplotlib
 
@@ -88,7 +88,7 @@ def plot(path: Path, curves: dict, title: str) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(2, 2, figsize=(11, 8), constrained_layout=True)
-    labels = {"length": "length T, batch 1", "batch": "batch, T = 256"}
+    labels = {"length": "length T, batch 1", "batch": f"batch, T = {batch_length}"}
     for column, (axis, entries) in enumerate(curves.items()):
         xs = [entry["x"] for entry in entries]
         for name in (name for name in entries[0] if name != "x"):
