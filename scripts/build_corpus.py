@@ -192,9 +192,17 @@ def main():
         metavar="N",
         help="the longest line, unless a single word is longer; default %(default)s",
     )
+    parser.add_argument(
+        "--every",
+        type=int,
+        default=1,
+        metavar="N",
+        help="keep one paragraph of N, for a smaller corpus; default %(default)s",
+    )
     args = parser.parse_args()
-    if args.max_chars < 1:
-        parser.error(f"--max-chars is {args.max_chars}; give 1 or more")
+    for flag, number in (("--max-chars", args.max_chars), ("--every", args.every)):
+        if number < 1:
+            parser.error(f"{flag} is {number}; give 1 or more")
 
     stdlib = sysconfig.get_paths()["stdlib"]
     texts = list(topics())
@@ -209,6 +217,8 @@ def main():
         for paragraph in paragraphs(text):
             if paragraph.lower() not in seen:
                 seen.add(paragraph.lower())
+                if len(seen) % args.every:
+                    continue
                 modules[split].add(module)
                 lines[split].extend(wrap(paragraph, args.max_chars))
 

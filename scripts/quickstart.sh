@@ -7,7 +7,8 @@
 #   PYTHON=python3.11 scripts/quickstart.sh      make the environment with this Python
 #   VENV=DIR scripts/quickstart.sh               use (or make) this environment, not .venv
 #   QUICKSTART_DIR=DIR scripts/quickstart.sh     write to this folder, not quickstart-run
-#   QUICKSTART_SMOKE=1 scripts/quickstart.sh     40 updates: tries every step, learns nothing
+#   QUICKSTART_SMOKE=1 scripts/quickstart.sh     20 updates on a part of the text: tries every
+#                                                step, learns nothing
 set -euo pipefail
 
 fail() {
@@ -24,7 +25,8 @@ case $run in
     *[:,]*) fail "QUICKSTART_DIR is $run; fairseq splits lists at ':' and ',', choose a path without them" ;;
 esac
 updates=1800 every=200 log_every=50
-if [ "${QUICKSTART_SMOKE:-0}" != 0 ]; then updates=40 every=20 log_every=10; fi
+few=()
+if [ "${QUICKSTART_SMOKE:-0}" != 0 ]; then updates=20 every=10 log_every=5 few=(--every 4); fi
 length=64 # tokens in a sample
 
 # Threads that wait by spinning starve any other process on few cores; and a model this small
@@ -101,8 +103,8 @@ echo "the commands below run in $repo, with $venv/bin on the PATH; device: $devi
 # ---- 1 to 3: text, data, training
 
 if [ ! -e "$run/corpus" ]; then
-    show python scripts/build_corpus.py "$run/corpus"
-    python scripts/build_corpus.py "$run/corpus.partial"
+    show python scripts/build_corpus.py "$run/corpus" "${few[@]}"
+    python scripts/build_corpus.py "$run/corpus.partial" "${few[@]}"
     mv "$run/corpus.partial" "$run/corpus"
 fi
 
