@@ -13,7 +13,9 @@ import sys
 import tempfile
 
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["fairseq_cli.train", "torch._dynamo", "helpers.frozen"])
+_SERVER.set_forkserver_preload(
+    ["fairseq_cli.train", "torch._dynamo", "helpers.composed", "helpers.frozen"]
+)
 
 
 def run_forked(command, cwd=None, timeout=600):

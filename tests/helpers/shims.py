@@ -49,7 +49,8 @@ sys.exit(code)
 
 _NAMES = ("fairseq-", "tupe-", "torchrun")
 # what each server imports; torch 1.13 has no _dynamo, and not every Python can write ONNX files
-_FAIRSEQ = ("fairseq_cli.train", "torch._dynamo")
+# "composed" is the file beside this one
+_FAIRSEQ = ("fairseq_cli.train", "torch._dynamo", "composed")
 _TRANSFORMERS = (
     "torch", "transformers", "transformers.modeling_utils",
     "transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto",
