@@ -101,6 +101,7 @@ def test_the_original_restore_file_may_be_gone_later(checkpoint, data, tmp_path,
         "fairseq-validate", data, "--user-dir", PRETRAINING[1], "--task", "masked_lm", "--cpu",
         "--path", tmp_path / "checkpoint_last.pt", "--valid-subset", "valid", "--batch-size", 4,
         "--tokens-per-sample", 64, "--skip-invalid-size-inputs-valid-test",
+        "--num-workers", 0,
     )  # fmt: skip
     assert "| loss" in process.stdout
 

@@ -38,6 +38,7 @@ def test_validate(data, unbroken, run):
         "fairseq-validate", data, "--user-dir", USER_DIR, "--task", "masked_lm", "--cpu",
         "--path", unbroken[0] / "checkpoint_last.pt", "--valid-subset", "valid",
         "--max-tokens", 1000, "--tokens-per-sample", 64, "--skip-invalid-size-inputs-valid-test",
+        "--num-workers", 0,
     )  # fmt: skip
     assert "valid on 'valid' subset | loss" in process.stdout
 
