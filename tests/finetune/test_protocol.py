@@ -29,12 +29,13 @@ def chain(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def grid(chain, tmp_path_factory):
+def grid(chain, tmp_path_factory, shim_folder):
     """CoLA's 2 x 2 runs, interrupted in the second and then finished."""
     output = tmp_path_factory.mktemp("runs of")
     cola = output / "CoLA"
     command = finetuning(chain, "CoLA", output, *GRID)
-    code, text = interrupt(command, cola / "lr0.005-seed2" / "train.log")
+    log = cola / "lr0.005-seed2" / "train.log"
+    code, text = interrupt(command, log, scripts=shim_folder)
     assert code == 130, text
     with locked(str(cola)):  # its fairseq-train has ended, too
         assert [path.parent.name for path in cola.glob("*/result.json")] == ["lr0.005-seed1"]

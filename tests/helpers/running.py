@@ -56,14 +56,16 @@ def call_program(main, words):
     return code, output.getvalue()
 
 
-def interrupt(command, log, text="", timeout=240):
+def interrupt(command, log, text="", timeout=240, scripts=BIN):
     """Start a command and interrupt it, but not what it has started, when a log has a text.
 
+    Args:
+        scripts (Path): the folder of the command.
     Returns:
         tuple: the exit code and what was printed.
     """
     process = subprocess.Popen(
-        [str(BIN / command[0]), *map(str, command[1:])], env=ENV, stdout=subprocess.PIPE,
+        [str(Path(scripts) / command[0]), *map(str, command[1:])], env=ENV, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True,
         # a background job of a shell ignores it, and so would what it starts
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),

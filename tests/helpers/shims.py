@@ -128,6 +128,8 @@ def _serve(address, scripts, kind):
     gc.freeze()  # what is imported stays, so forks need not look through it, nor copy it
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    # which a background job of a shell ignores
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # of this file's own start
     sys.path[:] = [path for path in sys.path if path != str(Path(__file__).parent)]
     with socket.socket(socket.AF_UNIX) as listener:

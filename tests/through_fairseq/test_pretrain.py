@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.models.roberta import RobertaModel
 
-from helpers.running import BIN, USER_DIR
+from helpers.running import USER_DIR
 from helpers.training import PRETRAINING, assert_same_weights, losses, pretrain
 
 
@@ -92,9 +92,9 @@ def test_every_option_is_stored(unbroken):
     assert {name: model.get(name) for name in stored} == stored
 
 
-def on_the_cpu(words):
+def on_the_cpu(program, words):
     """A command for each process of torchrun, as in examples/pretraining."""
-    command = " ".join(shlex.quote(str(word)) for word in [BIN / "fairseq-train", *words])
+    command = " ".join(shlex.quote(str(word)) for word in [program, *words])
     return (
         f"{command} --distributed-init-method env:// --distributed-no-spawn "
         "--distributed-world-size $WORLD_SIZE --distributed-rank $RANK "
@@ -102,21 +102,21 @@ def on_the_cpu(words):
     )
 
 
-def test_two_processes_of_torchrun_equal_one_with_update_freq_2(data, tmp_path, run):
+def test_two_processes_of_torchrun_equal_one_with_update_freq_2(data, tmp_path, run, shim_folder):
     flags = ["--rel-pos", "--dropout", 0, "--attention-dropout", 0]
     single, double = tmp_path / "single", tmp_path / "double"
     pretrain(data, single, *flags, "--update-freq", 2)
 
     words = [data, *PRETRAINING, *flags, "--save-dir", double]
     process = run(
-        "torchrun",
+        f"{shim_folder}/torchrun",
         "--standalone",
         "--nproc_per_node",
         2,
         "--no_python",
         "sh",
         "-c",
-        on_the_cpu(words),
+        on_the_cpu(f"{shim_folder}/fairseq-train", words),
     )
     assert "distributed init (rank 1): env://" in process.stdout
     # the same batches; gradients are summed in another order
