@@ -3,7 +3,7 @@
 import argparse
 import contextlib
 import os
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple, Type, TypeVar
 
 from torch import Tensor, nn
 
@@ -41,6 +41,9 @@ class WordEncoder(TupeEncoder):
     def __init__(self, config: TupeConfig, num_symbols: int):
         super().__init__(config)
         self.embed_tokens = nn.Embedding(num_symbols, config.embed_dim)
+
+
+Encoder = TypeVar("Encoder", bound=WordEncoder)
 
 
 def load_model(path: str, data: str) -> Tuple[WordEncoder, List[str]]:
@@ -91,19 +94,23 @@ def said_of(path: str) -> Iterator[None]:
 
 
 def build_encoder(
-    options: Dict[str, Any], tensors: Dict[str, Tensor], num_symbols: int
-) -> WordEncoder:
+    options: Dict[str, Any],
+    tensors: Dict[str, Tensor],
+    num_symbols: int,
+    kind: Type[Encoder] = WordEncoder,  # type: ignore[assignment]
+) -> Encoder:
     """The encoder of these options, in evaluation mode on the CPU, with the file's weights.
 
     Args:
         options (dict): those of tupe_roberta; what the file left out has the preset's value.
         tensors (dict): the state dict, under the names of tupe_roberta.
         num_symbols (int): V, those of the dictionary, ``<mask>`` included.
+        kind (type): the class of the encoder.
     Raises:
         AttributeError, LookupError, RuntimeError, TypeError, ValueError: if they do not fit.
     """
     config = TupeConfig.from_roberta_options(argparse.Namespace(**{**_PRESET, **options, **_HERE}))
-    encoder = WordEncoder(config, num_symbols)
+    encoder = kind(config, num_symbols)
     own = {name: tensor for name, tensor in tensors.items() if name.startswith(ENCODER)}
     encoder.load_state_dict({name[len(ENCODER) :]: tensor for name, tensor in own.items()})
     return encoder.eval()

@@ -25,13 +25,28 @@ from tupe_fairseq.modules.activations import get_activation_fn
 _HEAD = "encoder.lm_head."
 
 
+class EncoderAtPositions(WordEncoder):
+    """Gives one position of each sequence; the last feed-forward network sees no other."""
+
+    def forward(self, embeddings: Tensor, positions: Tensor) -> Tensor:
+        """(B, L, D) and int64 (B) -> (B, D)."""
+        # B x 1 x C
+        self._places = positions[:, None, None].expand(-1, 1, embeddings.size(2))
+        return self.encode(embeddings, self.checked_padding(embeddings, None)).squeeze(1)
+
+    def call_layer(self, layer, x, *args):
+        if layer is not self.layers[-1]:
+            return super().call_layer(layer, x, *args)
+        return layer.feed_forward(layer.attend(x, *args).gather(1, self._places))
+
+
 class MaskedWords(nn.Module):
-    """An encoder with its LM head, which is used only where it is asked for.
+    """An encoder with its LM head; both compute only what is asked for.
 
     LN(activation(dense(x))) times the word embedding, or a matrix of its own, plus a bias.
 
     Args:
-        encoder (WordEncoder): the encoder.
+        encoder (EncoderAtPositions): the encoder.
         activation_fn (str): the head's activation.
     Shape:
         tokens, int64 (B, L) without padding, and positions, int64 (B) -> logits (B, V), those of
@@ -41,7 +56,7 @@ class MaskedWords(nn.Module):
         ValueError: if L exceeds the model's longest sequence and positions have a table.
     """
 
-    def __init__(self, encoder: WordEncoder, activation_fn: str):
+    def __init__(self, encoder: EncoderAtPositions, activation_fn: str):
         super().__init__()
         self.encoder = encoder
         num_symbols, dim = encoder.embed_tokens.weight.shape
@@ -51,9 +66,7 @@ class MaskedWords(nn.Module):
         self.output = nn.Linear(dim, num_symbols)
 
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        x = self.encoder(self.encoder.embed_tokens(tokens))
-        # B x T x C -> B x C
-        x = x.gather(1, positions[:, None, None].expand(-1, 1, x.size(2))).squeeze(1)
+        x = self.encoder(self.encoder.embed_tokens(tokens), positions)
         return self.output(self.layer_norm(self.activation(self.dense(x))))
 
 
@@ -103,7 +116,7 @@ def load_masked_words(path: str, dictionary: str) -> LoadedModel:
         options = vars(foreign.options)
     head = _head(tensors, path)
     with said_of(path):
-        encoder = build_encoder(options, tensors, len(symbols))
+        encoder = build_encoder(options, tensors, len(symbols), EncoderAtPositions)
         model = MaskedWords(encoder, encoder.config.activation_fn)
         model.load_state_dict(
             {**{f"encoder.{name}": x for name, x in encoder.state_dict().items()}, **head}

@@ -98,14 +98,23 @@ class TupeEncoderLayer(nn.Module):
             x (B, L, D), key_padding_mask bool (B, L) -> (B, L, D); with packed ``Padding``
             x (N, D) -> (N, D).
         """
+        return self.feed_forward(
+            self.attend(x, attn_bias, key_padding_mask, kernel_bias, position, for_layers)
+        )
+
+    def attend(self, x: Tensor, *args, **kwargs) -> Tensor:
+        """The first half of :meth:`forward`, with the same arguments."""
         residual = x
         if self.normalize_before:
             x = self.self_attn_layer_norm(x)
-        x = self.self_attn(x, attn_bias, key_padding_mask, kernel_bias, position, for_layers)
+        x = self.self_attn(x, *args, **kwargs)
         x = residual + dropout(x, self.dropout, self.training)
         if not self.normalize_before:
             x = self.self_attn_layer_norm(x)
+        return x
 
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """The second half, from what :meth:`attend` gives: each token by itself, (..., D)."""
         residual = x
         if self.normalize_before:
             x = self.final_layer_norm(x)
