@@ -1,7 +1,8 @@
 """The kernels compile for an absent GPU, in a separate process."""
 
+import os
+import sys
 import types
-from pathlib import Path
 
 import torch
 
@@ -11,18 +12,18 @@ from tupe_fairseq.attention.triton import triton_attention
 
 @needs_triton
 def test_they_compile_for_hopper(run, tmp_path):
-    env = {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[1])}
-    out = run("python", __file__, env=env).stdout
+    out = run(sys.executable, __file__, tmp_path).stdout
     compiled = [line.split() for line in out.splitlines() if line.startswith("compiled ")]
-    assert len(compiled) == 3 * 5 + 4, out  # the last request has no bias and no gradient of it
+    assert len(compiled) == 2 * 5 + 4, out  # the last request has no bias and no gradient of it
     for _, name, shared_bytes, num_wgmma, bits in compiled:
         assert int(shared_bytes) <= 99 * 1024, name
         # the tensor cores of this generation, and no silent fall back from them
         assert (int(num_wgmma) > 0) == (bits == "16" and name != "delta_kernel"), name
 
 
-def compile_all():
+def compile_all(cache):
     """Run the host side on the CPU with kernels that are compiled for capability 9.0 only."""
+    os.environ["TRITON_CACHE_DIR"] = cache
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
 
@@ -50,9 +51,8 @@ def compile_all():
     for name in [name for name in dir(triton_kernels) if name.endswith("_kernel")]:
         setattr(triton_kernels, name, Compiled(name))
     for dtype, num_heads, seq_len, head_dim, dropout, lengths in (
-        (torch.bfloat16, 12, 512, 64, 0.0, None),
         (torch.bfloat16, 12, 512, 64, 0.1, [512, 100]),
-        (torch.bfloat16, 16, 37, 128, 0.1, None),
+        (torch.bfloat16, 16, 37, 128, 0.0, None),
         (torch.float32, 2, 1, 5, 0.1, None),
     ):
         batch = 1 if seq_len == 1 else 2
@@ -70,4 +70,4 @@ def compile_all():
 
 
 if __name__ == "__main__":
-    compile_all()
+    compile_all(sys.argv[1])
