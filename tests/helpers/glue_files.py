@@ -145,10 +145,18 @@ def _lines(task, kind, count, odd):
     return lines, found
 
 
-def write_pretrain_dir(folder, lowercase=False, vocab_size=110):
-    """A folder like those of tupe-prepare-pretrain, whose vocabulary covers the files above."""
+def write_pretrain_dir(folder, lowercase=False, vocab_size=110, further=()):
+    """A folder like those of tupe-prepare-pretrain, whose vocabulary covers the files above.
+
+    Args:
+        folder (Path): the folder to make.
+        lowercase (bool): whether its report says that text is put in lower case.
+        vocab_size (int): the number of pieces.
+        further (iterable of str): texts to learn from besides those of the files above.
+    """
     folder.mkdir(parents=True)
     texts = [sentence(number) for number in range(125)] + list(ODD_TEXTS[:4] + ODD_TEXTS[5:])
+    texts += further
     texts += [text.lower() for text in texts]
     texts = [TextTreatment().apply(text) for text in texts]
     model = folder / "sentencepiece.bpe.model"
