@@ -112,11 +112,11 @@ def test_a_missing_package_is_named(tmp_path):
 
 
 @needs_onnx
-def test_a_folder_of_another_model_is_refused(tmp_path):
+def test_a_folder_of_another_model_is_refused(tmp_path, stranger):
     config = {"model_type": "bert", "architectures": ["BertForMaskedLM"]}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(OnnxError, match="architecture BertForMaskedLM, which is not known"):
-        export_onnx(str(tmp_path))
+        export_onnx(str(tmp_path), stranger)
     assert not (tmp_path / "onnx").exists()
 
 
