@@ -10,6 +10,7 @@ from helpers.training import assert_same_weights
 from tupe_fairseq.commands.compare import main
 from tupe_fairseq.compare import comparison
 from tupe_fairseq.files.lock import locked
+from tupe_fairseq.programs.command import fairseq_train
 
 SCHEMES = "learned; tupe --rel-pos"
 TINY, MINI = "tupe_roberta_tiny", "tupe_roberta_mini"
@@ -31,16 +32,25 @@ def comparing(data, folder, *flags, schemes=SCHEMES):
     return [str(word) for word in words]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def trainings_start_at_once(shim_folder):
+    """Those of an interrupted command, too; but the memory of one is that of another process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "fairseq_train", lambda: f"{shim_folder}/fairseq-train")
+        yield
+
+
 @pytest.fixture(scope="module")
-def compared(data, tmp_path_factory):
+def compared(data, shim_folder, tmp_path_factory):
     """2 x 2 runs, interrupted while the first two ran concurrently, and then finished."""
     for _ in range(3):  # on a busy machine a run may be over before it is interrupted
         folder = tmp_path_factory.mktemp("a comparison")
         words = comparing(data, folder)
         first, second = folder / RUNS[0], folder / RUNS[2]
         code, text = interrupt(
-            ["tupe-compare", *words, "--parallel", "2"], second / "train.log", "Saved checkpoint"
-        )
+            [f"{shim_folder}/tupe-compare", *words, "--parallel", "2"],
+            second / "train.log", "Saved checkpoint",
+        )  # fmt: skip
         assert code == 130, text
         with locked(str(folder)):  # what it had started has ended, too
             assert not (second / "result.json").exists()
@@ -50,12 +60,6 @@ def compared(data, tmp_path_factory):
     code, text = call_program(main, words)
     assert code == 0, text
     return folder, text
-
-
-@pytest.fixture
-def trainings_start_at_once(shim_folder, monkeypatch):
-    """Not for what is said of their memory, which is then that of another process."""
-    monkeypatch.setattr(comparison, "fairseq_train", lambda: f"{shim_folder}/fairseq-train")
 
 
 def read(path):
@@ -72,8 +76,16 @@ def test_every_run_is_whole(compared):
         assert 0 < seconds[0] < seconds[1] < seconds[2] == found["seconds"]
         assert found["final_loss"] == found["curve"][-1]["loss"] < found["curve"][0]["loss"]
         assert found["words_per_second"] > 0
-        assert 50 < found["peak_memory_mib"] < 5000
         assert [path.name for path in (folder / name).glob("*.pt")] == ["checkpoint_last.pt"]
+
+
+def test_memory_is_that_of_the_training(data, tmp_path, monkeypatch):
+    """Here the process itself trains."""
+    monkeypatch.setattr(comparison, "fairseq_train", fairseq_train)
+    flags = ["--updates", 1, "--validate-every", 1, "--seeds", "1"]
+    code, text = call_program(main, comparing(data, tmp_path, *flags, schemes="learned"))
+    assert code == 0, text
+    assert 50 < read(tmp_path / RUNS[0] / "result.json")["peak_memory_mib"] < 5000
 
 
 def test_parameters(compared):
@@ -126,7 +138,6 @@ def test_results(compared):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.usefixtures("trainings_start_at_once")
 def test_a_scheme_and_a_size_are_added_and_nothing_repeated(compared, data):
     folder, _ = compared
     logs = {name: (folder / name / "train.log").read_bytes() for name in RUNS}
@@ -164,7 +175,6 @@ def test_a_folder_in_use_is_refused(compared, data):
     assert code == 2 and "another process is using" in text
 
 
-@pytest.mark.usefixtures("trainings_start_at_once")
 def test_a_diverged_run_is_recorded(data, tmp_path):
     words = comparing(data, tmp_path / "out", "--lr", "1e30", "--seeds", "1", schemes="none")
     code, text = call_program(main, words)

@@ -165,6 +165,8 @@ def _answer(connection, scripts):
         before = {name: os.environ.get(name) for name in _CACHES}
         os.environ.clear()
         os.environ.update(environment)
+        # which a server started in the background of a shell ignores
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         _put_in_place({before[name]: environment[name] for name in _CACHES if name in environment})
         is_python = os.path.basename(argv[0]) == "python"
         script = os.path.join(scripts, os.path.basename(argv[0]))
