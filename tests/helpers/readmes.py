@@ -40,6 +40,7 @@ tupe-finetune() {{
     command tupe-finetune "$@" --cpu --epochs 1 --lrs 2e-5 --seeds 1
 }}
 tupe-compare() {{ command tupe-compare "$@" --updates 2 --seeds 1; }}
+tupe-export() {{ command tupe-export "$@" --python "$STRANGER"; }}
 """
 # Run by tests/scripts and continuous integration; *_small.sh take long, so a person runs them.
 # Two processes of torchrun: tests/through_fairseq/test_pretrain.py.

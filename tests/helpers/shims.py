@@ -50,7 +50,7 @@ sys.exit(code)
 _NAMES = ("fairseq-", "tupe-", "torchrun")
 # what each server imports; torch 1.13 has no _dynamo, and not every Python can write ONNX files
 # "composed" is the file beside this one
-_FAIRSEQ = ("fairseq_cli.train", "torch._dynamo", "composed")
+_FAIRSEQ = ("fairseq_cli.train", "torch._dynamo", "matplotlib.backends.backend_agg", "composed")
 _TRANSFORMERS = (
     "torch", "transformers", "transformers.modeling_utils",
     "transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto",

@@ -8,7 +8,8 @@ from helpers.running import ENV
 from helpers.vocabularies import write_gpt2
 
 
-def test_readme(folder, monkeypatch):
+def test_readme(folder, stranger, monkeypatch):
+    monkeypatch.setitem(ENV, "STRANGER", stranger)
     monkeypatch.setitem(ENV, "HF_HOME", str(folder / "hf"))
     state, _ = authors.their_checkpoint(max_positions=64)
     torch.save(state, folder / "checkpoint_best.pt")
