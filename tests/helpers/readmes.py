@@ -39,7 +39,11 @@ tupe-finetune() {{
     case "$*" in *roberta*) set -- "$@" --dry-run ;; esac  # its like has run before
     command tupe-finetune "$@" --cpu --epochs 1 --lrs 2e-5 --seeds 1
 }}
-tupe-compare() {{ command tupe-compare "$@" --updates 2 --seeds 1; }}
+tupe-compare() {{
+    command tupe-compare "$@" --updates 2 --validate-every 2 --seeds 1 \\
+        --batch-size 2 --tokens-per-sample 64
+}}
+tupe-plot() {{ command tupe-plot "$@" --dpi 20; }}
 tupe-export() {{ command tupe-export "$@" --python "$STRANGER"; }}
 """
 # Run by tests/scripts and continuous integration; *_small.sh take long, so a person runs them.

@@ -28,7 +28,7 @@ def test_an_old_torch_is_refused(run):
 def test_claims(run, tmp_path):
     process = run(
         sys.executable, BENCHMARKS / "model.py", "--only", "claims", "--size", "tiny",
-        "--longest", 128, "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
+        "--longest", 32, "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
     )  # fmt: skip
     assert "authors' code: not measured, because --reference-repo was not given" in process.stdout
     results = json.loads((tmp_path / "results.json").read_text())
@@ -136,7 +136,8 @@ def test_untie(run, data, shim_folder, tmp_path):
     process = run(
         shim_folder + "/python", BENCHMARKS / "untie.py", data,
         tmp_path / "a" / "checkpoint_last.pt",
-        "--updates", 10, "--scratch-updates", 11, "--seeds", 3, "--output-dir", tmp_path / "out",
+        "--updates", 10, "--scratch-updates", 11, "--seeds", 3, "--batch-size", 4,
+        "--output-dir", tmp_path / "out",
     )  # fmt: skip
     losses = json.loads((tmp_path / "out" / "results.json").read_text())["loss_in_bits"]
     assert list(losses) == [
