@@ -55,25 +55,15 @@ def unigram_perplexity(task):
     They are the pieces that fairseq-validate asks the model for, <s> and </s> included.
     Counts have one added, for pieces that do not occur in train.
     """
-    pad = task.source_dictionary.pad()
     counts = torch.ones(len(task.source_dictionary), dtype=torch.double)
-    masked = []
-    for split in ("train", "valid"):
-        task.load_dataset(split)
-        dataset = task.datasets[split]
-        dataset.set_epoch(1)  # the masks depend on it; fairseq-validate uses 1
-        for i in range(len(dataset)):
-            sample = dataset[i]
-            target = sample["target"]
-            is_masked = target.ne(pad)
-            if split == "train":
-                # "target" holds the masked pieces, the input the others
-                pieces = torch.where(is_masked, target, sample["net_input.src_tokens"])
-                counts += torch.bincount(pieces, minlength=len(counts))
-            else:
-                masked.append(target[is_masked])
+    for pieces in task._load_dataset_split("train", epoch=1, combine=False):  # not masked
+        counts += torch.bincount(pieces, minlength=len(counts))
+    task.load_dataset("valid")
+    dataset = task.datasets["valid"]
+    dataset.set_epoch(1)  # the masks depend on it; fairseq-validate uses 1
+    targets = [dataset[i]["target"] for i in range(len(dataset))]
+    masked = torch.cat([target[target.ne(task.source_dictionary.pad())] for target in targets])
     bits = -(counts / counts.sum()).log2()
-    masked = torch.cat(masked)
     return 2 ** bits[masked].mean().item(), len(masked)
 
 
