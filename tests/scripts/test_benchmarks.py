@@ -28,7 +28,7 @@ def test_an_old_torch_is_refused(run):
 def test_claims(run, tmp_path):
     process = run(
         sys.executable, BENCHMARKS / "model.py", "--only", "claims", "--size", "tiny",
-        "--longest", 32, "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
+        "--longest", 128, "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
     )  # fmt: skip
     assert "authors' code: not measured, because --reference-repo was not given" in process.stdout
     results = json.loads((tmp_path / "results.json").read_text())
