@@ -89,8 +89,10 @@ def main():
 
 def kept(folder, args):
     """Make all checks of a folder unless it has passed them before; whether it has."""
-    mark = args.references / f"{folder.name}.transformers-{transformers.__version__}.passed"
-    written = max(path.stat().st_mtime for path in [*folder.rglob("*"), *CHECKS])
+    versions = f"transformers-{transformers.__version__}-torch-{torch.__version__}"
+    mark = args.references / f"{folder.name}.{versions}.passed"
+    reference = args.references / f"{folder.name}.pt"
+    written = max(path.stat().st_mtime for path in [*folder.rglob("*"), *CHECKS, reference])
     if mark.is_file() and mark.stat().st_mtime > written and not args.only and not args.quick:
         print(f"{folder}\n{mark.read_text()}", end="", flush=True)
         return True
