@@ -48,7 +48,7 @@ PARTS = {
     # model folders for other libraries
     "export": (
         "checkpoint files missing_package.py position recorded_options.py tasks text version.py",
-        "onnxruntime sacremoses safetensors sentencepiece torch tqdm transformers",
+        "onnxruntime onnxscript sacremoses safetensors sentencepiece torch tqdm transformers",
     ),
     # what fairseq loads
     "plugin": ("require_fairseq.py", "fairseq numpy torch"),

@@ -57,6 +57,8 @@ def test_a_pretrained_model(tmp_path, stranger):
     for name, session in sessions.items():
         assert written[name].difference <= LIMIT
         assert written[name].size == (tmp_path / "model" / name).stat().st_size
+        # nor stack traces, which tell where whoever exports keeps things
+        assert b".py" not in (tmp_path / "model" / name).read_bytes()
         inputs = [(one.name, one.type) for one in session.get_inputs()]
         assert inputs == [("input_ids", "tensor(int64)"), ("attention_mask", "tensor(int64)")]
     hidden = sessions["onnx/model.onnx"]

@@ -25,7 +25,7 @@ class OnnxFile(NamedTuple):
         outputs (tuple of str): the names of its outputs; its inputs are ``input_ids`` and
             ``attention_mask``, int64 (B, L).
         difference (float): the largest difference of an output from the folder's own model.
-        seconds (float): what writing took.
+        seconds (float): what writing took; the trace, which serves all files, counts for the first.
         size (int): in bytes.
     """
 

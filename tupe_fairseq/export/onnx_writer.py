@@ -86,10 +86,15 @@ def write_files(folder, out):
     with torch.no_grad():
         if is_ours:
             bake(baked.base_model.encoder, config["max_position_embeddings"])
-        for name, outputs in wanted.items():
+        begin = time.perf_counter()
+        # tracing takes most of the time, and one trace serves all files
+        every = list(dict.fromkeys(sum(wanted.values(), [])))
+        program = trace(with_outputs(baked, every), every)
+        values = {value.name: value for value in program.model.graph.outputs}
+        # what one file leaves out is gone for the next
+        for name, outputs in sorted(wanted.items(), key=lambda item: HIDDEN in item[1]):
             path = os.path.join(out, f"{name}.onnx")
-            begin = time.perf_counter()
-            write(with_outputs(baked, outputs), outputs, path)
+            save(program, [values[output] for output in outputs], path)
             seconds = time.perf_counter() - begin
             size = sum(os.path.getsize(os.path.join(out, x)) for x in os.listdir(out))
             written[f"{name}.onnx"] = {
@@ -98,7 +103,8 @@ def write_files(folder, out):
                 "seconds": seconds,
                 "size": size - sum(file["size"] for file in written.values()),
             }
-    return written
+            begin = time.perf_counter()
+    return {f"{name}.onnx": written[f"{name}.onnx"] for name in wanted}
 
 
 def with_outputs(model, names):
@@ -181,8 +187,8 @@ def bake(encoder, longest):
             position.features = lambda distances: distances.unsqueeze(-1)
 
 
-def write(module, outputs, path):
-    """Export for any batch and length."""
+def trace(module, outputs):
+    """torch's ONNXProgram for any batch and length."""
     import torch
 
     longest = module.model.config.max_position_embeddings
@@ -190,8 +196,7 @@ def write(module, outputs, path):
     attention_mask = torch.ones_like(input_ids)
     attention_mask[1, -1] = 0
     sizes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
-    tensors = [*module.parameters(), *module.buffers()]
-    program = torch.onnx.export(
+    return torch.onnx.export(
         module,
         (input_ids, attention_mask),
         dynamo=True,
@@ -200,8 +205,25 @@ def write(module, outputs, path):
         dynamic_shapes=(sizes, sizes),
         verbose=False,
     )
-    is_large = sum(x.numel() * x.element_size() for x in tensors) > LARGEST
-    program.save(path, external_data=is_large)
+
+
+def save(program, outputs, path):
+    """Write what leads to these outputs, and take the rest out of the program.
+
+    Args:
+        program (torch.onnx.ONNXProgram): changed in place.
+        outputs (list of onnxscript.ir.Value): of its graph.
+        path (str): the file.
+    """
+    from onnxscript import ir
+
+    graph = program.model.graph
+    graph.outputs[:] = outputs
+    ir.passes.common.RemoveUnusedNodesPass()(program.model)
+    for node in graph.all_nodes():
+        node.metadata_props.clear()  # stack traces, with the paths of this machine
+    size = sum(weight.const_value.nbytes for weight in graph.initializers.values())
+    program.save(path, external_data=size > LARGEST)
 
 
 def largest_difference(module, outputs, path):
