@@ -7,8 +7,6 @@ memory.  Here the restricted reader reads it, and fairseq is handed checked opti
 only.
 """
 
-import argparse
-import warnings
 from typing import Any, Dict
 
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
@@ -18,6 +16,7 @@ from tupe_fairseq.checkpoint.checked_options import checked_options
 from tupe_fairseq.checkpoint.checked_tensors import check_finite, check_sizes, tensors_in
 from tupe_fairseq.checkpoint.contents import options_in
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.plugin.model.loaded_config import loaded_config
 
 
 def restore(path: str, overrides: Dict[str, Any]):
@@ -46,19 +45,14 @@ def restore(path: str, overrides: Dict[str, Any]):
     tensors = tensors_in(state, path)
     check_sizes(options, tensors, path)
     check_finite(tensors, path)
-    options = {"task": "masked_lm", "regression_target": False, **options, **overrides}
+    options = {"task": "masked_lm", **options, **overrides}
     # a file's criterion is used for nothing but the name and kind of the head, options by now
-    args = argparse.Namespace(**{"criterion": options["task"], **options})
-    with warnings.catch_warnings():
-        # some forty lines, each time that fairseq makes a config of options
-        warnings.filterwarnings("ignore", module=r"hydra\.")
-        warnings.filterwarnings("ignore", r"\s*'config' is validated against ConfigStore")
-        # given a state, fairseq does not read the file again
-        try:
-            (model,), config, task = load_model_ensemble_and_task(
-                [path], state={"args": args, "model": tensors}
-            )
-        except (AttributeError, LookupError, TypeError) as error:  # whatever a file can lead to
-            problem = f"{type(error).__name__}: {error}"
-            raise CheckpointError(f"{path} cannot be loaded: {problem}") from error
+    options = {"criterion": options["task"], **options}
+    # given a state, fairseq does not read the file again
+    try:
+        state = {"cfg": loaded_config(options), "model": tensors}
+        (model,), config, task = load_model_ensemble_and_task([path], state=state)
+    except (AttributeError, LookupError, TypeError) as error:  # whatever a file can lead to
+        problem = f"{type(error).__name__}: {error}"
+        raise CheckpointError(f"{path} cannot be loaded: {problem}") from error
     return model, config, task
