@@ -4,9 +4,13 @@
 # 3.12).  Each line has an environment of its own under .venv-test/.
 #
 #   scripts/test.sh [arguments for pytest]
+#   scripts/test.sh --thorough [arguments for pytest]
 #   PYTHON=/path/to/python3.11 scripts/test.sh
 #   scripts/test.sh --quick [arguments for pytest]
 #   PYTHON=python3.13 scripts/test.sh --core [arguments for pytest]
+#
+# --thorough adds the heavier proofs: every case of the GPU's kernels in Triton's interpreter, the
+# longest benchmarks on small cases, the largest official GLUE task.
 #
 # --quick is for in between: only the core (positions, attention, layers, encoder, and the authors'
 # numbers by the reference implementation), on this line alone, in less than a minute.  It takes the

@@ -26,6 +26,17 @@ HAS_FAIRSEQ = importlib.util.find_spec("fairseq") is not None
 
 def pytest_addoption(parser):
     parser.addoption("--core", action="store_true", help="only the tests of what needs torch alone")
+    parser.addoption("--thorough", action="store_true", help="the heavier proofs, too")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Without --thorough the heavier proofs are left out, and counted as deselected."""
+    if config.getoption("--thorough"):
+        return
+    heavy = [item for item in items if item.get_closest_marker("thorough")]
+    if heavy:
+        config.hook.pytest_deselected(items=heavy)
+        items[:] = [item for item in items if item not in set(heavy)]
 
 
 def pytest_ignore_collect(collection_path, config):

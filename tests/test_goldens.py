@@ -109,6 +109,7 @@ def test_logits_loss_and_gradients(golden):
     assert all(n.startswith("classification_heads.") for n in without), without
 
 
+@pytest.mark.thorough
 @needs_triton
 @pytest.mark.skipif(INTERPRETED, reason="this is that process")
 def test_the_gpu_kernels_in_the_interpreter(shared, run):

@@ -29,8 +29,10 @@ if INTERPRETED:
 
 @needs_triton
 @pytest.mark.skipif(INTERPRETED, reason="this is that process")
-def test_in_the_interpreter(run):
-    run("python", "-m", "pytest", __file__, "-k", "TestKernels", env={"TRITON_INTERPRET": "1"})
+def test_in_the_interpreter(run, request):
+    words = ["--thorough"] if request.config.getoption("--thorough") else []
+    run("python", "-m", "pytest", __file__, "-k", "TestKernels", *words,
+        env={"TRITON_INTERPRET": "1"})  # fmt: skip
 
 
 def inputs(batch=2, seq_len=17, num_heads=3, head_dim=5):
@@ -100,7 +102,12 @@ class TestKernels:
     # the tests of long sequences, head_dims and 16 bits have
     @pytest.mark.parametrize(
         "lengths, num_heads, dropout",
-        [([1, 0], 3, 0.1), ([9, 17, 0, 1], 2, 0.0), ([9, 17, 0, 1], 2, 0.1), ([33, 64], 2, 0.1)],
+        [
+            pytest.param([1, 0], 3, 0.1, marks=pytest.mark.thorough),
+            pytest.param([9, 17, 0, 1], 2, 0.0, marks=pytest.mark.thorough),
+            ([9, 17, 0, 1], 2, 0.1),
+            pytest.param([33, 64], 2, 0.1, marks=pytest.mark.thorough),
+        ],
         ids=str,
     )
     @pytest.mark.parametrize("layout", ["full", "padded", "packed"])
@@ -128,6 +135,7 @@ class TestKernels:
             expected[0][padding.mask] = 0
         assert_close(found, expected)
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize(
         "length, seq_len, tile", [(300, 500, (128, 64)), (512, 512, (64, 128))], ids=str
     )
@@ -164,7 +172,9 @@ class TestKernels:
         for found, unmoved in zip(attend(padding.pack(qkv), huge, padding), expected):
             assert found.equal(unmoved)
 
-    @pytest.mark.parametrize("head_dim", [1, 16, 72, 128])
+    @pytest.mark.parametrize(
+        "head_dim", [1, *(pytest.param(dim, marks=pytest.mark.thorough) for dim in (16, 72)), 128]
+    )
     def test_head_dims(self, head_dim):
         qkv, bias = inputs(1, 33, 2, head_dim)
         assert_close(attend(qkv, bias), attend(qkv, bias, function=eager_attention))
@@ -313,7 +323,9 @@ class TestKernels:
         monkeypatch.setattr(InterpreterBuilder, "create_dot", create_dot)
 
     @pytest.mark.usefixtures("_bfloat16_products")
-    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+    @pytest.mark.parametrize(
+        "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.thorough)]
+    )
     def test_16_bits(self, dtype):
         """Close to float32 on the same rounded q, k and v, for any content of the bias."""
         qkv, bias = inputs(2, 40, 3, 8)

@@ -276,7 +276,7 @@ def words(shared, tmp_path_factory):
     "name, counts",
     [
         ("CoLA", (8551, 1043, 1063)),
-        ("SST-2", (67349, 872, 1821)),
+        pytest.param("SST-2", (67349, 872, 1821), marks=pytest.mark.thorough),
         ("STS-B", (5749, 1500, 1379)),
     ],
 )

@@ -24,6 +24,7 @@ def test_an_old_torch_is_refused(run):
     assert message in process.stdout
 
 
+@pytest.mark.thorough
 @needs_fused
 def test_claims(run, tmp_path):
     process = run(
@@ -42,6 +43,7 @@ def test_claims(run, tmp_path):
         assert all(len(column["seconds"]) == 1 for column in row["columns"].values())
 
 
+@pytest.mark.thorough
 @needs_fused
 def test_curves_and_saved_bytes(run, tmp_path):
     run(
@@ -95,6 +97,7 @@ def test_a_checkout_that_would_not_be_measured_is_refused(run, tmp_path):
     assert "--reference-repo is measured with --size base" in process.stdout
 
 
+@pytest.mark.thorough
 def test_data(run, tmp_path):
     run(sys.executable, BENCHMARKS / "data.py", "--output-dir", tmp_path,
         "--input", REPO / "README.md", "--sizes-mb", "0.1", "--sample-mb", 0.1, "--rounds", 1,
@@ -131,6 +134,7 @@ def test_a_folder_without_a_config_is_refused(run, tmp_path):
     assert f"--folder {tmp_path} holds no config.json" in process.stdout
 
 
+@pytest.mark.thorough
 def test_untie(run, data, shim_folder, tmp_path):
     pretrain(data, tmp_path / "a", "--position-encoding", "learned", "--max-update", 2)
     process = run(
