@@ -43,6 +43,14 @@ from tupe_fairseq.text.to_tokens import open_vocabulary
 from tupe_fairseq.text.treatment import TextTreatment
 
 COMMAND = [sys.executable, "-m", "tupe_fairseq.commands.predict"]
+# a process counts as its own what the one that started it had: here a small one
+MEASURED = """
+import os, subprocess, sys
+process = subprocess.Popen(sys.argv[1:])
+_, status, usage = os.wait4(process.pid, 0)
+print(usage.ru_maxrss)
+sys.exit(status != 0)
+"""
 # layers, width, heads
 SIZES = {"tiny": (2, 128, 2), "mini": (4, 256, 4), "small": (4, 512, 8), "base": (12, 768, 12)}
 MAX_POSITIONS = 128
@@ -173,11 +181,13 @@ def write_rows(path, texts):
 def predict(checkpoint, source, output):
     """Run the command; its peak memory in MB."""
     words = [*COMMAND, checkpoint, source, "--cpu", "--output-file", output]
-    process = subprocess.Popen(list(map(str, words)), stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
+    process = subprocess.run(
+        [sys.executable, "-c", MEASURED, *map(str, words)],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    if process.returncode:
         raise SystemExit(f"{' '.join(map(str, words))} failed")
-    return usage.ru_maxrss / 1024
+    return int(process.stdout.split()[-1]) / 1024
 
 
 def interrupt(checkpoint, source, output):
@@ -234,7 +244,7 @@ def main(arguments=None):
         print(f"{name}: {rate:,.0f} sentences a second, {ratio:.2f} times the plain loop")
     print(f"probabilities differ by {difference:.1e} at most")
     for rows, peak in memory.items():
-        print(f"tupe-predict with {rows:,} rows: at most {peak:,.0f} MB")
+        print(f"tupe-predict with {rows:,} rows: {peak:,.0f} MB at its peak")
     if done is None:
         print(f"not interrupted, which needs more than {2 * CHUNK_ROWS:,} rows")
     else:
