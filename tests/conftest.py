@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import tempfile
 from pathlib import Path
 
 # Two threads of two processes on two cores spin against each other; and bit-identical results
@@ -81,21 +80,21 @@ def run_fixture():
 @pytest.fixture(scope="session")
 def shim_folder(tmp_path_factory):
     """A folder of console scripts that start at once, for the PATH of shells."""
-    with tempfile.TemporaryDirectory() as folder:
-        server = shims.start(Path(folder), BIN)
-        yield folder
-        server.stdin.close()
-        server.wait()
+    with shims.serving(_run_folder(tmp_path_factory), BIN) as folder:
+        yield str(folder)
 
 
 @pytest.fixture(scope="session")
-def stranger():
+def stranger(tmp_path_factory):
     """A Python that has imported transformers, and that has no fairseq."""
-    with tempfile.TemporaryDirectory() as folder:
-        server = shims.start_stranger(Path(folder))
-        yield os.path.join(folder, "python")
-        server.stdin.close()
-        server.wait()
+    with shims.serving_stranger(_run_folder(tmp_path_factory)) as folder:
+        yield str(folder / "python")
+
+
+def _run_folder(tmp_path_factory):
+    """That of all workers."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import os
 import re
 import resource
 import shutil
+import sys
 
 import pytest
 import torch
@@ -53,7 +54,8 @@ def finetuned(data):
 
 
 @pytest.mark.skipif(IS_OLD, reason="this transformers has no attention functions of models' own")
-def test_a_finetuned_folder_needs_no_flags(finetuned, tmp_path):
+def test_a_finetuned_folder_needs_no_flags(finetuned, tmp_path, stranger, monkeypatch):
+    monkeypatch.setattr(sys, "executable", stranger)  # the Python that is used without --python
     code, text = export(finetuned, tmp_path / "out", "--license", "mit", "--language", "en,de")
     assert code == 0, text
     assert "AutoModelForSequenceClassification: logits within" in text

@@ -27,6 +27,11 @@ import threading
 import types
 from pathlib import Path
 
+try:
+    from helpers.shared_server import end_if_unused, shared_server
+except ImportError:  # in a server, which is started as a file
+    from shared_server import end_if_unused, shared_server
+
 _CLIENT = """#!{python} -IS
 import array, json, os, signal, socket, sys
 {first}
@@ -49,13 +54,13 @@ sys.exit(code)
 
 _NAMES = ("fairseq-", "tupe-", "torchrun")
 # what each server imports; torch 1.13 has no _dynamo, and not every Python can write ONNX files
-# "composed" is the file beside this one
+# "composed" and "onnx_traced" are files beside this one
 _FAIRSEQ = ("fairseq_cli.train", "torch._dynamo", "matplotlib.backends.backend_agg", "composed")
 _TRANSFORMERS = (
     "torch", "transformers", "transformers.modeling_utils",
     "transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto",
     "transformers.models.roberta.modeling_roberta", "transformers.tokenization_utils_fast",
-    "onnxscript", "torch.onnx._internal.exporter._torchlib.ops",
+    "onnxscript", "torch.onnx._internal.exporter._torchlib.ops", "onnx_traced",
 )  # fmt: skip
 # as export/stranger.py has it
 _ABSENT = ("fairseq", "tupe_fairseq", "torchaudio")
@@ -80,27 +85,33 @@ if not served or isolated and "PYTHONPATH" in os.environ or any(map(is_open, ran
 """
 
 
-def start(folder, scripts):
-    """Write the programs into a folder, and start their server.
+def serving(run_folder, scripts):
+    """The folder of the programs, while their server runs.
 
     Args:
-        folder (Path): a new folder with a short path, as sockets need.
+        run_folder (Path): of this run of pytest.
         scripts (Path): where the console scripts are.
-    Returns:
-        subprocess.Popen: the server; it ends when its standard input is closed.
     """
+    place = run_folder / "fairseq-server"
     names = [script.name for script in scripts.iterdir() if script.name.startswith(_NAMES)]
-    return _start(folder, scripts, names, "fairseq", None)
+    return shared_server(
+        place, lambda folder, stdin: _start(folder, scripts, names, "fairseq", place, stdin, None)
+    )
 
 
-def start_stranger(folder):
-    """As :func:`start`, with nothing but a Python that has transformers, and no fairseq."""
-    caches = {name: str(folder / name) for name in _CACHES}
-    env = {**os.environ, **caches, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-    return _start(folder, folder, [], "transformers", env)
+def serving_stranger(run_folder):
+    """As :func:`serving`, with nothing but a Python that has transformers, and no fairseq."""
+    place = run_folder / "transformers-server"
+
+    def start(folder, stdin):
+        caches = {name: str(folder / name) for name in _CACHES}
+        env = {**os.environ, **caches, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+        _start(folder, folder, [], "transformers", place, stdin, env)
+
+    return shared_server(place, start)
 
 
-def _start(folder, scripts, names, kind, env):
+def _start(folder, scripts, names, kind, place, stdin, env):
     address = str(folder / "socket")
     for name in ["python", *names]:
         first = _PYTHON if name == "python" else ""
@@ -108,15 +119,14 @@ def _start(folder, scripts, names, kind, env):
         program.write_text(_CLIENT.format(python=sys.executable, address=address, first=first))
         program.chmod(0o755)
     server = subprocess.Popen(
-        [sys.executable, __file__, address, str(scripts), kind], stdin=subprocess.PIPE,
+        [sys.executable, __file__, address, str(scripts), kind, str(place)], stdin=stdin,
         stdout=subprocess.PIPE, env=env,
     )  # fmt: skip
     # after what imports may say
     assert any(line == b"ready\n" for line in server.stdout)
-    return server
 
 
-def _serve(address, scripts, kind):
+def _serve(address, scripts, kind, place):
     if kind == "transformers":
         sys.modules.update(dict.fromkeys(_ABSENT))
     for name in _FAIRSEQ if kind == "fairseq" else _TRANSFORMERS:
@@ -139,7 +149,9 @@ def _serve(address, scripts, kind):
         while True:
             ready, _, _ = select.select([listener, 0], [], [])
             if 0 in ready:
-                os._exit(0)
+                end_if_unused(place, os.path.dirname(address))
+            if listener not in ready:
+                continue
             connection, _ = listener.accept()
             if not os.fork():
                 listener.close()
@@ -163,11 +175,12 @@ def _answer(connection, scripts):
             os.close(file)
         os.chdir(cwd)
         before = {name: os.environ.get(name) for name in _CACHES}
+        own = {name: f"{path}-{os.getpid()}" for name, path in before.items() if path}
         os.environ.clear()
-        os.environ.update(environment)
+        os.environ.update({**own, **environment})
         # which a server started in the background of a shell ignores
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        _put_in_place({before[name]: environment[name] for name in _CACHES if name in environment})
+        _put_in_place({path: os.environ[name] for name, path in before.items() if path})
         is_python = os.path.basename(argv[0]) == "python"
         script = os.path.join(scripts, os.path.basename(argv[0]))
         _end(_exit_code(_python if is_python else _run_file, [script, *argv[1:]]))
