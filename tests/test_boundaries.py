@@ -69,6 +69,12 @@ PARTS = {
         "plugin/tagging tasks text",
         "fairseq numpy torch",
     ),
+    # nothing heavy at its imports' top: it looks at what may be broken
+    "doctor": (
+        "checkpoint config.py encoder.py files inference missing_package.py position text "
+        "version.py",
+        "fairseq numpy torch",
+    ),
     "scoring": ("files text", "torch"),
     "finetune": (
         "checkpoint files glue inference missing_package.py plots position programs tasks text",
@@ -79,8 +85,8 @@ PARTS = {
         "fairseq torch tqdm",
     ),
     "commands": (
-        "checkpoint compare export files finetune glue inference missing_package.py modules plots "
-        "plugin/model position prediction programs rows scoring tasks text version.py",
+        "checkpoint compare doctor export files finetune glue inference missing_package.py modules "
+        "plots plugin/model position prediction programs rows scoring tasks text version.py",
         "fairseq torch tqdm",
     ),
     "register.py": ("models plugin plugin/glue plugin/tagging", ""),

@@ -11,6 +11,7 @@ from tupe_fairseq.missing_package import MissingPackage, missing
 NEEDS = {
     "compare": ("fairseq", "matplotlib"),
     "convert": ("fairseq",),
+    "doctor": (),
     "encode": ("sentencepiece",),
     "export": ("fairseq", "safetensors"),
     "finetune": ("fairseq", "scipy", "seqeval", "sklearn"),
@@ -48,6 +49,7 @@ def _stop(program: str, error: MissingPackage) -> NoReturn:
 
 compare = _command("compare")
 convert = _command("convert")
+doctor = _command("doctor")
 encode = _command("encode")
 export = _command("export")
 finetune = _command("finetune")

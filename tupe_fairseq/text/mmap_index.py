@@ -78,6 +78,36 @@ def _lengths(prefix: str, sentences: int) -> np.ndarray:
     return np.fromfile(prefix + ".idx", dtype="<i4", count=sentences, offset=_HEADER_BYTES)
 
 
+def sentence_lengths(prefix: str) -> np.ndarray:
+    """The number of tokens of each sentence, its </s> included, in a file that is not read yet.
+
+    Raises:
+        OSError, ValueError: as :func:`count`.
+    """
+    sentences, _ = count(prefix)
+    if sentences == 0:  # which cannot be mapped
+        return np.empty(0, "<i4")
+    place = {"offset": _HEADER_BYTES, "shape": (sentences,)}
+    return np.memmap(prefix + ".idx", dtype="<i4", mode="r", **place)
+
+
+def sampled_tokens(prefix: str, most: int, parts: int = 100) -> np.ndarray:
+    """Tokens of parts at an even distance, int64: all of them, or about as many as ``most``.
+
+    Raises:
+        OSError, ValueError: as :func:`count`.
+    """
+    _, total = count(prefix)
+    code, _ = _read_header(prefix)
+    if total == 0:  # which cannot be mapped
+        return np.empty(0, np.int64)
+    tokens = np.memmap(prefix + ".bin", dtype=_DTYPES[code], mode="r")
+    if total > most:
+        begins = np.arange(parts) * (total // parts)
+        tokens = np.concatenate([tokens[begin : begin + most // parts] for begin in begins])
+    return tokens.astype(np.int64)
+
+
 def first_tokens(prefix: str) -> np.ndarray:
     """The first token of each sentence, int64: of a label file, the labels.
 

@@ -1,0 +1,98 @@
+"""tupe-doctor: what is wrong with an installation, or with files that are to be used together."""
+
+import argparse
+import logging
+import os
+import sys
+import warnings
+from typing import Iterator, List, Optional
+
+from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.commands.start import NEEDS
+from tupe_fairseq.doctor.doctor_report import as_json, exit_code, summary
+from tupe_fairseq.doctor.environment import check_environment
+from tupe_fairseq.doctor.finding import ERROR, Finding, run_checks
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-doctor",
+        description="Check Python, torch, numpy, fairseq, omegaconf, the plugin and the devices; "
+        "and whether a checkpoint, data and a vocabulary belong together. A line a check: what "
+        "was found, what is wrong, and the command that mends it. The checkpoint is read without "
+        "running any code that it contains.",
+        epilog="exit code: 0, 1 with warnings, 2 with errors; example: tupe-doctor --checkpoint "
+        "checkpoints/checkpoint_best.pt --data data-bin",
+    )
+    parser.add_argument(
+        "--checkpoint",
+        metavar="FILE",
+        help="a model: one of this project, fairseq's stock RoBERTa or the TUPE authors'",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        help="folder with dict.txt, or input0/dict.txt, and binarized text; default: the "
+        "checkpoint's folder, of which the dictionary and vocabulary are taken",
+    )
+    parser.add_argument(
+        "--sentencepiece-model",
+        metavar="FILE",
+        help="default: what is beside the data or the checkpoint",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    run_program(get_parser(), run, argv)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Check everything and end with the exit code.
+
+    Raises:
+        OSError: if a path is wrong.
+    """
+    for flag in ("checkpoint", "sentencepiece_model"):
+        path = getattr(args, flag)
+        if path is not None and not os.path.isfile(path):
+            problem = "is not a file" if os.path.exists(path) else "does not exist"
+            raise FileNotFoundError(f"--{flag.replace('_', '-')} {path} {problem}")
+    if args.data is not None and not os.path.isdir(args.data):
+        raise FileNotFoundError(f"--data {args.data} is not a folder")
+    # fairseq and torch advise and warn on import; what matters of it is checked
+    warnings.simplefilter("ignore")
+    logging.getLogger().setLevel(logging.ERROR)
+    findings: List[Finding] = []
+    for finding in _all(args):
+        findings.append(finding)
+        if not args.json:
+            print(finding.line, flush=True)
+    print(as_json(findings) if args.json else summary(findings))
+    sys.exit(exit_code(findings))
+
+
+def _all(args: argparse.Namespace) -> Iterator[Finding]:
+    scripts = [f"tupe-{name.replace('_', '-')}" for name in NEEDS]
+    broken = set()
+    for finding in check_environment(scripts):
+        if finding.level == ERROR:
+            broken.add(finding.name)
+        yield finding
+    if (args.checkpoint, args.data, args.sentencepiece_model) == (None, None, None):
+        return
+    needed = sorted(broken & {"torch", "numpy"})
+    if needed:
+        wrong = f"reading them needs {' and '.join(needed)}; mend that first"
+        yield Finding("files", ERROR, "not checked", wrong)
+        return
+    # it imports torch
+    from tupe_fairseq.doctor.given_files import GivenFiles, check_files
+
+    given = GivenFiles(args.checkpoint, args.data, args.sentencepiece_model)
+    yield from run_checks({"files": lambda: check_files(given)})
+
+
+if __name__ == "__main__":
+    main()

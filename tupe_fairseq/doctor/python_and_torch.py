@@ -1,0 +1,135 @@
+"""Checks of Python, torch and numpy, on which everything else stands."""
+
+import platform
+import sys
+from typing import Optional, Tuple
+
+from tupe_fairseq.doctor.finding import ERROR, OK, WARNING, Finding, brief
+from tupe_fairseq.doctor.installed import release, version_of
+from tupe_fairseq.missing_package import FIRST_WITHOUT_FAIRSEQ
+
+_FIRST_PYTHON = (3, 8)
+_FIRST_TORCH = (1, 13)
+# earlier, the unpickler of weights_only=True could be made to corrupt memory
+_FIRST_SAFE_TORCH = (2, 10)
+_CVE = "CVE-2026-24747"
+# before it, torch.load runs whatever code a file names, unless told otherwise
+_FIRST_WEIGHTS_ONLY = (2, 6)
+# fairseq's main branch, the only one for it, needs Python 3.11
+_FIRST_OF_MAIN = (3, 11)
+#: the versions that were tested, as in scripts/constraints.txt: below Python 3.11, and from there
+TESTED_TORCH = ("1.13.1", "2.13.0")
+# of the official fairseq, which uses names that later ones do not have
+_NUMPY_OF_OFFICIAL = (1, 24)
+
+
+def tested_torch(python: Tuple[int, ...]) -> str:
+    """The torch that was tested with a Python."""
+    return TESTED_TORCH[python >= _FIRST_OF_MAIN]
+
+
+def check_python(python: Tuple[int, ...] = sys.version_info[:3]) -> Finding:
+    """Whether this Python is one that the package, and fairseq, run on.
+
+    Args:
+        python (tuple of int): its version.
+    """
+    found = f"{'.'.join(map(str, python))}, {platform.platform(terse=True)}, {sys.executable}"
+    if python < _FIRST_PYTHON:
+        return Finding(
+            "python", ERROR, found, "tupe_fairseq needs Python 3.8 or later",
+            "python3.11 -m venv .venv",
+        )  # fmt: skip
+    if python >= FIRST_WITHOUT_FAIRSEQ:
+        return Finding(
+            "python", WARNING, found, "fairseq runs on Python 3.8 to 3.12 only: the encoder and "
+            "exported models work here, training does not", "python3.12 -m venv .venv",
+        )  # fmt: skip
+    return Finding("python", OK, found)
+
+
+def check_torch(python: Tuple[int, ...] = sys.version_info[:3]) -> Finding:
+    """Whether torch can be imported, and is of a release that reads files safely."""
+    version = version_of("torch")
+    command = f"pip install torch=={tested_torch(python)}"
+    if version is not None and release(version) < _FIRST_TORCH:
+        return Finding("torch", ERROR, version, "tupe_fairseq needs torch 1.13 or later", command)
+    try:
+        import torch
+    except Exception as error:  # of its libraries, too
+        if version is None and isinstance(error, ModuleNotFoundError):
+            return Finding("torch", ERROR, "not installed", "nothing works without it", command)
+        again = command.replace("install", "install --force-reinstall")
+        return Finding("torch", ERROR, f"{version}", f"import torch fails: {brief(error)}", again)
+    return torch_release(torch.__version__, python)
+
+
+def torch_release(version: str, python: Tuple[int, ...]) -> Finding:
+    """What a torch that can be imported does with a file from a stranger.
+
+    Args:
+        version (str): torch's own.
+        python (tuple of int): the version of Python, which says what other torch there is for it.
+    """
+    if release(version) < _FIRST_TORCH:  # not installed by pip
+        command = f"pip install torch=={tested_torch(python)}"
+        return Finding("torch", ERROR, version, "tupe_fairseq needs torch 1.13 or later", command)
+    if release(version) >= _FIRST_SAFE_TORCH:
+        return Finding("torch", OK, version)
+    what = "corrupt memory in spite of weights_only=True"
+    if release(version) < _FIRST_WEIGHTS_ONLY:
+        what = "run code"
+    wrong = (
+        f"below 2.10 a checkpoint from a stranger can {what} where fairseq loads it ({_CVE}; "
+        "tupe-... commands read with a reader of their own)"
+    )
+    if python < _FIRST_OF_MAIN:
+        command = (
+            "python3.11 -m venv .venv && .venv/bin/pip install 'tupe_fairseq[fairseq]' "
+            f"torch=={tested_torch(_FIRST_OF_MAIN)} (until then: tupe-export what you are given, "
+            "and tupe-convert it back)"
+        )
+    else:
+        command = f"pip install torch=={tested_torch(python)}"
+    return Finding("torch", WARNING, version, wrong, command)
+
+
+def check_numpy(fairseq: Optional[str] = None) -> Finding:
+    """Whether numpy is there, and works with torch and with fairseq.
+
+    Args:
+        fairseq (str, optional): the version of the distribution ``fairseq``, the official one.
+    """
+    version = version_of("numpy")
+    if version is None:
+        return Finding(
+            "numpy", ERROR, "not installed", "data cannot be read without it", "pip install numpy"
+        )
+    is_official = fairseq is not None and fairseq.startswith("0.12.2")
+    if is_official and release(version) >= _NUMPY_OF_OFFICIAL:
+        return Finding(
+            "numpy", ERROR, version, f"fairseq {fairseq} uses numpy.float and numpy.int, which "
+            "numpy 1.24 removed", "pip install 'numpy<1.24'",
+        )  # fmt: skip
+    try:
+        import numpy
+    except Exception as error:  # of its libraries, too
+        again = "pip install --force-reinstall numpy"
+        return Finding("numpy", ERROR, version, f"import numpy fails: {brief(error)}", again)
+    wrong = _not_with_torch(numpy)
+    if wrong:
+        return Finding("numpy", ERROR, version, wrong, "pip install 'numpy<2'")
+    return Finding("numpy", OK, version)
+
+
+def _not_with_torch(numpy) -> str:
+    """Why torch cannot use this numpy; empty if it can, or if there is no torch."""
+    try:
+        import torch
+    except Exception:  # which has a finding of its own
+        return ""
+    try:
+        torch.from_numpy(numpy.zeros(1)).numpy()
+    except Exception as error:
+        return f"torch {torch.__version__} was built for another numpy: {brief(error)}"
+    return ""
