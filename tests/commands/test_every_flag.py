@@ -1,6 +1,7 @@
 """Every flag of every command reaches what it changes; a new flag fails here until it has a case.
 
-tupe-plot's are in test_plot.py, fairseq-train's in tests/models/test_every_flag.py.
+tupe-plot's are in test_plot.py, tupe-doctor's in test_doctor.py, fairseq-train's in
+tests/models/test_every_flag.py.
 """
 
 import json

@@ -27,6 +27,7 @@ from tupe_fairseq.plugin.model.restore import restore
 from tupe_fairseq.plugin.model.sentence_encoder import TupeRobertaEncoder
 from tupe_fairseq.plugin.model.tagging_head import TokenTaggingHead, take_tagging_heads
 from tupe_fairseq.plugin.model.watch import RunWatch
+from tupe_fairseq.plugin.model.whole_words import give_word_beginnings
 from tupe_fairseq.plugin.on_import import allow_fairseq_checkpoints
 from tupe_fairseq.position import POSITION_OPTIONS, get_position_encoding
 
@@ -83,6 +84,7 @@ class TupeRobertaModel(RobertaModel):
             tokens_per_sample = safe_getattr(task_options(task), "tokens_per_sample")
             args.max_positions = tokens_per_sample or task.max_positions()
         check_options(args, task)
+        give_word_beginnings(task, task_options(task), args)
         model = cls(args, TupeRobertaEncoder(args, task.source_dictionary))
         if OmegaConf.is_config(args):
             OmegaConf.set_struct(args, True)
