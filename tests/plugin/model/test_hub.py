@@ -153,5 +153,41 @@ def test_wrong_arguments(scheme, arguments, message):
         build(SCHEMES[scheme]).position_bias(*arguments)
 
 
+class OnePiece:
+    """An encoding in which every piece is a word."""
+
+    def decode(self, pieces):
+        return pieces
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "cpu",
+        pytest.param(
+            "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+        ),
+    ],
+)
+def test_decode_on_any_device(device):
+    """fairseq's own asks for numpy's array of a tensor, which only the CPU's have."""
+    hub = build({}).to(device)
+    hub.bpe = OnePiece()
+    tokens = torch.tensor([0, 5, 9, 2, 2, 7, 2], device=device)
+    assert hub.decode(tokens) == ["w1 w5", "w3"]
+    assert hub.decode(tokens[:4]) == "w1 w5"
+    for wrong in (tokens[None], tokens[:0], tokens[0]):
+        with pytest.raises(ValueError, match=r"are not one sequence, \(L\)"):
+            hub.decode(wrong)
+
+
+def test_predict_says_what_to_do_with_a_text_that_is_too_long():
+    hub = build({})
+    hub.register_classification_head("topics", num_classes=3)
+    assert hub.predict("topics", torch.full((MAX,), 5)).shape == (1, 3)
+    with pytest.raises(ValueError, match="12 > 11; shorten it, or use predict_texts or tupe-pred"):
+        hub.predict("topics", torch.full((MAX + 1,), 5))
+
+
 def test_it_is_fairseqs_interface():
     assert issubclass(TupeRobertaHub, RobertaHubInterface)

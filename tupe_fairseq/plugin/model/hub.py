@@ -61,6 +61,7 @@ class TupeRobertaHub(RobertaHubInterface):
             ValueError: if ``return_attention`` is asked for in training mode, where dropout
                 makes every pass different.
         """
+        self._check_length(tokens.size(-1))
         features = super().extract_features(tokens, return_all_hiddens)
         if not return_attention:
             return features
@@ -68,3 +69,27 @@ class TupeRobertaHub(RobertaHubInterface):
         tokens = (tokens.unsqueeze(0) if tokens.dim() == 1 else tokens).to(self.device)
         padding = tokens.eq(encoder.embed_tokens.padding_idx)
         return features, encoder.attention_weights(encoder.embed_tokens(tokens), padding)
+
+    def decode(self, tokens: Tensor) -> Union[str, List[str]]:
+        """As fairseq's, which takes tokens on the CPU alone.
+
+        Shape:
+            tokens (L), on any device -> the text; of a pair, a list of both.
+        Raises:
+            ValueError: if it is not one sequence.
+        """
+        if tokens.dim() != 1 or len(tokens) == 0:
+            raise ValueError(
+                f"tokens of the shape {tuple(tokens.shape)} are not one sequence, (L); give one "
+                "row of a batch at a time"
+            )
+        return super().decode(tokens.cpu())
+
+    def _check_length(self, length: int) -> None:
+        longest = self.model.max_positions()
+        if length > longest:
+            raise ValueError(
+                f"the text has more tokens, <s> and </s> included, than the model takes: {length} "
+                f"> {longest}; shorten it, or use predict_texts or tupe-predict, which cut as in "
+                "training"
+            )
