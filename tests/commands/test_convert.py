@@ -298,3 +298,16 @@ def test_pretraining_data_with_gpt2_is_the_text_as_it_is(tmp_path):
     ]
     assert sorted(found) == sorted(expected)
     assert read_json(str(tmp_path / "data" / "report.json"))["vocabulary"]["type"] == "gpt2"
+
+
+def test_anew_is_for_files_of_this_project(tmp_path):
+    """What it writes is loaded in tests/compatibility."""
+    words = write_authors(tmp_path)
+    code, text = convert(words, tmp_path / "out", "--anew")
+    assert code == 2 and "--anew is for checkpoints of this project, and" in text
+    code, text = convert(words, tmp_path / "out", "--anew", "--untie")
+    assert code == 2 and "--anew and --untie exclude each other; drop one" in text
+    words = ["--checkpoint", tmp_path, "--dict", tmp_path / "theirs.txt"]
+    code, text = convert(words, tmp_path / "out", "--anew")
+    assert code == 2 and f"--anew is for files, and {tmp_path} is a folder" in text
+    assert not (tmp_path / "out").exists()

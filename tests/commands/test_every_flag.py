@@ -517,9 +517,11 @@ def test_convert(tmp_path):
     other = ["--checkpoint", "DIR/other.pt"]
     assert call("DIR/plain", *other, expected=2) == plain
     assert call("DIR/plain", *other, "--overwrite") != plain
-    # of the other kinds of vocabularies: test_convert.py; --untie: test_convert_untie.py
-    elsewhere = {"--gpt2-encoder-json", "--gpt2-vocab-bpe", "--sentencepiece-model", "--untie"}
-    assert flags_of(convert.get_parser()) == {*CONVERT, "--overwrite", *elsewhere}
+    # of the other kinds of vocabularies: test_convert.py; --untie: test_convert_untie.py; --anew:
+    # tests/compatibility
+    elsewhere = {"--gpt2-encoder-json", "--gpt2-vocab-bpe", "--sentencepiece-model"}
+    others = {"--overwrite", "--untie", "--anew"}
+    assert flags_of(convert.get_parser()) == {*CONVERT, *others, *elsewhere}
 
 
 # tupe-export: files of OUT that a flag changes

@@ -2,11 +2,11 @@
 
 import argparse
 from types import ModuleType
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from torch import Tensor
 
-from tupe_fairseq.checkpoint import from_authors, from_learned, from_roberta
+from tupe_fairseq.checkpoint import from_authors, from_roberta
 from tupe_fairseq.checkpoint.checked_options import in_brief
 from tupe_fairseq.checkpoint.checked_tensors import check_finite, check_sizes
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
@@ -15,14 +15,14 @@ from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
 
 
-def converter_of(options: Dict[str, Any], to_untie: bool = False) -> ModuleType:
+def converter_of(options: Dict[str, Any], own: Optional[ModuleType] = None) -> ModuleType:
     """The module that converts the checkpoints of the code that wrote these options.
 
     It has ``NAME``, ``HIDDEN_SYMBOLS``, ``convert_options`` and ``rename_tensors``.
 
     Args:
         options (dict): those of the file.
-        to_untie (bool): allow this project's own, from which ``--untie`` starts.
+        own (module, optional): what converts this project's own; None refuses them.
     Raises:
         CheckpointError: if the architecture is one of this project, or unknown.
     """
@@ -34,11 +34,12 @@ def converter_of(options: Dict[str, Any], to_untie: bool = False) -> ModuleType:
     if arch.startswith("roberta") or arch == "xlm":  # stock fairseq's xlm is a size of RoBERTa
         return from_roberta
     if arch.startswith("tupe_roberta"):
-        if to_untie:
-            return from_learned
+        if own is not None:
+            return own
         raise CheckpointError(
             f"the checkpoint's arch is {in_brief(arch)}, one of this project's; use it without "
-            "converting, or make TUPE of a learned one with --untie"
+            "converting, make TUPE of a learned one with --untie, or write it anew for another "
+            "line of fairseq with --anew"
         )
     raise CheckpointError(
         f"the checkpoint's arch is {in_brief(arch)}, neither one of the TUPE authors' bert_* nor a "

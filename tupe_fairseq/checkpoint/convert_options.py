@@ -7,8 +7,8 @@ from tupe_fairseq.checkpoint.checked_options import checked_options, in_brief
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.position import POSITION_OPTIONS
 
-# Options that shape the model, each with its default there; the names are fairseq's.
-_MODEL_DEFAULTS = {
+#: Options that shape the model, each with its default there; the names are fairseq's.
+MODEL_DEFAULTS = {
     "encoder_layers": 12,
     "encoder_embed_dim": 768,
     "encoder_ffn_embed_dim": 3072,
@@ -40,7 +40,7 @@ def tupe_roberta_options(
         CheckpointError: if one of ``fixed`` has another value, or an option of the encoder is
             unknown, all named; or if one is not of its type or range.
     """
-    defaults = {**_MODEL_DEFAULTS, **defaults}
+    defaults = {**MODEL_DEFAULTS, **defaults}
     wrong = [
         f"{name}={in_brief(value)}"
         for name, value in given.items()

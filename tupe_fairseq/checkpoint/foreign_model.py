@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, Dict, List, Optional
 
 from torch import Tensor
@@ -56,7 +57,7 @@ def read_checkpoint(
     dictionary: str,
     label_lines: Optional[List[str]],
     label_dict: str,
-    to_untie: bool = False,
+    own: Optional[ModuleType] = None,
 ) -> ForeignModel:
     """Read a checkpoint of the TUPE authors' code or of fairseq's RoBERTa without running its code.
 
@@ -66,7 +67,7 @@ def read_checkpoint(
         dictionary (str): the name of that file, for messages.
         label_lines (list of str, optional): of its label/dict.txt, to go on with its head.
         label_dict (str): the name of that file, for messages.
-        to_untie (bool): allow a checkpoint of our own, too.
+        own (module, optional): what converts a checkpoint of our own; None refuses them.
     Raises:
         OSError: if it cannot be read.
         CheckpointError: if it is refused, damaged, or of another model.
@@ -81,8 +82,8 @@ def read_checkpoint(
         )
     given = options_in(state, path)
     tensors = tensors_in(state, path)
-    converter = converter_of(given, to_untie)
-    if to_untie and VOCABULARY in tensors:
+    converter = converter_of(given, own)
+    if own is not None and VOCABULARY in tensors:
         _check_vocabulary(tensors[VOCABULARY], lines, path, dictionary)
     options, head = converter.convert_options(given), None
     if label_lines is not None:

@@ -10,7 +10,7 @@ from typing import List, Optional
 
 import torch
 
-from tupe_fairseq.checkpoint import convert
+from tupe_fairseq.checkpoint import convert, from_learned, from_own
 from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.foreign_model import ForeignModel, read_checkpoint
 from tupe_fairseq.checkpoint.untie import in_words, untie
@@ -68,6 +68,12 @@ def get_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="make TUPE-A of a model with learned positions, RoBERTa's or this project's, to be "
         "trained on: words, layers and heads are kept, the position bias is fitted",
+    )
+    parser.add_argument(
+        "--anew",
+        action="store_true",
+        help="write a checkpoint of this project anew, with its weights and known options alone: "
+        "one of fairseq's main branch for the commands of fairseq 0.12.2, or one from a stranger",
     )
     add_vocabulary_flags(parser)
     parser.add_argument("--output-dir", required=True, metavar="OUT", help="folder to write")
@@ -129,13 +135,24 @@ def _read(args: argparse.Namespace) -> ForeignModel:
         read_lines(path, f"{flag} {path}") if path else None
         for flag, path in (("--dict", args.dict), ("--label-dict", args.label_dict))
     )
+    if args.anew and args.untie:
+        raise ValueError("--anew and --untie exclude each other; drop one")
     if os.path.isdir(args.checkpoint):
+        if args.anew:
+            raise ValueError(f"--anew is for files, and {args.checkpoint} is a folder; drop it")
         numbers = args.gpt2_encoder_json and read_record(args.gpt2_encoder_json, {str: int})
         return read_folder(args.checkpoint, lines, labels, numbers)
     check_is_file("--checkpoint", args.checkpoint)
     if lines is None:
         raise ValueError(f"--checkpoint {args.checkpoint} is a file, which needs --dict, too")
-    return read_checkpoint(args.checkpoint, lines, args.dict, labels, args.label_dict, args.untie)
+    own = from_own if args.anew else from_learned if args.untie else None
+    foreign = read_checkpoint(args.checkpoint, lines, args.dict, labels, args.label_dict, own)
+    if args.anew and foreign.origin != from_own.NAME:
+        raise ValueError(
+            f"--anew is for checkpoints of this project, and --checkpoint {args.checkpoint} is of "
+            f"{foreign.origin}; drop it"
+        )
+    return foreign
 
 
 def _report(foreign: ForeignModel, model, paths: List[str], vocabulary) -> None:
