@@ -8,6 +8,7 @@ import pytest
 import torch
 from fairseq.models.roberta import RobertaModel
 
+import tupe_fairseq  # noqa: F401
 from helpers.training import PRETRAINING, losses
 
 
