@@ -53,7 +53,7 @@ PARTS = {
     # what fairseq loads
     "plugin": ("require_fairseq.py", "fairseq numpy torch"),
     "plugin/model": (
-        "attention checkpoint config.py encoder.py missing_package.py modules plots plugin "
+        "attention checkpoint config.py encoder.py files missing_package.py modules plots plugin "
         "position position_terms.py prediction tasks text",
         "fairseq omegaconf torch",
     ),
