@@ -54,7 +54,7 @@ PARTS = {
     "plugin": ("require_fairseq.py", "fairseq numpy torch"),
     "plugin/model": (
         "attention checkpoint config.py encoder.py files missing_package.py modules plots plugin "
-        "position position_terms.py prediction tasks text",
+        "position position_terms.py prediction programs tasks text",
         "fairseq omegaconf torch",
     ),
     "plugin/glue": ("files glue programs tasks", "fairseq numpy omegaconf torch"),

@@ -8,6 +8,7 @@ from fairseq.utils import safe_getattr
 from omegaconf import OmegaConf
 
 from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.plugin.model.save_dir_guard import guard_save_dir
 from tupe_fairseq.plugin.model.tensorboard import PositionPictures, tensorboard_logdir
 from tupe_fairseq.plugin.on_import import torch_is_at_least
 
@@ -34,9 +35,10 @@ def _warn_once(to_load: str, version: str) -> None:
 
 
 class RunWatch:
-    """Stops a run that did not load the file it was told to; draws for ``--tensorboard-logdir``.
+    """Stops a run that did not load the file it was told to; draws for ``--tensorboard-logdir``;
+    has its ``--save-dir`` guarded.
 
-    fairseq gives a model no hook for either.  The model forwards these calls: fairseq's
+    fairseq gives a model no hook for any of them.  The model forwards these calls: fairseq's
     trainer loads a state dict, then asks for the longest sequence; its task calls ``train()`` and
     ``set_num_updates(n)`` at each update, and ``eval()`` to validate.
 
@@ -45,6 +47,7 @@ class RunWatch:
     """
 
     def __init__(self, args):
+        guard_save_dir()
         if OmegaConf.is_config(args):
             of_checkpoints = safe_getattr(args._get_parent(), "checkpoint", {})
         else:
