@@ -1,8 +1,10 @@
 """A training that is killed, and started again by the same command; scripts/soak.sh does more."""
 
+import contextlib
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -19,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no named pipes 
 def killed_amid(name, data, save_dir, shim_folder):
     """Kill the training when it has written the first bytes of a checkpoint; its output.
 
-    The file is a pipe, so that the training waits there.
+    The file is a pipe, which is too small for it, so that the training waits there.
     """
     os.makedirs(save_dir, exist_ok=True)
     pipe = save_dir / f"{name}.tmp"
@@ -29,10 +31,17 @@ def killed_amid(name, data, save_dir, shim_folder):
         [str(word) for word in command], env=ENV, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    with open(pipe, "rb") as file:
-        half = file.read(1000)
-        process.kill()
-        file.read()  # until nothing has it open: the training is gone
+    reader, half, end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), b"", time.monotonic() + 240
+    while not half:
+        assert process.poll() is None and time.monotonic() < end, f"{pipe} was not written to"
+        time.sleep(0.02)
+        with contextlib.suppress(BlockingIOError):
+            half = os.read(reader, 1000)
+    process.kill()
+    os.set_blocking(reader, True)
+    while os.read(reader, 2**20):  # until nothing has it open: the training is gone
+        pass
+    os.close(reader)
     pipe.unlink()
     pipe.write_bytes(half)
     output, _ = process.communicate()
