@@ -18,9 +18,10 @@ from tupe_fairseq.finetune.label_files import Answers, unscaled
 from tupe_fairseq.finetune.learning_curve import read_curve
 from tupe_fairseq.finetune.prediction_file import Predicted, write_predictions
 from tupe_fairseq.finetune.selection import metric_names
+from tupe_fairseq.finetune.unfinished_run import keep_what_counts
 from tupe_fairseq.inference.predict import predict
 from tupe_fairseq.programs.log import quiet, record_of
-from tupe_fairseq.programs.save_dir import BEST, LAST, discard_damaged, updates_of
+from tupe_fairseq.programs.save_dir import BEST, LAST, updates_of
 from tupe_fairseq.programs.train import Diverged, train
 
 logger = logging.getLogger("tupe-finetune")
@@ -50,7 +51,7 @@ def finetune(
     os.makedirs(experiment.path(run), exist_ok=True)
     with atomic_write(experiment.path(run, "command.sh")) as file:
         file.write(experiment.script(run))
-    discard_damaged(experiment.path(run))
+    keep_what_counts(experiment, run)
     result: Dict[str, Any] = {
         "run": run.name,
         "lr": run.lr_text,
