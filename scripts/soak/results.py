@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import os
 import re
 from pathlib import Path
-from typing import Dict
+from typing import Dict, List
 
 import torch
 
@@ -39,9 +40,15 @@ def of_comparison(out: Path) -> Dict[str, object]:
     return {name: "" if name.endswith("results.md") else value for name, value in found.items()}
 
 
-def temporary(out: Path) -> Dict[str, Path]:
-    """The files that a command has begun to write and that are not complete."""
-    return {name: path for name, path in _files(out).items() if name.endswith(_TEMPORARY)}
+def temporary(out: Path) -> List[str]:
+    """The files that a running command has begun to write and that are not complete."""
+    found = []
+    for folder, _, names in os.walk(out):  # which passes over what is gone meanwhile
+        for name in names:
+            path = os.path.relpath(os.path.join(folder, name), out)
+            if any(part.endswith(_TEMPORARY) for part in path.split(os.sep)):
+                found.append(path)
+    return found
 
 
 def _files(out: Path) -> Dict[str, Path]:
