@@ -192,7 +192,8 @@ def _answer(connection, scripts):
     _, status = os.waitpid(fork, 0)
     over.set()
     code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-    connection.sendall(b"%d\n" % code)
+    with contextlib.suppress(BrokenPipeError):  # the program was killed
+        connection.sendall(b"%d\n" % code)
 
 
 def _put_in_place(caches):

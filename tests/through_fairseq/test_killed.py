@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+import tupe_fairseq.require_fairseq  # noqa: F401  lets torch.load read what fairseq has written
 from helpers.running import ENV
 from helpers.training import PRETRAINING, assert_same_weights, losses, pretrain
 from tupe_fairseq.files.lock import locked
@@ -38,13 +39,10 @@ def killed_amid(name, data, save_dir, shim_folder):
         with contextlib.suppress(BlockingIOError):
             half = os.read(reader, 1000)
     process.kill()
-    os.set_blocking(reader, True)
-    while os.read(reader, 2**20):  # until nothing has it open: the training is gone
-        pass
+    output, _ = process.communicate()  # until the training, which still waits, is gone
     os.close(reader)
     pipe.unlink()
     pipe.write_bytes(half)
-    output, _ = process.communicate()
     return subprocess.CompletedProcess(command, process.returncode, stdout=output)
 
 
