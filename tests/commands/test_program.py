@@ -49,3 +49,23 @@ def test_interrupted(resumes):
     code, printed = call_program(program(interrupt, resumes=resumes), ["--input", "x"])
     advice = "; run it again to go on" if resumes else ""
     assert (code, printed) == (130, f"tupe-x: interrupted{advice}\n")
+
+
+@pytest.mark.parametrize(
+    "message, printed",
+    [
+        ("a.txt: 'x' is no number", "a.txt: 'x' is no number"),
+        ("it ended; the end of its log:\n| a\n| b", "it ended; the end of its log:\n| a\n| b"),
+        ("a tensor \x1b[2J\x1b]0;x\x07 of the file", "a tensor \\x1b[2J\\x1b]0;x\\x07 of the file"),
+        ("a label \u202ecba and \u2028 more", "a label \\u202ecba and \\u2028 more"),
+        ("line 3: '" + "x" * 10**6 + "' is long", "line 3: '" + "x" * 891 + "..."),
+    ],
+    ids=["plain", "lines", "escapes", "directions", "long"],
+)
+def test_what_a_message_has_of_a_file(message, printed):
+    """It neither acts on the terminal nor fills it."""
+
+    def refuse(args):
+        raise ValueError(message)
+
+    assert call_program(program(refuse), ["--input", "x"]) == (2, f"tupe-x: error: {printed}\n")

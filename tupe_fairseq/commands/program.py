@@ -8,6 +8,8 @@ from typing import Callable, List, Optional, Sequence
 
 from tupe_fairseq.missing_package import MissingPackage
 
+_LONGEST_LINE = 900
+
 
 def run_program(
     parser: argparse.ArgumentParser,
@@ -32,12 +34,21 @@ def run_program(
     try:
         run(args)
     except (MissingPackage, OSError, ValueError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        print(f"{parser.prog}: error: {_shown(str(error))}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         advice = "; run it again to go on" if resumes else ""
         print(f"{parser.prog}: interrupted{advice}", file=sys.stderr)
         sys.exit(130)
+
+
+def _shown(message: str) -> str:
+    """What a file says goes into messages, and must neither act on the terminal nor fill it."""
+    lines = []
+    for line in message.split("\n"):
+        text = line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
+        lines.append("".join(c if c.isprintable() else repr(c)[1:-1] for c in text))
+    return "\n".join(lines)
 
 
 def _refuse_unknown_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
