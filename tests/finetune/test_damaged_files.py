@@ -224,6 +224,9 @@ def test_scores_of_the_data(content, reason, tmp_path):
         read_task_data(str(folder)).targets("train")
 
 
+HEADER = 26  # bytes, before a length for each sentence
+
+
 def header(sentences):
     return b"MMIDIDX\x00\x00" + struct.pack("<QBQ", 1, 4, sentences)
 
@@ -258,6 +261,29 @@ def test_other_files_of_binarized_labels(name, content, reason, tmp_path):
     (folder / "label" / name).write_bytes(content)
     with pytest.raises(ValueError, match=reason):
         read_task_data(str(folder)).targets("train")
+
+
+@pytest.mark.parametrize(
+    "place, form, value, reason",
+    [
+        (HEADER, "<i", -1, "valid.idx is damaged, or not that of"),
+        (HEADER, "<i", 2**31 - 1, "valid.idx is damaged, or not that of"),
+        (HEADER + 16, "<q", 2**62, "valid.idx is damaged, or not that of"),
+        (17, "<B", 5, "valid.idx is damaged, or not that of|cut short"),
+        (None, "<i", -5, "valid.bin has tokens from -5 to .*dict.txt are 0 to 11"),
+        (None, "<i", 12, "valid.bin has tokens from 2 to 12.*dict.txt are 0 to 11"),
+    ],
+)
+def test_sentences_of_the_data(place, form, value, reason, tmp_path):
+    """Else training ends in them, or they are others."""
+    folder = write_data(tmp_path / "RTE", "RTE")
+    path = folder / "input1" / ("valid.bin" if place is None else "valid.idx")
+    content = bytearray(path.read_bytes())
+    struct.pack_into(form, content, place or 0, value)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=reason) as error:
+        read_task_data(str(folder))
+    assert str(error.value).endswith("; prepare the task again")
 
 
 def test_labels_of_another_split(tmp_path):

@@ -15,7 +15,7 @@ from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 from tupe_fairseq.tasks.labels import label_symbol
 from tupe_fairseq.tasks.task_description import KINDS, RECORD, Task
 from tupe_fairseq.tasks.task_report import task_of
-from tupe_fairseq.text.mmap_index import count
+from tupe_fairseq.text.mmap_index import checked_count
 
 logger = logging.getLogger("tupe-finetune")
 
@@ -102,9 +102,10 @@ def _check(data: TaskData) -> None:
                 f"--data {data.folder} has {data.rows.get(split, 0)} rows in {split}; "
                 "fine-tuning needs two or more"
             )
+    symbols = len(symbols_of(text_lines(dictionary)))
     for split, rows in data.rows.items():
         for side in ("input0", "input1")[: data.task.texts]:
-            sentences, _ = count(os.path.join(data.folder, side, split))
+            sentences = _count(os.path.join(data.folder, side, split), symbols)
             if sentences != rows:
                 raise ValueError(
                     f"{data.folder}/{side}/{split} has {sentences} sentences, but "
@@ -122,6 +123,13 @@ def _check(data: TaskData) -> None:
     # now, and not when the folder of the runs has been made for these files, or all runs are done
     for split in data.rows:
         data.check_answers(split)
+
+
+def _count(prefix: str, symbols: int) -> int:
+    try:
+        return checked_count(prefix, symbols)
+    except ValueError as error:
+        raise ValueError(f"{error}; prepare the task again") from error
 
 
 def check_together(data: TaskData, model: Pretrained) -> None:

@@ -108,6 +108,25 @@ def sampled_tokens(prefix: str, most: int, parts: int = 100) -> np.ndarray:
     return tokens.astype(np.int64)
 
 
+def checked_count(prefix: str, symbols: int) -> int:
+    """Sentences of PREFIX.idx and PREFIX.bin, after a look at all of both.
+
+    Args:
+        prefix (str): the two files, without their endings.
+        symbols (int): how many the dictionary has.
+    Raises:
+        OSError, ValueError: as :func:`count`; or if the index is not that of the tokens, or a token
+            is none of the symbols.
+    """
+    tokens, begins, _ = _mapped(prefix)
+    if len(tokens) and not 0 <= tokens.min() <= tokens.max() < symbols:
+        raise ValueError(
+            f"{prefix}.bin has tokens from {tokens.min()} to {tokens.max()}, but the symbols of "
+            f"its dict.txt are 0 to {symbols - 1}"
+        )
+    return len(begins)
+
+
 def first_tokens(prefix: str) -> np.ndarray:
     """The first token of each sentence, int64: of a label file, the labels.
 
