@@ -52,7 +52,8 @@ def restore(path: str, overrides: Dict[str, Any]):
     try:
         state = {"cfg": loaded_config(options), "model": tensors}
         (model,), config, task = load_model_ensemble_and_task([path], state=state)
-    except (AttributeError, LookupError, TypeError) as error:  # whatever a file can lead to
-        problem = f"{type(error).__name__}: {error}"
+    # whatever a file can lead to; of tensors that do not fit torch says it in many lines
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError) as error:
+        problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise CheckpointError(f"{path} cannot be loaded: {problem}") from error
     return model, config, task
