@@ -21,6 +21,7 @@ from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_
 from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.files.names import DICTIONARY
+from tupe_fairseq.files.repeated import first_repeated
 from tupe_fairseq.text.dictionary_file import listed_words
 
 # What earlier versions, or conversion, left to the architecture's preset.
@@ -162,7 +163,7 @@ def symbols_in(dictionary: str) -> List[str]:
 
 
 def _distinct(symbols: List[str]) -> List[str]:
-    if len(set(symbols)) < len(symbols):
-        twice = next(symbol for symbol in symbols if symbols.count(symbol) > 1)
+    twice = first_repeated(symbols)
+    if twice is not None:
         raise ValueError(f"it lists {twice!r} twice, or as fairseq does itself")
     return symbols

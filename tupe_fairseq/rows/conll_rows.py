@@ -34,7 +34,8 @@ class ConllRows(RowFile):
             self.tags = self.columns[-1]
 
     def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Union[Row, BadRow]]:
-        places = [self.columns.index(name) for name in columns]
+        place_of = {name: place for place, name in enumerate(self.columns)}
+        places = [place_of[name] for name in columns]
         for begin, lines in self._sentences():
             try:
                 tokens = [self._fields(line, number) for number, line in enumerate(lines, begin)]

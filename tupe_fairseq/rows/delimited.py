@@ -32,7 +32,8 @@ class DelimitedRows(RowFile):
         super().__init__(path, values if header else numbered(len(values)))
 
     def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Union[Row, BadRow]]:
-        places = [self.columns.index(name) for name in columns]
+        place_of = {name: place for place, name in enumerate(self.columns)}
+        places = [place_of[name] for name in columns]
         records = _without_blank_end(self.path, self._split)
         if self._header:
             next(records)

@@ -2,6 +2,7 @@
 
 from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Union
 
+from tupe_fairseq.files.repeated import first_repeated
 from tupe_fairseq.text.json_texts import names_of
 
 #: a text, or the texts of a list, such as the tokens of a sentence
@@ -57,7 +58,7 @@ class RowFile:
     def __init__(self, path: str, columns: List[str]):
         self.path = path
         self.columns = columns
-        repeated = next((name for name in columns if columns.count(name) > 1), None)
+        repeated = first_repeated(columns)
         if repeated is not None:
             raise ValueError(f"{path} has several columns {repeated!r}; rename all but one")
 

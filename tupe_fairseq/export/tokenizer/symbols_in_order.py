@@ -3,6 +3,7 @@
 from typing import Iterable, List, NamedTuple, Sequence
 
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, FILLER, MASK
+from tupe_fairseq.files.repeated import first_repeated
 
 
 class SymbolsInOrder(NamedTuple):
@@ -41,8 +42,8 @@ def check_symbols(symbols: Sequence[str], padded_vocabulary: bool) -> SymbolsInO
         )
     if MASK not in found.symbols:
         raise ValueError(f"the dictionary has no {MASK}")
-    if len(set(found.symbols)) < len(found.symbols):
-        repeated = next(word for word in found.symbols if found.symbols.count(word) > 1)
+    repeated = first_repeated(found.symbols)
+    if repeated is not None:
         raise ValueError(f"the dictionary has {repeated} twice")
     fillers = [word for word in found.words if FILLER.fullmatch(word)]
     if fillers and not padded_vocabulary:
