@@ -17,7 +17,8 @@ def listed_words(path: str) -> List[str]:
     """
     with open(path, "rb") as file:
         try:
-            lines = file.read().decode().split("\n")
+            # a carriage return, too, ends a line for fairseq, which would find other words
+            lines = file.read().decode().replace("\r\n", "\n").replace("\r", "\n").split("\n")
         except UnicodeDecodeError as error:
             raise ValueError(f"{path} is not a text file in UTF-8") from error
     if lines[-1] == "":
