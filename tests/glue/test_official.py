@@ -104,6 +104,13 @@ def test_invalid_utf8_is_replaced_and_counted(read):
     assert rows.warnings == {"invalid UTF-8": 1}
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
+def test_utf_16_is_no_row_of_a_test_set(encoding, read):
+    """Of a test set even broken lines are kept, so that it would be predicted."""
+    with pytest.raises(ValueError, match="tsv is (in UTF-16|not UTF-8 text: it has many zero)"):
+        read("CoLA", "test", "index\tsentence\n0\tone\n1\ttwo".encode(encoding))
+
+
 def test_a_huge_line_is_cut_and_counted(read):
     rows = read("CoLA", "train", b"a\t1\t\tshort", b"a\t1\t\t" + b"x " * 5_000_000)
     assert rows.cut == {1} and len(rows.texts[1][0]) == MAX_CHARACTERS

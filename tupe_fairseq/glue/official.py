@@ -5,7 +5,9 @@ from typing import Dict, Iterator, List, Tuple
 
 from tupe_fairseq.glue.glue_tasks import STSB_MAX_SCORE, GlueTask
 from tupe_fairseq.tasks.task_rows import TaskRows
+from tupe_fairseq.text.not_text import refuse_wide_encodings
 
+_SAMPLE_BYTES = 1 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -39,14 +41,16 @@ def read_rows(task: GlueTask, split: str, path: str) -> TaskRows:
         path (str): the file.
     Raises:
         OSError: if the file cannot be read.
-        ValueError: if the file is empty, lacks a column, or holds an unknown label or a score
-            outside its range; the message has the line number.
+        ValueError: if the file is no text, is empty, lacks a column, or holds an unknown label or a
+            score outside its range; the message has the line number.
     """
     is_test = split.startswith("test")
     columns = (is_test and task.test_texts) or task.texts
     label_column = (split.startswith("valid") and task.dev_label) or task.label
     needed = max(columns) if is_test else max(*columns, label_column)
     exact = None if is_test else task.fields
+    with open(path, "rb") as file:
+        refuse_wide_encodings(path, file.read(_SAMPLE_BYTES))
     rows, widest, has_index = TaskRows(), 0, False
     for number, line in _lines(path):
         fields, sound = _fields(line)

@@ -76,16 +76,25 @@ def refuse_other_encodings(path: str, start: bytes) -> None:
     Raises:
         ValueError: if they are.
     """
-    if start.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")):
-        raise ValueError(f"{path} is in UTF-16 or UTF-32; convert it first: iconv -t UTF-8")
-    if start.count(b"\x00") > len(start) // 10:
-        raise ValueError(f"{path} is not UTF-8 text: it has many zero bytes")
+    refuse_wide_encodings(path, start)
     controls = len(start) - len(start.translate(None, _CONTROLS))
     if controls > _MOST_CONTROLS * len(start):
         raise ValueError(
             f"{path} is not text: {controls / len(start):.0%} of its first bytes are control "
             "characters"
         )
+
+
+def refuse_wide_encodings(path: str, start: bytes) -> None:
+    """As :func:`refuse_other_encodings`, but text may have control characters.
+
+    Raises:
+        ValueError: if the first bytes are in UTF-16 or UTF-32, or many of them are zero.
+    """
+    if start.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")):
+        raise ValueError(f"{path} is in UTF-16 or UTF-32; convert it first: iconv -t UTF-8")
+    if start.count(b"\x00") > len(start) // 10:
+        raise ValueError(f"{path} is not UTF-8 text: it has many zero bytes")
 
 
 def is_json_lines(start: bytes) -> bool:
