@@ -108,7 +108,7 @@ def test_a_kept_run_is_a_model_by_itself(grid, chain, tmp_path):
     hub = TupeRobertaModel.from_pretrained(str(folder), "checkpoint_best.pt").eval()
     assert hub.cfg.task.data == str(folder)
     report = json.loads((folder / "report.json").read_text())
-    treatment = TextTreatment.from_dict(report["text_treatment"])
+    treatment = TextTreatment.from_dict(report["text_treatment"], "")
     labels, found = hub.task.label_dictionary, []
     for line in (chain / "glue" / "CoLA" / "dev.tsv").read_text().splitlines():
         tokens = hub.encode(treatment.apply(line.split("\t")[3]))

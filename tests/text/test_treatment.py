@@ -38,9 +38,9 @@ def test_one_line():
 
 def test_of_another_version_is_refused():
     for recorded in ({"unicode": "NFKC", "lowercase": False}, {"lowercase": True}, {"new": 1}):
-        with pytest.raises(ValueError, match="is unknown to this version"):
-            TextTreatment.from_dict(recorded)
-    assert TextTreatment.from_dict({"unicode": "NFC", "lowercase": True}).lowercase is True
+        with pytest.raises(ValueError, match="^report.json: .* is unknown to this version"):
+            TextTreatment.from_dict(recorded, "report.json")
+    assert TextTreatment.from_dict({"unicode": "NFC", "lowercase": True}, "").lowercase is True
 
 
 def test_text_for_a_model_is_treated_as_was_recorded(tmp_path):

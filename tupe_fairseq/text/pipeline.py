@@ -178,7 +178,8 @@ class Pipeline:
         lines = sum(split["lines"] for split in counts.values())
         if lines < len(splits):
             raise ValueError(
-                f"only {lines} lines of the text are left, too few for {', '.join(splits)}"
+                f"only {lines} lines of the text are left, too few for {', '.join(splits)}; give "
+                "--input more, different lines"
             )
         share = 1 - sum(fractions.values())
         few = counts["train"]["lines"] < 0.5 * share * lines

@@ -59,7 +59,7 @@ class PretrainDir:
                 "with tupe-prepare-pretrain"
             )
         self.kind, self.files = "sentencepiece", {"sentencepiece model": model}
-        self.treatment = TextTreatment.from_dict(recorded)
+        self.treatment = TextTreatment.from_dict(recorded, report)
         self.tokens_per_sample = _tokens_per_sample(report)
         self.pieces = Pieces(model)
         self._check_dictionary(model)

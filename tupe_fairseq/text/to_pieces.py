@@ -60,5 +60,5 @@ def recorded_treatment(data: str) -> Optional[Any]:
         if recorded == AsItIs().to_dict():
             return AsItIs()
         if isinstance(recorded, dict):
-            return TextTreatment.from_dict(recorded)
+            return TextTreatment.from_dict(recorded, report)
     return None

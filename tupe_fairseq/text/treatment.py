@@ -47,16 +47,19 @@ class TextTreatment:
         return {"unicode": "NFC", "lowercase": self.lowercase}
 
     @classmethod
-    def from_dict(cls, recorded: Dict[str, Any]) -> "TextTreatment":
+    def from_dict(cls, recorded: Dict[str, Any], path: str) -> "TextTreatment":
         """The treatment that :meth:`to_dict` recorded.
 
+        Args:
+            recorded (dict): what it gave.
+            path (str): where it is recorded, for the message.
         Raises:
             ValueError: if it was recorded by a version that treats text differently.
         """
         treatment = cls(bool(recorded.get("lowercase", False)))
         if treatment.to_dict() != recorded:
             raise ValueError(
-                f"the text treatment {recorded} is unknown to this version of tupe_fairseq"
+                f"{path}: the text treatment {recorded} is unknown to this version of tupe_fairseq"
             )
         return treatment
 
