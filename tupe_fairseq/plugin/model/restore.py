@@ -52,8 +52,11 @@ def restore(path: str, overrides: Dict[str, Any]):
     try:
         state = {"cfg": loaded_config(options), "model": tensors}
         (model,), config, task = load_model_ensemble_and_task([path], state=state)
-    # whatever a file can lead to; of tensors that do not fit torch says it in many lines
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError) as error:
+    except (OSError, ValueError):
+        raise
+    # whatever a file can lead to: fairseq raises a bare Exception for a dict.txt that is not
+    # in UTF-8, and of tensors that do not fit torch says it in many lines
+    except Exception as error:
         problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise CheckpointError(f"{path} cannot be loaded: {problem}") from error
     return model, config, task
