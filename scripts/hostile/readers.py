@@ -34,6 +34,11 @@ class Reader(NamedTuple):
         """Whether errors have fairseq's words, not ours."""
         return self.program.startswith("fairseq")
 
+    @property
+    def gives_numbers(self) -> bool:
+        """Whether NaN in its result is no name of a label, but a fault."""
+        return not self.program.startswith("tupe-prepare")
+
     def call(self) -> None:
         """Run it, in this process."""
         if self.function is not None:
@@ -253,7 +258,7 @@ READERS: Dict[str, Reader] = {
     ),
     "fairseq-hydra-train": Reader(
         "fairseq-hydra-train", _hydra(), "pretrained",
-        leaves=(*_TRAIN_LEAVES, "hydra", "hydra/*", "*.log"),
+        leaves=(*_TRAIN_LEAVES, ".hydra", ".hydra/*", "*.log"),
     ),
 }  # fmt: skip
 for _kind, _more in (

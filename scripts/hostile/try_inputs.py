@@ -12,6 +12,7 @@ trial is written, and a summary printed; the exit code is 1 if a trial ended oth
 
 import argparse
 import collections
+import gc
 import importlib
 import json
 import os
@@ -76,6 +77,8 @@ def main() -> None:
     args = get_parser().parse_args()
     for name in _IMPORTED:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # so that forks need not look through it, nor copy it
     # no TemporaryDirectory, which forks would remove when they end
     work = Path(tempfile.mkdtemp())
     try:

@@ -37,7 +37,8 @@ def cases(scenes: Path, draw: random.Random) -> Iterator[Case]:
     yield from _official(scenes, draw)
 
 
-_NEVER = ("empty", "in UTF-16", "no UTF-8", "compressed, but not named so", "only a header")
+# compression shows in the first bytes, whatever the name
+_NEVER = ("empty", "in UTF-16", "no UTF-8", "only a header")
 
 
 def _any_text(sound: bytes) -> Dict[str, bytes]:
@@ -78,6 +79,14 @@ def _delimited(sign: bytes):
             "a name twice": sign.join([names[0], names[0]]) + b"\n" + b"".join(body),
             "a name that is empty": sign.join([b"", names[1]]) + b"\n" + b"".join(body),
             "no header": b"".join(body),
+            "a header of 200,000 names": head.rstrip()
+            + b"".join(sign + b"c%d" % n for n in range(200_000))
+            + b"\n"
+            + b"".join(body),
+            "rows of 200,000 columns": head.rstrip()
+            + b"".join(sign + b"c%d" % n for n in range(200_000))
+            + (b"\nx" + sign + b"yes" + sign * 200_000)
+            + b"\n",
             "a formula": head + b"=1+1" + sign + b"=2\n" + b"".join(body),
             "a label of spaces": head + b"x" + sign + b"   \n" + b"".join(body),
             "a label NaN": head + b"x" + sign + b"nan\n" + b"".join(body),

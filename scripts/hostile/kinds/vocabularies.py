@@ -61,6 +61,8 @@ def _odd_dictionaries(sound: bytes, draw: random.Random) -> Iterator[Tuple[str, 
         "a built-in symbol": sound + b"<pad> 1\n",
         "a line of a megabyte": sound + b"x" * 2**20 + b" 1\n",
         "200,000 lines": sound + b"".join(b"w%d 1\n" % n for n in range(200_000)),
+        "200,000 lines, the last twice": sound
+        + b"".join(b"w%d 1\n" % (n // 2 * 2 + n % 2 * (n < 199_999)) for n in range(200_000)),
         "zero bytes": sound.replace(first, b"\0 1\n"),
         "without the last newline": sound[:-1],
         "the mask in it": b"<mask> 1\n" + sound,
