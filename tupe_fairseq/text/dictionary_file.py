@@ -2,6 +2,8 @@
 
 from typing import List
 
+from tupe_fairseq.files.repeated import first_repeated
+
 
 def listed_words(path: str) -> List[str]:
     """The words, in order.
@@ -13,7 +15,8 @@ def listed_words(path: str) -> List[str]:
         path (str): lines of a word and its count.
     Raises:
         OSError: if it cannot be read.
-        ValueError: if it is not such a file; the message has the number of the line.
+        ValueError: if it is not such a file, or lists a word twice; the message has the number of
+            the line, or the word.
     """
     with open(path, "rb") as file:
         try:
@@ -31,4 +34,7 @@ def listed_words(path: str) -> List[str]:
                 f"{path}, line {number}: {line[:50]!r} is not a word and its count, a whole number"
             )
         words.append(word)
+    twice = first_repeated(words)
+    if twice is not None:
+        raise ValueError(f"{path} lists {twice[:50]!r} twice")
     return words

@@ -7,6 +7,7 @@ memory.  Here the restricted reader reads it, and fairseq is handed checked opti
 only.
 """
 
+import os
 from typing import Any, Dict
 
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
@@ -17,6 +18,7 @@ from tupe_fairseq.checkpoint.checked_tensors import check_finite, check_sizes, t
 from tupe_fairseq.checkpoint.contents import options_in
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.plugin.model.loaded_config import loaded_config
+from tupe_fairseq.text.dictionary_file import listed_words
 
 
 def restore(path: str, overrides: Dict[str, Any]):
@@ -31,7 +33,7 @@ def restore(path: str, overrides: Dict[str, Any]):
     Raises:
         FileNotFoundError: if there is no such file.
         CheckpointError: if the file is refused, damaged, or not of tupe_roberta.
-        ValueError: if the model cannot be built with these options, or the tensors do not fit.
+        ValueError: if the model cannot be built with these options, or a dict.txt is damaged.
     """
     state = restricted_load(path)
     given = options_in(state, path)
@@ -45,6 +47,7 @@ def restore(path: str, overrides: Dict[str, Any]):
     tensors = tensors_in(state, path)
     check_sizes(options, tensors, path)
     check_finite(tensors, path)
+    _check_dictionaries(overrides["data"])
     options = {"task": "masked_lm", **options, **overrides}
     # a file's criterion is used for nothing but the name and kind of the head, options by now
     options = {"criterion": options["task"], **options}
@@ -60,3 +63,11 @@ def restore(path: str, overrides: Dict[str, Any]):
         problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise CheckpointError(f"{path} cannot be loaded: {problem}") from error
     return model, config, task
+
+
+def _check_dictionaries(data: str) -> None:
+    """Refuse a dict.txt by name before fairseq reads it, which does not say which file it is."""
+    for name in ("dict.txt", os.path.join("input0", "dict.txt")):
+        path = os.path.join(data, name)
+        if os.path.isfile(path):
+            listed_words(path)
