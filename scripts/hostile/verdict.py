@@ -74,7 +74,7 @@ def _of_refused(outcome, reader, before, after) -> Tuple[str, str]:
         return "not one line", last
     if len(last) > _LONGEST_MESSAGE:
         return "long line", f"{len(last)} characters"
-    if _CONTROL.search(last):
+    if reader.function is None and _CONTROL.search(last):
         return "control characters", repr(last)
     if not any(word in last for word in reader.words(before)):
         return "vague", last
