@@ -273,7 +273,7 @@ def test_conversion(arch, tmp_path):
         setattr(state["args"], name, value)
         torch.save(state, tmp_path / "a.pt")
         code, output = call_program(convert, words)
-        assert code == 2 and output.count("\n") == 1, (name, value, output)
+        assert code == 2 and output.count("\n") == 1 and "a.pt" in output, (name, value, output)
     for change in (
         lambda state: setattr(state["args"], "arch", ["bert"]),
         lambda state: vars(state["args"]).update({3: 4}),
@@ -287,5 +287,5 @@ def test_conversion(arch, tmp_path):
         change(state)
         torch.save(state, tmp_path / "a.pt")
         code, output = call_program(convert, words)
-        assert code == 2 and output.count("\n") == 1, output
+        assert code == 2 and output.count("\n") == 1 and "a.pt" in output, output
     assert not (tmp_path / "out").exists()

@@ -16,6 +16,7 @@ from tupe_fairseq.checkpoint.convert import (
     converter_of,
     fine_tuning_options,
 )
+from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 
 _KEPT = {"args", "cfg", "model"}
@@ -82,10 +83,12 @@ def read_checkpoint(
         )
     given = options_in(state, path)
     tensors = tensors_in(state, path)
-    converter = converter_of(given, own)
+    with naming_file(path):
+        converter = converter_of(given, own)
+        options, head = converter.convert_options(given), None
+        renamed = converter.rename_tensors(tensors)
     if own is not None and VOCABULARY in tensors:
         _check_vocabulary(tensors[VOCABULARY], lines, path, dictionary)
-    options, head = converter.convert_options(given), None
     if label_lines is not None:
         head = _labelled_head(tensors, given, label_lines, label_dict)
         options = fine_tuning_options(options, head, classification_heads(tensors)[head])
@@ -93,7 +96,7 @@ def read_checkpoint(
     return ForeignModel(
         converter.NAME,
         len(tensors),
-        converter.rename_tensors(tensors),
+        renamed,
         options,
         convert_dictionary(lines, dictionary, converter.HIDDEN_SYMBOLS),
         converter is from_authors,

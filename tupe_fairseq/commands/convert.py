@@ -13,7 +13,7 @@ import torch
 from tupe_fairseq.checkpoint import convert, from_learned, from_own
 from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.foreign_model import ForeignModel, read_checkpoint
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.untie import in_words, untie
 from tupe_fairseq.commands.converted_files import as_text, put, with_record
 from tupe_fairseq.commands.next_commands import next_commands
@@ -95,12 +95,11 @@ def run(args: argparse.Namespace) -> None:
     vocabulary = given_vocabulary(args)
     foreign = _read(args)
     symbols = symbols_of(foreign.lines)
-    try:
+    with naming_file(args.checkpoint):
         model = convert.convert_tensors(foreign.tensors, foreign.options, len(symbols))
-    except CheckpointError as error:
-        raise CheckpointError(f"{args.checkpoint}: {error}") from error
     if args.untie:
-        model, options, reports = untie(model, foreign.options)
+        with naming_file(args.checkpoint):
+            model, options, reports = untie(model, foreign.options)
         remarks = [*foreign.remarks, *in_words(reports)]
         foreign = dataclasses.replace(foreign, options=options, remarks=remarks)
     model["encoder.vocabulary_version"] = vocabulary_version(symbols)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from tupe_fairseq.checkpoint.contents import options_in, symbols_of
 from tupe_fairseq.checkpoint.convert import convert_tensors
 from tupe_fairseq.checkpoint.foreign_model import read_checkpoint
+from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.files.text_lines import read_lines
 from tupe_fairseq.inference.load_model import (
@@ -112,7 +113,8 @@ def load_masked_words(path: str, dictionary: str) -> LoadedModel:
         lines = read_lines(dictionary, dictionary)
         foreign = read_checkpoint(path, lines, dictionary, None, "")
         symbols, origin = symbols_of(foreign.lines), foreign.origin
-        tensors = convert_tensors(foreign.tensors, foreign.options, len(symbols))
+        with naming_file(path):
+            tensors = convert_tensors(foreign.tensors, foreign.options, len(symbols))
         options = vars(foreign.options)
     head = _head(tensors, path)
     with said_of(path):
