@@ -402,3 +402,11 @@ def test_flags_beside_a_folder_or_a_file(tmp_path):
     message = refused(folder, "--label-dict", tmp_path / "labels")
     assert "has no classification head" in message
     assert "is a file, which needs --dict" in refused(folder / WEIGHTS)
+
+
+def test_the_dropout_of_the_head_is_not_said(tmp_path):
+    """A field that it may lack, and that the commands to go on with would have as a flag."""
+    folder = write_folder(tmp_path / "folder")
+    change_config(folder, classifier_dropout=None)
+    _, _, text = converted(folder)
+    assert "--attention-dropout" in text and "--pooler-dropout" not in text

@@ -30,7 +30,9 @@ def next_commands(folder: str, options: argparse.Namespace, has_vocabulary: bool
     # not --restore-file: that would be loaded again when an interrupted run resumes
     flags = [*read_pretrained(model).flags, "--finetune-from-model", model]
     for name in _RATES:
-        flags += ["--" + name.replace("_", "-"), str(getattr(options, name))]
+        rate = getattr(options, name, None)  # None: the file does not say it
+        if rate is not None:
+            flags += ["--" + name.replace("_", "-"), str(rate)]
     train = masked_lm_training(
         "data-bin", flags, length=length, updates=10_000, warmup=1000, lr="1e-4"
     )
