@@ -36,8 +36,8 @@ class Reader(NamedTuple):
 
     @property
     def gives_numbers(self) -> bool:
-        """Whether NaN in its result is no name of a label, but a fault."""
-        return not self.program.startswith("tupe-prepare")
+        """Whether NaN in its result is a fault; elsewhere it can be the name of a label."""
+        return not self.program.startswith(("tupe-prepare", "tupe-predict"))
 
     def call(self) -> None:
         """Run it, in this process."""

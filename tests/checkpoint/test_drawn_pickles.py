@@ -51,7 +51,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("form", [archive, legacy], ids=["zip", "old format"])
-@drawn(150, instructions=PICKLES)
+@drawn(100, instructions=PICKLES)
 def test_any_instructions(form, folder, instructions):
     storages = {"0": bytes(4)} if form is archive else ["0"]
     path = form(folder / "a.pt", b"\x80\x02}" + text("model") + instructions + b"s.", storages)
@@ -78,7 +78,7 @@ JSON = st.recursive(
 )
 
 
-@drawn(25, header=JSON | st.dictionaries(st.text(max_size=3), st.fixed_dictionaries({
+@drawn(15, header=JSON | st.dictionaries(st.text(max_size=3), st.fixed_dictionaries({
     "dtype": st.sampled_from(["F32", "I64", "X", 3]),
     "shape": st.lists(st.integers(-1, 2**63), max_size=3) | st.just("x"),
     "data_offsets": st.lists(st.integers(-1, 64), min_size=1, max_size=3),

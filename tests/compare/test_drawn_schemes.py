@@ -32,7 +32,7 @@ def refused(read, text, flag):
     return False
 
 
-@drawn(60, texts=st.lists(SCHEMES, min_size=1, max_size=4))
+@drawn(30, texts=st.lists(SCHEMES, min_size=1, max_size=4))
 def test_labels_are_read_again(texts):
     labels = list(dict.fromkeys(parse_scheme(text).label for text in texts))
     schemes = parse_schemes("; ".join(labels))
@@ -42,7 +42,7 @@ def test_labels_are_read_again(texts):
     assert not any("/" in scheme.folder or " " in scheme.folder for scheme in schemes)
 
 
-@drawn(120, text=TEXTS)
+@drawn(80, text=TEXTS)
 def test_any_text_for_schemes(text):
     if not refused(parse_schemes, text, "--schemes"):
         for scheme in parse_schemes(text):

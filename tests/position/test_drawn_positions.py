@@ -27,7 +27,7 @@ def encoding(name, **options):
     return position.requires_grad_(False)
 
 
-@drawn(80, half=HALVES, beyond=st.integers(1, 500), distances=DISTANCES)
+@drawn(40, half=HALVES, beyond=st.integers(1, 500), distances=DISTANCES)
 def test_buckets_are_in_range_symmetric_and_rise_with_the_distance(half, beyond, distances):
     exact, buckets = half // 2, 2 * half
     far = exact + beyond
@@ -42,7 +42,7 @@ def test_buckets_are_in_range_symmetric_and_rise_with_the_distance(half, beyond,
     assert (before[given >= far] == half - 1).all()
 
 
-@drawn(40, half=st.integers(2, 20), beyond=st.integers(1, 300), distances=DISTANCES)
+@drawn(25, half=st.integers(2, 20), beyond=st.integers(1, 300), distances=DISTANCES)
 def test_causal_buckets(half, beyond, distances):
     buckets, far = 2 * half, half + beyond
     given = torch.tensor(sorted({abs(d) for d in distances} | {0, 1, half, far}))
@@ -53,7 +53,7 @@ def test_causal_buckets(half, beyond, distances):
     assert (relative_position_bucket(given, buckets, far, causal=True) == 0).all()
 
 
-@drawn(30, half=HALVES, rows=POSITIONS, columns=POSITIONS, shift=st.integers(0, 10**6))
+@drawn(20, half=HALVES, rows=POSITIONS, columns=POSITIONS, shift=st.integers(0, 10**6))
 def test_the_relative_bias_knows_the_difference_alone(half, rows, columns, shift):
     torch.manual_seed(1)
     bias = RelativePositionBias(HEADS, 2 * half, half + 9).requires_grad_(False)
@@ -67,7 +67,7 @@ def test_the_relative_bias_knows_the_difference_alone(half, rows, columns, shift
     assert torch.equal(is_seen, table[bias.other_to_cls_row][:, None, None].expand_as(is_seen))
 
 
-@drawn(30, heads=st.integers(1, 70), rows=POSITIONS, columns=POSITIONS, shift=SHIFTS)
+@drawn(20, heads=st.integers(1, 70), rows=POSITIONS, columns=POSITIONS, shift=SHIFTS)
 def test_alibi_is_linear_symmetric_and_knows_the_difference_alone(heads, rows, columns, shift):
     slopes = alibi_slopes(heads)
     assert len(set(slopes)) == heads and all(2**-8 <= slope < 1 for slope in slopes)
@@ -80,7 +80,7 @@ def test_alibi_is_linear_symmetric_and_knows_the_difference_alone(heads, rows, c
     assert torch.equal(position.position_bias(q + shift, k + shift), bias)
 
 
-@drawn(30, p=SHIFTS, r=SHIFTS, shift=SHIFTS, seed=st.integers(0, 2**31))
+@drawn(20, p=SHIFTS, r=SHIFTS, shift=SHIFTS, seed=st.integers(0, 2**31))
 def test_a_rotation_knows_the_difference_alone_and_keeps_lengths(p, r, shift, seed):
     rope = encoding("rope")
     q, k = torch.randn(2, 1, DIM // HEADS, generator=torch.Generator().manual_seed(seed)).double()

@@ -61,13 +61,13 @@ def test_verdicts(tmp_path):
 
 
 def test_a_sample_ends_as_it_should(tmp_path):
-    """Two of each kind; the whole takes half an hour."""
+    """One of each kind; the whole takes half an hour."""
     output = tmp_path / "results.jsonl"
     process = run(
-        sys.executable, FOLDER / "try_inputs.py", "--limit", 2, "--output-file", output, check=False
+        sys.executable, FOLDER / "try_inputs.py", "--limit", 1, "--output-file", output, check=False
     )
     assert process.returncode == 0, process.stdout[-3000:]
     trials = [json.loads(line) for line in output.read_text().splitlines()]
     assert len({trial["kind"] for trial in trials}) >= 9
     assert all(trial["code"] in (0, 1, 2) and trial["seconds"] < 20 for trial in trials)
-    assert re.search(r"inputs, \d+ trials in \d+ s: 0 not as they should be", process.stdout)
+    assert re.search(r"inputs, 10 trials in \d+ s: 0 not as they should be", process.stdout)

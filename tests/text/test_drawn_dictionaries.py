@@ -23,7 +23,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("drawn")
 
 
-@drawn(150, text=TEXTS)
+@drawn(100, text=TEXTS)
 def test_as_fairseq_reads_it(folder, text):
     path = folder / "dict.txt"
     path.write_bytes(text.encode())
@@ -39,7 +39,7 @@ def test_as_fairseq_reads_it(folder, text):
     assert theirs.symbols == symbols
 
 
-@drawn(40, content=st.binary(max_size=40))
+@drawn(20, content=st.binary(max_size=40))
 def test_any_bytes(folder, content):
     path = folder / "any.txt"
     path.write_bytes(content)
