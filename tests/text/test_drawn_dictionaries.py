@@ -11,7 +11,8 @@ from tupe_fairseq.inference.load_model import symbols_in
 
 _PARTS = [
     *"abc", "a 1", "b 2", " ", "  ", "\n", "\n", "\n", "1", "-1", "٣", "\t", "\r", "\r\n", "\x0b",
-    "\x1c", "\u2028", "\u00a0", "\ufeff", "\x00", "<pad>", "<mask>", "#fairseq:overwrite", "9" * 30,
+    "\x1c", "\u2028", "\u00a0", "\ufeff", "\x00", "<pad>", "<mask>", "#fairseq:overwrite",
+    "9" * 30, "9" * 5000,
 ]  # fmt: skip
 TEXTS = st.lists(st.sampled_from(_PARTS), max_size=16).map("".join) | st.lists(
     st.tuples(st.sampled_from("abcdefgh\u2028\u00a0\x1c"), st.integers(0, 9)), max_size=6

@@ -4,6 +4,9 @@ from typing import List
 
 from tupe_fairseq.files.repeated import first_repeated
 
+# Python refuses to read numbers of thousands
+_MOST_DIGITS = 100
+
 
 def listed_words(path: str) -> List[str]:
     """The words, in order.
@@ -29,7 +32,8 @@ def listed_words(path: str) -> List[str]:
     words = []
     for number, line in enumerate(lines, 1):
         word, _, count = line.rstrip().rpartition(" ")
-        if not word or not (count.isascii() and count.isdigit()):
+        is_count = count.isascii() and count.isdigit() and len(count) <= _MOST_DIGITS
+        if not word or not is_count:
             raise ValueError(
                 f"{path}, line {number}: {line[:50]!r} is not a word and its count, a whole number"
             )
