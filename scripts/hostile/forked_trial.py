@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Callable, Dict, NamedTuple, Optional, Tuple
 
 # of computing; what waits for something is stopped by the clock, even on a busy machine
-SECONDS, MOST_SECONDS = 20, 60
+SECONDS, MOST_SECONDS = 20, 180
 MIB = 1024
 _HARD_MIB = 3 * MIB  # beyond this it is killed, to protect the machine
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
