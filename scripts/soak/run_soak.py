@@ -73,12 +73,10 @@ def _programs(quick: bool) -> Iterator[Path]:
     sys.path.append(str(REPO / "tests"))
     from helpers import shims
 
-    with tempfile.TemporaryDirectory() as forks:
+    with tempfile.TemporaryDirectory() as run_folder, contextlib.ExitStack() as stack:
         with _silent():  # what it says of killed programs
-            server = shims.start(Path(forks), folder)
-        yield Path(forks)
-        server.stdin.close()
-        server.wait()
+            forks = stack.enter_context(shims.serving(Path(run_folder), folder))
+        yield forks
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 from tupe_fairseq.commands.text_input import BadRows, TextInput
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.files.resumed_file import known_fingerprint, resumed_file
+from tupe_fairseq.prediction.freed_memory import return_freed_blocks
 from tupe_fairseq.prediction.row_chunks import Chunk
 from tupe_fairseq.prediction.shared_work import map_on_devices
 from tupe_fairseq.prediction.text_sequences import Counts
@@ -100,6 +101,7 @@ def run_chunks(
     """
     from tqdm import tqdm
 
+    return_freed_blocks()
     counts = Counts(**output.told)
     bar = tqdm(
         total=total, initial=counts.rows, unit="row", unit_scale=True, disable=None, leave=False

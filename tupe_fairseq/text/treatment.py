@@ -47,7 +47,7 @@ class TextTreatment:
         return {"unicode": "NFC", "lowercase": self.lowercase}
 
     @classmethod
-    def from_dict(cls, recorded: Dict[str, Any], path: str) -> "TextTreatment":
+    def from_dict(cls, recorded: Dict[str, Any], path: str = "report.json") -> "TextTreatment":
         """The treatment that :meth:`to_dict` recorded.
 
         Args:

@@ -19,6 +19,7 @@ from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.checkpoint.whole_file import damage
 from tupe_fairseq.plugin.model.held_folder import hold
 from tupe_fairseq.plugin.model.whole_files import WholeFiles
+from tupe_fairseq.plugin.on_import import torch_is_at_least
 from tupe_fairseq.programs.save_dir import LAST, updates_of
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ def _guarded(load: Callable) -> Callable:
         if instead is not None:
             # which fairseq ignores when there is a checkpoint to go on from
             cfg.restore_file, cfg.finetune_from_model = instead, None
+        _read_in_every_process(cfg, trainer)
         try:
             loaded = load(cfg, trainer, **kwargs)
         finally:
@@ -56,6 +58,28 @@ def _prepare(cfg, trainer) -> Optional[str]:
     if cfg.restore_file != LAST or trainer.checkpoint_suffix:
         return None
     return whole_instead_of_last(cfg.save_dir)
+
+
+def _read_in_every_process(cfg, trainer) -> None:
+    """Spare fairseq to send what one process has read to the others.
+
+    It does so through ``torch.load``, which since torch 2.6 refuses the config in it, so that no
+    training of several processes could go on.
+    """
+    distributed_training = trainer.cfg.distributed_training
+    is_alone = distributed_training.distributed_world_size == 1
+    # whose optimizer states are shared out on the way
+    if is_alone or distributed_training.zero_sharding == "os" or not torch_is_at_least(2, 6):
+        return
+    is_last = cfg.restore_file == LAST
+    to_go_on = os.path.join(cfg.save_dir, LAST) if is_last else cfg.restore_file
+    for path in filter(None, (to_go_on, cfg.finetune_from_model)):
+        if _agreed(trainer, functools.partial(os.path.isfile, path)) and not os.path.isfile(path):
+            raise CheckpointError(
+                f"the first machine has {path} and this one does not; all machines must have it "
+                "under this name: give a --save-dir that they share, or copy it"
+            )
+    trainer.cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
 
 
 def whole_instead_of_last(folder: str) -> Optional[str]:
