@@ -56,7 +56,7 @@ def _attention(device: str, name: str, dtype) -> Finding:
 
     check = f"attention on {device}"
     config = TupeConfig(
-        embed_dim=64 * _HEADS, num_heads=_HEADS, num_layers=1, ffn_embed_dim=64, rel_pos=True,
+        embed_dim=64 * _HEADS, num_heads=_HEADS, num_layers=1, ffn_embed_dim=64,
         max_positions=_LENGTH,
     )  # fmt: skip
     with _Choices() as chosen:
