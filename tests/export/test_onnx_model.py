@@ -1,35 +1,14 @@
 """ONNX files of model folders, as onnxruntime computes them."""
 
-import importlib.util
 import json
 import sys
 
 import pytest
 import torch
 
+from helpers.onnx_cases import SMALL, VERSION, folder, needs_onnx
 from helpers.position_cases import REL_POS
-from tupe_fairseq import TupeConfig
 from tupe_fairseq.export.onnx_model import LIMIT, OnnxError, OnnxFile, export_onnx
-
-VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
-NEEDED = ("transformers", "safetensors", "onnx", "onnxscript", "onnxruntime")
-MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-needs_onnx = pytest.mark.skipif(
-    bool(MISSING) or VERSION < (2, 7),
-    reason=f"needs torch 2.7 and {', '.join(MISSING) or 'nothing else'}",
-)
-SMALL = {
-    "embed_dim": 12, "num_heads": 2, "num_layers": 1, "ffn_embed_dim": 16, "max_positions": 24,
-}  # fmt: skip
-
-
-def folder(path, num_labels=None, **options):
-    """A model folder with random weights."""
-    from helpers.folders import write_folder
-
-    torch.manual_seed(1)
-    write_folder(path, TupeConfig(**SMALL, **options), num_labels=num_labels)
-    return str(path)
 
 
 def inputs_of(lengths):
@@ -71,15 +50,6 @@ def test_a_pretrained_model(tmp_path, stranger):
         assert abs(alone[0] - states[row, :length]).max() < 1e-5
     with pytest.raises(FileExistsError, match="onnx is there already; remove it first"):
         export_onnx(model)
-
-
-@needs_onnx
-def test_a_classifier(tmp_path, stranger):
-    """Its logits and hidden states in one file; positions whose functions ONNX has not."""
-    model = folder(tmp_path / "model", num_labels=3, position_encoding="enformer")
-    ((name, file),) = export_onnx(model, stranger).items()
-    assert name == "onnx/model.onnx" and file.outputs == ("logits", "last_hidden_state")
-    assert file.difference <= LIMIT
 
 
 @pytest.mark.skipif(VERSION >= (2, 7), reason="for a torch that cannot export")
