@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Dict, Iterator, List
@@ -57,14 +56,14 @@ def main() -> None:
             sys.exit(f"scripts/soak.sh: error: --only {name} is not one of {', '.join(NAMES)}")
     if {"prepare-glue", "finetune"} & set(names) and not (args.glue / "MRPC").is_dir():
         sys.exit(f"scripts/soak.sh: error: --glue {args.glue} has no folder MRPC")
-    with _programs(args.quick) as programs:
+    with _programs(args.quick, args.out.resolve()) as programs:
         lines = _soak(args, names, programs)
     print("\n" + "\n".join(lines))
     sys.exit(any("FAILED" in line for line in lines))
 
 
 @contextlib.contextmanager
-def _programs(quick: bool) -> Iterator[Path]:
+def _programs(quick: bool, out: Path) -> Iterator[Path]:
     """The folder of python and of the console scripts."""
     folder = Path(sys.executable).parent
     if not quick:
@@ -73,9 +72,10 @@ def _programs(quick: bool) -> Iterator[Path]:
     sys.path.append(str(REPO / "tests"))
     from helpers import shims
 
-    with tempfile.TemporaryDirectory() as run_folder, contextlib.ExitStack() as stack:
+    out.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
         with _silent():  # what it says of killed programs
-            forks = stack.enter_context(shims.serving(Path(run_folder), folder))
+            forks = stack.enter_context(shims.serving(out, folder))
         yield forks
 
 
