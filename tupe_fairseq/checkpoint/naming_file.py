@@ -1,4 +1,4 @@
-"""Says which file a message about a checkpoint's contents is about."""
+"""Says which file it is about when a checkpoint's contents cannot be used."""
 
 import contextlib
 from typing import Iterator
@@ -8,14 +8,18 @@ from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 
 @contextlib.contextmanager
 def naming_file(path: str) -> Iterator[None]:
-    """Put the name of the file before a CheckpointError of the block that does not have it.
+    """Turn what is wrong with options or tensors into a CheckpointError that names the file.
 
     Args:
         path (str): the checkpoint.
+    Raises:
+        CheckpointError: in one line, for whatever a block raises of options or tensors that do
+            not fit; one that names the file already passes as it is.
     """
     try:
         yield
-    except CheckpointError as error:
-        if path in str(error):
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, CheckpointError) and path in str(error):
             raise
-        raise CheckpointError(f"{path}: {error}") from error
+        reason = " ".join(str(error).split())
+        raise CheckpointError(f"{path} cannot be loaded: {reason}") from error

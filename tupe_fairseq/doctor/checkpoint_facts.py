@@ -13,9 +13,10 @@ from tupe_fairseq.checkpoint.checked_tensors import (
 )
 from tupe_fairseq.checkpoint.contents import options_in, updates_in
 from tupe_fairseq.checkpoint.convert import classification_heads, converter_of
+from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.doctor.finding import ERROR, OK, WARNING, Finding, brief
-from tupe_fairseq.inference.load_model import build_encoder, checked_contents, said_of
+from tupe_fairseq.inference.load_model import build_encoder, checked_contents
 from tupe_fairseq.position import POSITION_OPTIONS
 
 _SIZES = ("encoder_layers", "encoder_embed_dim", "encoder_attention_heads", "max_positions")
@@ -89,7 +90,7 @@ def _position_options(path: str, options: Dict[str, Any], tensors: Dict[str, Ten
             flags.append(option.flag if value is True else f"{option.flag} {value}")
     found = " ".join([*flags, f"--max-positions {options['max_positions']}"])
     try:
-        with said_of(path):
+        with naming_file(path):
             build_encoder(options, tensors, tensors[EMBEDDING].size(0))
     except CheckpointError as error:
         return Finding("position options", ERROR, found, str(error), _EARLIER)

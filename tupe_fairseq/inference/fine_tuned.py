@@ -5,13 +5,13 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from torch import Tensor, nn
 
 from tupe_fairseq.checkpoint.convert import classification_heads
+from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.inference.load_model import (
     WordEncoder,
     build_encoder,
     check_vocabulary,
     checked_contents,
-    said_of,
     symbols_in,
 )
 from tupe_fairseq.modules.activations import get_activation_fn
@@ -81,7 +81,7 @@ def load_fine_tuned(path: str, dictionary: str) -> FineTuned:
     symbols = symbols_in(dictionary)
     prefix = f"classification_heads.{name}."
     own = {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}
-    with said_of(path):
+    with naming_file(path):
         check_vocabulary(tensors, symbols)
         encoder = build_encoder(options, tensors, len(symbols))
         head = TaskHead(own, options.get("pooler_activation_fn", "tanh"))

@@ -1,9 +1,8 @@
 """Loads a trained encoder and its vocabulary; needs torch alone, and runs no code of the file."""
 
 import argparse
-import contextlib
 import os
-from typing import Any, Dict, Iterator, List, Tuple, Type, TypeVar
+from typing import Any, Dict, List, Tuple, Type, TypeVar
 
 from torch import Tensor, nn
 
@@ -17,6 +16,7 @@ from tupe_fairseq.checkpoint.checked_tensors import (
     tensors_in,
 )
 from tupe_fairseq.checkpoint.contents import options_in, symbols_of, vocabulary_version
+from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
@@ -60,7 +60,7 @@ def load_model(path: str, data: str) -> Tuple[WordEncoder, List[str]]:
     """
     options, tensors = checked_contents(restricted_load(path), path)
     symbols = _symbols(path, data)
-    with said_of(path):
+    with naming_file(path):
         check_vocabulary(tensors, symbols)
         encoder = build_encoder(options, tensors, len(symbols))
     return encoder, symbols
@@ -82,16 +82,6 @@ def checked_contents(state: Dict[str, Any], path: str) -> Tuple[Dict[str, Any], 
     if options.get("max_positions") is None:
         raise CheckpointError(f"{path} is refused: it has no option max_positions")
     return options, tensors
-
-
-@contextlib.contextmanager
-def said_of(path: str) -> Iterator[None]:
-    """Turns what is wrong with options or tensors into a CheckpointError that names the file."""
-    try:
-        yield
-    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise CheckpointError(f"{path} cannot be loaded: {reason}") from error
 
 
 def build_encoder(

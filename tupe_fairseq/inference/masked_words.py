@@ -18,7 +18,6 @@ from tupe_fairseq.inference.load_model import (
     build_encoder,
     check_vocabulary,
     checked_contents,
-    said_of,
     symbols_in,
 )
 from tupe_fairseq.modules.activations import get_activation_fn
@@ -106,7 +105,7 @@ def load_masked_words(path: str, dictionary: str) -> LoadedModel:
     if str(given.get("arch")).startswith("tupe_roberta"):
         options, tensors = checked_contents(state, path)
         symbols = symbols_in(dictionary)
-        with said_of(path):
+        with naming_file(path):
             check_vocabulary(tensors, symbols)
     else:
         del state  # read again, which is simple, rather than held twice
@@ -117,7 +116,7 @@ def load_masked_words(path: str, dictionary: str) -> LoadedModel:
             tensors = convert_tensors(foreign.tensors, foreign.options, len(symbols))
         options = vars(foreign.options)
     head = _head(tensors, path)
-    with said_of(path):
+    with naming_file(path):
         encoder = build_encoder(options, tensors, len(symbols), EncoderAtPositions)
         model = MaskedWords(encoder, encoder.config.activation_fn)
         model.load_state_dict(
