@@ -84,11 +84,7 @@ def sentence_lengths(prefix: str) -> np.ndarray:
     Raises:
         OSError, ValueError: as :func:`count`.
     """
-    sentences, _ = count(prefix)
-    if sentences == 0:  # which cannot be mapped
-        return np.empty(0, "<i4")
-    place = {"offset": _HEADER_BYTES, "shape": (sentences,)}
-    return np.memmap(prefix + ".idx", dtype="<i4", mode="r", **place)
+    return _lengths(prefix, count(prefix)[0])
 
 
 def sampled_tokens(prefix: str, most: int, parts: int = 100) -> np.ndarray:
