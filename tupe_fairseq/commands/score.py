@@ -17,6 +17,7 @@ from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.names import MASK
 from tupe_fairseq.files.results import write_results
 from tupe_fairseq.inference.masked_words import LoadedModel, load_masked_words
+from tupe_fairseq.prediction.freed_memory import return_freed_blocks
 from tupe_fairseq.scoring.encoded_rows import Counts, RowEncoder
 from tupe_fairseq.scoring.pair_files import PairFiles
 from tupe_fairseq.scoring.pair_rows import PHENOMENON, Columns, PairRow, read_pairs
@@ -114,6 +115,7 @@ def run(args: argparse.Namespace) -> None:
         OSError, ValueError: if an input is absent or wrong.
     """
     given = _checked(args)
+    return_freed_blocks()
     read = _reader(args)
     places = places_of(args.checkpoint, args.data)
     dictionary = find_dictionary(places)
