@@ -80,6 +80,14 @@ def test_what_an_interrupted_run_does_not_go_on_with(model, source, tmp_path, mo
     with monkeypatch.context() as context:
         stop_in_chunk(context, 1)
         assert predict(*words)[0] == 130
+    record = tmp_path / "out.csv.parts" / "steps.json"
+    whole = record.read_text()
+    for parts in (2, 2**63):
+        record.write_text(whole.replace('"parts": 1', f'"parts": {parts}'))
+        assert record.read_text() != whole
+        code, log = predict(*words)
+        assert code == 2 and "steps.json is damaged" in log and f"in {parts} parts" in log
+    record.write_text(whole)
     code, log = predict(*words, "--unpad")
     assert code == 2 and "--unpad was False and is now True" in log
     source.write_text(source.read_text() + '{"text": "more"}\n')

@@ -10,12 +10,12 @@ import functools
 import glob
 import logging
 import os
-from typing import Any, Callable, Optional
+from typing import Any, Callable, List, Optional
 
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed
 
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.checkpoint.whole_file import damage
 from tupe_fairseq.plugin.model.held_folder import hold
 from tupe_fairseq.plugin.model.whole_files import WholeFiles
@@ -41,6 +41,7 @@ def _guarded(load: Callable) -> Callable:
             # which fairseq ignores when there is a checkpoint to go on from
             cfg.restore_file, cfg.finetune_from_model = instead, None
         _read_in_every_process(cfg, trainer)
+        _refuse_code(cfg)
         try:
             loaded = load(cfg, trainer, **kwargs)
         finally:
@@ -71,15 +72,31 @@ def _read_in_every_process(cfg, trainer) -> None:
     # whose optimizer states are shared out on the way
     if is_alone or distributed_training.zero_sharding == "os" or not torch_is_at_least(2, 6):
         return
-    is_last = cfg.restore_file == LAST
-    to_go_on = os.path.join(cfg.save_dir, LAST) if is_last else cfg.restore_file
-    for path in filter(None, (to_go_on, cfg.finetune_from_model)):
+    for path in _to_read(cfg):
         if _agreed(trainer, functools.partial(os.path.isfile, path)) and not os.path.isfile(path):
             raise CheckpointError(
                 f"the first machine has {path} and this one does not; all machines must have it "
                 "under this name: give a --save-dir that they share, or copy it"
             )
     trainer.cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
+
+
+def _refuse_code(cfg) -> None:
+    """Read with the restricted unpickler what fairseq is about to give to ``torch.load``.
+
+    From torch 2.10 on ``weights_only=True`` is enough.  A file made for it can mean one thing to
+    this reader and another to torch's, of which :mod:`watch` warns.
+    """
+    if not torch_is_at_least(2, 10):
+        for path in filter(os.path.isfile, _to_read(cfg)):
+            restricted_load(path)
+
+
+def _to_read(cfg) -> List[str]:
+    """The files that fairseq will read if they are there."""
+    is_last = cfg.restore_file == LAST
+    to_go_on = os.path.join(cfg.save_dir, LAST) if is_last else cfg.restore_file
+    return [path for path in (to_go_on, cfg.finetune_from_model) if path]
 
 
 def whole_instead_of_last(folder: str) -> Optional[str]:
