@@ -248,7 +248,9 @@ READERS: Dict[str, Reader] = {
     ),
     "finetune again": Reader(
         "tupe-finetune", _FINETUNE, "finished", ("runs/RTE/results.md", "runs/submission/*"),
-        ("runs/RTE/steps.json",),
+        # the second line: copies of the data folder's files, which complete a kept checkpoint
+        ("runs/RTE/steps.json",
+        *(f"runs/RTE/*/{name}" for name in ("input0*", "label*", "report.json"))),
     ),
     "compare again": Reader(
         "tupe-compare", _COMPARE, "compared", ("out/results.md",), ("out/steps.json",),

@@ -106,7 +106,7 @@ def run_chunks(
     bar = tqdm(
         total=total, initial=counts.rows, unit="row", unit_scale=True, disable=None, leave=False
     )
-    left, right = itertools.tee(itertools.islice(source.chunks(on_bad), output.parts, None))
+    left, right = itertools.tee(_left(source.chunks(on_bad), output))
     with bar, contextlib.closing(
         map_on_devices(make, (chunk.texts for chunk in right), devices)
     ) as done:
@@ -115,6 +115,26 @@ def run_chunks(
             output.add(to_bytes(chunk, found, not number), vars(counts).copy())
             bar.update(read.rows)
     return counts
+
+
+def _left(chunks: Iterator[Chunk], output: Any) -> Iterator[Chunk]:
+    """The chunks that are not done.
+
+    Raises:
+        ValueError: if those that are said to be done have not the rows that are said to be.
+    """
+    done, rows = output.told.get("rows", 0), 0
+    for _ in range(output.parts):
+        chunk = next(chunks, None)
+        if chunk is None:
+            break
+        rows += len(chunk.texts)
+    if rows != done:
+        raise ValueError(
+            f"{output.recorded} is damaged: of {done} rows in {output.parts} parts, which it says "
+            f"are done, the input has {rows}; delete its folder to begin anew"
+        )
+    return chunks
 
 
 @contextlib.contextmanager

@@ -24,10 +24,12 @@ class ResumedFile:
     Attributes:
         parts (int): how many are written.
         told (dict): what :meth:`add` was told with the last one; empty before the first.
+        recorded (str): the file that says so.
     """
 
     def __init__(self, steps: Steps, file: Any, record: Dict[str, Any]):
         self._steps = steps
+        self.recorded = steps.path
         self._file = file
         self.parts: int = record["parts"]
         self.told: Dict[str, Any] = record["told"]
