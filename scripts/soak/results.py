@@ -87,6 +87,8 @@ def _of_checkpoint(path: Path) -> str:
     state.pop("cfg", None)  # has the path of the folder
     state.get("extra_state", {}).pop("metrics", None)  # has rates per second
     state["optimizer_history"] = state["optimizer_history"][-1:]  # the others are of each start
+    # the best loss so far, which fairseq forgets at each start; no schedule of ours asks for it
+    state["optimizer_history"][0].get("lr_scheduler_state", {}).pop("best", None)
     digest = hashlib.sha256()
     _digest(digest, _unmeasured(state))
     return digest.hexdigest()
