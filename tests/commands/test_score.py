@@ -200,6 +200,7 @@ def place(models, tmp_path):
     for name, content in {
         "empty.txt": b"", "blank.txt": b"A cat.\n\nNo fish.\n", "latin.txt": b"A cat.\n\xe9\n",
         "long.txt": b"A cat.\n" + b"the cat " * 20 + b"\n", "control.txt": b"a\xc2\xad\n\xc2\xad\n",
+        "endless.txt": b"A cat.\n" + b"x" * (2**20 + 1),
         "empty.jsonl": b"", "json.jsonl": b'{"sentence_good": "a"\n',
         "list.jsonl": b"[]\n", "column.jsonl": b'{"sentence_good": "a", "bad": "b"}\n',
         "none.jsonl": b'{"sentence_good": "a", "sentence_bad": " "}\n', "x.tar": b"no archive",
@@ -223,6 +224,7 @@ def place(models, tmp_path):
         (["--input", "HERE/blank.txt"], "HERE/blank.txt, line 2 is empty; give one sentence"),
         (["--input", "HERE/latin.txt"], "HERE/latin.txt, line 2: not UTF-8"),
         (["--input", "HERE/long.txt"], "HERE/long.txt, line 2: the sentence has "),
+        (["--input", "HERE/endless.txt"], "HERE/endless.txt, line 2: 1,048,577 characters are"),
         (["--input", "HERE/control.txt"], "HERE/control.txt, line 2: '\\xad' has no piece"),
         (["--input", "HERE/json.jsonl", "--good", "a"], "--good is for --pairs, which is not"),
         (["--input", "HERE/nothing"], "HERE/nothing is not a file"),

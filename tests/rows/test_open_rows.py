@@ -228,7 +228,14 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
             [["1", "2"], ["6"]],
             ["another number of columns"],
         ),
+        (
+            "b.csv",
+            f"a,b\n1,2\n{'x' * 2**20}y,4\n6,7\n",
+            ["1", "6"],
+            ["more than 1,048,576 characters"],
+        ),
     ],
+    ids=["a.tsv", "a.csv", "a.jsonl", "a.conll", "b.csv"],
 )
 def test_bad_rows_are_left_out_on_request(name, content, kept, reasons, tmp_path):
     file, bad = open_rows(write(tmp_path / name, content)), []

@@ -4,6 +4,7 @@ from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Uni
 
 from tupe_fairseq.files.repeated import first_repeated
 from tupe_fairseq.text.json_texts import names_of
+from tupe_fairseq.text.reading import TEXT_CHARACTERS
 
 #: a text, or the texts of a list, such as the tokens of a sentence
 Value = Union[str, List[str]]
@@ -102,8 +103,10 @@ class RowFile:
             ValueError: if there is no row, or what is wrong can be more than one: a quote in .csv
                 that is not closed, text that is not UTF-8, damaged compression.
         """
-        row = None
-        for row in self._rows(self.columns if columns is None else columns, columns is None):
+        row, names = None, self.columns if columns is None else columns
+        for row in self._rows(names, columns is None):
+            if not isinstance(row, BadRow):
+                row = self._checked(row, names)
             if not isinstance(row, BadRow):
                 yield row
             elif on_bad is None:
@@ -112,6 +115,17 @@ class RowFile:
                 on_bad(row)
         if row is None:
             raise ValueError(f"{self.path} has no rows")
+
+    def _checked(self, row: Row, names: Sequence[str]) -> Union[Row, BadRow]:
+        for name, value in zip(names, row.values):
+            characters = len(value) if isinstance(value, str) else sum(map(len, value))
+            if characters > TEXT_CHARACTERS:
+                reason = f"more than {TEXT_CHARACTERS:,} characters"
+                return BadRow(
+                    f"{self.place(row.number)}: column {name!r} has {characters:,}, {reason}",
+                    reason,
+                )
+        return row
 
     def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Union[Row, BadRow]]:
         # a bad row is yielded, since a generator that raises has ended

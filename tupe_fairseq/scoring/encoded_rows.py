@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Iterator, List, Tuple
 
+from tupe_fairseq.text.reading import TEXT_CHARACTERS
+
 
 @dataclass
 class Counts:
@@ -56,6 +58,10 @@ class RowEncoder:
             yield row, encoded
 
     def _encoded(self, sentence: str, place: str) -> List[int]:
+        if len(sentence) > TEXT_CHARACTERS:
+            raise ValueError(
+                f"{place}: {len(sentence):,} characters are more than {TEXT_CHARACTERS:,}"
+            )
         tokens = self._to_tokens(sentence)
         pieces = len(tokens) - 2
         if not pieces:

@@ -13,6 +13,8 @@ from tupe_fairseq.text.compressed import open_bz2, open_xz
 BLOCK_BYTES = 1 << 20
 # Longer lines are skipped without being held in memory.
 LINE_BYTES = 4 << 20
+#: a longer text of a row is refused: to split it can take 300 bytes of memory for each
+TEXT_CHARACTERS = 1 << 20
 
 # a text could begin with bzip2's "BZh" alone
 _OPENERS = {
