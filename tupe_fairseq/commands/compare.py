@@ -4,8 +4,6 @@ import argparse
 import logging
 import os
 import shlex
-import signal
-import sys
 from typing import List, Optional, Tuple
 
 import torch
@@ -185,8 +183,6 @@ def run(args: argparse.Namespace) -> None:
         for one in runs:
             show(comparison.script(one))
         return
-    # so that the running fairseq-train is stopped, too
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     print(
         run_comparison(
             comparison, runs, parameters, baseline, devices, keep_checkpoints=args.keep_checkpoints

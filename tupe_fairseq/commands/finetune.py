@@ -3,8 +3,6 @@
 import argparse
 import logging
 import os
-import signal
-import sys
 from dataclasses import replace
 from typing import List, Optional
 
@@ -160,8 +158,6 @@ def run(args: argparse.Namespace) -> None:
         for one in runs:
             show(experiment.script(one))
         return
-    # so that the running fairseq-train is stopped, too
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     print(run_protocol(experiment, runs, args.keep_checkpoints))
     logger.info("all tasks: %s", os.path.join(os.path.dirname(folder), "results.md"))
 

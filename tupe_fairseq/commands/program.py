@@ -6,6 +6,7 @@ import logging
 import sys
 from typing import Callable, List, Optional, Sequence
 
+from tupe_fairseq.commands.interruption import Interruption, raised
 from tupe_fairseq.missing_package import MissingPackage
 
 _LONGEST_LINE = 900
@@ -20,6 +21,8 @@ def run_program(
 ) -> None:
     """Parse the arguments and run; wrong input ends with exit code 2 and one line that says why.
 
+    Ctrl-C and SIGTERM end it with one line, too, and exit codes 130 and 143.
+
     Args:
         parser (ArgumentParser): of the command.
         run (callable): its work; OSError and ValueError are about the input, and
@@ -31,15 +34,17 @@ def run_program(
     args = parser.parse_args(argv)
     # force: importing fairseq has already configured logging
     logging.basicConfig(format=f"{parser.prog}: %(message)s", level=logging.INFO, force=True)
-    try:
-        run(args)
-    except (MissingPackage, OSError, ValueError) as error:
-        print(f"{parser.prog}: error: {_shown(str(error))}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        advice = "; run it again to go on" if resumes else ""
-        print(f"{parser.prog}: interrupted{advice}", file=sys.stderr)
-        sys.exit(130)
+    interruption = Interruption(parser.prog, "; run it again to go on" if resumes else "")
+    with raised(interruption, ends_process=argv is None):
+        try:
+            run(args)
+        except BaseException as error:
+            if interruption.is_why(error):
+                sys.exit(interruption.tell(sys.stderr.write))
+            if not isinstance(error, (MissingPackage, OSError, ValueError)):
+                raise
+            print(f"{parser.prog}: error: {_shown(str(error))}", file=sys.stderr)
+            sys.exit(2)
 
 
 def _shown(message: str) -> str:

@@ -4,6 +4,7 @@ import importlib
 import sys
 from typing import Callable, List, NoReturn, Optional
 
+from tupe_fairseq.commands.interruption import end_at_once, ignore
 from tupe_fairseq.missing_package import MissingPackage, missing
 
 #: what each command needs beyond torch, whatever its flags, but for what fairseq itself requires;
@@ -29,6 +30,16 @@ def _command(name: str) -> Callable[[Optional[List[str]]], None]:
     program = f"tupe-{name.replace('_', '-')}"
 
     def start(argv: Optional[List[str]] = None) -> None:
+        if argv is not None:
+            run(argv)
+            return
+        end_at_once(program)  # imports take seconds, and more than one library loses a Ctrl-C
+        try:
+            run(None)
+        finally:
+            ignore()
+
+    def run(argv: Optional[List[str]]) -> None:
         words = sys.argv[1:] if argv is None else argv
         absent = missing(*NEEDS[name])
         if absent and not {"-h", "--help"} & set(words):

@@ -8,7 +8,7 @@ from typing import Callable, Dict, List, Optional
 from tupe_fairseq.programs.with_parent import ends_with_parent
 
 _TAIL = 20  # lines
-_PATIENCE = 10  # seconds
+_PATIENCE = 2  # seconds; less than an interrupted command has
 
 
 class Diverged(Exception):

@@ -45,6 +45,10 @@ def ordered_map(
                     yield window.popleft().result()
             while window:
                 yield window.popleft().result()
+        except KeyboardInterrupt:
+            for process in list(pool._processes.values()):  # what they do may take minutes
+                process.terminate()
+            raise
         except BrokenProcessPool as error:
             raise ChildProcessError(_KILLED.format("lower --workers")) from error
 
@@ -119,22 +123,34 @@ def _started(function, args):
 
 @contextlib.contextmanager
 def _interrupted_later():
-    """Hold Ctrl-C back while a process is forked.
+    """Hold Ctrl-C and SIGTERM back while a process is forked.
 
-    Python loses a KeyboardInterrupt that comes while modules do what they do after a fork, and
+    Python loses an exception that a signal raises while modules do what they do after a fork, and
     leaves the lock of ``logging`` locked, for which the next fork waits for ever.
     """
     if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
         yield
         return
-    held = []
-    before = signal.signal(signal.SIGINT, lambda *_: held.append(True))
+    held, process = [], os.getpid()
+
+    def hold(number, frame):
+        if os.getpid() == process:
+            held.append(number)
+        elif number == signal.SIGTERM:  # a child that its parent ends before it began
+            os._exit(1)
+
+    # a signal without a function of Python's ends the process, or does nothing
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in before:
+        signal.signal(number, hold)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if held:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(held[0])
 
 
 def _context():
@@ -176,6 +192,8 @@ def _why(exitcode: int, killed: str) -> str:
 def _obey_parent() -> None:
     """Leave Ctrl-C to the parent, and end when the parent ends, even if it was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # not the parent's function, which would wait for libraries in C++
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
