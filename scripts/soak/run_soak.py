@@ -95,7 +95,7 @@ def _silent() -> Iterator[None]:
 def _soak(args: argparse.Namespace, names: List[str], programs: Path) -> List[str]:
     """The line of the table of each subject."""
     folder = args.out.resolve()
-    _inputs(folder, programs, args.glue, {"prepare-glue", "finetune"} & set(names))
+    write_inputs(folder, programs, args.glue, {"prepare-glue", "finetune"} & set(names))
     known, lines = subjects(folder, args.glue, args.updates), []
     for name in names:
         soak = Soak(name, known[name], programs, folder / name, args.kills, args.seed)
@@ -104,7 +104,7 @@ def _soak(args: argparse.Namespace, names: List[str], programs: Path) -> List[st
     return lines
 
 
-def _inputs(folder: Path, programs: Path, glue: Path, needs_glue: bool) -> None:
+def write_inputs(folder: Path, programs: Path, glue: Path, needs_glue: bool) -> None:
     """Text, data and a model to fine-tune, made once, without kills."""
     text = folder / "text"
     if not (text / "valid.txt").exists():
