@@ -17,7 +17,8 @@ from typing import Dict, List, Optional
 LIMIT = 5.0  # seconds, of a command and of all that it has started
 _LONGEST = 900  # seconds, of a command that nobody ends
 _BAR = re.compile(r"\d+%\||\d+(it|line|row|update|text|sentence)s? \[")
-_TEMPORARY = (".tmp", ".partial", ".parts")
+# a step that is not in steps.json is made again, whatever lies in work/
+_TEMPORARY = (".tmp", ".partial", ".parts", "work")
 # as setuptools' scripts; an editable install may be older than a command
 _SCRIPT = "import sys; from tupe_fairseq.commands.start import {0}; sys.exit({0}())"
 

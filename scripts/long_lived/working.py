@@ -8,13 +8,14 @@ from typing import Callable, Dict, List
 import torch
 
 REPO = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPO / "scripts" / "soak"), str(REPO / "tests")]
+# this copy of the package, whichever is installed
+sys.path[:0] = [str(REPO / "scripts" / "soak"), str(REPO / "tests"), str(REPO)]
 
 import subjects  # noqa: E402  of scripts/soak
 
 from helpers import predicting, vocabularies  # noqa: E402
 
-_ROWS, _SCORED = 20_000, 1_500
+_ROWS, _SCORED = 8_000, 600
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,12 @@ def commands(folder: Path, glue: Path) -> Dict[str, Command]:
 
     def module(made: Callable[[Path], List[str]]) -> Command:
         """A command of scripts/soak, which starts Python with a module."""
-        return Command(lambda out: [f"tupe-{made(out)[2].split('.')[-1]}", *made(out)[3:]])
+
+        def words(out: Path) -> List[str]:
+            _, _, name, *rest = made(out)
+            return [f"tupe-{name.split('.')[-1].replace('_', '-')}", *rest]
+
+        return Command(words)
 
     def given(program: str, *words, **options) -> Command:
         def made(out: Path) -> List[str]:
@@ -93,7 +99,7 @@ def commands(folder: Path, glue: Path) -> Dict[str, Command]:
         "plot": given("tupe-plot", model, "--data", data, "--output-dir", "OUT/figures"),
         "predict": given(
             "tupe-predict", classifier, rows, "--text", "text", "--output-file",
-            "OUT/predicted.csv", "--cpu",
+            "OUT/predicted.csv", "--prefix", "new_", "--cpu",
         ),
         "prepare-glue": module(lambda out: subjects.prepare_glue(glue, data, out)),
         "prepare-pretrain": module(lambda out: subjects.prepare_pretrain(text, valid, out)),
@@ -103,7 +109,7 @@ def commands(folder: Path, glue: Path) -> Dict[str, Command]:
         ),
         "score": given(
             "tupe-score", model, "--data", data, "--input", folder / "some.txt", "--output",
-            "OUT/scores.tsv", "--cpu",
+            "OUT/scores.tsv", "--cut", "--cpu",
         ),
         "fairseq-train": Command(
             lambda out: [*subjects.pretrain(data, out, 60, "--rel-pos"), "--num-workers", "2"], True
