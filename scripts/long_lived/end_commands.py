@@ -27,6 +27,8 @@ WAYS = {
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 # seconds after the start of the command's own code: amid its imports
 _EARLY = (0.0, 0.5)
+# of the work; what is done later is done before, too
+_LATEST = 30.0
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -97,7 +99,9 @@ def end(name: str, command: known.Command, folder: Path, number_of_moments: int,
         yield f"{name:<18}FAILED without a signal: see {folder / 'unkilled.err'}"
         return
     moments = [(False, at) for at in _EARLY] if not command.is_fairseqs else []
-    moments += [(True, chance.uniform(0.05, whole.at)) for _ in range(number_of_moments)]
+    moments += [
+        (True, chance.uniform(0.05, min(whole.at, _LATEST))) for _ in range(number_of_moments)
+    ]
     for way, (number, to_group) in WAYS.items():
         for is_fork, at in moments:
             out = folder / f"{way}-{at:.3f}"
