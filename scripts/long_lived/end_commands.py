@@ -3,6 +3,7 @@
 import argparse
 import gc
 import random
+import re
 import shutil
 import signal
 import sys
@@ -57,7 +58,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     args = get_parser().parse_args()
-    names = NAMES if args.only is None else args.only.split(",")
+    names = NAMES if args.only is None else re.split(",(?! )", args.only)
     for name in names:
         if name not in NAMES:
             sys.exit(f"{get_parser().prog}: error: --only {name}: not one of {', '.join(NAMES)}")
@@ -78,6 +79,7 @@ def main() -> None:
             failures += "FAILED" in line
             lines.append(line)
     print(f"{len(lines)} ends, {failures} of them not as they are to be")
+    gc.unfreeze()
     sys.exit(failures > 0)
 
 
@@ -107,7 +109,9 @@ def end(name: str, command: known.Command, folder: Path, number_of_moments: int,
             out = folder / f"{way}-{at:.3f}"
             out.mkdir()
             log = folder / f"{out.name}.log"
-            one = ending.run(command.words(out), env, log, at, number, to_group, is_fork)
+            one = ending.run(
+                command.words(out), env, log, at, number, to_group, is_fork, command.limit
+            )
             problems = _problems(command, one, number, words[0])
             problems += [f"not whole: {x}" for x in ending.not_whole(out, folder / "unkilled")]
             line = (
@@ -123,7 +127,7 @@ def _problems(command: known.Command, one: ending.Ended, number: int, prog: str)
     if one.is_finished:
         return []
     problems = [f"left: {child}" for child in one.children]
-    if one.all_seconds > ending.LIMIT:
+    if one.all_seconds > command.limit:
         problems.append(f"{one.all_seconds:.1f} s")
     if command.is_fairseqs:
         return problems

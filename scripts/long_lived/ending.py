@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional
 
-LIMIT = 5.0  # seconds, of a command and of all that it has started
+LIMIT = 5.0  # seconds, of a command of ours and of all that it has started
 _LONGEST = 900  # seconds, of a command that nobody ends
 _BAR = re.compile(r"\d+%\||\d+(it|line|row|update|text|sentence)s? \[")
 # a step that is not in steps.json is made again, whatever lies in work/
@@ -33,7 +33,7 @@ class Ended:
         all_seconds (float): to the end of the last of its children.
         code (int): the exit code.
         lines (list of str): what it wrote to stderr after the signal, progress bars left out.
-        children (list of str): what is still there after :data:`LIMIT`.
+        children (list of str): what is still there after the limit.
         had_children (int): when the signal came.
         is_finished (bool): it had done its work before the signal.
     """
@@ -143,6 +143,7 @@ def run(
     number: int = signal.SIGINT,
     to_group: bool = False,
     is_fork: bool = True,
+    limit: float = LIMIT,
 ) -> Ended:
     """Run a command, and send it a signal.
 
@@ -152,6 +153,7 @@ def run(
             first of our modules; None for no signal.
         number (int): the signal.
         to_group (bool): to its children, too, as a terminal does.
+        limit (float): seconds for the command and all that it has started.
     """
     errors = log.with_suffix(".err")
     errors.touch()
@@ -168,9 +170,9 @@ def run(
     size, had = errors.stat().st_size, len(_session(process.pid)) - 1
     sent = time.monotonic()
     os.killpg(process.pid, number) if to_group else os.kill(process.pid, number)
-    process.wait(6 * LIMIT)
+    process.wait(6 * limit)
     seconds = time.monotonic() - sent
-    while _session(process.pid) and time.monotonic() < sent + LIMIT:
+    while _session(process.pid) and time.monotonic() < sent + limit:
         time.sleep(0.02)
     all_seconds, left = time.monotonic() - sent, _session(process.pid)
     if left:

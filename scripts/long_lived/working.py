@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Callable, Dict, List
 
 import torch
+from ending import LIMIT
 
 REPO = Path(__file__).resolve().parents[2]
 # this copy of the package, whichever is installed
@@ -24,10 +25,13 @@ class Command:
 
     Args:
         words (callable): output folder to what is run: the name of a program, and its arguments.
+        limit (float): seconds in which it must end.  A DataLoader's workers look only every 5
+            seconds whether a terminated fairseq-train is gone.
         is_fairseqs (bool): its last words are not ours.
     """
 
     words: Callable[[Path], List[str]]
+    limit: float = LIMIT
     is_fairseqs: bool = False
 
 
@@ -78,8 +82,13 @@ def commands(folder: Path, glue: Path) -> Dict[str, Command]:
 
         return Command(made, **options)
 
+    def compare(out: Path, more: str = "") -> List[str]:
+        *words, train_flags = subjects.compare(data, out)
+        return [*words, train_flags + more, "--parallel", "2"]
+
     return {
-        "compare": module(lambda out: [*subjects.compare(data, out), "--parallel", "2"]),
+        "compare": module(compare),
+        "compare, loaders": module(lambda out: compare(out, " --num-workers 2")),
         "convert": given(
             "tupe-convert", "--checkpoint", authors / "theirs.pt", "--dict",
             authors / "theirs.txt", "--bpe-codes", authors / "bpe-code", "--output-dir", "OUT/new",
@@ -112,6 +121,8 @@ def commands(folder: Path, glue: Path) -> Dict[str, Command]:
             "OUT/scores.tsv", "--cut", "--cpu",
         ),
         "fairseq-train": Command(
-            lambda out: [*subjects.pretrain(data, out, 60, "--rel-pos"), "--num-workers", "2"], True
+            lambda out: [*subjects.pretrain(data, out, 60, "--rel-pos"), "--num-workers", "2"],
+            limit=2 * LIMIT,
+            is_fairseqs=True,
         ),
     }  # fmt: skip

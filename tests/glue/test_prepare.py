@@ -10,6 +10,7 @@ import sentencepiece
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
 from helpers.glue_files import prepare_glue, write_glue, write_pretrain_dir
+from helpers.raw_text import contents
 from helpers.running import run
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 from tupe_fairseq.text.treatment import TextTreatment
@@ -293,3 +294,19 @@ def test_official_row_counts(name, counts, shared, words, tmp_path):
         assert ("target" in dataset[0]) == (split != "test")
     index = (tmp_path / name / "test.index").read_text().split()
     assert index == [str(number) for number in range(counts[2])]
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_workers_change_no_byte(official, pretrain_dir, tmp_path, workers, monkeypatch):
+    # so that there is work for several
+    monkeypatch.setattr("tupe_fairseq.text.reading.BLOCK_BYTES", 300)
+    monkeypatch.setattr("tupe_fairseq.text.binarize._LEAST_LINES", 5)
+    written = []
+    for number in (1, workers):
+        out = tmp_path / str(number)
+        code, printed = prepare_glue(
+            official[0], "STS-B", pretrain_dir, out, "--workers", str(number)
+        )
+        assert code == 0, printed
+        written.append(contents(out))
+    assert written[0] == written[1] and len(written[0]) > 10

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import tupe_fairseq.programs.train as running
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.programs.train import Diverged, train
 
@@ -51,7 +52,35 @@ def test_an_interruption_ends_the_program(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         train(python(WAIT), str(tmp_path / "log"), interrupt, on_start=processes.append)
-    assert processes[0].returncode == -signal.SIGTERM
+    # the second if a shell has started the tests in the background, where SIGINT is ignored
+    assert processes[0].returncode in (-signal.SIGINT, -signal.SIGTERM)
+
+
+STUBBORN = """
+import signal, sys, time
+signal.signal(signal.SIGINT, lambda *_: print('interrupted', file=open(sys.argv[1], 'a')))
+if sys.argv[2] == 'very':
+    signal.signal(signal.SIGTERM, lambda *_: print('terminated', file=open(sys.argv[1], 'a')))
+print('begun', flush=True)
+[time.sleep(1) for _ in range(60)]
+"""
+
+
+@pytest.mark.parametrize("how, number", [("rather", signal.SIGTERM), ("very", signal.SIGKILL)])
+def test_a_program_that_goes_on_is_ended(tmp_path, monkeypatch, how, number):
+    """First it may end its own workers."""
+    monkeypatch.setattr(running, "_PATIENCE", 0.2)
+    processes = []
+
+    def interrupt(line):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        words = [*python(STUBBORN), str(tmp_path / "told"), how]
+        train(words, str(tmp_path / "log"), interrupt, on_start=processes.append)
+    assert processes[0].returncode == -number
+    told = ["interrupted", "terminated"][: 2 if how == "very" else 1]
+    assert (tmp_path / "told").read_text().split() == told
 
 
 def test_the_environment_is_added_to(tmp_path):

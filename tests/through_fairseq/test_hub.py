@@ -1,6 +1,8 @@
 """fairseq's hub interface on a trained checkpoint, with SentencePiece next to it."""
 
+import random
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from fairseq.models.roberta import RobertaModel
 from helpers.running import USER_DIR
 from helpers.training import pretrain
 from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.modules.shared_bias import SIZE
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +77,24 @@ def test_our_own_class_finds_sentencepiece_by_itself(folder, tmp_path, hub):
 def test_too_long_a_sentence(hub):
     with pytest.raises(ValueError, match="65 > 64"):
         hub.extract_features(torch.full((1, 65), 5))
+
+
+def test_several_threads_call_one_model(hub):
+    """As a server does for a long time; scripts/long_lived calls ten thousand times."""
+    shared = hub.model.encoder.sentence_encoder.shared_bias
+    texts = [torch.cat([torch.tensor([0]), torch.arange(5, 5 + n)]) for n in range(63)]
+    with torch.no_grad():
+        expected = [hub.extract_features(text) for text in texts]
+
+    def compute(seed):
+        order = random.Random(seed).choices(range(len(texts)), k=100)
+        with torch.no_grad():  # of this thread
+            equal = [hub.extract_features(texts[n]).equal(expected[n]) for n in order]
+        assert len(shared._kept.biases) <= SIZE
+        return all(equal)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(compute, range(4))) == [True] * 4
 
 
 def test_left_padding_is_refused(hub):

@@ -33,6 +33,13 @@ def test_stopped_and_resumed_is_bit_identical(data, unbroken, tmp_path):
     assert_same_weights(tmp_path / "checkpoint_last.pt", folder / "checkpoint_last.pt")
 
 
+def test_the_loaders_workers_change_nothing(data, unbroken, tmp_path):
+    """Nor does anything but the seed: it is another run of the same."""
+    folder, expected = unbroken
+    assert losses(pretrain(data, tmp_path, "--rel-pos", "--num-workers", 2)) == expected
+    assert_same_weights(tmp_path / "checkpoint_last.pt", folder / "checkpoint_last.pt")
+
+
 def test_validate(data, unbroken, run):
     process = run(
         "fairseq-validate", data, "--user-dir", USER_DIR, "--task", "masked_lm", "--cpu",

@@ -137,8 +137,7 @@ def _make_runs(comparison, todo, parameters, devices, keep_checkpoints, lock, on
             stopping.set()
             for future in futures:
                 future.cancel()
-            for process in processes:
-                end(process)
+            end(*processes)
             raise
 
 

@@ -1,14 +1,17 @@
 """Runs a fairseq-train command and follows its output."""
 
+import contextlib
 import os
+import signal
 import subprocess
+import time
 from collections import deque
 from typing import Callable, Dict, List, Optional
 
 from tupe_fairseq.programs.with_parent import ends_with_parent
 
 _TAIL = 20  # lines
-_PATIENCE = 2  # seconds; less than an interrupted command has
+_PATIENCE = 1  # seconds, twice; an interrupted command has 3
 
 
 class Diverged(Exception):
@@ -71,11 +74,21 @@ def train(
         )
 
 
-def end(process: subprocess.Popen) -> None:
-    """Terminate it, then kill it; Popen itself does not wait when it is interrupted."""
-    process.terminate()
+def end(*processes: subprocess.Popen) -> None:
+    """Interrupt them, so that each can end what it has started; then terminate, then kill them.
+
+    A DataLoader's workers look only every 5 seconds whether a terminated fairseq-train is gone.
+    """
     try:
-        process.wait(_PATIENCE)
-    except BaseException:
-        process.kill()
-        process.wait()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+            for process in processes:
+                process.send_signal(number)
+            until = time.monotonic() + _PATIENCE
+            for process in processes:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0, until - time.monotonic()))
+    except BaseException:  # Popen itself does not wait when it is interrupted
+        for process in processes:
+            process.kill()
+            process.wait()
+        raise
