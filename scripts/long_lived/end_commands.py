@@ -97,7 +97,7 @@ def end(name: str, command: known.Command, folder: Path, number_of_moments: int,
     words = command.words(folder / "unkilled")
     (folder / "unkilled").mkdir()
     whole = ending.run(words, env, folder / "unkilled.log")
-    if whole.code:
+    if whole.code not in (0, 1):  # tupe-doctor has found something
         yield f"{name:<18}FAILED without a signal: see {folder / 'unkilled.err'}"
         return
     moments = [(False, at) for at in _EARLY] if not command.is_fairseqs else []
@@ -112,7 +112,9 @@ def end(name: str, command: known.Command, folder: Path, number_of_moments: int,
             one = ending.run(
                 command.words(out), env, log, at, number, to_group, is_fork, command.limit
             )
-            problems = _problems(command, one, number, words[0])
+            problems = []
+            if one.code != whole.code:  # otherwise all was done
+                problems = _problems(command, one, number, words[0])
             problems += [f"not whole: {x}" for x in ending.not_whole(out, folder / "unkilled")]
             line = (
                 f"{name:<18}{way:<9}{one.at:>7.2f}{one.had_children:>9}{one.seconds:>7.2f}"
@@ -124,8 +126,6 @@ def end(name: str, command: known.Command, folder: Path, number_of_moments: int,
 
 
 def _problems(command: known.Command, one: ending.Ended, number: int, prog: str) -> List[str]:
-    if one.is_finished:
-        return []
     problems = [f"left: {child}" for child in one.children]
     if one.all_seconds > command.limit:
         problems.append(f"{one.all_seconds:.1f} s")

@@ -35,7 +35,6 @@ class Ended:
         lines (list of str): what it wrote to stderr after the signal, progress bars left out.
         children (list of str): what is still there after the limit.
         had_children (int): when the signal came.
-        is_finished (bool): it had done its work before the signal.
     """
 
     at: float
@@ -45,7 +44,6 @@ class Ended:
     lines: List[str]
     children: List[str]
     had_children: int
-    is_finished: bool
 
 
 def program(words: List[str]) -> List[str]:
@@ -166,7 +164,7 @@ def run(
     code = process.wait(_LONGEST if delay is None else delay)
     if code is not None:
         seconds = time.monotonic() - begun
-        return Ended(seconds, 0.0, 0.0, code, [], [], 0, True)
+        return Ended(seconds, 0.0, 0.0, code, [], [], 0)
     size, had = errors.stat().st_size, len(_session(process.pid)) - 1
     sent = time.monotonic()
     os.killpg(process.pid, number) if to_group else os.kill(process.pid, number)
@@ -182,7 +180,7 @@ def run(
         file.seek(size)
         lines = _lines(file.read())
     return Ended(
-        sent - begun, seconds, max(seconds, all_seconds), code, lines, left, had, code == 0
+        sent - begun, seconds, max(seconds, all_seconds), code, lines, left, had
     )  # fmt: skip
 
 
