@@ -34,9 +34,9 @@ def get_parser() -> argparse.ArgumentParser:
         epilog="example: scripts/stress_numbers.py --length 2048 --only tupe,alibi",
     )
     add = parser.add_argument
-    add("--length", type=int, default=1024, metavar="T", help="tokens; default %(default)s")
+    add("--length", type=int, default=256, metavar="T", help="tokens; default %(default)s")
     add("--max-rel-pos", type=int, metavar="N", help="default: the length")
-    add("--rel-pos-bins", type=int, default=512, metavar="N", help="default %(default)s")
+    add("--rel-pos-bins", type=int, default=128, metavar="N", help="default %(default)s")
     add("--only", metavar="LIST", help=f"comma-separated, of {', '.join(CATALOGUE)}")
     add("--scale", type=float, default=0.5, metavar="S", help="of parameters; default %(default)s")
     return parser
