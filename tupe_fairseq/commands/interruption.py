@@ -7,7 +7,7 @@ import threading
 from typing import Callable, Iterator, NoReturn, Optional
 
 #: seconds to end child processes and to remove half-written files
-PATIENCE = 3
+PATIENCE = 4
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 

@@ -11,7 +11,7 @@ from typing import Callable, Dict, List, Optional
 from tupe_fairseq.programs.with_parent import ends_with_parent
 
 _TAIL = 20  # lines
-_PATIENCE = 1  # seconds, twice; an interrupted command has 3
+_PATIENCE = 1.5  # seconds, twice; an interrupted command has 4
 
 
 class Diverged(Exception):
