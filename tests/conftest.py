@@ -1,5 +1,6 @@
 """Fixtures for all tests: real text and data, the shared folder, running commands."""
 
+import gc
 import importlib.util
 import os
 from pathlib import Path
@@ -20,6 +21,8 @@ CORE = (
     "test_encoder_of_every_position_encoding.py", "test_encoder_speed_options.py",
     "test_encoder_transformed.py", "test_missing_package.py",
 )  # fmt: skip
+#: where a test takes seconds; the others come last, so that all workers end at the same time
+LONG = ("readme", "through_fairseq", "scripts", "compare", "finetune", "commands", "text")
 HAS_FAIRSEQ = importlib.util.find_spec("fairseq") is not None
 
 
@@ -28,8 +31,20 @@ def pytest_addoption(parser):
     parser.addoption("--thorough", action="store_true", help="the heavier proofs, too")
 
 
+def pytest_configure(config):
+    gc.disable()  # collecting imports the packages and makes thousands of tests, all of which stay
+
+
+def pytest_collection_finish(session):
+    """What is there now, no later collection of garbage looks through."""
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_collection_modifyitems(config, items):
-    """Without --thorough the heavier proofs are left out, and counted as deselected."""
+    """The long files first.  Without --thorough the heavier proofs are left out, as deselected."""
+    order = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: order.get(_place(item.path).parts[0], len(LONG)))
     if config.getoption("--thorough"):
         return
     heavy = [item for item in items if item.get_closest_marker("thorough")]
@@ -42,8 +57,12 @@ def pytest_ignore_collect(collection_path, config):
     """Without fairseq, too, the core's tests only: the others' imports would fail."""
     if HAS_FAIRSEQ and not config.getoption("--core"):
         return None
-    place = collection_path.relative_to(Path(__file__).parent)
+    place = _place(collection_path)
     return True if place.suffix == ".py" and not set(CORE) & {place.name, place.parts[0]} else None
+
+
+def _place(path):
+    return path.relative_to(Path(__file__).parent)
 
 
 def pytest_report_header(config):
