@@ -41,6 +41,10 @@ def pytest_collection_finish(session):
     gc.enable()
 
 
+def pytest_unconfigure(config):
+    gc.unfreeze()  # or what Triton's bindings still hold at the end is reported as leaked
+
+
 def pytest_collection_modifyitems(config, items):
     """The long files first.  Without --thorough the heavier proofs are left out, as deselected."""
     order = {name: place for place, name in enumerate(LONG)}

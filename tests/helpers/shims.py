@@ -129,12 +129,14 @@ def _start(folder, scripts, names, kind, place, stdin, env):
 def _serve(address, scripts, kind, place):
     if kind == "transformers":
         sys.modules.update(dict.fromkeys(_ABSENT))
+    gc.disable()
     for name in _FAIRSEQ if kind == "fairseq" else _TRANSFORMERS:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     importlib.import_module("multiprocessing.spawn")  # remembers the real Python, for its workers
     sys.executable = os.path.join(os.path.dirname(address), "python")
     gc.collect()
+    gc.enable()
     gc.freeze()  # what is imported stays, so forks need not look through it, nor copy it
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from helpers import raw_text
-from helpers.running import BIN, ENV
+from helpers.running import ENV
 from tupe_fairseq.commands.prepare_pretrain import main
 from tupe_fairseq.files.steps import Steps
 
@@ -83,9 +83,9 @@ def test_interrupted_before_and_after_every_step(raw, expected, tmp_path, monkey
     assert not (folder / "work").exists()
 
 
-def test_killed(raw, expected, tmp_path):
+def test_killed(raw, expected, tmp_path, shim_folder):
     folder = tmp_path / "data"
-    command = [BIN / "tupe-prepare-pretrain", *flags(raw, folder)]
+    command = [f"{shim_folder}/tupe-prepare-pretrain", *flags(raw, folder)]
     process = subprocess.Popen(command, env=ENV, stderr=subprocess.DEVNULL)
     while process.poll() is None:
         try:

@@ -42,8 +42,8 @@ def flags_of(name):
     return words
 
 
-MIDDLE, LAST = "checkpoint_1_40.pt", "checkpoint_last.pt"
-LENGTH = ["--max-update", 50, "--save-interval-updates", 40]
+MIDDLE, LAST = "checkpoint_1_25.pt", "checkpoint_last.pt"
+LENGTH = ["--max-update", 30, "--save-interval-updates", 25]
 # fairseq-train's own main, once for each command: a process costs more than these updates
 RESUME = """
 import json, sys
@@ -56,7 +56,7 @@ for command in json.load(open(sys.argv[1])):
 
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory):
-    """50 updates of a scheme, run when it is first asked for: (folder, losses)."""
+    """30 updates of a scheme, run when it is first asked for: (folder, losses)."""
     done = {}
 
     def train(name):
@@ -77,8 +77,8 @@ def load(data, folder, **options):
 @pytest.mark.parametrize("name", OPTIONS)
 def test_it_learns(name, trained):
     _, loss = trained(name)
-    assert sorted(loss) == list(range(1, 51))
-    first, last = (sum(loss[n] for n in updates) / 5 for updates in (range(1, 6), range(46, 51)))
+    assert sorted(loss) == list(range(1, 31))
+    first, last = (sum(loss[n] for n in updates) / 5 for updates in (range(1, 6), range(26, 31)))
     # from the 8.2 bits of 300 pieces towards the entropy of their frequencies
     assert last < first - 0.7
 
@@ -138,7 +138,7 @@ def test_another_scheme_is_refused_on_loading(data, trained):
 
 @pytest.fixture(scope="module")
 def resumed(data, trained, run, tmp_path_factory):
-    """The folder of each, stopped after 40 updates and gone on with."""
+    """The folder of each, stopped after 25 updates and gone on with."""
     folders = {name: tmp_path_factory.mktemp(f"{name}-resumed") for name in OPTIONS}
     commands = []
     for name, folder in folders.items():
@@ -149,7 +149,7 @@ def resumed(data, trained, run, tmp_path_factory):
     program.write_text(RESUME)
     program.with_name("commands.json").write_text(json.dumps(commands))
     process = run(sys.executable, program, program.with_name("commands.json"))
-    assert process.stdout.count("checkpoint_last.pt (epoch 1 @ 40 updates)") >= len(OPTIONS)
+    assert process.stdout.count("checkpoint_last.pt (epoch 1 @ 25 updates)") >= len(OPTIONS)
     return folders
 
 

@@ -1,6 +1,7 @@
 """Pictures of positions in TensorBoard, from real runs of fairseq-train."""
 
 import io
+import sys
 
 import pytest
 from omegaconf import OmegaConf
@@ -29,8 +30,8 @@ def runs(data, tmp_path_factory):
     return without, with_flag, process.stdout
 
 
-def _train(data, folder, *flags, **kwargs):
-    return run("fairseq-train", data, *FLAGS, "--save-dir", folder, *flags, **kwargs)
+def _train(data, folder, *flags):
+    return run("fairseq-train", data, *FLAGS, "--save-dir", folder, *flags)
 
 
 def images(folder):
@@ -64,17 +65,31 @@ def test_training_is_the_same(runs):
     assert_same_weights(*(folder / "checkpoint_last.pt" for folder in (without, with_flag)))
 
 
+# fairseq-train in a process where fairseq has not found TensorBoard
+WITHOUT = """
+import importlib, sys
+for name in [name for name in sys.modules if "tensorboard" in name.lower()]:
+    del sys.modules[name]
+sys.modules.update(dict.fromkeys(["tensorboard", "tensorboardX"]))
+from fairseq.logging import progress_bar
+del progress_bar.SummaryWriter
+importlib.reload(progress_bar)
+assert progress_bar.SummaryWriter is None
+from fairseq_cli.train import cli_main
+cli_main()
+"""
+
+
 def test_without_tensorboard_there_is_one_warning(data, runs, tmp_path):
-    hidden = tmp_path / "hidden"
-    for name in ("tensorboard", "tensorboardX"):
-        (hidden / name).mkdir(parents=True)
-        (hidden / name / "__init__.py").write_text("raise ImportError('not here')\n")
-    process = _train(
-        data, tmp_path, "--tensorboard-logdir", tmp_path / "logs", env={"PYTHONPATH": str(hidden)}
+    program = tmp_path / "without.py"
+    program.write_text(WITHOUT)
+    logs = tmp_path / "logs"
+    process = run(
+        sys.executable, program, data, *FLAGS, "--save-dir", tmp_path, "--tensorboard-logdir", logs
     )
     warning = "no pictures of positions in TensorBoard: tensorboard is not installed"
     assert process.stdout.count(warning) == 1
-    assert not (tmp_path / "logs").exists()
+    assert not logs.exists()
     assert_same_weights(tmp_path / "checkpoint_last.pt", runs[0] / "checkpoint_last.pt")
 
 
