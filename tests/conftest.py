@@ -21,8 +21,12 @@ CORE = (
     "test_encoder_of_every_position_encoding.py", "test_encoder_speed_options.py",
     "test_encoder_transformed.py", "test_missing_package.py",
 )  # fmt: skip
-#: where a test takes seconds; the others come last, so that all workers end at the same time
-LONG = ("readme", "through_fairseq", "scripts", "compare", "finetune", "commands", "text")
+#: where a file takes long, the longest tests first, so that all workers end at the same time
+LONG = (
+    "readme", "through_fairseq", "scripts", "compare", "finetune", "commands", "text", "plugin",
+    "test_user_dir.py", "test_missing_package.py", "attention", "test_encoder_transformed.py",
+    "test_encoder_of_every_position_encoding.py", "export", "checkpoint", "glue",
+)  # fmt: skip
 HAS_FAIRSEQ = importlib.util.find_spec("fairseq") is not None
 
 
@@ -33,6 +37,8 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     gc.disable()  # collecting imports the packages and makes thousands of tests, all of which stay
+    # files in our order, not those of many tests first, which is xdist's since 3.7
+    config.option.loadscopereorder = False
 
 
 def pytest_collection_finish(session):
