@@ -90,7 +90,7 @@ FAIRSEQ_LATER = [
 FORKS = f"""
 {IMPORTED_FIRST}
 import json, os
-import bitarray, hydra.experimental, omegaconf, pyarrow, regex, sacrebleu, sklearn.metrics, tqdm
+import bitarray, hydra.experimental, omegaconf, regex, sacrebleu, sklearn.metrics, tqdm
 import torch.distributed.fsdp, torch.utils.tensorboard
 assert not [name for name in sys.modules if name.split(".")[0] == "fairseq"]
 program, steps = json.loads(sys.argv[1])
