@@ -4,7 +4,7 @@ import os
 from typing import Sequence
 
 from tupe_fairseq.doctor.finding import ERROR, OK, WARNING, Finding
-from tupe_fairseq.doctor.installed import distributions_of, place_of, scripts_of
+from tupe_fairseq.doctor.installed import Distribution, distributions_of, place_of, scripts_of
 from tupe_fairseq.version import __version__
 
 # each has a criterion of its name
@@ -31,15 +31,19 @@ def check_registration(scripts: Sequence[str]) -> Finding:
             wrong = f"fairseq does not know {', '.join(absent) or 'its models'}"
             return Finding("plugin", ERROR, found, wrong, f"fairseq-train ... --user-dir {here}")
         found += f", {len(archs)} architectures known to fairseq"
-    wrong = _not_as_installed(scripts)
+    installed = distributions_of("tupe_fairseq")
+    if len(installed) > 1:
+        names = " ".join(one.name for one in installed)
+        wrong = f"{len(installed)} distributions bring it: {', '.join(map(str, installed))}"
+        return Finding("plugin", WARNING, found, wrong, f"pip uninstall -y {names} && {_REINSTALL}")
+    wrong = _not_as_installed(installed, scripts)
     if wrong:
         return Finding("plugin", WARNING, found, wrong, _REINSTALL)
     return Finding("plugin", OK, found)
 
 
-def _not_as_installed(scripts: Sequence[str]) -> str:
+def _not_as_installed(installed: Sequence[Distribution], scripts: Sequence[str]) -> str:
     """How this copy differs from the one that pip knows; empty if it does not."""
-    installed = distributions_of("tupe_fairseq")
     if not installed:
         return "pip does not know it: there are no tupe-... commands"
     (distribution,) = installed
