@@ -145,6 +145,16 @@ def test_a_fairseq_that_cannot_be_imported(tmp_path, monkeypatch):
     assert finding.command == "pip uninstall -y fairseq && pip install ve-fairseq==0.12.3"
 
 
+def test_the_other_build_of_the_main_branch_is_mended_by_itself(tmp_path, monkeypatch):
+    hide(monkeypatch, "fairseq")
+    write_distribution(tmp_path, "fairseq_fixed", "0.12.3.1", "fairseq")
+    without = [path for path in sys.path if "site-packages" not in path]
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *without])
+    mended = "pip uninstall -y fairseq_fixed && pip install "
+    assert check_fairseq((3, 12, 1)).command == mended + "fairseq-fixed==0.12.3.1"
+    assert check_fairseq((3, 8, 0)).command == mended + "fairseq==0.12.2"
+
+
 def test_a_plugin_that_pip_has_in_another_version_or_without_new_commands(installed, tmp_path):
     installed("tupe_fairseq", "0.0.1", "tupe_fairseq")
     finding = check_registration([])
@@ -158,3 +168,12 @@ def test_a_plugin_that_pip_has_in_another_version_or_without_new_commands(instal
     assert check_registration(["tupe-a"]).level == OK
     finding = check_registration(["tupe-a", "tupe-b"])
     assert finding.level == WARNING and finding.wrong.endswith("before it had tupe-b")
+
+
+def test_a_plugin_of_two_distributions(installed):
+    installed("tupe_fairseq", "0.0.1", "tupe_fairseq")
+    installed("a-fork", "2", "tupe_fairseq")
+    finding = check_registration([])
+    assert finding.level == WARNING
+    assert finding.wrong == "2 distributions bring it: a-fork 2, tupe_fairseq 0.0.1"
+    assert finding.command.startswith("pip uninstall -y a-fork tupe_fairseq && pip install -e .")

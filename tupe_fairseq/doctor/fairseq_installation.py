@@ -5,15 +5,16 @@ import importlib.util
 import os
 import shutil
 import sys
-from typing import Iterator, List, Tuple
+from typing import Iterator, List, Sequence, Tuple
 
 from tupe_fairseq.doctor.finding import ERROR, OK, WARNING, Finding, brief
 from tupe_fairseq.doctor.installed import Distribution, distributions_of, place_of, version_of
+from tupe_fairseq.doctor.python_and_torch import FIRST_OF_MAIN
 from tupe_fairseq.missing_package import FIRST_WITHOUT_FAIRSEQ
 
 _EXTRA = "pip install 'tupe_fairseq[fairseq]'"
-# the official 0.12.2 cannot be imported from here on
-_FIRST_OF_MAIN = (3, 11)
+# another build of the main branch than the one that the extra brings, see pyproject.toml
+_OTHER_BUILD, _OTHER_BUILD_TESTED = "fairseq-fixed", "fairseq-fixed==0.12.3.1"
 # what fairseq is compiled for; without it, training stops at the first batch
 _COMPILED = ("fairseq.data.data_utils_fast", "fairseq.data.token_block_utils_fast")
 #: what each line of fairseq needs for its configurations
@@ -44,7 +45,7 @@ def check_fairseq(python: Tuple[int, ...] = sys.version_info[:3]) -> Finding:
         import fairseq  # noqa: F401
     except Exception as error:  # it imports a good part of what is installed
         return _cannot_be_imported(installed, found, error, python)
-    return _as_built(found)
+    return _as_built(found, installed)
 
 
 def check_omegaconf() -> Finding:
@@ -73,8 +74,12 @@ def official_version() -> Iterator[str]:
     return (one.version for one in distributions_of("fairseq") if one.name == "fairseq")
 
 
-def _right_one(python: Tuple[int, ...]) -> str:
-    return "fairseq==0.12.2" if python < _FIRST_OF_MAIN else "ve-fairseq==0.12.3"
+def _right_one(python: Tuple[int, ...], installed: Sequence[Distribution] = ()) -> str:
+    """What to install; the build that is there, if it is one that was tested on this Python."""
+    if python < FIRST_OF_MAIN:
+        return "fairseq==0.12.2"
+    names = [one.name.replace("_", "-") for one in installed]
+    return _OTHER_BUILD_TESTED if names == [_OTHER_BUILD] else "ve-fairseq==0.12.3"
 
 
 def _absent(installed: List[Distribution], python: Tuple[int, ...]) -> Finding:
@@ -82,7 +87,7 @@ def _absent(installed: List[Distribution], python: Tuple[int, ...]) -> Finding:
         names = " ".join(one.name for one in installed)
         return Finding(
             "fairseq", ERROR, ", ".join(map(str, installed)), "its files are gone",
-            f"pip uninstall -y {names} && pip install {_right_one(python)}",
+            f"pip uninstall -y {names} && pip install {_right_one(python, installed)}",
         )  # fmt: skip
     wrong = "the encoder and exported models work; training, preparation and conversion need it"
     command = _EXTRA
@@ -96,13 +101,14 @@ def _cannot_be_imported(
 ) -> Finding:
     wrong = f"import fairseq fails: {brief(error)}"
     names = " ".join(one.name for one in installed)
-    if python >= _FIRST_OF_MAIN and names == "fairseq":
+    if python >= FIRST_OF_MAIN and names == "fairseq":
         wrong = f"the official fairseq cannot be imported on Python {python[0]}.{python[1]}"
     remove = f"pip uninstall -y {names} && " if names else ""
-    return Finding("fairseq", ERROR, found, wrong, f"{remove}pip install {_right_one(python)}")
+    right = _right_one(python, installed)
+    return Finding("fairseq", ERROR, found, wrong, f"{remove}pip install {right}")
 
 
-def _as_built(found: str) -> Finding:
+def _as_built(found: str, installed: Sequence[Distribution]) -> Finding:
     absent = [name for name in _COMPILED if importlib.util.find_spec(name) is None]
     if absent:
         return Finding(
@@ -113,6 +119,7 @@ def _as_built(found: str) -> Finding:
     if not os.path.exists(beside_python) and shutil.which("fairseq-train") is None:
         return Finding(
             "fairseq", WARNING, found, f"there is no fairseq-train beside {sys.executable}, nor on "
-            "PATH", "pip install --force-reinstall --no-deps " + _right_one(sys.version_info[:3]),
+            "PATH", "pip install --force-reinstall --no-deps "
+            + _right_one(sys.version_info[:3], installed),
         )  # fmt: skip
     return Finding("fairseq", OK, found)

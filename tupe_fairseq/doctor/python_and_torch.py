@@ -15,8 +15,8 @@ _FIRST_SAFE_TORCH = (2, 10)
 _CVE = "CVE-2026-24747"
 # before it, torch.load runs whatever code a file names, unless told otherwise
 _FIRST_WEIGHTS_ONLY = (2, 6)
-# fairseq's main branch, the only one for it, needs Python 3.11
-_FIRST_OF_MAIN = (3, 11)
+#: from here on there is fairseq's main branch, and the official 0.12.2 cannot be imported
+FIRST_OF_MAIN = (3, 11)
 #: the versions that were tested, as in scripts/constraints.txt: below Python 3.11, and from there
 TESTED_TORCH = ("1.13.1", "2.13.0")
 # of the official fairseq, which uses names that later ones do not have
@@ -25,7 +25,7 @@ _NUMPY_OF_OFFICIAL = (1, 24)
 
 def tested_torch(python: Tuple[int, ...]) -> str:
     """The torch that was tested with a Python."""
-    return TESTED_TORCH[python >= _FIRST_OF_MAIN]
+    return TESTED_TORCH[python >= FIRST_OF_MAIN]
 
 
 def check_python(python: Tuple[int, ...] = sys.version_info[:3]) -> Finding:
@@ -83,10 +83,10 @@ def torch_release(version: str, python: Tuple[int, ...]) -> Finding:
         f"below 2.10 a checkpoint from a stranger can {what} where fairseq loads it ({_CVE}; "
         "tupe-... commands read with a reader of their own)"
     )
-    if python < _FIRST_OF_MAIN:
+    if python < FIRST_OF_MAIN:
         command = (
             "python3.11 -m venv .venv && .venv/bin/pip install 'tupe_fairseq[fairseq]' "
-            f"torch=={tested_torch(_FIRST_OF_MAIN)} (until then: tupe-export what you are given, "
+            f"torch=={tested_torch(FIRST_OF_MAIN)} (until then: tupe-export what you are given, "
             "and tupe-convert it back)"
         )
     else:
