@@ -3,7 +3,9 @@
 # A second call returns at once, unless pyproject.toml or the constraints have changed since.
 #
 #   scripts/setup_venv.sh PYTHON VENV [EXTRAS]        EXTRAS: fairseq,data,plot (default); or others of
-#                                                     pyproject.toml; without fairseq, Python 3.13 too
+#                                                     pyproject.toml; without fairseq, Python 3.13 too;
+#                                                     fairseq-fixed is another build of fairseq's main
+#                                                     branch, instead of fairseq, for 3.11 and 3.12
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$1
@@ -14,7 +16,17 @@ if ! version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     echo "setup_venv.sh: $python does not run; set PYTHON to a Python 3.8 to 3.13" >&2
     exit 2
 fi
+case ,$extras, in
+    *,fairseq,*fairseq-fixed,* | *fairseq-fixed,*,fairseq,* | *fairseq-fixed,fairseq,*)
+        echo "setup_venv.sh: fairseq and fairseq-fixed are one module; name one of them in EXTRAS" >&2
+        exit 2
+        ;;
+esac
 case $version,$extras, in
+    3.8,*fairseq-fixed,* | 3.9,*fairseq-fixed,* | 3.10,*fairseq-fixed,* | 3.13,*fairseq-fixed,*)
+        echo "setup_venv.sh: $python is Python $version, but fairseq-fixed is for 3.11 and 3.12; set PYTHON" >&2
+        exit 2
+        ;;
     3.8,* | 3.9,* | 3.10,* | 3.11,* | 3.12,*) ;;
     3.13,fairseq,* | 3.13,*,fairseq,*)
         echo "setup_venv.sh: $python is Python $version, but fairseq runs on 3.8 to 3.12; set PYTHON" >&2
