@@ -8,6 +8,7 @@
 #   PYTHON=/path/to/python3.11 scripts/test.sh
 #   scripts/test.sh --quick [arguments for pytest]
 #   PYTHON=python3.13 scripts/test.sh --core [arguments for pytest]
+#   PYTHON=python3.12 FAIRSEQ=fairseq-fixed VENV=DIR scripts/test.sh --alone [arguments for pytest]
 #
 # --thorough adds the heavier proofs: every case of the GPU's kernels in Triton's interpreter, the
 # longest benchmarks on small cases, the largest official GLUE task.
@@ -18,11 +19,16 @@
 #
 # --core makes an environment without fairseq and other extras, and runs the tests of what needs
 # torch alone; Python 3.13, for which there is no fairseq, is tested so.
+#
+# --alone tests with this interpreter only.  VENV is its environment, in place of .venv-test/VERSION,
+# and FAIRSEQ the extra that brings fairseq: fairseq, or fairseq-fixed, another build of the main
+# branch, which needs an environment of its own.  scripts/matrix.sh calls it for every line;
+# --set-up, alone or before --core, makes the environment and tests nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # what the tests need, but for what cannot be installed on every Python
-extras=fairseq,data,plot,parquet,fastbpe,hf,onnx,bench,test
+extras=${FAIRSEQ:-fairseq},data,plot,parquet,fastbpe,hf,onnx,bench,test
 
 is_usable() { # PYTHON VERSION...: it runs, has venv and is of one of the versions
     local python=$1
@@ -45,11 +51,12 @@ find_python() { # VERSION...: the first usable interpreter of these versions, in
     done
 }
 
-test_with() { # PYTHON ARGUMENT...: the suite in an environment made with this interpreter
-    local python=$1 version venv
-    shift
-    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-    venv=$PWD/.venv-test/$version
+version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])'; }
+
+test_with() { # PYTHON VENV ARGUMENT...: the suite in an environment made with this interpreter
+    local python=$1 version venv=$2
+    shift 2
+    version=$(version_of "$python")
     scripts/setup_venv.sh "$python" "$venv" "$extras"
     # As a user installs it, not editable.  build/ may hold files that no longer exist in the source.
     rm -rf build
@@ -58,21 +65,27 @@ test_with() { # PYTHON ARGUMENT...: the suite in an environment made with this i
     "$venv/bin/ruff" check .
     "$venv/bin/ruff" format --check .
     if [ -x "$venv/bin/mypy" ]; then "$venv/bin/mypy"; fi # on the line whose torch it is pinned for
-    echo "== tests: Python $version, $("$venv/bin/pip" list 2>/dev/null | awk '/^(ve-)?fairseq |^torch / {printf "%s %s  ", $1, $2}')"
+    echo "== tests: Python $version, $("$venv/bin/pip" list 2>/dev/null | awk '/^(ve-)?fairseq |^fairseq[-_]fixed |^torch / {printf "%s %s  ", $1, $2}')"
     # One thread per process: on few cores, several processes with several threads each slow each
     # other down.
     OMP_NUM_THREADS=1 "$venv/bin/pytest" --numprocesses 2 --dist loadfile -rs "$@"
 }
 
 python=${PYTHON:-python3}
+set_up=0
+if [ "${1:-}" = --set-up ]; then
+    shift
+    set_up=1
+fi
 if [ "${1:-}" = --core ]; then
     shift
     if ! is_usable "$python" 3.8 3.9 3.10 3.11 3.12 3.13; then
         echo "test.sh: $python is not Python 3.8 to 3.13 with venv; set PYTHON to one that is" >&2
         exit 2
     fi
-    venv=$PWD/.venv-test/core-$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    venv=${VENV:-$PWD/.venv-test/core-$(version_of "$python")}
     scripts/setup_venv.sh "$python" "$venv" test
+    if [ $set_up -eq 1 ]; then exit; fi
     OMP_NUM_THREADS=1 "$venv/bin/pytest" --core --numprocesses 2 --dist loadfile -rs "$@"
     exit
 fi
@@ -87,6 +100,16 @@ else
     exit 2
 fi
 
+venv=${VENV:-$PWD/.venv-test/$(version_of "$python")}
+if [ $set_up -eq 1 ]; then
+    exec scripts/setup_venv.sh "$python" "$venv" "$extras"
+fi
+if [ "${1:-}" = --alone ]; then
+    shift
+    test_with "$python" "$venv" "$@"
+    exit
+fi
+
 # What needs torch only, but for one of the goldens; and of many sizes and kernels the cheaper ones.
 quick=(
     tests/position tests/attention tests/modules tests/test_encoder.py tests/test_position_options.py
@@ -96,7 +119,6 @@ quick_without="interpreter or compile or 500 or 512 or (goldens and not (eager a
 
 if [ "${1:-}" = --quick ]; then
     shift
-    venv=$PWD/.venv-test/$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     if [ ! -x "$venv/bin/pytest" ]; then
         scripts/setup_venv.sh "$python" "$venv" "$extras"
     fi
@@ -114,9 +136,9 @@ run() { # as test_with, in a subshell that ends at the first failing step; remem
     if [ $code -ne 0 ]; then status=$code; fi
 }
 
-run "$python" "$@"
+run "$python" "$venv" "$@"
 if [ -n "$other" ]; then
-    run "$other" "$@"
+    run "$other" "$PWD/.venv-test/$(version_of "$other")" "$@"
 else
     echo "!!!!!!!! NOT TESTED: fairseq, $other_line: no such interpreter found !!!!!!!!"
 fi
