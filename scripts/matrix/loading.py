@@ -14,9 +14,6 @@ from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.commands import convert
 
 CHECKPOINT = "checkpoint_last.pt"
-#: by fairseq's own way, ours, and for what one line of fairseq refuses in files of another: the
-#: file that tupe-convert writes of it, on the line that wrote it and on the one that reads it
-WAYS = ("fairseq", "tupe_fairseq", "converted before", "converted here")
 
 
 def by_fairseq(folder: Path, file: str, model: str) -> Dict[str, np.ndarray]:

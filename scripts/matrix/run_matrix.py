@@ -58,9 +58,7 @@ def main() -> None:
             suites[name] = run_suite(line, python, venv, out / f"{name}.tests.log", tests)
             problems[name] += [suites[name].problem] if suites[name].problem else []
     usable = [name for name in names if (out / name / ".installed").exists()]
-    with_fairseq = [
-        name for name in usable if LINES[name].fairseq and not _unusable(problems[name])
-    ]
+    with_fairseq = [name for name in usable if LINES[name].fairseq and not _broken(problems[name])]
     exchanged = {}
     if not args.no_exchange:
         exchanged = exchange(out, with_fairseq, models)
