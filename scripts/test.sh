@@ -20,10 +20,10 @@
 # --core makes an environment without fairseq and other extras, and runs the tests of what needs
 # torch alone; Python 3.13, for which there is no fairseq, is tested so.
 #
-# --alone tests with this interpreter only.  VENV is its environment, in place of .venv-test/VERSION,
-# and FAIRSEQ the extra that brings fairseq: fairseq, or fairseq-fixed, another build of the main
-# branch, which needs an environment of its own.  scripts/matrix.sh calls it for every line;
-# --set-up, alone or before --core, makes the environment and tests nothing.
+# --alone tests with this interpreter only, and without lint.  VENV is its environment, in place of
+# .venv-test/VERSION, and FAIRSEQ the extra that brings fairseq: fairseq, or fairseq-fixed, another
+# build of the main branch, which needs an environment of its own.  scripts/matrix.sh calls it for
+# every line; --set-up, alone or before --core, makes the environment and tests nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -53,6 +53,13 @@ find_python() { # VERSION...: the first usable interpreter of these versions, in
 
 version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])'; }
 
+lint() { # VENV
+    echo "== lint"
+    "$1/bin/ruff" check .
+    "$1/bin/ruff" format --check .
+    if [ -x "$1/bin/mypy" ]; then "$1/bin/mypy"; fi # on the line whose torch it is pinned for
+}
+
 test_with() { # PYTHON VENV ARGUMENT...: the suite in an environment made with this interpreter
     local python=$1 version venv=$2
     shift 2
@@ -61,10 +68,7 @@ test_with() { # PYTHON VENV ARGUMENT...: the suite in an environment made with t
     # As a user installs it, not editable.  build/ may hold files that no longer exist in the source.
     rm -rf build
     "$venv/bin/pip" install --quiet --no-deps --force-reinstall .
-    echo "== lint"
-    "$venv/bin/ruff" check .
-    "$venv/bin/ruff" format --check .
-    if [ -x "$venv/bin/mypy" ]; then "$venv/bin/mypy"; fi # on the line whose torch it is pinned for
+    if [ $alone -eq 0 ]; then lint "$venv"; fi
     echo "== tests: Python $version, $("$venv/bin/pip" list 2>/dev/null | awk '/^(ve-)?fairseq |^fairseq[-_]fixed |^torch / {printf "%s %s  ", $1, $2}')"
     # One thread per process: on few cores, several processes with several threads each slow each
     # other down.
@@ -72,7 +76,7 @@ test_with() { # PYTHON VENV ARGUMENT...: the suite in an environment made with t
 }
 
 python=${PYTHON:-python3}
-set_up=0
+set_up=0 alone=0
 if [ "${1:-}" = --set-up ]; then
     shift
     set_up=1
@@ -106,6 +110,7 @@ if [ $set_up -eq 1 ]; then
 fi
 if [ "${1:-}" = --alone ]; then
     shift
+    alone=1
     test_with "$python" "$venv" "$@"
     exit
 fi
