@@ -100,14 +100,14 @@ def test_the_numpy_of_the_official_fairseq(installed):
 
 
 def test_two_fairseqs(installed):
-    installed("fairseq_fixed", "0.12.3", "fairseq")
+    installed("another_build", "0.12.3", "fairseq")
     installed("an-own_build", "9", "fairseq")
     installed("fairseq_tools", "1", "tools")
     finding = check_fairseq((3, 11, 0))
     assert finding.level == ERROR and finding.wrong.startswith("3 distributions")
     assert "an-own_build 9, " in finding.found and "fairseq_tools" not in finding.found
     removed, _, mended = finding.command.partition(" && ")
-    assert removed.startswith("pip uninstall -y an-own_build ") and " fairseq_fixed" in removed
+    assert removed.startswith("pip uninstall -y an-own_build ") and " another_build" in removed
     assert mended == "pip install ve-fairseq==0.12.3"
     assert check_fairseq((3, 8, 0)).command.endswith("pip install fairseq==0.12.2")
 
