@@ -56,6 +56,7 @@ assert TupeEncoder(TupeConfig())(torch.randn(2, 9, 128)).shape == (2, 9, 128)
 print(f"tupe_fairseq {__version__}, Python {sys.version.split()[0]}, torch {torch.__version__}")
 END
 for program in "$venv"/bin/tupe-*; do
+    if [ "$(basename "$program")" = tupe-doctor ]; then continue; fi # which needs nothing
     if "$program" nothing >"$work/said" 2>&1; then code=0; else code=$?; fi
     if [ $code -ne 2 ] || [ "$(wc -l <"$work/said")" -ne 1 ] || ! grep -q "pip install" "$work/said"; then
         echo "$(basename "$program"): exit code $code, not one line with what to install:" >&2
@@ -64,6 +65,12 @@ for program in "$venv"/bin/tupe-*; do
     fi
     cat "$work/said"
 done
+if "$venv/bin/tupe-doctor" >"$work/said" 2>&1; then code=0; else code=$?; fi
+if [ $code -ne 1 ] || ! grep -q "^warning  fairseq: not installed" "$work/said"; then
+    echo "tupe-doctor: exit code $code, not warnings, of which one is that fairseq is absent:" >&2
+    cat "$work/said" >&2
+    exit 1
+fi
 echo "== imports and commands: $((SECONDS - begin)) s"
 
 begin=$SECONDS
