@@ -1,6 +1,7 @@
 """Runs the test suite on every line, and the check of their checkpoints against each other."""
 
 import argparse
+import fcntl
 import sys
 from pathlib import Path
 from typing import Dict, List
@@ -41,6 +42,12 @@ def main() -> None:
     models = _chosen("--models", args.models, MODELS)
     out = args.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
+    lock = open(out / "lock", "w")  # open until this process ends
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print(f"scripts/matrix.sh: error: another one works in {out}", file=sys.stderr)
+        sys.exit(2)
     tests = args.tests.split(",") if args.tests else []
     problems: Dict[str, List[str]] = {name: [] for name in names}
     suites: Dict[str, Suite] = {}

@@ -1,5 +1,6 @@
 """scripts/matrix: what counts as a failure of the suite, and of another line's checkpoint."""
 
+import fcntl
 import json
 import re
 import subprocess
@@ -72,6 +73,15 @@ def test_a_line_that_does_not_exist():
     assert process.returncode == 2
     assert process.stderr.startswith("scripts/matrix.sh: error: --only main-2.7 is not one of ")
     assert process.stderr.count("\n") == 1
+
+
+def test_two_in_one_folder(tmp_path):
+    with open(tmp_path / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = [str(REPO / "scripts" / "matrix.sh"), tmp_path, "--only", "main-3.11"]
+        process = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    assert process.returncode == 2
+    assert process.stderr == f"scripts/matrix.sh: error: another one works in {tmp_path}\n"
 
 
 @pytest.mark.parametrize("extras", ["fairseq,fairseq-fixed", "data,fairseq-fixed,plot,fairseq"])
