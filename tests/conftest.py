@@ -68,7 +68,9 @@ def pytest_ignore_collect(collection_path, config):
     if HAS_FAIRSEQ and not config.getoption("--core"):
         return None
     place = _place(collection_path)
-    return True if place.suffix == ".py" and not set(CORE) & {place.name, place.parts[0]} else None
+    # folders, too, since what a conftest.py imports may not be there
+    is_other = bool(place.parts) and not set(CORE) & {place.name, place.parts[0]}
+    return True if is_other and (place.suffix == ".py" or collection_path.is_dir()) else None
 
 
 def _place(path):
