@@ -23,6 +23,7 @@ from tupe_fairseq.plugin.model.flags import (
 )
 from tupe_fairseq.plugin.model.hub import TupeRobertaHub
 from tupe_fairseq.plugin.model.recorded_bpe import recorded_bpe
+from tupe_fairseq.plugin.model.rendezvous_limit import limit_rendezvous
 from tupe_fairseq.plugin.model.restore import restore
 from tupe_fairseq.plugin.model.sentence_encoder import TupeRobertaEncoder
 from tupe_fairseq.plugin.model.tagging_head import TokenTaggingHead, take_tagging_heads
@@ -71,6 +72,7 @@ class TupeRobertaModel(RobertaModel):
         """Add RoBERTa's flags and ours to an argparse parser or group."""
         RobertaModel.add_args(parser)
         add_tupe_args(parser)
+        limit_rendezvous()  # fairseq-train calls nothing else of ours before its processes meet
 
     @classmethod
     def build_model(cls, args, task):
