@@ -5,7 +5,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, Iterator, List
 
 import torch
 
@@ -23,7 +23,7 @@ def of_training(out: Path, log: str) -> Dict[str, object]:
     """The losses of every update, however often it was made, and everything in the checkpoints."""
     found = {name: _of_checkpoint(path) for name, path in _files(out).items()}
     for kind, key in (("train_inner", "loss"), ("valid", "valid_loss")):
-        for record in _records(log, kind):
+        for record in records(log, kind):
             updates = record.get("num_updates") or record.get("valid_num_updates")
             found.setdefault(f"{key} at {updates}", set()).add(record[key])
     return found
@@ -109,11 +109,13 @@ def _digest(digest, value) -> None:
         digest.update(repr(value).encode())
 
 
-def _records(log: str, kind: str):
+def records(log: str, kind: str) -> Iterator[Dict[str, str]]:
+    """What fairseq's JSON log says of a kind, train_inner, train or valid; Hydra's log, too."""
+    of_kind = re.compile(rf"(?:\| {kind} \| |\[{kind}\]\[INFO\] - )(\{{.*)")
     for line in log.splitlines():
-        _, brace, rest = line.partition(f"| {kind} | {{")
+        found = of_kind.search(line)
         try:
-            record = json.loads("{" + rest) if brace else None
+            record = json.loads(found.group(1)) if found else None
         except ValueError:  # killed while it was printed
             record = None
         if record is not None:

@@ -1,19 +1,17 @@
 """Kills commands with SIGKILL at random moments, and compares what they leave in the end."""
 
 import argparse
-import contextlib
-import os
 import random
 import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Dict, Iterator, List
+from typing import Dict, List
 
+from forks import REPO, programs_for
 from killing import Ended, Kill, attempt
 from subjects import Subject, environment, prepare_glue, prepare_pretrain, pretrain, subjects
 
-REPO = Path(__file__).resolve().parents[2]
 NAMES = list(subjects(Path(), Path(), 0))
 
 
@@ -56,40 +54,10 @@ def main() -> None:
             sys.exit(f"scripts/soak.sh: error: --only {name} is not one of {', '.join(NAMES)}")
     if {"prepare-glue", "finetune"} & set(names) and not (args.glue / "MRPC").is_dir():
         sys.exit(f"scripts/soak.sh: error: --glue {args.glue} has no folder MRPC")
-    with _programs(args.quick, args.out.resolve()) as programs:
-        lines = _soak(args, names, programs)
+    with programs_for(args.quick, args.out.resolve()) as folder:
+        lines = _soak(args, names, folder)
     print("\n" + "\n".join(lines))
     sys.exit(any("FAILED" in line for line in lines))
-
-
-@contextlib.contextmanager
-def _programs(quick: bool, out: Path) -> Iterator[Path]:
-    """The folder of python and of the console scripts."""
-    folder = Path(sys.executable).parent
-    if not quick:
-        yield folder
-        return
-    sys.path.append(str(REPO / "tests"))
-    from helpers import shims
-
-    out.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        with _silent():  # what it says of killed programs
-            forks = stack.enter_context(shims.serving(out, folder))
-        yield forks
-
-
-@contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """Let a process that is started here write its errors to nowhere."""
-    ours, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(ours, 2)
-        os.close(ours)
-        os.close(nowhere)
 
 
 def _soak(args: argparse.Namespace, names: List[str], programs: Path) -> List[str]:
