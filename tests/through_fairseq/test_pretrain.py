@@ -1,13 +1,15 @@
 """Pre-training through the real commands."""
 
 import shlex
+import shutil
 
 import pytest
 import torch
 from fairseq.models.roberta import RobertaModel
 
 from helpers.running import USER_DIR
-from helpers.training import PRETRAINING, assert_same_weights, losses, pretrain
+from helpers.training import PRETRAINING, assert_same_weights, losses, pretrain, two_workers
+from tupe_fairseq.plugin.on_import import torch_is_at_least
 
 
 @pytest.fixture(scope="module")
@@ -110,21 +112,45 @@ def on_the_cpu(program, words):
 
 
 def test_two_processes_of_torchrun_equal_one_with_update_freq_2(data, tmp_path, run, shim_folder):
+    """Also if they stop, and go on from what one of them has written."""
     flags = ["--rel-pos", "--dropout", 0, "--attention-dropout", 0]
     single, double = tmp_path / "single", tmp_path / "double"
-    pretrain(data, single, *flags, "--update-freq", 2)
-
-    words = [data, *PRETRAINING, *flags, "--save-dir", double]
-    process = run(
-        f"{shim_folder}/torchrun",
-        "--standalone",
-        "--nproc_per_node",
-        2,
-        "--no_python",
-        "sh",
-        "-c",
-        on_the_cpu(f"{shim_folder}/fairseq-train", words),
-    )
-    assert "distributed init (rank 1): env://" in process.stdout
+    pretrain(data, single, *flags, "--update-freq", 2, "--max-update", 9)
+    for updates in (3, 9):
+        words = [data, *PRETRAINING, *flags, "--save-dir", double, "--max-update", updates]
+        process = run(
+            f"{shim_folder}/torchrun",
+            "--standalone",
+            "--nproc_per_node",
+            2,
+            "--no_python",
+            "sh",
+            "-c",
+            on_the_cpu(f"{shim_folder}/fairseq-train", words),
+        )
+        assert "distributed init (rank 1): env://" in process.stdout
+    assert "checkpoint_last.pt (epoch 1 @ 3 updates)" in process.stdout
+    assert sorted(losses(process)) == list(range(4, 10))
     # the same batches; gradients are summed in another order
     assert_same_weights(single / "checkpoint_last.pt", double / "checkpoint_last.pt", atol=1e-5)
+
+
+def test_a_process_that_cannot_read_the_checkpoint(data, unbroken, tmp_path):
+    """On another machine, with a --save-dir that is not shared."""
+    (tmp_path / "0" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "1").mkdir()
+    shutil.copy(unbroken[0] / "checkpoint_last.pt", tmp_path / "0" / "checkpoints")
+
+    def worker(*flags):
+        own = tmp_path / str(flags[-1])
+        return pretrain(data, "checkpoints", "--rel-pos", *flags, cwd=own, check=False)
+
+    first, second = two_workers(worker)
+    if torch_is_at_least(2, 6):
+        missing = "the first machine has checkpoints/checkpoint_last.pt and this one does not"
+        assert first.returncode and second.returncode
+        assert missing in second.stdout and missing not in first.stdout
+        assert not losses(first)
+    else:  # the first one sends it
+        assert not first.returncode and not second.returncode
+        assert "all 20 updates of --max-update 20 are made already" in first.stdout
