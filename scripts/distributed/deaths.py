@@ -52,6 +52,8 @@ class Death:
         if not self.is_early:
             running.until(lambda: '"num_updates": "12"' in running.said(), end, "update 12")
         os.kill(process, signal.SIGKILL)
+        if self.words is _WAITED:  # the other one must have started
+            running.until(lambda: "waits for the others" in running.said(), end, "the other one")
 
 
 _HAND, _TORCHRUN, _MACHINES = by_hand(2), by_torchrun(2), by_torchrun(1, machines=2)

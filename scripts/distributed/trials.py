@@ -80,6 +80,8 @@ class Trials:
 
     def _new_folder(self, name: str) -> Path:
         shutil.rmtree(self.out / name, ignore_errors=True)
+        for path in self.out.glob(f"{name}-pid-*"):
+            path.unlink()
         return self.out / name
 
     def _run(self, name: str) -> Tuple[List[int], str]:

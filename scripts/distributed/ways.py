@@ -94,8 +94,10 @@ def by_torchrun(workers: int, machines: int = 1) -> Callable[[Path, Path], List[
 
     def commands(data: Path, save_dir: Path) -> List[List[str]]:
         words = " ".join(map(shlex.quote, train(data, save_dir, *_GLOO)))
+        written = shlex.quote(f"{save_dir}-pid-")
+        # not $$, which torchrun makes $ of
         return _agents(
-            machines, workers, f"echo $$ > {shlex.quote(str(save_dir))}-pid-$RANK; exec {words} "
+            machines, workers, f"echo $BASHPID > {written}$RANK; exec {words} "
             "--distributed-init-method env:// --distributed-world-size $WORLD_SIZE "
             "--distributed-rank $RANK",
         )  # fmt: skip

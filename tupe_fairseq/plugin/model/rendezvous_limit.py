@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 #: of the environment: seconds, 0 for torch's own limit of 10 to 30 minutes
 VARIABLE = "TUPE_RENDEZVOUS_SECONDS"
-_SECONDS = 50  # so that a worker that has died ends the others within a minute
+_SECONDS = 45  # so that a worker that has died ends the others within a minute
 
 
 def limit_rendezvous() -> None:
