@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List
 
-from ways import REPO
+from one_training import REPO
 
 _LONGEST = 600  # seconds
 

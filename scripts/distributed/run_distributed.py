@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 from deaths import DEATHS, LIMIT
+from one_training import REPO, UPDATES
 from trials import Trials
-from ways import REPO, UPDATES, WAYS
+from ways import WAYS
 
 sys.path.append(str(REPO / "scripts" / "soak"))
 

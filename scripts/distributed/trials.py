@@ -8,7 +8,8 @@ from typing import Dict, List, Tuple
 from agreement import Trained, distance, furthest, trained
 from deaths import DEATHS, LIMIT
 from launching import launched
-from ways import UPDATES, WAYS, preprocess
+from one_training import UPDATES, preprocess
+from ways import WAYS
 
 
 class Trials:
