@@ -13,7 +13,7 @@ from ways import by_hand, by_torchrun
 #: seconds until the others have ended
 LIMIT = 60
 _LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
-_WAITED = ("TUPE_RENDEZVOUS_SECONDS",)
+_WAITED = ("Timeout (0:00:45",)
 _AGENT = ("Signal 9 (SIGKILL)",)
 
 
