@@ -50,6 +50,13 @@ def obeying():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.fixture
+def restored_signals():
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def started(words):
     return subprocess.Popen(
         [sys.executable, *words], env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -118,7 +125,7 @@ def test_a_command_that_is_to_ignore_ctrl_c():
 
 @pytest.mark.parametrize("number", SIGNALS, ids=SIGNALS.get)
 @pytest.mark.parametrize("error", [None, OSError("a worker was killed"), RuntimeError("odd")])
-def test_what_fails_after_a_signal(number, error):
+def test_what_fails_after_a_signal(number, error, restored_signals):
     """A message about what the signal has broken would only hide it."""
 
     def work(args):
@@ -129,6 +136,7 @@ def test_what_fails_after_a_signal(number, error):
                 raise
             raise error from None
 
+    obeying()
     before = [signal.getsignal(n) for n in (*SIGNALS, signal.SIGALRM)]
     program = argparse.ArgumentParser("tupe-x")
     code, printed = call_program(lambda words: run_program(program, work, words), [])
