@@ -40,7 +40,8 @@ def _guarded(load: Callable) -> Callable:
         if instead is not None:
             # which fairseq ignores when there is a checkpoint to go on from
             cfg.restore_file, cfg.finetune_from_model = instead, None
-        _read_in_every_process(cfg, trainer)
+        _refuse_other_files(cfg, trainer)
+        _read_in_every_process(trainer)
         _refuse_code(cfg)
         try:
             loaded = load(cfg, trainer, **kwargs)
@@ -61,7 +62,21 @@ def _prepare(cfg, trainer) -> Optional[str]:
     return whole_instead_of_last(cfg.save_dir)
 
 
-def _read_in_every_process(cfg, trainer) -> None:
+def _refuse_other_files(cfg, trainer) -> None:
+    """All processes must see the files, or none: fairseq waits for ever for one that does not."""
+    if trainer.cfg.distributed_training.distributed_world_size == 1:
+        return
+    for path in _to_read(cfg):
+        is_there = _agreed(trainer, functools.partial(os.path.isfile, path))
+        if is_there != os.path.isfile(path):
+            has, lacks = ("the first", "this one") if is_there else ("this", "the first one")
+            raise CheckpointError(
+                f"{has} machine has {path} and {lacks} does not; all machines must have it "
+                "under this name: give a --save-dir that they share, or copy it"
+            )
+
+
+def _read_in_every_process(trainer) -> None:
     """Spare fairseq to send what one process has read to the others.
 
     It does so through ``torch.load``, which since torch 2.6 refuses the config in it, so that no
@@ -72,12 +87,6 @@ def _read_in_every_process(cfg, trainer) -> None:
     # whose optimizer states are shared out on the way
     if is_alone or distributed_training.zero_sharding == "os" or not torch_is_at_least(2, 6):
         return
-    for path in _to_read(cfg):
-        if _agreed(trainer, functools.partial(os.path.isfile, path)) and not os.path.isfile(path):
-            raise CheckpointError(
-                f"the first machine has {path} and this one does not; all machines must have it "
-                "under this name: give a --save-dir that they share, or copy it"
-            )
     trainer.cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
 
 
