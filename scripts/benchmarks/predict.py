@@ -33,6 +33,7 @@ from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.inference.fine_tuned import load_fine_tuned
 from tupe_fairseq.inference.load_model import WordEncoder, symbols_in
 from tupe_fairseq.prediction.batched_encoder import BATCH_TOKENS, PAD
+from tupe_fairseq.prediction.freed_memory import return_freed_blocks
 from tupe_fairseq.prediction.predictor import predictor
 from tupe_fairseq.prediction.row_chunks import CHUNK_ROWS
 from tupe_fairseq.prediction.row_predictions import answers
@@ -209,6 +210,7 @@ def interrupt(checkpoint, source, output):
 def main(arguments=None):
     options = parse(arguments)
     torch.set_num_threads(options.threads)
+    return_freed_blocks()  # as the command does
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
     folder = options.output_dir
     shutil.rmtree(folder, ignore_errors=True)
