@@ -23,8 +23,9 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 # means that LayerNorm and softmax subtract double them: 5 eps.  Sums over T tokens, in float32 at
 # least, round T times more, at random again; that counts in float32 alone.  But torch's LayerNorm
 # on the CPU sums the gradients of its own parameters in their dtype: N partial sums, as large as
-# the result / 2 ** 0.5 in the mean square, are each rounded, which adds 0.2 * N ** 0.5 eps.
-_OUT, _GRADS, _SUMS = 2, 5, 0.2
+# the result / 2 ** 0.5 in the mean square, are each rounded, which adds 0.2 * N ** 0.5 eps; twice
+# as much is allowed, as these few sums can end nearer to zero than they came on their way.
+_OUT, _GRADS, _SUMS = 2, 5, 0.4
 
 
 def get_parser() -> argparse.ArgumentParser:
