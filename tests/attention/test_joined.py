@@ -11,8 +11,12 @@ LENGTHS = [30, 34, 1, 0, 70, 3, 2, 59, 1]
 SPANS = [(sum(LENGTHS[:i]), length) for i, length in enumerate(LENGTHS)]
 
 
+def corners_of(bias):
+    return lambda length: bias[:, :length, :length]
+
+
 def test_as_many_sequences_as_fit_share_a_call():
-    calls = joined(SPANS, None, torch.empty(0))
+    calls = joined(SPANS, lambda length: None, torch.empty(0))
     of_calls = [(call.start, call.length) for call in calls]
     assert of_calls == [(0, 64), (64, 1), (65, 70), (135, 64), (199, 1)]
     assert JOINED_TOKENS == 64
@@ -20,7 +24,7 @@ def test_as_many_sequences_as_fit_share_a_call():
 
 def test_their_mask_keeps_them_apart():
     bias = torch.randn(HEADS, 70, 70)
-    mask = joined([(5, 2), (7, 0), (7, 3)], bias, bias)[0].mask
+    mask = joined([(5, 2), (7, 0), (7, 3)], corners_of(bias), bias)[0].mask
     assert mask[:, :2, :2].equal(bias[:, :2, :2]) and mask[:, 2:, 2:].equal(bias[:, :3, :3])
     apart = torch.cat([mask[:, :2, 2:].flatten(), mask[:, 2:, :2].flatten()])
     assert apart.unique().tolist() == [torch.finfo(torch.float32).min / 2]
@@ -29,9 +33,9 @@ def test_their_mask_keeps_them_apart():
 
 def test_a_long_sequence_takes_its_corner_of_the_bias_without_a_copy():
     bias = torch.randn(HEADS, 70, 70)
-    (call,) = joined([(0, 70)], bias, bias)
+    (call,) = joined([(0, 70)], corners_of(bias), bias)
     assert call.mask.data_ptr() == bias.data_ptr()
-    a, b = one_by_one([(0, 9), (9, 9)], bias)
+    a, b = one_by_one([(0, 9), (9, 9)], corners_of(bias))
     assert a.mask is b.mask
 
 

@@ -13,8 +13,8 @@ Args:
     padding (Padding, optional): which tokens are padding; None if there are none.
     scaling (float): factor on the content scores.
     dropout (float): dropout probability of the attention probabilities; 0 outside training.
-    kernel_bias (Tensor, optional): ``shifted(attn_bias, q.dtype)`` without gradient, for the
-        kernels that read no other; computed when it is needed and not given.
+    kernel_bias (Tensor, optional): ``shifted(attn_bias, q.dtype)`` without gradient, for
+        sequences without padding and kernels that read no other; computed where it is not given.
 Shape:
     q, k, v (B, L, H, K), or (N, H, K) with packed padding; attn_bias (H, L, L), rows are queries
     -> as q.  Values at padded tokens are undefined.

@@ -1,5 +1,6 @@
-"""The one bias of a whole batch: its copy for 16-bit kernels, and which requests it fits."""
+"""The one bias of a whole batch: its copies for 16-bit kernels, and which requests it fits."""
 
+import math
 from typing import Optional
 
 import torch
@@ -9,7 +10,7 @@ from tupe_fairseq.attention.padding import Padding
 from tupe_fairseq.attention.recorded import is_recorded
 
 
-def shifted(attn_bias: Tensor, dtype: torch.dtype) -> Tensor:
+def shifted(attn_bias: Tensor, dtype: torch.dtype, is_padding: Optional[Tensor] = None) -> Tensor:
     """``attn_bias`` in ``dtype``; for 16 bits, each row is first shifted to a maximum of 0.
 
     softmax does not see a constant on a row, and what counts most in it is then near zero, where
@@ -19,12 +20,42 @@ def shifted(attn_bias: Tensor, dtype: torch.dtype) -> Tensor:
     Args:
         attn_bias (Tensor): float32 at least.
         dtype (torch.dtype): of q, k and v.
+        is_padding (Tensor, optional): keys that nobody sees: what is there has no part in the
+            maximum, which may be far above that of the others, and becomes 0 in 16 bits.
     Shape:
-        (..., L, L) -> (..., L, L); ``attn_bias`` itself if it has this dtype already.
+        (..., L, L), and bool that broadcasts to it -> (..., L, L); ``attn_bias`` itself if it has
+        this dtype already.
     """
     if torch.finfo(dtype).bits < 32:
-        attn_bias = attn_bias - attn_bias.detach().amax(dim=-1, keepdim=True)
+        fixed = attn_bias.detach()
+        if is_padding is None:
+            fixed = fixed.amax(dim=-1, keepdim=True)
+        else:
+            largest = fixed.masked_fill(is_padding, -math.inf).amax(dim=-1, keepdim=True)
+            fixed = torch.where(is_padding, fixed, largest)
+        attn_bias = attn_bias - fixed
     return attn_bias.to(dtype)
+
+
+def bias_for_kernels(
+    attn_bias: Tensor, kernel_bias: Optional[Tensor], dtype: torch.dtype, length: int
+) -> Tensor:
+    """The bias of a sequence of ``length`` tokens, in the dtype that a kernel computes in.
+
+    Each length has its own copy in 16 bits: the maximum of a row of the whole batch may stand at a
+    key that this sequence has not.
+
+    Args:
+        attn_bias, kernel_bias: see :mod:`tupe_fairseq.attention`; ``kernel_bias`` is taken where
+            it fits and no gradient is wanted.
+    Shape:
+        (..., L, L) -> (..., length, length).
+    """
+    needs_grad = attn_bias.requires_grad and torch.is_grad_enabled()
+    if kernel_bias is not None and not needs_grad and length == attn_bias.size(-1):
+        return kernel_bias
+    corner = attn_bias[..., :length, :length]
+    return shifted(corner, dtype) if length else corner.to(dtype)
 
 
 def shared_bias_refusal(

@@ -98,8 +98,10 @@ class _ChunkedAttention(torch.autograd.Function):
         is_one_dtype = bias is None or bias.dtype == q.dtype
         if not dropout and is_one_dtype and sdpa_refusal(q, bias, None) is None:
             # detached: torch passes its fused kernel over where a mask asks for a gradient
-            fixed = None if bias is None else bias.detach()
-            out = attend_calls(q, k, v, one_by_one(spans, fixed), scaling)
+            calls = one_by_one(
+                spans, lambda size: None if bias is None else bias.detach()[:, :size, :size]
+            )
+            out = attend_calls(q, k, v, calls, scaling)
         else:
             keep = KeepMask(dropout) if dropout else None
             seed = keep and keep.seed

@@ -1,12 +1,15 @@
 """Short sequences that follow each other share a call of torch's fused attention."""
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import Callable, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 # A call for fewer tokens takes longer to begin than to compute.
 JOINED_TOKENS = 64
+
+# The bias of a sequence of so many tokens, (H, M, M), in the dtype of q; None if there is none.
+Corner = Callable[[int], Optional[Tensor]]
 
 
 class Call(NamedTuple):
@@ -23,19 +26,18 @@ class Call(NamedTuple):
     mask: Optional[Tensor]
 
 
-def one_by_one(spans: List[Tuple[int, int]], bias: Optional[Tensor]) -> List[Call]:
+def one_by_one(spans: List[Tuple[int, int]], corner: Corner) -> List[Call]:
     """A call for each sequence, under its corner of the one bias.
 
     Args:
         spans (list): first token and length of each sequence.
-        bias (Tensor, optional): (H, L, L).
+        corner (callable): asked once for each length.
     """
-    lengths = {length for _, length in spans}
-    corners = {length: None if bias is None else bias[:, :length, :length] for length in lengths}
+    corners = {length: corner(length) for length in {length for _, length in spans}}
     return [Call(start, length, corners[length]) for start, length in spans]
 
 
-def joined(spans: List[Tuple[int, int]], bias: Optional[Tensor], q: Tensor) -> List[Call]:
+def joined(spans: List[Tuple[int, int]], corner: Corner, q: Tensor) -> List[Call]:
     """As :func:`one_by_one`, but as many sequences a call as have ``JOINED_TOKENS`` together.
 
     A mask keeps them apart: each has its corner of the bias, and to tokens of another it adds half
@@ -43,21 +45,22 @@ def joined(spans: List[Tuple[int, int]], bias: Optional[Tensor], q: Tensor) -> L
 
     Args:
         spans (list): first token and length of each sequence, nothing between them.
-        bias (Tensor, optional): (H, L, L), in the dtype of q; the masks have no gradient.
+        corner (callable): as for :func:`one_by_one`; the masks have no gradient.
         q (Tensor): any, of the dtype and device that the masks are to have.
     """
     calls = []
     for group in _groups(spans):
         if len(group) == 1:
-            calls += one_by_one(group, bias)
+            calls += one_by_one(group, corner)
             continue
         first = group[0][0]
         size = sum(length for _, length in group)
-        num_heads = 1 if bias is None else bias.size(0)
+        biases = [corner(length) for _, length in group]
+        num_heads = 1 if biases[0] is None else biases[0].size(0)
         mask = q.new_full((num_heads, size, size), torch.finfo(q.dtype).min / 2)
-        for start, length in group:
+        for (start, length), bias in zip(group, biases):
             own = slice(start - first, start - first + length)
-            mask[:, own, own] = 0.0 if bias is None else bias[:, :length, :length]
+            mask[:, own, own] = 0.0 if bias is None else bias
         calls.append(Call(first, size, mask))
     return calls
 

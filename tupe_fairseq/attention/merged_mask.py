@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe_fairseq.attention.bias import shifted
+from tupe_fairseq.attention.bias import bias_for_kernels, shifted
 from tupe_fairseq.attention.padding import Padding
 from tupe_fairseq.attention.recorded import is_recorded
 
@@ -15,19 +15,6 @@ KEPT_ELEMENTS = 2**28
 # Rows of a mask that do not begin at a multiple of so many elements are copied by torch's kernel
 # for GPUs, in each layer and for each sequence.
 ROW = 8
-
-
-def bias_for_kernels(
-    attn_bias: Tensor, kernel_bias: Optional[Tensor], dtype: torch.dtype
-) -> Tensor:
-    """The bias in the dtype that a kernel computes in, see :mod:`tupe_fairseq.attention`.
-
-    ``kernel_bias`` is taken where it is given and no gradient is wanted.
-    """
-    if attn_bias.dtype == dtype:
-        return attn_bias
-    needs_grad = attn_bias.requires_grad and torch.is_grad_enabled()
-    return shifted(attn_bias, dtype) if needs_grad or kernel_bias is None else kernel_bias
 
 
 def merged_mask(
@@ -57,14 +44,14 @@ def merged_mask(
     if padding is None:
         if attn_bias is None:
             return None
-        bias = _of_rows(bias_for_kernels(attn_bias, kernel_bias, dtype), rows)
-        return _wide_rows(bias)[..., : bias.size(-1)]
+        bias = bias_for_kernels(attn_bias, kernel_bias, dtype, attn_bias.size(-1))
+        return _wide_rows(_of_rows(bias, rows))[..., : bias.size(-1)]
     hides = padding.once(padding.mask, dtype, lambda: _hiding(padding.mask, dtype))[rows]
     if attn_bias is None:
         return hides
 
     def merge() -> Tensor:
-        bias = _of_rows(bias_for_kernels(attn_bias, kernel_bias, dtype), rows)
+        bias = shifted(_of_rows(attn_bias, rows), dtype, padding.mask[rows, None, None])
         return (_wide_rows(bias) + _wide_rows(hides))[..., : bias.size(-1)]
 
     # each layer has its own of a bias that depends on the words

@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe_fairseq.attention.bias import shared_bias_refusal
+from tupe_fairseq.attention.bias import bias_for_kernels, shared_bias_refusal
 from tupe_fairseq.attention.joined import Call, is_one_batch, joined, one_by_one
-from tupe_fairseq.attention.merged_mask import bias_for_kernels, merged_mask
+from tupe_fairseq.attention.merged_mask import merged_mask
 from tupe_fairseq.attention.padding import Padding, batch_spans
 from tupe_fairseq.attention.recorded import is_recorded
 
@@ -60,14 +60,17 @@ def _calls(
     when it had no gradient.
     """
     spans = batch_spans(q, padding)
-    bias = attn_bias
-    if attn_bias is not None:
-        bias = bias_for_kernels(attn_bias, kernel_bias, q.dtype)
-    needs_grad = bias is not None and bias.requires_grad and torch.is_grad_enabled()
+
+    def corner(length: int) -> Optional[Tensor]:
+        if attn_bias is None:
+            return None
+        return bias_for_kernels(attn_bias, kernel_bias, q.dtype, length)
+
+    needs_grad = attn_bias is not None and attn_bias.requires_grad and torch.is_grad_enabled()
     if padding is None or not padding.packed or needs_grad or dropout:
-        return one_by_one(spans, bias)
+        return one_by_one(spans, corner)
     source = padding.mask if attn_bias is None else attn_bias
-    return padding.once(source, ("joined", q.dtype), lambda: joined(spans, bias, q))
+    return padding.once(source, ("joined", q.dtype), lambda: joined(spans, corner, q))
 
 
 def attend_calls(

@@ -68,8 +68,12 @@ def triton_attention(
     cannot be differentiated again.  Ask :func:`triton_refusal` first; see
     :mod:`tupe_fairseq.attention`.
     """
-    if attn_bias is not None and kernel_bias is None:
-        kernel_bias = shifted(attn_bias.detach(), q.dtype)
+    if attn_bias is not None:
+        if padding is not None and padding.any:
+            # as it is: in 16 bits, each length would need a copy of its own (bias_for_kernels)
+            kernel_bias = attn_bias.detach().float()
+        elif kernel_bias is None:
+            kernel_bias = shifted(attn_bias.detach(), q.dtype)
     return _TritonAttention.apply(q, k, v, attn_bias, kernel_bias, padding, scaling, dropout)
 
 
