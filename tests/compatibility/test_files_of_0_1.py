@@ -133,6 +133,8 @@ def test_training_continues_from_a_checkpoint(run, tmp_path):
         "--skip-invalid-size-inputs-valid-test", "--save-dir", tmp_path, "--no-epoch-checkpoints",
         "--disable-validation", "--num-workers", 0, "--data-buffer-size", 0, "--cpu",
         "--log-format", "json", "--log-interval", 1,
+        # torch's random bits for dropout differ between makers of CPUs
+        "--dropout", 0, "--attention-dropout", 0,
     )  # fmt: skip
     assert "loaded 43 of 43 tensors" in process.stdout
     # the two lines of fairseq draw other masks
