@@ -5,7 +5,6 @@ The folders are made by the package's own commands and by what its tests have fo
 
 import bz2
 import gzip
-import json
 import lzma
 import os
 import shutil
@@ -149,6 +148,7 @@ def _finished(folder: Path) -> None:
 def _compared(folder: Path) -> None:
     """A comparison whose runs are made up, because only their results are read again."""
     from tupe_fairseq.compare import runner
+    from tupe_fairseq.files.atomic import write_json
 
     data = glue_files.write_pretrain_dir(folder / "data")
     _write_splits(data)
@@ -164,9 +164,8 @@ def _compared(folder: Path) -> None:
             "words_per_second": 50.0, "peak_memory_mib": 90.0, "side_by_side": 1,
             "machine": "a machine", "parameters": 1000, "position_parameters": 10, "curve": curve,
         }  # fmt: skip
-        path = Path(comparison.path(run, "result.json"))
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(result))
+        # another thread reads those of the runs before
+        write_json(comparison.path(run, "result.json"), result)
         return result
 
     real, runner.compare_one = runner.compare_one, made
