@@ -34,9 +34,9 @@ PARTS = {
     "plots": ("encoder.py files position_terms.py", "matplotlib numpy torch"),
     # from and to files
     "checkpoint": ("attention config.py encoder.py files modules position", "torch"),
-    "programs": ("checkpoint require_fairseq.py", "fairseq fairseq_cli torch tqdm"),
+    "programs": ("checkpoint require_fairseq.py", "fairseq tqdm"),
     "text": (
-        "files missing_package.py programs",
+        "files missing_package.py",
         "fairseq numpy pyarrow regex sacremoses sentence_splitter sentencepiece subword_nmt tqdm",
     ),
     "rows": ("files text", ""),

@@ -67,7 +67,6 @@ def test_pieces_of_fastbpe_and_what_is_unknown(authors):
     assert ids == [[1 + listed.index("w19"), 0, 0, 0, 3], []]
     assert vocabulary.pieces.unknown_id == 0
     assert vocabulary.pieces.to_text(ids[0]) == "w19 <unk> <unk> <unk> <url>"
-    assert vocabulary.pieces.to_bytes(ids[0]) == b"w19 <unk> <unk> <unk> <url>"
     assert list(vocabulary.pieces.words()) == listed
     assert vocabulary.splitter.join(["w@@", "2@@", "3", "w1"]) == "w23 w1"
 

@@ -1,21 +1,22 @@
-"""Makes pieces of the texts of a split, and what its part of report.json says of them."""
+"""Writes the texts of a split as fairseq reads them, and what its part of report.json says."""
 
+import contextlib
+import os
 from collections import Counter
-from itertools import repeat
-from typing import Any, Callable, Dict, Iterator, List, Sequence
+from typing import Any, Callable, Dict, Iterator
 
-from tupe_fairseq.files.atomic import atomic_write
-from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
-from tupe_fairseq.tasks.labels import label_symbol
+import numpy as np
+
+from tupe_fairseq.tasks.row_encoder import RowBatch, RowEncoder
 from tupe_fairseq.tasks.task_description import TAGGING, Task
 from tupe_fairseq.tasks.task_rows import TaskRows, as_tuple
+from tupe_fairseq.text.mmap_writer import sentence_writer
+from tupe_fairseq.text.parallel import ordered_map
 from tupe_fairseq.text.pretrain_dir import PretrainDir
-from tupe_fairseq.text.treatment import one_line
-from tupe_fairseq.text.word_pieces import differs_from_line, word_pieces
 
-# Texts encoded at a time: enough to be fast, few enough to bound memory.
+# Rows encoded at a time: enough to be fast, and to pay for another process; few enough to bound
+# memory.
 _BATCH = 10_000
-_, _PAD, _, _UNKNOWN = BUILT_IN_SYMBOLS
 # the scores of a regression are counted in so many parts of the scale
 _INTERVALS = 5
 
@@ -24,40 +25,55 @@ def encode_rows(
     task: Task,
     rows: TaskRows,
     pretrained: PretrainDir,
-    prefix: str,
+    folder: str,
+    split: str,
     max_positions: int,
+    workers: int,
     advance: Callable[[int], Any],
 ) -> Dict[str, Any]:
-    """Write PREFIX.input0 (and .input1) as pieces; of tagging, PREFIX.label, too.
+    """Write FOLDER/input0/SPLIT (and input1/SPLIT); of tagging, FOLDER/label/SPLIT, too.
 
     Args:
         task (Task): the task.
         rows (TaskRows): of the split; problems that show only now are added to its warnings.
         pretrained (PretrainDir): vocabulary and text treatment.
-        prefix (str): folder and name of the files to write.
+        folder (str): where the files go.
+        split (str): the name of the split.
         max_positions (int): the length in tokens above which rows are counted as too long.
+        workers (int): the most processes; their number does not change the result.
         advance (callable): told how many texts more are encoded.
     Returns:
         dict: the split's part of the report.
+    Raises:
+        OSError: if there is no space left.
     """
-    lengths = [0] * len(rows.texts)
+    encoder = RowEncoder(task, pretrained)
+    workers = max(1, min(workers, len(rows.texts) // _BATCH))
+    lengths = np.zeros(len(rows.texts), np.int64)
     tokens = unknown = 0
     for number in range(task.texts):
-        if task.kind == TAGGING:
-            batches = _words(rows, pretrained, prefix)
-        else:
-            batches = _texts([texts[number] for texts in rows.texts], pretrained)
-        with atomic_write(f"{prefix}.input{number}") as file:
+        with contextlib.ExitStack() as files:
+            prefix = os.path.join(folder, f"input{number}", split)
+            texts = files.enter_context(sentence_writer(prefix, encoder.dtype))
+            if task.kind == TAGGING:
+                prefix = os.path.join(folder, "label", split)
+                tags = files.enter_context(sentence_writer(prefix, encoder.tag_type))
             row = 0
-            for batch in batches:
-                for ids in batch:
-                    file.write(pretrained.pieces.to_text(ids) + "\n")
-                    lengths[row] += len(ids) + 2  # <s> a </s>, then </s> b </s>
-                    tokens += len(ids)
-                    unknown += ids.count(pretrained.pieces.unknown_id)
-                    row += 1
-                advance(len(batch))
-    too_long = sum(length > max_positions or row in rows.cut for row, length in enumerate(lengths))
+            for encoded in ordered_map(encoder, _batches(task, rows, number), workers):
+                texts.write(encoded.texts)
+                if encoded.tags is not None:
+                    tags.write(encoded.tags)
+                if encoded.words_apart:
+                    problem = "words apart have other pieces than in a line"
+                    rows.warnings[problem] += encoded.words_apart
+                found = encoded.texts.lengths
+                # they count </s>; a row is <s> a </s>, of a pair then </s> b </s>
+                lengths[row : row + len(found)] += found + 1
+                row += len(found)
+                tokens += int(found.sum()) - len(found)
+                unknown += encoded.unknown
+                advance(len(found))
+    too_long = {*np.flatnonzero(lengths > max_positions).tolist(), *rows.cut}
     return {
         "rows_read": rows.read,
         "rows": len(rows.texts),
@@ -65,36 +81,19 @@ def encode_rows(
         "warnings": dict(rows.warnings),
         "labels": _label_counts(task, rows),
         "unknown_rate": unknown / max(1, tokens),
-        "too_long": too_long,
+        "too_long": len(too_long),
     }
 
 
-def _texts(texts: Sequence[str], pretrained: PretrainDir) -> Iterator[List[List[int]]]:
-    """The ids of each text, a batch at a time."""
-    for start in range(0, len(texts), _BATCH):
-        batch = texts[start : start + _BATCH]
-        yield pretrained.pieces.encode([pretrained.treatment.apply(one_line(t)) for t in batch])
-
-
-def _words(rows: TaskRows, pretrained: PretrainDir, prefix: str) -> Iterator[List[List[int]]]:
-    """The ids of each sentence, a batch at a time; its tags are written on the way.
-
-    The tag of a word stands on its first piece, and ``<pad>`` on its others.  Without tags
-    ``<unk>`` stands there, since it says where words begin.
-    """
-    pieces, treatment = pretrained.pieces, pretrained.treatment
-    symbols = {label: label_symbol(label) for label in set().union(*rows.labels)}
-    with atomic_write(f"{prefix}.label") as file:
-        for start in range(0, len(rows.texts), _BATCH):
-            sentences = rows.texts[start : start + _BATCH]
-            batch = word_pieces(pieces, treatment, sentences)
-            for row, (words, split) in enumerate(zip(sentences, batch), start):
-                if differs_from_line(pieces, treatment, words, split):
-                    rows.warnings["words apart have other pieces than in a line"] += 1
-                tags = map(symbols.get, rows.labels[row]) if rows.labels else repeat(_UNKNOWN)
-                signs = ((tag, *[_PAD] * (len(ids) - 1)) for tag, ids in zip(tags, split))
-                file.write(" ".join(sign for of_word in signs for sign in of_word) + "\n")
-            yield [[i for ids in split for i in ids] for split in batch]
+def _batches(task: Task, rows: TaskRows, number: int) -> Iterator[RowBatch]:
+    """The rows with the text of this number; of tagging, with their words and tags."""
+    for start in range(0, len(rows.texts), _BATCH):
+        part = slice(start, start + _BATCH)
+        if task.kind == TAGGING:
+            tags = [as_tuple(label) for label in rows.labels[part]]
+            yield RowBatch(rows.texts[part], tags if rows.labels else None)
+        else:
+            yield RowBatch([texts[number] for texts in rows.texts[part]])
 
 
 def _label_counts(task: Task, rows: TaskRows) -> Dict[str, int]:

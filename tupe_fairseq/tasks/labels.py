@@ -1,6 +1,7 @@
 """Labels of any spelling as symbols of fairseq's dictionary, which have no spaces."""
 
 import re
+from typing import Dict, Sequence
 from urllib.parse import quote, unquote
 
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
@@ -22,3 +23,8 @@ def label_symbol(label: str) -> str:
 def label_of(symbol: str) -> str:
     """The label whose symbol this is."""
     return unquote(symbol)
+
+
+def label_ids(labels: Sequence[str]) -> Dict[str, int]:
+    """The number of each label in the dictionary that lists them in this order."""
+    return {label: number for number, label in enumerate(labels, len(BUILT_IN_SYMBOLS))}

@@ -16,13 +16,9 @@ from tupe_fairseq.tasks.task_description import Task
 from tupe_fairseq.tasks.task_report import read_task_report
 from tupe_fairseq.tasks.task_rows import TaskRows
 from tupe_fairseq.tasks.write_labels import write_labels
-from tupe_fairseq.text.binarize import binarize
 from tupe_fairseq.text.pretrain_dir import PretrainDir
 
 logger = logging.getLogger(__name__)
-
-# With fewer rows for each process of fairseq-preprocess, starting it costs more than it saves.
-_ROWS_PER_WORKER = 10_000
 
 
 class ReadTask(NamedTuple):
@@ -58,7 +54,7 @@ def prepare_folder(
         pretrained (PretrainDir): vocabulary and text treatment.
         folder (str): the task's output folder.
         max_positions (int): the length in tokens above which rows are counted as too long.
-        workers (int): processes of fairseq-preprocess.
+        workers (int): processes that split long tasks into pieces.
     Returns:
         dict: the content of the folder's report.json.
     Raises:
@@ -89,7 +85,7 @@ def prepare_folder(
     with _progress(task.texts * sum(counts.values())) as bar:
         parts = {
             split: encode_rows(
-                task, rows, pretrained, os.path.join(work, split), max_positions, bar.update
+                task, rows, pretrained, work, split, max_positions, workers, bar.update
             )
             for split, rows in splits.items()
         }
@@ -103,10 +99,12 @@ def prepare_folder(
         "splits": parts,
         "warnings": warnings,
     }
-    workers = max(1, min(workers, max(counts.values()) // _ROWS_PER_WORKER))
-    _binarize_texts(task, pretrained, counts, work, folder, workers)
-    write_labels(task, splits, work, os.path.join(work, "label"), workers)
-    _replace_folder(os.path.join(work, "label"), os.path.join(folder, "label"))
+    write_labels(task, splits, os.path.join(work, "label"))
+    inputs = [f"input{number}" for number in range(task.texts)]
+    for name in inputs:
+        shutil.copyfile(pretrained.dictionary, os.path.join(work, name, DICTIONARY))
+    for name in (*inputs, "label"):
+        _replace_folder(os.path.join(work, name), os.path.join(folder, name))
     for split, rows in splits.items():
         if rows.index:
             with atomic_write(os.path.join(folder, f"{split}.index")) as file:
@@ -124,17 +122,6 @@ def _progress(texts: int) -> tqdm:
     return tqdm(
         desc="encoding", total=texts, unit="texts", unit_scale=True, disable=None, leave=False
     )
-
-
-def _binarize_texts(task, pretrained, counts, work, folder, workers) -> None:
-    """Write input0/ and input1/, in one call, since starting fairseq takes seconds."""
-    inputs = [f"input{number}" for number in range(task.texts)]
-    texts = {f"{name}/{split}": f"{work}/{split}.{name}" for name in inputs for split in counts}
-    expected = {name: counts[os.path.basename(name)] for name in texts}
-    binarize(pretrained.dictionary, texts, os.path.join(work, "texts"), expected, workers)
-    for name in inputs:
-        shutil.copyfile(pretrained.dictionary, os.path.join(work, "texts", name, DICTIONARY))
-        _replace_folder(os.path.join(work, "texts", name), os.path.join(folder, name))
 
 
 def _replace_folder(source: str, target: str) -> None:

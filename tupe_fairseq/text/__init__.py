@@ -3,9 +3,10 @@
 ``settings`` and ``workspace`` (what is recorded, names of files), ``not_text`` (what is refused),
 ``reading`` and ``compressed`` (blocks of lines), ``treatment`` and ``cleaning`` (clean lines),
 ``losses`` (what that dropped), ``deduplication``, ``splitting`` (train, valid, test, shards),
-``vocabulary`` (learning pieces), ``pieces`` and ``piece_encoder`` (text to pieces),
-``binarize`` and ``mmap_index`` (fairseq's files), ``data_report``.  ``documents`` and ``parallel``
-serve several steps; ``pretrain_dir`` and ``to_pieces`` treat later texts like that of pre-training.
+``vocabulary`` (learning pieces), ``pieces``, ``piece_numbers`` and ``piece_encoder`` (text to ids),
+``mmap_writer`` and ``mmap_index`` (fairseq's files), ``data_report``.  ``documents`` and
+``parallel`` serve several steps; ``pretrain_dir`` and ``to_pieces`` treat later texts like that of
+pre-training.
 
 ``row_texts`` reads documents that are rows: ``json_texts``, or ``parquet_texts`` by way of
 ``parquet_file``.

@@ -1,7 +1,8 @@
 """Reads the words of a dict.txt, as strictly as we write it."""
 
-from typing import List
+from typing import Dict, List
 
+from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
 from tupe_fairseq.files.repeated import first_repeated
 
 # Python refuses to read numbers of thousands
@@ -42,3 +43,16 @@ def listed_words(path: str) -> List[str]:
     if twice is not None:
         raise ValueError(f"{path} lists {twice[:50]!r} twice")
     return words
+
+
+def dictionary_ids(path: str) -> Dict[str, int]:
+    """The id of each symbol of fairseq's dictionary for a dict.txt, the built-in ones included.
+
+    Raises:
+        OSError, ValueError: as :func:`listed_words`; or if it lists a built-in symbol.
+    """
+    symbols = [*BUILT_IN_SYMBOLS, *listed_words(path)]
+    twice = first_repeated(symbols)
+    if twice is not None:
+        raise ValueError(f"{path} lists {twice}, which fairseq's dictionary has of itself")
+    return {symbol: number for number, symbol in enumerate(symbols)}

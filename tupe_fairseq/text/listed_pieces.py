@@ -1,7 +1,7 @@
 """Splits text into the words of a given dict.txt; what it does not list is unknown."""
 
 import shutil
-from typing import Any, Iterable, List, Sequence
+from typing import Any, Dict, Iterable, List, Sequence
 
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
 from tupe_fairseq.text.dictionary_file import listed_words
@@ -40,13 +40,17 @@ class ListedPieces:
         ids = self._ids
         return [[ids.get(piece, 0) for piece in self._split(line)] for line in lines]
 
-    def to_text(self, ids: Sequence[int]) -> str:
-        """Pieces separated by spaces, as fairseq-preprocess reads them."""
-        return " ".join(map(self._pieces.__getitem__, ids))
+    def numbers(self, ids: Dict[str, int]) -> List[int]:
+        """The number of each id in fairseq's dictionary; that of ``<unk>`` if it lacks the piece.
 
-    def to_bytes(self, ids: Sequence[int]) -> bytes:
-        """The same in UTF-8."""
-        return self.to_text(ids).encode()
+        Args:
+            ids (dict): of the dictionary, from :func:`dictionary_ids`.
+        """
+        return [ids.get(piece, ids[BUILT_IN_SYMBOLS[-1]]) for piece in self._pieces]
+
+    def to_text(self, ids: Sequence[int]) -> str:
+        """Pieces separated by spaces, as fairseq's dictionary reads them."""
+        return " ".join(map(self._pieces.__getitem__, ids))
 
     def words(self) -> Iterable[str]:
         """The words of dict.txt without the mask."""

@@ -1,29 +1,32 @@
-"""fairseq's mmap format (SPLIT.bin, SPLIT.idx): counts and reads its sentences, joins several."""
+"""fairseq's mmap format (SPLIT.bin, SPLIT.idx): counts and reads its sentences."""
 
 import os
-import shutil
 import struct
 from typing import List, Tuple
 
 import numpy as np
 
-from tupe_fairseq.files.atomic import atomic_write
-
-_MAGIC = b"MMIDIDX\x00\x00"
-# magic, version, code of the dtype, number of sentences; then an int32 length for each sentence,
-# then an int64 offset in bytes for each
-_HEADER = "<9sQBQ"
-_HEADER_BYTES = struct.calcsize(_HEADER)
-_DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
+MAGIC = b"MMIDIDX\x00\x00"
+#: magic, version, code of the dtype, number of sentences; then a length for each sentence, then an
+#: offset in bytes for each
+HEADER = "<9sQBQ"
+HEADER_BYTES = struct.calcsize(HEADER)
+LENGTH, OFFSET = np.dtype("<i4"), np.dtype("<i8")
+_DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2", 9: "<u4"}
 _ITEM_BYTES = {code: np.dtype(dtype).itemsize for code, dtype in _DTYPES.items()}
+
+
+def dtype_code(dtype: np.dtype) -> int:
+    """How a file says of which dtype its tokens are."""
+    return next(code for code, name in _DTYPES.items() if dtype == np.dtype(name))
 
 
 def _read_header(prefix: str) -> Tuple[int, int]:
     with open(prefix + ".idx", "rb") as file:
-        header = file.read(_HEADER_BYTES)
-    if len(header) == _HEADER_BYTES:
-        magic, _, code, sentences = struct.unpack(_HEADER, header)
-        if magic == _MAGIC and code in _ITEM_BYTES:
+        header = file.read(HEADER_BYTES)
+    if len(header) == HEADER_BYTES:
+        magic, _, code, sentences = struct.unpack(HEADER, header)
+        if magic == MAGIC and code in _ITEM_BYTES:
             return code, sentences
     raise ValueError(f"{prefix}.idx is not in fairseq's mmap format, or cut short")
 
@@ -37,45 +40,13 @@ def count(prefix: str) -> Tuple[int, int]:
     """
     code, sentences = _read_header(prefix)
     tokens, rest = divmod(os.path.getsize(prefix + ".bin"), _ITEM_BYTES[code])
-    if rest or os.path.getsize(prefix + ".idx") != _HEADER_BYTES + 12 * sentences:
+    if rest or os.path.getsize(prefix + ".idx") != HEADER_BYTES + 12 * sentences:
         raise ValueError(f"{prefix}.idx or .bin is cut short")
     return sentences, tokens
 
 
-def join(prefixes: List[str], output: str) -> None:
-    """Write OUTPUT.bin and OUTPUT.idx with the sentences of several, in the memory of one of them.
-
-    fairseq's own merging keeps a Python number for every sentence.
-
-    Args:
-        prefixes (list of str): the parts, in order; all of one dtype.
-        output (str): the prefix to write.
-    Raises:
-        OSError: if a file cannot be read or written.
-        ValueError: if a part is not in fairseq's mmap format, or cut short.
-    """
-    codes = {_read_header(prefix)[0] for prefix in prefixes}
-    if len(codes) != 1:
-        raise ValueError(f"the parts of {output} differ in dtype; binarize them with one dict.txt")
-    (code,) = codes
-    counts = [count(prefix)[0] for prefix in prefixes]
-    with atomic_write(output + ".bin", "wb") as file:
-        for prefix in prefixes:
-            with open(prefix + ".bin", "rb") as part:
-                shutil.copyfileobj(part, file, 1 << 20)
-    with atomic_write(output + ".idx", "wb") as file:
-        file.write(struct.pack(_HEADER, _MAGIC, 1, code, sum(counts)))
-        for prefix, sentences in zip(prefixes, counts):
-            file.write(_lengths(prefix, sentences).tobytes())
-        begin = 0
-        for prefix, sentences in zip(prefixes, counts):
-            ends = begin + np.cumsum(_lengths(prefix, sentences), dtype="<i8") * _ITEM_BYTES[code]
-            file.write(np.concatenate(([begin], ends))[:-1].astype("<i8").tobytes())
-            begin = int(ends[-1]) if sentences else begin
-
-
 def _lengths(prefix: str, sentences: int) -> np.ndarray:
-    return np.fromfile(prefix + ".idx", dtype="<i4", count=sentences, offset=_HEADER_BYTES)
+    return np.fromfile(prefix + ".idx", dtype=LENGTH, count=sentences, offset=HEADER_BYTES)
 
 
 def sentence_lengths(prefix: str) -> np.ndarray:
@@ -149,8 +120,8 @@ def _mapped(prefix: str) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
     code, _ = _read_header(prefix)
     lengths = _lengths(prefix, sentences).astype(np.int64)
     ends = np.cumsum(lengths)
-    place = _HEADER_BYTES + 4 * sentences
-    offsets = np.fromfile(prefix + ".idx", dtype="<i8", count=sentences, offset=place)
+    place = HEADER_BYTES + 4 * sentences
+    offsets = np.fromfile(prefix + ".idx", dtype=OFFSET, count=sentences, offset=place)
     elsewhere = offsets != _ITEM_BYTES[code] * (ends - lengths)
     if (lengths < 1).any() or lengths.sum() != total or elsewhere.any():
         raise ValueError(f"{prefix}.idx is damaged, or not that of {prefix}.bin")

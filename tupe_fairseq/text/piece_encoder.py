@@ -1,17 +1,22 @@
-"""From clean text to lines of pieces, as fairseq-preprocess reads them."""
+"""From clean text to fairseq's files: the numbers of the pieces of every line."""
 
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, List, NamedTuple
 
-from tupe_fairseq.files.atomic import atomic_write
-from tupe_fairseq.text.documents import DocumentWriter, Lines, collapse
+import numpy as np
+
+from tupe_fairseq.text.mmap_writer import Sentences, SentenceWriter, ended, sentence_writer
 from tupe_fairseq.text.parallel import ordered_map
+from tupe_fairseq.text.piece_numbers import in_a_row, piece_numbers
 from tupe_fairseq.text.reading import TextFile
+
+# the length of the sentence that separates documents: </s> alone
+_BLANK = 1
 
 
 class EncodedBlock(NamedTuple):
-    """Lines of pieces, and counts of them."""
+    """Sentences, no two blank ones in a row, and counts of them."""
 
-    lines: Lines
+    sentences: Sentences
     counts: Dict[str, int]
 
 
@@ -20,55 +25,93 @@ class PieceEncoder:
 
     Args:
         pieces (Pieces or ListedPieces): the vocabulary.
+        dictionary (str): the dict.txt.
         max_pieces (int): longer lines are split.
+    Raises:
+        OSError, ValueError: if dict.txt cannot be read, or is not a dictionary.
+
+    Attributes:
+        dtype (dtype): of the tokens.
     """
 
-    def __init__(self, pieces: Any, max_pieces: int):
+    def __init__(self, pieces: Any, dictionary: str, max_pieces: int):
         self.pieces = pieces
         self.max_pieces = max_pieces
+        self._numbers = piece_numbers(pieces, dictionary)
+        self.dtype = self._numbers.dtype
 
     def __call__(self, block: bytes) -> EncodedBlock:
-        """Encode whole lines; blank ones are kept."""
+        """Encode whole lines; blank ones are kept, as sentences without pieces."""
         lines = block.decode().split("\n")[:-1]
-        to_bytes, unknown_id, limit = self.pieces.to_bytes, self.pieces.unknown_id, self.max_pieces
-        found = []
-        written = tokens = unknown = cut = no_pieces = 0
-        for line, ids in zip(lines, self.pieces.encode(lines)):
-            if not ids:
+        limit = self.max_pieces
+        ids, found = in_a_row(self.pieces.encode(lines))
+        lengths: List[int] = []
+        written = cut = no_pieces = 0
+        for line, length in zip(lines, found.tolist()):
+            if length:
+                while length > limit:
+                    lengths.append(limit)
+                    length -= limit
+                    written += 1
+                    cut += 1
+                lengths.append(length)
+                written += 1
+            elif line:
                 # SentencePiece's normalization can reduce a line to nothing; as a
                 # blank line it would end the document
-                if line:
-                    no_pieces += 1
-                else:
-                    found.append(b"")
-                continue
-            tokens += len(ids)
-            unknown += ids.count(unknown_id)
-            if len(ids) <= limit:
-                found.append(to_bytes(ids))
-                written += 1
-                continue
-            starts = range(0, len(ids), limit)
-            found += [to_bytes(ids[start : start + limit]) for start in starts]
-            written += len(starts)
-            cut += len(starts) - 1
+                no_pieces += 1
+            elif not lengths or lengths[-1]:
+                lengths.append(0)
         counts = {
             "lines": written,
-            "tokens": tokens,
-            "unknown": unknown,
+            "tokens": len(ids),
+            "unknown": int(np.count_nonzero(ids == self.pieces.unknown_id)),
             "cut": cut,
             "no_pieces": no_pieces,
         }
-        return EncodedBlock(collapse(found), counts)
+        return EncodedBlock(ended(self._numbers[ids], np.array(lengths, np.int64)), counts)
 
 
-def encode_file(path: str, encoder: PieceEncoder, output: str, workers: int, bar) -> Dict[str, int]:
-    """Encode a file of cleaned lines.
+class _Documents:
+    """Writes blocks of sentences with exactly one blank one between two documents.
+
+    Args:
+        writer (SentenceWriter): where to.
+    """
+
+    def __init__(self, writer: SentenceWriter):
+        self._writer = writer
+        self._is_between = True
+        self.documents = 0
+
+    def write(self, sentences: Sentences) -> None:
+        tokens, lengths = sentences
+        if len(lengths) and lengths[0] == _BLANK:
+            self._is_between = True
+            tokens, lengths = tokens[1:], lengths[1:]
+        if not len(lengths):
+            return
+        # the blank one at its end is the first of what is written next
+        ends = lengths[-1] == _BLANK
+        if ends:
+            tokens, lengths = tokens[:-1], lengths[:-1]
+        if self._is_between:
+            if self.documents:
+                self._writer.write(ended(tokens[:0], np.zeros(1, np.int64)))
+            self.documents += 1
+        self.documents += int(np.count_nonzero(lengths == _BLANK))
+        self._writer.write(Sentences(tokens, lengths))
+        self._is_between = bool(ends)
+
+
+def encode_file(path: str, encoder: PieceEncoder, prefix: str, workers: int, bar) -> Dict[str, int]:
+    """Encode a file of cleaned lines into PREFIX.bin and PREFIX.idx.
 
     Args:
         path (str): clean text.
         encoder (PieceEncoder): encodes each block.
-        output (str): file to write: one line of pieces for each line, blank lines kept.
+        prefix (str): of the files to write: a sentence for each line, a blank one, which is
+            ``</s>`` alone, between two documents.
         workers (int): processes.
         bar (tqdm): advanced by the bytes read.
     Returns:
@@ -80,12 +123,12 @@ def encode_file(path: str, encoder: PieceEncoder, output: str, workers: int, bar
     source = TextFile(path)
     counts = {"lines": 0, "tokens": 0, "unknown": 0, "cut": 0, "no_pieces": 0}
     before = bar.n
-    with atomic_write(output, "wb") as file:
-        writer = DocumentWriter(file)
+    with sentence_writer(prefix, encoder.dtype) as writer:
+        documents = _Documents(writer)
         for block in ordered_map(encoder, source.blocks(), workers):
-            writer.write(block.lines)
+            documents.write(block.sentences)
             for name, count in block.counts.items():
                 counts[name] += count
             bar.update(before + source.bytes_read - bar.n)
-    counts["documents"] = writer.documents
+    counts["documents"] = documents.documents
     return counts

@@ -1,7 +1,6 @@
 """Splits text with a SentencePiece model, and writes the fairseq dictionary that matches it."""
 
-import operator
-from typing import Iterable, List, Sequence
+from typing import Dict, Iterable, List, Sequence
 
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, FILLER, MASK
@@ -38,7 +37,6 @@ class Pieces:
             raise ValueError(f"{path} is not a SentencePiece model") from error
         # fairseq's name for it, even if this model has another
         self._pieces[self.unknown_id] = "<unk>"
-        self._encoded = [piece.encode() for piece in self._pieces]
 
     def __len__(self) -> int:
         return len(self._pieces)
@@ -56,15 +54,17 @@ class Pieces:
         """The text that the pieces make, as fairseq's encoding of SentencePiece joins them."""
         return "".join(pieces).replace("\u2581", " ").strip()
 
-    def to_text(self, ids: Sequence[int]) -> str:
-        """Pieces separated by spaces, as fairseq-preprocess reads them."""
-        return " ".join(map(self._pieces.__getitem__, ids))
+    def numbers(self, ids: Dict[str, int]) -> List[int]:
+        """The number of each id in fairseq's dictionary; that of ``<unk>`` if it lacks the piece.
 
-    def to_bytes(self, ids: Sequence[int]) -> bytes:
-        """The same in UTF-8, for at least one piece; much faster."""
-        if len(ids) == 1:
-            return self._encoded[ids[0]]
-        return b" ".join(operator.itemgetter(*ids)(self._encoded))
+        Args:
+            ids (dict): of the dictionary, from :func:`dictionary_ids`.
+        """
+        return [ids.get(piece, ids[BUILT_IN_SYMBOLS[-1]]) for piece in self._pieces]
+
+    def to_text(self, ids: Sequence[int]) -> str:
+        """Pieces separated by spaces, as fairseq's dictionary reads them."""
+        return " ".join(map(self._pieces.__getitem__, ids))
 
     def words(self) -> Iterable[str]:
         """The content of dict.txt: all pieces but fairseq's built-in symbols and the mask."""

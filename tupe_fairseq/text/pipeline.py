@@ -1,6 +1,7 @@
-"""The whole of tupe-prepare-pretrain: six steps from raw text to fairseq's data, in order."""
+"""The whole of tupe-prepare-pretrain: five steps from raw text to fairseq's data, in order."""
 
 import argparse
+import contextlib
 import logging
 import os
 import shutil
@@ -9,7 +10,6 @@ from typing import Any, Dict, List, Tuple
 from tupe_fairseq.files.atomic import atomic_write, write_json
 from tupe_fairseq.files.names import DICTIONARY, REPORT
 from tupe_fairseq.files.steps import Steps
-from tupe_fairseq.text.binarize import binarize
 from tupe_fairseq.text.cleaning import Cleaner, clean_file
 from tupe_fairseq.text.data_report import build_report
 from tupe_fairseq.text.deduplication import mark_duplicates
@@ -69,12 +69,12 @@ class Pipeline:
         splits = self.split()
         vocabulary = self.learn_vocabulary()
         encoded = self.encode(list(splits))
-        folders = self.binarize(encoded)
+        self.complete_shards(list(splits))
         report = build_report(
             self.options, cleaned, splits, encoded, vocabulary, self.space.dictionary
         )
         write_json(os.path.join(self.options.output_dir, REPORT), report)
-        return report, folders
+        return report, self.space.folders
 
     # 1
 
@@ -260,65 +260,50 @@ class Pipeline:
     # 5
 
     def encode(self, splits: List[str]) -> Dict[str, List[Counts]]:
-        """Encode every split, each shard as a step of its own."""
+        """Write every split as fairseq reads it, each shard as a step of its own."""
         todo = [
-            (f"encode {split} {shard}", split, shard, path)
+            (f"encode {split} {shard}", split, path, self.space.data(split, shard))
             for split in splits
             for shard, path in enumerate(self.space.texts(split))
         ]
-        missing = [path for name, _, _, path in todo if self.steps.result(name, _ENCODED) is None]
+        missing = [path for name, _, path, _ in todo if self.steps.result(name, _ENCODED) is None]
         found: Dict[str, List[Counts]] = {split: [] for split in splits}
-        encoder = PieceEncoder(self._pieces()[0], self.options.tokens_per_sample - 2)
+        pieces = self._pieces()[0]
+        encoder = PieceEncoder(pieces, self.space.dictionary, self.options.tokens_per_sample - 2)
         with progress("encoding", sum(map(os.path.getsize, missing)), "B") as bar:
-            for name, split, shard, path in todo:
+            for name, split, path, prefix in todo:
                 counts = self.steps.result(name, _ENCODED)
                 if counts is None:
-                    output = self.space.pieces(split, shard)
-                    counts = encode_file(path, encoder, output, self.options.workers, bar)
+                    counts = encode_file(path, encoder, prefix, self.options.workers, bar)
                     if not counts["lines"]:
                         raise ValueError(f"the vocabulary has no piece for any line of {split}")
                     self.steps.finish(name, counts)
+                else:
+                    self._check_encoded(prefix, counts)
                 remove(path)
                 found[split].append(counts)
         return found
 
-    # 6
+    def _check_encoded(self, prefix: str, counts: Counts) -> None:
+        """Refuse to go on without what an earlier run has written."""
+        # the blank lines between documents are sentences of </s> alone
+        sentences = counts["lines"] + counts["documents"] - 1
+        with contextlib.suppress(OSError, ValueError):
+            if count(prefix) == (sentences, counts["tokens"] + sentences):
+                return
+        raise ValueError(
+            f"{prefix}.bin and .idx are not what {self.steps.path} says, or an earlier version of "
+            "this command has begun the folder; delete it, and run the command again"
+        )
 
-    def binarize(self, encoded: Dict[str, List[Counts]]) -> List[str]:
-        """Binarize, each shard as a step of its own; returns the data folders."""
-        shards, folders = self.options.shards, [self.space.folder]
-        if shards > 1:
-            folders = [os.path.join(self.space.folder, f"shard{shard}") for shard in range(shards)]
-        for shard, folder in enumerate(folders):
-            name = f"binarize {shard}"
-            if self.steps.result(name, bool) is None:
-                logger.info("binarizing %s", folder)
-                self._binarize_shard(shard, folder, encoded)
-                self.steps.finish(name, True)
-            remove(self.space.pieces("train", shard))
-        return folders
-
-    def _binarize_shard(self, shard, folder, encoded) -> None:
-        texts, sentences, tokens = {}, {}, {}
-        for split, shards in encoded.items():
-            number = shard if split == "train" else 0
-            counts = shards[number]
-            texts[split] = self.space.pieces(split, number)
-            # the blank lines between documents are sentences of </s> alone
-            sentences[split] = counts["lines"] + counts["documents"] - 1
-            tokens[split] = counts["tokens"] + sentences[split]
-        made = self.space.path("binary")
-        binarize(self.space.dictionary, texts, made, sentences, self.options.workers)
-        for split, expected in tokens.items():
-            _, found = count(os.path.join(made, split))
-            if found != expected:
-                raise ValueError(
-                    f"fairseq-preprocess wrote {found} of {expected} tokens of {split}; "
-                    "is the disk full?"
-                )
-        os.makedirs(folder, exist_ok=True)
-        for file in sorted(os.listdir(made)):
-            os.replace(os.path.join(made, file), os.path.join(folder, file))
-        if folder != self.space.folder:
-            for path in self._pieces()[1]:
-                shutil.copyfile(path, os.path.join(folder, os.path.basename(path)))
+    def complete_shards(self, splits: List[str]) -> None:
+        """Copy what every data folder needs into those of further shards."""
+        shared = [self.space.dictionary, *self._pieces()[1]]
+        for split in splits:
+            if split != "train":
+                shared += [f"{self.space.data(split)}.{ending}" for ending in ("bin", "idx")]
+        for folder in self.space.folders:
+            for path in shared:
+                target = os.path.join(folder, os.path.basename(path))
+                if path != target:
+                    shutil.copyfile(path, target)

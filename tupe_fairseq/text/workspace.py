@@ -10,15 +10,19 @@ from tupe_fairseq.files.names import DICTIONARY, SENTENCEPIECE_MODEL
 
 
 class Workspace:
-    """The output folder and the files passed between steps.
+    """The output folder, its data folders, and the files passed between steps.
 
     Args:
         options (Namespace): of tupe-prepare-pretrain.
     """
 
     def __init__(self, options: argparse.Namespace):
-        self._shards = options.shards
         self.folder = options.output_dir
+        #: the data folders, one for each shard
+        self.folders = [self.folder]
+        if options.shards > 1:
+            shards = range(options.shards)
+            self.folders = [os.path.join(self.folder, f"shard{shard}") for shard in shards]
         self.work = os.path.join(options.output_dir, "work")
         self.model = os.path.join(self.folder, SENTENCEPIECE_MODEL)
         self.dictionary = os.path.join(self.folder, DICTIONARY)
@@ -40,12 +44,12 @@ class Workspace:
 
     def texts(self, split: str) -> List[str]:
         """The text of a split, by shard."""
-        shards = self._shards if split == "train" else 1
+        shards = len(self.folders) if split == "train" else 1
         return [self.path(split, shard, ".txt") for shard in range(shards)]
 
-    def pieces(self, split: str, shard: int) -> str:
-        """The encoded text of a split, by shard."""
-        return self.path(split, shard, ".spm")
+    def data(self, split: str, shard: int = 0) -> str:
+        """The prefix of a split's SPLIT.bin and SPLIT.idx, by shard."""
+        return os.path.join(self.folders[shard], split)
 
 
 def remove(*paths: str) -> None:
