@@ -1,13 +1,17 @@
 """The clean-up of text, and that it is applied again to the text of a trained model."""
 
 import json
+import re
 import shutil
+import unicodedata
 
 import pytest
 
+from helpers.drawn import drawn
+from helpers.drawn import strategies as st
 from helpers.glue_files import write_pretrain_dir
 from tupe_fairseq.text.to_pieces import ToPieces
-from tupe_fairseq.text.treatment import TextTreatment, one_line
+from tupe_fairseq.text.treatment import _NOT_PRINTING, TextTreatment, one_line
 
 
 @pytest.mark.parametrize(
@@ -29,6 +33,23 @@ def test_treatment(text, expected):
 
 def test_lower_case():
     assert TextTreatment(lowercase=True).apply("\u00c9TUDE <MASK>") == "\u00e9tude < mask>"
+
+
+_PARTS = [
+    *map(chr, range(128)), *"   \n\n", "<mask>", "<", "MASK>", "\x85", "\xa0", "\u3000", "\u2028",
+    "\u200b", "\ufeff", "e\u0301", "\u0301", "Σ", "ΑΣ", "İ", "<ma\u017fk>", "<mas\u212a>", "日",
+]  # fmt: skip
+TEXTS = st.lists(st.sampled_from(_PARTS), max_size=20).map("".join)
+
+
+@drawn(300, text=TEXTS | st.text(max_size=30), lowercase=st.booleans())
+def test_ascii_or_not_by_one_rule(text, lowercase):
+    """Line by line, as the docstring says, by one way for every character."""
+    lines = re.sub(r"[^\S\n]+", " ", _NOT_PRINTING.sub("", text)).split("\n")
+    lines = [unicodedata.normalize("NFC", line) for line in lines]
+    lines = [line.lower() if lowercase else line for line in lines]
+    lines = [re.sub("<(?=mask>)", "< ", line, flags=re.IGNORECASE).strip(" ") for line in lines]
+    assert TextTreatment(lowercase).apply(text) == "\n".join(lines)
 
 
 def test_one_line():

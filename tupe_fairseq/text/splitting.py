@@ -1,14 +1,17 @@
 """Distributes documents over train, valid, test and shards, without the duplicate lines."""
 
 import contextlib
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from tupe_fairseq.files.atomic import atomic_write
-from tupe_fairseq.text.documents import DocumentWriter, collapse
+from tupe_fairseq.text.cleaning import HASH_BYTES
+from tupe_fairseq.text.documents import DocumentWriter, Lines
 
 # Longer documents are distributed in parts of this many lines: otherwise a corpus without blank
 # lines, or of a few books, could not be split.
 PART_LINES = 1000
+# read ahead of what is known of the lines
+_LINES = 1 << 15
 
 
 class Part(NamedTuple):
@@ -42,6 +45,7 @@ def read_parts(prefixes: Iterable[str], marks: str, first_line: int = 0) -> Iter
         for prefix in prefixes:
             with open(prefix + ".txt", "rb") as text, open(prefix + ".hash", "rb") as hashes:
                 key, number, lines = b"", 0, []
+                known: Iterator[Tuple[bytes, bool]] = _of_lines(hashes, marked)
                 for line in text:
                     if line == b"\n":
                         if lines:
@@ -49,8 +53,8 @@ def read_parts(prefixes: Iterable[str], marks: str, first_line: int = 0) -> Iter
                         document += 1
                         number, lines = 0, []
                         continue
-                    line_hash = hashes.read(8)
-                    if marked.read(1) == b"\1":
+                    line_hash, is_duplicate = next(known)
+                    if is_duplicate:
                         continue
                     if not lines:
                         key = line_hash
@@ -61,6 +65,17 @@ def read_parts(prefixes: Iterable[str], marks: str, first_line: int = 0) -> Iter
                 if lines:
                     yield _part(key, document, number, lines)
                 document += 1
+
+
+def _of_lines(hashes, marked) -> Iterator[Tuple[bytes, bool]]:
+    """The hash of each line, and whether it is a duplicate, from where the two files stand."""
+    while True:
+        found = hashes.read(HASH_BYTES * _LINES)
+        if not found:
+            return
+        lines = len(found) // HASH_BYTES
+        each = (found[n : n + HASH_BYTES] for n in range(0, len(found), HASH_BYTES))
+        yield from zip(each, map(bool, marked.read(lines)))
 
 
 def _part(key, document, number, lines):
@@ -151,7 +166,7 @@ class SplitWriter:
             joined = list(self._join(lines))
             self.counts["joined"] += len(lines) - len(joined)
             lines = joined
-        self._writers[shard].write(collapse(lines))
+        self._writers[shard].write(Lines(b"\n".join(lines) + b"\n", 1))
 
     def _join(self, lines: List[bytes]) -> Iterator[bytes]:
         held: Optional[str] = None

@@ -6,7 +6,6 @@ from typing import Any, Dict
 
 # White space that is not one single space; a single one would match most often and change nothing.
 _SPACE = re.compile(r" [^\S\n]+|[^\S\n ][^\S\n]*")
-_AROUND_NEWLINE = re.compile(r" \n ?|\n ")
 _LINE_ENDS = re.compile(r"\s*\n\s*")
 # Control and format characters, surrogates, private use, non-characters and the replacement
 # character.  Listed here, because unicodedata's categories differ between versions of Python.
@@ -14,6 +13,12 @@ _LINE_ENDS = re.compile(r"\s*\n\s*")
 _NOT_PRINTING = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
     "\ud800-\uf8ff\ufdd0-\ufdef\ufeff\ufff0-\uffff\U000e0000-\U000e0fff\U000f0000-\U0010ffff]+"
+)
+# The same two of ASCII: what of it does not print, and what becomes a space.
+_DELETED = bytes(number for number in range(128) if _NOT_PRINTING.fullmatch(chr(number)))
+_SPACES = bytes(
+    32 if number < 128 and chr(number).isspace() and chr(number) != "\n" else number
+    for number in range(256)
 )
 # SentencePiece takes this for the mask symbol anywhere in a text.
 _MASK = re.compile("<(?=mask>)", re.IGNORECASE)
@@ -34,13 +39,33 @@ class TextTreatment:
 
     def apply(self, text: str) -> str:
         """The treated text; line feeds are kept, without spaces around them or at the ends."""
+        if text.isascii():
+            return self._apply_to_ascii(text)
+        # what is done to a line does not depend on others, and what is ASCII needs less
+        lines = text.split("\n")
+        for of_ascii, apply in ((True, self._apply_to_ascii), (False, self._apply_to_any)):
+            places = [n for n, line in enumerate(lines) if line.isascii() is of_ascii]
+            treated = apply("\n".join([lines[n] for n in places])).split("\n")
+            for place, line in zip(places, treated):
+                lines[place] = line
+        return "\n".join(lines)
+
+    def _apply_to_any(self, text: str) -> str:
         text = _SPACE.sub(" ", _NOT_PRINTING.sub("", text))
-        if not text.isascii():
-            text = unicodedata.normalize("NFC", text)
+        return self._finish(unicodedata.normalize("NFC", text))
+
+    def _apply_to_ascii(self, text: str) -> str:
+        """The same result, without regular expressions, which look at each character by itself."""
+        content = text.encode().translate(_SPACES, _DELETED)
+        while b"  " in content:
+            content = content.replace(b"  ", b" ")
+        return self._finish(content.decode())
+
+    def _finish(self, text: str) -> str:
         if self.lowercase:
             text = text.lower()
         text = _MASK.sub("< ", text)
-        return _AROUND_NEWLINE.sub("\n", text).strip(" ")
+        return text.replace(" \n", "\n").replace("\n ", "\n").strip(" ")
 
     def to_dict(self) -> Dict[str, Any]:
         """As recorded in report.json under ``text_treatment``."""
