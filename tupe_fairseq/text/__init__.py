@@ -1,10 +1,10 @@
 """From raw text to fairseq's data; ``pipeline`` calls the other files, in this order.
 
 ``settings`` and ``workspace`` (what is recorded, names of files), ``not_text`` (what is refused),
-``reading`` and ``compressed`` (blocks of lines), ``treatment`` and ``cleaning`` (clean lines),
-``losses`` (what that dropped), ``deduplication``, ``splitting`` (train, valid, test, shards),
-``vocabulary`` (learning pieces), ``pieces``, ``piece_numbers`` and ``piece_encoder`` (text to ids),
-``mmap_writer`` and ``mmap_index`` (fairseq's files), ``data_report``.  ``documents`` and
+``reading`` and ``compressed`` (blocks of lines), ``treatment``, ``sentences`` and ``cleaning``
+(clean lines), ``losses`` (what that dropped), ``deduplication``, ``splitting`` (train, valid, test,
+shards), ``vocabulary`` (learning pieces), ``pieces``, ``piece_numbers`` and ``piece_encoder`` (text
+to ids), ``mmap_writer`` and ``mmap_index`` (fairseq's files), ``data_report``.  ``documents`` and
 ``parallel`` serve several steps; ``pretrain_dir`` and ``to_pieces`` treat later texts like that of
 pre-training.
 

@@ -1,16 +1,14 @@
 """The first pass over raw text: clean lines, and a hash of each to find duplicates by."""
 
 import hashlib
-import os
 from typing import Any, Dict, List, NamedTuple, Optional
-
-import sentence_splitter
 
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.text.documents import DocumentWriter, Lines, collapse
 from tupe_fairseq.text.parallel import ordered_map
 from tupe_fairseq.text.reading import TextFile
 from tupe_fairseq.text.row_texts import open_texts
+from tupe_fairseq.text.sentences import LineSentences
 from tupe_fairseq.text.treatment import TextTreatment
 
 HASH_BYTES = 8
@@ -49,12 +47,7 @@ class Cleaner:
         self.max_chars = max_chars
         self._splitter = None
         if split_language is not None:
-            if split_language not in split_languages():
-                raise ValueError(
-                    f"no rules to split sentences of language {split_language!r}; "
-                    f"--split-sentences knows {', '.join(split_languages())}"
-                )
-            self._splitter = sentence_splitter.SentenceSplitter(language=split_language)
+            self._splitter = LineSentences(split_language)
 
     def __call__(self, block: bytes) -> CleanBlock:
         """Clean whole lines.  A line that is blank afterwards separates documents."""
@@ -112,18 +105,10 @@ class Cleaner:
         found = []
         for line in lines:
             if line:
-                found += filter(None, self._splitter.split(line))
+                found += self._splitter.split(line)
             else:
                 found.append(line)
         return found
-
-
-def split_languages() -> List[str]:
-    """The languages that sentences can be split in, as sentence_splitter has a file for each."""
-    files = os.listdir(
-        os.path.join(os.path.dirname(sentence_splitter.__file__), "non_breaking_prefixes")
-    )
-    return sorted(name[: -len(".txt")] for name in files if name.endswith(".txt"))
 
 
 def line_hash(line: bytes) -> bytes:
