@@ -140,8 +140,10 @@ def learn(clean, options):
 
 
 def encoding(clean, rounds, model):
-    """Our seconds divided by SentencePiece's; ours also joins the pieces and counts."""
-    ours = PieceEncoder(Pieces(str(model)), 510)
+    """Our seconds divided by SentencePiece's; ours also makes fairseq's numbers of the ids."""
+    pieces, dictionary = Pieces(str(model)), str(model.with_suffix(".dict"))
+    pieces.write_dictionary(dictionary)
+    ours = PieceEncoder(pieces, dictionary, 510)
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(model))
 
     def to_ids(block):

@@ -112,6 +112,19 @@ def test_data(run, tmp_path):
     assert (tmp_path / "results.md").read_text().count("\n| 0.1 |") == 1
 
 
+@pytest.mark.thorough
+def test_prepare(run, tmp_path):
+    run(sys.executable, BENCHMARKS / "prepare.py", "--output-dir", tmp_path, "--rounds", 1,
+        "--input", REPO / "README.md", "--size-mb", 0.1, "--workers", 1, "--vocab-size", 400,
+        "--reference-repo", REPO)  # fmt: skip
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["differing"] == []
+    names = {kind: [name.split()[1] for name in ways] for kind, ways in results["runs"].items()}
+    assert names == {"learned": ["checkout", "other"], "given": ["checkout", "other", "alone"]}
+    assert all(len(found) == 1 for ways in results["runs"].values() for found in ways.values())
+    assert "| given | SentencePiece alone |" in (tmp_path / "results.md").read_text()
+
+
 @pytest.mark.skipif(not HAS_TRANSFORMERS, reason="needs torch 2.1 and transformers")
 def test_folder(run, tmp_path):
     process = run(
