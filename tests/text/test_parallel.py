@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tupe_fairseq.text import parallel
-from tupe_fairseq.text.parallel import in_child, in_children, ordered_map
+from tupe_fairseq.text.parallel import in_child, ordered_map
 
 # a hook for each fork of this process; hooks cannot be removed again
 _at_next_fork = []
@@ -40,10 +40,9 @@ def kill_myself(how=signal.SIGKILL):
     "work",
     [
         lambda: in_child(double, 2, killed=""),
-        lambda: list(in_children([(i, double, [i]) for i in range(3)], 2, "")),
         lambda: list(ordered_map(double, range(3), 2)),
     ],
-    ids=["in_child", "in_children", "ordered_map"],
+    ids=["in_child", "ordered_map"],
 )
 def test_an_interruption_during_a_fork_is_not_lost(work):
     _at_next_fork.append(lambda: signal.raise_signal(signal.SIGINT))
@@ -78,23 +77,6 @@ def test_a_caller_that_stops_early_does_not_wait_for_ever():
     assert process.returncode == 0 and process.stdout == "all stopped\n", process
 
 
-def test_children_take_turns():
-    found = dict(in_children(((str(i), double, [i]) for i in range(7)), 3, ""))
-    assert found == {str(i): 2 * i for i in range(7)}
-
-
-def test_jobs_are_made_when_a_process_is_free():
-    made = []
-
-    def jobs():
-        for i in range(5):
-            made.append(i)
-            yield i, double, [i]
-
-    for number, _ in enumerate(in_children(jobs(), 2, ""), 1):
-        assert len(made) <= number + 1
-
-
 @pytest.mark.parametrize(
     "function, args, error, message",
     [
@@ -106,20 +88,16 @@ def test_jobs_are_made_when_a_process_is_free():
     ],
     ids=["fails", "killed", "crashes", "ends", "has another error"],
 )
-def test_one_that_fails_ends_the_others(function, args, error, message):
-    begin = time.monotonic()
+def test_one_that_fails_says_why(function, args, error, message):
     with pytest.raises(error, match=message):
-        list(in_children([(1, time.sleep, [60]), (2, function, args)], 2, "use less"))
-    assert time.monotonic() - begin < 30
+        in_child(function, *args, killed="use less")
 
 
-def test_an_interruption_ends_the_children():
-    children = in_children([(i, time.sleep, [60 * min(i, 1)]) for i in range(3)], 3, "")
-    assert next(children) == (0, None)
-    # not before: an interruption within a fork would be lost, and leave logging locked
+def test_an_interruption_ends_the_child():
+    # not at once: an interruption within a fork would be lost, and leave logging locked
     signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    signal.setitimer(signal.ITIMER_REAL, 1)
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        next(children)
+        in_child(time.sleep, 60, killed="")
     assert time.monotonic() - begin < 30

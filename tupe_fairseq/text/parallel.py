@@ -3,14 +3,12 @@
 import collections
 import concurrent.futures
 import contextlib
-import itertools
 import multiprocessing
-import multiprocessing.connection
 import os
 import signal
 import threading
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Callable, Iterable, Iterator, Sequence, Tuple
+from typing import Any, Callable, Iterable, Iterator
 
 _KILLED = "a process was killed, perhaps for lack of memory; {}"
 _function = None
@@ -63,52 +61,22 @@ def in_child(function: Callable[..., Any], *args: Any, killed: str) -> Any:
     Raises:
         OSError: if the process was killed.
     """
-    ((_, value),) = in_children([(None, function, args)], 1, killed)
-    return value
-
-
-def in_children(
-    jobs: Iterable[Tuple[Any, Callable[..., Any], Sequence[Any]]], workers: int, killed: str
-) -> Iterator[Tuple[Any, Any]]:
-    """Call functions in a process each, several at a time; end them all if one fails.
-
-    Args:
-        jobs (iterable): of a name, a function as for :func:`in_child`, and its arguments; the next
-            one is asked for when a process is free.
-        workers (int): processes at a time.
-        killed (str): as for :func:`in_child`.
-    Yields:
-        tuple: the name and the value of each call, in the order in which they end.
-    Raises:
-        OSError: if a process was killed.
-    """
-    jobs = iter(jobs)
-    running = {}
+    process, receiver = _started(function, args)
     try:
-        while True:
-            for name, function, args in itertools.islice(jobs, workers - len(running)):
-                process, receiver = _started(function, args)
-                running[receiver] = name, process
-            if not running:
-                return
-            for receiver in multiprocessing.connection.wait(list(running)):
-                try:
-                    good, value = receiver.recv()
-                except EOFError as error:
-                    process = running[receiver][1]
-                    process.join()
-                    raise ChildProcessError(_why(process.exitcode, killed)) from error
-                if not good:
-                    raise ValueError(value)
-                name, process = running.pop(receiver)
-                process.join()
-                receiver.close()
-                yield name, value
+        good, value = receiver.recv()
+        process.join()
+    except EOFError as error:
+        process.join()
+        raise ChildProcessError(_why(process.exitcode, killed)) from error
+    except BaseException:
+        process.terminate()
+        process.join()
+        raise
     finally:
-        for receiver, (_, process) in running.items():
-            process.terminate()
-            process.join()
-            receiver.close()
+        receiver.close()
+    if not good:
+        raise ValueError(value)
+    return value
 
 
 def _started(function, args):
