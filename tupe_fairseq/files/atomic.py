@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 
 
 @contextlib.contextmanager
@@ -31,6 +32,16 @@ def atomic_write(path: str, mode: str = "w"):
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
             error.filename = path
         raise
+
+
+def atomic_copy(source: str, target: str) -> None:
+    """Copy a file; ``target`` appears when it is complete.
+
+    Raises:
+        OSError: as :func:`atomic_write`.
+    """
+    with open(source, "rb") as file, atomic_write(target, "wb") as copy:
+        shutil.copyfileobj(file, copy, 1 << 20)
 
 
 def write_json(path: str, content) -> None:

@@ -2,7 +2,7 @@
 
 import os
 
-from tupe_fairseq.files.atomic import atomic_write
+from tupe_fairseq.files.atomic import atomic_copy
 from tupe_fairseq.files.names import DICTIONARY, REPORT, VOCABULARY
 from tupe_fairseq.text.foreign_vocabulary import KINDS
 
@@ -22,8 +22,7 @@ def copy_beside(data: str, folder: str) -> None:
     for name in NAMES:
         source, target = os.path.join(data, name), os.path.join(folder, name)
         if os.path.isfile(source) and not os.path.exists(target):
-            with open(source, "rb") as file, atomic_write(target, "wb") as copy:
-                copy.write(file.read())
+            atomic_copy(source, target)
 
 
 def remove_beside(folder: str) -> None:

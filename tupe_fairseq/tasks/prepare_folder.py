@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, NamedTuple
 
 from tqdm import tqdm
 
-from tupe_fairseq.files.atomic import atomic_write, write_json
+from tupe_fairseq.files.atomic import atomic_copy, atomic_write, write_json
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.names import DICTIONARY, REPORT
 from tupe_fairseq.files.steps import Steps
@@ -109,9 +109,9 @@ def prepare_folder(
         if rows.index:
             with atomic_write(os.path.join(folder, f"{split}.index")) as file:
                 file.writelines(f"{index}\n" for index in rows.index)
-    shutil.copyfile(pretrained.dictionary, os.path.join(folder, DICTIONARY))
+    atomic_copy(pretrained.dictionary, os.path.join(folder, DICTIONARY))
     for path in pretrained.files.values():
-        shutil.copyfile(path, os.path.join(folder, os.path.basename(path)))
+        atomic_copy(path, os.path.join(folder, os.path.basename(path)))
     shutil.rmtree(work)
     write_json(os.path.join(folder, REPORT), report)
     steps.finish("prepared", True)

@@ -1,8 +1,8 @@
 """Splits text into the words of a given dict.txt; what it does not list is unknown."""
 
-import shutil
 from typing import Any, Dict, Iterable, List, Sequence
 
+from tupe_fairseq.files.atomic import atomic_copy
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
 from tupe_fairseq.text.dictionary_file import listed_words
 
@@ -58,4 +58,4 @@ class ListedPieces:
 
     def write_dictionary(self, path: str) -> None:
         """Copy dict.txt."""
-        shutil.copyfile(self._dictionary, path)
+        atomic_copy(self._dictionary, path)

@@ -4,10 +4,9 @@ import argparse
 import contextlib
 import logging
 import os
-import shutil
 from typing import Any, Dict, List, Tuple
 
-from tupe_fairseq.files.atomic import atomic_write, write_json
+from tupe_fairseq.files.atomic import atomic_copy, atomic_write, write_json
 from tupe_fairseq.files.names import DICTIONARY, REPORT
 from tupe_fairseq.files.steps import Steps
 from tupe_fairseq.text.cleaning import Cleaner, clean_file
@@ -244,7 +243,7 @@ class Pipeline:
     def _copy_vocabulary(self, folder: str) -> Dict[str, Any]:
         foreign = ForeignVocabulary(folder)
         for name, path in {DICTIONARY: foreign.dictionary, **foreign.files}.items():
-            shutil.copyfile(path, os.path.join(self.space.folder, name))
+            atomic_copy(path, os.path.join(self.space.folder, name))
         entries = len(list(foreign.pieces.words())) + 5
         result = {"pieces": entries, "dictionary": entries, "type": foreign.kind}
         self.steps.finish("vocabulary", result)
@@ -306,4 +305,4 @@ class Pipeline:
             for path in shared:
                 target = os.path.join(folder, os.path.basename(path))
                 if path != target:
-                    shutil.copyfile(path, target)
+                    atomic_copy(path, target)
