@@ -14,6 +14,7 @@ from tupe_fairseq.position import (
     build_position_encoding,
     get_position_encoding,
 )
+from tupe_fairseq.position.known_schemes import SCHEME_NAMES
 
 SIZES = {"embed_dim": DIM, "num_heads": HEADS, "max_positions": MAX}
 OPTIONS = sorted({option for scheme in CATALOGUE.values() for option in scheme.OPTIONS})
@@ -29,6 +30,10 @@ def test_it_is_what_the_catalogue_says(case):
     sizes = position.embed_dim, position.num_heads, position.max_positions
     assert sizes == (DIM, HEADS, MAX) and position.head_dim * HEADS == DIM
     assert position.scaling > 0
+
+
+def test_every_name_has_its_class():
+    assert tuple(CATALOGUE) == SCHEME_NAMES
 
 
 @parametrized(ALL)

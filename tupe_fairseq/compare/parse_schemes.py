@@ -4,7 +4,8 @@ import shlex
 from dataclasses import dataclass
 from typing import Dict, Tuple
 
-from tupe_fairseq.position import POSITION_OPTIONS, get_position_encoding
+from tupe_fairseq.position.known_schemes import check_scheme_name
+from tupe_fairseq.position.options import POSITION_OPTIONS
 
 #: the flags of a scheme, and whether each takes a number
 FLAGS: Dict[str, bool] = {option.flag: option.is_number for option in POSITION_OPTIONS.values()}
@@ -15,7 +16,7 @@ class Scheme:
     """A position encoding with its options.
 
     Args:
-        name (str): one of ``CATALOGUE``.
+        name (str): one of ``SCHEME_NAMES``.
         flags (tuple of str): its flags of fairseq-train, in the order of ``FLAGS``.
     """
 
@@ -53,7 +54,7 @@ def parse_scheme(text: str, flag: str = "--schemes") -> Scheme:
     if not words:
         raise ValueError(f"{where}: there is no scheme; give the name of a position encoding")
     try:
-        get_position_encoding(words[0])
+        check_scheme_name(words[0])
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
     given: Dict[str, Tuple[str, ...]] = {}

@@ -19,6 +19,7 @@ LINE_LENGTH = 100
 #: attention/choice.py, attention/split_qkv.py and modules/dropout.py, which know kernels that a
 #: folder does not hold, there are attention_function.py and plain_parts.py.
 SOURCES = (
+    "position/known_schemes.py",
     "position/positions.py",
     "position/untie_cls.py",
     "position/encoding.py",

@@ -2,34 +2,21 @@
 
 Only the files of this folder know where a token stands.  :func:`build_position_encoding` makes
 a scheme of the ``CATALOGUE``; each is a :class:`PositionEncoding`, whose ``forward_input`` and
-``forward_attn`` serve any attention.
+``forward_attn`` serve any attention.  Nothing is loaded before one of them is asked for: the help
+of a command takes names and options from files here that do without torch.
 """
 
-from tupe_fairseq.position.catalogue import (
-    CATALOGUE,
-    build_position_encoding,
-    get_position_encoding,
-)
-from tupe_fairseq.position.encoding import PositionEncoding
-from tupe_fairseq.position.options import POSITION_OPTIONS, PositionOptions
-from tupe_fairseq.position.relative_position_bias import (
-    RelativePositionBias,
-    relative_position_bucket,
-)
-from tupe_fairseq.position.schemes.tupe import TupePositionBias
-from tupe_fairseq.position.untie_cls import untie_cls
-from tupe_fairseq.position.untied_absolute import UntiedAbsoluteBias
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "CATALOGUE",
-    "POSITION_OPTIONS",
-    "PositionEncoding",
-    "PositionOptions",
-    "RelativePositionBias",
-    "TupePositionBias",
-    "UntiedAbsoluteBias",
-    "build_position_encoding",
-    "get_position_encoding",
-    "relative_position_bucket",
-    "untie_cls",
-]
+if TYPE_CHECKING:
+    from tupe_fairseq.position.offered import *  # noqa: F403
+
+
+def __getattr__(name):
+    if not name.startswith("_"):
+        # not "from", which would ask here for it first
+        import tupe_fairseq.position.offered as offered
+
+        if name in offered.__all__:
+            return getattr(offered, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

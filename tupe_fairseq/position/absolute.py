@@ -5,12 +5,9 @@ from typing import Any, Dict, Mapping, Optional
 from torch import Tensor
 
 from tupe_fairseq.position.encoding import PositionEncoding
+from tupe_fairseq.position.known_schemes import MAX_DISTANCE, NUM_BUCKETS
 from tupe_fairseq.position.positions import Positions
-from tupe_fairseq.position.relative_position_bias import (
-    MAX_DISTANCE,
-    NUM_BUCKETS,
-    RelativePositionBias,
-)
+from tupe_fairseq.position.relative_position_bias import RelativePositionBias
 
 
 class AbsoluteEncoding(PositionEncoding):

@@ -3,6 +3,19 @@
 from typing import Any, Dict, Type
 
 from tupe_fairseq.position.encoding import PositionEncoding
+from tupe_fairseq.position.known_schemes import (
+    ALIBI,
+    DISENTANGLED,
+    ENFORMER,
+    LEARNED,
+    NONE,
+    ROPE,
+    SHAW,
+    SINUSOIDAL,
+    TRANSFORMER_XL,
+    TUPE,
+    check_scheme_name,
+)
 from tupe_fairseq.position.schemes.alibi import AlibiBias
 from tupe_fairseq.position.schemes.disentangled import DisentangledPositions
 from tupe_fairseq.position.schemes.enformer import EnformerRelative
@@ -14,18 +27,17 @@ from tupe_fairseq.position.schemes.sinusoidal import SinusoidalPositions
 from tupe_fairseq.position.schemes.transformer_xl import TransformerXlRelative
 from tupe_fairseq.position.schemes.tupe import TupePositionBias
 
-#: what --position-encoding may be
 CATALOGUE: Dict[str, Type[PositionEncoding]] = {
-    "tupe": TupePositionBias,
-    "learned": LearnedPositions,
-    "sinusoidal": SinusoidalPositions,
-    "none": NoPosition,
-    "transformer-xl": TransformerXlRelative,
-    "enformer": EnformerRelative,
-    "rope": RotaryPositions,
-    "alibi": AlibiBias,
-    "shaw": ShawRelative,
-    "disentangled": DisentangledPositions,
+    TUPE: TupePositionBias,
+    LEARNED: LearnedPositions,
+    SINUSOIDAL: SinusoidalPositions,
+    NONE: NoPosition,
+    TRANSFORMER_XL: TransformerXlRelative,
+    ENFORMER: EnformerRelative,
+    ROPE: RotaryPositions,
+    ALIBI: AlibiBias,
+    SHAW: ShawRelative,
+    DISENTANGLED: DisentangledPositions,
 }
 
 
@@ -35,11 +47,7 @@ def get_position_encoding(name: str) -> Type[PositionEncoding]:
     Raises:
         ValueError: if the name is unknown; the message lists the known ones.
     """
-    if name not in CATALOGUE:
-        raise ValueError(
-            f"unknown position encoding {name!r}; --position-encoding is one of "
-            f"{', '.join(CATALOGUE)}"
-        )
+    check_scheme_name(name)
     return CATALOGUE[name]
 
 

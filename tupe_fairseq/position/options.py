@@ -7,8 +7,7 @@ help texts from here.
 import dataclasses
 from typing import Any, Dict, NamedTuple, Optional
 
-from tupe_fairseq.position.relative_position_bias import MAX_DISTANCE, NUM_BUCKETS
-from tupe_fairseq.position.schemes.shaw import MAX_REL_POS
+from tupe_fairseq.position.known_schemes import MAX_DISTANCE, MAX_REL_POS, NUM_BUCKETS
 
 
 def _option(default: Optional[bool], help: str, always_recorded: bool = False) -> Any:

@@ -6,12 +6,9 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
+from tupe_fairseq.position.known_schemes import MAX_DISTANCE, NUM_BUCKETS
 from tupe_fairseq.position.positions import Positions, as_length, relative_positions
 from tupe_fairseq.position.untie_cls import untie_cls
-
-# T5's, and those of the TUPE authors' code
-NUM_BUCKETS = 32
-MAX_DISTANCE = 128
 
 
 def relative_position_bucket(

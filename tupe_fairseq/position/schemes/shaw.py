@@ -7,10 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe_fairseq.position.encoding import PositionEncoding
+from tupe_fairseq.position.known_schemes import MAX_REL_POS
 from tupe_fairseq.position.positions import Positions, relative_positions
 from tupe_fairseq.position.relative_keys import pick
-
-MAX_REL_POS = 16
 
 
 class ShawRelative(PositionEncoding):

@@ -1,0 +1,35 @@
+"""The names of the schemes, and the numbers of their options, for what lists them without torch."""
+
+TUPE = "tupe"
+LEARNED = "learned"
+SINUSOIDAL = "sinusoidal"
+NONE = "none"
+TRANSFORMER_XL = "transformer-xl"
+ENFORMER = "enformer"
+ROPE = "rope"
+ALIBI = "alibi"
+SHAW = "shaw"
+DISENTANGLED = "disentangled"
+#: what --position-encoding may be; catalogue.py has the class of each
+SCHEME_NAMES = (
+    TUPE, LEARNED, SINUSOIDAL, NONE, TRANSFORMER_XL, ENFORMER, ROPE, ALIBI, SHAW, DISENTANGLED,
+)  # fmt: skip
+
+# T5's, and those of the TUPE authors' code
+NUM_BUCKETS = 32
+MAX_DISTANCE = 128
+# shaw's
+MAX_REL_POS = 16
+
+
+def check_scheme_name(name: str) -> None:
+    """Refuse a name that no scheme has.
+
+    Raises:
+        ValueError: the message lists the known ones.
+    """
+    if name not in SCHEME_NAMES:
+        raise ValueError(
+            f"unknown position encoding {name!r}; --position-encoding is one of "
+            f"{', '.join(SCHEME_NAMES)}"
+        )
