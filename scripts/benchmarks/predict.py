@@ -32,7 +32,8 @@ from tupe_fairseq.checkpoint.contents import vocabulary_version
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.inference.fine_tuned import load_fine_tuned
 from tupe_fairseq.inference.load_model import WordEncoder, symbols_in
-from tupe_fairseq.prediction.batched_encoder import BATCH_TOKENS, PAD
+from tupe_fairseq.prediction.batched_encoder import PAD
+from tupe_fairseq.prediction.batches import BATCH_TOKENS
 from tupe_fairseq.prediction.freed_memory import return_freed_blocks
 from tupe_fairseq.prediction.predictor import predictor
 from tupe_fairseq.prediction.row_chunks import CHUNK_ROWS

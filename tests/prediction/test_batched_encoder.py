@@ -6,7 +6,8 @@ import torch
 
 from tupe_fairseq import TupeConfig
 from tupe_fairseq.inference.load_model import WordEncoder
-from tupe_fairseq.prediction.batched_encoder import BatchedEncoder, batches_by_length
+from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
+from tupe_fairseq.prediction.batches import batches_by_length
 
 LENGTHS = [3, 9, 2, 9, 5, 3, 30, 2]
 

@@ -3,11 +3,12 @@
 import dataclasses
 from typing import Dict, Sequence, Tuple
 
+from tupe_fairseq.architectures import ARCHITECTURES
 from tupe_fairseq.compare.comparison import Comparison
 from tupe_fairseq.compare.parse_schemes import FLAGS, Scheme
 from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.programs.command import architectures, parse_training
+from tupe_fairseq.programs.command import parse_training
 
 # options of fairseq-train, in addition to those of the command, on which resuming, measuring or
 # equal conditions depend
@@ -30,9 +31,9 @@ def check_train_flags(comparison: Comparison, archs: Sequence[str]) -> None:
         ValueError: the message names the flag.
     """
     for arch in archs:
-        if arch not in architectures():
+        if arch not in ARCHITECTURES:
             raise ValueError(
-                f"--arch {arch} is not one of tupe_roberta: {', '.join(architectures())}"
+                f"--arch {arch} is not one of tupe_roberta: {', '.join(ARCHITECTURES)}"
             )
     words = comparison.common_words(archs[0])[1:]
     before = vars(parse_training(words))

@@ -6,7 +6,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from tupe_fairseq.export.folder_config import NAMES, Head
 from tupe_fairseq.export.onnx_model import OnnxFile
-from tupe_fairseq.export.parity import LIMIT, Parity
+from tupe_fairseq.export.parity import Parity
+from tupe_fairseq.export.sample_texts import LIMIT
 from tupe_fairseq.export.unlisted_pieces import FIELD
 from tupe_fairseq.export.usage import pipeline_of, usage
 from tupe_fairseq.files.markdown import markdown_table

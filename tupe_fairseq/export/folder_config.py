@@ -5,12 +5,12 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from tupe_fairseq.checkpoint.checked_options import checked_options, in_brief
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.export.model_types import MODEL_TYPE
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
 from tupe_fairseq.position import POSITION_OPTIONS
 from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.version import __version__
 
-MODEL_TYPE = "tupe"
 #: name in config.json, name among fairseq's options
 NAMES = {
     "hidden_size": "encoder_embed_dim",

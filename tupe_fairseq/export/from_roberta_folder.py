@@ -16,7 +16,6 @@ from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING, ENCODER
 from tupe_fairseq.checkpoint.convert_options import tupe_roberta_options
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 
-MODEL_TYPE = "roberta"
 _POSITIONS = ENCODER + "embed_positions.weight"
 _TYPES = ENCODER + "token_type"
 _LM_BIAS = "encoder.lm_head.bias"

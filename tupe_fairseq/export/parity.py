@@ -7,9 +7,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from tupe_fairseq.export.folder_process import FolderProcess
+from tupe_fairseq.export.sample_texts import LIMIT
 
-#: the largest difference of a logit
-LIMIT = 1e-4
 # of a batch: sentences, and tokens with their padding, whose logits are in memory at once
 _SENTENCES = 16
 _TOKENS = 4096

@@ -2,6 +2,8 @@
 
 from typing import List
 
+#: the largest difference of a logit on them, or on others that are given
+LIMIT = 1e-4
 #: of different lengths, with what splits words in odd ways
 SENTENCES = (
     "Yes.",

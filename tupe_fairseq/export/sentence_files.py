@@ -5,8 +5,10 @@ In the form of its version 2, which version 6 reads, too, and which servers look
 
 from typing import Any, Dict
 
+from tupe_fairseq.files.names import CLS, MEAN
+
 #: what --pooling may be -> its switch in 1_Pooling/config.json
-POOLINGS = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
+POOLINGS = {MEAN: "pooling_mode_mean_tokens", CLS: "pooling_mode_cls_token"}
 _OTHER_SWITCHES = ("pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens")
 _MODULES = "sentence_transformers.models"
 

@@ -2,7 +2,8 @@
 
 from typing import Any, Dict, List, Optional
 
-from tupe_fairseq.export.folder_config import MODEL_TYPE, Head
+from tupe_fairseq.export.folder_config import Head
+from tupe_fairseq.export.model_types import MODEL_TYPE
 
 _CODE = """\
 **The folder holds Python code** (`modeling_tupe.py`), which `trust_remote_code=True` runs: read it

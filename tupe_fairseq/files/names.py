@@ -11,6 +11,11 @@ VOCABULARY = "vocabulary.json"
 #: what was read, kept and dropped, and how the text was treated
 REPORT = "report.json"
 
+#: how one vector is made of a text: the mean of its tokens, or the first one
+MEAN, CLS = POOLING_NAMES = ("mean", "cls")
+#: the one tensor of a .safetensors file of vectors
+VECTORS = "embeddings"
+
 #: the first ids of every dictionary of fairseq's, which dict.txt does not list
 BUILT_IN_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
 #: masked_lm and sentence_prediction add it at the end, if dict.txt does not list it

@@ -8,6 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
+from tupe_fairseq.architectures import ARCHITECTURES
 from tupe_fairseq.checkpoint.checked_options import checked_options
 from tupe_fairseq.checkpoint.checked_tensors import (
     EMBEDDING,
@@ -20,7 +21,6 @@ from tupe_fairseq.checkpoint.contents import options_in
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.position import POSITION_OPTIONS
-from tupe_fairseq.programs.command import architectures
 
 _VALUES = (
     "encoder_layers",
@@ -73,10 +73,10 @@ def read_pretrained(path: str) -> Pretrained:
     missing = [name for name in (*_VALUES, *switches) if name not in options]
     if missing:
         raise CheckpointError(f"{named} lacks position options: it has no {', '.join(missing)}")
-    if options["arch"] not in architectures():
+    if options["arch"] not in ARCHITECTURES:
         raise CheckpointError(
             f"{named} is refused: its arch is {options['arch']}, not one of "
-            f"{', '.join(architectures())}"
+            f"{', '.join(ARCHITECTURES)}"
         )
     tensors = tensors_in(state, named)
     check_sizes(options, tensors, named)

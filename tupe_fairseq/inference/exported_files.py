@@ -5,19 +5,16 @@ from typing import Any, Dict, NamedTuple
 
 from tupe_fairseq.export.as_roberta import check_is_roberta, roberta_config, roberta_tensors
 from tupe_fairseq.export.bundle import bundle
-from tupe_fairseq.export.folder_config import MODEL_TYPE, to_config
+from tupe_fairseq.export.folder_config import to_config
 from tupe_fairseq.export.folder_files import folder_files
 from tupe_fairseq.export.folder_tensors import to_folder
+from tupe_fairseq.export.model_types import ROBERTA
 from tupe_fairseq.export.parity import Reference
 from tupe_fairseq.export.tokenizer.build_tokenizer import build_tokenizer
 from tupe_fairseq.export.tokenizer.tokenizer_files import count_unlisted
 from tupe_fairseq.export.unlisted_pieces import FIELD, with_unlisted_rows
 from tupe_fairseq.inference.source_model import SourceModel
 from tupe_fairseq.text.found_vocabulary import FoundVocabulary
-
-#: the other model type, transformers' own
-ROBERTA = "roberta"
-MODEL_TYPES = (MODEL_TYPE, ROBERTA)
 
 
 class Exported(NamedTuple):
@@ -48,7 +45,7 @@ def exported_files(
         source (SourceModel): the checkpoint.
         vocabulary (FoundVocabulary): what splits text for it.
         dictionary (str): its dict.txt.
-        model_type (str): one of :data:`MODEL_TYPES`.
+        model_type (str): one of ``MODEL_TYPES``.
         pooling (str): how sentence-transformers makes one vector of a text.
         padded (bool): allow words with which the dictionary was filled up.
     Raises:

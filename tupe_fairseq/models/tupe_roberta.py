@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+from functools import partial
 
 import tupe_fairseq.require_fairseq  # noqa: F401
 
@@ -14,6 +15,7 @@ from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
 from fairseq.utils import import_user_module, safe_getattr, safe_hasattr
 from omegaconf import OmegaConf
 
+from tupe_fairseq.architectures import ARCHITECTURES
 from tupe_fairseq.files.names import SENTENCEPIECE_MODEL
 from tupe_fairseq.plugin.model.flags import (
     add_tupe_args,
@@ -220,8 +222,6 @@ class TupeRobertaModel(RobertaModel):
         return hub
 
 
-@register_model_architecture("tupe_roberta", "tupe_roberta")
-@register_model_architecture("tupe_roberta", "tupe_roberta_base")
 def base_architecture(args):
     args.position_encoding = safe_getattr(args, "position_encoding") or "tupe"
     given = {name: safe_getattr(args, name) for name in POSITION_OPTIONS}
@@ -247,7 +247,8 @@ def base_architecture(args):
     roberta_base_architecture(args)
 
 
-def _sized(args, layers, embed_dim, heads):
+def _sized(args, size):
+    layers, embed_dim, heads = size
     args.encoder_layers = safe_getattr(args, "encoder_layers", layers)
     args.encoder_embed_dim = safe_getattr(args, "encoder_embed_dim", embed_dim)
     args.encoder_ffn_embed_dim = safe_getattr(args, "encoder_ffn_embed_dim", 4 * embed_dim)
@@ -255,26 +256,5 @@ def _sized(args, layers, embed_dim, heads):
     base_architecture(args)
 
 
-@register_model_architecture("tupe_roberta", "tupe_roberta_tiny")
-def tiny_architecture(args):
-    _sized(args, layers=2, embed_dim=128, heads=2)
-
-
-@register_model_architecture("tupe_roberta", "tupe_roberta_mini")
-def mini_architecture(args):
-    _sized(args, layers=4, embed_dim=256, heads=4)
-
-
-@register_model_architecture("tupe_roberta", "tupe_roberta_small")
-def small_architecture(args):
-    _sized(args, layers=4, embed_dim=512, heads=8)
-
-
-@register_model_architecture("tupe_roberta", "tupe_roberta_medium")
-def medium_architecture(args):
-    _sized(args, layers=8, embed_dim=512, heads=8)
-
-
-@register_model_architecture("tupe_roberta", "tupe_roberta_large")
-def large_architecture(args):
-    _sized(args, layers=24, embed_dim=1024, heads=16)
+for _arch, _size in ARCHITECTURES.items():
+    register_model_architecture("tupe_roberta", _arch)(partial(_sized, size=_size))

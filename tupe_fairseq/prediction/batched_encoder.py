@@ -1,6 +1,6 @@
 """Runs sequences through an encoder in batches of similar length; the results keep their order."""
 
-from typing import Any, Callable, Iterator, List, Sequence
+from typing import Any, Callable, List, Sequence
 
 import numpy as np
 import torch
@@ -9,10 +9,9 @@ from torch import Tensor
 from tupe_fairseq.attention import Padding
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
+from tupe_fairseq.prediction.batches import BATCH_TOKENS, batches_by_length
 
 PAD = BUILT_IN_SYMBOLS.index("<pad>")
-#: tokens of a batch on a CPU, padding included, and on a GPU
-BATCH_TOKENS, BATCH_TOKENS_ON_GPU = 4096, 32768
 
 
 class BatchedEncoder:
@@ -70,21 +69,3 @@ class BatchedEncoder:
         padding = Padding(~is_real, self._unpad)
         x = embed(padding.pack(on_device) if padding.packed else on_device)
         return self._finish(self._encoder.encode(x, padding), is_real)
-
-
-def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[List[int]]:
-    """Indices of the sequences of each batch, the longest first.
-
-    Args:
-        lengths (sequence of int): of the sequences, in tokens.
-        batch_tokens (int): the most tokens of a batch, padding included; one sequence may have
-            more.
-    """
-    rows: List[int] = []
-    for row in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
-        if rows and lengths[rows[0]] * (len(rows) + 1) > batch_tokens:
-            yield rows
-            rows = []
-        rows.append(row)
-    if rows:
-        yield rows

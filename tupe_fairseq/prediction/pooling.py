@@ -5,6 +5,7 @@ from typing import Callable, Dict, List, Sequence, Tuple
 import numpy as np
 from torch import Tensor
 
+from tupe_fairseq.files.names import CLS, MEAN
 from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
 from tupe_fairseq.prediction.text_sequences import Counts, TextSequences
 
@@ -21,7 +22,7 @@ def _first(hidden: Tensor, real: Tensor) -> Tensor:
 
 
 #: what --pooling may be -> hidden states (B, L, D) and which tokens are real (B, L) -> (B, D)
-POOLINGS: Dict[str, Callable[[Tensor, Tensor], Tensor]] = {"mean": _mean, "cls": _first}
+POOLINGS: Dict[str, Callable[[Tensor, Tensor], Tensor]] = {MEAN: _mean, CLS: _first}
 
 
 class Embedder:

@@ -6,8 +6,7 @@ from typing import Callable, Dict, Sequence
 
 import numpy as np
 
-#: the name of the one tensor in a .safetensors file
-TENSOR = "embeddings"
+from tupe_fairseq.files.names import VECTORS
 
 
 def _npy(rows: int, width: int) -> bytes:
@@ -20,7 +19,7 @@ def _npy(rows: int, width: int) -> bytes:
 def _safetensors(rows: int, width: int) -> bytes:
     # its library writes from memory only; the format: safetensors_file.py
     entry = {"dtype": "F32", "shape": [rows, width], "data_offsets": [0, 4 * rows * width]}
-    header = json.dumps({TENSOR: entry}).encode()
+    header = json.dumps({VECTORS: entry}).encode()
     # the numbers begin at a multiple of 8
     header += b" " * (-len(header) % 8)
     return len(header).to_bytes(8, "little") + header

@@ -8,7 +8,6 @@ import sys
 from typing import List, NoReturn, Sequence
 
 from fairseq import options
-from fairseq.models import ARCH_MODEL_INV_REGISTRY
 from tqdm import tqdm
 
 from tupe_fairseq.programs.log import quiet
@@ -35,11 +34,6 @@ def fairseq_train() -> str:
 def user_dir() -> str:
     """The value of --user-dir: the folder of this package."""
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
-
-def architectures() -> List[str]:
-    """The values of --arch that are tupe_roberta's."""
-    return list(ARCH_MODEL_INV_REGISTRY["tupe_roberta"])
 
 
 def parse_training(words: Sequence[str]) -> argparse.Namespace:

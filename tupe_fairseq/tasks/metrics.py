@@ -1,12 +1,12 @@
-"""Metrics of predictions, by scikit-learn, scipy and seqeval."""
+"""Metrics of predictions, by scikit-learn, scipy and seqeval.
 
+These take a second to import, so that each function does so itself: the names of the metrics are
+needed without.
+"""
+
+import math
 import warnings
 from typing import Any, Callable, Dict, NamedTuple, Sequence, Tuple
-
-import numpy as np
-from scipy import stats
-from seqeval.metrics import f1_score as seqeval_f1
-from sklearn import metrics
 
 from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 
@@ -25,12 +25,14 @@ class Metric(NamedTuple):
     is_binary: bool = False
 
 
-def _correlation(function) -> Callable[[Any, Any], float]:
+def _correlation(name: str) -> Callable[[Any, Any], float]:
     def correlation(targets, predictions) -> float:
+        from scipy import stats
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # undefined for constant predictions; handled below
-            value = float(function(predictions, targets)[0])
-        return value if np.isfinite(value) else 0.0
+            value = float(getattr(stats, name)(predictions, targets)[0])
+        return value if math.isfinite(value) else 0.0
 
     return correlation
 
@@ -39,24 +41,37 @@ def _accuracy(targets, predictions) -> float:
     if isinstance(targets, list):  # of tags: over the words of all rows
         hits = [a == b for rows in zip(targets, predictions) for a, b in zip(*rows)]
         return sum(hits) / max(1, len(hits))
-    return metrics.accuracy_score(targets, predictions)
+    from sklearn.metrics import accuracy_score
+
+    return accuracy_score(targets, predictions)
 
 
 def _f1(average: str) -> Callable[[Any, Any], float]:
-    return lambda targets, predictions: metrics.f1_score(
-        targets, predictions, average=average, zero_division=0
-    )
+    def f1(targets, predictions) -> float:
+        from sklearn.metrics import f1_score
+
+        return f1_score(targets, predictions, average=average, zero_division=0)
+
+    return f1
 
 
 def _entity_f1(targets, predictions) -> float:
-    return seqeval_f1(targets, predictions, zero_division=0)
+    from seqeval.metrics import f1_score
+
+    return f1_score(targets, predictions, zero_division=0)
+
+
+def _matthews(targets, predictions) -> float:
+    from sklearn.metrics import matthews_corrcoef
+
+    return matthews_corrcoef(targets, predictions)
 
 
 def _mean(*functions) -> Callable[[Any, Any], float]:
     return lambda *sides: sum(float(function(*sides)) for function in functions) / len(functions)
 
 
-_PEARSON, _SPEARMAN = _correlation(stats.pearsonr), _correlation(stats.spearmanr)
+_PEARSON, _SPEARMAN = _correlation("pearsonr"), _correlation("spearmanr")
 
 #: all by name; entity_f1 is seqeval's in its default mode, that of CoNLL's conlleval: an entity
 #: counts as found if its type and both ends are right, and I-x after another type begins one
@@ -65,7 +80,7 @@ METRICS = {
     "f1": Metric((CLASSIFICATION,), _f1("binary"), is_binary=True),
     "macro_f1": Metric((CLASSIFICATION, MULTILABEL), _f1("macro")),
     "micro_f1": Metric((MULTILABEL,), _f1("micro")),
-    "mcc": Metric((CLASSIFICATION,), lambda *sides: metrics.matthews_corrcoef(*sides)),
+    "mcc": Metric((CLASSIFICATION,), _matthews),
     "pearson": Metric((REGRESSION,), _PEARSON),
     "spearman": Metric((REGRESSION,), _SPEARMAN),
     "entity_f1": Metric((TAGGING,), _entity_f1),
@@ -133,6 +148,8 @@ def task_metrics(names: Sequence[str], predictions, targets) -> Dict[str, float]
 
 def _checked(predictions, targets):
     """The two as arrays, or tags as lists of lists; refused if they do not fit together."""
+    import numpy as np
+
     are_tags = len(targets) > 0 and all(isinstance(row, list) for row in targets)
     if are_tags:
         predictions, targets = list(predictions), list(targets)

@@ -4,7 +4,7 @@ from typing import Any, Callable, Dict, List, Sequence
 
 from fairseq.utils import safe_getattr
 
-from tupe_fairseq.prediction.batched_encoder import BATCH_TOKENS, BATCH_TOKENS_ON_GPU
+from tupe_fairseq.prediction.batches import BATCH_TOKENS, BATCH_TOKENS_ON_GPU
 from tupe_fairseq.prediction.predictor import predictor
 from tupe_fairseq.prediction.row_predictions import answers
 from tupe_fairseq.tasks.described_task import described_task
