@@ -16,6 +16,7 @@ PARTS = {
     "version.py": ("", ""),
     "missing_package.py": ("", ""),
     "require_fairseq.py": ("", "fairseq"),
+    "architectures.py": ("", ""),
     "files": ("", ""),
     # the model: torch only
     "position": ("", "torch"),
@@ -62,7 +63,10 @@ PARTS = {
         "checkpoint files plugin/glue tasks",
         "fairseq numpy omegaconf torch",
     ),
-    "models": ("files plugin plugin/model position require_fairseq.py", "fairseq omegaconf"),
+    "models": (
+        "architectures.py files plugin plugin/model position require_fairseq.py",
+        "fairseq omegaconf",
+    ),
     # what our commands do
     "inference": (
         "checkpoint config.py encoder.py export files models modules plots plugin/model "
@@ -77,16 +81,22 @@ PARTS = {
     ),
     "scoring": ("files text", "torch"),
     "finetune": (
-        "checkpoint files glue inference missing_package.py plots position programs tasks text",
+        "architectures.py checkpoint files glue inference missing_package.py plots position "
+        "programs tasks text",
         "numpy tqdm",
     ),
     "compare": (
-        "config.py encoder.py files plots position programs version.py",
+        "architectures.py config.py encoder.py files plots position programs version.py",
         "fairseq torch tqdm",
     ),
+    # imported before anything else: see test_flags_are_read_without_a_library
+    "command_flags": (
+        "architectures.py compare export files finetune glue position prediction scoring tasks",
+        "",
+    ),
     "commands": (
-        "checkpoint compare doctor export files finetune glue inference missing_package.py modules "
-        "plots plugin/model position prediction programs rows scoring tasks text version.py",
+        "checkpoint command_flags compare doctor export files finetune glue inference "
+        "missing_package.py modules plots plugin/model prediction programs rows scoring tasks text version.py",
         "fairseq torch tqdm",
     ),
     "register.py": ("models plugin plugin/glue plugin/tagging", ""),
@@ -150,6 +160,36 @@ def found(part):
     return parts - {part}, libraries
 
 
+def loaded_at_once(path, seen):
+    """The files, and then the libraries, that importing a file of the package imports."""
+    if path in seen:
+        return
+    seen.add(path)
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            if name.split(".")[0] != "tupe_fairseq":
+                seen.add(name.split(".")[0])
+                continue
+            place = target(name)
+            for folder in [place.parent, *place.parents]:
+                if (folder / "__init__.py").exists():
+                    loaded_at_once(folder / "__init__.py", seen)
+            loaded_at_once(place, seen)
+
+
+def test_flags_are_read_without_a_library():
+    """Nor is one imported with the package: --help and wrong flags are answered at once."""
+    seen = set()
+    for path in (PACKAGE / "commands" / "start.py", *(PACKAGE / "command_flags").glob("*.py")):
+        loaded_at_once(path, seen)
+    assert not [name for name in seen if isinstance(name, str) and is_library(name)]
+
+
 def test_every_file_belongs_to_a_part():
     assert {part_of(path) for path in files()} == set(PARTS)
 
@@ -171,7 +211,7 @@ def test_every_part_has_its_line_on_the_map():
 
 
 #: folders whose files are named after what users type: commands, schemes and figures
-NAMED_BY_USERS = ("commands", "position/schemes", "plots/figures")
+NAMED_BY_USERS = ("commands", "command_flags", "position/schemes", "plots/figures")
 
 
 def test_a_file_name_stands_for_one_thing():

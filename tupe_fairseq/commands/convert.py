@@ -15,16 +15,12 @@ from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.foreign_model import ForeignModel, read_checkpoint
 from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.untie import in_words, untie
+from tupe_fairseq.command_flags.convert import get_parser
+from tupe_fairseq.command_flags.vocabulary_flags import CHOICES
 from tupe_fairseq.commands.converted_files import as_text, put, with_record
+from tupe_fairseq.commands.given_vocabulary import check_fits, check_is_file, given_vocabulary
 from tupe_fairseq.commands.next_commands import next_commands
 from tupe_fairseq.commands.program import run_program
-from tupe_fairseq.commands.vocabulary_flags import (
-    CHOICES,
-    add_vocabulary_flags,
-    check_fits,
-    check_is_file,
-    given_vocabulary,
-)
 from tupe_fairseq.export.read_folder import read_folder
 from tupe_fairseq.files.names import DICTIONARY, VOCABULARY
 from tupe_fairseq.files.record import read_record
@@ -33,53 +29,6 @@ from tupe_fairseq.files.write_together import write_together
 from tupe_fairseq.programs.command import show
 
 logger = logging.getLogger("tupe-convert")
-
-
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tupe-convert",
-        description="Convert a checkpoint of the TUPE authors' code or of fairseq's stock RoBERTa "
-        "(which becomes tupe_roberta with --position-encoding learned), or a folder of the "
-        "transformers library with a model of ours (see tupe-export) or a RoBERTa, into "
-        "OUT/model.pt and OUT/dict.txt. Weights and options are kept; the training state is not. "
-        "No code is run that the file or folder contains. Given the files of the vocabulary, OUT "
-        "serves as tupe-prepare-glue's --pretrain-dir and tupe-prepare-pretrain's --vocabulary.",
-        epilog="example: tupe-convert --checkpoint checkpoint_best.pt --dict data-bin/dict.txt "
-        "--bpe-codes bpe-code --output-dir tupe-base",
-    )
-    parser.add_argument(
-        "--checkpoint",
-        required=True,
-        metavar="FILE",
-        help="the checkpoint to convert, or the folder with config.json and model.safetensors",
-    )
-    parser.add_argument(
-        "--dict",
-        metavar="FILE",
-        help="its dict.txt; of a folder only if it has neither dict.txt nor tokenizer.json",
-    )
-    parser.add_argument(
-        "--label-dict",
-        metavar="FILE",
-        help="the label/dict.txt of a fine-tuned checkpoint: keeps the order of its "
-        "classes and makes OUT a sentence_prediction checkpoint; a folder has one in its config",
-    )
-    parser.add_argument(
-        "--untie",
-        action="store_true",
-        help="make TUPE-A of a model with learned positions, RoBERTa's or this project's, to be "
-        "trained on: words, layers and heads are kept, the position bias is fitted",
-    )
-    parser.add_argument(
-        "--anew",
-        action="store_true",
-        help="write a checkpoint of this project anew, with its weights and known options alone: "
-        "one of fairseq's main branch for the commands of fairseq 0.12.2, or one from a stranger",
-    )
-    add_vocabulary_flags(parser)
-    parser.add_argument("--output-dir", required=True, metavar="OUT", help="folder to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace files of an earlier run")
-    return parser
 
 
 def main(argv: Optional[List[str]] = None) -> None:

@@ -5,6 +5,8 @@ import logging
 import os
 from typing import Any, List, Optional
 
+from tupe_fairseq.command_flags.encode import get_parser
+from tupe_fairseq.command_flags.vocabulary_flags import CHOICES
 from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.chunk_run import (
     count_rows,
@@ -13,64 +15,20 @@ from tupe_fairseq.commands.chunk_run import (
     settings_of,
     tell,
 )
-from tupe_fairseq.commands.model_flags import add_model_flags, devices_of
+from tupe_fairseq.commands.devices import devices_of
+from tupe_fairseq.commands.given_vocabulary import given_vocabulary
 from tupe_fairseq.commands.program import run_program
-from tupe_fairseq.commands.text_input import STANDARD_INPUT, add_input_flags, open_input
-from tupe_fairseq.commands.vocabulary_flags import CHOICES, given_vocabulary
+from tupe_fairseq.commands.text_input import STANDARD_INPUT, open_input
 from tupe_fairseq.inference.load_model import WordEncoder, load_model
 from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
 from tupe_fairseq.prediction.pooling import POOLINGS, Embedder
 from tupe_fairseq.prediction.row_chunks import Chunk
 from tupe_fairseq.prediction.text_sequences import TextSequences
-from tupe_fairseq.prediction.vector_file import HEADERS, TENSOR, vector_bytes
+from tupe_fairseq.prediction.vector_file import HEADERS, vector_bytes
 from tupe_fairseq.text.found_vocabulary import find_dictionary
 from tupe_fairseq.text.to_tokens import open_vocabulary, places_of
 
 logger = logging.getLogger("tupe-encode")
-
-
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tupe-encode",
-        description="Write a vector for each row of a file of texts, or of pairs: float32, rows by "
-        "width, in the order of the rows. The model is a pre-trained or a fine-tuned tupe_roberta, "
-        "whose head is left out. Texts longer than the model takes are cut, and counted. "
-        "Interrupted and given again, the command goes on where it was. The checkpoint is read "
-        "without running any code that it contains.",
-        epilog="example: tupe-encode checkpoints/checkpoint_best.pt texts.csv --data data-bin "
-        "--output-file vectors.npy",
-    )
-    add = parser.add_argument
-    add("checkpoint", metavar="CHECKPOINT", help="pre-trained or fine-tuned")
-    add(
-        "input",
-        metavar="INPUT",
-        help=".tsv, .csv, .jsonl, .conll or .txt (a text in each line), also .gz, .xz, .bz2; or "
-        ".parquet",
-    )
-    add(
-        "--output-file",
-        required=True,
-        metavar="OUT",
-        help=f"OUT.npy, or OUT.safetensors with the tensor {TENSOR!r}; a file of this name is "
-        "replaced when all is there",
-    )
-    add(
-        "--pooling",
-        choices=list(POOLINGS),
-        default="mean",
-        help="the mean of all tokens, <s> and </s> among them, as sentence-transformers has it; or "
-        "the vector of <s>; default %(default)s",
-    )
-    add(
-        "--layer",
-        type=int,
-        metavar="N",
-        help="take the output of the Nth layer, 0 for the embeddings; default: the last",
-    )
-    add_input_flags(parser)
-    add_model_flags(parser)
-    return parser
 
 
 def main(argv: Optional[List[str]] = None) -> None:

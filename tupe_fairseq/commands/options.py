@@ -6,27 +6,11 @@ from typing import List, Optional
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.roberta import RobertaModel
 
+from tupe_fairseq.command_flags.options import get_parser
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.modules.activations import ACTIVATIONS
 from tupe_fairseq.plugin.model.flags import FIXED_OPTIONS, add_tupe_args
-from tupe_fairseq.programs.command import architectures, fairseq_train, user_dir
-
-
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tupe-options",
-        description="List the flags with which fairseq-train sets up a tupe_roberta, each with its "
-        "value in an architecture. (fairseq-train --help shows fairseq's flags alone: it answers "
-        "before it looks at --arch.)",
-        epilog="example: tupe-options --arch tupe_roberta_base",
-    )
-    parser.add_argument(
-        "--arch",
-        default="tupe_roberta_base",
-        choices=architectures(),
-        help="architecture whose values are shown; default %(default)s",
-    )
-    return parser
+from tupe_fairseq.programs.command import fairseq_train, user_dir
 
 
 class _WithValue(argparse.HelpFormatter):

@@ -5,6 +5,8 @@ import io
 import logging
 from typing import Any, Callable, List, Optional
 
+from tupe_fairseq.command_flags.predict import get_parser
+from tupe_fairseq.command_flags.vocabulary_flags import CHOICES
 from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.chunk_run import (
     count_rows,
@@ -13,10 +15,10 @@ from tupe_fairseq.commands.chunk_run import (
     settings_of,
     tell,
 )
-from tupe_fairseq.commands.model_flags import add_model_flags, devices_of
+from tupe_fairseq.commands.devices import devices_of
+from tupe_fairseq.commands.given_vocabulary import given_vocabulary
 from tupe_fairseq.commands.program import run_program
-from tupe_fairseq.commands.text_input import BadRows, TextInput, add_input_flags, open_input
-from tupe_fairseq.commands.vocabulary_flags import CHOICES, given_vocabulary
+from tupe_fairseq.commands.text_input import BadRows, TextInput, open_input
 from tupe_fairseq.inference.fine_tuned import FineTuned, load_fine_tuned
 from tupe_fairseq.prediction.predictor import Predict, predictor
 from tupe_fairseq.prediction.row_chunks import Chunk
@@ -29,52 +31,6 @@ from tupe_fairseq.text.found_vocabulary import find_dictionary
 from tupe_fairseq.text.to_tokens import ToTokens, open_vocabulary, places_of
 
 logger = logging.getLogger("tupe-predict")
-
-
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tupe-predict",
-        description="Write the rows of a file with what a fine-tuned model predicts for each: "
-        "label and probability (classification), score (regression, on the scale of the training "
-        "data), labels of a probability above 0.5 and their probabilities (multilabel), tags "
-        "(tagging). What it predicts, the vocabulary and the treatment of text are what the files "
-        "beside the checkpoint say, or --data. Texts longer than the model takes are cut as in "
-        "training, and counted; no row is left out, unless --skip-bad-rows. Interrupted and given "
-        "again, the command goes on where it was. The checkpoint is read without running any code "
-        "that it contains.",
-        epilog="examples: tupe-predict runs/reviews/checkpoint_best.pt new.csv --output-file "
-        "labelled.csv; echo 'It is good.' | tupe-predict checkpoint_best.pt -",
-    )
-    add = parser.add_argument
-    add("checkpoint", metavar="CHECKPOINT", help="fine-tuned, by tupe-finetune")
-    add(
-        "input",
-        metavar="INPUT",
-        help=".tsv, .csv, .jsonl, .conll or .txt (a text in each line), also .gz, .xz, .bz2; or "
-        ".parquet; or - for standard input, a text in each line (pairs: two with a tab between)",
-    )
-    add(
-        "--output-file",
-        metavar="OUT",
-        help="OUT.tsv, OUT.csv or OUT.jsonl; a file of this name is replaced when all is there; "
-        "default: standard output, as .tsv",
-    )
-    add(
-        "--prefix",
-        default="",
-        metavar="WORD",
-        help="put before the names of the columns that are added, for inputs that have columns of "
-        "these names",
-    )
-    add(
-        "--label-separator",
-        default=",",
-        metavar="SIGN",
-        help="between several labels in .tsv and .csv; default: a comma",
-    )
-    add_input_flags(parser)
-    add_model_flags(parser)
-    return parser
 
 
 def main(argv: Optional[List[str]] = None) -> None:

@@ -5,8 +5,8 @@ import logging
 import os
 from typing import List, Optional
 
+from tupe_fairseq.command_flags.prepare_glue import get_parser
 from tupe_fairseq.commands.prepared_task import (
-    add_encoding_flags,
     check_encoding_flags,
     log_report,
     opened_pretraining,
@@ -18,27 +18,6 @@ from tupe_fairseq.glue.official import official_files
 from tupe_fairseq.glue.prepare import prepare_task
 
 logger = logging.getLogger("tupe-prepare-glue")
-
-
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tupe-prepare-glue",
-        description="Turn the official GLUE files into OUT/TASK folders for fine-tuning, with the "
-        "vocabulary and the text treatment of the pre-training. More tasks can be added to "
-        "OUT by later calls; finished ones are skipped.",
-        epilog="example: tupe-prepare-glue --glue-dir glue_data --tasks CoLA,SST-2 "
-        "--pretrain-dir pretrain-data --output-dir glue",
-    )
-    parser.add_argument(
-        "--glue-dir", required=True, metavar="OFFICIAL",
-        help="folder with one folder per task (CoLA, SST-2, ...), as officially distributed",
-    )  # fmt: skip
-    parser.add_argument(
-        "--tasks", required=True, metavar="NAMES",
-        help=f"comma-separated, out of {', '.join(GLUE_TASKS)}; or ALL",
-    )  # fmt: skip
-    add_encoding_flags(parser, "output folder; each task gets OUT/TASK")
-    return parser
 
 
 def main(argv: Optional[List[str]] = None) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 from typing import List, Optional
 
+from tupe_fairseq.command_flags.prepare_pretrain import FRACTION, VOCABULARY_DEFAULTS, get_parser
 from tupe_fairseq.commands.arguments import in_range, no_separators
 from tupe_fairseq.commands.first_training import first_training
 from tupe_fairseq.commands.program import run_program
@@ -24,160 +25,6 @@ from tupe_fairseq.text.settings import input_files, settings, text_files, used_b
 from tupe_fairseq.text.treatment import TextTreatment
 
 logger = logging.getLogger("tupe-prepare-pretrain")
-
-# Flags that have no effect with a given vocabulary. Their defaults are filled in later, so that a
-# given flag can be told from a default.
-_VOCABULARY = {
-    "vocab_size": 32768,
-    "model_type": "unigram",
-    "character_coverage": 0.9995,
-    "sample_mb": 64,
-}
-_FRACTION = 0.005
-
-
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tupe-prepare-pretrain",
-        description="Clean raw text, drop duplicate lines, split it into train, valid and test, "
-        "learn a SentencePiece vocabulary, encode, and binarize for fairseq's masked_lm task. "
-        "If interrupted, run the same command again to resume.",
-        epilog="example: tupe-prepare-pretrain --input wiki/*.xz books.txt --output-dir data "
-        "--vocab-size 32768",
-    )
-    add = parser.add_argument
-    add(
-        "--input",
-        nargs="+",
-        required=True,
-        metavar="FILE",
-        help="UTF-8 text, plain, .gz, .xz or .bz2; a document ends at a blank line or at the end "
-        "of the file; JSON lines or parquet with --text-field",
-    )
-    add(
-        "--text-field",
-        metavar="NAME",
-        help="the text is this field of JSON lines (plain, .gz, .xz or .bz2), or this column of "
-        "parquet files; each row is a document",
-    )
-    add(
-        "--output-dir",
-        required=True,
-        metavar="DIR",
-        help="output folder, the data argument of fairseq-train",
-    )
-    add(
-        "--workers",
-        type=int,
-        default=os.cpu_count(),
-        metavar="N",
-        help="number of processes; does not change the result; default: one per core",
-    )
-    add = parser.add_argument_group("cleaning").add_argument
-    add("--lowercase", action="store_true", help="make all text lower case")
-    add(
-        "--split-sentences",
-        nargs="?",
-        const="en",
-        metavar="LANG",
-        help="put each sentence on its own line, by the rules of a language (two letters; en if "
-        "none is given); default: keep lines as they are",
-    )
-    add(
-        "--min-chars",
-        type=int,
-        default=1,
-        metavar="N",
-        help="drop lines of fewer characters; default %(default)s",
-    )
-    add(
-        "--max-chars",
-        type=int,
-        default=100_000,
-        metavar="N",
-        help="drop lines of more characters, at most 1000000; default %(default)s",
-    )
-    add(
-        "--join-short",
-        type=int,
-        default=0,
-        metavar="N",
-        help="join lines shorter than this many characters with the next line of the document; "
-        "default: never",
-    )
-    add = parser.add_argument_group("splits").add_argument
-    add(
-        "--valid-input",
-        nargs="+",
-        metavar="FILE",
-        help="text of the valid split; its lines are dropped from train; default: documents of "
-        "--input",
-    )
-    add("--test-input", nargs="+", metavar="FILE", help="the same for the test split")
-    add(
-        "--valid-fraction",
-        type=float,
-        metavar="F",
-        help="fraction of --input's documents to use as valid, chosen by a hash; default "
-        f"{_FRACTION}",
-    )
-    add(
-        "--test-fraction",
-        type=float,
-        metavar="F",
-        help=f"the same for test; 0 for no test split; default {_FRACTION}",
-    )
-    add(
-        "--shards",
-        type=int,
-        default=1,
-        metavar="N",
-        help="distribute train over DIR/shard0, DIR/shard1, ...; fairseq-train loads one per "
-        "epoch; default %(default)s, no shards",
-    )
-    add = parser.add_argument_group("vocabulary").add_argument
-    add(
-        "--vocab-size",
-        type=int,
-        metavar="N",
-        help="number of dictionary entries, including <s>, <pad>, </s>, <unk> and <mask>; default "
-        f"{_VOCABULARY['vocab_size']}",
-    )
-    add(
-        "--model-type",
-        choices=["unigram", "bpe"],
-        help=f"SentencePiece model type; default {_VOCABULARY['model_type']}",
-    )
-    add(
-        "--character-coverage",
-        type=float,
-        metavar="F",
-        help="fraction of the characters that the vocabulary covers, from 0.98 to 1; default "
-        f"{_VOCABULARY['character_coverage']}",
-    )
-    add(
-        "--sample-mb",
-        type=int,
-        metavar="N",
-        help="MiB of train, sampled evenly, to learn the vocabulary from; a unigram "
-        f"model needs about 30 times as much memory; default {_VOCABULARY['sample_mb']}",
-    )
-    add("--sentencepiece-model", metavar="FILE", help="use this model instead of learning one")
-    add(
-        "--vocabulary",
-        metavar="DIR",
-        help="use the vocabulary of this folder, made by tupe-convert (or data made with it), as "
-        "the converted model was trained with; lines are then only stripped, not treated further",
-    )
-    add(
-        "--tokens-per-sample",
-        type=int,
-        default=512,
-        metavar="N",
-        help="the --tokens-per-sample of the training; lines of more than N - 2 pieces are split, "
-        "because fairseq would skip them; default %(default)s",
-    )
-    return parser
 
 
 def main(argv: Optional[List[str]] = None) -> None:
@@ -225,7 +72,7 @@ def _prepare(args: argparse.Namespace, steps: Steps) -> None:
 def _fill_and_check(args: argparse.Namespace) -> None:
     """Fill in the defaults that depend on other flags; refuse what is wrong or has no effect."""
     given = _given_vocabulary(args)
-    for name, default in _VOCABULARY.items():
+    for name, default in VOCABULARY_DEFAULTS.items():
         if not given and getattr(args, name) is None:
             setattr(args, name, default)
     for split in ("valid", "test"):
@@ -235,7 +82,7 @@ def _fill_and_check(args: argparse.Namespace) -> None:
                 raise ValueError(f"give --{split}-input or --{split}-fraction, not both")
             setattr(args, fraction, 0.0)
         elif getattr(args, fraction) is None:
-            setattr(args, fraction, _FRACTION)
+            setattr(args, fraction, FRACTION)
     if not args.valid_input:
         in_range("--valid-fraction", args.valid_fraction, above=0, below=1)
     in_range("--test-fraction", args.test_fraction, at_least=0, below=1)
@@ -260,7 +107,10 @@ def _given_vocabulary(args: argparse.Namespace) -> bool:
     if not (args.sentencepiece_model or args.vocabulary):
         return False
     flag = "--vocabulary" if args.vocabulary else "--sentencepiece-model"
-    others = [*_VOCABULARY, *(["sentencepiece_model", "lowercase"] if args.vocabulary else [])]
+    others = [
+        *VOCABULARY_DEFAULTS,
+        *(["sentencepiece_model", "lowercase"] if args.vocabulary else []),
+    ]
     for name in others:
         if getattr(args, name) not in (None, False):
             other = name.replace("_", "-")

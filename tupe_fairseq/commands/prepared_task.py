@@ -1,4 +1,4 @@
-"""What the commands that prepare a task share: flags of the encoding, table of the result."""
+"""What the commands that prepare a task share: checks of the flags, table of the result."""
 
 import argparse
 import contextlib
@@ -17,25 +17,6 @@ from tupe_fairseq.text.pretrain_dir import PretrainDir
 _SMALLEST = 6
 # in a line of the table; report.json has all
 _MOST_LISTED = 50
-
-
-def add_encoding_flags(parser: argparse.ArgumentParser, output_help: str) -> None:
-    """Add --pretrain-dir, --output-dir, --max-positions and --workers."""
-    parser.add_argument(
-        "--pretrain-dir", required=True, metavar="DIR",
-        help="folder made by tupe-prepare-pretrain, or by tupe-convert with a vocabulary: "
-        "dict.txt, the files of the vocabulary and report.json are read",
-    )  # fmt: skip
-    parser.add_argument("--output-dir", required=True, metavar="OUT", help=output_help)
-    parser.add_argument(
-        "--max-positions", type=int, metavar="N",
-        help="count the rows of more than N tokens; nothing is cut here (default: the "
-        "--tokens-per-sample that DIR was made with, else 512)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--workers", type=int, default=os.cpu_count() or 1, metavar="N",
-        help="processes that split the texts of large tasks into pieces (default: all cores)",
-    )  # fmt: skip
 
 
 def check_encoding_flags(args: argparse.Namespace) -> None:

@@ -30,8 +30,7 @@ def run_program(
         argv (list of str): the arguments; those of the process if None.
         resumes (bool): whether the same command, given again, goes on where it was interrupted.
     """
-    _refuse_unknown_flags(parser, sys.argv[1:] if argv is None else argv)
-    args = parser.parse_args(argv)
+    args = parsed(parser, argv)
     # force: importing fairseq has already configured logging
     logging.basicConfig(format=f"{parser.prog}: %(message)s", level=logging.INFO, force=True)
     interruption = Interruption(parser.prog, "; run it again to go on" if resumes else "")
@@ -45,6 +44,12 @@ def run_program(
                 raise
             print(f"{parser.prog}: error: {_shown(str(error))}", file=sys.stderr)
             sys.exit(2)
+
+
+def parsed(parser: argparse.ArgumentParser, argv: Optional[List[str]] = None) -> argparse.Namespace:
+    """The arguments; --help and wrong flags end the process, with exit codes 0 and 2."""
+    _refuse_unknown_flags(parser, sys.argv[1:] if argv is None else argv)
+    return parser.parse_args(argv)
 
 
 def _shown(message: str) -> str:

@@ -9,9 +9,11 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
 
+from tupe_fairseq.command_flags.score import get_parser
+from tupe_fairseq.command_flags.vocabulary_flags import CHOICES
 from tupe_fairseq.commands import arguments
+from tupe_fairseq.commands.given_vocabulary import given_vocabulary
 from tupe_fairseq.commands.program import run_program
-from tupe_fairseq.commands.vocabulary_flags import CHOICES, add_vocabulary_flags, given_vocabulary
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.names import MASK
@@ -20,7 +22,7 @@ from tupe_fairseq.inference.masked_words import LoadedModel, load_masked_words
 from tupe_fairseq.prediction.freed_memory import return_freed_blocks
 from tupe_fairseq.scoring.encoded_rows import Counts, RowEncoder
 from tupe_fairseq.scoring.pair_files import PairFiles
-from tupe_fairseq.scoring.pair_rows import PHENOMENON, Columns, PairRow, read_pairs
+from tupe_fairseq.scoring.pair_rows import Columns, PairRow, read_pairs
 from tupe_fairseq.scoring.pseudo_likelihood import BATCH_TOKENS, PseudoLikelihood
 from tupe_fairseq.scoring.score_lines import FORMATS, fields, line_maker
 from tupe_fairseq.scoring.sentence_rows import read_sentences
@@ -35,73 +37,6 @@ logger = logging.getLogger("tupe-score")
 # tokens of a batch, which a GPU needs more of
 _ON_GPU = 4 * BATCH_TOKENS
 _MANY_UNKNOWN = 0.01
-
-
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tupe-score",
-        description="Score sentences with a masked language model: every piece is masked in turn, "
-        "and the natural logarithms of its probabilities are summed (pseudo-log-likelihood, "
-        "Salazar et al. 2020). With --pairs, the share of minimal pairs whose acceptable sentence "
-        "has the higher score (the sum, whatever the lengths; a tie counts as wrong), by file and "
-        "phenomenon, with standard errors. Loss (the mean of a piece) and pseudo-perplexity of all "
-        "text are told, too. The model is a tupe_roberta with any position encoding, fairseq's "
-        "stock RoBERTa or the TUPE authors'; the checkpoint is read without running any code that "
-        "it contains. <s> and </s> stand around each sentence and are not scored; a piece that the "
-        "vocabulary does not list is scored as <unk>.",
-        epilog="examples: tupe-score checkpoints/checkpoint_best.pt --data data-bin --input "
-        "valid.txt --output scores.tsv; tupe-score checkpoints/checkpoint_best.pt --data data-bin "
-        "--pairs blimp/data --results blimp-results",
-    )
-    add = parser.add_argument
-    add("checkpoint", metavar="CHECKPOINT", help="pre-trained")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--input",
-        metavar="FILE",
-        help="text, one sentence in each line, plain or .gz, .xz, .bz2; default: standard input",
-    )
-    what.add_argument(
-        "--pairs",
-        nargs="+",
-        metavar="PATH",
-        help="minimal pairs: files of JSON lines (.jsonl, also .gz, .xz, .bz2), folders with some, "
-        "such as BLiMP's, or .tar archives of some, which are not unpacked",
-    )
-    add(
-        "--output",
-        metavar="OUT",
-        help="the scores in order of the input, as OUT.tsv or OUT.jsonl; a file of this name is "
-        "replaced when all are there; default: with --pairs none, else standard output, as .tsv",
-    )
-    add(
-        "--results",
-        metavar="DIR",
-        help="folder for results.md and results.json: loss, pseudo-perplexity, shares",
-    )
-    add(
-        "--data",
-        metavar="DIR",
-        help="folder with dict.txt, the vocabulary and report.json (how text was treated); what it "
-        "has not is taken from the checkpoint's folder; default: the latter",
-    )
-    add("--good", metavar="NAME", help="column of the acceptable sentence; default sentence_good")
-    add("--bad", metavar="NAME", help="column of the other sentence; default sentence_bad")
-    add(
-        "--phenomenon",
-        metavar="NAME",
-        help=f"column of the phenomenon; default {PHENOMENON}, where rows have it",
-    )
-    add(
-        "--cut",
-        action="store_true",
-        help="score the first pieces of sentences that are longer than the model takes, and count "
-        "them; default: such a sentence is an error",
-    )
-    add("--threads", type=int, metavar="N", help="CPU threads; default: torch's choice")
-    add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
-    add_vocabulary_flags(parser)
-    return parser
 
 
 def main(argv: Optional[List[str]] = None) -> None:

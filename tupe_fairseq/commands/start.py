@@ -1,10 +1,14 @@
-"""Where the console scripts start: each imports its command, or says which extras it misses."""
+"""Where the console scripts start: each reads its flags, and then imports what does the work.
+
+If a package is missing, it says which extra brings it.
+"""
 
 import importlib
 import sys
 from typing import Callable, List, NoReturn, Optional
 
 from tupe_fairseq.commands.interruption import end_at_once, ignore
+from tupe_fairseq.commands.program import parsed
 from tupe_fairseq.missing_package import MissingPackage, missing
 
 #: what each command needs beyond torch, whatever its flags, but for what fairseq itself requires;
@@ -40,14 +44,15 @@ def _command(name: str) -> Callable[[Optional[List[str]]], None]:
             ignore()
 
     def run(argv: Optional[List[str]]) -> None:
-        words = sys.argv[1:] if argv is None else argv
+        # ends here with --help and wrong flags, before the imports of what does the work
+        parsed(importlib.import_module(f"tupe_fairseq.command_flags.{name}").get_parser(), argv)
         absent = missing(*NEEDS[name])
-        if absent and not {"-h", "--help"} & set(words):
+        if absent:
             _stop(program, MissingPackage(*absent))
         try:
             command = importlib.import_module(f"tupe_fairseq.commands.{name}")
-        except MissingPackage as error:  # of a command that cannot show its help without
-            _stop(program, MissingPackage(*absent) if absent else error)
+        except MissingPackage as error:  # numpy, which comes with this package
+            _stop(program, error)
         command.main(argv)
 
     return start

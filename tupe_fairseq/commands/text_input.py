@@ -1,4 +1,4 @@
-"""The flags about the rows of INPUT, and the texts that a model gets of them."""
+"""The rows of INPUT, and the texts that a model gets of them."""
 
 import argparse
 import logging
@@ -13,24 +13,6 @@ from tupe_fairseq.rows.row_file import BadRow, RowFile
 from tupe_fairseq.rows.standard_input import StandardInput
 
 STANDARD_INPUT = "-"
-
-
-def add_input_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags about INPUT's columns and rows."""
-    add = parser.add_argument_group("rows").add_argument
-    add("--text", metavar="COL", help="column of the text, by name or number; default: guessed")
-    add("--text2", metavar="COL", help="column of the second text, for pairs; default: guessed")
-    add(
-        "--no-header",
-        action="store_true",
-        help="the first row of .tsv and .csv is a row like others; columns have numbers, from 1 on",
-    )
-    add(
-        "--skip-bad-rows",
-        action="store_true",
-        help="leave out rows that are not as they should be, such as one with another number of "
-        "columns, and count them; default: the first one is an error",
-    )
 
 
 class TextInput(NamedTuple):
@@ -74,7 +56,7 @@ def open_input(
     """Open INPUT and find its texts; what is guessed is logged.
 
     Args:
-        args (Namespace): with the flags of :func:`add_input_flags`, and ``input``.
+        args (Namespace): with the flags of ``add_input_flags``, and ``input``.
         texts (int, optional): how many texts the model takes; None: one or two.
         is_words (bool): whether the text is a sentence of words.
         logger (Logger): of the command.

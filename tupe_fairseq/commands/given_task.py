@@ -1,4 +1,4 @@
-"""tupe-prepare-task's flags for files, columns and labels, and their checks."""
+"""What tupe-prepare-task's flags say of the task, and their checks."""
 
 import argparse
 import csv
@@ -6,67 +6,17 @@ import os
 import re
 from typing import Tuple
 
+from tupe_fairseq.command_flags.own_task_flags import SEED, SEPARATOR, VALID_SHARE
 from tupe_fairseq.commands import arguments
-from tupe_fairseq.tasks.own_task import TAG_SCHEMES, OwnTask
+from tupe_fairseq.tasks.own_task import OwnTask
 from tupe_fairseq.tasks.task_description import KINDS, MULTILABEL, REGRESSION, TAGGING
 
-_VALID_SHARE, _SEED, _SEPARATOR = 0.1, 1, ","
 # the flags of some kinds only
 _OF_KIND = {"label_separator": (MULTILABEL,), "tags": (TAGGING,), "scale": (REGRESSION,)}
 _OF_KIND["labels"] = tuple(kind for kind in KINDS if kind != REGRESSION)
 _OF_KIND["text2"] = tuple(kind for kind in KINDS if kind != TAGGING)
 # names a folder, and is a word of fairseq's commands
 _NAME = re.compile(r"\w[\w.+-]*")
-
-
-def add_file_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what says which files and which of their columns."""
-    add = parser.add_argument_group("files").add_argument
-    add("--train", required=True, metavar="FILE", help="rows to train with")
-    add("--valid", metavar="FILE", help="rows to validate with (default: a share of train)")
-    add("--test", metavar="FILE", help="rows to predict; labels may be absent")
-    add(
-        "--valid-share", type=float, metavar="SHARE",
-        help="without --valid: the share of train that is put aside for it, with the same share of "
-        f"each class (default: {_VALID_SHARE})",
-    )  # fmt: skip
-    add(
-        "--seed", type=int, metavar="N",
-        help=f"without --valid: of the draw of these rows (default: {_SEED})",
-    )  # fmt: skip
-    add(
-        "--text", metavar="COLUMN",
-        help="the column of the text, by name or number from 1; of tagging, that of the words: a "
-        "list, or a text with spaces between (default: guessed by the names, and said)",
-    )  # fmt: skip
-    add("--text2", metavar="COLUMN", help="with --text, for pairs: the column of the second text")
-    add("--label", metavar="COLUMN", help="the column of the label (default: guessed, and said)")
-    add("--no-header", action="store_true", help="the first row of .tsv and .csv is a row already")
-
-
-def add_label_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what says how labels are to be understood."""
-    add = parser.add_argument_group("labels").add_argument
-    add(
-        "--labels", metavar="LIST",
-        help="all labels or tags in the order of the classes, as a row of CSV; others are refused "
-        "(default: those of train in alphabetical order, or as numbers)",
-    )  # fmt: skip
-    add(
-        "--label-separator", metavar="SIGN",
-        help=f"multilabel: what is between the labels of a row, if it has no list (default: "
-        f"{_SEPARATOR!r})",
-    )  # fmt: skip
-    add(
-        "--tags", choices=TAG_SCHEMES,
-        help="tagging: bio, B-x, I-x and O, is checked and measured by entities; plain is any tags "
-        "(default: bio if the tags look like it)",
-    )  # fmt: skip
-    add(
-        "--scale", metavar="LOW,HIGH",
-        help="regression: the lowest and the highest score, with = before a sign, as in "
-        "--scale=-1,1 (default: those of train)",
-    )  # fmt: skip
 
 
 def own_task(args: argparse.Namespace) -> OwnTask:
@@ -94,9 +44,9 @@ def own_task(args: argparse.Namespace) -> OwnTask:
             raise ValueError(f"--{flag.replace('_', '-')} has no effect with --valid; drop one")
     if args.text2 is not None and args.text is None:
         raise ValueError("--text2 needs --text, the column of the first text")
-    share = _VALID_SHARE if args.valid_share is None else args.valid_share
+    share = VALID_SHARE if args.valid_share is None else args.valid_share
     arguments.in_range("--valid-share", share, above=0, below=1)
-    seed = _SEED if args.seed is None else args.seed
+    seed = SEED if args.seed is None else args.seed
     arguments.in_range("--seed", seed, at_least=0)
     paths = {"train": args.train, "valid": args.valid, "test": args.test}
     paths = {split: path for split, path in paths.items() if path is not None}
@@ -114,7 +64,7 @@ def own_task(args: argparse.Namespace) -> OwnTask:
         label=args.label,
         header=not args.no_header,
         labels=() if args.labels is None else _labels(args.labels),
-        separator=_SEPARATOR if args.label_separator is None else args.label_separator,
+        separator=SEPARATOR if args.label_separator is None else args.label_separator,
         tags=args.tags,
         scale=None if args.scale is None else _scale(args.scale),
         valid_share=share,

@@ -1,0 +1,52 @@
+"""tupe-convert's flags."""
+
+import argparse
+
+from tupe_fairseq.command_flags.vocabulary_flags import add_vocabulary_flags
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-convert",
+        description="Convert a checkpoint of the TUPE authors' code or of fairseq's stock RoBERTa "
+        "(which becomes tupe_roberta with --position-encoding learned), or a folder of the "
+        "transformers library with a model of ours (see tupe-export) or a RoBERTa, into "
+        "OUT/model.pt and OUT/dict.txt. Weights and options are kept; the training state is not. "
+        "No code is run that the file or folder contains. Given the files of the vocabulary, OUT "
+        "serves as tupe-prepare-glue's --pretrain-dir and tupe-prepare-pretrain's --vocabulary.",
+        epilog="example: tupe-convert --checkpoint checkpoint_best.pt --dict data-bin/dict.txt "
+        "--bpe-codes bpe-code --output-dir tupe-base",
+    )
+    parser.add_argument(
+        "--checkpoint",
+        required=True,
+        metavar="FILE",
+        help="the checkpoint to convert, or the folder with config.json and model.safetensors",
+    )
+    parser.add_argument(
+        "--dict",
+        metavar="FILE",
+        help="its dict.txt; of a folder only if it has neither dict.txt nor tokenizer.json",
+    )
+    parser.add_argument(
+        "--label-dict",
+        metavar="FILE",
+        help="the label/dict.txt of a fine-tuned checkpoint: keeps the order of its "
+        "classes and makes OUT a sentence_prediction checkpoint; a folder has one in its config",
+    )
+    parser.add_argument(
+        "--untie",
+        action="store_true",
+        help="make TUPE-A of a model with learned positions, RoBERTa's or this project's, to be "
+        "trained on: words, layers and heads are kept, the position bias is fitted",
+    )
+    parser.add_argument(
+        "--anew",
+        action="store_true",
+        help="write a checkpoint of this project anew, with its weights and known options alone: "
+        "one of fairseq's main branch for the commands of fairseq 0.12.2, or one from a stranger",
+    )
+    add_vocabulary_flags(parser)
+    parser.add_argument("--output-dir", required=True, metavar="OUT", help="folder to write")
+    parser.add_argument("--overwrite", action="store_true", help="replace files of an earlier run")
+    return parser

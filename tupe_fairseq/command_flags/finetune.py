@@ -1,0 +1,95 @@
+"""tupe-finetune's flags."""
+
+import argparse
+
+from tupe_fairseq.finetune.default_epochs import FEWEST_UPDATES, MOST_EPOCHS
+from tupe_fairseq.tasks.metrics import METRICS
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-finetune",
+        description="Fine-tune a checkpoint on a task, one of GLUE's or one's own, with each "
+        "learning rate and seed, pick checkpoints by the task's metric, and write "
+        "RUNS/TASK/results.md (each run, the median of each learning rate), pictures beside it, "
+        "RUNS/results.md (all tasks) and, for GLUE, RUNS/submission/. Each run is a plain "
+        "fairseq-train command, which is printed. Finished runs are not repeated.",
+        epilog="example: tupe-finetune --data glue/CoLA "
+        "--checkpoint checkpoints/checkpoint_last.pt --output-dir runs --lrs 2e-5,3e-5 --seeds 1,2",
+    )
+    add = parser.add_argument
+    add(
+        "--task",
+        metavar="TASK",
+        help="the task that --data must be of; its report.json says what is learned",
+    )
+    add(
+        "--data",
+        required=True,
+        metavar="OUT/TASK",
+        help="folder made by tupe-prepare-glue or tupe-prepare-task",
+    )
+    add("--checkpoint", required=True, metavar="FILE", help="pre-trained tupe_roberta checkpoint")
+    add("--output-dir", required=True, metavar="RUNS", help="folder for the runs of all tasks")
+    add("--lrs", default="2e-5,3e-5,4e-5,5e-5", help="peak learning rates; default %(default)s")
+    add("--seeds", default="1,2,3,4,5", help="default %(default)s")
+    add(
+        "--epochs",
+        type=int,
+        metavar="N",
+        help="passes over the training set; default, as in the paper: 5 for MNLI, QNLI and QQP, "
+        f"else 10; of one's own data more if it is small, as many as make {FEWEST_UPDATES} "
+        f"updates, but at most {MOST_EPOCHS}",
+    )
+    add(
+        "--patience",
+        type=int,
+        metavar="N",
+        help="stop a run after N epochs without a better score; default: never. The learning rate "
+        "falls as if it went on; a run that is interrupted counts anew",
+    )
+    add(
+        "--metric",
+        metavar="NAME",
+        help="pick checkpoints by another metric of the task's kind: " + ", ".join(METRICS),
+    )
+    add(
+        "--balance",
+        action="store_true",
+        help="weigh the classes in the loss, by n / (C n_c) for n_c of n rows or words and C "
+        "classes; for several labels a row, those with a label by the number of rows without it "
+        "for each of them",
+    )
+    add(
+        "--batch-size",
+        type=int,
+        default=32,
+        metavar="N",
+        help="rows per batch on each GPU; default 32",
+    )
+    add(
+        "--update-freq",
+        type=int,
+        default=1,
+        metavar="N",
+        help="batches to accumulate per update; default 1",
+    )
+    devices = parser.add_mutually_exclusive_group()
+    devices.add_argument("--gpus", type=int, metavar="N", help="number of GPUs; default 1")
+    devices.add_argument("--cpu", action="store_true", help="train on the CPU")
+    add("--fp16", action="store_true", help="mixed precision, on GPUs")
+    add("--dropout", type=float, default=0.1, metavar="P", help="default %(default)s")
+    add("--weight-decay", type=float, default=0.01, metavar="W", help="default %(default)s")
+    add(
+        "--no-pretraining",
+        action="store_true",
+        help="for comparison: use only the checkpoint's model size and start from "
+        "random weights; the tables say so",
+    )
+    add(
+        "--keep-checkpoints",
+        action="store_true",
+        help="keep the best checkpoint of each run, not only the best run's",
+    )
+    add("--dry-run", action="store_true", help="print the commands without running them")
+    return parser
