@@ -96,7 +96,8 @@ PARTS = {
     ),
     "commands": (
         "checkpoint command_flags compare doctor export files finetune glue inference "
-        "missing_package.py modules plots plugin/model prediction programs rows scoring tasks text version.py",
+        "missing_package.py modules plots plugin/model prediction programs rows scoring tasks "
+        "text version.py",
         "fairseq torch tqdm",
     ),
     "register.py": ("models plugin plugin/glue plugin/tagging", ""),

@@ -109,7 +109,8 @@ def test_while_a_command_is_imported(number, tmp_path):
         "        pass\n"
     )
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-    process = started(["-c", code + "from tupe_fairseq.commands.start import predict; predict()"])
+    code += "from tupe_fairseq.commands.start import predict; predict()"
+    process = started(["-c", code, "checkpoint.pt", "texts.txt"])
     assert process.stdout.readline() == "begun\n"
     line = f"tupe-predict: {SIGNALS[number]}\n"
     assert ended(process, number, False) == (128 + number, line)
