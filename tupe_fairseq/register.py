@@ -1,6 +1,8 @@
 """Makes the package known to fairseq as soon as both are imported, in either order."""
 
+import contextlib
 import importlib.abc
+import logging
 import sys
 from typing import List
 
@@ -29,6 +31,18 @@ def _register(package_path: List[str]) -> None:
     know_own_spellings(package_path)
 
 
+@contextlib.contextmanager
+def _without_advice():
+    """fairseq's first line on every import advises to install a package that nobody needs here."""
+    logger = logging.getLogger("fairseq.tasks.text_to_speech")
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
 class _AfterFairseq(importlib.abc.MetaPathFinder):
     """Finds nothing itself, but waits for fairseq to be imported."""
 
@@ -45,7 +59,8 @@ class _AfterFairseq(importlib.abc.MetaPathFinder):
             execute = spec.loader.exec_module
 
             def exec_module(module):
-                execute(module)
+                with _without_advice():
+                    execute(module)
                 sys.meta_path.remove(self)
                 _register(self._package_path)
 
