@@ -1,6 +1,7 @@
 """What all console scripts share."""
 
 import argparse
+import logging
 
 import pytest
 
@@ -49,6 +50,20 @@ def test_interrupted(resumes):
     code, printed = call_program(program(interrupt, resumes=resumes), ["--input", "x"])
     advice = "; run it again to go on" if resumes else ""
     assert (code, printed) == (130, f"tupe-x: interrupted{advice}\n")
+
+
+def test_of_other_libraries_warnings_alone_are_shown():
+    """What one says on import, and matplotlib of its fonts, is nothing that was asked for."""
+
+    def run(args):
+        for name in ("tupe-x", "tupe_fairseq.encoder", "fairseq.tasks", "matplotlib.font_manager"):
+            logging.getLogger(name).info("information of %s", name)
+            logging.getLogger(name).debug("more of %s", name)
+        logging.getLogger("fairseq.tasks").warning("a warning")
+
+    shown = ["information of tupe-x", "information of tupe_fairseq.encoder", "a warning"]
+    printed = "".join(f"tupe-x: {line}\n" for line in shown)
+    assert call_program(program(run), ["--input", "x"]) == (0, printed)
 
 
 @pytest.mark.parametrize(

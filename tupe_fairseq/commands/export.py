@@ -39,7 +39,7 @@ logger = logging.getLogger("tupe-export")
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    with quiet("fairseq", "tupe_fairseq"):  # the model is built and run, but not trained
+    with quiet("tupe_fairseq"):  # the model is built and run, but not trained
         run_program(get_parser(), run, argv)
 
 

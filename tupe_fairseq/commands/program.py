@@ -31,8 +31,7 @@ def run_program(
         resumes (bool): whether the same command, given again, goes on where it was interrupted.
     """
     args = parsed(parser, argv)
-    # force: importing fairseq has already configured logging
-    logging.basicConfig(format=f"{parser.prog}: %(message)s", level=logging.INFO, force=True)
+    set_up_log(parser.prog)
     interruption = Interruption(parser.prog, "; run it again to go on" if resumes else "")
     with raised(interruption, ends_process=argv is None):
         try:
@@ -44,6 +43,16 @@ def run_program(
                 raise
             print(f"{parser.prog}: error: {_shown(str(error))}", file=sys.stderr)
             sys.exit(2)
+
+
+def set_up_log(program: str) -> None:
+    """Log to standard error under the name of the program; of other libraries warnings only."""
+    handler = logging.StreamHandler()
+    handler.addFilter(lambda record: record.levelno > logging.INFO or record.name[:4] == "tupe")
+    # force: importing fairseq may have configured logging
+    logging.basicConfig(
+        format=f"{program}: %(message)s", level=logging.INFO, handlers=[handler], force=True
+    )
 
 
 def parsed(parser: argparse.ArgumentParser, argv: Optional[List[str]] = None) -> argparse.Namespace:

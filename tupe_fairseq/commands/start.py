@@ -8,7 +8,7 @@ import sys
 from typing import Callable, List, NoReturn, Optional
 
 from tupe_fairseq.commands.interruption import end_at_once, ignore
-from tupe_fairseq.commands.program import parsed
+from tupe_fairseq.commands.program import parsed, set_up_log
 from tupe_fairseq.missing_package import MissingPackage, missing
 
 #: what each command needs beyond torch, whatever its flags, but for what fairseq itself requires;
@@ -49,6 +49,7 @@ def _command(name: str) -> Callable[[Optional[List[str]]], None]:
         absent = missing(*NEEDS[name])
         if absent:
             _stop(program, MissingPackage(*absent))
+        set_up_log(program)  # some libraries have something to say while they are imported
         try:
             command = importlib.import_module(f"tupe_fairseq.commands.{name}")
         except MissingPackage as error:  # numpy, which comes with this package
