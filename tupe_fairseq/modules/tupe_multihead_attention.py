@@ -1,5 +1,7 @@
 """Multi-head self-attention whose scores take a real-valued bias and an explicit scaling."""
 
+import functools
+import sys
 from typing import Optional, Union
 
 import torch
@@ -15,9 +17,24 @@ from tupe_fairseq.attention import (
 )
 from tupe_fairseq.modules.input_checks import check_mask
 
-# A compiled layer leaves attention out: its kernels are compiled already, and its choice among
-# them is plain Python.
-not_compiled = getattr(getattr(torch, "compiler", None), "disable", lambda function: function)
+
+def not_compiled(function):
+    """As ``torch.compiler.disable``, which imports the compiler at once: that takes seconds.
+
+    A compiled layer leaves attention out: its kernels are compiled already, and its choice among
+    them is plain Python.
+    """
+    disable = getattr(getattr(torch, "compiler", None), "disable", None)
+
+    @functools.wraps(function)
+    def call(*args):
+        if disable is None or "torch._dynamo" not in sys.modules:
+            return function(*args)
+        if not hasattr(function, "not_compiled"):
+            function.not_compiled = disable(function)
+        return function.not_compiled(*args)
+
+    return call
 
 
 class TupeMultiheadAttention(nn.Module):
