@@ -37,7 +37,7 @@ def test_the_configuration_is_its_source():
 
 @pytest.mark.parametrize("name", ["configuration_tupe.py", "modeling_tupe.py"])
 def test_imports_are_pythons_own_and_torch_and_transformers(name):
-    pythons = {"contextlib", "functools", "inspect", "math", "numbers", "typing"}
+    pythons = {"contextlib", "functools", "inspect", "math", "numbers", "sys", "typing"}
     for node in ast.walk(ast.parse(bundle()[name])):
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
