@@ -19,5 +19,5 @@ def add_encoding_flags(parser: argparse.ArgumentParser, output_help: str) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--workers", type=int, default=os.cpu_count() or 1, metavar="N",
-        help="processes of fairseq-preprocess for large tasks (default: all cores)",
+        help="processes that split the texts of large tasks into pieces (default: all cores)",
     )  # fmt: skip
