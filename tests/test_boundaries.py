@@ -35,7 +35,8 @@ PARTS = {
     "plots": ("encoder.py files position_terms.py", "matplotlib numpy torch"),
     # from and to files
     "checkpoint": ("attention config.py encoder.py files modules position", "torch"),
-    "programs": ("checkpoint require_fairseq.py", "fairseq tqdm"),
+    "shell_text.py": ("", "tqdm"),
+    "programs": ("checkpoint require_fairseq.py", "fairseq"),
     "text": (
         "files missing_package.py",
         "fairseq numpy pyarrow regex sacremoses sentence_splitter sentencepiece subword_nmt tqdm",
@@ -82,11 +83,12 @@ PARTS = {
     "scoring": ("files text", "torch"),
     "finetune": (
         "architectures.py checkpoint files glue inference missing_package.py plots position "
-        "programs tasks text",
+        "programs shell_text.py tasks text",
         "numpy tqdm",
     ),
     "compare": (
-        "architectures.py config.py encoder.py files plots position programs version.py",
+        "architectures.py config.py encoder.py files plots position programs shell_text.py "
+        "version.py",
         "fairseq torch tqdm",
     ),
     # imported before anything else: see test_flags_are_read_without_a_library
@@ -96,8 +98,8 @@ PARTS = {
     ),
     "commands": (
         "checkpoint command_flags compare doctor export files finetune glue inference "
-        "missing_package.py modules plots plugin/model prediction programs rows scoring tasks "
-        "text version.py",
+        "missing_package.py modules plots plugin/model prediction programs rows scoring "
+        "shell_text.py tasks text version.py",
         "fairseq torch tqdm",
     ),
     "register.py": ("models plugin plugin/glue plugin/tagging", ""),

@@ -22,8 +22,6 @@ PACKAGE = Path(tupe_fairseq.__file__).parent
 KNOWN = {
     "config.py": {"position_each_layer"},
     "encoder_stack.py": {"position_each_layer"},
-    # the name of the file untie_cls.py
-    "export/bundle.py": {"untie_cls"},
     # TUPE-R's and T5's names
     "export/card.py": {"rel_pos"},
     # transformers wants each as an argument

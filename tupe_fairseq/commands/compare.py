@@ -16,7 +16,7 @@ from tupe_fairseq.compare.comparison import Comparison, ComparisonRun, check_dat
 from tupe_fairseq.compare.parse_schemes import parse_scheme, parse_schemes
 from tupe_fairseq.compare.provenance import cores
 from tupe_fairseq.compare.runner import run_comparison
-from tupe_fairseq.programs.command import show
+from tupe_fairseq.shell_text import show
 
 logger = logging.getLogger("tupe-compare")
 

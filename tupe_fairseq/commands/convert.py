@@ -26,7 +26,7 @@ from tupe_fairseq.files.names import DICTIONARY, VOCABULARY
 from tupe_fairseq.files.record import read_record
 from tupe_fairseq.files.text_lines import read_lines
 from tupe_fairseq.files.write_together import write_together
-from tupe_fairseq.programs.command import show
+from tupe_fairseq.shell_text import show
 
 logger = logging.getLogger("tupe-convert")
 

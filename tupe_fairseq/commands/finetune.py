@@ -18,7 +18,7 @@ from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.protocol import run_protocol
 from tupe_fairseq.finetune.selection import by_metric
 from tupe_fairseq.finetune.task_data import check_together, read_task_data
-from tupe_fairseq.programs.command import show
+from tupe_fairseq.shell_text import show
 
 logger = logging.getLogger("tupe-finetune")
 

@@ -2,10 +2,8 @@
 
 from typing import List
 
-import torch
-
 from tupe_fairseq.commands.recipe import masked_lm_training
-from tupe_fairseq.programs.command import as_shell
+from tupe_fairseq.shell_text import as_shell
 
 
 def first_training(folders: List[str], tokens_per_sample: int) -> str:
@@ -15,6 +13,8 @@ def first_training(folders: List[str], tokens_per_sample: int) -> str:
         folders (list of str): the data folder, or one for each shard.
         tokens_per_sample (int): the longest sample, for which the data was made.
     """
+    import torch  # takes seconds, which the preparation need not wait for
+
     if torch.cuda.is_available():
         arch, updates, lr, further = "tupe_roberta_small", 10_000, "5e-4", ["--fp16"]
     else:

@@ -2,7 +2,7 @@
 
 from typing import List, Sequence
 
-from tupe_fairseq.programs.command import user_dir
+from tupe_fairseq.shell_text import user_dir
 
 
 def masked_lm_training(

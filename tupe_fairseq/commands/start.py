@@ -23,9 +23,9 @@ NEEDS = {
     "options": ("fairseq",),
     "plot": ("matplotlib",),
     "predict": ("sentencepiece",),
-    "prepare_glue": ("fairseq", "sentencepiece"),
-    "prepare_pretrain": ("fairseq", "sentence_splitter", "sentencepiece"),
-    "prepare_task": ("fairseq", "sentencepiece"),
+    "prepare_glue": ("sentencepiece", "tqdm"),
+    "prepare_pretrain": ("sentence_splitter", "sentencepiece", "tqdm"),
+    "prepare_task": ("sentencepiece", "tqdm"),
     "score": ("sentencepiece",),
 }
 

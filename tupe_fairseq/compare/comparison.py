@@ -9,7 +9,8 @@ from tupe_fairseq.compare.parse_schemes import Scheme
 from tupe_fairseq.compare.provenance import versions
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.names import DICTIONARY
-from tupe_fairseq.programs.command import as_shell, fairseq_train, user_dir
+from tupe_fairseq.programs.command import fairseq_train
+from tupe_fairseq.shell_text import as_shell, user_dir
 
 _NEVER = 10**9
 

@@ -20,8 +20,8 @@ from tupe_fairseq.compare.report import report
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.results import write_results
 from tupe_fairseq.files.steps import keep_settings
-from tupe_fairseq.programs.command import show
 from tupe_fairseq.programs.train import end
+from tupe_fairseq.shell_text import show
 
 logger = logging.getLogger("tupe-compare")
 

@@ -21,7 +21,7 @@ LINE_LENGTH = 100
 SOURCES = (
     "position/known_schemes.py",
     "position/positions.py",
-    "position/untie_cls.py",
+    "position/reset_cls.py",
     "position/encoding.py",
     "position/relative_position_bias.py",
     "position/absolute.py",

@@ -10,13 +10,14 @@ from tupe_fairseq.finetune.label_files import count_windows
 from tupe_fairseq.finetune.pretrained import Pretrained
 from tupe_fairseq.finetune.selection import metric_names
 from tupe_fairseq.finetune.task_folder import TaskData
-from tupe_fairseq.programs.command import as_shell, fairseq_train, user_dir
+from tupe_fairseq.programs.command import fairseq_train
 from tupe_fairseq.programs.schedule import (
     WARMUP_RATIO,
     batches_per_epoch,
     total_updates,
     warmup_updates,
 )
+from tupe_fairseq.shell_text import as_shell, user_dir
 from tupe_fairseq.tasks.task_description import MULTILABEL, TAGGING
 
 _NAME = re.compile(r"lr(\d+(?:\.\d+)?(?:e[+-]?\d+)?)-seed(\d+)")

@@ -47,7 +47,7 @@ def get_position_encoding(name: str) -> Type[PositionEncoding]:
     Raises:
         ValueError: if the name is unknown; the message lists the known ones.
     """
-    check_scheme_name(name)
+    check_scheme_name(name, CATALOGUE)
     return CATALOGUE[name]
 
 

@@ -1,5 +1,7 @@
 """The names of the schemes, and the numbers of their options, for what lists them without torch."""
 
+from typing import Iterable
+
 TUPE = "tupe"
 LEARNED = "learned"
 SINUSOIDAL = "sinusoidal"
@@ -22,14 +24,16 @@ MAX_DISTANCE = 128
 MAX_REL_POS = 16
 
 
-def check_scheme_name(name: str) -> None:
+def check_scheme_name(name: str, known: Iterable[str] = SCHEME_NAMES) -> None:
     """Refuse a name that no scheme has.
 
+    Args:
+        known (iterable of str): names of schemes, also of those that a user has added.
     Raises:
         ValueError: the message lists the known ones.
     """
-    if name not in SCHEME_NAMES:
+    known = list(known)
+    if name not in known:
         raise ValueError(
-            f"unknown position encoding {name!r}; --position-encoding is one of "
-            f"{', '.join(SCHEME_NAMES)}"
+            f"unknown position encoding {name!r}; --position-encoding is one of {', '.join(known)}"
         )

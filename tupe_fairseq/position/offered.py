@@ -11,8 +11,8 @@ from tupe_fairseq.position.relative_position_bias import (
     RelativePositionBias,
     relative_position_bucket,
 )
+from tupe_fairseq.position.reset_cls import untie_cls
 from tupe_fairseq.position.schemes.tupe import TupePositionBias
-from tupe_fairseq.position.untie_cls import untie_cls
 from tupe_fairseq.position.untied_absolute import UntiedAbsoluteBias
 
 __all__ = [

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tupe_fairseq.position.known_schemes import MAX_DISTANCE, NUM_BUCKETS
 from tupe_fairseq.position.positions import Positions, as_length, relative_positions
-from tupe_fairseq.position.untie_cls import untie_cls
+from tupe_fairseq.position.reset_cls import untie_cls
 
 
 def relative_position_bucket(

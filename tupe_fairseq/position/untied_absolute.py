@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from tupe_fairseq.position.encoding import head_dim_of
 from tupe_fairseq.position.positions import Positions, table_rows
 from tupe_fairseq.position.projected_table import ProjectedTable, rows_at, without_autocast
-from tupe_fairseq.position.untie_cls import untie_cls
+from tupe_fairseq.position.reset_cls import untie_cls
 
 # Rows of the position table; position t is row t + 1.
 CLS_TO_OTHER_ROW = 0

@@ -1,18 +1,14 @@
-"""fairseq-train commands: composed, printed for copying, and parsed without running them."""
+"""fairseq-train: its path, and its options parsed without running it."""
 
 import argparse
 import os
-import shlex
 import shutil
 import sys
-from typing import List, NoReturn, Sequence
+from typing import NoReturn, Sequence
 
 from fairseq import options
-from tqdm import tqdm
 
 from tupe_fairseq.programs.log import quiet
-
-_COLUMNS = 96
 
 
 def fairseq_train() -> str:
@@ -31,11 +27,6 @@ def fairseq_train() -> str:
     return found
 
 
-def user_dir() -> str:
-    """The value of --user-dir: the folder of this package."""
-    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
-
 def parse_training(words: Sequence[str]) -> argparse.Namespace:
     """The options of a fairseq-train command, with the architecture's preset applied.
 
@@ -52,26 +43,3 @@ def parse_training(words: Sequence[str]) -> argparse.Namespace:
     parser.error = refuse
     with quiet("fairseq"):
         return options.parse_args_and_arch(parser, list(words))
-
-
-def as_shell(words: List[str]) -> str:
-    """The command as text for a shell, with one flag and its value per line."""
-    groups: List[str] = []
-    for word in words:
-        if word.startswith("--") or len(groups) == 0:
-            groups.append(shlex.quote(word))
-        else:
-            groups[-1] += " " + shlex.quote(word)
-    lines = [groups[0]]
-    for group in groups[1:]:
-        if len(lines) > 1 and len(lines[-1]) + len(group) < _COLUMNS:
-            lines[-1] += " " + group
-        else:
-            lines.append("    " + group)
-    return " \\\n".join(lines)
-
-
-def show(script: str) -> None:
-    """Print the text of a command to standard output, without disturbing a progress bar."""
-    tqdm.write(script, file=sys.stdout)
-    sys.stdout.flush()

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from tupe_fairseq.position.encoding import PositionEncoding
 from tupe_fairseq.position.positions import Positions, relative_positions
-from tupe_fairseq.position.untie_cls import untie_cls
+from tupe_fairseq.position.reset_cls import untie_cls
 
 
 def alibi_slopes(num_heads: int) -> List[float]:
