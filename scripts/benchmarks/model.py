@@ -9,6 +9,7 @@ idle machine.  Needs the packages of the extra "bench".
 """
 
 import argparse
+import gc
 import logging
 import sys
 from pathlib import Path
@@ -87,8 +88,10 @@ def main(arguments=None):
     with console.status("") as status:
         say = status.update
         if options.only != "curves":
-            for row in Claims(options, say).rows():
-                keep(row)
+            for case in Claims(options, say).cases():
+                for row in case.measure():
+                    keep(row)
+                gc.collect()  # models have cycles
         if options.only != "claims":
             results["saved_bytes"] = grid.saved(device, options.longest)
             results["kernels"] = grid.kernels(device)

@@ -4,7 +4,6 @@ import os
 import platform
 from typing import Dict
 
-import fairseq
 import torch
 
 from tupe_fairseq.version import __version__
@@ -12,6 +11,8 @@ from tupe_fairseq.version import __version__
 
 def versions() -> Dict[str, str]:
     """The versions of the software on which the numbers depend."""
+    import fairseq  # the processor's name is for those without it, too
+
     return {
         "tupe_fairseq": __version__,
         "fairseq": fairseq.__version__,

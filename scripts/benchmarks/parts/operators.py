@@ -1,5 +1,6 @@
 """Attention alone: the implementations, the fused kernel without a bias, stock RoBERTa's."""
 
+import contextlib
 from typing import Callable, Dict, NamedTuple
 
 import torch
@@ -21,9 +22,13 @@ class Shape(NamedTuple):
     padding: float = 0.0  # share of padded tokens
     dtype: torch.dtype = torch.float32
     training: bool = True
+    heads: int = HEADS
+    head_dim: int = HEAD_DIM
 
     def __str__(self):
         parts = [f"B{self.batch} T{self.seq_len}", f"dropout {self.dropout:g}"]
+        if (self.heads, self.head_dim) != (HEADS, HEAD_DIM):
+            parts.append(f"{self.heads} heads of {self.head_dim}")
         if self.padding:
             parts.append(f"{self.padding:.0%} padding")
         if self.dtype != torch.float32:
@@ -39,13 +44,13 @@ def lengths_with_padding(batch: int, seq_len: int, share: float):
 
 def operators(shape: Shape, device: torch.device) -> Dict[str, Callable[[], object]]:
     """Column name -> a call that attends once, from the output of the joint projection."""
-    batch, seq_len = shape.batch, shape.seq_len
-    qkv = torch.randn(batch, seq_len, 3, HEADS, HEAD_DIM, device=device, dtype=shape.dtype)
+    batch, seq_len, heads, head_dim = shape.batch, shape.seq_len, shape.heads, shape.head_dim
+    qkv = torch.randn(batch, seq_len, 3, heads, head_dim, device=device, dtype=shape.dtype)
     qkv.requires_grad_(shape.training)
-    bias = torch.randn(HEADS, seq_len, seq_len, device=device, requires_grad=shape.training)
+    bias = torch.randn(heads, seq_len, seq_len, device=device, requires_grad=shape.training)
     kernel_bias = None if shape.dtype == torch.float32 else shifted(bias.detach(), shape.dtype)
-    grad = torch.randn(batch, seq_len, HEADS, HEAD_DIM, device=device, dtype=shape.dtype)
-    scaling = (2 * HEAD_DIM) ** -0.5
+    grad = torch.randn(batch, seq_len, heads, head_dim, device=device, dtype=shape.dtype)
+    scaling = (2 * head_dim) ** -0.5
     padding = None
     if shape.padding:
         lengths = lengths_with_padding(batch, seq_len, shape.padding)
@@ -77,13 +82,26 @@ def operators(shape: Shape, device: torch.device) -> Dict[str, Callable[[], obje
 
         return lambda: run(attend, (qkv,))
 
-    calls = {FLOOR: unbiased(0.0, None)}
+    def floor():
+        with _flash_attention(qkv):
+            return unbiased(0.0, None)()
+
+    calls = {FLOOR: floor}
     if dropout or padding is not None:
         calls[STOCK] = unbiased(dropout, padding)
     for name, implementation in IMPLEMENTATIONS.items():
         if implementation.refusal(qkv[:, :, 0], bias, padding) is None:
             calls[name] = ours(name)
     return calls
+
+
+def _flash_attention(x: torch.Tensor):
+    """FlashAttention-2 and no other on a GPU, where torch may prefer cuDNN's; it has 16 bits."""
+    if not x.is_cuda or x.element_size() != 2:
+        return contextlib.nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    return sdpa_kernel([SDPBackend.FLASH_ATTENTION])
 
 
 def saved_by_attention(name: str, batch: int, seq_len: int, dropout: float) -> int:

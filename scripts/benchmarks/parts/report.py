@@ -37,7 +37,11 @@ def machine(device: torch.device) -> dict:
 
 
 def print_row(console: Console, row: Row) -> None:
-    table = Table(title=row.title, title_justify="left", title_style="bold")
+    title = row.title
+    if row.target is not None and row.ours in row.samples:
+        verdict = "met" if row.ratio(row.ours) <= row.target else "MISSED"
+        title += f"\ntarget: {row.ours} at most {row.target} of {row.base}: {verdict}"
+    table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("")
     headings = ["median ms", "least ms", f"ratio to {row.base}", "spread", "peak MiB"]
     if row.words:

@@ -1,12 +1,19 @@
 """Times in rounds that alternate between the competitors, and memory."""
 
 import ctypes
+import gc
+import math
 import os
 import statistics
 import time
 from typing import Callable, Dict, List, NamedTuple
 
 import torch
+
+# A GPU's call is far shorter than a clock is exact and a launch takes: as many in a row as take
+# this long are one measurement.
+GPU_SECONDS = 0.05
+MOST_CALLS = 200
 
 
 class Sample(NamedTuple):
@@ -25,13 +32,25 @@ def synchronize() -> None:
         torch.cuda.synchronize()
 
 
-def seconds_of(call: Callable[[], object]) -> float:
-    """Seconds of one call; a call that returns a float has timed itself (another process)."""
+def seconds_of(call: Callable[[], object], times: int = 1) -> float:
+    """Mean seconds of some calls in a row; one that returns a float has timed itself.
+
+    Such a call is another process's.
+    """
     synchronize()
     begin = time.perf_counter()
-    own = call()
+    owns = [call() for _ in range(times)]
     synchronize()
-    return own if isinstance(own, float) else time.perf_counter() - begin
+    if isinstance(owns[0], float):
+        return sum(owns) / times
+    return (time.perf_counter() - begin) / times
+
+
+def calls_in_a_row(call: Callable[[], object]) -> int:
+    """How many calls one measurement takes: one, and on a GPU some if they are short."""
+    if not torch.cuda.is_available():
+        return 1
+    return min(max(math.ceil(GPU_SECONDS / seconds_of(call)), 1), MOST_CALLS)
 
 
 def compare(calls: Dict[str, Callable[[], object]], rounds: int) -> Dict[str, Sample]:
@@ -43,20 +62,34 @@ def compare(calls: Dict[str, Callable[[], object]], rounds: int) -> Dict[str, Sa
     Args:
         calls (dict): name -> what to time.
         rounds (int): number of rounds.
+    Returns:
+        dict: name -> sample, without those that the GPU's memory does not hold.
     """
+    calls = _that_fit(calls)
+    peaks, times = {}, {}
+    for name, call in calls.items():
+        with PeakMemory() as memory:
+            call()
+        peaks[name], times[name] = memory.bytes, calls_in_a_row(call)
     seconds = {name: [] for name in calls}
-    peaks = dict.fromkeys(calls, 0)
-    for number in range(rounds + 2):
+    for _ in range(rounds):
         for name, call in calls.items():
-            if number == 1:
-                with PeakMemory() as memory:
-                    call()
-                peaks[name] = memory.bytes
-            elif number == 0:
-                call()
-            else:
-                seconds[name].append(seconds_of(call))
+            seconds[name].append(seconds_of(call, times[name]))
     return {name: Sample(seconds[name], peaks[name]) for name in calls}
+
+
+def _that_fit(calls):
+    """Those whose first call, which is not measured, finds enough memory on the GPU."""
+    fit = {}
+    for name, call in calls.items():
+        try:
+            call()
+        except torch.cuda.OutOfMemoryError:
+            gc.collect()
+            torch.cuda.empty_cache()
+        else:
+            fit[name] = call
+    return fit
 
 
 def ratio(sample: Sample, base: Sample) -> float:
