@@ -10,12 +10,14 @@ the packages of the extra "bench".
 
 import argparse
 import json
+import math
 import os
 import shlex
 import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import List, NamedTuple, Optional
 
 import torch
 from rich.console import Console
@@ -28,6 +30,7 @@ SCRIPTS = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 STOCK, TUPE = "roberta", "tupe_roberta --rel-pos"
 LOG_INTERVAL = 10
+DTYPES = {"fp32": [], "fp16": ["--fp16"], "bf16": ["--bf16"]}
 
 
 def parse(arguments):
@@ -43,12 +46,16 @@ def parse(arguments):
     add("--batch-size", type=int, default=4, help="default 4")
     add("--layers", type=int, default=4, help="default 4")
     add("--threads", type=int, default=torch.get_num_threads(), help="default: torch's")
+    add("--width", type=int, default=512, help="a multiple of 64; default 512")
+    add("--dtype", choices=DTYPES, default="fp32", help="--fp16 or --bf16 of fairseq; default fp32")
     add("--tupe-flags", default="", help='further flags of tupe_roberta, such as "--unpad"')
     options = parser.parse_args(arguments)
     if options.updates < 2 * LOG_INTERVAL:
         parser.error(f"--updates ({options.updates}) must be at least {2 * LOG_INTERVAL}")
     if options.rounds < 1:
         parser.error(f"--rounds ({options.rounds}) must be at least 1")
+    if options.width < 64 or options.width % 64:
+        parser.error(f"--width ({options.width}) must be a multiple of 64")
     if options.data is not None and not (options.data / "dict.txt").exists():
         parser.error(f"--data {options.data} has no dict.txt; tupe-prepare-pretrain makes one")
     return options
@@ -77,29 +84,60 @@ def make_data(folder: Path, tokens_per_sample: int) -> Path:
     return data
 
 
-def train(arch: str, data: Path, options, log: Path) -> float:
-    """Trains, and returns the median of the words per second of the intervals after the first."""
+class Training(NamedTuple):
+    """What the log of a training says."""
+
+    words_per_second: float  # median of the intervals after the first
+    losses: List[float]  # in bits, of each interval
+    updates: int
+
+
+def fairseq_train() -> List:
+    """The console script, or what it calls where fairseq is on sys.path without being installed."""
+    script = BIN / "fairseq-train"
+    return [script] if script.exists() else [sys.executable, "-m", "fairseq_cli.train"]
+
+
+def train(arch: str, data: Path, options, log: Path) -> Training:
     words = [
-        BIN / "fairseq-train", data, "--user-dir", tupe_fairseq.__path__[0],
+        *fairseq_train(), data, "--user-dir", tupe_fairseq.__path__[0],
         "--arch", *arch.split(), "--task", "masked_lm", "--criterion", "masked_lm",
-        "--encoder-layers", options.layers, "--encoder-embed-dim", 512,
-        "--encoder-ffn-embed-dim", 2048, "--encoder-attention-heads", 8,
+        "--encoder-layers", options.layers, "--encoder-embed-dim", options.width,
+        "--encoder-ffn-embed-dim", 4 * options.width,
+        "--encoder-attention-heads", options.width // 64,
         "--sample-break-mode", "none", "--tokens-per-sample", options.tokens_per_sample,
         "--max-positions", options.tokens_per_sample, "--batch-size", options.batch_size,
         "--required-batch-size-multiple", 1, "--optimizer", "adam", "--lr", 1e-4,
         "--max-update", options.updates, "--log-format", "json", "--log-interval", LOG_INTERVAL,
         "--no-save", "--save-dir", log.parent, "--disable-validation", "--num-workers", 0,
         "--data-buffer-size", 0, "--distributed-world-size", 1, "--seed", 1,
-        *([] if torch.cuda.is_available() else ["--cpu"]),
+        *DTYPES[options.dtype], *([] if torch.cuda.is_available() else ["--cpu"]),
         *(shlex.split(options.tupe_flags) if arch == TUPE else []),
     ]  # fmt: skip
     said = run(words, log, env={**os.environ, "OMP_NUM_THREADS": str(options.threads)})
-    speeds = []
+    return read_log(said)
+
+
+def read_log(said: str) -> Training:
+    """What fairseq-train logs as JSON, a line an interval."""
+    speeds, losses, updates = [], [], 0
     for line in said.splitlines():
         brace = line.find("{")
         if "train_inner" in line and '"wps"' in line and brace >= 0:
-            speeds.append(float(json.loads(line[brace:])["wps"]))
-    return statistics.median(speeds[1:])
+            stats = json.loads(line[brace:])
+            speeds.append(float(stats["wps"]))
+            losses.append(float(stats["loss"]))
+            updates = int(stats["num_updates"])
+    return Training(statistics.median(speeds[1:]), losses, updates)
+
+
+def fault(training: Training, updates: int) -> Optional[str]:
+    """Why a training is not a sound one; None if it is."""
+    if training.updates != updates:
+        return f"{training.updates} updates, not {updates}"
+    if not all(math.isfinite(loss) for loss in training.losses):
+        return f"a loss that is not finite: {training.losses}"
+    return None
 
 
 def main(arguments=None):
@@ -108,13 +146,19 @@ def main(arguments=None):
     console = Console()
     data = options.data or make_data(options.output_dir, options.tokens_per_sample)
     turns = [(number, arch) for number in range(options.rounds) for arch in (STOCK, TUPE)]
-    speeds = {STOCK: [], TUPE: []}
+    speeds, losses = {STOCK: [], TUPE: []}, {STOCK: [], TUPE: []}
     for number, arch in track(turns, "training", console=console):
         log = options.output_dir / f"{arch.split()[0]}-{number}.log"
-        speeds[arch].append(train(arch, data, options, log))
+        training = train(arch, data, options, log)
+        reason = fault(training, options.updates)
+        if reason is not None:
+            raise SystemExit(f"training.py: {arch}, {options.dtype}: {reason}; see {log}")
+        speeds[arch].append(training.words_per_second)
+        losses[arch].append(training.losses)
 
-    batch = f"B{options.batch_size} T{options.tokens_per_sample}"
-    table = Table(title=f"{options.layers} layers of 512, {batch}, {options.updates} updates each")
+    batch = f"B{options.batch_size} T{options.tokens_per_sample}, {options.dtype}"
+    size = f"{options.layers} layers of {options.width}"
+    table = Table(title=f"{size}, {batch}, {options.updates} updates each")
     for heading in ("--arch", "words per second", "each training", "ratio"):
         table.add_column(heading, justify="right")
     base = statistics.median(speeds[STOCK])
@@ -124,7 +168,11 @@ def main(arguments=None):
         table.add_row(arch, f"{median:.0f}", each, f"{median / base:.3f}")
     console.print(table)
     ratios = [b / a for a, b in zip(speeds[STOCK], speeds[TUPE])]
-    result = {"words_per_second": speeds, "ratio_of_each_round": ratios}
+    result = {
+        "words_per_second": speeds,
+        "ratio_of_each_round": ratios,
+        "losses_in_bits": losses,  # all of them finite
+    }
     path = options.output_dir / "results.json"
     path.write_text(json.dumps(result, indent=1) + "\n")
     console.print(f"wrote {path}")

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from helpers.attention_cases import BATCH, HEADS, Request, assert_near, lengths_of, skip_if_refused
+from helpers.gpu import needs_gpu
 from tupe_fairseq.attention import IMPLEMENTATIONS, Padding, sdpa, shifted, split_qkv
 
 SEQ_LEN = 17
@@ -156,7 +157,7 @@ def test_the_batch_path_keeps_a_bias_without_padding_one(calls):
     assert_near([out], request.answer("eager"), 1e-13)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 @pytest.mark.parametrize("dtype", DTYPES[1:], ids=DTYPE_IDS[1:])
 @pytest.mark.parametrize("seq_len", [64, 192, 320, 448])
 @pytest.mark.parametrize("pattern, packed", LAYOUTS, ids=LAYOUT_IDS)

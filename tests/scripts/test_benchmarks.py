@@ -71,6 +71,31 @@ def test_a_folder_that_is_not_a_checkout_is_refused(run, tmp_path):
     assert f"--reference-repo ({tmp_path}) holds no fairseq/models/bert/model.py" in process.stdout
 
 
+LOG = "| INFO | train_inner | "
+
+
+@pytest.mark.parametrize(
+    "loss, updates, expected",
+    [
+        ("7.5", "20", "None"),
+        ("nan", "20", "a loss that is not finite: [9.0, nan]"),
+        ("7.5", "10", "10 updates, not 20"),
+    ],
+)
+def test_a_training_without_sound_losses_is_a_failure(loss, updates, expected, run, tmp_path):
+    """As a log says them: a line an interval."""
+    lines = [
+        LOG + json.dumps({"wps": "50.5", "loss": one, "num_updates": number})
+        for one, number in (("9.0", "10"), (loss, updates))
+    ]
+    program = tmp_path / "read.py"
+    program.write_text(
+        f"import sys\nsys.path[:0] = [{str(BENCHMARKS)!r}]\nimport training\n"
+        f"read = training.read_log({chr(10).join(lines)!r})\nprint(training.fault(read, 20))\n"
+    )
+    assert run(sys.executable, program).stdout.splitlines() == [expected]
+
+
 def test_training(data, run, shim_folder, tmp_path):
     process = run(
         shim_folder + "/python", BENCHMARKS / "training.py", "--data", data, "--rounds", 1,
@@ -81,6 +106,7 @@ def test_training(data, run, shim_folder, tmp_path):
     results = json.loads((tmp_path / "results.json").read_text())
     (ratio,) = results["ratio_of_each_round"]
     assert ratio > 0
+    assert all(len(losses) == 2 for (losses,) in results["losses_in_bits"].values())
     assert "unpad=True" in (tmp_path / "tupe_roberta-0.log").read_text()
 
 

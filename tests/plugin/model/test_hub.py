@@ -8,6 +8,7 @@ from fairseq.data import Dictionary
 from fairseq.models.roberta import RobertaHubInterface
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 
+from helpers.gpu import needs_gpu
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.plugin.model.hub import TupeRobertaHub
 
@@ -178,12 +179,17 @@ def test_decode_on_any_device():
     with pytest.raises(TypeError, match="Use Tensor.cpu"):
         RobertaHubInterface.decode(hub, tokens.as_subclass(OnADevice))
     assert hub.decode(tokens.as_subclass(OnADevice)) == ["w1 w5", "w3"]
-    if torch.cuda.is_available():
-        assert hub.decode(tokens.cuda()) == ["w1 w5", "w3"]
     assert hub.decode(tokens[:4]) == "w1 w5"
     for wrong in (tokens[None], tokens[:0], tokens[0]):
         with pytest.raises(ValueError, match=r"are not one sequence, \(L\)"):
             hub.decode(wrong)
+
+
+@needs_gpu
+def test_decode_on_a_gpu():
+    hub = build({})
+    hub.bpe = OnePiece()
+    assert hub.decode(torch.tensor([0, 5, 9, 2, 2, 7, 2]).cuda()) == ["w1 w5", "w3"]
 
 
 def test_predict_says_what_to_do_with_a_text_that_is_too_long():
