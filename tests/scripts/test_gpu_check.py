@@ -1,9 +1,9 @@
 """scripts/gpu_check.sh where there is no GPU: everything but the figures, at toy sizes."""
 
 import json
-import os
 import subprocess
 import sys
+import zipfile
 
 import pytest
 import torch
@@ -164,10 +164,19 @@ def test_what_is_wrong_is_told_in_one_line(words, message, tmp_path):
 
 
 def test_a_part_is_logged_and_its_failure_is_the_exit_code(tmp_path):
-    """Of the tests that need a GPU, none ran."""
+    """No test ran, says a pytest that comes from a wheel."""
+    with zipfile.ZipFile(tmp_path / "pytest-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(
+            "pytest.py",
+            "import sys\n"
+            "(path,) = [word[11:] for word in sys.argv if word.startswith('--junitxml=')]\n"
+            "open(path, 'w').write('<testsuites><testsuite/></testsuites>')\n"
+            "print('of a wheel')\nsys.exit(5)\n",
+        )
     words = [SCRIPT, tmp_path / "out", "tests", "--device", "cpu", "--interpret"]
-    env = {**os.environ, "PYTEST_ADDOPTS": f"-k no_such_test --ignore={REPO / 'tests' / 'plugin'}"}
-    process = subprocess.run(words, stdout=subprocess.PIPE, text=True, env=env)
+    words += ["--wheels", tmp_path]
+    process = subprocess.run(words, stdout=subprocess.PIPE, text=True)
     assert process.returncode == 1
     assert process.stdout.endswith("tests       FAILED (5)\n")
-    assert "tests: 0 passed, 0 FAILED" in (tmp_path / "out" / "tests.txt").read_text()
+    log = (tmp_path / "out" / "tests.txt").read_text()
+    assert "of a wheel\n" in log and "tests: 0 passed, 0 FAILED" in log
