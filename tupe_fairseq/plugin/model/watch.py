@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.plugin.model.cpu_workers import allow_cpu_workers
+from tupe_fairseq.plugin.model.hastened_adam import hasten_adam
 from tupe_fairseq.plugin.model.save_dir_guard import guard_save_dir
 from tupe_fairseq.plugin.model.tensorboard import PositionPictures, tensorboard_logdir
 from tupe_fairseq.plugin.on_import import torch_is_at_least
@@ -37,7 +38,7 @@ def _warn_once(to_load: str, version: str) -> None:
 
 class RunWatch:
     """Stops a run that did not load the file it was told to; draws for ``--tensorboard-logdir``;
-    has its ``--save-dir`` guarded, and several processes on the CPU allowed.
+    has its ``--save-dir`` guarded, several processes on the CPU allowed, and Adam hastened there.
 
     fairseq gives a model no hook for any of them.  The model forwards these calls: fairseq's
     trainer loads a state dict, then asks for the longest sequence; its task calls ``train()`` and
@@ -50,6 +51,7 @@ class RunWatch:
     def __init__(self, args):
         guard_save_dir()
         allow_cpu_workers()
+        hasten_adam()
         if OmegaConf.is_config(args):
             of_checkpoints = safe_getattr(args._get_parent(), "checkpoint", {})
         else:
