@@ -11,6 +11,8 @@ from tupe_fairseq.attention import HAS_NUMPY, KeepMask
 BLOCK = 2**18
 # For fewer elements torch's own dropout is faster than the calls here.
 SMALLEST = 2**16
+WIDE = (torch.float32, torch.float64)
+DTYPES = (*WIDE, torch.float16, torch.bfloat16)
 
 
 class _KeepMaskDropout(torch.autograd.Function):
@@ -31,7 +33,11 @@ class _KeepMaskDropout(torch.autograd.Function):
 def _dropped(x: Tensor, keep: KeepMask) -> Tensor:
     out = torch.empty_like(x)
     for source, target in zip(x.view(-1).split(BLOCK), out.view(-1).split(BLOCK)):
-        keep.drop(source, out=target).mul_(keep.scale)
+        if x.dtype in WIDE:
+            keep.drop(source, out=target).mul_(keep.scale)
+        else:  # 16 bits cannot hold the random numbers
+            wide = source.float()
+            target.copy_(keep.drop(wide, out=wide).mul_(keep.scale))
     return out
 
 
@@ -48,7 +54,7 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """
     is_cheaper = (
         x.device.type == "cpu"
-        and x.dtype in (torch.float32, torch.float64)
+        and x.dtype in DTYPES
         and x.numel() >= SMALLEST
         and x.is_contiguous()
         and HAS_NUMPY
