@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Optional, Tuple
 
@@ -17,7 +18,13 @@ UNFINISHED = 75  # exit code: time is over, and the same command goes on
 def machine(device: str, **more: Any) -> Dict[str, Any]:
     """What figures depend on; those of another machine are not gone on with."""
     name = torch.cuda.get_device_name() if device == "cuda" else platform.machine()
-    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    try:
+        triton = metadata.version("triton")
+    except metadata.PackageNotFoundError:
+        triton = "none"
+    versions = {
+        "python": platform.python_version(), "torch": torch.__version__, "triton": triton,
+    }  # fmt: skip
     return {"device": name, **versions, "interpreted": is_interpreted(), **more}
 
 
