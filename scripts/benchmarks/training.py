@@ -54,6 +54,8 @@ def parse(arguments):
         parser.error(f"--updates ({options.updates}) must be at least {2 * LOG_INTERVAL}")
     if options.rounds < 1:
         parser.error(f"--rounds ({options.rounds}) must be at least 1")
+    if options.dtype != "fp32" and not torch.cuda.is_available():
+        parser.error(f"--dtype {options.dtype} needs a GPU; fairseq-train has no 16 bits for a CPU")
     if options.width < 64 or options.width % 64:
         parser.error(f"--width ({options.width}) must be a multiple of 64")
     if options.data is not None and not (options.data / "dict.txt").exists():

@@ -96,6 +96,14 @@ def test_a_training_without_sound_losses_is_a_failure(loss, updates, expected, r
     assert run(sys.executable, program).stdout.splitlines() == [expected]
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_16_bits_on_a_cpu_are_refused(run, tmp_path):
+    words = ["--dtype", "bf16", "--output-dir", tmp_path]
+    process = run(sys.executable, BENCHMARKS / "training.py", *words, check=False)
+    assert process.returncode == 2
+    assert "--dtype bf16 needs a GPU" in process.stdout
+
+
 def test_training(data, run, shim_folder, tmp_path):
     process = run(
         shim_folder + "/python", BENCHMARKS / "training.py", "--data", data, "--rounds", 1,
