@@ -207,6 +207,10 @@ READERS: Dict[str, Reader] = {
         "tupe-predict", (f"model/{CHECKPOINT}", "in.tsv", "--output-file", "out.tsv", "--cpu"),
         "fine-tuned", ("out.tsv",),
     ),
+    "extend": Reader(
+        "tupe-extend", ("model.pt", "--data", "data", "--max-positions", "48", "--method", "tile",
+        "--output-dir", "out"), "pretrained", ("out/model.pt",),
+    ),
     "convert": Reader(
         "tupe-convert", ("--checkpoint", "theirs.pt", "--dict", "theirs.txt", "--bpe-codes",
         "bpe-code", "--output-dir", "out"), "authors", ("out/model.pt", "out/dict.txt"),

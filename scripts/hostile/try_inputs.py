@@ -41,8 +41,8 @@ _IMPORTED = (
     "fairseq_cli.train", "fairseq_cli.hydra_train", "matplotlib.backends.backend_agg", "pyarrow",
     "scipy.stats", "sklearn.metrics", "sentencepiece", "safetensors.torch",
     *(f"tupe_fairseq.commands.{name}" for name in (
-        "compare", "convert", "encode", "export", "finetune", "plot", "predict", "prepare_glue",
-        "prepare_pretrain", "prepare_task", "score")),
+        "compare", "convert", "encode", "export", "extend", "finetune", "plot", "predict",
+        "prepare_glue", "prepare_pretrain", "prepare_task", "score")),
 )  # fmt: skip
 
 

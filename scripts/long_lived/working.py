@@ -101,6 +101,10 @@ def commands(folder: Path, glue: Path) -> Dict[str, Command]:
         "export": given(
             "tupe-export", model, "--data", data, "--onnx", "--output-dir", "OUT/folder"
         ),
+        "extend": given(
+            "tupe-extend", model, "--data", data, "--max-positions", 4096, "--method", "tile",
+            "--output-dir", "OUT/longer",
+        ),
         "finetune": module(
             lambda out: subjects.finetune(folder / "glue" / "MRPC", model, out)
         ),

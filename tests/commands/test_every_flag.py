@@ -23,12 +23,14 @@ from helpers.own_files import write_conll, write_csv
 from helpers.predicting import write_fine_tuned
 from helpers.running import call_program
 from helpers.scoring import write_pairs
+from tupe_fairseq.checkpoint.restricted_load import restricted_load
 from tupe_fairseq.commands import (
     chunk_run,
     compare,
     convert,
     encode,
     export,
+    extend,
     finetune,
     predict,
     prepare_glue,
@@ -690,6 +692,50 @@ def test_score(tmp_path, monkeypatch):
     # of the other kinds of vocabularies: test_score.py
     elsewhere = {"--bpe-codes", "--gpt2-encoder-json", "--gpt2-vocab-bpe"}
     assert flags_of(score.get_parser()) == {*SCORE, *elsewhere}
+
+
+# tupe-extend: what is given in place of what else is given, and what is then in the folder
+EXTEND = {
+    "--max-positions": ("50", lambda out: table_of(out).size(0), 51, 41),
+    "--method": ("zero", lambda out: bool(table_of(out)[-1].any()), False, True),
+    "--data": ("DIR/other", lambda out: (out / "report.json").read_text(), "{}", None),
+    "--output-dir": ("DIR/else", lambda out: (out.parent / "else").exists(), True, False),
+}
+
+
+def table_of(out):
+    (table,) = (
+        tensor
+        for name, tensor in restricted_load(str(out / "model.pt"))["model"].items()
+        if name.endswith("untied_absolute.pos.weight")
+    )
+    return table
+
+
+@pytest.mark.parametrize("flag", EXTEND)
+def test_extend(flag, tmp_path):
+    value, seen, with_it, without = EXTEND[flag]
+    data = write_pretrain_dir(tmp_path / "data")
+    write_pretrain_dir(tmp_path / "other")
+    (tmp_path / "other" / "report.json").write_text("{}")
+    model = write_model(tmp_path / "model", data)
+
+    def call(*more):
+        given = {"--max-positions": 40, "--method": "tile", "--data": data,
+                 "--output-dir": tmp_path / "out"}  # fmt: skip
+        words = [word for pair in {**given, **dict(more)}.items() for word in pair]
+        code, text = call_program(extend.main, [model, *words, "--overwrite"])
+        assert code == 0, text
+        return seen(tmp_path / "out")
+
+    found = call()
+    assert found == without or (without is None and found != with_it)
+    # the folder of the first call, written again
+    assert call((flag, value.replace("DIR", str(tmp_path)))) == with_it
+
+
+def test_extend_has_no_other_flags():
+    assert flags_of(extend.get_parser()) == {*EXTEND, "--overwrite"}
 
 
 # tupe-predict and tupe-encode: what is given, and what is seen then, but not otherwise

@@ -18,7 +18,7 @@ from tupe_fairseq.position import CATALOGUE, POSITION_OPTIONS
 TASKS = ("masked_lm", "sentence_prediction", "glue_sentence_prediction", "token_tagging")
 # far beyond any model, so that nothing is built for hours from a small file
 MOST_LAYERS = 1000
-_WIDEST = 2**16
+WIDEST = 2**16
 # of the heads; the encoder has fewer
 _POOLER_ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
 
@@ -44,7 +44,7 @@ def _named(pattern: str, words: str) -> _Allowed:
 
 
 _SWITCH = _Allowed("True or False", lambda v: type(v) is bool)
-_SIZE = _whole(1, _WIDEST)
+_SIZE = _whole(1, WIDEST)
 _SHARE = _Allowed("a number from 0 to 1", lambda v: type(v) in (int, float) and 0 <= v <= 1)
 _NUMBER = _Allowed("a number", lambda v: type(v) in (bool, int, float) and math.isfinite(v))
 _TOKEN = _whole(0, 2**31 - 1)
@@ -86,7 +86,7 @@ _ALLOWED: Dict[str, _Allowed] = {
     "sample_break_mode": _one_of("none", "complete", "complete_doc", "eos"),
     "shorten_method": _one_of("none", "truncate", "random_crop"),
     "shorten_data_split_list": _named(r"[\w,]{0,99}", "names of splits"),
-    "num_classes": _whole(-1, _WIDEST),
+    "num_classes": _whole(-1, WIDEST),
     "init_token": _TOKEN,
     "separator_token": _TOKEN,
     "seed": _whole(0, 2**32 - 1),

@@ -1,14 +1,10 @@
 """tupe-convert: convert checkpoints of other code, and model folders, to this project's format."""
 
 import argparse
-import contextlib
 import dataclasses
-import functools
 import logging
 import os
 from typing import List, Optional
-
-import torch
 
 from tupe_fairseq.checkpoint import convert, from_learned, from_own
 from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
@@ -17,15 +13,14 @@ from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.untie import in_words, untie
 from tupe_fairseq.command_flags.convert import get_parser
 from tupe_fairseq.command_flags.vocabulary_flags import CHOICES
-from tupe_fairseq.commands.converted_files import as_text, put, with_record
+from tupe_fairseq.commands.converted_files import as_text, with_record, write_folder
 from tupe_fairseq.commands.given_vocabulary import check_fits, check_is_file, given_vocabulary
 from tupe_fairseq.commands.next_commands import next_commands
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.export.read_folder import read_folder
-from tupe_fairseq.files.names import DICTIONARY, VOCABULARY
+from tupe_fairseq.files.names import DICTIONARY
 from tupe_fairseq.files.record import read_record
 from tupe_fairseq.files.text_lines import read_lines
-from tupe_fairseq.files.write_together import write_together
 from tupe_fairseq.shell_text import show
 
 logger = logging.getLogger("tupe-convert")
@@ -62,22 +57,9 @@ def run(args: argparse.Namespace) -> None:
     if vocabulary is not None:
         check_fits(*vocabulary, foreign.words, foreign.is_authors)
         files.update(with_record(*vocabulary, files[DICTIONARY], foreign.options.max_positions))
-    existing = [
-        name for name in ["model.pt", *files] if os.path.exists(os.path.join(args.output_dir, name))
-    ]
-    if existing and not args.overwrite:
-        raise FileExistsError(
-            f"{args.output_dir} already holds {', '.join(existing)}; give another --output-dir, or "
-            "--overwrite"
-        )
     new_state = convert.new_state(model, foreign.options)
-    write = {"model.pt": functools.partial(torch.save, new_state)}
-    write.update((name, functools.partial(put, content)) for name, content in files.items())
-    write_together({os.path.join(args.output_dir, name): one for name, one in write.items()})
-    if vocabulary is None:  # an earlier run's would be another dict.txt's
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(os.path.join(args.output_dir, VOCABULARY))
-    _report(foreign, model, [os.path.join(args.output_dir, name) for name in write], vocabulary)
+    paths = write_folder(args.output_dir, new_state, files, args.overwrite)
+    _report(foreign, model, paths, vocabulary)
     show(next_commands(args.output_dir, foreign.options, vocabulary is not None))
 
 

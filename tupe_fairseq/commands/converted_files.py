@@ -1,12 +1,17 @@
-"""The contents of the files that tupe-convert writes beside a checkpoint."""
+"""The folder that tupe-convert and tupe-extend write: a checkpoint, and the files beside it."""
 
+import contextlib
+import functools
 import hashlib
 import json
+import os
 from pathlib import Path
-from typing import Dict, List
+from typing import Any, Dict, List
+
+import torch
 
 from tupe_fairseq.files.names import DICTIONARY, VOCABULARY
-from tupe_fairseq.files.write_together import Sink
+from tupe_fairseq.files.write_together import Sink, write_together
 from tupe_fairseq.text.foreign_vocabulary import make_record
 
 
@@ -35,6 +40,38 @@ def with_record(
     return {**found, VOCABULARY: f"{record}\n".encode()}
 
 
-def put(content: bytes, file: Sink) -> None:
-    """Write a whole file; for :func:`write_together`."""
+def write_folder(
+    folder: str, state: Dict[str, Any], files: Dict[str, bytes], overwrite: bool
+) -> List[str]:
+    """Write the checkpoint as model.pt, and the other files: all of them, or none.
+
+    A vocabulary that an earlier run recorded there, which may be another dict.txt's, goes.
+
+    Args:
+        folder (str): ``--output-dir``.
+        state (dict): the checkpoint.
+        files (dict): names in the folder to contents.
+        overwrite (bool): whether files of an earlier run are replaced.
+    Returns:
+        list of str: the paths.
+    Raises:
+        OSError: if one of them is there already, or cannot be written.
+    """
+    existing = [name for name in ["model.pt", *files] if os.path.exists(os.path.join(folder, name))]
+    if existing and not overwrite:
+        raise FileExistsError(
+            f"{folder} already holds {', '.join(existing)}; give another --output-dir, or "
+            "--overwrite"
+        )
+    write = {"model.pt": functools.partial(torch.save, state)}
+    write.update((name, functools.partial(_put, content)) for name, content in files.items())
+    paths = {os.path.join(folder, name): one for name, one in write.items()}
+    write_together(paths)
+    if VOCABULARY not in files:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(os.path.join(folder, VOCABULARY))
+    return list(paths)
+
+
+def _put(content: bytes, file: Sink) -> None:
     file.write(content)

@@ -18,13 +18,16 @@ _RATES = (
 )
 
 
-def next_commands(folder: str, options: argparse.Namespace, has_vocabulary: bool) -> str:
+def next_commands(
+    folder: str, options: argparse.Namespace, has_vocabulary: bool, data: str = "data-bin"
+) -> str:
     """Shell text that prepares data for a converted checkpoint, trains it on, and fine-tunes it.
 
     Args:
-        folder (str): what tupe-convert has written.
-        options (Namespace): the converted options.
+        folder (str): what tupe-convert or tupe-extend has written.
+        options (Namespace): the options of its checkpoint.
         has_vocabulary (bool): whether the folder records one; without it data cannot be prepared.
+        data (str): the folder of the data to train it on, if none is to be prepared.
     """
     model, length = os.path.join(folder, "model.pt"), options.max_positions
     # not --restore-file: that would be loaded again when an interrupted run resumes
@@ -33,9 +36,7 @@ def next_commands(folder: str, options: argparse.Namespace, has_vocabulary: bool
         rate = getattr(options, name, None)  # None: the file does not say it
         if rate is not None:
             flags += ["--" + name.replace("_", "-"), str(rate)]
-    train = masked_lm_training(
-        "data-bin", flags, length=length, updates=10_000, warmup=1000, lr="1e-4"
-    )
+    train = masked_lm_training(data, flags, length=length, updates=10_000, warmup=1000, lr="1e-4")
     pretrain: List[str] = [
         "tupe-prepare-pretrain", "--input", "train.txt", "--vocabulary", folder,
         "--tokens-per-sample", str(length), "--output-dir", "data-bin",

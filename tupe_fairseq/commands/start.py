@@ -19,6 +19,7 @@ NEEDS = {
     "doctor": (),
     "encode": ("sentencepiece",),
     "export": ("fairseq", "safetensors"),
+    "extend": ("fairseq",),
     "finetune": ("fairseq", "scipy", "seqeval", "sklearn"),
     "options": ("fairseq",),
     "plot": ("matplotlib",),
@@ -69,6 +70,7 @@ convert = _command("convert")
 doctor = _command("doctor")
 encode = _command("encode")
 export = _command("export")
+extend = _command("extend")
 finetune = _command("finetune")
 options = _command("options")
 plot = _command("plot")

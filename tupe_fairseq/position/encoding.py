@@ -65,6 +65,8 @@ class PositionEncoding(nn.Module):
     OPTIONS: Tuple[str, ...] = ()
     #: the tensor with a row for each position; None if any integer is a position
     TABLE: Optional[str] = None
+    #: whether ``max_positions`` is the unit of distances, so that another one changes all of them
+    max_positions_is_unit = False
     #: whether each layer has a module (parameters) of its own
     per_layer = False
     #: whether (a) is overridden

@@ -14,7 +14,7 @@ from damage import cuts, flips, no_such_file, thinned
 KIND = "checkpoint bytes"
 # in turn, so that each reader has its share
 _OURS = (
-    ("encode",), ("score",), ("TupeRobertaModel",), ("export",), ("RobertaModel",),
+    ("encode",), ("score",), ("TupeRobertaModel",), ("export",), ("RobertaModel",), ("extend",),
 )  # fmt: skip
 _THEIRS = (("authors", "convert"), ("stock", "convert --untie"))
 

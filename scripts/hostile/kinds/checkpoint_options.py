@@ -12,7 +12,9 @@ from damage import ODD_VALUES
 from kinds.checkpoint_bytes import _loaded
 
 KIND = "checkpoint options"
-_READERS = ("encode", "score", "TupeRobertaModel", "finetune --dry-run", "export", "plot")
+_READERS = (
+    "encode", "score", "TupeRobertaModel", "finetune --dry-run", "export", "plot", "extend",
+)  # fmt: skip
 _OPTIONS = (
     "arch", "task", "encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim",
     "encoder_attention_heads", "activation_fn", "pooler_activation_fn", "max_positions",

@@ -18,7 +18,9 @@ from kinds.checkpoint_bytes import _loaded
 from tupe_fairseq.plugin.on_import import torch_is_at_least
 
 KIND = "checkpoint pickle"
-_ALL = ("encode", "score", "TupeRobertaModel", "export", "finetune --dry-run", "plot")
+_ALL = (
+    "encode", "score", "TupeRobertaModel", "export", "finetune --dry-run", "plot", "extend",
+)  # fmt: skip
 _EMPTY = b")"
 _NAMESPACE = a_global("argparse", "Namespace")
 _STATE = b"}" + text("poisoned") + b"\x88s"

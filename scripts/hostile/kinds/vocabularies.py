@@ -8,7 +8,7 @@ from case import REFUSED, SAME, VALUE, Case, replaced
 from damage import cuts, flips, json_fields, no_such_file, no_such_json, thinned
 
 KIND_DICT, KIND_PIECES, KIND_FOREIGN = "dict.txt", "SentencePiece model", "foreign vocabulary"
-_OF_DICT = ("encode", "score", "TupeRobertaModel", "export", "plot")
+_OF_DICT = ("encode", "score", "TupeRobertaModel", "export", "plot", "extend")
 _SPM = "sentencepiece.bpe.model"
 
 

@@ -70,6 +70,7 @@ class EnformerRelative(RelativeKeys):
     """
 
     OPTIONS = ("symmetric_basis",)
+    max_positions_is_unit = True
     scales_biases = False
 
     def __init__(

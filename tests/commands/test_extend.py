@@ -1,0 +1,200 @@
+"""tupe-extend: what loads afterwards, what it computes, what is beside it, and what is refused."""
+
+import json
+
+import pytest
+import torch
+
+from helpers.crafted import folder_with
+from helpers.exporting import CHECKPOINT, MAX_POSITIONS, write_model, write_vocabulary
+from helpers.predicting import HEAD, predict, write_fine_tuned
+from helpers.running import call_program
+from helpers.training import losses, pretrain
+from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2
+from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.checkpoint.restricted_load import restricted_load
+from tupe_fairseq.commands.extend import main
+from tupe_fairseq.position import CATALOGUE
+from tupe_fairseq.position.longer_table import METHODS
+
+LONGER = 40
+
+
+def extend(checkpoint, out, *flags, length=LONGER):
+    return call_program(main, [checkpoint, "--max-positions", length, "--output-dir", out, *flags])
+
+
+def hub(folder, name="model.pt", *data, **options):
+    return TupeRobertaModel.from_pretrained(str(folder), name, *data, **options).eval()
+
+
+def tokens(length):
+    return torch.cat([torch.zeros(2, 1), torch.randint(4, 100, (2, length - 1))], 1).long()
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory):
+    return write_vocabulary(tmp_path_factory.mktemp("vocabulary") / "data")
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_short_sequences_as_before_and_longer_ones_at_all(name, vocabulary, tmp_path):
+    scheme, options = CATALOGUE[name], {}
+    if "rel_pos" in scheme.OPTIONS:
+        options = {"rel_pos": True}
+    path = write_model(tmp_path / "a", vocabulary, position_encoding=name, **options)
+    method = "tile" if scheme.TABLE else "interpolate" if name == "enformer" else None
+    flags = ["--data", vocabulary, *(["--method", method] if method else [])]
+    code, text = extend(path, tmp_path / "out", *flags)
+    assert code == 0, text
+    before = hub(path.parent, path.name, str(vocabulary), tokens_per_sample=MAX_POSITIONS)
+    after = hub(tmp_path / "out")
+    assert after.model.args.max_positions == after.model.max_positions() == LONGER
+    short, long = tokens(MAX_POSITIONS), tokens(LONGER)
+    with torch.no_grad():
+        assert after.model(long)[0].isfinite().all()
+        wanted, found = before.model(short)[0], after.model(short)[0]
+    if name == "enformer":
+        assert "stretched by 1.66667" in text and not torch.allclose(wanted, found, atol=1e-3)
+    else:
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+        rows = (25, 41) if name == "tupe" else (MAX_POSITIONS, LONGER)
+        table = f"{rows[0]} rows became {rows[1]} (--method tile)"
+        assert (table if scheme.TABLE else f"{name} has no table of positions") in text
+
+
+def test_a_new_table_is_what_is_written_and_nothing_else(vocabulary, tmp_path):
+    path = write_model(tmp_path / "a", vocabulary, rel_pos=True)
+    old, tables = restricted_load(str(path))["model"], []
+    for method in METHODS:
+        out = tmp_path / method
+        code, text = extend(path, out, "--data", vocabulary, "--method", method)
+        assert code == 0, text
+        assert ("cannot tell the new positions apart" in text) == (method == "zero")
+        state = restricted_load(str(out / "model.pt"))
+        changed = [key for key, x in state["model"].items() if not x.equal(old[key])]
+        (table,) = changed
+        assert table.endswith("position_bias.untied_absolute.pos.weight")
+        tables.append(state["model"][table])
+        assert state["last_optimizer_state"] is None
+        names = {"model.pt", "dict.txt", "sentencepiece.bpe.model", "report.json"}
+        assert {one.name for one in out.iterdir()} == names
+        for name in names - {"model.pt"}:
+            assert (out / name).read_bytes() == (vocabulary / name).read_bytes()
+    assert not tables[0].equal(tables[1]) and not tables[1].equal(tables[2])
+
+
+def test_training_continues_with_the_printed_flags(data, tmp_path):
+    pretrain(data, tmp_path / "a", "--rel-pos", "--max-update", 2)
+    out = tmp_path / "out"
+    code, text = extend(
+        tmp_path / "a" / "checkpoint_last.pt", out, "--data", data, "--method", "interpolate",
+        length=128,
+    )  # fmt: skip
+    assert code == 0, text
+    assert "dropped the training state" in text and "max_positions was 64, is 128" in text
+    lines = [line for line in text.splitlines() if not line.startswith("tupe-extend:")]
+    (command,) = printed_commands("\n".join(lines)).values()
+    assert command[0] == str(data) and "--max-positions=128" in command
+    assert command[command.index("--tokens-per-sample") + 1] == "128"
+    model = command[command.index("--finetune-from-model") + 1]
+    process = pretrain(
+        data, tmp_path / "b", "--rel-pos", "--finetune-from-model", model, "--max-update", 2,
+        "--max-positions", 128, "--tokens-per-sample", 128,
+    )  # fmt: skip
+    assert sorted(losses(process)) == [1, 2]
+    assert "loaded" in process.stdout
+
+
+def test_a_fine_tuned_model_keeps_head_labels_and_report(tmp_path):
+    path = write_fine_tuned(tmp_path / "a", rel_pos=True)
+    code, text = extend(path, tmp_path / "out", "--method", "zero")
+    assert code == 0, text
+    names = {one.relative_to(tmp_path / "a") for one in (tmp_path / "a").rglob("*")}
+    names = {name for name in names if name.name != CHECKPOINT} | {(tmp_path / "model.pt").name}
+    written = {str(one.relative_to(tmp_path / "out")) for one in (tmp_path / "out").rglob("*")}
+    assert written == set(map(str, names))
+    before = restricted_load(str(path))["model"][f"classification_heads.{HEAD}.out_proj.weight"]
+    state = restricted_load(str(tmp_path / "out" / "model.pt"))
+    assert state["model"][f"classification_heads.{HEAD}.out_proj.weight"].equal(before)
+    assert state["args"].task == "glue_sentence_prediction"
+    (tmp_path / "in.csv").write_text("text\nA cat.\n" + "The cat sat on it. " * 6 + "\n")
+    rows = []
+    for model in (path, tmp_path / "out" / "model.pt"):
+        out = tmp_path / f"{model.parent.name}.csv"
+        code, text = predict(model, tmp_path / "in.csv", "--text", "text", "--output-file", out)
+        assert code == 0, text
+        rows.append(out.read_text().splitlines())
+    # the second text is longer than the old model, which sees its beginning only
+    assert rows[0][1].rsplit(",", 1)[0] == rows[1][1].rsplit(",", 1)[0]
+    assert rows[0][2] != rows[1][2]
+
+
+def test_a_recorded_vocabulary_says_the_new_length(tmp_path):
+    code, text = convert(write_gpt2(tmp_path / "theirs"), tmp_path / "a")
+    assert code == 0, text
+    code, text = extend(tmp_path / "a" / "model.pt", tmp_path / "b", "--method", "tile")
+    assert code == 0, text
+    records = [json.loads((tmp_path / x / "vocabulary.json").read_text()) for x in "ab"]
+    assert [record.pop("max_positions") for record in records] == [16, LONGER]
+    assert records[0] == records[1]
+    assert f"--vocabulary {tmp_path / 'b'}" in text
+    assert (
+        hub(tmp_path / "b").encode("the a").tolist() == hub(tmp_path / "a").encode("the a").tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    "options, flags, length, words",
+    [
+        ({}, ["--method", "tile"], 16, "--max-positions (16) must be above the checkpoint's, 16"),
+        ({}, ["--method", "tile"], 15, "--max-positions (15) must be above the checkpoint's, 16"),
+        ({}, [], 17, "tupe has a table of positions; give --method, one of interpolate, tile"),
+        ({}, ["--method", "tile"], 65537, "--max-positions (65537) must be at least 2 and at most"),
+        ({"arch": "lstm"}, [], 17, "the checkpoint's arch is lstm"),
+        ({"max_positions": None}, ["--method", "tile"], 17, "it has no option max_positions"),
+    ],
+)
+def test_what_is_refused(options, flags, length, words, tmp_path):
+    folder = folder_with(tmp_path / "a", **options)
+    code, text = extend(folder / "model.pt", tmp_path / "out", *flags, length=length)
+    assert code == 2 and not (tmp_path / "out").exists()
+    (line,) = text.splitlines()
+    assert words in line
+
+
+def test_methods_without_effect_are_refused(vocabulary, tmp_path):
+    for name, flags, words in (
+        ("rope", ["--method", "zero"], "--method zero: rope has no table of positions"),
+        ("enformer", ["--method", "zero"], "give --method interpolate, which says so, not zero"),
+        ("enformer", [], "give --method interpolate, which says so, not None"),
+    ):
+        path = write_model(tmp_path / name, vocabulary, position_encoding=name)
+        code, text = extend(path, tmp_path / "out", "--data", vocabulary, *flags)
+        assert code == 2 and words in text and not (tmp_path / "out").exists()
+
+
+def test_other_models_files_and_places_are_refused(tmp_path):
+    folder, authors = folder_with(tmp_path / "a"), tmp_path / "authors"
+    write_authors(authors)
+    (authors / "theirs.txt").rename(authors / "dict.txt")
+    (tmp_path / "none").mkdir()
+    (folder / "model.pt").rename(folder / "b.pt")
+    good = [folder / "b.pt", folder / "new", "--method", "zero"]
+    assert extend(*good)[0] == 0
+    for words, message in (
+        (good, "already holds model.pt, dict.txt; give another --output-dir, or --overwrite"),
+        ([folder / "no.pt", *good[1:]], f"CHECKPOINT {folder / 'no.pt'} does not exist"),
+        ([*good, "--data", tmp_path / "no"], f"--data {tmp_path / 'no'} is not a folder"),
+        ([folder / "new" / "model.pt", folder / "new", "--overwrite"], "which would be replaced"),
+        ([authors / "theirs.pt", tmp_path / "new"], "make a checkpoint of this project of it"),
+    ):
+        before = (folder / "new" / "model.pt").read_bytes()
+        code, text = extend(*words)
+        assert code == 2 and message in text.splitlines()[-1], text
+        assert (folder / "new" / "model.pt").read_bytes() == before
+    assert extend(*good, "--overwrite", length=50)[0] == 0
+    lines = (folder / "dict.txt").read_text().splitlines()
+    (folder / "dict.txt").write_text("\n".join([*lines[::-1], ""]))
+    code, text = extend(*good, "--overwrite")
+    assert code == 2 and "trained with other words, or in another order" in text

@@ -1,0 +1,134 @@
+"""tupe-extend: make a trained model take longer sequences."""
+
+import argparse
+import logging
+import os
+from pathlib import Path
+from typing import Dict, List, Optional
+
+from tupe_fairseq.checkpoint import from_own
+from tupe_fairseq.checkpoint.checked_options import WIDEST
+from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
+from tupe_fairseq.checkpoint.convert import convert_tensors, new_state
+from tupe_fairseq.checkpoint.extend import extend
+from tupe_fairseq.checkpoint.foreign_model import read_checkpoint
+from tupe_fairseq.checkpoint.naming_file import naming_file
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.commands import arguments
+from tupe_fairseq.commands.converted_files import with_record, write_folder
+from tupe_fairseq.commands.next_commands import next_commands
+from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.commands.vocabulary_flags import CHOICES, check_is_file
+from tupe_fairseq.files.names import DICTIONARY, REPORT, SENTENCEPIECE_MODEL, VOCABULARY
+from tupe_fairseq.files.text_lines import read_lines
+from tupe_fairseq.position.longer_table import METHODS
+from tupe_fairseq.programs.command import show
+from tupe_fairseq.text.foreign_vocabulary import is_recorded
+from tupe_fairseq.text.found_vocabulary import find_dictionary, find_vocabulary
+from tupe_fairseq.text.to_tokens import places_of
+
+logger = logging.getLogger("tupe-extend")
+
+# beside a checkpoint, as they are; of a fine-tuned one
+_BESIDE = (os.path.join("input0", DICTIONARY), os.path.join("label", DICTIONARY), REPORT)
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-extend",
+        description="Make a checkpoint of this project, pre-trained or fine-tuned, take longer "
+        "sequences: OUT/model.pt, with its dictionary, vocabulary and report.json beside it. Only "
+        "the table of positions changes, of the position encodings that have one (tupe, learned, "
+        "disentangled); of the others only the recorded length. The training state, the "
+        "optimizer's as well, is not kept: how to train on is printed. No code is run that the "
+        "checkpoint contains.",
+        epilog="example: tupe-extend checkpoints/checkpoint_best.pt --data data-bin "
+        "--max-positions 2048 --method interpolate --output-dir longer",
+    )
+    add = parser.add_argument
+    add("checkpoint", metavar="CHECKPOINT", help="of tupe_roberta")
+    add(
+        "--max-positions",
+        type=int,
+        required=True,
+        metavar="N",
+        help="the longest sequence in tokens, <s> and </s> included; above the checkpoint's",
+    )
+    add(
+        "--method",
+        choices=METHODS,
+        help="what the rows of new positions are made of, [CLS]'s left as they are: interpolate "
+        "spreads the trained rows over the new length, linear in between (and for enformer "
+        "stretches its distances); tile repeats them; zero adds zeros. Needed for an encoding with "
+        "a table, refused for others",
+    )
+    add(
+        "--data",
+        metavar="DIR",
+        help="folder with dict.txt, the vocabulary and report.json; what it has not is taken from "
+        "the checkpoint's folder; default: the latter",
+    )
+    add("--output-dir", required=True, metavar="OUT", help="folder to write")
+    add("--overwrite", action="store_true", help="replace files of an earlier run")
+    return parser
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    run_program(get_parser(), run, argv)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Extend; everything is checked before anything is written.
+
+    Raises:
+        OSError, ValueError: if an input is absent or wrong, or an output already there.
+    """
+    arguments.in_range("--max-positions", args.max_positions, at_least=2, at_most=WIDEST)
+    check_is_file("CHECKPOINT", args.checkpoint)
+    model_path = os.path.join(args.output_dir, "model.pt")
+    arguments.can_be_output("--output-dir", model_path, [args.checkpoint])
+    places = places_of(args.checkpoint, args.data)
+    dictionary = find_dictionary(places)
+    lines = read_lines(dictionary, dictionary)
+    ours = read_checkpoint(args.checkpoint, lines, dictionary, None, "", from_own)
+    if ours.origin != from_own.NAME:
+        raise CheckpointError(
+            f"{args.checkpoint} is of {ours.origin}; make a checkpoint of this project of it "
+            "first, with tupe-convert"
+        )
+    symbols = symbols_of(lines)
+    with naming_file(args.checkpoint):
+        model = convert_tensors(ours.tensors, ours.options, len(symbols))
+    model, options, remarks = extend(model, ours.options, args.max_positions, args.method)
+    model["encoder.vocabulary_version"] = vocabulary_version(symbols)
+    files = _files(places, dictionary, args.max_positions)
+    paths = write_folder(args.output_dir, new_state(model, options), files, args.overwrite)
+    for remark in (*ours.remarks, *remarks):
+        logger.info("%s", remark)
+    logger.info("max_positions was %d, is %d", ours.options.max_positions, args.max_positions)
+    logger.info("wrote %s", ", ".join(paths))
+    # lines of old data are joined to longer samples, so that nothing need be prepared again
+    data = args.data if options.task == "masked_lm" else None
+    prepares = VOCABULARY in files and data is None
+    show(next_commands(args.output_dir, options, prepares, data or "data-bin"))
+
+
+def _files(places: List[str], dictionary: str, max_positions: int) -> Dict[str, bytes]:
+    """What goes beside the checkpoint: name to content."""
+    files = {DICTIONARY: Path(dictionary).read_bytes()}
+    names = _BESIDE
+    if any(is_recorded(place) for place in places):
+        found = find_vocabulary(places, dictionary, CHOICES)
+        files.update(with_record(found.kind, found.paths, files[DICTIONARY], max_positions))
+    else:
+        names = (*names, SENTENCEPIECE_MODEL)
+    for name in names:
+        paths = [os.path.join(place, name) for place in places]
+        paths = [path for path in paths if os.path.isfile(path)]
+        if paths:
+            files[name] = Path(paths[0]).read_bytes()
+    return files
+
+
+if __name__ == "__main__":
+    main()
