@@ -211,6 +211,10 @@ READERS: Dict[str, Reader] = {
         "tupe-extend", ("model.pt", "--data", "data", "--max-positions", "48", "--method", "tile",
         "--output-dir", "out"), "pretrained", ("out/model.pt",),
     ),
+    "score --lengths": Reader(
+        "tupe-score", ("model.pt", "--input", "in.txt", "--lengths", "6,12", *_MODEL),
+        "pretrained",
+    ),
     "convert": Reader(
         "tupe-convert", ("--checkpoint", "theirs.pt", "--dict", "theirs.txt", "--bpe-codes",
         "bpe-code", "--output-dir", "out"), "authors", ("out/model.pt", "out/dict.txt"),

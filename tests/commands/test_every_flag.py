@@ -617,6 +617,7 @@ SCORE = {
     "--threads": (["--threads", "3"], "threads", [3]),
     "--output": (["--output", "DIR/x.jsonl"], "files", ["x.jsonl"]),
     "--results": (["--results", "DIR/x"], "files", ["x"]),
+    "--lengths": (["--lengths", "3,7"], "lengths", [3, 7]),
 }  # fmt: skip
 
 
@@ -653,7 +654,11 @@ def test_score(tmp_path, monkeypatch):
                     seen["tokens"] = tokens
                     yield (row, tokens), [float(-len(tokens[0])) for _ in tokens]
 
+        def record_lengths(args, loaded, lengths, *rest):
+            seen["lengths"] = lengths
+
         monkeypatch.setattr(score, "PseudoLikelihood", record)
+        monkeypatch.setattr(score, "score_lengths", record_lengths)
         monkeypatch.setattr(torch.nn.Module, "to", lambda self, device: self)
         words = [model, "--data", data]
         if not {"--input", "--pairs"} & set(flags):
@@ -686,7 +691,7 @@ def test_score(tmp_path, monkeypatch):
             assert sorted(set(os.listdir(tmp_path)) - there) == wanted
             there.update(wanted)
         else:
-            assert call(*words)[name] == wanted and plain[name] != wanted, flag
+            assert call(*words)[name] == wanted and plain.get(name) != wanted, flag
     call("--pairs", "DIR/odd.jsonl", expected=2)
     call("--pairs", "DIR/odd2.jsonl", expected=2)
     # of the other kinds of vocabularies: test_score.py

@@ -14,13 +14,16 @@ def get_parser() -> argparse.ArgumentParser:
         "Salazar et al. 2020). With --pairs, the share of minimal pairs whose acceptable sentence "
         "has the higher score (the sum, whatever the lengths; a tie counts as wrong), by file and "
         "phenomenon, with standard errors. Loss (the mean of a piece) and pseudo-perplexity of all "
-        "text are told, too. The model is a tupe_roberta with any position encoding, fairseq's "
+        "text are told, too. With --lengths, instead, the loss of masked pieces (15 %, the same at "
+        "each length) of the text in samples of several lengths, and by position in the sample. "
+        "The model is a tupe_roberta with any position encoding, fairseq's "
         "stock RoBERTa or the TUPE authors'; the checkpoint is read without running any code that "
         "it contains. <s> and </s> stand around each sentence and are not scored; a piece that the "
         "vocabulary does not list is scored as <unk>.",
         epilog="examples: tupe-score checkpoints/checkpoint_best.pt --data data-bin --input "
         "valid.txt --output scores.tsv; tupe-score checkpoints/checkpoint_best.pt --data data-bin "
-        "--pairs blimp/data --results blimp-results",
+        "--pairs blimp/data --results blimp-results; tupe-score longer/model.pt --input valid.txt "
+        "--lengths 128,512,2048 --results by-length",
     )
     add = parser.add_argument
     add("checkpoint", metavar="CHECKPOINT", help="pre-trained")
@@ -46,13 +49,20 @@ def get_parser() -> argparse.ArgumentParser:
     add(
         "--results",
         metavar="DIR",
-        help="folder for results.md and results.json: loss, pseudo-perplexity, shares",
+        help="folder for results.md and results.json: loss, pseudo-perplexity, shares; with "
+        "--lengths a figure, too",
     )
     add(
         "--data",
         metavar="DIR",
         help="folder with dict.txt, the vocabulary and report.json (how text was treated); what it "
         "has not is taken from the checkpoint's folder; default: the latter",
+    )
+    add(
+        "--lengths",
+        metavar="L,L",
+        help="tokens of a sample, <s> included: the lines of --input, each with </s>, are cut into "
+        "samples of each of these lengths, whatever lines they hold; empty lines are left out",
     )
     add("--good", metavar="NAME", help="column of the acceptable sentence; default sentence_good")
     add("--bad", metavar="NAME", help="column of the other sentence; default sentence_bad")

@@ -14,11 +14,12 @@ from tupe_fairseq.command_flags.vocabulary_flags import CHOICES
 from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.given_vocabulary import given_vocabulary
 from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.commands.score_lengths import check_lengths, given_lengths, score_lengths
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.names import MASK
 from tupe_fairseq.files.results import write_results
-from tupe_fairseq.inference.masked_words import LoadedModel, load_masked_words
+from tupe_fairseq.inference.masked_words import load_masked_words
 from tupe_fairseq.prediction.freed_memory import return_freed_blocks
 from tupe_fairseq.scoring.encoded_rows import Counts, RowEncoder
 from tupe_fairseq.scoring.pair_files import PairFiles
@@ -49,7 +50,10 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         OSError, ValueError: if an input is absent or wrong.
     """
+    from tqdm import tqdm
+
     given = _checked(args)
+    lengths = given_lengths(args)
     return_freed_blocks()
     read = _reader(args)
     places = places_of(args.checkpoint, args.data)
@@ -66,9 +70,12 @@ def run(args: argparse.Namespace) -> None:
             "the model was trained for %s last, without its LM head: the scores say little",
             loaded.task,
         )
+    if lengths:
+        check_lengths(lengths, loaded, args.checkpoint)
+    longest = sys.maxsize if lengths else loaded.max_positions
 
     def encoder() -> RowEncoder:
-        return RowEncoder(to_tokens, UNKNOWN, loaded.max_positions, args.cut)
+        return RowEncoder(to_tokens, UNKNOWN, longest, args.cut)
 
     pieces = None
     if args.input is not None or args.pairs is not None:
@@ -79,7 +86,22 @@ def run(args: argparse.Namespace) -> None:
         pieces = first.counts.pieces
         logger.info("%d sentences, %d pieces", first.counts.sentences, pieces)
     encode = encoder()
-    totals, shares = _score(args, loaded, encode, read(), pieces)
+    if args.threads is not None:
+        torch.set_num_threads(args.threads)
+    device = "cuda" if torch.cuda.is_available() and not args.cpu else "cpu"
+    batch_tokens = BATCH_TOKENS if device == "cpu" else _ON_GPU
+    with tqdm(
+        total=pieces, desc="scoring", unit="piece", unit_scale=True, disable=None, leave=False
+    ) as bar:
+        if lengths:
+            score_lengths(args, loaded, lengths, encode(read()), device, batch_tokens, bar.update)
+            _warn(encode.counts)
+            return
+        scorer = PseudoLikelihood(
+            loaded.model.to(device), loaded.symbols.index(MASK), device, batch_tokens, bar.update
+        )
+        totals, shares = _score(args, scorer, encode(read()))
+    _warn(encode.counts)
     _tell(args, encode.counts, totals, shares)
 
 
@@ -104,7 +126,7 @@ def _checked(args: argparse.Namespace):
 def _reader(args: argparse.Namespace) -> Callable[[], Iterator[Any]]:
     """Reads the input from its beginning each time that it is called."""
     if args.pairs is None:
-        return lambda: read_sentences(args.input)
+        return lambda: read_sentences(args.input, skip_empty=args.lengths is not None)
     files = PairFiles(args.pairs)
     columns = Columns(
         args.good or "sentence_good", args.bad or "sentence_bad", args.phenomenon or None
@@ -112,30 +134,13 @@ def _reader(args: argparse.Namespace) -> Callable[[], Iterator[Any]]:
     return lambda: read_pairs(files, columns)
 
 
-def _score(
-    args: argparse.Namespace,
-    loaded: LoadedModel,
-    encode: RowEncoder,
-    rows: Iterator[Any],
-    pieces: Optional[int],
-):
+def _score(args: argparse.Namespace, scorer: PseudoLikelihood, rows: Iterator[Any]):
     """Write the score of every row; the totals by name, and the shares."""
-    from tqdm import tqdm
-
-    if args.threads is not None:
-        torch.set_num_threads(args.threads)
-    device = "cuda" if torch.cuda.is_available() and not args.cpu else "cpu"
-    batch_tokens = BATCH_TOKENS if device == "cpu" else _ON_GPU
     totals: Dict[str, Total] = {}
     shares = Shares()
     names = ("sentences",) if args.pairs is None else ("acceptable", "other")
-    with _written(args) as write, tqdm(
-        total=pieces, desc="scoring", unit="piece", unit_scale=True, disable=None, leave=False
-    ) as bar:
-        scorer = PseudoLikelihood(
-            loaded.model.to(device), loaded.symbols.index(MASK), device, batch_tokens, bar.update
-        )
-        stream = scorer.stream(((row, tokens), tokens) for row, tokens in encode(rows))
+    with _written(args) as write:
+        stream = scorer.stream(((row, tokens), tokens) for row, tokens in rows)
         for (row, tokens), scores in stream:
             for name, one, score in zip(names, tokens, scores):
                 totals.setdefault(name, Total()).add(len(one) - 2, score)
@@ -160,6 +165,16 @@ def _written(args: argparse.Namespace) -> Iterator[Callable[[Dict[str, Any]], An
         yield lambda found: None
 
 
+def _warn(counts: Counts) -> None:
+    if counts.cut:
+        logger.warning("%d sentences were cut to what the model takes", counts.cut)
+    if counts.unknown > _MANY_UNKNOWN * counts.pieces:
+        logger.warning(
+            "%d of %d pieces are unknown: is the vocabulary that of the model, and the text of "
+            "its language?", counts.unknown, counts.pieces,
+        )  # fmt: skip
+
+
 def _tell(
     args: argparse.Namespace, counts: Counts, totals: Dict[str, Total], shares: Shares
 ) -> None:
@@ -168,13 +183,6 @@ def _tell(
         logger.info(
             "%s: %d with %d pieces, loss %.4f, pseudo-perplexity %.2f",
             name, one["sentences"], one["pieces"], one["loss"], one["pseudo_perplexity"],
-        )  # fmt: skip
-    if counts.cut:
-        logger.warning("%d sentences were cut to what the model takes", counts.cut)
-    if counts.unknown > _MANY_UNKNOWN * counts.pieces:
-        logger.warning(
-            "%d of %d pieces are unknown: is the vocabulary that of the model, and the text of "
-            "its language?", counts.unknown, counts.pieces,
         )  # fmt: skip
     table = totals_table(scores)
     found: Dict[str, Any] = {}

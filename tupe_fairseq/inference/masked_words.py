@@ -26,13 +26,13 @@ _HEAD = "encoder.lm_head."
 
 
 class EncoderAtPositions(WordEncoder):
-    """Gives one position of each sequence; the last feed-forward network sees no other."""
+    """Gives some positions of each sequence; the last feed-forward network sees no others."""
 
     def forward(self, embeddings: Tensor, positions: Tensor) -> Tensor:
-        """(B, L, D) and int64 (B) -> (B, D)."""
-        # B x 1 x C
-        self._places = positions[:, None, None].expand(-1, 1, embeddings.size(2))
-        return self.encode(embeddings, self.checked_padding(embeddings, None)).squeeze(1)
+        """(B, L, D) and int64 (B, P) -> (B, P, D)."""
+        # B x P x C
+        self._places = positions.unsqueeze(-1).expand(-1, -1, embeddings.size(2))
+        return self.encode(embeddings, self.checked_padding(embeddings, None))
 
     def call_layer(self, layer, x, *args):
         if layer is not self.layers[-1]:
@@ -49,8 +49,8 @@ class MaskedWords(nn.Module):
         encoder (EncoderAtPositions): the encoder.
         activation_fn (str): the head's activation.
     Shape:
-        tokens, int64 (B, L) without padding, and positions, int64 (B) -> logits (B, V), those of
-        one position of each sequence.
+        tokens, int64 (B, L) without padding, and positions, int64 (B, P) -> logits (B, P, V), those
+        of P positions of each sequence.
     Dtype and device: those of the parameters.
     Raises:
         ValueError: if L exceeds the model's longest sequence and positions have a table.

@@ -29,8 +29,8 @@ class PseudoLikelihood:
     those that wait is computed once.
 
     Args:
-        model (callable): tokens int64 (B, L) and positions int64 (B) -> logits (B, V) of those
-            positions, as :class:`MaskedWords`.
+        model (callable): tokens int64 (B, L) and positions int64 (B, P) -> logits (B, P, V) of
+            those positions, as :class:`MaskedWords`.
         mask (int): the id of ``<mask>``.
         device (torch.device or str): where the model is.
         batch_tokens (int): tokens of a batch; at least one copy is in it.  Changes only speed.
@@ -121,4 +121,5 @@ class PseudoLikelihood:
         there = positions[:, None]
         targets = tokens.gather(1, there)
         masked = tokens.scatter(1, there, self._mask)
-        return -F.cross_entropy(self._model(masked, positions), targets[:, 0], reduction="none")
+        logits = self._model(masked, there)[:, 0]
+        return -F.cross_entropy(logits, targets[:, 0], reduction="none")

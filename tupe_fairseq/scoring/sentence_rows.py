@@ -24,11 +24,12 @@ class SentenceRow(NamedTuple):
         return (self.sentence,)
 
 
-def read_sentences(path: Optional[str]) -> Iterator[SentenceRow]:
+def read_sentences(path: Optional[str], skip_empty: bool = False) -> Iterator[SentenceRow]:
     """The lines of a file.
 
     Args:
         path (str, optional): plain, .gz, .xz or .bz2; standard input if None.
+        skip_empty (bool): leave out empty lines, as between documents; else they are refused.
     Raises:
         OSError: if it cannot be read.
         ValueError: if it is not text or empty, or a line is empty, too long or not UTF-8; the
@@ -43,6 +44,8 @@ def read_sentences(path: Optional[str]) -> Iterator[SentenceRow]:
         except UnicodeDecodeError as error:
             raise ValueError(f"{place}: not UTF-8") from error
         if not sentence:
+            if skip_empty:
+                continue
             raise ValueError(f"{place} is empty; give one sentence in each line")
         row = SentenceRow(place, sentence)
         yield row

@@ -21,6 +21,7 @@ def cases(scenes: Path, draw: random.Random) -> Iterator[Case]:
     for name, content in _texts(sound, draw).items():
         for reader, scene in (
             ("prepare-pretrain", "text"), ("encode", "pretrained"), ("score", "pretrained"),
+            ("score --lengths", "pretrained"),
         ):  # fmt: skip
             right = REFUSED if name == "empty" else VALUE
             yield Case(KIND, name, scene, replaced("in.txt", content), (reader,), right)

@@ -1,0 +1,85 @@
+"""The loss at each length equals a loop's over the training model, whatever is in the batches."""
+
+import random
+
+import pytest
+import torch
+
+from helpers.exporting import MAX_POSITIONS, build, save
+from helpers.glue_files import write_pretrain_dir
+from tupe_fairseq.inference.masked_words import load_masked_words
+from tupe_fairseq.scoring.loss_by_length import SHARE, LossAtLength, lengths_table, with_chosen
+
+
+def lines(num_symbols):
+    """Tokens of lines of several lengths."""
+    draw = random.Random(4)
+    return [
+        [0, *(draw.randrange(4, num_symbols - 1) for _ in range(length)), 2]
+        for length in (1, 30, 7, 3, 41, 9, 22)
+    ]
+
+
+def by_a_loop(model, text, chosen, length, mask):
+    """Position and loss of every masked piece, sample by sample."""
+    found = []
+    for start in range(0, len(text), length - 1):
+        sample = torch.tensor([0, *text[start : start + length - 1]])
+        places = [1 + n for n, one in enumerate(chosen[start : start + length - 1]) if one]
+        masked = sample.clone()
+        masked[places] = mask
+        with torch.no_grad():
+            logs = model(masked[None])[0][0].log_softmax(-1)
+        found += [(place, -logs[place, sample[place]].item()) for place in places]
+    return found
+
+
+@pytest.mark.parametrize("options", [{"rel_pos": True}, {"position_encoding": "rope"}])
+def test_losses_are_those_of_a_loop(options, tmp_path):
+    dictionary = write_pretrain_dir(tmp_path / "data") / "dict.txt"
+    args, model = build(dictionary, **options)
+    loaded = load_masked_words(str(save(tmp_path, args, model)), str(dictionary))
+    mask, given = loaded.symbols.index("<mask>"), lines(len(loaded.symbols))
+    text = [token for line in given for token in line[1:]]
+    chosen = [one for _, marks in with_chosen(given) for one in marks]
+    for length in (5, 8, MAX_POSITIONS):
+        wanted = by_a_loop(model.eval(), text, chosen, length, mask)
+        for batch_tokens in (1, 3 * length, 10_000):
+            part = LossAtLength(loaded.model, mask, length, 5, batch_tokens=batch_tokens)
+            for tokens, marks in with_chosen(given):
+                part.add(tokens, marks)
+            part.finish()
+            found = part.to_dict()
+            assert found["length"] == length and found["pieces"] == sum(chosen) == len(wanted)
+            mean = sum(loss for _, loss in wanted) / len(wanted)
+            assert found["loss"] == pytest.approx(mean, rel=1e-5)
+            assert [one["to"] for one in found["by_position"]][-1] == length
+            for one in found["by_position"]:
+                inside = [loss for place, loss in wanted if one["from"] <= place < one["to"]]
+                assert one["pieces"] == len(inside)
+                mean = sum(inside) / len(inside) if inside else None
+                assert one["loss"] == pytest.approx(mean, rel=1e-5)
+
+
+def test_the_same_pieces_are_drawn_each_time_and_no_end_of_a_line():
+    given = lines(50) * 40
+    first, second = list(with_chosen(given)), list(with_chosen(iter(given)))
+    assert first == second
+    marks = [mark for _, line in first for mark in line]
+    assert not any(line[-1] for _, line in first)
+    # five standard deviations of the mean of some 4,500 draws
+    assert abs(sum(marks) / (len(marks) - len(given)) - SHARE) < 0.027
+    assert [tokens for tokens, _ in first] == [line[1:] for line in given]
+
+
+def test_table_of_bins_that_a_length_does_not_reach():
+    found = [
+        {"length": length, "loss": 1.5,
+         "by_position": [{"from": n, "to": n + 4, "loss": None if n else 2.0}
+                         for n in range(0, length, 4)]}
+        for length in (4, 8)
+    ]  # fmt: skip
+    assert lengths_table(found).splitlines()[2:] == [
+        "| 4 | 1.5000 | 2.0000 |  |",
+        "| 8 | 1.5000 | 2.0000 | - |",
+    ]
