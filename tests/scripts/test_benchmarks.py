@@ -7,8 +7,11 @@ import sys
 import pytest
 import torch
 
-from helpers.running import REPO
+from helpers import raw_text
+from helpers.running import REPO, call_program
 from helpers.training import pretrain
+from tupe_fairseq.commands import prepare_pretrain
+from tupe_fairseq.position.longer_table import METHODS
 
 BENCHMARKS = REPO / "scripts" / "benchmarks"
 IS_OLD = not hasattr(torch.nn.functional, "scaled_dot_product_attention")
@@ -197,6 +200,38 @@ def test_untie(run, data, shim_folder, tmp_path):
     ]  # fmt: skip
     assert all(1 < loss < 30 for loss in losses.values())
     assert f"untied: {losses['untied']:.3f} bits" in process.stdout
+
+
+@pytest.mark.thorough
+def test_longer(run, shim_folder, tmp_path):
+    raw_text.write(tmp_path / "text", raw_text.documents(60))
+    words = ["--input", tmp_path / "text", "--output-dir", tmp_path / "data", "--workers", 1]
+    words += ["--vocab-size", 120, "--character-coverage", 1, "--tokens-per-sample", 16]
+    code, text = call_program(prepare_pretrain.main, words)
+    assert code == 0, text
+
+    def measure(seeds):
+        return run(
+            shim_folder + "/python", BENCHMARKS / "longer.py", tmp_path / "data", tmp_path / "text",
+            "--schemes", "tupe --rel-pos; rope", "--length", 16, "--lengths", "16,32,64",
+            "--updates", 100, "--batch-tokens", 64, "--seeds", seeds, "--output-dir",
+            tmp_path / "out",
+        ).stdout  # fmt: skip
+
+    said = measure("1")
+    assert "tupe --rel-pos, seed 1, tile, 10 updates: 16: " in said
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [(row["scheme"], row["method"], row["updates"]) for row in results["rows"]] == [
+        *(("tupe --rel-pos", method, n) for method in METHODS for n in (0, 10)),
+        ("rope", None, 0), ("rope", None, 10),
+    ]  # fmt: skip
+    shortest = [row["lengths"][0]["loss"] for row in results["rows"] if not row["updates"]]
+    # without a training, the old positions of a tiled and of a zero table are the same
+    assert shortest[1] == shortest[2] != shortest[0]
+    assert (tmp_path / "out" / "longer_than_trained.png").read_bytes().startswith(b"\x89PNG")
+    # the first seed is kept
+    assert measure("1,2").startswith(said.splitlines()[0])
+    assert "(" in (tmp_path / "out" / "results.md").read_text().splitlines()[2]
 
 
 def test_predictions(run, shim_folder, tmp_path):
