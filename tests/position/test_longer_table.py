@@ -5,7 +5,8 @@ import torch
 
 from helpers.position_cases import ALL, DIM, HEADS, MAX, Case, parametrized
 from tupe_fairseq.position import CATALOGUE, build_position_encoding
-from tupe_fairseq.position.longer_table import METHODS, longer_table
+from tupe_fairseq.position.known_schemes import TABLE_METHODS
+from tupe_fairseq.position.longer_table import longer_table
 
 WITH_TABLE = [case for case in ALL if case.has_table]
 
@@ -42,7 +43,7 @@ def by_loops(rows, number, method):
 
 
 @parametrized(WITH_TABLE)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", TABLE_METHODS)
 @pytest.mark.parametrize("max_positions", [MAX + 1, 2 * MAX - 1, 3 * MAX + 2])
 def test_rows_are_those_of_a_loop(case, method, max_positions):
     position = build(case)

@@ -11,7 +11,7 @@ from helpers import raw_text
 from helpers.running import REPO, call_program
 from helpers.training import pretrain
 from tupe_fairseq.commands import prepare_pretrain
-from tupe_fairseq.position.longer_table import METHODS
+from tupe_fairseq.position.known_schemes import TABLE_METHODS
 
 BENCHMARKS = REPO / "scripts" / "benchmarks"
 IS_OLD = not hasattr(torch.nn.functional, "scaled_dot_product_attention")
@@ -222,7 +222,7 @@ def test_longer(run, shim_folder, tmp_path):
     assert "tupe --rel-pos, seed 1, tile, 10 updates: 16: " in said
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert [(row["scheme"], row["method"], row["updates"]) for row in results["rows"]] == [
-        *(("tupe --rel-pos", method, n) for method in METHODS for n in (0, 10)),
+        *(("tupe --rel-pos", method, n) for method in TABLE_METHODS for n in (0, 10)),
         ("rope", None, 0), ("rope", None, 10),
     ]  # fmt: skip
     shortest = [row["lengths"][0]["loss"] for row in results["rows"] if not row["updates"]]

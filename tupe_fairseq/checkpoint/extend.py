@@ -9,7 +9,8 @@ from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING, ENCODER
 from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.position.encoding import PositionEncoding
-from tupe_fairseq.position.longer_table import METHODS, longer_table
+from tupe_fairseq.position.known_schemes import TABLE_METHODS
+from tupe_fairseq.position.longer_table import longer_table
 
 _SHARED = f"{ENCODER}position_bias."
 
@@ -71,7 +72,7 @@ def _check_method(name: str, position: PositionEncoding, method: Optional[str]) 
     if position.TABLE is not None:
         if method is None:
             raise ValueError(
-                f"{name} has a table of positions; give --method, one of {', '.join(METHODS)}"
+                f"{name} has a table of positions; give --method, one of {', '.join(TABLE_METHODS)}"
             )
     elif position.max_positions_is_unit:
         if method != "interpolate":

@@ -14,15 +14,16 @@ from tupe_fairseq.checkpoint.extend import extend
 from tupe_fairseq.checkpoint.foreign_model import read_checkpoint
 from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.command_flags.extend import get_parser
+from tupe_fairseq.command_flags.vocabulary_flags import CHOICES
 from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.converted_files import with_record, write_folder
+from tupe_fairseq.commands.given_vocabulary import check_is_file
 from tupe_fairseq.commands.next_commands import next_commands
 from tupe_fairseq.commands.program import run_program
-from tupe_fairseq.commands.vocabulary_flags import CHOICES, check_is_file
 from tupe_fairseq.files.names import DICTIONARY, REPORT, SENTENCEPIECE_MODEL, VOCABULARY
 from tupe_fairseq.files.text_lines import read_lines
-from tupe_fairseq.position.longer_table import METHODS
-from tupe_fairseq.programs.command import show
+from tupe_fairseq.shell_text import show
 from tupe_fairseq.text.foreign_vocabulary import is_recorded
 from tupe_fairseq.text.found_vocabulary import find_dictionary, find_vocabulary
 from tupe_fairseq.text.to_tokens import places_of
@@ -31,46 +32,6 @@ logger = logging.getLogger("tupe-extend")
 
 # beside a checkpoint, as they are; of a fine-tuned one
 _BESIDE = (os.path.join("input0", DICTIONARY), os.path.join("label", DICTIONARY), REPORT)
-
-
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tupe-extend",
-        description="Make a checkpoint of this project, pre-trained or fine-tuned, take longer "
-        "sequences: OUT/model.pt, with its dictionary, vocabulary and report.json beside it. Only "
-        "the table of positions changes, of the position encodings that have one (tupe, learned, "
-        "disentangled); of the others only the recorded length. The training state, the "
-        "optimizer's as well, is not kept: how to train on is printed. No code is run that the "
-        "checkpoint contains.",
-        epilog="example: tupe-extend checkpoints/checkpoint_best.pt --data data-bin "
-        "--max-positions 2048 --method interpolate --output-dir longer",
-    )
-    add = parser.add_argument
-    add("checkpoint", metavar="CHECKPOINT", help="of tupe_roberta")
-    add(
-        "--max-positions",
-        type=int,
-        required=True,
-        metavar="N",
-        help="the longest sequence in tokens, <s> and </s> included; above the checkpoint's",
-    )
-    add(
-        "--method",
-        choices=METHODS,
-        help="what the rows of new positions are made of, [CLS]'s left as they are: interpolate "
-        "spreads the trained rows over the new length, linear in between (and for enformer "
-        "stretches its distances); tile repeats them; zero adds zeros. Needed for an encoding with "
-        "a table, refused for others",
-    )
-    add(
-        "--data",
-        metavar="DIR",
-        help="folder with dict.txt, the vocabulary and report.json; what it has not is taken from "
-        "the checkpoint's folder; default: the latter",
-    )
-    add("--output-dir", required=True, metavar="OUT", help="folder to write")
-    add("--overwrite", action="store_true", help="replace files of an earlier run")
-    return parser
 
 
 def main(argv: Optional[List[str]] = None) -> None:

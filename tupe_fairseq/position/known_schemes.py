@@ -23,6 +23,9 @@ MAX_DISTANCE = 128
 # shaw's
 MAX_REL_POS = 16
 
+#: what new rows of a longer table of positions can be made of
+TABLE_METHODS = ("interpolate", "tile", "zero")
+
 
 def check_scheme_name(name: str, known: Iterable[str] = SCHEME_NAMES) -> None:
     """Refuse a name that no scheme has.

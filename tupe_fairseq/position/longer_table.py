@@ -5,9 +5,6 @@ from torch import Tensor
 
 from tupe_fairseq.position.encoding import PositionEncoding
 
-#: what a new row can be made of
-METHODS = ("interpolate", "tile", "zero")
-
 
 def longer_table(position: PositionEncoding, max_positions: int, method: str) -> Tensor:
     """The table of an encoding, with rows for positions up to ``max_positions`` - 1.
@@ -23,7 +20,7 @@ def longer_table(position: PositionEncoding, max_positions: int, method: str) ->
     Args:
         position (PositionEncoding): with a table (``TABLE``) for M = ``position.max_positions``.
         max_positions (int): the new number of positions, N, above M.
-        method (str): one of ``METHODS``.
+        method (str): one of ``TABLE_METHODS``.
     Returns:
         Tensor: (rows, D), rows being N, for tupe N + 1; dtype and device of the table.
     Raises:
