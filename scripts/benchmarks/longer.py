@@ -37,7 +37,7 @@ from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.plots import canvas
 from tupe_fairseq.plots.length_curves import logarithmic_lengths
 from tupe_fairseq.position import CATALOGUE
-from tupe_fairseq.position.longer_table import METHODS
+from tupe_fairseq.position.known_schemes import TABLE_METHODS
 
 SCHEMES = "learned; tupe; tupe --rel-pos; none --rel-pos; alibi; rope"
 # of the longer training, in shares of the first one
@@ -138,7 +138,7 @@ def one(options, scheme, seed):
         options, list(map(str, flags)), options.length, options.updates, options.lr, seed,
         folder / "trained",
     )  # fmt: skip
-    for method in METHODS if CATALOGUE[scheme.name].TABLE else (None,):
+    for method in TABLE_METHODS if CATALOGUE[scheme.name].TABLE else (None,):
         longer = folder / (method or "longer")
         if not (longer / "model.pt").exists():
             words = ["tupe-extend", last, "--data", options.data, "--max-positions",

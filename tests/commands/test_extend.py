@@ -15,7 +15,7 @@ from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.restricted_load import restricted_load
 from tupe_fairseq.commands.extend import main
 from tupe_fairseq.position import CATALOGUE
-from tupe_fairseq.position.longer_table import METHODS
+from tupe_fairseq.position.known_schemes import TABLE_METHODS
 
 LONGER = 40
 
@@ -66,7 +66,7 @@ def test_short_sequences_as_before_and_longer_ones_at_all(name, vocabulary, tmp_
 def test_a_new_table_is_what_is_written_and_nothing_else(vocabulary, tmp_path):
     path = write_model(tmp_path / "a", vocabulary, rel_pos=True)
     old, tables = restricted_load(str(path))["model"], []
-    for method in METHODS:
+    for method in TABLE_METHODS:
         out = tmp_path / method
         code, text = extend(path, out, "--data", vocabulary, "--method", method)
         assert code == 0, text
