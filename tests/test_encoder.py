@@ -154,7 +154,7 @@ def test_bias_is_computed_once_and_never_expanded_over_the_batch(monkeypatch):
     monkeypatch.setattr(TupeMultiheadAttention, "forward", spy)
     encoder(torch.randn(BATCH, SEQ_LEN, DIM, dtype=torch.float64))
     assert len(computed) == 1 and len(received) == 5
-    assert all(bias is computed[0] for bias in received)
+    assert all(bias.values is computed[0] for bias in received)
     assert computed[0].shape == (3, SEQ_LEN, SEQ_LEN)
 
 

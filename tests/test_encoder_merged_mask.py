@@ -19,7 +19,7 @@ from helpers.position_cases import (
     random_input,
 )
 from helpers.tensors import assert_within
-from tupe_fairseq.attention import Padding, merged_mask, sdpa
+from tupe_fairseq.attention import Bias, Padding, merged_mask, sdpa
 from tupe_fairseq.attention.merged_mask import merged_mask as merged
 
 pytestmark = pytest.mark.skipif(
@@ -172,10 +172,10 @@ def test_made_once_in_what_is_exported():
 def test_a_bias_that_is_written_to_is_another():
     padding, rows = Padding(MASK), slice(None)
     bias = torch.zeros(HEADS, SEQ_LEN, SEQ_LEN)
-    first = merged(bias, None, padding, rows, bias.dtype)
-    assert merged(bias, None, padding, rows, bias.dtype) is first
+    first = merged(Bias(bias), padding, rows, bias.dtype)
+    assert merged(Bias(bias), padding, rows, bias.dtype) is first
     bias.add_(1)
-    again = merged(bias, None, padding, rows, bias.dtype)
+    again = merged(Bias(bias), padding, rows, bias.dtype)
     assert again[0, 0, 0, 0] == 1 and first[0, 0, 0, 0] == 0
 
 
@@ -183,13 +183,13 @@ def test_what_is_made_without_a_gradient_does_not_serve_one():
     padding, rows = Padding(MASK), slice(None)
     bias = torch.zeros(HEADS, SEQ_LEN, SEQ_LEN, requires_grad=True)
     with torch.no_grad():
-        assert not merged(bias, None, padding, rows, bias.dtype).requires_grad
-    assert merged(bias, None, padding, rows, bias.dtype).requires_grad
+        assert not merged(Bias(bias), padding, rows, bias.dtype).requires_grad
+    assert merged(Bias(bias), padding, rows, bias.dtype).requires_grad
 
 
 def test_rows_begin_where_a_gpus_kernel_wants_them():
     """It would copy a mask of other strides, over the whole batch and in each layer."""
     bias = torch.empty(HEADS, 13, 13, dtype=torch.bfloat16, device="meta")
-    mask = merged(bias, None, None, slice(None), bias.dtype)
+    mask = merged(Bias(bias), None, slice(None), bias.dtype)
     assert mask.shape == bias.shape
     assert all(stride % 8 == 0 for stride in mask.stride()[:-1]) and mask.stride(-1) == 1

@@ -5,7 +5,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple, Union, cast
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.attention import Padding
+from tupe_fairseq.attention import Bias, Padding, takes_factors
 from tupe_fairseq.modules import (
     SharedBias,
     TupeEncoderLayer,
@@ -175,17 +175,19 @@ class EncoderStack(nn.Module):
         x = dropout(x, self.config.dropout, self.training)
         if padding is not None and packing is None:
             x = x.masked_fill(padding.mask.unsqueeze(-1), 0)
-        attn_bias, kernel_bias = self.shared_bias(self.position, seq_len, x)
+        in_factors = takes_factors(self.config.attn_impl, x, padding, self.config.num_heads)
+        bias = self.shared_bias(self.position, seq_len, x.device, in_factors)
 
         shared = self.position
         if shared is not None and not shared.reads_content:
             shared = None
         for_layers = None if shared is None else shared.for_layers(seq_len)
+        values = None if bias is None else bias.values
         hiddens = [x]
         for index, layer in enumerate(self.layers):
             if index and added is not None and self.config.position_each_layer:
                 x = x + added.to(x.dtype)
-            x = self.call_layer(layer, x, attn_bias, padding, kernel_bias, shared, for_layers)
+            x = self.call_layer(layer, x, bias, padding, shared, for_layers, values)
             if return_all_hiddens:
                 hiddens.append(x)
         if self.layer_norm is not None:
@@ -200,20 +202,20 @@ class EncoderStack(nn.Module):
         self,
         layer: nn.Module,
         x: Tensor,
-        attn_bias: Optional[Tensor],
+        attn_bias: Optional[Bias],
         padding: Optional[Padding],
-        kernel_bias: Optional[Tensor],
         position: Optional[PositionEncoding],
         for_layers: Optional[Tensor],
+        bias_values: Optional[Tensor],
     ) -> Tensor:
         """The output of one layer; see :meth:`TupeEncoderLayer.forward`."""
         return layer(
             x,
             attn_bias=attn_bias,
             key_padding_mask=padding,
-            kernel_bias=kernel_bias,
             position=position,
             for_layers=for_layers,
+            bias_values=bias_values,
         )
 
     def weights_of(self, hiddens: Sequence[Tensor], padding: Optional[Padding]) -> List[Tensor]:
@@ -227,7 +229,7 @@ class EncoderStack(nn.Module):
             each (B, L, D) -> for each layer (B, H, L, L), rows are queries; 0 at padded keys.
         """
         seq_len = hiddens[0].size(1)
-        bias, _ = self.shared_bias(self.position, seq_len, hiddens[0])
+        bias = self.shared_bias(self.position, seq_len, hiddens[0].device)
         added = self._added_positions(hiddens[0].device, seq_len, None)
         weights = []
         for index, (layer, x) in enumerate(zip(self.layers, hiddens)):

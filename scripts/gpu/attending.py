@@ -5,7 +5,7 @@ from typing import List, NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from tupe_fairseq.attention import IMPLEMENTATIONS, Padding, split_qkv
+from tupe_fairseq.attention import IMPLEMENTATIONS, Bias, Padding, split_qkv
 
 
 class Answer(NamedTuple):
@@ -46,13 +46,14 @@ class Request:
         self.bias = draw(heads, seq_len, seq_len).to(device)
 
     def refusal(self, name: str) -> Optional[str]:
-        return IMPLEMENTATIONS[name].refusal(self._parts(self.qkv)[0], self.bias, self.padding)
+        q, _, _ = self._parts(self.qkv)
+        return IMPLEMENTATIONS[name].refusal(q, Bias(self.bias), self.padding)
 
     def out(self, name: str, qkv: Tensor, bias: Tensor, dropout: float = 0.0) -> Tensor:
         """As the tokens travel; zeros at padding."""
         options = {"scaling": self.scaling, "dropout": dropout}
         attend = IMPLEMENTATIONS[name].attend
-        out = attend(*self._parts(qkv), bias, self.padding, **options)
+        out = attend(*self._parts(qkv), Bias(bias), self.padding, **options)
         if self.padding is not None and not self.padding.packed:
             out = out.masked_fill(self.padding.mask[:, :, None, None], 0)
         return out

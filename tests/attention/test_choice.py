@@ -5,13 +5,17 @@ import logging
 import pytest
 import torch
 
-from helpers.attention_cases import BATCH, HEAD_DIM, HEADS, mask_of
-from tupe_fairseq.attention import IMPLEMENTATIONS, NAMES, Padding, check_name, choice, choose
+from helpers.attention_cases import BATCH, HEAD_DIM, HEADS, as_bias, mask_of
+from tupe_fairseq.attention import IMPLEMENTATIONS, NAMES, Padding, check_name, choice
 
 SEQ_LEN = 9
 HAS_SDPA = tuple(int(x) for x in torch.__version__.split(".")[:2]) >= (2, 1)
 AT_END = Padding(mask_of([9, 4, 0, 1], SEQ_LEN))
 IN_THE_MIDDLE = Padding(torch.arange(SEQ_LEN) == torch.tensor([[2], [8], [8], [8]]))
+
+
+def choose(name, q, bias, padding, dropout):
+    return choice.choose(name, q, as_bias(bias), padding, dropout)
 
 
 def q_and_bias(trained_q=True, trained_bias=True):
@@ -87,7 +91,7 @@ def test_what_follows_the_sizes_of_a_batch_is_not_recorded():
 
     def attend(name):
         return lambda q, bias: choose(name, q, bias, None, 0.0)(
-            q, q, q, bias, None, scaling=1.0, dropout=0.0
+            q, q, q, as_bias(bias), None, scaling=1.0, dropout=0.0
         )
 
     with pytest.raises(RuntimeError, match="chunked does not support this: .*torch.jit.trace"):

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from helpers.attention_cases import BATCH, HEADS, Request, assert_near, lengths_of, skip_if_refused
 from helpers.gpu import needs_gpu
-from tupe_fairseq.attention import IMPLEMENTATIONS, Padding, sdpa, shifted, split_qkv
+from tupe_fairseq.attention import IMPLEMENTATIONS, Bias, Padding, sdpa, split_qkv
 
 SEQ_LEN = 17
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -53,10 +53,8 @@ def test_a_mask_has_the_dtype_of_q(calls, dtype, is_middle, trained):
         middle(request)
     qkv, bias = request.leaves()
     bias.requires_grad_(trained)
-    given = None if trained else shifted(bias, dtype)
-    for kernel_bias in (None, given):
-        out = request.attend("sdpa", qkv.to(dtype), bias, kernel_bias=kernel_bias)
-        assert out.requires_grad
+    out = request.attend("sdpa", qkv.to(dtype), bias)
+    assert out.requires_grad
     assert calls and all(mask.dtype == q.dtype == dtype for q, mask, _ in calls)
 
 
@@ -94,9 +92,9 @@ def test_a_row_without_any_key_is_finite(name, dtype, where):
     qkv, bias = request.leaves()
     is_packed = request.padding.packed
     q, k, v = split_qkv(request.padding.pack(qkv) if is_packed else qkv)
-    skip_if_refused(name, q, bias, request.padding)
+    skip_if_refused(name, q, Bias(bias), request.padding)
     attend = IMPLEMENTATIONS[name].attend
-    out = attend(q, k, v, bias, request.padding, scaling=0.3, dropout=0.0)
+    out = attend(q, k, v, Bias(bias), request.padding, scaling=0.3, dropout=0.0)
     out.float().sum().backward()
     assert out.isfinite().all()
     assert qkv.grad.isfinite().all() and bias.grad.isfinite().all()
@@ -150,7 +148,7 @@ def test_the_batch_path_keeps_a_bias_without_padding_one(calls):
     """What a GPU does: the bias travels expanded, never copied."""
     request = Request(SEQ_LEN)
     q, k, v = request.qkv.unbind(2)
-    out = sdpa._attend_batch(q, k, v, request.bias, None, None, 0.3, 0.0)
+    out = sdpa._attend_batch(q, k, v, Bias(request.bias), None, 0.3, 0.0)
     ((_, mask, _),) = calls
     assert mask.shape == (BATCH, HEADS, SEQ_LEN, SEQ_LEN) and mask.stride(0) == 0
     assert mask.data_ptr() == request.bias.data_ptr()
@@ -177,9 +175,9 @@ def test_lengths_for_which_cudnn_gives_nan(name, pattern, packed, seq_len, dtype
             leaf.requires_grad_()
         is_packed = padding is not None and padding.packed
         q, k, v = split_qkv(padding.pack(leaves[0]) if is_packed else leaves[0])
-        skip_if_refused(name, q, leaves[1], padding)
+        skip_if_refused(name, q, Bias(leaves[1]), padding)
         attend = IMPLEMENTATIONS[name].attend
-        out = attend(q, k, v, leaves[1], padding, scaling=1 / 8, dropout=0.0)
+        out = attend(q, k, v, Bias(leaves[1]), padding, scaling=1 / 8, dropout=0.0)
         out = padding.unpack(out) if is_packed else out.masked_fill(mask[:, :, None, None], 0)
         (out * weights).sum().backward()
         return out.detach(), leaves[0].grad, leaves[1].grad

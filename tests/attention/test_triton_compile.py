@@ -6,6 +6,7 @@ import types
 
 import torch
 
+from helpers.attention_cases import as_bias
 from helpers.triton_cases import needs_triton, padded
 from tupe_fairseq.attention.triton import triton_attention
 
@@ -71,7 +72,9 @@ def compile_all(cache, requests):
         if seq_len > 1:
             bias = torch.zeros(num_heads, seq_len, seq_len, requires_grad=True)
         qkv.requires_grad_()
-        out = triton_attention(*qkv.unbind(-3), bias, padding, scaling=0.4, dropout=dropout)
+        out = triton_attention(
+            *qkv.unbind(-3), as_bias(bias), padding, scaling=0.4, dropout=dropout
+        )
         out.sum().backward()
 
 

@@ -7,7 +7,7 @@ import types
 import pytest
 import torch
 
-from tupe_fairseq.attention import Padding
+from tupe_fairseq.attention import Bias, Padding
 from tupe_fairseq.attention.triton import _library_refusal, triton_refusal
 
 
@@ -23,14 +23,14 @@ def test_the_cpu(monkeypatch):
 
 
 def test_requests(any_device):
-    q, bias = torch.zeros(2, 17, 3, 5), torch.zeros(3, 17, 17)
+    q, bias = torch.zeros(2, 17, 3, 5), Bias(torch.zeros(3, 17, 17))
     mask = torch.zeros(2, 17, dtype=torch.bool)
     mask[0, 0] = True
     for arguments, reason in (
         ((q.double(), bias, None), "not torch.float64"),
         ((q.bfloat16(), bias, None), "interpreter"),
         ((torch.zeros(2, 17, 3, 136), bias, None), "at most 128, not 136"),
-        ((q, bias[:1], None), "one attn_bias for the whole batch"),
+        ((q, Bias(bias.values[:1]), None), "one attn_bias for the whole batch"),
         ((q, bias, Padding(mask)), "padding at the end"),
     ):
         found = triton_refusal(*arguments)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers.tensors import assert_within
-from tupe_fairseq.attention import IMPLEMENTATIONS, Padding, split_qkv
+from tupe_fairseq.attention import IMPLEMENTATIONS, Bias, Padding, split_qkv
 
 # all different, so that a wrong axis does not fit
 BATCH, HEADS, HEAD_DIM = 4, 3, 5
@@ -55,6 +55,7 @@ class Request:
         options = {"scaling": SCALING, "dropout": 0.0, **options}
         is_packed = self.padding is not None and self.padding.packed
         q, k, v = split_qkv(self.padding.pack(qkv) if is_packed else qkv)
+        bias = as_bias(bias)
         skip_if_refused(name, q, bias, self.padding)
         out = IMPLEMENTATIONS[name].attend(q, k, v, bias, self.padding, **options)
         assert out.shape == q.shape and out.dtype == q.dtype
@@ -68,6 +69,11 @@ class Request:
         out = self.attend(name, qkv, bias, **options)
         (out * self.weights).sum().backward()
         return out.detach(), qkv.grad, None if bias is None else bias.grad
+
+
+def as_bias(bias):
+    """A tensor, or a bias already, or None."""
+    return Bias(bias) if isinstance(bias, torch.Tensor) else bias
 
 
 def skip_if_refused(name, q, bias, padding):

@@ -162,6 +162,22 @@ def test_prepare(run, tmp_path):
     assert "| given | SentencePiece alone |" in (tmp_path / "results.md").read_text()
 
 
+@pytest.mark.thorough
+@needs_fused
+def test_long_sequences(run, tmp_path):
+    run(
+        sys.executable, BENCHMARKS / "long.py", "--lengths", 64, "--heads", 2, "--steps", 256, 1024,
+        "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
+    )  # fmt: skip
+    results = json.loads((tmp_path / "results.json").read_text())
+    (row,) = results["attention"]
+    assert row["T"] == 64
+    assert set(row["columns"]) == {"unbiased fused kernel", "in factors", "whole"}
+    assert all(column["ratio"] > 0 for column in row["columns"].values())
+    assert len(results["step_bytes"]) == 4
+    assert 0 < results["memory_ratios"]["T 1024, in factors over whole"] < 1
+
+
 @pytest.mark.skipif(not HAS_TRANSFORMERS, reason="needs torch 2.1 and transformers")
 def test_folder(run, tmp_path):
     process = run(

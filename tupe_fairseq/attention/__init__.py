@@ -2,26 +2,24 @@
 
 Each is a pure function of one signature, and all compute the same::
 
-    attend(q, k, v, attn_bias, padding, *, scaling, dropout, kernel_bias=None)
+    attend(q, k, v, attn_bias, padding, *, scaling, dropout)
 
     dropout(softmax(scaling * q k^T + attn_bias)) v, for each head
 
 Args:
     q, k, v (Tensor): queries, keys and values.
-    attn_bias (Tensor, optional): added to the scores, at least float32; gets one gradient for
-        the batch.
+    attn_bias (Bias, optional): added to the scores, at least float32; gets one gradient for the
+        batch.
     padding (Padding, optional): which tokens are padding; None if there are none.
     scaling (float): factor on the content scores.
     dropout (float): dropout probability of the attention probabilities; 0 outside training.
-    kernel_bias (Tensor, optional): ``shifted(attn_bias, q.dtype)`` without gradient, for
-        sequences without padding and kernels that read no other; computed where it is not given.
 Shape:
     q, k, v (B, L, H, K), or (N, H, K) with packed padding; attn_bias (H, L, L), rows are queries
     -> as q.  Values at padded tokens are undefined.
 """
 
-from tupe_fairseq.attention.bias import shifted
-from tupe_fairseq.attention.choice import IMPLEMENTATIONS, NAMES, check_name, choose
+from tupe_fairseq.attention.bias import Bias
+from tupe_fairseq.attention.choice import IMPLEMENTATIONS, NAMES, check_name, choose, takes_factors
 from tupe_fairseq.attention.eager import attention_probabilities
 from tupe_fairseq.attention.keep_mask import HAS_NUMPY, KeepMask
 from tupe_fairseq.attention.padding import Padding
@@ -30,12 +28,13 @@ from tupe_fairseq.attention.split_qkv import split_qkv
 
 __all__ = [
     "HAS_NUMPY",
+    "Bias",
     "IMPLEMENTATIONS",
     "NAMES",
     "KeepMask",
     "Padding",
     "attention_probabilities",
-    "shifted",
+    "takes_factors",
     "check_name",
     "choose",
     "is_recorded",

@@ -7,6 +7,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional
 import torch
 from torch import Tensor
 
+from tupe_fairseq.attention.bias import Bias
 from tupe_fairseq.attention.chunked import chunked_attention, chunked_refusal
 from tupe_fairseq.attention.eager import eager_attention
 from tupe_fairseq.attention.keep_mask import HAS_NUMPY
@@ -18,6 +19,15 @@ from tupe_fairseq.attention.triton import triton_attention, triton_refusal
 # Scores of a sequence, over its heads, below which the loop over sequences that the others make on
 # the CPU costs more than it saves (measured: 12 heads from T = 32 on, 2 heads from T = 128).
 FEW_SCORES = 2**14
+# Numbers of a bias from which on it is taken in factors.  With gradients 4 heads from T = 2,048 on:
+# whole it takes 64 MiB then, its gradient as much in each layer, and attention forward and backward
+# is about as fast in factors (measured: 4 heads, float32, one thread, in times of the fused kernel
+# without a bias: T = 512 whole 1.6, in factors 2.7; T = 2,048 2.2 and 2.3; T = 4,096 2.0 and 1.9,
+# and to make the whole bias and to add up its gradients comes on top).  Without gradients a whole
+# bias that is there makes sdpa 1.8 times as fast as factors, and multiplying it out takes as long
+# as two layers, so that memory decides: up to 256 MiB, what SharedBias keeps.
+MANY_SCORES = 2**24
+MANY_FIXED_SCORES = 2**26
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +36,7 @@ class Implementation(NamedTuple):
     """A function that attends, and one that says why it cannot, from q, attn_bias and padding."""
 
     attend: Callable[..., Tensor]
-    refusal: Callable[[Tensor, Optional[Tensor], Optional[Padding]], Optional[str]]
+    refusal: Callable[[Tensor, Optional[Bias], Optional[Padding]], Optional[str]]
 
 
 IMPLEMENTATIONS: Dict[str, Implementation] = {
@@ -53,7 +63,7 @@ def check_name(name: str) -> str:
 def choose(
     name: str,
     q: Tensor,
-    attn_bias: Optional[Tensor],
+    attn_bias: Optional[Bias],
     padding: Optional[Padding],
     dropout: float,
 ) -> Callable[..., Tensor]:
@@ -78,9 +88,27 @@ def choose(
     return IMPLEMENTATIONS[name].attend
 
 
+def takes_factors(name: str, x: Tensor, padding: Optional[Padding], num_heads: int) -> bool:
+    """Whether layers had better have their bias in factors than whole.
+
+    Args:
+        name (str): one of ``NAMES``.
+        x (Tensor): what the layers get, (B, L, D), or (N, D) with packed ``padding``.
+        padding (Padding, optional): that of the batch.
+        num_heads (int): number of heads.
+    """
+    if name not in ("auto", "chunked") or x.device.type != "cpu" or is_recorded():
+        return False
+    if padding is not None and padding.lengths is None:
+        return False  # chunked refuses it
+    seq_len = x.size(1) if padding is None else padding.seq_len
+    many = MANY_SCORES if torch.is_grad_enabled() else MANY_FIXED_SCORES
+    return num_heads * seq_len**2 >= many
+
+
 def _first_that_can(q, attn_bias, padding, dropout):
     training = torch.is_grad_enabled() and (
-        q.requires_grad or (attn_bias is not None and attn_bias.requires_grad)
+        q.requires_grad or (attn_bias is not None and attn_bias.needs_grad)
     )
     passed_over: List[str] = []
     for name in _preference(q, attn_bias, padding, dropout, training):
@@ -101,9 +129,11 @@ def _preference(q, attn_bias, padding, dropout, training) -> List[str]:
         return ["triton", "sdpa", "eager"]
     seq_len = q.size(1) if padding is None else padding.seq_len
     is_short = q.size(-2) * seq_len**2 < FEW_SCORES
-    is_bias_trained = training and attn_bias is not None and attn_bias.requires_grad
+    is_bias_trained = training and attn_bias is not None and attn_bias.needs_grad
     if dropout and not HAS_NUMPY:
         return ["eager"]
+    if attn_bias is not None and attn_bias.layout is not None:
+        return ["chunked", "eager"]
     if dropout or is_bias_trained:  # torch's fused attention on the CPU serves neither
         return ["eager"] if is_short else ["chunked", "eager"]
     return ["eager"] if is_short and padding is not None else ["sdpa", "chunked", "eager"]

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from tupe_fairseq.attention.bias import shared_bias_refusal
+from tupe_fairseq.attention.bias import Bias, shared_bias_refusal
+from tupe_fairseq.attention.blocked import BlockedAttention
 from tupe_fairseq.attention.joined import one_by_one
 from tupe_fairseq.attention.keep_mask import KeepMask
 from tupe_fairseq.attention.padding import Padding, batch_spans
@@ -96,7 +97,7 @@ class _ChunkedAttention(torch.autograd.Function):
         tiles = list(_tiles(spans, q.size(1)))
         seed = None
         is_one_dtype = bias is None or bias.dtype == q.dtype
-        if not dropout and is_one_dtype and sdpa_refusal(q, bias, None) is None:
+        if not dropout and is_one_dtype and sdpa_refusal(q, None, None) is None:
             # detached: torch passes its fused kernel over where a mask asks for a gradient
             calls = one_by_one(
                 spans, lambda size: None if bias is None else bias.detach()[:, :size, :size]
@@ -174,27 +175,32 @@ def chunked_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    attn_bias: Optional[Tensor],
+    attn_bias: Optional[Bias],
     padding: Optional[Padding],
     *,
     scaling: float,
     dropout: float,
-    kernel_bias: Optional[Tensor] = None,
 ) -> Tensor:
-    """As :func:`eager_attention`, in tiles; zeros at padding.
+    """As :func:`eager_attention`, in tiles, or in blocks under a bias in factors; zeros at padding.
 
-    Computed in float32 at least, whatever the dtype of q; ``kernel_bias`` is not needed.  The
-    dropout probability is rounded to a multiple of 2^-16.
+    Computed in float32 at least, whatever the dtype of q.  The dropout probability is rounded to a
+    multiple of 2^-16.
     """
     spans = batch_spans(q, padding)
     flat = q.dim() == 4
-    tokens = (x.flatten(0, 1) if flat else x for x in (q, k, v))
+    tokens = [x.flatten(0, 1) if flat else x for x in (q, k, v)]
     with torch.autocast("cpu", enabled=False):
-        out = _ChunkedAttention.apply(*tokens, attn_bias, spans, scaling, dropout)
+        if attn_bias is not None and attn_bias.layout is not None:
+            out = BlockedAttention.apply(
+                *tokens, attn_bias.values, attn_bias.layout, spans, scaling, dropout
+            )
+        else:
+            values = None if attn_bias is None else attn_bias.values
+            out = _ChunkedAttention.apply(*tokens, values, spans, scaling, dropout)
     return out.view(q.shape) if flat else out
 
 
-def chunked_refusal(q: Tensor, attn_bias: Optional[Tensor], padding: Optional[Padding]):
+def chunked_refusal(q: Tensor, attn_bias: Optional[Bias], padding: Optional[Padding]):
     """Why tiles cannot serve this request, or None."""
     if q.device.type != "cpu":
         return f"it runs on the CPU only, and the tensors are on {q.device.type}"

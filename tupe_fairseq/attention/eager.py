@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tupe_fairseq.attention.bias import Bias
 from tupe_fairseq.attention.padding import Padding
 
 
@@ -13,17 +14,16 @@ def eager_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    attn_bias: Optional[Tensor],
+    attn_bias: Optional[Bias],
     padding: Optional[Padding],
     *,
     scaling: float,
     dropout: float,
-    kernel_bias: Optional[Tensor] = None,
 ) -> Tensor:
     """dropout(softmax(scaling * q k^T + attn_bias)) v, materialized step by step.
 
-    Scores are summed and normalised in float32 at least, with ``attn_bias`` in its own dtype;
-    ``kernel_bias`` is not needed.  See :data:`tupe_fairseq.attention.IMPLEMENTATIONS`.
+    Scores are summed and normalised in float32 at least, with ``attn_bias`` in its own dtype.
+    See :data:`tupe_fairseq.attention.IMPLEMENTATIONS`.
     """
     if padding is not None and padding.packed:
         q, k, v = (padding.unpack(x) for x in (q, k, v))
@@ -39,7 +39,7 @@ def eager_attention(
 def attention_probabilities(
     q: Tensor,
     k: Tensor,
-    attn_bias: Optional[Tensor],
+    attn_bias: Optional[Bias],
     padding: Optional[Padding],
     *,
     scaling: float,
@@ -53,7 +53,7 @@ def attention_probabilities(
     scores = torch.matmul(q.transpose(1, 2) * scaling, k.permute(0, 2, 3, 1))
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if attn_bias is not None:
-        scores = scores + attn_bias
+        scores = scores + attn_bias.whole()
     if padding is not None:
         # the lowest finite score, not -inf: exp() of it is zero next to any other score, and a
         # row of nothing else gives no NaN

@@ -6,9 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe_fairseq.attention.bias import bias_for_kernels, shifted
+from tupe_fairseq.attention.bias import Bias
 from tupe_fairseq.attention.padding import Padding
 from tupe_fairseq.attention.recorded import is_recorded
+from tupe_fairseq.attention.shifted import shifted
 
 # A mask of more elements over the whole batch is not kept: each layer makes it again, in parts.
 KEPT_ELEMENTS = 2**28
@@ -18,8 +19,7 @@ ROW = 8
 
 
 def merged_mask(
-    attn_bias: Optional[Tensor],
-    kernel_bias: Optional[Tensor],
+    attn_bias: Optional[Bias],
     padding: Optional[Padding],
     rows: slice,
     dtype: torch.dtype,
@@ -34,7 +34,7 @@ def merged_mask(
     activation checkpointing finds what it expects whether a layer makes the mask or finds it made.
 
     Args:
-        attn_bias, kernel_bias, padding: see :mod:`tupe_fairseq.attention`.
+        attn_bias, padding: see :mod:`tupe_fairseq.attention`.
         rows (slice): the sequences.
         dtype (torch.dtype): of q.
     Shape:
@@ -44,20 +44,20 @@ def merged_mask(
     if padding is None:
         if attn_bias is None:
             return None
-        bias = bias_for_kernels(attn_bias, kernel_bias, dtype, attn_bias.size(-1))
+        bias = attn_bias.corner(dtype, attn_bias.shape[-1])
         return _wide_rows(_of_rows(bias, rows))[..., : bias.size(-1)]
     hides = padding.once(padding.mask, dtype, lambda: _hiding(padding.mask, dtype))[rows]
     if attn_bias is None:
         return hides
 
     def merge() -> Tensor:
-        bias = shifted(_of_rows(attn_bias, rows), dtype, padding.mask[rows, None, None])
+        bias = shifted(_of_rows(attn_bias.whole(), rows), dtype, padding.mask[rows, None, None])
         return (_wide_rows(bias) + _wide_rows(hides))[..., : bias.size(-1)]
 
     # each layer has its own of a bias that depends on the words
-    is_shared = attn_bias.dim() == 3
-    if is_shared and (is_recorded() or padding.batch * attn_bias.numel() <= KEPT_ELEMENTS):
-        return padding.once(attn_bias, (dtype, rows.start, rows.stop), merge)
+    is_shared = len(attn_bias.shape) == 3
+    if is_shared and (is_recorded() or padding.batch * attn_bias.shape.numel() <= KEPT_ELEMENTS):
+        return padding.once(attn_bias.values, (dtype, rows.start, rows.stop), merge)
     return merge()
 
 

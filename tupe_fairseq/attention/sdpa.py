@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe_fairseq.attention.bias import bias_for_kernels, shared_bias_refusal
+from tupe_fairseq.attention.bias import Bias, shared_bias_refusal
 from tupe_fairseq.attention.joined import Call, is_one_batch, joined, one_by_one
 from tupe_fairseq.attention.merged_mask import merged_mask
 from tupe_fairseq.attention.padding import Padding, batch_spans
@@ -22,12 +22,11 @@ def sdpa_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    attn_bias: Optional[Tensor],
+    attn_bias: Optional[Bias],
     padding: Optional[Padding],
     *,
     scaling: float,
     dropout: float,
-    kernel_bias: Optional[Tensor] = None,
 ) -> Tensor:
     """As :func:`eager_attention`, by ``scaled_dot_product_attention``.
 
@@ -38,19 +37,18 @@ def sdpa_attention(
     """
     if q.device.type == "cpu" and shared_bias_refusal(q, attn_bias, padding) is None:
         flat_q, flat_k, flat_v = (x if x.dim() == 3 else x.flatten(0, 1) for x in (q, k, v))
-        calls = _calls(q, attn_bias, kernel_bias, padding, dropout)
+        calls = _calls(q, attn_bias, padding, dropout)
         return attend_calls(flat_q, flat_k, flat_v, calls, scaling, dropout).view(q.shape)
 
     if padding is not None and padding.packed:
         q, k, v = (padding.unpack(x) for x in (q, k, v))
-    out = _attend_batch(q, k, v, attn_bias, kernel_bias, padding, scaling, dropout)
+    out = _attend_batch(q, k, v, attn_bias, padding, scaling, dropout)
     return padding.pack(out) if padding is not None and padding.packed else out
 
 
 def _calls(
     q: Tensor,
-    attn_bias: Optional[Tensor],
-    kernel_bias: Optional[Tensor],
+    attn_bias: Optional[Bias],
     padding: Optional[Padding],
     dropout: float,
 ) -> List[Call]:
@@ -62,14 +60,12 @@ def _calls(
     spans = batch_spans(q, padding)
 
     def corner(length: int) -> Optional[Tensor]:
-        if attn_bias is None:
-            return None
-        return bias_for_kernels(attn_bias, kernel_bias, q.dtype, length)
+        return None if attn_bias is None else attn_bias.corner(q.dtype, length)
 
-    needs_grad = attn_bias is not None and attn_bias.requires_grad and torch.is_grad_enabled()
+    needs_grad = attn_bias is not None and attn_bias.needs_grad
     if padding is None or not padding.packed or needs_grad or dropout:
         return one_by_one(spans, corner)
-    source = padding.mask if attn_bias is None else attn_bias
+    source = padding.mask if attn_bias is None else attn_bias.values
     return padding.once(source, ("joined", q.dtype), lambda: joined(spans, corner, q))
 
 
@@ -108,14 +104,14 @@ def _attend(q, k, v, call, scaling, dropout) -> Tensor:
     return out.transpose(1, 2).flatten(0, 1)
 
 
-def _attend_batch(q, k, v, attn_bias, kernel_bias, padding, scaling, dropout) -> Tensor:
+def _attend_batch(q, k, v, attn_bias, padding, scaling, dropout) -> Tensor:
     """The batch in parts, with padding written into a mask for each."""
     batch, seq_len, num_heads, _ = q.shape
     parts = []
     is_masked = attn_bias is not None or padding is not None
     with _no_cudnn() if is_masked else contextlib.nullcontext():
         for rows in _parts(batch, num_heads * seq_len * seq_len):
-            mask = merged_mask(attn_bias, kernel_bias, padding, rows, q.dtype)
+            mask = merged_mask(attn_bias, padding, rows, q.dtype)
             part_q, part_k, part_v = (x[rows].transpose(1, 2) for x in (q, k, v))
             if mask is not None:
                 mask = mask.expand(part_q.size(0), num_heads, seq_len, seq_len)
@@ -143,9 +139,7 @@ def _no_cudnn():
     return sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
-def sdpa_refusal(
-    q: Tensor, attn_bias: Optional[Tensor], padding: Optional[Padding]
-) -> Optional[str]:
+def sdpa_refusal(q: Tensor, attn_bias: Optional[Bias], padding: Optional[Padding]) -> Optional[str]:
     """Why torch's fused attention cannot serve this request, or None."""
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     if version < (2, 1):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from tupe_fairseq.attention.bias import shared_bias_refusal, shifted
+from tupe_fairseq.attention.bias import Bias, shared_bias_refusal
 from tupe_fairseq.attention.padding import Padding
 
 # 3.2 and 3.7 compile the kernels for capability 9.0; 3.0 crashes on one of them
@@ -54,12 +54,11 @@ def triton_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    attn_bias: Optional[Tensor],
+    attn_bias: Optional[Bias],
     padding: Optional[Padding],
     *,
     scaling: float,
     dropout: float,
-    kernel_bias: Optional[Tensor] = None,
 ) -> Tensor:
     """dropout(softmax(scaling * q k^T + attn_bias)) v, with no probabilities in memory.
 
@@ -68,17 +67,17 @@ def triton_attention(
     cannot be differentiated again.  Ask :func:`triton_refusal` first; see
     :mod:`tupe_fairseq.attention`.
     """
+    whole = kernel_bias = None
     if attn_bias is not None:
-        if padding is not None and padding.any:
-            # as it is: in 16 bits, each length would need a copy of its own (bias_for_kernels)
-            kernel_bias = attn_bias.detach().float()
-        elif kernel_bias is None:
-            kernel_bias = shifted(attn_bias.detach(), q.dtype)
-    return _TritonAttention.apply(q, k, v, attn_bias, kernel_bias, padding, scaling, dropout)
+        whole = attn_bias.whole()
+        # as it is with padding: in 16 bits, each length would need a copy of its own (Bias.corner)
+        is_padded = padding is not None and padding.any
+        kernel_bias = whole.detach().float() if is_padded else attn_bias.copy_in(q.dtype)
+    return _TritonAttention.apply(q, k, v, whole, kernel_bias, padding, scaling, dropout)
 
 
 def triton_refusal(
-    q: Tensor, attn_bias: Optional[Tensor], padding: Optional[Padding]
+    q: Tensor, attn_bias: Optional[Bias], padding: Optional[Padding]
 ) -> Optional[str]:
     """Why :func:`triton_attention` cannot serve this request; None if it can."""
     if os.environ.get("TRITON_INTERPRET") != "1":

@@ -21,6 +21,7 @@ LINE_LENGTH = 100
 SOURCES = (
     "position/known_schemes.py",
     "position/positions.py",
+    "position/bias_factors.py",
     "position/reset_cls.py",
     "position/encoding.py",
     "position/relative_position_bias.py",
@@ -41,6 +42,7 @@ SOURCES = (
     "position/catalogue.py",
     "attention/recorded.py",
     "attention/padding.py",
+    "attention/shifted.py",
     "attention/bias.py",
     "attention/merged_mask.py",
     "attention/joined.py",

@@ -1,19 +1,16 @@
 """The position bias that all layers share: computed once, and kept in evaluation."""
 
-from typing import Dict, Hashable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Hashable, List, NamedTuple, Optional, Tuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.attention import is_recorded, shifted
+from tupe_fairseq.attention import Bias, is_recorded
 
 # Validation and inference see only a few lengths at a time.
 SIZE = 8
-# Biases of long sequences are large: beyond this only the latest is kept.
+# Whole biases of long sequences are large: beyond this only the latest is kept.
 BYTES = 2**28
-
-#: the bias, and its copy for kernels that compute in a shorter dtype; None for nothing
-Biases = Tuple[Optional[Tensor], Optional[Tensor]]
 
 
 class Kept(NamedTuple):
@@ -24,7 +21,7 @@ class Kept(NamedTuple):
     """
 
     sources: List[Tensor]
-    biases: Dict[Hashable, Biases]
+    biases: Dict[Hashable, Optional[Bias]]
 
 
 NOTHING = Kept([], {})
@@ -49,9 +46,9 @@ class SharedBias(nn.Module):
     Args:
         position (PositionEncoding, optional): gives the bias of a length; None for no bias.
     Shape:
-        position as above, seq_len L, x what the layers get -> bias and its copy for kernels in the
-        dtype of a projection of x, (H, L, L) each, rows are queries; None if there is no bias, or
-        no copy is needed.
+        position as above, seq_len L, the device of the layers, and whether these can do with
+        factors, which are taken where the position encoding has them -> a bias (H, L, L), rows are
+        queries; None if there is none.
     """
 
     def __init__(self, position: Optional[nn.Module]):
@@ -61,38 +58,47 @@ class SharedBias(nn.Module):
         self._num_parameters = 0 if position is None else len(list(position.parameters()))
         self._kept = NOTHING
 
-    def forward(self, position: Optional[nn.Module], seq_len: int, x: Tensor) -> Biases:
+    def forward(
+        self,
+        position: Optional[nn.Module],
+        seq_len: int,
+        device: torch.device,
+        in_factors: bool = False,
+    ) -> Optional[Bias]:
         if position is None:
-            return None, None
-        # with or without autocast
-        dtype = torch.mm(x.new_empty(0, 1), x.new_empty(1, 0)).dtype
+            return None
         parameters = list(position.parameters())
         are_hidden = len(parameters) < self._num_parameters
         is_trained = torch.is_grad_enabled() and any(p.requires_grad for p in parameters)
         if self.training or is_trained or are_hidden or is_recorded():
-            bias, kernel_bias = _compute(position, seq_len, dtype, x.device)
+            bias = _compute(position, seq_len, device, in_factors)
         else:
-            bias, kernel_bias = self._keep(position, seq_len, dtype, x.device)
-        if bias is not None and bias.requires_grad:
-            rows = torch.tensor(position.softmax_invariant_rows, device=bias.device)
-            bias.register_hook(lambda grad: grad.index_fill(1, rows.long(), 0))
-        return bias, kernel_bias
+            bias = self._keep(position, seq_len, device, in_factors)
+        if bias is not None and bias.values.requires_grad and position.softmax_invariant_rows:
+            _leave_out(bias, cast(Tuple[int, ...], position.softmax_invariant_rows))
+        return bias
 
     def _keep(
-        self, position: nn.Module, seq_len: int, dtype: torch.dtype, device: torch.device
-    ) -> Biases:
-        """The biases as :func:`_compute` gives them, the kept ones if still valid."""
+        self, position: nn.Module, seq_len: int, device: torch.device, in_factors: bool
+    ) -> Optional[Bias]:
+        """The bias as :func:`_compute` gives it, the kept one if still valid."""
         sources, biases = self._kept
         now = [*position.parameters(), *position.buffers()]
         if not _are_equal(now, sources):
             sources, biases = [source.detach().clone() for source in now], {}
         # tensors made in inference mode cannot be used outside it
-        key = seq_len, dtype, device, torch.is_inference_mode_enabled()
-        found = biases.get(key) or _compute(position, seq_len, dtype, device)
+        key = seq_len, device, in_factors, torch.is_inference_mode_enabled()
+        if key in biases:
+            found = biases[key]
+        else:
+            found = _compute(position, seq_len, device, in_factors)
         biases = {**{other: kept for other, kept in biases.items() if other != key}, key: found}
         while len(biases) > SIZE or (len(biases) > 1 and _bytes(biases) > BYTES):
             del biases[next(iter(biases))]
         self._kept = Kept(sources, biases)
+        if found is not None and found.layout is not None:
+            # what is made of the factors, should anybody ask for it, is for this pass alone
+            return Bias(found.values, found.layout)
         return found
 
     def train(self, mode: bool = True):
@@ -117,16 +123,33 @@ def _are_equal(now: List[Tensor], before: List[Tensor]) -> bool:
     )
 
 
-def _bytes(biases: Dict[Hashable, Biases]) -> int:
-    tensors = [bias for pair in biases.values() for bias in pair if bias is not None]
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+def _bytes(biases: Dict[Hashable, Optional[Bias]]) -> int:
+    return sum(bias.num_bytes for bias in biases.values() if bias is not None)
 
 
-def _compute(position: nn.Module, seq_len: int, dtype: torch.dtype, device: torch.device) -> Biases:
-    bias = position(seq_len)
-    if bias is None:
-        return None, None
-    bias = bias.to(device)  # a position encoding without parameters need not know it
-    if torch.finfo(dtype).bits >= torch.finfo(bias.dtype).bits:
-        return bias, None
-    return bias, shifted(bias.detach(), dtype)
+def _compute(
+    position: nn.Module, seq_len: int, device: torch.device, in_factors: bool
+) -> Optional[Bias]:
+    # a position encoding without parameters need not know the device
+    factors = cast(Any, position).bias_factors(seq_len) if in_factors else None
+    if factors is not None:
+        bias = Bias.of_factors(*factors)
+        return Bias(bias.values.to(device), bias.layout)
+    whole = position(seq_len)
+    return None if whole is None else Bias(whole.to(device))
+
+
+def _leave_out(bias: Bias, rows: Tuple[int, ...]) -> None:
+    """No gradient for some rows; in factors, for the queries there."""
+
+    def zero(grad: Tensor) -> Tensor:
+        indices = torch.tensor(rows, device=grad.device).long()
+        if bias.layout is None:
+            return grad.index_fill(1, indices, 0)
+        grad = grad.clone()
+        queries = bias.parts(grad).queries
+        if queries is not None:
+            queries.index_fill_(1, indices, 0)
+        return grad
+
+    bias.values.register_hook(zero)

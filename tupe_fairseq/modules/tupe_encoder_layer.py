@@ -4,7 +4,7 @@ from typing import Optional, Union
 
 from torch import Tensor, nn
 
-from tupe_fairseq.attention import Padding
+from tupe_fairseq.attention import Bias, Padding
 from tupe_fairseq.modules.activations import get_activation_fn
 from tupe_fairseq.modules.dropout import dropout
 from tupe_fairseq.modules.tupe_multihead_attention import TupeMultiheadAttention
@@ -79,17 +79,17 @@ class TupeEncoderLayer(nn.Module):
             nn.init.normal_(linear.weight, std=0.02)
             nn.init.zeros_(linear.bias)
 
-    # attn_bias and for_layers stay arguments of their own: fairseq's checkpoint_wrapper detaches
+    # bias_values and for_layers are arguments of their own: fairseq's checkpoint_wrapper detaches
     # only tensors among the direct arguments.  Inside another object they would keep their graph,
     # and the second layer's backward pass would run through it again.
     def forward(
         self,
         x: Tensor,
-        attn_bias: Optional[Tensor] = None,
+        attn_bias: Union[None, Tensor, Bias] = None,
         key_padding_mask: Union[None, Tensor, Padding] = None,
-        kernel_bias: Optional[Tensor] = None,
         position: Optional[nn.Module] = None,
         for_layers: Optional[Tensor] = None,
+        bias_values: Optional[Tensor] = None,
     ) -> Tensor:
         """Attention, then the feed-forward network.
 
@@ -99,7 +99,7 @@ class TupeEncoderLayer(nn.Module):
             x (N, D) -> (N, D).
         """
         return self.feed_forward(
-            self.attend(x, attn_bias, key_padding_mask, kernel_bias, position, for_layers)
+            self.attend(x, attn_bias, key_padding_mask, position, for_layers, bias_values)
         )
 
     def attend(self, x: Tensor, *args, **kwargs) -> Tensor:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe_fairseq.attention import (
+    Bias,
     Padding,
     attention_probabilities,
     check_name,
@@ -58,8 +59,9 @@ class TupeMultiheadAttention(nn.Module):
     Shape:
         x (B, L, D); attn_bias broadcastable to (B, H, L, L), rows are queries; key_padding_mask
         bool (B, L), True = padding, ignored -> (B, L, D).  In place of the mask a ``Padding`` made
-        of it once for all layers; if that is packed, x is (N, D) -> (N, D).  kernel_bias: see
-        :mod:`tupe_fairseq.attention`.  position: a position encoding that layers share, of which
+        of it once for all layers; if that is packed, x is (N, D) -> (N, D).  In place of the
+        tensor attn_bias a ``Bias`` made once for all layers; bias_values: its ``values``, or a
+        copy of them.  position: a position encoding that layers share, of which
         :meth:`PositionEncoding.transform` and ``content_bias`` are asked; for_layers: its tensor of
         that name.
     Dtype and device: those of the parameters.  At padding the output is finite and undefined.
@@ -110,11 +112,11 @@ class TupeMultiheadAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        attn_bias: Optional[Tensor] = None,
+        attn_bias: Union[None, Tensor, Bias] = None,
         key_padding_mask: Union[None, Tensor, Padding] = None,
-        kernel_bias: Optional[Tensor] = None,
         position: Optional[nn.Module] = None,
         for_layers: Optional[Tensor] = None,
+        bias_values: Optional[Tensor] = None,
     ) -> Tensor:
         """What each word gathers from all.
 
@@ -128,13 +130,13 @@ class TupeMultiheadAttention(nn.Module):
         padding = _known(key_padding_mask, x)
         qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
         return self.out_proj(
-            self._attend(qkv, attn_bias, padding, kernel_bias, position, for_layers)
+            self._attend(qkv, attn_bias, padding, position, for_layers, bias_values)
         )
 
     def attention_weights(
         self,
         x: Tensor,
-        attn_bias: Optional[Tensor] = None,
+        attn_bias: Union[None, Tensor, Bias] = None,
         key_padding_mask: Union[None, Tensor, Padding] = None,
         position: Optional[nn.Module] = None,
     ) -> Tensor:
@@ -146,8 +148,8 @@ class TupeMultiheadAttention(nn.Module):
         padding = _known(key_padding_mask, x)
         qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
         q, k, _ = qkv.unflatten(-1, (3, self.num_heads, self.head_dim)).unbind(-3)
-        q, k, attn_bias = self._with_position(q, k, attn_bias, padding, position)
-        return attention_probabilities(q, k, attn_bias, padding, scaling=self.scaling)
+        q, k, bias = self._with_position(q, k, _as_bias(attn_bias), padding, position)
+        return attention_probabilities(q, k, bias, padding, scaling=self.scaling)
 
     def _with_position(self, q, k, attn_bias, padding, position, for_layers=None):
         """q, k and the bias after the position encoding; q and k (B, L, H, K) or (N, H, K)."""
@@ -161,7 +163,8 @@ class TupeMultiheadAttention(nn.Module):
         computed = () if for_layers is None else (for_layers,)
         content_bias = position.content_bias(*of_head, seq_len, seq_len, *computed)
         if content_bias is not None:
-            attn_bias = content_bias if attn_bias is None else attn_bias + content_bias
+            whole = content_bias if attn_bias is None else attn_bias.whole() + content_bias
+            attn_bias = Bias(whole)
         positions = torch.arange(seq_len, device=q.device)
         if is_packed:
             positions = padding.pack(positions.expand(padding.batch, -1))
@@ -169,19 +172,22 @@ class TupeMultiheadAttention(nn.Module):
         return q, k, attn_bias
 
     @not_compiled
-    def _attend(self, qkv, attn_bias, padding, kernel_bias, position, for_layers):
+    def _attend(self, qkv, attn_bias, padding, position, for_layers, bias_values):
         # (B x L or N) x 3D -> (B x L or N) x H x K, three times
         q, k, v = split_qkv(qkv.unflatten(-1, (3, self.num_heads, self.head_dim)), self.attn_impl)
-        q, k, with_content = self._with_position(q, k, attn_bias, padding, position, for_layers)
-        if with_content is not attn_bias:  # the copy for kernels is that of the shared bias only
-            attn_bias, kernel_bias = with_content, None
+        bias = _as_bias(attn_bias, bias_values)
+        q, k, bias = self._with_position(q, k, bias, padding, position, for_layers)
         dropout = self.dropout if self.training else 0.0
-        attend = choose(self.attn_impl, q, attn_bias, padding, dropout)
-        attended = attend(
-            q, k, v, attn_bias, padding,
-            scaling=self.scaling, dropout=dropout, kernel_bias=kernel_bias,
-        )  # fmt: skip
+        attend = choose(self.attn_impl, q, bias, padding, dropout)
+        attended = attend(q, k, v, bias, padding, scaling=self.scaling, dropout=dropout)
         return attended.flatten(-2)
+
+
+def _as_bias(
+    attn_bias: Union[None, Tensor, Bias], values: Optional[Tensor] = None
+) -> Optional[Bias]:
+    bias = Bias(attn_bias) if isinstance(attn_bias, Tensor) else attn_bias
+    return None if bias is None else bias.holding(values)
 
 
 def _known(key_padding_mask: Union[None, Tensor, Padding], x: Tensor) -> Optional[Padding]:

@@ -1,13 +1,15 @@
 """Shared by the schemes of absolute positions: T5's bucketed bias on top, if asked for."""
 
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, cast
 
 from torch import Tensor
 
+from tupe_fairseq.position.bias_factors import BiasFactors
 from tupe_fairseq.position.encoding import PositionEncoding
 from tupe_fairseq.position.known_schemes import MAX_DISTANCE, NUM_BUCKETS
 from tupe_fairseq.position.positions import Positions
 from tupe_fairseq.position.relative_position_bias import RelativePositionBias
+from tupe_fairseq.position.reset_cls import untied_factors
 
 
 class AbsoluteEncoding(PositionEncoding):
@@ -74,3 +76,12 @@ class AbsoluteEncoding(PositionEncoding):
         self, positions_q: Positions, positions_k: Optional[Positions] = None
     ) -> Optional[Tensor]:
         return None if self.relative is None else self.relative(positions_q, positions_k)
+
+    def bias_factors(self, seq_len: int) -> Optional[BiasFactors]:
+        if self.relative is None:
+            return None
+        relative = cast(RelativePositionBias, self.relative)
+        by_distance = relative.by_distance(seq_len)
+        if not relative.unties_cls:
+            return BiasFactors(None, None, by_distance)
+        return untied_factors(None, None, by_distance, *relative.of_cls())

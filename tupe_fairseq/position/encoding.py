@@ -5,6 +5,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from tupe_fairseq.position.bias_factors import BiasFactors
 from tupe_fairseq.position.positions import Positions, as_length, as_tensor, relative_positions
 
 
@@ -159,6 +160,13 @@ class PositionEncoding(nn.Module):
             n or (Tq), n or (Tk) -> (H, Tq, Tk); with (B, T) positions (B, H, Tq, Tk).
         Dtype and device: those of the parameters, or without any of ``unit``, but at least
             float32.
+        """
+        return None
+
+    def bias_factors(self, seq_len: int) -> Optional[BiasFactors]:
+        """(c) of the positions 0 .. seq_len - 1 in factors; None for nothing, or if it has none.
+
+        They multiply out to what :meth:`position_bias` gives for the same positions.
         """
         return None
 

@@ -1,7 +1,7 @@
 """The T5-bucketed relative bias of TUPE-R."""
 
 import math
-from typing import Optional
+from typing import Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -127,20 +127,33 @@ class RelativePositionBias(nn.Module):
     def forward(self, positions_q: Positions, positions_k: Optional[Positions] = None) -> Tensor:
         if positions_k is None:
             positions_k = positions_q
-        table = self.relative_attention_bias.weight
-        table = table.to(torch.promote_types(table.dtype, torch.float32))
         num_queries, num_keys = as_length(positions_q), as_length(positions_k)
         # one that export leaves open is no int
         if isinstance(num_queries, int) and num_queries == num_keys:
-            bias = self._of_length(table, num_queries)
+            bias = self._of_length(num_queries)
         else:
+            table = self._table()
             relative = relative_positions(positions_q, positions_k, table.device)
             # (B x) Tq x Tk x H -> (B x) H x Tq x Tk
             bias = table[self._bucket(relative)].movedim(-1, -3)
         if not self.unties_cls:
             return bias
-        to_other, to_cls = table[self.cls_to_other_row], table[self.other_to_cls_row]
-        return untie_cls(bias, to_other, to_cls, positions_q, positions_k)
+        return untie_cls(bias, *self.of_cls(), positions_q, positions_k)
+
+    def by_distance(self, seq_len: int) -> Tensor:
+        """The scores of the distances 1 - seq_len .. seq_len - 1, [CLS] tied: (H, 2 L - 1)."""
+        table = self._table()
+        offsets = torch.arange(1 - seq_len, seq_len, device=table.device)
+        return table[self._bucket(offsets)].t()
+
+    def of_cls(self) -> Tuple[Tensor, Tensor]:
+        """The scores of [CLS] looking at others, and of others looking at it: (H) each."""
+        table = self._table()
+        return table[self.cls_to_other_row], table[self.other_to_cls_row]
+
+    def _table(self) -> Tensor:
+        table = self.relative_attention_bias.weight
+        return table.to(torch.promote_types(table.dtype, torch.float32))
 
     def _bucket(self, relative_position: Tensor) -> Tensor:
         clamped = relative_position.clamp(-self.max_distance, self.max_distance)
@@ -148,8 +161,7 @@ class RelativePositionBias(nn.Module):
         buckets = self.buckets.to(relative_position.device, non_blocking=True)
         return buckets[clamped + self.max_distance]
 
-    def _of_length(self, table: Tensor, seq_len: int) -> Tensor:
-        by_offset = table[self._bucket(torch.arange(1 - seq_len, seq_len, device=table.device))]
+    def _of_length(self, seq_len: int) -> Tensor:
         # H x (2L - 1) -> H x L x L: window s holds the offsets from s - (L - 1) on, which is the
         # row of query L - 1 - s
-        return by_offset.t().unfold(1, seq_len, 1).flip(1)
+        return self.by_distance(seq_len).unfold(1, seq_len, 1).flip(1)

@@ -1,8 +1,11 @@
 """The untied [CLS]: one value for its row, one for its column."""
 
+from typing import Optional
+
 import torch
 from torch import Tensor
 
+from tupe_fairseq.position.bias_factors import BiasFactors
 from tupe_fairseq.position.positions import Positions, as_tensor
 
 
@@ -39,3 +42,37 @@ def untie_cls(
     column_is_cls = column_is_cls.unsqueeze(-2).unsqueeze(-2)
     bias = torch.where(column_is_cls, other_to_cls[:, None, None], bias)
     return torch.where(row_is_cls, cls_to_other[:, None, None], bias)
+
+
+def untied_factors(
+    queries: Optional[Tensor],
+    keys: Optional[Tensor],
+    by_distance: Optional[Tensor],
+    cls_to_other: Tensor,
+    other_to_cls: Tensor,
+) -> BiasFactors:
+    """As :func:`untie_cls`, of a bias in factors, of the positions 0 .. T - 1.
+
+    [CLS] is without factors of the others' kind, and two more columns hold its scores: one has
+    cls_to_other at the query 0 and 1 at all keys, the other 1 at all other queries and
+    other_to_cls at the key 0.
+
+    Args:
+        queries, keys, by_distance: see :class:`BiasFactors`; one at least is given.
+        cls_to_other, other_to_cls: see :func:`untie_cls`.
+    Shape:
+        queries, keys (H, T, F), by_distance (H, 2 T - 1), cls_to_other (H), other_to_cls (H).
+    """
+    given = queries if by_distance is None else by_distance
+    assert given is not None
+    seq_len = given.size(1) if by_distance is None else (given.size(1) + 1) // 2
+    is_cls = (torch.arange(seq_len, device=given.device) == 0)[:, None]
+    # H x T x 1 each
+    at_cls = is_cls.to(given.dtype).expand(given.size(0), -1, -1)
+    everywhere = torch.ones_like(at_cls)
+    of_queries = [cls_to_other[:, None, None] * at_cls, everywhere - at_cls]
+    of_keys = [everywhere, other_to_cls[:, None, None] * at_cls]
+    if queries is not None and keys is not None:
+        of_queries.insert(0, queries.masked_fill(is_cls, 0))
+        of_keys.insert(0, keys.masked_fill(is_cls, 0))
+    return BiasFactors(torch.cat(of_queries, -1), torch.cat(of_keys, -1), by_distance, True)

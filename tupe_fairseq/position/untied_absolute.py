@@ -1,6 +1,6 @@
 """The untied absolute positional correlation of TUPE-A."""
 
-from typing import Optional
+from typing import Iterator, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -71,8 +71,21 @@ class UntiedAbsoluteBias(ProjectedTable, nn.Module):
             bias = self.scaling * torch.matmul(of_queries, of_keys.transpose(-2, -1))
             if not self.unties_cls:
                 return bias
-            cls_to_other, other_to_cls = (
-                self.scaling * (q[:, row] * k[:, row]).sum(dim=-1)
-                for row in (CLS_TO_OTHER_ROW, OTHER_TO_CLS_ROW)
-            )
+            cls_to_other, other_to_cls = self._of_cls(q, k)
             return untie_cls(bias, cls_to_other, other_to_cls, positions_q, positions_k)
+
+    def factors(self, seq_len: int) -> Tuple[Tensor, ...]:
+        """What A is made of for the positions 0 .. seq_len - 1.
+
+        Shape:
+            queries and keys (H, L, K), [CLS] tied, and the two scores of the untied [CLS],
+            cls_to_other and other_to_cls, (H) each; their products are scaled.
+        """
+        rows = table_rows(seq_len, self.max_positions) + 1
+        q, k = self.project(rows)
+        with without_autocast(q.device):
+            return (self.scaling * q[:, 1:], k[:, 1:], *self._of_cls(q, k))
+
+    def _of_cls(self, q: Tensor, k: Tensor) -> Iterator[Tensor]:
+        rows = (CLS_TO_OTHER_ROW, OTHER_TO_CLS_ROW)
+        return (self.scaling * (q[:, row] * k[:, row]).sum(dim=-1) for row in rows)

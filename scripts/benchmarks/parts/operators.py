@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 
 from parts.timing import saved_bytes
-from tupe_fairseq.attention import IMPLEMENTATIONS, Padding, shifted, split_qkv
+from tupe_fairseq.attention import IMPLEMENTATIONS, Bias, Padding, split_qkv
 
 HEADS, HEAD_DIM = 12, 64
-FLOOR, STOCK = "unbiased fused kernel", "stock RoBERTa"
+FLOOR, STOCK, FACTORS = "unbiased fused kernel", "stock RoBERTa", "chunked, in factors"
 
 
 class Shape(NamedTuple):
@@ -47,8 +47,8 @@ def operators(shape: Shape, device: torch.device) -> Dict[str, Callable[[], obje
     batch, seq_len, heads, head_dim = shape.batch, shape.seq_len, shape.heads, shape.head_dim
     qkv = torch.randn(batch, seq_len, 3, heads, head_dim, device=device, dtype=shape.dtype)
     qkv.requires_grad_(shape.training)
-    bias = torch.randn(heads, seq_len, seq_len, device=device, requires_grad=shape.training)
-    kernel_bias = None if shape.dtype == torch.float32 else shifted(bias.detach(), shape.dtype)
+    bias = Bias(torch.randn(heads, seq_len, seq_len, device=device, requires_grad=shape.training))
+    bias.copy_in(shape.dtype)  # made once for all layers, so that it is not part of what is timed
     grad = torch.randn(batch, seq_len, heads, head_dim, device=device, dtype=shape.dtype)
     scaling = (2 * head_dim) ** -0.5
     padding = None
@@ -66,12 +66,12 @@ def operators(shape: Shape, device: torch.device) -> Dict[str, Callable[[], obje
         out = attend()
         return torch.autograd.grad(out, inputs, grad)
 
-    def ours(name):
+    def ours(name, bias):
         def attend():
-            options = {"scaling": scaling, "dropout": dropout, "kernel_bias": kernel_bias}
+            options = {"scaling": scaling, "dropout": dropout}
             return IMPLEMENTATIONS[name].attend(*split_qkv(qkv), bias, padding, **options)
 
-        return lambda: run(attend, (qkv, bias))
+        return lambda: run(attend, (qkv, bias.values))
 
     def unbiased(dropout, padding):
         def attend():
@@ -91,7 +91,9 @@ def operators(shape: Shape, device: torch.device) -> Dict[str, Callable[[], obje
         calls[STOCK] = unbiased(dropout, padding)
     for name, implementation in IMPLEMENTATIONS.items():
         if implementation.refusal(qkv[:, :, 0], bias, padding) is None:
-            calls[name] = ours(name)
+            calls[name] = ours(name, bias)
+    if "chunked" in calls:
+        calls[FACTORS] = ours("chunked", in_factors(shape))
     return calls
 
 
@@ -104,11 +106,20 @@ def _flash_attention(x: torch.Tensor):
     return sdpa_kernel([SDPBackend.FLASH_ATTENTION])
 
 
+def in_factors(shape: Shape) -> Bias:
+    """As TUPE-R with an untied [CLS] has it: two columns more than a head is wide."""
+    products = (torch.randn(shape.heads, shape.seq_len, shape.head_dim + 2) for _ in range(2))
+    by_distance = torch.randn(shape.heads, 2 * shape.seq_len - 1)
+    bias = Bias.of_factors(*products, by_distance, spares_first=True)
+    bias.values.requires_grad_(shape.training)
+    return bias
+
+
 def saved_by_attention(name: str, batch: int, seq_len: int, dropout: float) -> int:
     """Bytes kept for backward beyond q, k, v, the output and the shared bias."""
     qkv = torch.randn(batch, seq_len, 3, HEADS, HEAD_DIM, requires_grad=True)
     q, k, v = qkv.unbind(2)
-    bias = torch.randn(HEADS, seq_len, seq_len, requires_grad=True)
+    bias = Bias(torch.randn(HEADS, seq_len, seq_len, requires_grad=True))
     outputs = []
 
     def call():
@@ -122,6 +133,6 @@ def saved_by_attention(name: str, batch: int, seq_len: int, dropout: float) -> i
         return out
 
     out_bytes = batch * seq_len * HEADS * HEAD_DIM * 4
-    kept = saved_bytes(call, [qkv, bias])
+    kept = saved_bytes(call, [qkv, bias.values])
     # the output is kept by the next projection in any case
     return max(kept - out_bytes, 0)

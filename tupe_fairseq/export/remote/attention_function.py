@@ -8,6 +8,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+from tupe_fairseq.attention.bias import Bias
 from tupe_fairseq.attention.eager import eager_attention
 from tupe_fairseq.attention.merged_mask import merged_mask
 from tupe_fairseq.attention.padding import Padding
@@ -42,7 +43,7 @@ def check_name(name: str) -> str:
 def choose(
     name: str,
     q: Tensor,
-    attn_bias: Optional[Tensor],
+    attn_bias: Optional[Bias],
     padding: Optional[Padding],
     dropout: float,
 ) -> Callable[..., Tensor]:
@@ -52,6 +53,11 @@ def choose(
         ValueError: as :func:`check_name`.
     """
     return attention_function(name)
+
+
+def takes_factors(name: str, x: Tensor, padding: Optional[Padding], num_heads: int) -> bool:
+    """Whether layers can have their bias in factors: no function of a model folder reads them."""
+    return False
 
 
 def attention_function(name: str) -> Callable[..., Tensor]:
@@ -91,19 +97,18 @@ def _registered_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    attn_bias: Optional[Tensor],
+    attn_bias: Optional[Bias],
     padding: Optional[Padding],
     *,
     scaling: float,
     dropout: float,
-    kernel_bias: Optional[Tensor] = None,
 ) -> Tensor:
     """As :func:`eager_attention`, by a function with the signature that transformers has."""
     packed = padding if padding is not None and padding.packed else None
     if packed is not None:
         q, k, v = (packed.unpack(x) for x in (q, k, v))
     batch, seq_len, num_heads, _ = q.shape
-    bias = merged_mask(attn_bias, kernel_bias, padding, slice(None), q.dtype)
+    bias = merged_mask(attn_bias, padding, slice(None), q.dtype)
     if bias is not None:
         bias = bias.expand(batch, num_heads, seq_len, seq_len)
     module = _Bidirectional().train(torch.is_grad_enabled())

@@ -6,6 +6,7 @@ from typing import Callable, Optional
 import torch
 from torch import Tensor
 
+from tupe_fairseq.attention.bias import Bias
 from tupe_fairseq.attention.merged_mask import merged_mask
 from tupe_fairseq.attention.padding import Padding
 
@@ -14,12 +15,11 @@ def flex_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    attn_bias: Optional[Tensor],
+    attn_bias: Optional[Bias],
     padding: Optional[Padding],
     *,
     scaling: float,
     dropout: float,
-    kernel_bias: Optional[Tensor] = None,
 ) -> Tensor:
     """As :func:`eager_attention`, by ``torch.nn.attention.flex_attention``.
 
@@ -40,7 +40,7 @@ def flex_attention(
     batch, seq_len, num_heads, _ = q.shape
     # B x L x H x K -> B x H x L x K
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    bias = merged_mask(attn_bias, kernel_bias, padding, slice(None), q.dtype)
+    bias = merged_mask(attn_bias, padding, slice(None), q.dtype)
     score_mod = None
     if bias is not None:
         bias = bias.expand(batch, num_heads, seq_len, seq_len)

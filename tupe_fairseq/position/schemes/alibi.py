@@ -1,13 +1,14 @@
 """ALiBi: a penalty that grows with the distance, with a slope for each head."""
 
-from typing import List, Optional
+from typing import Iterator, List, Optional
 
 import torch
 from torch import Tensor, nn
 
+from tupe_fairseq.position.bias_factors import BiasFactors
 from tupe_fairseq.position.encoding import PositionEncoding
 from tupe_fairseq.position.positions import Positions, relative_positions
-from tupe_fairseq.position.reset_cls import untie_cls
+from tupe_fairseq.position.reset_cls import untie_cls, untied_factors
 
 
 def alibi_slopes(num_heads: int) -> List[float]:
@@ -74,13 +75,28 @@ class AlibiBias(PositionEncoding):
     ) -> Tensor:
         if positions_k is None:
             positions_k = positions_q
-        given = self.cls_to_other if self.unties_cls else self.unit
-        device, dtype = given.device, torch.promote_types(given.dtype, torch.float32)
-        distance = relative_positions(positions_q, positions_k, device).abs().to(dtype)
-        slopes = torch.tensor(self.slopes, device=device, dtype=dtype)
+        slopes = self._slopes()
+        distance = relative_positions(positions_q, positions_k, slopes.device).abs()
         # (B x) 1 x Tq x Tk times H x 1 x 1
-        bias = distance.unsqueeze(-3) * -slopes[:, None, None]
+        bias = distance.to(slopes.dtype).unsqueeze(-3) * -slopes[:, None, None]
         if not self.unties_cls:
             return bias
-        to_other, to_cls = self.cls_to_other.to(dtype), self.other_to_cls.to(dtype)
+        to_other, to_cls = self._of_cls()
         return untie_cls(bias, to_other, to_cls, positions_q, positions_k)
+
+    def bias_factors(self, seq_len: int) -> BiasFactors:
+        slopes = self._slopes()
+        distance = torch.arange(1 - seq_len, seq_len, device=slopes.device).abs()
+        by_distance = distance.to(slopes.dtype) * -slopes[:, None]
+        if not self.unties_cls:
+            return BiasFactors(None, None, by_distance)
+        return untied_factors(None, None, by_distance, *self._of_cls())
+
+    def _slopes(self) -> Tensor:
+        given = self.cls_to_other if self.unties_cls else self.unit
+        dtype = torch.promote_types(given.dtype, torch.float32)
+        return torch.tensor(self.slopes, device=given.device, dtype=dtype)
+
+    def _of_cls(self) -> Iterator[Tensor]:
+        dtype = torch.promote_types(self.cls_to_other.dtype, torch.float32)
+        return (score.to(dtype) for score in (self.cls_to_other, self.other_to_cls))

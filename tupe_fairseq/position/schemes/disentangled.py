@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.position.absolute import AbsoluteEncoding
+from tupe_fairseq.position.bias_factors import BiasFactors
 from tupe_fairseq.position.encoding import head_dim_of
 from tupe_fairseq.position.positions import Positions, table_rows
 from tupe_fairseq.position.projected_table import ProjectedTable, rows_at, without_autocast
@@ -57,6 +58,9 @@ class DisentangledPositions(ProjectedTable, AbsoluteEncoding):
             bias = self.scaling * torch.matmul(of_queries, of_keys.transpose(-2, -1))
         relative = super().position_bias(positions_q, positions_k)
         return bias if relative is None else bias + relative
+
+    def bias_factors(self, seq_len: int) -> Optional[BiasFactors]:
+        return None  # the layers add what depends on the words to the whole bias anyway
 
     def content_bias(
         self,

@@ -1,12 +1,15 @@
 """TUPE: untied absolute positions, and for TUPE-R the bucketed distance."""
 
-from typing import Optional
+from typing import Optional, cast
 
 from torch import Tensor
 
 from tupe_fairseq.position.absolute import AbsoluteEncoding
+from tupe_fairseq.position.bias_factors import BiasFactors
 from tupe_fairseq.position.encoding import head_dim_of
 from tupe_fairseq.position.positions import Positions
+from tupe_fairseq.position.relative_position_bias import RelativePositionBias
+from tupe_fairseq.position.reset_cls import untied_factors
 from tupe_fairseq.position.untied_absolute import UntiedAbsoluteBias
 
 
@@ -83,3 +86,16 @@ class TupePositionBias(AbsoluteEncoding):
         bias = self.untied_absolute(positions_q, positions_k)
         relative = super().position_bias(positions_q, positions_k)
         return bias if relative is None else bias + relative
+
+    def bias_factors(self, seq_len: int) -> Optional[BiasFactors]:
+        queries, keys, to_other, to_cls = self.untied_absolute.factors(seq_len)
+        by_distance = None
+        if self.relative is not None:
+            relative = cast(RelativePositionBias, self.relative)
+            by_distance = relative.by_distance(seq_len)
+            # A and R are reset each on its own, so that their scores of [CLS] add up
+            of_cls = zip((to_other, to_cls), relative.of_cls())
+            to_other, to_cls = (of_absolute + of_relative for of_absolute, of_relative in of_cls)
+        if not self.unties_cls:
+            return BiasFactors(queries, keys, by_distance)
+        return untied_factors(queries, keys, by_distance, to_other, to_cls)
