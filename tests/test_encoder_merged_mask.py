@@ -6,6 +6,7 @@ import functools
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 
 from helpers.position_cases import (
     ALL_OF_ENCODER,
