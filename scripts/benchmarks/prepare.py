@@ -70,6 +70,9 @@ def parse(arguments):
         parser.error("--rounds, --workers and --size-mb must be positive")
     if options.reference_repo and not (options.reference_repo / "tupe_fairseq").is_dir():
         parser.error(f"--reference-repo {options.reference_repo} is no checkout of tupe_fairseq")
+    for name in ("output_dir", "sentencepiece_model"):
+        if getattr(options, name) is not None:
+            setattr(options, name, getattr(options, name).resolve())
     return options
 
 
@@ -77,9 +80,11 @@ def measured(command, repo):
     """Seconds, CPU seconds and peak memory of a command and all its processes."""
     environment = {**os.environ, "PYTHONPATH": str(repo)}
     start = time.monotonic()
+    # with -m, Python looks for the package in the current folder before PYTHONPATH
     process = subprocess.Popen(
-        list(map(str, command)), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+        list(map(str, command)), env=environment, cwd=str(repo), stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
     peak = 0.0
     while True:
         found, status, usage = os.wait4(process.pid, os.WNOHANG)
