@@ -34,4 +34,7 @@ def test_readme(folder, stranger, monkeypatch):
     assert "torch.Size([8, 100, 128])\ntorch.Size([2, 100, 100])" in outputs[-1]
     assert (folder / "tupe-from-roberta" / "model.pt").exists()
     assert (folder / "scores.tsv").exists() and (folder / "agreement" / "results.md").exists()
-    assert len(outputs) == (17 if MAKES_FOLDERS else 14)
+    assert (folder / "longer" / "model.pt").exists() and (
+        folder / "by-length" / "results.md"
+    ).exists()
+    assert len(outputs) == (18 if MAKES_FOLDERS else 15)
