@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers.attention_cases import BATCH, HEAD_DIM, HEADS, SCALING, Request
-from tupe_fairseq.attention import IMPLEMENTATIONS, Padding, split_qkv
+from tupe_fairseq.attention import IMPLEMENTATIONS, Bias, Padding, split_qkv
 
 
 @pytest.mark.parametrize("shape", [(2, 7, 3, 4, 5), (7, 3, 4, 5)], ids=["padded", "packed"])
@@ -70,7 +70,7 @@ def test_the_gradient_is_the_buffer_itself():
     projected = []
     parts[0].grad_fn.register_hook(lambda grads, _: projected.append(grads[0].data_ptr()))
     attend = IMPLEMENTATIONS["chunked"].attend
-    attend(*parts, bias, None, scaling=SCALING, dropout=0.0).sum().backward()
+    attend(*parts, Bias(bias), None, scaling=SCALING, dropout=0.0).sum().backward()
     size = qkv.element_size() * HEADS * HEAD_DIM
     assert seen == [projected[0], projected[0] + size, projected[0] + 2 * size]
 
