@@ -66,12 +66,12 @@ def _fine_tuned(folder: Path) -> None:
 
 def _interrupted(folder: Path) -> None:
     """The parts of a prediction that Ctrl-C ended in its second chunk."""
-    from tupe_fairseq.prediction import batched_encoder, row_chunks
+    from tupe_fairseq.prediction import batched_encoder
 
     _fine_tuned(folder)
     rows = [{"text": text} for text in _SENTENCES[:25]]
     own_files.write_jsonl(folder / "in.jsonl", rows)
-    run, size, calls = batched_encoder.BatchedEncoder.__call__, row_chunks.CHUNK_ROWS, []
+    run, calls = batched_encoder.BatchedEncoder.__call__, []
 
     def interrupted(self, sequences):
         calls.append(len(sequences))
@@ -79,11 +79,11 @@ def _interrupted(folder: Path) -> None:
             raise KeyboardInterrupt
         return run(self, sequences)
 
-    batched_encoder.BatchedEncoder.__call__, row_chunks.CHUNK_ROWS = interrupted, 10
+    batched_encoder.BatchedEncoder.__call__ = interrupted
     try:
         code = _inside(folder, READERS["predict again"])
     finally:
-        batched_encoder.BatchedEncoder.__call__, row_chunks.CHUNK_ROWS = run, size
+        batched_encoder.BatchedEncoder.__call__ = run
     assert code == 130 and (folder / "out.csv.parts" / "steps.json").exists()
 
 
