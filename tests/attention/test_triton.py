@@ -1,19 +1,28 @@
 """The kernels run in Triton's interpreter, on the CPU.
 
-Triton decides at import time whether to interpret, and torch imports it silently; so
-the tests run in a separate process: ``test_in_the_interpreter`` runs the class of this file.
+Triton decides at import time whether to interpret, and torch imports it silently; so the tests run
+in a separate process: ``test_in_the_interpreter`` runs the class of this file, and that of
+``test_triton_factors.py``.
 """
 
 import functools
+from pathlib import Path
 
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
 from helpers.attention_cases import as_bias
-from helpers.triton_cases import INTERPRETED, hasten_interpreter, needs_triton, padded
+from helpers.triton_cases import (
+    INTERPRETED,
+    bfloat16_products,
+    hasten_interpreter,
+    needs_triton,
+    padded,
+    set_tiles,
+)
 from tupe_fairseq.attention import eager, triton
-from tupe_fairseq.attention.triton import TILES, triton_refusal
+from tupe_fairseq.attention.triton import triton_refusal
 
 # float32 sums of at most 512 terms of size 1, in two orders
 CLOSE = {"rtol": 0, "atol": 2e-5}
@@ -27,7 +36,8 @@ if INTERPRETED:
 @pytest.mark.skipif(INTERPRETED, reason="this is that process")
 def test_in_the_interpreter(run, request):
     words = ["--thorough"] if request.config.getoption("--thorough") else []
-    run("python", "-m", "pytest", __file__, "-k", "TestKernels", *words,
+    factors = Path(__file__).with_name("test_triton_factors.py")
+    run("python", "-m", "pytest", __file__, factors, "-k", "TestKernels", *words,
         env={"TRITON_INTERPRET": "1"})  # fmt: skip
 
 
@@ -72,14 +82,6 @@ def kept(seed, batch, seq_len, num_heads, dropout, padding=None, tile=(128, 128)
         out = padding.unpack(out)
     # B x L x H x L -> B x H x L x L
     return (out > 0).transpose(1, 2)
-
-
-def set_tiles(monkeypatch, queries, keys):
-    """Of float32."""
-    for is_wide in (False, True):
-        for name, tile in TILES[False, is_wide].items():
-            changed = {**tile, "BLOCK_Q": queries, "BLOCK_K": keys}
-            monkeypatch.setitem(TILES[False, is_wide], name, changed)
 
 
 kept_once = functools.lru_cache(maxsize=None)(kept)
@@ -307,31 +309,12 @@ class TestKernels:
         for found, expected in zip(*results):
             assert found.equal(expected)
 
-    @pytest.fixture
-    def _bfloat16_products(self, monkeypatch):
-        """Triton 3.7's interpreter multiplies the bits of bfloat16 numbers as if integers."""
-        from triton import language
-        from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
-
-        def create_dot(builder, *operands):
-            *factors, accumulator = operands[:3]
-            factors = (
-                TensorHandle((x.data.astype("uint32") << 16).view("float32"), language.float32)
-                if x.dtype.scalar == language.bfloat16
-                else x
-                for x in factors
-            )
-            return original(builder, *factors, accumulator, *operands[3:])
-
-        original = InterpreterBuilder.create_dot
-        monkeypatch.setattr(InterpreterBuilder, "create_dot", create_dot)
-
-    @pytest.mark.usefixtures("_bfloat16_products")
     @pytest.mark.parametrize(
         "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.thorough)]
     )
-    def test_16_bits(self, dtype):
+    def test_16_bits(self, dtype, monkeypatch):
         """Close to float32 on the same rounded q, k and v, for any content of the bias."""
+        bfloat16_products(monkeypatch)
         qkv, bias = inputs(2, 40, 3, 8)
         qkv, bias = qkv.to(dtype), bias + 100 * torch.randn(3, 40, 1)
         out, grad_qkv, grad_bias = attend(qkv, bias)

@@ -3,32 +3,53 @@
 import os
 import sys
 import types
+from typing import List, NamedTuple, Optional, Tuple, Union
 
 import torch
 
-from helpers.attention_cases import as_bias
 from helpers.triton_cases import needs_triton, padded
+from tupe_fairseq.attention import Bias
 from tupe_fairseq.attention.triton import triton_attention
 
 
 @needs_triton
 def test_they_compile_for_hopper(run, request, tmp_path):
-    is_thorough = request.config.getoption("--thorough")
-    out = run(sys.executable, __file__, tmp_path, len(REQUESTS) if is_thorough else 1).stdout
+    number = len(REQUESTS) if request.config.getoption("--thorough") else 2
+    out = run(sys.executable, __file__, tmp_path, number).stdout
     compiled = [line.split() for line in out.splitlines() if line.startswith("compiled ")]
-    # the last request has no bias and no gradient of it
-    assert len(compiled) == (2 * 5 + 4 if is_thorough else 5), out
-    for _, name, shared_bytes, num_wgmma, bits in compiled:
+    assert len(compiled) == sum(len(request.kernels) for request in REQUESTS[:number]), out
+    for _, name, shared_bytes, num_wgmma, num_mma, bits in compiled:
         assert int(shared_bytes) <= 99 * 1024, name
-        # the tensor cores of this generation, and no silent fall back from them
-        assert (int(num_wgmma) > 0) == (bits == "16" and name != "delta_kernel"), name
+        # the tensor cores of this generation, and no silent fall back from them; the one before's
+        # where tiles are too small
+        is_small = (name, num_wgmma) == ("grad_kv_kernel", "0")
+        on_tensor_cores = int(num_mma if is_small else num_wgmma) > 0
+        assert on_tensor_cores == (bits == "16" and name != "delta_kernel"), name
 
 
-# dtype, heads, length, size of a head, dropout, lengths
+class Request(NamedTuple):
+    """``bias``: None, "whole", or in factors the number of columns beyond those of a head."""
+
+    dtype: torch.dtype
+    heads: int
+    length: int
+    head_dim: int
+    dropout: float
+    lengths: Optional[List[int]]
+    bias: Union[None, str, int]
+    kernels: Tuple[str, ...]
+
+
+OF_BIAS = "forward", "delta", "grad_q", "grad_kv", "grad_bias"
 REQUESTS = [
-    (torch.bfloat16, 12, 512, 64, 0.1, [512, 100]),
-    (torch.bfloat16, 16, 37, 128, 0.0, None),
-    (torch.float32, 2, 1, 5, 0.1, None),
+    Request(torch.bfloat16, 12, 512, 64, 0.1, [512, 100], "whole", OF_BIAS),
+    # the others have the same parts
+    Request(torch.bfloat16, 12, 512, 64, 0.1, [512, 100], 2, ("grad_kv",)),
+    Request(torch.bfloat16, 12, 512, 64, 0.1, [512, 100], 2, ("forward", "grad_q", "grad_bias")),
+    Request(torch.bfloat16, 16, 37, 128, 0.0, None, "whole", OF_BIAS),
+    Request(torch.bfloat16, 16, 512, 128, 0.1, [512, 100], 2, OF_BIAS),
+    Request(torch.float32, 2, 40, 16, 0.1, None, 2, OF_BIAS),
+    Request(torch.float32, 2, 1, 5, 0.1, None, None, OF_BIAS[:-1]),
 ]
 
 
@@ -48,10 +69,12 @@ def compile_all(cache, requests):
             return self.compile
 
         def compile(self, **arguments):
+            if self.name not in wanted:
+                return
             bits = 8 * arguments["out_ptr" if "out_ptr" in arguments else "q_ptr"].element_size()
             done = self.kernel.warmup(grid=(1,), **arguments)
-            num_wgmma = done.asm["ptx"].count("wgmma.mma_async")
-            print("compiled", self.name, done.metadata.shared, num_wgmma, bits)
+            used = [done.asm["ptx"].count(name) for name in ("wgmma.mma_async", "mma.sync")]
+            print("compiled", self.name, done.metadata.shared, *used, bits)
 
     target = types.SimpleNamespace(
         get_current_target=lambda: GPUTarget("cuda", 90, 32),
@@ -61,20 +84,26 @@ def compile_all(cache, requests):
     driver.set_active(target)
     for name in [name for name in dir(triton_kernels) if name.endswith("_kernel")]:
         setattr(triton_kernels, name, Compiled(name))
-    for dtype, num_heads, seq_len, head_dim, dropout, lengths in requests:
-        batch = 1 if seq_len == 1 else 2
-        qkv = torch.zeros(batch, seq_len, 3, num_heads, head_dim, dtype=dtype)
+    wanted = set()
+    for request in requests:
+        wanted.clear()
+        wanted.update(f"{name}_kernel" for name in request.kernels)
+        heads, length, head_dim = request.heads, request.length, request.head_dim
+        batch = 1 if length == 1 else 2
+        qkv = torch.zeros(batch, length, 3, heads, head_dim, dtype=request.dtype)
         padding = None
-        if lengths is not None:
-            padding = padded(lengths, pack=True)
+        if request.lengths is not None:
+            padding = padded(request.lengths, pack=True)
             qkv = padding.pack(qkv)
         bias = None
-        if seq_len > 1:
-            bias = torch.zeros(num_heads, seq_len, seq_len, requires_grad=True)
-        qkv.requires_grad_()
-        out = triton_attention(
-            *qkv.unbind(-3), as_bias(bias), padding, scaling=0.4, dropout=dropout
-        )
+        if request.bias == "whole":
+            bias = Bias(torch.zeros(heads, length, length, requires_grad=True))
+        elif request.bias is not None:
+            factors = torch.zeros(2, heads, length, head_dim + request.bias).unbind()
+            by_distance = torch.zeros(heads, 2 * length - 1, requires_grad=True)
+            bias = Bias.of_factors(*factors, by_distance, spares_first=True)
+        q, k, v = qkv.requires_grad_().unbind(-3)
+        out = triton_attention(q, k, v, bias, padding, scaling=0.4, dropout=request.dropout)
         out.sum().backward()
 
 

@@ -26,9 +26,14 @@ def test_requests(any_device):
     q, bias = torch.zeros(2, 17, 3, 5), Bias(torch.zeros(3, 17, 17))
     mask = torch.zeros(2, 17, dtype=torch.bool)
     mask[0, 0] = True
+    wide, cls = (Bias.of_factors(*torch.zeros(2, 3, 17, width).unbind(), None) for width in (17, 2))
+    wider = Bias.of_factors(*torch.zeros(2, 3, 17, 21).unbind(), None)
+    assert triton_refusal(q, wide, None) is triton_refusal(q.half(), cls, None) is None
     for arguments, reason in (
         ((q.double(), bias, None), "not torch.float64"),
         ((q.bfloat16(), bias, None), "interpreter"),
+        ((q.half(), wide, None), "interpreter"),
+        ((q, wider, None), "no room for 21 columns of a bias at a head_dim of 5"),
         ((torch.zeros(2, 17, 3, 136), bias, None), "at most 128, not 136"),
         ((q, Bias(bias.values[:1]), None), "one attn_bias for the whole batch"),
         ((q, bias, Padding(mask)), "padding at the end"),

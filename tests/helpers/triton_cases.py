@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tupe_fairseq.attention import Padding
+from tupe_fairseq.attention.triton_tiles import TILES
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
@@ -46,3 +47,31 @@ def hasten_interpreter():
         return interpreter._LangPatchScope()
 
     interpreter._patch_lang = put_in_once
+
+
+def set_tiles(monkeypatch, queries, keys):
+    """Of float32."""
+    for (has_16_bits, *_), tiles in TILES.items():
+        if not has_16_bits:
+            for name, tile in tiles.items():
+                changed = {**tile, "BLOCK_Q": queries, "BLOCK_K": keys}
+                monkeypatch.setitem(tiles, name, changed)
+
+
+def bfloat16_products(monkeypatch):
+    """Triton 3.7's interpreter multiplies the bits of bfloat16 numbers as if integers: not now."""
+    from triton import language
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    def create_dot(builder, *operands):
+        *factors, accumulator = operands[:3]
+        factors = (
+            TensorHandle((x.data.astype("uint32") << 16).view("float32"), language.float32)
+            if x.dtype.scalar == language.bfloat16
+            else x
+            for x in factors
+        )
+        return original(builder, *factors, accumulator, *operands[3:])
+
+    original = InterpreterBuilder.create_dot
+    monkeypatch.setattr(InterpreterBuilder, "create_dot", create_dot)

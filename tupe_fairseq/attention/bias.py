@@ -1,6 +1,6 @@
 """The bias of the scores: whole, or in factors from which a kernel makes what it needs."""
 
-from typing import Dict, NamedTuple, Optional
+from typing import Callable, Dict, Hashable, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -60,7 +60,7 @@ class Bias:
         self.values = values
         self.layout = layout
         # without gradient, so that whoever made them first, everybody may use them
-        self._copies: Dict[torch.dtype, Tensor] = {}
+        self._copies: Dict[Hashable, Tensor] = {}
 
     @classmethod
     def of_factors(
@@ -155,6 +155,13 @@ class Bias:
             if self.layout is not None or found is not whole:
                 self._copies[dtype] = found
         return found
+
+    def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """What ``make`` gives, without gradient: made once for all layers."""
+        if key not in self._copies:
+            with torch.no_grad():
+                self._copies[key] = make()
+        return self._copies[key]
 
     def corner(self, dtype: torch.dtype, length: int) -> Tensor:
         """The bias of a sequence of ``length`` tokens, in the dtype that a kernel computes in.

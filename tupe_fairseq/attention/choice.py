@@ -25,7 +25,8 @@ FEW_SCORES = 2**14
 # without a bias: T = 512 whole 1.6, in factors 2.7; T = 2,048 2.2 and 2.3; T = 4,096 2.0 and 1.9,
 # and to make the whole bias and to add up its gradients comes on top).  Without gradients a whole
 # bias that is there makes sdpa 1.8 times as fast as factors, and multiplying it out takes as long
-# as two layers, so that memory decides: up to 256 MiB, what SharedBias keeps.
+# as two layers, so that memory decides: up to 256 MiB, what SharedBias keeps.  On a GPU, where
+# nothing was timed yet, memory decides in either case.
 MANY_SCORES = 2**24
 MANY_FIXED_SCORES = 2**26
 
@@ -97,13 +98,15 @@ def takes_factors(name: str, x: Tensor, padding: Optional[Padding], num_heads: i
         padding (Padding, optional): that of the batch.
         num_heads (int): number of heads.
     """
-    if name not in ("auto", "chunked") or x.device.type != "cpu" or is_recorded():
-        return False
-    if padding is not None and padding.lengths is None:
-        return False  # chunked refuses it
+    if is_recorded() or (padding is not None and padding.lengths is None):
+        return False  # chunked and triton refuse it
     seq_len = x.size(1) if padding is None else padding.seq_len
-    many = MANY_SCORES if torch.is_grad_enabled() else MANY_FIXED_SCORES
-    return num_heads * seq_len**2 >= many
+    scores = num_heads * seq_len**2
+    if name in ("auto", "chunked") and x.device.type == "cpu":
+        return scores >= (MANY_SCORES if torch.is_grad_enabled() else MANY_FIXED_SCORES)
+    if name not in ("auto", "triton") or scores < MANY_FIXED_SCORES:
+        return False
+    return triton_refusal(x.unflatten(-1, (num_heads, -1)), None, padding) is None
 
 
 def _first_that_can(q, attn_bias, padding, dropout):

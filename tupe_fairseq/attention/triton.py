@@ -14,39 +14,21 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from tupe_fairseq.attention.bias import Bias, shared_bias_refusal
+from tupe_fairseq.attention.kernel_bias import (
+    KernelBias,
+    dotted_columns,
+    kernel_bias,
+    padded_width,
+)
 from tupe_fairseq.attention.padding import Padding
+from tupe_fairseq.attention.strips import Strips
+from tupe_fairseq.attention.triton_tiles import TILES
 
 # 3.2 and 3.7 compile the kernels for capability 9.0; 3.0 crashes on one of them
 MIN_TRITON = (3, 2)
 MIN_CAPABILITY = (8, 0)
 MAX_HEAD_DIM = 128
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-
-
-def _tiles(forward, grad_q, grad_kv, grad_bias) -> Dict[str, Dict[str, int]]:
-    """The constants of each kernel, from (queries, keys, number of warps)."""
-    tiles = {
-        "forward_kernel": forward,
-        "grad_q_kernel": grad_q,
-        "grad_kv_kernel": grad_kv,
-        "grad_bias_kernel": grad_bias,
-    }
-    return {
-        name: {"BLOCK_Q": queries, "BLOCK_K": keys, "num_warps": num_warps, "num_stages": 2}
-        for name, (queries, keys, num_warps) in tiles.items()
-    }
-
-
-# How the kernels cut their work, by whether elements have 16 bits and the head_dim is above 64.
-# Untimed: what Triton 3.7, asked for capability 9.0, compiles with hardly a register spilled and
-# in less than the 99 KiB of shared memory that smaller GPUs have.  Keys are a multiple of 16.
-TILES = {
-    (True, False): _tiles((128, 64, 8), (128, 64, 8), (64, 64, 4), (64, 64, 4)),
-    (True, True): _tiles((64, 32, 4), (64, 32, 4), (64, 32, 4), (64, 32, 4)),
-    # full float32 products, which are not for the tensor cores
-    (False, False): _tiles((32, 32, 4), (32, 32, 4), (32, 32, 4), (32, 32, 4)),
-    (False, True): _tiles((32, 32, 8), (32, 32, 8), (32, 32, 8), (32, 32, 8)),
-}
 DELTA_TOKENS = 64
 
 
@@ -62,24 +44,24 @@ def triton_attention(
 ) -> Tensor:
     """dropout(softmax(scaling * q k^T + attn_bias)) v, with no probabilities in memory.
 
-    Sums are in float32.  Padding gets zeros, in the output and in the gradients.  Dropout
-    follows torch's CPU generator on every device.  Gradients are deterministic and
-    cannot be differentiated again.  Ask :func:`triton_refusal` first; see
-    :mod:`tupe_fairseq.attention`.
+    Of a bias in factors each kernel makes the tile that it uses.  Sums are in float32.  Padding
+    gets zeros, in the output and in the gradients.  Dropout follows torch's CPU generator on every
+    device.  Gradients are deterministic and cannot be differentiated again.  Ask
+    :func:`triton_refusal` first; see :mod:`tupe_fairseq.attention`.
     """
-    whole = kernel_bias = None
-    if attn_bias is not None:
-        whole = attn_bias.whole()
-        # as it is with padding: in 16 bits, each length would need a copy of its own (Bias.corner)
-        is_padded = padding is not None and padding.any
-        kernel_bias = whole.detach().float() if is_padded else attn_bias.copy_in(q.dtype)
-    return _TritonAttention.apply(q, k, v, whole, kernel_bias, padding, scaling, dropout)
+    values = None if attn_bias is None else attn_bias.values
+    layout = None if attn_bias is None else attn_bias.layout
+    is_padded = padding is not None and padding.any
+    given = kernel_bias(attn_bias, q.dtype, is_padded)
+    return _TritonAttention.apply(q, k, v, values, layout, given, padding, scaling, dropout)
 
 
 def triton_refusal(
     q: Tensor, attn_bias: Optional[Bias], padding: Optional[Padding]
 ) -> Optional[str]:
     """Why :func:`triton_attention` cannot serve this request; None if it can."""
+    layout = None if attn_bias is None else attn_bias.layout
+    width = 0 if layout is None else dotted_columns(layout.width)
     if os.environ.get("TRITON_INTERPRET") != "1":
         if not q.is_cuda:
             return f"triton runs on CUDA devices only, and the tensors are on {q.device.type}"
@@ -87,12 +69,14 @@ def triton_refusal(
         if capability < MIN_CAPABILITY:
             least, found = (".".join(map(str, pair)) for pair in (MIN_CAPABILITY, capability))
             return f"its kernels need CUDA devices of capability {least}, and this one has {found}"
-    elif q.dtype == torch.bfloat16:
+    elif q.dtype == torch.bfloat16 or (q.dtype == torch.float16 and width):  # factors in two parts
         return "triton's interpreter (TRITON_INTERPRET=1) cannot multiply bfloat16 numbers"
     if q.dtype not in DTYPES:
         return f"its kernels take float32, float16 and bfloat16, not {q.dtype}"
     if q.size(-1) > MAX_HEAD_DIM:
         return f"its kernels take a head_dim of at most {MAX_HEAD_DIM}, not {q.size(-1)}"
+    if width > padded_width(q.size(-1)):
+        return f"its tiles have no room for {width} columns of a bias at a head_dim of {q.size(-1)}"
     return shared_bias_refusal(q, attn_bias, padding) or _library_refusal()
 
 
@@ -108,10 +92,15 @@ def _library_refusal() -> Optional[str]:
 
 
 class _TritonAttention(torch.autograd.Function):
-    """Saves q, k, v, the output, a number for each query, and the bias that all layers share."""
+    """Saves q, k, v, the output, a number for each query, and the bias that all layers share.
+
+    Args:
+        values, layout: those of the ``Bias``; None without one.
+        given (KernelBias): what the kernels get of it.
+    """
 
     @staticmethod
-    def forward(ctx, q, k, v, attn_bias, kernel_bias, padding, scaling, dropout):
+    def forward(ctx, q, k, v, values, layout, given, padding, scaling, dropout):
         batch, seq_len = q.shape[:2] if padding is None else (padding.batch, padding.seq_len)
         packed = padding is not None and padding.packed
         spans = padding.device_spans if padding is not None and padding.any else None
@@ -119,10 +108,8 @@ class _TritonAttention(torch.autograd.Function):
         q, k, v = (_flat(x, packed) for x in (q, k, v))
         num_tokens, num_heads, head_dim = q.shape
         logsumexp = q.new_empty((num_heads, num_tokens), dtype=torch.float32)
-        if kernel_bias is not None and kernel_bias.stride(-1) != 1:
-            kernel_bias = kernel_bias.contiguous()
-        ctx.batch, ctx.packed = batch, packed
-        ctx.bias_dtype = None if attn_bias is None else attn_bias.dtype
+        ctx.batch, ctx.packed, ctx.layout = batch, packed, layout
+        ctx.bias_dtype = None if values is None else values.dtype
         ctx.options = {
             "num_heads": num_heads,
             "seq_len": seq_len,
@@ -137,26 +124,29 @@ class _TritonAttention(torch.autograd.Function):
         _launch(
             "forward_kernel",
             lambda meta: _cdiv(seq_len, meta["BLOCK_Q"]) * batch * num_heads,
-            **_inputs(q, k, v, kernel_bias, spans),
+            **_inputs(q, k, v, given, spans),
             **ctx.options,
             out_ptr=out,
             logsumexp_ptr=logsumexp,
             stored_row=num_heads * head_dim,
             PACKED=packed,
         )
-        ctx.save_for_backward(q, k, v, kernel_bias, spans, out, logsumexp)
+        tensors, ctx.bias_constants = given[:3], given[3:]
+        of_factors = None if layout is None else values
+        ctx.save_for_backward(q, k, v, spans, out, logsumexp, of_factors, *tensors)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad_out):
-        q, k, v, kernel_bias, spans, out, logsumexp = ctx.saved_tensors
+        q, k, v, spans, out, logsumexp, values, *tensors = ctx.saved_tensors
+        given = KernelBias(*tensors, *ctx.bias_constants)
         num_heads, head_dim = q.shape[1:]
         batch, seq_len = ctx.batch, ctx.options["seq_len"]
         needs_q, needs_k, needs_v, needs_bias = ctx.needs_input_grad[:4]
         grad_out = _flat(grad_out, ctx.packed)
         arguments = {
-            **_inputs(q, k, v, kernel_bias, spans),
+            **_inputs(q, k, v, given, spans),
             **ctx.options,
             "grad_out_ptr": grad_out,
             "grad_row": grad_out.stride(0),
@@ -185,24 +175,50 @@ class _TritonAttention(torch.autograd.Function):
             )
         grad_bias = None
         if needs_bias:
-            grad_bias = logsumexp.new_empty((num_heads, seq_len, seq_len))
-            _launch(
-                "grad_bias_kernel",
-                lambda meta: (
-                    _cdiv(seq_len, meta["BLOCK_Q"]) * _cdiv(seq_len, meta["BLOCK_K"]) * num_heads
-                ),
-                **arguments,
-                grad_bias_ptr=grad_bias,
-                batch=batch,
-            )
-            grad_bias = grad_bias.to(ctx.bias_dtype)
+            arguments["batch"] = batch
+            grad_bias = (
+                _whole_gradient(arguments)
+                if values is None
+                else _factor_gradient(arguments, Bias(values, ctx.layout))
+            ).to(ctx.bias_dtype)
         return (
             grad_q if needs_q else None,
             grad_k if needs_k else None,
             grad_v if needs_v else None,
             grad_bias,
-            *(None,) * 4,
+            *(None,) * 5,
         )
+
+
+def _whole_gradient(arguments: Dict[str, Any]) -> Tensor:
+    num_heads, seq_len = arguments["num_heads"], arguments["seq_len"]
+    grad = arguments["logsumexp_ptr"].new_empty((num_heads, seq_len, seq_len))
+    _write_rows(grad, 0, arguments)
+    return grad
+
+
+def _factor_gradient(arguments: Dict[str, Any], bias: Bias) -> Tensor:
+    # rounded before they are multiplied, as grad_logits are for grad_q and grad_k
+    strips = Strips(bias, arguments["q_ptr"].dtype)
+    for first_row in range(0, arguments["seq_len"], strips.rows):
+        _write_rows(strips.strip(first_row), first_row, arguments)
+        strips.gather(first_row)
+    return strips.grad
+
+
+def _write_rows(rows: Tensor, first_row: int, arguments: Dict[str, Any]) -> None:
+    """Some rows, H x rows x L, of the gradient of the whole bias."""
+    num_heads, num_rows, seq_len = rows.shape
+    _launch(
+        "grad_bias_kernel",
+        lambda meta: _cdiv(num_rows, meta["BLOCK_Q"]) * _cdiv(seq_len, meta["BLOCK_K"]) * num_heads,
+        **arguments,
+        grad_bias_ptr=rows,
+        stored_head=rows.stride(0),
+        stored_row=rows.stride(1),
+        first_row=first_row,
+        num_rows=num_rows,
+    )
 
 
 def _flat(x: Tensor, packed: bool) -> Tensor:
@@ -215,26 +231,23 @@ def _cdiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def _inputs(q, k, v, bias, spans) -> Dict[str, Any]:
+def _inputs(q, k, v, given: KernelBias, spans) -> Dict[str, Any]:
     """The arguments that say what is asked for."""
     return {
         "q_ptr": q,
         "k_ptr": k,
         "v_ptr": v,
-        "bias_ptr": bias,
+        **given.arguments(),
         "spans_ptr": spans,
         "q_row": q.stride(0),
         "k_row": k.stride(0),
         "v_row": v.stride(0),
-        "bias_head": 0 if bias is None else bias.stride(0),
-        "bias_row": 0 if bias is None else bias.stride(1),
         **_widths(q.size(-1)),
     }
 
 
 def _widths(head_dim: int) -> Dict[str, int]:
-    # tl.dot takes powers of two from 16 on
-    return {"HEAD_DIM": head_dim, "PADDED_DIM": max(1 << (head_dim - 1).bit_length(), 16)}
+    return {"HEAD_DIM": head_dim, "PADDED_DIM": padded_width(head_dim)}
 
 
 def _launch(name: str, num_programs: Callable[[Dict[str, int]], int], **arguments) -> None:
@@ -242,7 +255,8 @@ def _launch(name: str, num_programs: Callable[[Dict[str, int]], int], **argument
     from tupe_fairseq.attention import triton_kernels
 
     q = arguments["q_ptr"]
-    tile = TILES[q.element_size() == 2, q.size(-1) > 64][name]
+    in_factors = arguments["factors_ptr"] is not None or arguments["vectors_ptr"] is not None
+    tile = TILES[q.element_size() == 2, q.size(-1) > 64, in_factors][name]
     with torch.cuda.device_of(q):
         getattr(triton_kernels, name)[(num_programs(tile),)](**arguments, **tile)
 

@@ -6,9 +6,9 @@ With grad_probs = dropout(grad_out v^T) and delta = sum(grad_out * out), one for
     grad_logits = probs * (grad_probs - delta);
     grad_q = scaling * grad_logits k;  grad_k = scaling * grad_logits^T q;
     grad_v = dropout(probs)^T grad_out;  grad_bias = grad_logits, summed over the batch.
-Only the kernel of grad_bias stores anything of size L x L, its result.  There a program owns a
-tile and loops over the batch: no two programs write to one place, and the order of the sum is
-fixed.
+Only the kernel of grad_bias stores anything that grows with L x L: its result, or a strip of it
+where the bias is in factors (:mod:`tupe_fairseq.attention.strips`).  There a program owns a tile
+and loops over the batch: no two programs write to one place, and the order of the sum is fixed.
 
 Token t of a sequence is row start + t of (tokens, H, K), whether or not there is padding between
 the sequences; ``spans`` holds (start, length) of each, and None says that all are full.  A
@@ -21,7 +21,7 @@ Imported only where the kernels are to run; see :mod:`tupe_fairseq.attention.tri
 import triton
 import triton.language as tl
 
-LOG2_E = tl.constexpr(1.4426950408889634)
+from tupe_fairseq.attention.triton_bias import LOG2_E, bias_tile, load_factors
 
 
 @triton.jit
@@ -91,32 +91,26 @@ def _keep(
 
 
 @triton.jit
-def _logits(q, k, bias_ptr, head, bias_head, bias_row, queries, keys, length, seq_len, scaling):
+def _logits(q, k, bias, keys, length, scaling):
     """In base 2; -inf at keys that are padding."""
-    logits = tl.dot(q, tl.trans(k), input_precision="ieee") * (scaling * LOG2_E)
-    if bias_ptr is not None:
-        # inside the bias, not the sequence: the compiler knows whether 16 divides seq_len, and
-        # only then loads several elements at once
-        inside = (queries[:, None] < seq_len) & (keys[None, :] < seq_len)
-        offsets = queries[:, None] * bias_row + keys[None, :]
-        bias_ptr += head.to(tl.int64) * bias_head
-        bias = tl.load(bias_ptr + offsets, mask=inside, other=0.0)
-        logits += bias.to(tl.float32) * LOG2_E
+    logits = tl.dot(q, tl.trans(k), input_precision="ieee") * (scaling * LOG2_E) + bias
     return tl.where(keys[None, :] < length, logits, float("-inf"))
 
 
 @triton.jit(do_not_specialize=["seed", "num_tokens"])
 def forward_kernel(
-    q_ptr, k_ptr, v_ptr, bias_ptr, spans_ptr, out_ptr, logsumexp_ptr,
+    q_ptr, k_ptr, v_ptr, bias_ptr, factors_ptr, vectors_ptr, spans_ptr, out_ptr, logsumexp_ptr,
     q_row, k_row, v_row, stored_row, bias_head, bias_row, num_heads, seq_len, num_tokens,
     scaling, seed, drop_below, keep_scale,
     PACKED: tl.constexpr, DROPOUT: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+    WIDTH: tl.constexpr, COLUMNS: tl.constexpr, DISTANCES_FROM: tl.constexpr,
     BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A program owns BLOCK_Q queries of one stream."""
     first_query, stream, head, start, length = _block(spans_ptr, num_heads, seq_len, BLOCK_Q)
     queries = first_query + tl.arange(0, BLOCK_Q)
     q = _load(q_ptr, start, head, queries, length, q_row, HEAD_DIM, PADDED_DIM)
+    q_high, q_low = load_factors(factors_ptr, head, num_heads, queries, length, seq_len, 0, WIDTH)
     # not -inf: the difference of two would be NaN
     highest = tl.full([BLOCK_Q], -1e30, tl.float32)
     total = tl.zeros([BLOCK_Q], tl.float32)
@@ -125,9 +119,12 @@ def forward_kernel(
         keys = first_key + tl.arange(0, BLOCK_K)
         k = _load(k_ptr, start, head, keys, length, k_row, HEAD_DIM, PADDED_DIM)
         v = _load(v_ptr, start, head, keys, length, v_row, HEAD_DIM, PADDED_DIM)
-        logits = _logits(
-            q, k, bias_ptr, head, bias_head, bias_row, queries, keys, length, seq_len, scaling
-        )
+        k_high, k_low = load_factors(factors_ptr, head, num_heads, keys, length, seq_len, 1, WIDTH)
+        bias = bias_tile(
+            bias_ptr, factors_ptr, vectors_ptr, q_high, q_low, k_high, k_low, bias_head, bias_row,
+            head, queries, keys, length, seq_len, COLUMNS, DISTANCES_FROM, BLOCK_Q, BLOCK_K,
+        )  # fmt: skip
+        logits = _logits(q, k, bias, keys, length, scaling)
         new_highest = tl.maximum(highest, tl.max(logits, 1))
         shrink = tl.exp2(highest - new_highest)
         weights = tl.exp2(logits - new_highest[:, None])
@@ -177,14 +174,12 @@ def _sums(logsumexp_ptr, delta_ptr, start, head, queries, length, num_tokens):
 
 @triton.jit
 def _backward_tile(
-    q, k, v, grad_out, logsumexp, delta, bias_ptr, bias_head, bias_row,
-    stream, head, queries, keys, first_key, length, seq_len, scaling, seed, drop_below, keep_scale,
+    q, k, v, grad_out, logsumexp, delta, bias, stream, queries, keys, first_key, length, scaling,
+    seed, drop_below, keep_scale,
     DROPOUT: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """(dropout(probs), grad_logits); zero where the query or the key is padding."""
-    logits = _logits(
-        q, k, bias_ptr, head, bias_head, bias_row, queries, keys, length, seq_len, scaling
-    )
+    logits = _logits(q, k, bias, keys, length, scaling)
     probs = tl.exp2(logits - logsumexp[:, None])
     grad_probs = tl.dot(grad_out, tl.trans(v), input_precision="ieee")
     dropped = probs
@@ -197,10 +192,12 @@ def _backward_tile(
 
 @triton.jit(do_not_specialize=["seed", "num_tokens"])
 def grad_q_kernel(
-    q_ptr, k_ptr, v_ptr, grad_out_ptr, bias_ptr, spans_ptr, logsumexp_ptr, delta_ptr, grad_q_ptr,
+    q_ptr, k_ptr, v_ptr, grad_out_ptr, bias_ptr, factors_ptr, vectors_ptr, spans_ptr,
+    logsumexp_ptr, delta_ptr, grad_q_ptr,
     q_row, k_row, v_row, grad_row, stored_row, bias_head, bias_row, num_heads, seq_len,
     num_tokens, scaling, seed, drop_below, keep_scale,
     PACKED: tl.constexpr, DROPOUT: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+    WIDTH: tl.constexpr, COLUMNS: tl.constexpr, DISTANCES_FROM: tl.constexpr,
     BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A program owns BLOCK_Q queries of one stream."""
@@ -209,15 +206,20 @@ def grad_q_kernel(
     q = _load(q_ptr, start, head, queries, length, q_row, HEAD_DIM, PADDED_DIM)
     grad_out = _load(grad_out_ptr, start, head, queries, length, grad_row, HEAD_DIM, PADDED_DIM)
     logsumexp, delta = _sums(logsumexp_ptr, delta_ptr, start, head, queries, length, num_tokens)
+    q_high, q_low = load_factors(factors_ptr, head, num_heads, queries, length, seq_len, 0, WIDTH)
     grad_q = tl.zeros([BLOCK_Q, PADDED_DIM], tl.float32)
     for first_key in range(0, tl.where(first_query < length, length, 0), BLOCK_K):
         keys = first_key + tl.arange(0, BLOCK_K)
         k = _load(k_ptr, start, head, keys, length, k_row, HEAD_DIM, PADDED_DIM)
         v = _load(v_ptr, start, head, keys, length, v_row, HEAD_DIM, PADDED_DIM)
+        k_high, k_low = load_factors(factors_ptr, head, num_heads, keys, length, seq_len, 1, WIDTH)
+        bias = bias_tile(
+            bias_ptr, factors_ptr, vectors_ptr, q_high, q_low, k_high, k_low, bias_head, bias_row,
+            head, queries, keys, length, seq_len, COLUMNS, DISTANCES_FROM, BLOCK_Q, BLOCK_K,
+        )  # fmt: skip
         _, grad_logits = _backward_tile(
-            q, k, v, grad_out, logsumexp, delta, bias_ptr, bias_head, bias_row,
-            stream, head, queries, keys, first_key, length, seq_len, scaling, seed, drop_below,
-            keep_scale, DROPOUT, BLOCK_Q, BLOCK_K,
+            q, k, v, grad_out, logsumexp, delta, bias, stream, queries, keys, first_key, length,
+            scaling, seed, drop_below, keep_scale, DROPOUT, BLOCK_Q, BLOCK_K,
         )  # fmt: skip
         grad_q += tl.dot(grad_logits.to(k.dtype), k, input_precision="ieee")
     grad_q = grad_q * scaling
@@ -227,11 +229,12 @@ def grad_q_kernel(
 
 @triton.jit(do_not_specialize=["seed", "num_tokens"])
 def grad_kv_kernel(
-    q_ptr, k_ptr, v_ptr, grad_out_ptr, bias_ptr, spans_ptr, logsumexp_ptr, delta_ptr,
-    grad_k_ptr, grad_v_ptr,
+    q_ptr, k_ptr, v_ptr, grad_out_ptr, bias_ptr, factors_ptr, vectors_ptr, spans_ptr,
+    logsumexp_ptr, delta_ptr, grad_k_ptr, grad_v_ptr,
     q_row, k_row, v_row, grad_row, stored_row, bias_head, bias_row, num_heads, seq_len,
     num_tokens, scaling, seed, drop_below, keep_scale,
     PACKED: tl.constexpr, DROPOUT: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+    WIDTH: tl.constexpr, COLUMNS: tl.constexpr, DISTANCES_FROM: tl.constexpr,
     BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A program owns BLOCK_K keys of one stream."""
@@ -239,6 +242,7 @@ def grad_kv_kernel(
     keys = first_key + tl.arange(0, BLOCK_K)
     k = _load(k_ptr, start, head, keys, length, k_row, HEAD_DIM, PADDED_DIM)
     v = _load(v_ptr, start, head, keys, length, v_row, HEAD_DIM, PADDED_DIM)
+    k_high, k_low = load_factors(factors_ptr, head, num_heads, keys, length, seq_len, 1, WIDTH)
     grad_k = tl.zeros([BLOCK_K, PADDED_DIM], tl.float32)
     grad_v = tl.zeros([BLOCK_K, PADDED_DIM], tl.float32)
     for first_query in range(0, tl.where(first_key < length, length, 0), BLOCK_Q):
@@ -246,10 +250,16 @@ def grad_kv_kernel(
         q = _load(q_ptr, start, head, queries, length, q_row, HEAD_DIM, PADDED_DIM)
         grad_out = _load(grad_out_ptr, start, head, queries, length, grad_row, HEAD_DIM, PADDED_DIM)
         logsumexp, delta = _sums(logsumexp_ptr, delta_ptr, start, head, queries, length, num_tokens)
+        q_high, q_low = load_factors(
+            factors_ptr, head, num_heads, queries, length, seq_len, 0, WIDTH
+        )
+        bias = bias_tile(
+            bias_ptr, factors_ptr, vectors_ptr, q_high, q_low, k_high, k_low, bias_head, bias_row,
+            head, queries, keys, length, seq_len, COLUMNS, DISTANCES_FROM, BLOCK_Q, BLOCK_K,
+        )  # fmt: skip
         dropped, grad_logits = _backward_tile(
-            q, k, v, grad_out, logsumexp, delta, bias_ptr, bias_head, bias_row,
-            stream, head, queries, keys, first_key, length, seq_len, scaling, seed, drop_below,
-            keep_scale, DROPOUT, BLOCK_Q, BLOCK_K,
+            q, k, v, grad_out, logsumexp, delta, bias, stream, queries, keys, first_key, length,
+            scaling, seed, drop_below, keep_scale, DROPOUT, BLOCK_Q, BLOCK_K,
         )  # fmt: skip
         grad_v += tl.dot(tl.trans(dropped.to(v.dtype)), grad_out, input_precision="ieee")
         grad_k += tl.dot(tl.trans(grad_logits.to(q.dtype)), q, input_precision="ieee")
@@ -259,23 +269,30 @@ def grad_kv_kernel(
     _store(grad_v_ptr, grad_v, start, head, keys, stored, stored_row, HEAD_DIM, PADDED_DIM)
 
 
-@triton.jit(do_not_specialize=["seed", "num_tokens", "batch"])
+@triton.jit(do_not_specialize=["seed", "num_tokens", "first_row", "num_rows", "batch"])
 def grad_bias_kernel(
-    q_ptr, k_ptr, v_ptr, grad_out_ptr, bias_ptr, spans_ptr, logsumexp_ptr, delta_ptr,
-    grad_bias_ptr,
-    q_row, k_row, v_row, grad_row, bias_head, bias_row, num_heads, seq_len, num_tokens,
-    scaling, seed, drop_below, keep_scale, batch,
+    q_ptr, k_ptr, v_ptr, grad_out_ptr, bias_ptr, factors_ptr, vectors_ptr, spans_ptr,
+    logsumexp_ptr, delta_ptr, grad_bias_ptr,
+    q_row, k_row, v_row, grad_row, stored_head, stored_row, bias_head, bias_row, num_heads,
+    seq_len, num_tokens, first_row, num_rows, scaling, seed, drop_below, keep_scale, batch,
     DROPOUT: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+    WIDTH: tl.constexpr, COLUMNS: tl.constexpr, DISTANCES_FROM: tl.constexpr,
     BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """A program owns BLOCK_Q x BLOCK_K of one head's bias."""
-    q_blocks = tl.cdiv(seq_len, BLOCK_Q)
+    """A program owns BLOCK_Q x BLOCK_K of one head's bias, of whose rows num_rows are asked for."""
+    q_blocks = tl.cdiv(num_rows, BLOCK_Q)
     k_blocks = tl.cdiv(seq_len, BLOCK_K)
     first_key = (tl.program_id(0) % k_blocks) * BLOCK_K
-    first_query = (tl.program_id(0) // k_blocks % q_blocks) * BLOCK_Q
+    rows = (tl.program_id(0) // k_blocks % q_blocks) * BLOCK_Q + tl.arange(0, BLOCK_Q)
     head = tl.program_id(0) // (k_blocks * q_blocks)
-    queries = first_query + tl.arange(0, BLOCK_Q)
+    queries = first_row + rows
     keys = first_key + tl.arange(0, BLOCK_K)
+    q_high, q_low = load_factors(factors_ptr, head, num_heads, queries, seq_len, seq_len, 0, WIDTH)
+    k_high, k_low = load_factors(factors_ptr, head, num_heads, keys, seq_len, seq_len, 1, WIDTH)
+    bias = bias_tile(
+        bias_ptr, factors_ptr, vectors_ptr, q_high, q_low, k_high, k_low, bias_head, bias_row,
+        head, queries, keys, seq_len, seq_len, COLUMNS, DISTANCES_FROM, BLOCK_Q, BLOCK_K,
+    )  # fmt: skip
     grad_bias = tl.zeros([BLOCK_Q, BLOCK_K], tl.float32)
     for sequence in range(0, batch):
         start, length = _span(spans_ptr, sequence, seq_len)
@@ -285,12 +302,12 @@ def grad_bias_kernel(
         grad_out = _load(grad_out_ptr, start, head, queries, length, grad_row, HEAD_DIM, PADDED_DIM)
         logsumexp, delta = _sums(logsumexp_ptr, delta_ptr, start, head, queries, length, num_tokens)
         _, grad_logits = _backward_tile(
-            q, k, v, grad_out, logsumexp, delta, bias_ptr, bias_head, bias_row,
-            sequence * num_heads + head, head, queries, keys, first_key, length, seq_len, scaling,
-            seed, drop_below, keep_scale, DROPOUT, BLOCK_Q, BLOCK_K,
+            q, k, v, grad_out, logsumexp, delta, bias, sequence * num_heads + head, queries, keys,
+            first_key, length, scaling, seed, drop_below, keep_scale, DROPOUT, BLOCK_Q, BLOCK_K,
         )  # fmt: skip
         grad_bias += grad_logits
-    inside = (queries[:, None] < seq_len) & (keys[None, :] < seq_len)
-    grad_bias_ptr += head.to(tl.int64) * seq_len * seq_len
-    offsets = queries[:, None] * seq_len + keys[None, :]
+    inside = (rows[:, None] < num_rows) & (keys[None, :] < seq_len)
+    grad_bias_ptr += head.to(tl.int64) * stored_head
+    offsets = rows[:, None] * stored_row + keys[None, :]
+    grad_bias = grad_bias.to(grad_bias_ptr.dtype.element_ty)
     tl.store(grad_bias_ptr + offsets, grad_bias, mask=inside)
