@@ -15,6 +15,7 @@ from tupe_fairseq.attention import IMPLEMENTATIONS
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 LAYOUTS = ("full", "padded", "packed")
+FACTORS = ", in factors"
 # batch, length, heads, size of a head: lengths around tiles, and those at which others gave NaN
 SHAPES = [
     *((4, seq_len, 12, 64) for seq_len in (1, 17, 64, 128, 192, 320, 500, 512, 1024)),
@@ -35,9 +36,9 @@ def measured(request: Request, name: str) -> Dict[str, Any]:
     reason = request.refusal(name)
     if reason is not None:
         return {"refused": reason}
-    dtype, length = request.qkv.dtype, request.bias.size(-1)
-    exact = request.answer("eager", torch.float64)
-    answer = request.answer(name)
+    dtype, length = request.qkv.dtype, request.seq_len
+    exact = request.compared(request.answer("eager", torch.float64))
+    answer = request.compared(request.answer(name))
     more = length**0.5 if dtype == torch.float32 else 1.0
     eps = torch.finfo(dtype).eps
     errors = [distance(a, b) / eps for a, b in zip(answer, exact)]
@@ -62,9 +63,8 @@ def dropped(request: Request, name: str, runs: int) -> Dict[str, Any]:
         return {"refused": reason}
     exact = request.out("eager", request.qkv.double(), request.bias.double())
     q, k, v = request.qkv.double().unbind(-3)
-    probs = torch.softmax(
-        torch.einsum("bqhd,bkhd->bhqk", q, k) * request.scaling + request.bias.double(), -1
-    )
+    bias = request.as_bias(request.bias.double()).whole()
+    probs = torch.softmax(torch.einsum("bqhd,bkhd->bhqk", q, k) * request.scaling + bias, -1)
     variance = torch.einsum("bhqk,bkhd->bqhd", probs**2, v**2) * DROPOUT / (1 - DROPOUT) / runs
     mean = torch.zeros_like(exact)
     with torch.no_grad():
@@ -99,22 +99,31 @@ def dropped(request: Request, name: str, runs: int) -> Dict[str, Any]:
 def cases(args) -> Iterator[Tuple[str, Any]]:
     shapes = TOY_SHAPES if args.toy else SHAPES
     dtypes = {"fp32": torch.float32} if is_interpreted() else DTYPES
-    for shape, (dtype_name, dtype), layout in itertools.product(shapes, dtypes.items(), LAYOUTS):
+    kinds = [(layout, False) for layout in LAYOUTS]
+    # all others multiply factors out
+    kinds += [(layout, True) for layout in (LAYOUTS[-1:] if args.toy else LAYOUTS)]
+    for shape, (dtype_name, dtype), kind in itertools.product(shapes, dtypes.items(), kinds):
         batch, seq_len, heads, head_dim = shape
+        layout, in_factors = kind
         label = f"B{batch} T{seq_len} {heads}x{head_dim} {dtype_name} {layout}"
         request = functools.lru_cache(maxsize=None)(
-            functools.partial(Request, *shape, dtype, layout, args.device)
+            functools.partial(Request, *shape, dtype, layout, args.device, in_factors)
         )
         for name in IMPLEMENTATIONS:
+            if in_factors and name != "triton":
+                continue
             yield (
-                f"{label} {name}",
+                f"{label} {name}{FACTORS if in_factors else ''}",
                 lambda request=request, name=name: measured(request(), name),
             )
     sizes, runs = ((1, 16, 2, 8), 24) if args.toy else ((4, 192, 4, 64), 64)
-    for name in IMPLEMENTATIONS:
-        request = functools.partial(Request, *sizes, torch.float32, device=args.device)
+    dropping = [(name, False) for name in IMPLEMENTATIONS]
+    for name, in_factors in dropping if args.toy else [*dropping, ("triton", True)]:
+        request = functools.partial(
+            Request, *sizes, torch.float32, device=args.device, in_factors=in_factors
+        )
         yield (
-            f"dropout {DROPOUT:g} {name}",
+            f"dropout {DROPOUT:g} {name}{FACTORS if in_factors else ''}",
             lambda request=request, name=name: dropped(request(), name, runs),
         )
 
@@ -142,13 +151,14 @@ def main() -> None:
     kept = KeptResults(
         args.out / "agreement.json", machine(args.device, toy=args.toy), args.seconds
     )
-    print("errors of outputs, gradient of qkv and of the bias, in eps of the dtype", flush=True)
+    print("errors of outputs, gradient of qkv and of the bias (in factors: of those of queries, of")
+    print("those of keys, and by distance), in eps of the dtype", flush=True)
     failures = 0
 
     def say(name, result):
         nonlocal failures
         failures += not result.get("ok", "refused" in result)
-        print(f"{name:<44}{said(result)}", flush=True)
+        print(f"{name:<52}{said(result)}", flush=True)
 
     kept.run(cases(args), say)
     print(f"agreement: {len(kept.cases)} cases, {failures} FAILED")

@@ -22,15 +22,18 @@ class Request:
         dtype (torch.dtype): of q, k and v.
         layout (str): "full" (no padding), "padded" or "packed".
         device (str): cpu or cuda.
+        in_factors (bool): whether the bias is, as that of TUPE-R with an untied [CLS].
     """
 
-    def __init__(self, batch, seq_len, heads, head_dim, dtype, layout="full", device="cpu"):
+    def __init__(
+        self, batch, seq_len, heads, head_dim, dtype, layout="full", device="cpu", in_factors=False
+    ):
         generator = torch.Generator().manual_seed(seq_len)
 
         def draw(*shape):
             return torch.randn(*shape, generator=generator)
 
-        self.scaling = (2 * head_dim) ** -0.5
+        self.scaling, self.seq_len = (2 * head_dim) ** -0.5, seq_len
         qkv = draw(batch, seq_len, 3, heads, head_dim)
         weights = draw(batch, seq_len, heads, head_dim)
         self.padding: Optional[Padding] = None
@@ -43,17 +46,34 @@ class Request:
         # bf16 in any case, so that all dtypes begin with the same numbers
         self.qkv = qkv.bfloat16().to(device, dtype)
         self.weights = weights.bfloat16().to(device, dtype)
-        self.bias = draw(heads, seq_len, seq_len).to(device)
+        if in_factors:
+            width = head_dim + 2
+            products = draw(heads, seq_len, width) * width**-0.5, draw(heads, seq_len, width)
+            bias = Bias.of_factors(*products, draw(heads, 2 * seq_len - 1), spares_first=True)
+        else:
+            bias = Bias(draw(heads, seq_len, seq_len))
+        self.bias, self._layout = bias.values.to(device), bias.layout
+
+    def as_bias(self, values: Tensor) -> Bias:
+        """What ``bias``, or another tensor like it, holds."""
+        return Bias(values, self._layout)
+
+    def compared(self, answer: Answer) -> List[Tensor]:
+        """Its tensors, and of factors each on its own: the largest would hide the others."""
+        grads = [answer.grad_bias]
+        if self._layout is not None:
+            grads = list(self.as_bias(answer.grad_bias).parts())
+        return [answer.out, answer.grad_qkv, *grads]
 
     def refusal(self, name: str) -> Optional[str]:
         q, _, _ = self._parts(self.qkv)
-        return IMPLEMENTATIONS[name].refusal(q, Bias(self.bias), self.padding)
+        return IMPLEMENTATIONS[name].refusal(q, self.as_bias(self.bias), self.padding)
 
     def out(self, name: str, qkv: Tensor, bias: Tensor, dropout: float = 0.0) -> Tensor:
         """As the tokens travel; zeros at padding."""
         options = {"scaling": self.scaling, "dropout": dropout}
         attend = IMPLEMENTATIONS[name].attend
-        out = attend(*self._parts(qkv), Bias(bias), self.padding, **options)
+        out = attend(*self._parts(qkv), self.as_bias(bias), self.padding, **options)
         if self.padding is not None and not self.padding.packed:
             out = out.masked_fill(self.padding.mask[:, :, None, None], 0)
         return out

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 from parts.operator_cases import operator_cases  # noqa: E402
 from parts.report import print_row  # noqa: E402
 from parts.rows import Row  # noqa: E402
-from tupe_fairseq.attention.triton import TILES  # noqa: E402
+from tupe_fairseq.attention.triton_tiles import TILES  # noqa: E402
 
 
 def cases(args, dtype):

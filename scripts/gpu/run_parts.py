@@ -25,9 +25,9 @@ def get_parser() -> argparse.ArgumentParser:
         description="Try and measure the plugin on a GPU, in parts of at most eight minutes. Each "
         "writes PART.txt and JSON into OUT as it goes; one that is started again goes on.",
         epilog="tests: those that need a GPU. agreement: every attention implementation beside "
-        "eager in float64. tiles: a table for attention/triton.py. operators: attention beside "
-        "FlashAttention-2. steps: training steps beside stock RoBERTa. words: fairseq-train in "
-        "fp16 and bf16.",
+        "eager in float64. tiles: a table for attention/triton_tiles.py. operators: attention "
+        "beside FlashAttention-2. steps: training steps beside stock RoBERTa. words: "
+        "fairseq-train in fp16 and bf16.",
     )
     add = parser.add_argument
     add("out", type=Path, metavar="OUT", help="folder for what is written")

@@ -123,16 +123,16 @@ class TestKernels:
     def test_16_bits(self, dtype, monkeypatch):
         """No further from float32 on the same rounded q, k and v than roundings of these are."""
         bfloat16_products(monkeypatch)
-        # rows whose scores of positions have hundreds in common
+        # rows whose scores of positions have 80 in common: in one part they would not pass
         qkv, bias = torch.randn(1, LENGTH, 3, HEADS, 8), bias_of("tupe-r", 0.5)
-        bias.parts().queries[:, 1:, -1] *= 100
-        bias.parts().keys[:, -1] = 1
+        bias.parts().queries[:, :, :16] += 10
+        bias.parts().keys[:, :16] += 0.5
         qkv = qkv.to(dtype)
         found = answer(triton_attention, qkv, bias)
         assert found[0].dtype == found[1].dtype == dtype and found[2].dtype == torch.float32
         expected = answer(eager_attention, qkv, bias, dtype=torch.float32)
-        # roundings of numbers around 1, each of at most half of this, and a sum of 40 of them
-        assert_same(found, expected, 6 * torch.finfo(dtype).eps)
+        # a few roundings of numbers around 1, each of at most half of this
+        assert_same(found, expected, 4 * torch.finfo(dtype).eps)
 
     def test_layers(self, monkeypatch):
         """Of TUPE-R, from the embeddings to each parameter, without the whole bias."""

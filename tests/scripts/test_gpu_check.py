@@ -96,12 +96,15 @@ assert ended(agreement.main, out + "/wrong") == 1
     cases = results["cases"]
     assert results["machine"]["interpreted"] and all(case["ok"] for case in cases.values())
     assert sum(name.endswith("triton") for name in cases) == 4
+    (in_factors,) = (case for name, case in cases.items() if name.endswith("triton, in factors"))
+    assert len(in_factors["errors"]) == 5
     assert f"agreement: {len(cases)} cases, 0 FAILED" in first
     assert f"agreement: {len(cases)} cases, 0 FAILED" in again
     operators = json.loads((tmp_path / "operators.json").read_text())["cases"]
     assert len(operators) == 2
     for (row,) in operators.values():
-        assert row["ours"] == "triton" and row["columns"]["triton"]["ratio"] > 0
+        assert row["ours"] == "triton"
+        assert all(row["columns"][f"triton{kind}"]["ratio"] > 0 for kind in ("", ", in factors"))
     assert "time is over before" in first
 
 
@@ -111,9 +114,9 @@ def test_tiles(tmp_path):
     said = program(
         tmp_path,
         """
-from tupe_fairseq.attention.triton import TILES
+from tupe_fairseq.attention.triton_tiles import TILES
 
-kind, kernel = (False, False), "grad_q_kernel"
+kind, kernel = (False, False, True), "grad_q_kernel"
 own = dict(TILES[kind][kernel])
 kept = kept_results.KeptResults(__import__("pathlib").Path(out) / "x.json", {})
 found = list(tiles.candidates(kind, kernel, tiles.TOY_GRID))

@@ -10,7 +10,7 @@ from parts.timing import saved_bytes
 from tupe_fairseq.attention import IMPLEMENTATIONS, Bias, Padding, split_qkv
 
 HEADS, HEAD_DIM = 12, 64
-FLOOR, STOCK, FACTORS = "unbiased fused kernel", "stock RoBERTa", "chunked, in factors"
+FLOOR, STOCK = "unbiased fused kernel", "stock RoBERTa"
 
 
 class Shape(NamedTuple):
@@ -92,8 +92,10 @@ def operators(shape: Shape, device: torch.device) -> Dict[str, Callable[[], obje
     for name, implementation in IMPLEMENTATIONS.items():
         if implementation.refusal(qkv[:, :, 0], bias, padding) is None:
             calls[name] = ours(name, bias)
-    if "chunked" in calls:
-        calls[FACTORS] = ours("chunked", in_factors(shape))
+    factors = in_factors(shape, device)
+    for name in ("chunked", "triton"):
+        if name in calls:
+            calls[f"{name}, in factors"] = ours(name, factors)
     return calls
 
 
@@ -106,10 +108,11 @@ def _flash_attention(x: torch.Tensor):
     return sdpa_kernel([SDPBackend.FLASH_ATTENTION])
 
 
-def in_factors(shape: Shape) -> Bias:
+def in_factors(shape: Shape, device: torch.device) -> Bias:
     """As TUPE-R with an untied [CLS] has it: two columns more than a head is wide."""
-    products = (torch.randn(shape.heads, shape.seq_len, shape.head_dim + 2) for _ in range(2))
-    by_distance = torch.randn(shape.heads, 2 * shape.seq_len - 1)
+    size = 2, shape.heads, shape.seq_len, shape.head_dim + 2
+    products = torch.randn(size, device=device).unbind()
+    by_distance = torch.randn(shape.heads, 2 * shape.seq_len - 1, device=device)
     bias = Bias.of_factors(*products, by_distance, spares_first=True)
     bias.values.requires_grad_(shape.training)
     return bias
