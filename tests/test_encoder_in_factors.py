@@ -111,7 +111,7 @@ def test_evaluation_keeps_factors_and_no_matrix(in_factors):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", ["eager", "sdpa"])
+@pytest.mark.parametrize("name", ["eager", "sdpa", "triton"])
 def test_only_for_those_that_read_them(in_factors, name):
     x = random_input()
     assert not choice.takes_factors(name, x, None, 3)

@@ -15,6 +15,7 @@ from helpers.position_cases import (
     random_input,
 )
 from helpers.tensors import assert_within
+from tupe_fairseq.attention import choice
 
 DEVICE = "cuda"
 PADDING = torch.tensor([[False] * SEQ_LEN, [False] * 4 + [True] * 3])
@@ -50,7 +51,18 @@ def test_every_position_encoding(case, unpad):
 
 
 @needs_gpu
-def test_compiled_layers():
+@pytest.mark.parametrize("unpad", [False, True], ids=["padded", "unpad"])
+@parametrized([case for case in ALL_OF_ENCODER if case.name in ("tupe", "alibi", "learned")])
+def test_a_bias_in_factors(case, unpad, monkeypatch):
+    monkeypatch.setattr(choice, "MANY_FIXED_SCORES", 0)
+    assert_as_on_the_cpu(case, 1e-4, unpad=unpad)
+
+
+@needs_gpu
+@pytest.mark.parametrize("in_factors", [False, True], ids=["whole", "in_factors"])
+def test_compiled_layers(in_factors, monkeypatch):
+    if in_factors:
+        monkeypatch.setattr(choice, "MANY_FIXED_SCORES", 0)
     assert_as_on_the_cpu(TUPE_R, 1e-4, compile_layers=True)
 
 

@@ -147,7 +147,18 @@ class TestKernels:
             grads.append([out.detach(), x.grad, *(p.grad for p in encoder.parameters())])
             monkeypatch.setattr(choice, "MANY_FIXED_SCORES", 0)
             monkeypatch.setattr(Bias, "whole", None)
+            assert choice.takes_factors(name, x, None, 3) == (name == "triton")
         assert_same(*reversed([[x for x in made if x is not None] for made in grads]), 1e-4)
+
+    @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad])
+    def test_factors_are_taken_from_some_length_on(self, mode):
+        length = round((choice.MANY_FIXED_SCORES / 4) ** 0.5)
+        with mode():
+            for seq_len, expected in ((length - 1, False), (length, True)):
+                x = torch.empty(1, 1, 1).expand(1, seq_len, 8)
+                assert choice.takes_factors("triton", x, None, 4) == expected
+                # what the kernels refuse, others would have to multiply out in each layer
+                assert not choice.takes_factors("triton", x.double(), None, 4)
 
     def test_nothing_large_is_saved(self):
         bias = bias_of("alibi")
