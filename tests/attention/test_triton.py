@@ -22,7 +22,7 @@ from helpers.triton_cases import (
     set_tiles,
 )
 from tupe_fairseq.attention import eager, triton
-from tupe_fairseq.attention.triton import triton_refusal
+from tupe_fairseq.attention.triton_refusal import triton_refusal
 
 # float32 sums of at most 512 terms of size 1, in two orders
 CLOSE = {"rtol": 0, "atol": 2e-5}

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tupe_fairseq.attention import Bias, Padding
-from tupe_fairseq.attention.triton import _library_refusal, triton_refusal
+from tupe_fairseq.attention.triton_refusal import _library_refusal, triton_refusal
 
 
 @pytest.fixture
@@ -22,18 +22,19 @@ def test_the_cpu(monkeypatch):
     assert reason == "triton runs on CUDA devices only, and the tensors are on cpu"
 
 
+def of_columns(width):
+    return Bias.of_factors(*torch.zeros(2, 3, 17, width).unbind(), None)
+
+
 def test_requests(any_device):
     q, bias = torch.zeros(2, 17, 3, 5), Bias(torch.zeros(3, 17, 17))
     mask = torch.zeros(2, 17, dtype=torch.bool)
     mask[0, 0] = True
-    wide, cls = (Bias.of_factors(*torch.zeros(2, 3, 17, width).unbind(), None) for width in (17, 2))
-    wider = Bias.of_factors(*torch.zeros(2, 3, 17, 21).unbind(), None)
-    assert triton_refusal(q, wide, None) is triton_refusal(q.half(), cls, None) is None
     for arguments, reason in (
         ((q.double(), bias, None), "not torch.float64"),
         ((q.bfloat16(), bias, None), "interpreter"),
-        ((q.half(), wide, None), "interpreter"),
-        ((q, wider, None), "no room for 21 columns of a bias at a head_dim of 5"),
+        ((q.half(), of_columns(5), None), "interpreter"),
+        ((q, of_columns(21), None), "no room for 21 columns of a bias at a head_dim of 5"),
         ((torch.zeros(2, 17, 3, 136), bias, None), "at most 128, not 136"),
         ((q, Bias(bias.values[:1]), None), "one attn_bias for the whole batch"),
         ((q, bias, Padding(mask)), "padding at the end"),
@@ -52,5 +53,8 @@ def test_requests(any_device):
 def test_the_library(module, reason, any_device, monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", module)
     _library_refusal.cache_clear()
-    assert triton_refusal(torch.zeros(2, 17, 3, 5), None, None) == reason
+    q = torch.zeros(2, 17, 3, 5)
+    # which is the last reason: as many columns fit as these
+    for arguments in ((q, None), (q, of_columns(20)), (q.half(), of_columns(4))):
+        assert triton_refusal(*arguments, None) == reason
     _library_refusal.cache_clear()

@@ -14,7 +14,8 @@ from tupe_fairseq.attention.keep_mask import HAS_NUMPY
 from tupe_fairseq.attention.padding import Padding
 from tupe_fairseq.attention.recorded import is_recorded
 from tupe_fairseq.attention.sdpa import sdpa_attention, sdpa_refusal
-from tupe_fairseq.attention.triton import triton_attention, triton_refusal
+from tupe_fairseq.attention.triton import triton_attention
+from tupe_fairseq.attention.triton_refusal import triton_refusal
 
 # Scores of a sequence, over its heads, below which the loop over sequences that the others make on
 # the CPU costs more than it saves (measured: 12 heads from T = 32 on, 2 heads from T = 128).

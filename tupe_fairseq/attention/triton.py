@@ -5,30 +5,18 @@ makes a gradient of B x H x L x L (memory-efficient attention).  The kernels are
 :mod:`tupe_fairseq.attention.triton_kernels`; Triton itself is imported when they are first run.
 """
 
-import functools
-import os
 from typing import Any, Callable, Dict, Optional
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from tupe_fairseq.attention.bias import Bias, shared_bias_refusal
-from tupe_fairseq.attention.kernel_bias import (
-    KernelBias,
-    dotted_columns,
-    kernel_bias,
-    padded_width,
-)
+from tupe_fairseq.attention.bias import Bias
+from tupe_fairseq.attention.kernel_bias import KernelBias, kernel_bias, padded_width
 from tupe_fairseq.attention.padding import Padding
 from tupe_fairseq.attention.strips import Strips
 from tupe_fairseq.attention.triton_tiles import TILES
 
-# 3.2 and 3.7 compile the kernels for capability 9.0; 3.0 crashes on one of them
-MIN_TRITON = (3, 2)
-MIN_CAPABILITY = (8, 0)
-MAX_HEAD_DIM = 128
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 DELTA_TOKENS = 64
 
 
@@ -47,48 +35,13 @@ def triton_attention(
     Of a bias in factors each kernel makes the tile that it uses.  Sums are in float32.  Padding
     gets zeros, in the output and in the gradients.  Dropout follows torch's CPU generator on every
     device.  Gradients are deterministic and cannot be differentiated again.  Ask
-    :func:`triton_refusal` first; see :mod:`tupe_fairseq.attention`.
+    ``triton_refusal`` first; see :mod:`tupe_fairseq.attention`.
     """
     values = None if attn_bias is None else attn_bias.values
     layout = None if attn_bias is None else attn_bias.layout
     is_padded = padding is not None and padding.any
     given = kernel_bias(attn_bias, q.dtype, is_padded)
     return _TritonAttention.apply(q, k, v, values, layout, given, padding, scaling, dropout)
-
-
-def triton_refusal(
-    q: Tensor, attn_bias: Optional[Bias], padding: Optional[Padding]
-) -> Optional[str]:
-    """Why :func:`triton_attention` cannot serve this request; None if it can."""
-    layout = None if attn_bias is None else attn_bias.layout
-    width = 0 if layout is None else dotted_columns(layout.width)
-    if os.environ.get("TRITON_INTERPRET") != "1":
-        if not q.is_cuda:
-            return f"triton runs on CUDA devices only, and the tensors are on {q.device.type}"
-        capability = torch.cuda.get_device_capability(q.device)
-        if capability < MIN_CAPABILITY:
-            least, found = (".".join(map(str, pair)) for pair in (MIN_CAPABILITY, capability))
-            return f"its kernels need CUDA devices of capability {least}, and this one has {found}"
-    elif q.dtype == torch.bfloat16 or (q.dtype == torch.float16 and width):  # factors in two parts
-        return "triton's interpreter (TRITON_INTERPRET=1) cannot multiply bfloat16 numbers"
-    if q.dtype not in DTYPES:
-        return f"its kernels take float32, float16 and bfloat16, not {q.dtype}"
-    if q.size(-1) > MAX_HEAD_DIM:
-        return f"its kernels take a head_dim of at most {MAX_HEAD_DIM}, not {q.size(-1)}"
-    if width > padded_width(q.size(-1)):
-        return f"its tiles have no room for {width} columns of a bias at a head_dim of {q.size(-1)}"
-    return shared_bias_refusal(q, attn_bias, padding) or _library_refusal()
-
-
-@functools.lru_cache(maxsize=None)
-def _library_refusal() -> Optional[str]:
-    try:
-        import triton
-    except ImportError:
-        return "triton is not installed"
-    if tuple(int(number) for number in triton.__version__.split(".")[:2]) < MIN_TRITON:
-        return f"triton is {triton.__version__}, older than {'.'.join(map(str, MIN_TRITON))}"
-    return None
 
 
 class _TritonAttention(torch.autograd.Function):
@@ -176,11 +129,10 @@ class _TritonAttention(torch.autograd.Function):
         grad_bias = None
         if needs_bias:
             arguments["batch"] = batch
-            grad_bias = (
-                _whole_gradient(arguments)
-                if values is None
-                else _factor_gradient(arguments, Bias(values, ctx.layout))
-            ).to(ctx.bias_dtype)
+            if ctx.layout is None:
+                grad_bias = _whole_gradient(arguments).to(ctx.bias_dtype)
+            else:
+                grad_bias = _factor_gradient(arguments, Bias(values, ctx.layout))
         return (
             grad_q if needs_q else None,
             grad_k if needs_k else None,
