@@ -100,7 +100,6 @@ def cases(args) -> Iterator[Tuple[str, Any]]:
     shapes = TOY_SHAPES if args.toy else SHAPES
     dtypes = {"fp32": torch.float32} if is_interpreted() else DTYPES
     kinds = [(layout, False) for layout in LAYOUTS]
-    # all others multiply factors out
     kinds += [(layout, True) for layout in (LAYOUTS[-1:] if args.toy else LAYOUTS)]
     for shape, (dtype_name, dtype), kind in itertools.product(shapes, dtypes.items(), kinds):
         batch, seq_len, heads, head_dim = shape
@@ -110,7 +109,7 @@ def cases(args) -> Iterator[Tuple[str, Any]]:
             functools.partial(Request, *shape, dtype, layout, args.device, in_factors)
         )
         for name in IMPLEMENTATIONS:
-            if in_factors and name != "triton":
+            if in_factors and name != "triton":  # the only one here that does not multiply them out
                 continue
             yield (
                 f"{label} {name}{FACTORS if in_factors else ''}",

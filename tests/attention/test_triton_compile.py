@@ -49,6 +49,7 @@ REQUESTS = [
     Request(torch.bfloat16, 16, 37, 128, 0.0, None, "whole", OF_BIAS),
     Request(torch.bfloat16, 16, 512, 128, 0.1, [512, 100], 2, OF_BIAS),
     Request(torch.float32, 2, 40, 16, 0.1, None, 2, OF_BIAS),
+    Request(torch.float32, 1, 1, 5, 0.0, None, 2, OF_BIAS),
     Request(torch.float32, 2, 1, 5, 0.1, None, None, OF_BIAS[:-1]),
 ]
 

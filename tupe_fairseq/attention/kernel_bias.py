@@ -23,10 +23,10 @@ class KernelBias(NamedTuple):
     Args:
         whole (Tensor, optional): the bias itself.
         factors (Tensor, optional): the columns that tl.dot multiplies, filled up with zeros: of
-            queries, then of keys, each in P parts whose sum they are.  One part is float32; two
-            are bfloat16, whose products keep 16 bits, where a copy of the whole bias in the dtype
-            of q keeps 8 or 11 of what lies between it and the row's maximum.  (One product in
-            TF32, two thirds of the work of three in bfloat16, would keep 11 of each term.)
+            queries, then of keys, each in P parts whose sum they are.  For float32 it is one part,
+            for 16 bits two in bfloat16: their products keep 16 bits of each term, where a copy of
+            the whole bias keeps 8 or 11 of what lies between it and the row's maximum.  (TF32, two
+            thirds of that work, would keep 11 of each term: fewer where the terms are larger.)
         vectors (Tensor, optional): the other columns in float32, first L numbers for each of the
             queries', then for each of the keys'; and in the end the numbers by distance.
         columns (int): how many those columns are.

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from tupe_fairseq.attention.bias import Bias
 
-# Numbers of a strip, about.
+# Numbers of a strip, at most, unless it has the fewest rows; as many zeros may lie between these.
 NUMBERS = 2**26
-# Its rows are a multiple of so many, which tiles of the kernels are, or a part of it.
+# Its rows are a multiple of so many, as tiles of the kernel that writes it are as high or lower.
 ROWS = 64
 
 
