@@ -151,8 +151,10 @@ def measure_speed(checkpoint, task, texts):
     encoder, head = model.encoder, model.head
     ways = {
         "plain loop": lambda rows: loop(model, to_sequences, answers(task), rows),
-        "core": predictor(task, to_tokens, encoder, head, BATCH_TOKENS, False),
-        "core, --unpad": predictor(task, to_tokens, encoder, head, BATCH_TOKENS, True),
+        "core": predictor(task, to_tokens, encoder, head, model.pooling, BATCH_TOKENS, False),
+        "core, --unpad": predictor(
+            task, to_tokens, encoder, head, model.pooling, BATCH_TOKENS, True
+        ),
     }
     seconds, difference = dict.fromkeys(ways, 0.0), 0.0
     # in turn, so that what else the machine does slows all of them down

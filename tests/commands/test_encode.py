@@ -12,8 +12,9 @@ from helpers.exporting import MAX_POSITIONS, write_model
 from helpers.predicting import encode, write_fine_tuned
 from helpers.running import REPO
 from tupe_fairseq.export.sentence_files import POOLINGS as SENTENCE_TRANSFORMERS
+from tupe_fairseq.files.names import POOLING_NAMES
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
-from tupe_fairseq.prediction.pooling import POOLINGS
+from tupe_fairseq.modules.pooling import POOLINGS
 
 TEXTS = ["The cat likes the house.", "A dog.", "", "An old tree sees nobody. " * 9, "No fish."]
 
@@ -92,7 +93,7 @@ def test_the_nearest_texts(models, tmp_path, capsys):
 
 
 def test_poolings_are_those_of_sentence_transformers():
-    assert set(POOLINGS) == set(SENTENCE_TRANSFORMERS)
+    assert set(POOLINGS) == set(SENTENCE_TRANSFORMERS) == set(POOLING_NAMES)
 
 
 def test_pairs(models, tmp_path):

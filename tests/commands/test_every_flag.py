@@ -69,6 +69,11 @@ FINETUNE = {
     ),
     "--weight-decay": ("0.2", "--weight-decay 0.2 ", "--weight-decay 0.01 "),
     "--patience": ("3", "--patience 3 ", "--valid-subset valid --no-epoch-checkpoints"),
+    "--pooling": (
+        "mean",
+        "--pooling mean ",
+        "--unpad --finetune-from-model DATA/model.pt --dropout",
+    ),
     "--metric": ("f1", "--best-checkpoint-metric f1 ", "--best-checkpoint-metric mcc "),
     "--balance": (
         "",

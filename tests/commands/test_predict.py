@@ -28,6 +28,9 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(1)
     found = {kind: write_fine_tuned(folder / kind, kind, rel_pos=True) for kind in LABELS}
+    # as a checkpoint is read: the helper builds a model for pre-training and adds the head
+    mean = {"pooling": "mean", "load_checkpoint_heads": True}
+    found["mean"] = write_fine_tuned(folder / "mean", rel_pos=True, **mean)
     found["pairs"] = write_fine_tuned(folder / "pairs", texts=2, rel_pos=True)
     return found
 
@@ -71,19 +74,21 @@ def write_csv(path, rows, columns=COLUMNS):
     return path
 
 
-@pytest.mark.parametrize("kind", LABELS)
-def test_every_kind_equals_fairseqs_own_model(kind, models, tmp_path):
+@pytest.mark.parametrize("name", [*LABELS, "mean"])
+def test_every_kind_equals_fairseqs_own_model(name, models, tmp_path):
+    kind = "classification" if name == "mean" else name
     source = write_csv(tmp_path / "in.csv", ROWS)
-    code, log = predict(models[kind], source, "--output-file", tmp_path / "out.jsonl")
+    code, log = predict(models[name], source, "--output-file", tmp_path / "out.jsonl")
     assert code == 0, log
     assert "cut, because they are longer than the model takes: 1 rows" in log
     assert "with a text of no piece of the vocabulary: 1 rows" in log
     found = [json.loads(line) for line in open(tmp_path / "out.jsonl", encoding="utf-8")]
-    assert [[row[name] for name in COLUMNS] for row in found] == ROWS
-    hub = hub_of(models[kind])
+    assert [[row[column] for column in COLUMNS] for row in found] == ROWS
+    hub = hub_of(models[name])
+    assert hub.model.args.pooling == ("mean" if name == "mean" else "cls")
     for row, text in zip(found, TEXTS):
         wanted = expected(kind, outputs(hub, text))
-        added = [row[name] for name in list(row)[len(COLUMNS) :]]
+        added = [row[column] for column in list(row)[len(COLUMNS) :]]
         assert len(added) == len(wanted)
         for one, other in zip(added, wanted):
             # rounding of float32, and of the file's six digits

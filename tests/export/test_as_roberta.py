@@ -62,6 +62,7 @@ def test_same_logits(head, untied, dictionary):
 OPTIONS = {
     "position_encoding": "learned", "encoder_normalize_before": False, "activation_fn": "gelu",
     "activation_dropout": 0.0, "pooler_activation_fn": "tanh", "rel_pos": False, "tie_cls": False,
+    "pooling": "cls",
 }  # fmt: skip
 
 
@@ -71,6 +72,7 @@ OPTIONS = {
         ({}, None, None),
         ({"pooler_activation_fn": "relu"}, None, None),
         ({"pooler_activation_fn": "relu"}, HEAD, "--pooler-activation-fn relu, .* only tanh"),
+        ({"pooling": "mean"}, HEAD, "--pooling mean, .* only cls"),
         ({"position_encoding": "tupe"}, None, "--position-encoding tupe, .* only learned"),
         ({"rel_pos": True, "rel_pos_buckets": 32}, None, "--rel-pos, and .* no such thing"),
         ({"position_each_layer": True}, None, "--position-each-layer, "),

@@ -27,6 +27,7 @@ CHANGED = {
         "pooler_activation_fn": "gelu", "dropout": 0.2, "attention_dropout": 0.4,
         "activation_dropout": 0.5,
     },
+    "mean pooling": {"pooling": "mean"},
 }  # fmt: skip
 
 
@@ -42,6 +43,10 @@ def test_there_and_back(case):
             assert getattr(back, name) == value, name
     for name, option in POSITION_OPTIONS.items():
         assert getattr(back, name, option.default) == getattr(options, name, option.default)
+    assert config["classifier_pooling"] == getattr(options, "pooling", None)
+    # earlier versions have written none
+    del config["classifier_pooling"]
+    assert not hasattr(from_config(config, "config.json"), "pooling")
     # transformers leaves out what is its own default
     del config["tie_word_embeddings"]
     assert from_config(config, "config.json").untie_weights_roberta is False

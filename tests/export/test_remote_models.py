@@ -85,10 +85,12 @@ def test_masked_lm(tied, remote, tmp_path):
     assert (model.lm_head.decoder.weight is model.tupe.embed_tokens.weight) == tied
 
 
-def test_classification(folder, remote):
-    path, made = folder
+@pytest.mark.parametrize("unpad", [True, False], ids=["unpad", "padded"])
+@pytest.mark.parametrize("pooling", [{}, {"classifier_pooling": "mean"}], ids=["cls", "mean"])
+def test_classification(pooling, unpad, remote, tmp_path):
+    made = write_folder(tmp_path, config_of(TUPE_R), num_labels=3, **pooling)
     model, info = remote.TupeForSequenceClassification.from_pretrained(
-        path, output_loading_info=True
+        tmp_path, output_loading_info=True, unpad=unpad
     )
     assert not any(info.values())
     out = model.eval()(IDS, MASK, labels=torch.tensor([2, 0, 1]))
@@ -97,6 +99,15 @@ def test_classification(folder, remote):
     loss = F.cross_entropy(expected, torch.tensor([2, 0, 1]))
     torch.testing.assert_close(out.loss, loss, atol=1e-5, rtol=0)
     assert model.config.problem_type == "single_label_classification"
+    embeddings = model.get_input_embeddings()(IDS)
+    assert torch.equal(model(inputs_embeds=embeddings, attention_mask=MASK).logits, out.logits)
+    alone = model(inputs_embeds=embeddings[1:2, :4]).logits  # all of them are tokens
+    torch.testing.assert_close(alone, out.logits[1:2], atol=1e-5, rtol=0)
+
+
+def test_a_pooling_that_is_unknown(folder, remote):
+    with pytest.raises(ValueError, match="unknown pooling 'max'; --pooling is one of cls, mean"):
+        remote.TupeForSequenceClassification.from_pretrained(folder[0], classifier_pooling="max")
 
 
 @pytest.mark.parametrize("name", ["TupeModel", "TupeForMaskedLM"])

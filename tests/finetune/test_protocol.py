@@ -14,6 +14,7 @@ from helpers.running import interrupt
 from helpers.training import assert_same_weights
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.files.lock import locked
+from tupe_fairseq.inference.predict import predict
 from tupe_fairseq.text.treatment import TextTreatment
 
 GRID = ["--lrs", "5e-3,1e-2", "--seeds", "1,2", "--keep-checkpoints"]
@@ -160,8 +161,9 @@ def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, run, tmp_path)
     assert not (grid[0] / "CoLA" / "lr0.005-seed1" / "input0").exists() or best == "lr0.005-seed1"
 
 
-def test_regression(chain, tmp_path):
-    code, text = call(finetuning(chain, "STS-B", tmp_path, "--seeds", "1,2"))
+def test_regression_with_mean_pooling(chain, tmp_path):
+    command = finetuning(chain, "STS-B", tmp_path, "--seeds", "1,2")
+    code, text = call([*command, "--pooling", "mean"])
     assert code == 0, text
     for seed in (1, 2):
         folder = tmp_path / "STS-B" / f"lr0.01-seed{seed}"
@@ -174,7 +176,32 @@ def test_regression(chain, tmp_path):
     assert len(list((tmp_path / "STS-B").glob("*/checkpoint_best.pt"))) == 1
     rows = (tmp_path / "submission" / "STS-B.tsv").read_text().splitlines()[1:]
     assert all(0 <= float(row.split("\t")[1]) <= 5 and row[-4] == "." for row in rows)
-    assert "(mean score)" in (tmp_path / "STS-B" / "results.md").read_text()
+    table = (tmp_path / "STS-B" / "results.md").read_text()
+    assert "(mean score)" in table and "mean of a text's features (--pooling)" in table
+    assert "| STS-B (mean pooling) |" in (tmp_path / "results.md").read_text()
+
+    # the kept checkpoint pools by the mean without being told to
+    best = (
+        tmp_path
+        / "STS-B"
+        / json.loads((tmp_path / "STS-B" / "results.json").read_text())["best_run"]
+    )
+    data = str(chain / "out" / "STS-B")
+    found = predict(best / "checkpoint_best.pt", data, "valid", cpu=True).values
+    mean, cls = (
+        TupeRobertaModel.from_pretrained(str(best), "checkpoint_best.pt", data, **given).eval()
+        for given in ({}, {"pooling": "cls"})
+    )
+    dataset = mean.task.load_dataset("valid")
+    head = mean.model.classification_heads["sentence_classification_head"]
+    for row in range(len(dataset)):
+        number, tokens = dataset[row]["id"], dataset[row]["net_input.src_tokens"]
+        of_mean = head(mean.extract_features(tokens).mean(dim=1, keepdim=True)).item()
+        assert found[number] == pytest.approx(of_mean, abs=1e-5)
+    assert abs(cls.predict("sentence_classification_head", tokens, True).item() - of_mean) > 1e-4
+
+    code, text = call(command)
+    assert code == 2 and "other settings: pooling was 'mean' and is now None" in text
 
 
 def test_two_development_and_test_sets(chain, tmp_path):

@@ -56,7 +56,14 @@ class Folder(NamedTuple):
 
     def classification(self, ids: Tensor) -> Tensor:
         """fairseq's RobertaClassificationHead: (B, L) -> (B, labels)."""
-        x = self._linear("classifier.dense", ids)[:, 0]
+        x = self.hidden(ids)
+        if self.config.get("classifier_pooling") == "mean":
+            # one row at a time, without its padding
+            x = torch.stack([row[of != PAD].mean(dim=0) for row, of in zip(x, ids)])
+        else:
+            x = x[:, 0]
+        weight, bias = (self.tensors[f"classifier.dense.{name}"] for name in ("weight", "bias"))
+        x = F.linear(x, weight, bias)
         x = get_activation_fn(self.config["pooler_activation"])(x)
         weight, bias = (self.tensors[f"classifier.out_proj.{name}"] for name in ("weight", "bias"))
         return F.linear(x, weight, bias)

@@ -62,6 +62,7 @@ def described(model):
         "probabilities": {one.self_attn.dropout for one in encoder.layers},
         "activations": {one.activation_dropout for one in encoder.layers},
         "pooler": head.dropout.p,
+        "pooled": pooled(model),
         "rows of positions": None if table is None else len(table.weight),
         "tied LM head": model.encoder.lm_head.weight is encoder.embed_tokens.weight,
         "layer drop": getattr(encoder.layers, "p", 0),
@@ -79,6 +80,18 @@ def described(model):
     }
 
 
+def pooled(model):
+    """What the head gets of the features 1, 2 and 3, of which the last is padding's."""
+    got = []
+    handle = model.classification_heads["a"].register_forward_hook(
+        lambda head, given, _: got.append(given[0][:, 0])
+    )
+    features = torch.arange(1.0, 4.0).view(1, 3, 1).expand(-1, -1, model.args.encoder_embed_dim)
+    model.head_outputs("a", features, torch.tensor([[0, 5, 1]]))
+    handle.remove()
+    return got[0][0, 0].item()
+
+
 # other flags that it needs, its words, and what alone is then different
 CASES = {
     "--encoder-layers": ([], [3], {"layers": 3}),
@@ -92,6 +105,8 @@ CASES = {
     "--attention-dropout": ([], [0.3], {"probabilities": {0.3}}),
     "--activation-dropout": ([], [0.3], {"activations": {0.3}}),
     "--pooler-dropout": ([], [0.3], {"pooler": 0.3}),
+    # of the first of two tokens, and of both
+    "--pooling": (["--load-checkpoint-heads"], ["mean"], {"pooled": 1.5}),
     "--max-positions": ([], [20], {"rows of positions": 21}),
     "--untie-weights-roberta": ([], [], {"tied LM head": False}),
     "--encoder-layerdrop": ([], [0.4], {"layer drop": 0.4}),

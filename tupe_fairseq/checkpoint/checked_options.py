@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, NamedTuple
 from tupe_fairseq.attention import NAMES
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.modules.activations import ACTIVATIONS
+from tupe_fairseq.modules.pooling import POOLINGS
 from tupe_fairseq.position import CATALOGUE, POSITION_OPTIONS
 
 #: what fairseq's RoBERTa is trained for, as far as this plugin has heads for it
@@ -61,6 +62,7 @@ _ALLOWED: Dict[str, _Allowed] = {
     # the model
     "activation_fn": _one_of(*ACTIVATIONS),
     "pooler_activation_fn": _one_of(*_POOLER_ACTIVATIONS),
+    "pooling": _one_of(*POOLINGS),
     "attn_impl": _one_of(*NAMES),
     "position_encoding": _one_of(*CATALOGUE),
     **{name: _SIZE if o.is_number else _SWITCH for name, o in POSITION_OPTIONS.items()},

@@ -2,6 +2,7 @@
 
 import argparse
 
+from tupe_fairseq.files.names import CLS, POOLING_NAMES
 from tupe_fairseq.finetune.default_epochs import FEWEST_UPDATES, MOST_EPOCHS
 from tupe_fairseq.tasks.metrics import METRICS
 
@@ -47,6 +48,14 @@ def get_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="stop a run after N epochs without a better score; default: never. The learning rate "
         "falls as if it went on; a run that is interrupted counts anew",
+    )
+    add(
+        "--pooling",
+        choices=POOLING_NAMES,
+        default=CLS,
+        help="what the new head gets of a text: cls, the features of <s>, or mean, the mean of "
+        "those of all its tokens, <s> and </s> among them; mean is not for tags of "
+        "words; default %(default)s",
     )
     add(
         "--metric",

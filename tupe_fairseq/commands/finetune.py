@@ -11,6 +11,7 @@ import torch
 from tupe_fairseq.command_flags.finetune import get_parser
 from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.files.names import CLS
 from tupe_fairseq.finetune.class_weights import balanced_weights
 from tupe_fairseq.finetune.default_epochs import default_epochs
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSettings
@@ -19,6 +20,7 @@ from tupe_fairseq.finetune.protocol import run_protocol
 from tupe_fairseq.finetune.selection import by_metric
 from tupe_fairseq.finetune.task_data import check_together, read_task_data
 from tupe_fairseq.shell_text import show
+from tupe_fairseq.tasks.task_description import TAGGING
 
 logger = logging.getLogger("tupe-finetune")
 
@@ -47,6 +49,7 @@ def run(args: argparse.Namespace) -> None:
         pretrained=not args.no_pretraining,
         metric=args.metric,
         patience=args.patience,
+        pooling=None if args.pooling == CLS else args.pooling,
     )
     _check(settings, args.cpu)
     if not args.dry_run:
@@ -56,6 +59,11 @@ def run(args: argparse.Namespace) -> None:
         arguments.no_separators(f"--{flag.replace('_', '-')}", path)
     data, model = read_task_data(args.data, args.task), read_pretrained(args.checkpoint)
     check_together(data, model)
+    if settings.pooling is not None and data.task.kind == TAGGING:
+        raise ValueError(
+            f"--pooling {settings.pooling} makes one vector of a text, and {data.task.name} has a "
+            "tag for each word; drop it"
+        )
     data = replace(data, task=by_metric(data.task, args.metric))
     if args.balance:
         settings = replace(settings, class_weights=balanced_weights(data))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.export.folder_config import NAMES, Head, head_fields, token_ids
+from tupe_fairseq.files.names import CLS
 from tupe_fairseq.position import POSITION_OPTIONS
 
 _UNUSED_ROWS = 2
@@ -51,7 +52,7 @@ def check_is_roberta(options: Any, head: Optional[Head]) -> None:
         "activation_dropout": 0,
     }
     if head is not None and not head.of_tokens:
-        only["pooler_activation_fn"] = "tanh"
+        only.update(pooler_activation_fn="tanh", pooling=CLS)
     for name, value in only.items():
         given = getattr(options, name, None)
         if (given or None) != (value or None):
@@ -74,7 +75,10 @@ def roberta_config(
         symbols (sequence of str): those of fairseq's dictionary, ``<mask>`` included.
         head (Head, optional): the classification head that the folder has.
     """
-    ours = ("activation_dropout", "normalize_before", "position_encoding", "pooler_activation")
+    ours = (
+        "activation_dropout", "classifier_pooling", "normalize_before", "position_encoding",
+        "pooler_activation",
+    )  # fmt: skip
     names = {
         name: option
         for name, option in NAMES.items()

@@ -52,6 +52,7 @@ SOURCES = (
     "export/remote/attention_function.py",
     "export/remote/plain_parts.py",
     "modules/activations.py",
+    "modules/pooling.py",
     "modules/input_checks.py",
     "modules/shared_bias.py",
     "modules/tupe_multihead_attention.py",

@@ -24,12 +24,13 @@ NAMES = {
     "activation_dropout": "activation_dropout",
     "classifier_dropout": "pooler_dropout",
     "pooler_activation": "pooler_activation_fn",
+    "classifier_pooling": "pooling",
     "normalize_before": "encoder_normalize_before",
     "position_encoding": "position_encoding",
     **{name: name for name in POSITION_OPTIONS},
 }
 # those that may be null, or missing: then they are not given
-_OPTIONAL = {"classifier_dropout", *POSITION_OPTIONS}
+_OPTIONAL = {"classifier_dropout", "classifier_pooling", *POSITION_OPTIONS}
 _AUTO_MAP = {
     "AutoConfig": "configuration_tupe.TupeConfig",
     "AutoModel": "modeling_tupe.TupeModel",

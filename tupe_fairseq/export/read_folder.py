@@ -113,6 +113,8 @@ def read_folder(
         raise CheckpointError(f"--label-dict is given, but {folder} has no classification head")
     if outputs is not None:
         task = kind_of_head(config, outputs, of_tokens)
+        if task == TAGGING:  # which transformers' class does not read
+            vars(options).pop("pooling", None)
         options = fine_tuning_options(options, head, outputs, **_TASKS[task])
         if task != REGRESSION:
             labels = label_lines(config, outputs, given_labels, path)

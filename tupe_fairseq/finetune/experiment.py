@@ -69,6 +69,7 @@ class RunSettings:
         metric (str, optional): picks checkpoints instead of the task's own.
         class_weights (list of float, optional): the weight of each class in the loss.
         patience (int, optional): a run stops after so many validations without a better score.
+        pooling (str, optional): what the head gets of a text, if it is not the features of ``<s>``.
     """
 
     epochs: int
@@ -83,6 +84,7 @@ class RunSettings:
     metric: Optional[str] = None
     class_weights: Optional[List[float]] = None
     patience: Optional[int] = None
+    pooling: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,7 @@ class Experiment:
         if settings.pretrained:
             # not --restore-file: that would be loaded again when an interrupted run resumes
             words += ["--finetune-from-model", self.model.path]
+        words += [] if settings.pooling is None else ["--pooling", settings.pooling]
         for name in ("--dropout", "--attention-dropout", "--pooler-dropout"):
             words += [name, settings.dropout]
         # the authors' settings

@@ -38,7 +38,10 @@ def overall_results(summaries: List[Dict[str, Any]]) -> Dict[str, Any]:
         else:
             test = {"test": summary["test"], "baseline_test": summary["baseline"]["test"]}
             own[summary["task"]] = {**_row(summary), **test, "description": description}
-    models = {(row["pretrained"], row["checkpoint"]["sha256"]) for row in tasks.values()}
+    models = {
+        (row["pretrained"], row.get("pooling"), row["checkpoint"]["sha256"])
+        for row in tasks.values()
+    }
     without_wnli = [row for name, row in tasks.items() if name != "WNLI"]
     return {
         "tasks": tasks,
@@ -53,6 +56,7 @@ def overall_results(summaries: List[Dict[str, Any]]) -> Dict[str, Any]:
 
 
 def _row(summary: Dict[str, Any]) -> Dict[str, Any]:
+    pooling = summary["settings"].get("pooling")
     best_lr = next(row for row in summary["by_lr"] if row["lr"] == summary["best_lr"])
     return {
         "score": summary["score"],
@@ -64,6 +68,7 @@ def _row(summary: Dict[str, Any]) -> Dict[str, Any]:
         "baseline_score": summary["baseline_score"],
         "pretrained": summary["settings"]["pretrained"],
         "checkpoint": summary["settings"]["checkpoint"],
+        **({} if pooling is None else {"pooling": pooling}),
     }
 
 

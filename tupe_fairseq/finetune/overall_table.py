@@ -3,7 +3,14 @@
 from typing import Any, Dict, List, Optional
 
 from tupe_fairseq.files.markdown import markdown_table
-from tupe_fairseq.finetune.tables import METRIC_LABELS, MNLI_SETS, in_cell, metric_in_words, percent
+from tupe_fairseq.finetune.tables import (
+    METRIC_LABELS,
+    MNLI_SETS,
+    in_cell,
+    metric_in_words,
+    percent,
+    remark,
+)
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 
 
@@ -25,7 +32,7 @@ def _glue_table(overall: Dict[str, Any]) -> str:
         ]
         rows.append(
             [
-                name + ("" if row["pretrained"] else " (not pre-trained)"),
+                name + remark(row),
                 _cell(row["score"]),
                 _cell(row["best_run_score"]),
                 _cell(row["baseline_score"]),
@@ -52,7 +59,10 @@ def _glue_table(overall: Dict[str, Any]) -> str:
         ),
     ]
     if not overall["one_model"]:
-        lines.append("No average, because the tasks were fine-tuned from different models.\n")
+        lines.append(
+            "No average, because the tasks were fine-tuned from different models, or pooled "
+            "differently.\n"
+        )
     return "\n".join(lines)
 
 
@@ -67,7 +77,7 @@ def _own_table(tasks: Dict[str, Any]) -> str:
         tests = [_test_cell(row[key], selection) for key in ("test", "baseline_test")]
         rows.append(
             [
-                in_cell(name) + ("" if row["pretrained"] else " (not pre-trained)"),
+                in_cell(name) + remark(row),
                 metric_in_words(selection),
                 *(_cell(row[key]) for key in ("score", "best_run_score", "baseline_score")),
                 row["best_lr"],

@@ -87,7 +87,7 @@ def _summary(content: Any, path: str, name: str) -> Dict[str, Any]:
         "best_run": (str, None),
         "best_run_score": (float, None),
         "baseline_score": float,
-        "settings": {"pretrained": bool, "checkpoint": {"sha256": str}},
+        "settings": {"pretrained": bool, "pooling": (str, None), "checkpoint": {"sha256": str}},
         "by_lr": [{"lr": str, "seeds": [int], "metrics": dict}],
     }
     check_record(content, shape, path)

@@ -125,6 +125,8 @@ def _set(task: Task, split: str) -> str:
 def _options(settings: Dict[str, Any], task: Task) -> List[str]:
     """What else was asked for, a line each."""
     lines = []
+    if settings.get("pooling") is not None:
+        lines += [f"The head gets the {settings['pooling']} of a text's features (--pooling)."]
     if settings.get("metric") is not None:
         lines += [f"Checkpoints are picked by {metric_in_words(task.selection)} (--metric)."]
     if settings.get("patience") is not None:
@@ -172,6 +174,17 @@ def _classes(classes: List[Dict[str, Any]]) -> List[str]:
         *([f"The {len(table)} most frequent of {len(classes)}.", ""] if more else []),
         markdown_table(["class", "precision", "recall", "F1", "number"], table),
     ]
+
+
+def remark(row: Dict[str, Any]) -> str:
+    """What stands behind a task's name in the table of all tasks, where it is not as usual.
+
+    Args:
+        row (dict): with ``pretrained`` and, if it is not that of ``<s>``, the ``pooling``.
+    """
+    words = [] if row["pretrained"] else ["not pre-trained"]
+    words += [f"{row['pooling']} pooling"] if row.get("pooling") is not None else []
+    return f" ({', '.join(words)})" if words else ""
 
 
 def origin(settings: Dict[str, Any]) -> str:

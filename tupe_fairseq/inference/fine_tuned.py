@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from tupe_fairseq.checkpoint.convert import classification_heads
 from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.files.names import CLS
 from tupe_fairseq.inference.load_model import (
     WordEncoder,
     build_encoder,
@@ -53,6 +54,7 @@ class FineTuned(NamedTuple):
     Args:
         encoder (WordEncoder): in evaluation mode on the CPU, float32.
         head (TaskHead): its head.
+        pooling (str): what the head of a text gets: ``cls``, the first hidden state, or ``mean``.
         kind (str): one of :data:`tupe_fairseq.tasks.task_description.KINDS`.
         outputs (int): of the head.
         symbols (list of str): those of its dictionary in order, ``<mask>`` included.
@@ -60,6 +62,7 @@ class FineTuned(NamedTuple):
 
     encoder: WordEncoder
     head: TaskHead
+    pooling: str
     kind: str
     outputs: int
     symbols: List[str]
@@ -85,7 +88,8 @@ def load_fine_tuned(path: str, dictionary: str) -> FineTuned:
         check_vocabulary(tensors, symbols)
         encoder = build_encoder(options, tensors, len(symbols))
         head = TaskHead(own, options.get("pooler_activation_fn", "tanh"))
-    return FineTuned(encoder, head.eval(), trained_kind(options), outputs, symbols)
+    pooling = options.get("pooling", CLS)
+    return FineTuned(encoder, head.eval(), pooling, trained_kind(options), outputs, symbols)
 
 
 def _head(options: Dict[str, Any], tensors: Dict[str, Tensor], path: str):

@@ -16,7 +16,8 @@ from fairseq.utils import import_user_module, safe_getattr, safe_hasattr
 from omegaconf import OmegaConf
 
 from tupe_fairseq.architectures import ARCHITECTURES
-from tupe_fairseq.files.names import SENTENCEPIECE_MODEL
+from tupe_fairseq.files.names import CLS, SENTENCEPIECE_MODEL
+from tupe_fairseq.modules.pooling import get_pooling
 from tupe_fairseq.plugin.model.flags import (
     add_tupe_args,
     check_hydra_keys,
@@ -103,19 +104,39 @@ class TupeRobertaModel(RobertaModel):
         word_starts=None,
         **kwargs,
     ):
-        """As RoBERTa's; with ``word_starts`` the head gets the features there and no others.
+        """As RoBERTa's; a head for texts gets what ``--pooling`` says.
+
+        With ``word_starts`` the head gets the features there and no others.
 
         Args:
             word_starts (Tensor, optional): bool, the first pieces of words to be tagged.
         Shape:
-            src_tokens, word_starts (B, L) -> the head's outputs (words, C), row by row.
+            src_tokens, word_starts (B, L) -> the head's outputs (B, C), or (words, C), row by row.
         """
-        if word_starts is None:
-            return super().forward(
-                src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs
-            )
+        if classification_head_name is None and word_starts is None:
+            return super().forward(src_tokens, features_only, return_all_hiddens, **kwargs)
         features, extra = super().forward(src_tokens, True, return_all_hiddens, **kwargs)
+        if word_starts is None:
+            return self.head_outputs(classification_head_name, features, src_tokens), extra
         return self.classification_heads[classification_head_name](features[word_starts]), extra
+
+    def head_outputs(self, name, features, src_tokens):
+        """What a classification head makes of the features of texts, or of their tokens.
+
+        Args:
+            name (str): of the head.
+            features (Tensor): of the last layer.
+            src_tokens (Tensor): what they are of.
+        Shape:
+            features (B, L, D), src_tokens (B, L) -> (B, C), of a head for tags (B, L, C).
+        """
+        head = self.classification_heads[name]
+        # fairseq's own head takes the first of all features
+        if self.args.pooling == CLS or isinstance(head, TokenTaggingHead):
+            return head(features)
+        real = src_tokens.ne(self.encoder.padding_idx)
+        vectors = get_pooling(self.args.pooling)(features, real)
+        return head(vectors.to(features.dtype).unsqueeze(1))
 
     def register_tagging_head(self, name, num_classes):
         """As :meth:`register_classification_head`, for tags of words."""
@@ -233,6 +254,7 @@ def base_architecture(args):
         if default is not None:
             setattr(args, name, safe_getattr(args, name, default))
     args.attn_impl = safe_getattr(args, "attn_impl", "auto")
+    args.pooling = safe_getattr(args, "pooling", CLS)
     args.unpad = safe_getattr(args, "unpad", False)
     args.compile_layers = safe_getattr(args, "compile_layers", False)
     args.pooler_dropout = safe_getattr(args, "pooler_dropout", 0.1)  # the authors'; RoBERTa's is 0

@@ -5,6 +5,7 @@ from typing import Any, Callable, List, Sequence, Tuple
 from torch import Tensor
 
 from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.modules.pooling import get_pooling
 from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
 from tupe_fairseq.prediction.row_predictions import answers
 from tupe_fairseq.prediction.tagger import Tagger
@@ -48,6 +49,7 @@ def predictor(
     to_tokens: ToTokens,
     encoder: TupeEncoder,
     head: Callable[[Tensor], Tensor],
+    pooling: str,
     batch_tokens: int,
     unpad: bool,
 ) -> Predict:
@@ -58,6 +60,7 @@ def predictor(
         to_tokens (ToTokens): encodes text.
         encoder (TupeEncoder): with its word embedding, ``embed_tokens``, in evaluation mode.
         head (callable): hidden states (B, L, D) -> (B, L, C); or of the first ones, (B, C).
+        pooling (str): what the head of a text gets, as :func:`get_pooling`; that of words gets all.
         batch_tokens (int), unpad (bool): as :class:`BatchedEncoder`.
     """
     answer, longest = answers(task).of, encoder.config.max_positions
@@ -66,8 +69,11 @@ def predictor(
             encoder, lambda hidden, real: head(hidden).argmax(dim=-1), batch_tokens, unpad
         )
         return Tagger(to_tokens.words, run, longest, answer)
-    # fairseq's own head takes the first of all hidden states, ours all that it gets
-    run = BatchedEncoder(
-        encoder, lambda hidden, real: head(hidden[:, :1]).flatten(1), batch_tokens, unpad
-    )
+    pool = get_pooling(pooling)
+
+    def of_texts(hidden: Tensor, real: Tensor) -> Tensor:
+        # fairseq's own head takes the first of all hidden states, ours all that it gets
+        return head(pool(hidden, real).to(hidden.dtype).unsqueeze(1)).flatten(1)
+
+    run = BatchedEncoder(encoder, of_texts, batch_tokens, unpad)
     return Predictor(TextSequences(to_tokens, longest), run, answer)

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from helpers.predicting import predict, write_fine_tuned
+from helpers.predicting import HEAD, predict, write_fine_tuned
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 
 TEXTS = ["The cat likes the house.", "", "An old tree sees nobody. " * 9, "No fish."]
@@ -15,10 +15,16 @@ def hub_of(checkpoint, **options):
     return TupeRobertaModel.from_pretrained(str(checkpoint.parent), checkpoint.name, **options)
 
 
-@pytest.mark.parametrize("kind, texts", [("classification", 2), ("regression", 1)])
-def test_the_same_as_the_command(kind, texts, tmp_path):
+@pytest.mark.parametrize(
+    "kind, texts, options",
+    [
+        ("classification", 2, {}),
+        ("regression", 1, {"pooling": "mean", "load_checkpoint_heads": True}),
+    ],
+)
+def test_the_same_as_the_command(kind, texts, options, tmp_path):
     torch.manual_seed(1)
-    checkpoint = write_fine_tuned(tmp_path / "model", kind, texts, rel_pos=True)
+    checkpoint = write_fine_tuned(tmp_path / "model", kind, texts, rel_pos=True, **options)
     rows = [TEXTS[row : row + texts] for row in range(len(TEXTS) + 1 - texts)]
     names = ["text", "text2"][:texts]
     lines = [json.dumps(dict(zip(names, row))) + "\n" for row in rows]
@@ -38,6 +44,14 @@ def test_the_same_as_the_command(kind, texts, tmp_path):
             # the batches are others
             is_text = name == "label"
             assert value == (row[name] if is_text else pytest.approx(row[name], abs=1e-5))
+    # padding changes nothing
+    tokens = torch.tensor([[0, 7, 8, 9, 2], [0, 5, 2, 1, 1]])
+    together = hub.predict(HEAD, tokens, return_logits=True)
+    alone = torch.cat(
+        [hub.predict(HEAD, one, return_logits=True) for one in (tokens[0], tokens[1, :3])]
+    )
+    torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)
+    assert hub.predict(HEAD, tokens).equal(together.log_softmax(-1))
     with pytest.raises(ValueError, match=f"the model takes {texts} texts at a time"):
         hub.predict_texts([["a"] * (texts + 1)])
 

@@ -37,6 +37,8 @@ class TupeConfig(PretrainedConfig):
         classifier_dropout (float, optional): that of the task heads; ``hidden_dropout_prob`` if
             None.
         pooler_activation (str): activation of the head for sequence classification.
+        classifier_pooling (str): what that head gets: cls, the hidden state of the first token, or
+            mean, that of all tokens.
         normalize_before (bool): pre-LN, with one more LayerNorm after the last layer.
         position_encoding (str): tupe, learned, sinusoidal, none, transformer-xl, enformer, rope,
             alibi, shaw or disentangled.
@@ -88,6 +90,7 @@ class TupeConfig(PretrainedConfig):
         activation_dropout: float = 0.0,
         classifier_dropout: Optional[float] = None,
         pooler_activation: str = "tanh",
+        classifier_pooling: str = "cls",
         normalize_before: bool = False,
         position_encoding: str = "tupe",
         rel_pos: bool = False,
@@ -121,6 +124,7 @@ class TupeConfig(PretrainedConfig):
         self.activation_dropout = activation_dropout
         self.classifier_dropout = classifier_dropout
         self.pooler_activation = pooler_activation
+        self.classifier_pooling = classifier_pooling
         self.normalize_before = normalize_before
         self.position_encoding = position_encoding
         self.rel_pos = rel_pos

@@ -11,6 +11,7 @@ from tupe_fairseq.export.remote.configuration_tupe import TupeConfig
 from tupe_fairseq.export.remote.pretrained_model import TupePreTrainedModel
 from tupe_fairseq.export.remote.tupe_model import TupeModel
 from tupe_fairseq.modules.activations import get_activation_fn
+from tupe_fairseq.modules.pooling import get_pooling
 
 
 def head_dropout(config: TupeConfig) -> nn.Dropout:
@@ -20,18 +21,30 @@ def head_dropout(config: TupeConfig) -> nn.Dropout:
 
 
 class TupeClassificationHead(nn.Module):
-    """out_proj(dropout(activation(dense(dropout(x))))), x = the first token's hidden state."""
+    """out_proj(dropout(activation(dense(dropout(x))))), x = the pooled hidden states.
+
+    Raises:
+        ValueError: if ``config.classifier_pooling`` is unknown.
+    """
 
     def __init__(self, config: TupeConfig):
         super().__init__()
+        self.pool = get_pooling(config.classifier_pooling)
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.activation_fn = get_activation_fn(config.pooler_activation)
         self.dropout = head_dropout(config)
         self.out_proj = nn.Linear(config.hidden_size, config.num_labels)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, L, D) -> (B, num_labels)."""
-        x = self.activation_fn(self.dense(self.dropout(x[:, 0])))
+    def forward(self, hidden: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
+        """The logits.
+
+        Shape:
+            hidden (B, L, D), key_padding_mask bool (B, L), True = padding -> (B, num_labels).
+        """
+        if key_padding_mask is None:
+            key_padding_mask = hidden.new_zeros(hidden.shape[:2], dtype=torch.bool)
+        x = self.pool(hidden, ~key_padding_mask).to(hidden.dtype)
+        x = self.activation_fn(self.dense(self.dropout(x)))
         return self.out_proj(self.dropout(x))
 
 
@@ -60,7 +73,7 @@ def classification_loss(config: TupeConfig, logits: Tensor, labels: Tensor) -> T
 
 
 class TupeForSequenceClassification(TupePreTrainedModel):
-    """TUPE with a head on its first token.
+    """TUPE with a head on its first token, or on the mean of all; see ``classifier_pooling``.
 
     Args:
         config (TupeConfig): the options; ``num_labels`` and ``problem_type`` are transformers'.
@@ -107,7 +120,8 @@ class TupeForSequenceClassification(TupePreTrainedModel):
             output_hidden_states=output_hidden_states,
             return_dict=True,
         )
-        logits = self.classifier(outputs.last_hidden_state)
+        mask = self.tupe.key_padding_mask(input_ids, attention_mask)
+        logits = self.classifier(outputs.last_hidden_state, mask)
         output = SequenceClassifierOutput(
             loss=None if labels is None else classification_loss(self.config, logits, labels),
             logits=logits,

@@ -76,10 +76,8 @@ class TupeModel(TupePreTrainedModel):
             output_attentions = config.output_attentions
         if output_hidden_states is None:
             output_hidden_states = config.output_hidden_states
-        mask = None if attention_mask is None else attention_mask == 0
+        mask = self.key_padding_mask(input_ids, attention_mask)
         if inputs_embeds is None:
-            if mask is None and config.pad_token_id is not None:
-                mask = input_ids == config.pad_token_id
             inputs_embeds = self.embed_tokens(input_ids)
         self._check_length(inputs_embeds.size(1))
 
@@ -97,6 +95,15 @@ class TupeModel(TupePreTrainedModel):
         )
         return_dict = config.return_dict if return_dict is None else return_dict
         return output if return_dict else output.to_tuple()
+
+    def key_padding_mask(
+        self, input_ids: Optional[Tensor], attention_mask: Optional[Tensor]
+    ) -> Optional[Tensor]:
+        """What is padding, bool (B, L); None if nothing is. See :meth:`forward`."""
+        if attention_mask is not None:
+            return attention_mask == 0
+        pad = self.config.pad_token_id
+        return None if input_ids is None or pad is None else input_ids == pad
 
     def _check_length(self, length: int) -> None:
         has_table = get_position_encoding(self.config.position_encoding).TABLE is not None

@@ -4,11 +4,14 @@ import argparse
 import difflib
 
 from fairseq.data import Dictionary
+from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.utils import safe_getattr
 from omegaconf import OmegaConf
 
 from tupe_fairseq.attention import NAMES
+from tupe_fairseq.files.names import CLS
 from tupe_fairseq.modules.activations import ACTIVATIONS
+from tupe_fairseq.modules.pooling import POOLINGS, get_pooling
 from tupe_fairseq.position import CATALOGUE, POSITION_OPTIONS
 
 # RoBERTa options that do not apply here, each with the only value allowed.
@@ -36,6 +39,13 @@ def add_tupe_args(parser) -> None:
     for option in POSITION_OPTIONS.values():
         kind = {"type": int, "metavar": "N"} if option.is_number else {"action": "store_true"}
         parser.add_argument(option.flag, help=option.help, **kind)
+    parser.add_argument(
+        "--pooling",
+        choices=list(POOLINGS),
+        help="what a classification head gets of a text: cls, the features of <s>, or mean, the "
+        "mean of those of all its tokens, <s> and </s> among them; mean is refused without such a "
+        "head; default cls",
+    )
     parser.add_argument(
         "--attn-impl",
         choices=NAMES,
@@ -98,7 +108,8 @@ def check_options(args, task) -> None:
         task (FairseqTask): the task that the model is built for.
     Raises:
         ValueError: if an option of ``FIXED_OPTIONS`` has another value.
-        ValueError: if the activation function is not one of ours.
+        ValueError: if activation function or pooling is not one of ours.
+        ValueError: if the model has no head whose pooling could be another.
         ValueError: if the task makes samples longer than ``max_positions``.
         ValueError: if the task could put ``<s>`` first and does not.
     """
@@ -113,6 +124,13 @@ def check_options(args, task) -> None:
         raise ValueError(
             f"--activation-fn ({args.activation_fn}) is not available for tupe_roberta; "
             f"use one of {', '.join(sorted(ACTIVATIONS))}"
+        )
+    get_pooling(args.pooling)
+    # of a checkpoint that is read for something else the heads are loaded, too
+    if args.pooling != CLS and isinstance(task, MaskedLMTask) and not args.load_checkpoint_heads:
+        raise ValueError(
+            f"--pooling {args.pooling} is for classification heads, and masked_lm has none; give "
+            "it in fine-tuning"
         )
     options = task_options(task)
     tokens_per_sample = safe_getattr(options, "tokens_per_sample") or 0

@@ -2,8 +2,9 @@
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
+import torch.nn.functional as F
 from fairseq.models.roberta.hub_interface import RobertaHubInterface
-from torch import Tensor
+from torch import LongTensor, Tensor
 
 from tupe_fairseq.plugin.model.hub_predictor import hub_predictor
 from tupe_fairseq.position_terms import PositionTerms, position_terms
@@ -33,6 +34,19 @@ class TupeRobertaHub(RobertaHubInterface):
                 describes, or is in training mode; if there are more or fewer texts than it takes.
         """
         return hub_predictor(self)(texts)
+
+    def predict(self, head: str, tokens: LongTensor, return_logits: bool = False) -> Tensor:
+        """As fairseq's, with the pooling that the model was trained with.
+
+        Shape:
+            tokens (L) or (B, L) -> (B, C).
+        Raises:
+            ValueError: as :meth:`extract_features`.
+        """
+        tokens = tokens.to(self.device)
+        features = self.extract_features(tokens)
+        logits = self.model.head_outputs(head, features, tokens.view(features.shape[:2]))
+        return logits if return_logits else F.log_softmax(logits, dim=-1)
 
     def position_bias(self, seq_len: int, layer: Optional[int] = None) -> PositionTerms:
         """What positions alone add to the attention logits, as the softmax sees it.

@@ -37,7 +37,9 @@ def hub_predictor(hub: Any) -> Callable[[Sequence[Any]], List[Dict[str, Any]]]:
     choices = "the folder that from_pretrained is given"
     to_tokens = open_vocabulary(symbols, hub.places, dictionary, None, True, choices)
     batch_tokens = BATCH_TOKENS if hub.device.type == "cpu" else BATCH_TOKENS_ON_GPU
-    run = predictor(task, to_tokens, encoder, head, batch_tokens, encoder.config.unpad)
+    run = predictor(
+        task, to_tokens, encoder, head, hub.model.args.pooling, batch_tokens, encoder.config.unpad
+    )
     names = answers(task).names
 
     def predict(texts: Sequence[Any]) -> List[Dict[str, Any]]:

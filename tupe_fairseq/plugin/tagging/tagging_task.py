@@ -8,9 +8,10 @@ import numpy as np
 from fairseq.data import Dictionary, SortDataset, data_utils
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import register_task
+from fairseq.utils import safe_getattr
 from omegaconf import II, MISSING
 
-from tupe_fairseq.files.names import DICTIONARY, MASK
+from tupe_fairseq.files.names import CLS, DICTIONARY, MASK
 from tupe_fairseq.plugin.glue.fine_tuning_task import FineTuningTask
 from tupe_fairseq.plugin.glue.task import class_names
 from tupe_fairseq.plugin.tagging.windowed_sentences import WindowedSentences
@@ -77,7 +78,14 @@ class TokenTaggingTask(FineTuningTask):
 
         Raises:
             ValueError: if model.max_positions is set and not the task's.
+            ValueError: if a pooling is given.
         """
+        pooling = safe_getattr(cfg, "pooling", CLS)
+        if pooling != CLS:
+            raise ValueError(
+                f"--pooling {pooling} makes one vector of a text, and token_tagging has a tag for "
+                "each word; drop it"
+            )
         model = super().build_model(cfg, from_checkpoint)
         model.register_tagging_head(self.cfg.classification_head_name, len(self.tags))
         return model
