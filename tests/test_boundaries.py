@@ -46,7 +46,7 @@ PARTS = {
     "tasks": ("files rows text", "numpy scipy seqeval sklearn tqdm"),
     "glue": ("files tasks text", ""),
     # texts through a trained model
-    "prediction": ("attention encoder.py files modules rows tasks text", "numpy torch"),
+    "prediction": ("attention encoder.py files rows tasks text", "numpy torch"),
     # model folders for other libraries
     "export": (
         "checkpoint files missing_package.py position recorded_options.py tasks text version.py",
@@ -65,7 +65,7 @@ PARTS = {
         "fairseq numpy omegaconf torch",
     ),
     "models": (
-        "architectures.py files modules plugin plugin/model position require_fairseq.py",
+        "architectures.py files plugin plugin/model position require_fairseq.py",
         "fairseq omegaconf",
     ),
     # what our commands do

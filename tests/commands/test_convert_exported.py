@@ -1,5 +1,6 @@
 """What tupe-export wrote, and what transformers then trained, comes back as a checkpoint."""
 
+import json
 import os
 
 import pytest
@@ -22,7 +23,8 @@ import sys, torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 source, target = sys.argv[1:]
 model = AutoModelForSequenceClassification.from_pretrained(
-    source, trust_remote_code=True, id2label={{0: "no", 1: "yes", 2: "both"}}, num_labels=3
+    source, trust_remote_code=True, id2label={{0: "no", 1: "yes", 2: "both"}}, num_labels=3,
+    classifier_pooling="mean",
 )
 tokens = torch.tensor({TOKENS})
 step = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -84,9 +86,9 @@ def test_a_pre_trained_model_and_what_transformers_made_of_it(data, tmp_path, st
 
 @is_new
 def test_a_fine_tuned_model(data, tmp_path, stranger):
-    """Two heads, of which one is exported."""
-    heads = {"mine": 2, "other": 3}
-    checkpoint = write_model(tmp_path / "run", data, heads, tie_cls=True)
+    """Two heads, of which one is exported; they get the mean of a text's features."""
+    heads, mean = {"mine": 2, "other": 3}, {"pooling": "mean", "load_checkpoint_heads": True}
+    checkpoint = write_model(tmp_path / "run", data, heads, tie_cls=True, **mean)
     (tmp_path / "labels").write_text("good 5\nbad 3\n")
     flags = ["--head", "mine", "--label-dict", tmp_path / "labels", "--python", stranger]
     code, text = export(checkpoint, tmp_path / "a", "--data", data, *flags)
@@ -95,6 +97,9 @@ def test_a_fine_tuned_model(data, tmp_path, stranger):
     out, _ = back(tmp_path / "a", data)
     state = torch.load(checkpoint)["model"]
     found = torch.load(out / "model.pt")["model"]
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    hub = TupeRobertaModel.from_pretrained(str(out))
+    assert config["classifier_pooling"] == hub.model.args.pooling == "mean"
     kept = {name for name in state if not name.startswith("classification_heads.other.")}
     assert set(found) == kept and all(found[name].equal(state[name]) for name in kept)
     assert (out / "label" / "dict.txt").read_text() == "good 1\nbad 1\n"

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from helpers.glue_data import DICTIONARY, MODEL, write_bin, write_checkpoint, write_data
+from helpers.own_tasks import own_rows, own_task, write_own
 from tupe_fairseq.commands.finetune import main
 from tupe_fairseq.files.atomic import read_json, write_json
 from tupe_fairseq.files.lock import locked
@@ -148,6 +149,13 @@ def test_classes_in_another_order(files, capsys):
     (files / "CoLA" / "label" / "dict.txt").write_text("1 1\n0 1\n")
     message = refused(files, capsys)
     assert "lists 1, 0; the classes of CoLA are 0, 1, in this order" in message
+
+
+def test_pooling_of_tags(files, capsys):
+    task = own_task("tagging")
+    write_own(files / "tags", task, own_rows(task))
+    message = refused(files, capsys, *"--task mine --pooling mean --data".split(), files / "tags")
+    assert "--pooling mean makes one vector of a text, and mine has a tag for each word" in message
 
 
 def test_unfinished_data(files, capsys):

@@ -6,8 +6,9 @@ from tupe_fairseq.export.onnx_model import LIMIT, export_onnx
 
 @needs_onnx
 def test_a_classifier(tmp_path, stranger):
-    """Its logits and hidden states in one file; positions whose functions ONNX has not."""
-    model = folder(tmp_path / "model", num_labels=3, position_encoding="enformer")
+    """Logits and hidden states in one file; the mean; positions whose functions ONNX has not."""
+    fields = {"num_labels": 3, "classifier_pooling": "mean"}
+    model = folder(tmp_path / "model", fields, position_encoding="enformer")
     ((name, file),) = export_onnx(model, stranger).items()
     assert name == "onnx/model.onnx" and file.outputs == ("logits", "last_hidden_state")
     assert file.difference <= LIMIT

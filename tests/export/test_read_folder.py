@@ -161,9 +161,11 @@ def test_a_head_that_fairseq_has_not(tmp_path):
 def test_tags_of_words(tmp_path):
     head = Head("mine", ["O", "B-my place", "I-my place"], TAGGING)
     model = with_head(whole_state()["model"], head)
-    folder = write_folder(tmp_path / "a", model, head)
+    # which is for whole texts
+    folder = write_folder(tmp_path / "a", model, head, classifier_pooling="mean")
     found, options, text = converted(folder)
     assert_same(found, model)
+    assert "pooling" not in options
     assert options["task"] == "token_tagging" and options["num_classes"] == 3
     assert "left out" not in text
     labels = tmp_path / "out" / "label" / "dict.txt"

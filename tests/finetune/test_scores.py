@@ -10,6 +10,7 @@ from helpers.glue_data import write_data
 from tupe_fairseq.finetune.baselines import baseline
 from tupe_fairseq.finetune.experiment import FineTuningRun
 from tupe_fairseq.finetune.overall import overall_results, write_overall
+from tupe_fairseq.finetune.overall_table import overall_table
 from tupe_fairseq.finetune.scores import best_run, task_results
 from tupe_fairseq.finetune.selection import metric_names
 from tupe_fairseq.finetune.tables import percent, task_table
@@ -153,6 +154,15 @@ def test_overall(tmp_path):
 def test_no_average_over_different_models():
     overall = overall_results(overall_of({**SETTINGS, "pretrained": False}))
     assert overall["average"] is None and not overall["one_model"]
+    overall = overall_results(overall_of({**SETTINGS, "pretrained": False, "pooling": "mean"}))
+    assert "| WNLI (not pre-trained, mean pooling) | 50.0 |" in overall_table(overall)
+
+
+def test_no_average_over_different_poolings():
+    overall = overall_results(overall_of({**SETTINGS, "pooling": "mean"}))
+    table = overall_table(overall)
+    assert overall["average"] is None and "No average, because" in table
+    assert "| WNLI (mean pooling) | 50.0 |" in table and "| CoLA | 30.0 |" in table
 
 
 def test_two_metrics_count_with_their_mean():

@@ -19,10 +19,10 @@ SMALL = {
 }  # fmt: skip
 
 
-def folder(path, num_labels=None, **options):
-    """A model folder with random weights."""
+def folder(path, fields=None, **options):
+    """A model folder with random weights; ``fields`` are further arguments of write_folder."""
     from helpers.folders import write_folder  # which needs safetensors
 
     torch.manual_seed(1)
-    write_folder(path, TupeConfig(**SMALL, **options), num_labels=num_labels)
+    write_folder(path, TupeConfig(**SMALL, **options), **(fields or {}))
     return str(path)

@@ -11,6 +11,7 @@ from fairseq.modules import LayerDropModuleList
 from helpers.running import USER_DIR
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.plugin.model import sentence_encoder
+from tupe_fairseq.plugin.model.mean_pooling_head import head_outputs
 
 SMALL = [
     "--arch", "tupe_roberta_tiny", "--encoder-embed-dim", 12, "--encoder-ffn-embed-dim", 10,
@@ -81,13 +82,14 @@ def described(model):
 
 
 def pooled(model):
-    """What the head gets of the features 1, 2 and 3, of which the last is padding's."""
+    """What the head makes a vector of, of the features 1, 2 and 3, the last of them padding's."""
     got = []
-    handle = model.classification_heads["a"].register_forward_hook(
-        lambda head, given, _: got.append(given[0][:, 0])
+    handle = model.classification_heads["a"].dense.register_forward_hook(
+        lambda layer, given, _: got.append(given[0])
     )
     features = torch.arange(1.0, 4.0).view(1, 3, 1).expand(-1, -1, model.args.encoder_embed_dim)
-    model.head_outputs("a", features, torch.tensor([[0, 5, 1]]))
+    real = torch.tensor([[True, True, False]])
+    head_outputs(model.classification_heads["a"].eval(), features, real)
     handle.remove()
     return got[0][0, 0].item()
 

@@ -1,10 +1,14 @@
 """--pooling: what classification heads get, by hand from the features, with padding."""
 
+import argparse
+
 import pytest
 import torch
+from fairseq.models.roberta.hub_interface import RobertaHubInterface
 
 from helpers.crafted import LINES
 from helpers.exporting import build
+from tupe_fairseq.plugin.model.mean_pooling_head import head_outputs
 
 HEAD = "sentence_classification_head"
 LENGTHS = [9, 2, 6]
@@ -90,7 +94,46 @@ def test_a_head_that_gets_words_gets_no_mean(dictionary):
     starts = tokens > 6
     found = model(tokens, classification_head_name="tags", word_starts=starts)[0]
     assert found.equal(head(features[starts])) and len(found) == starts.sum()
-    assert model.head_outputs("tags", features, tokens).equal(head(features))
+    assert head_outputs(head, features, tokens.ne(PAD)).equal(head(features))
+
+
+def test_a_head_that_is_not_told_what_is_padding(dictionary):
+    """By fairseq's own hub interface, as RobertaModel.from_pretrained gives it."""
+    hub = RobertaHubInterface(
+        argparse.Namespace(bpe=None), None, model_of(dictionary, pooling="mean")
+    )
+    with pytest.raises(ValueError, match="must know what is padding: load .* TupeRobertaModel.fro"):
+        hub.predict(HEAD, batch())
+
+
+@pytest.mark.parametrize("own, others", [("mean", "cls"), ("cls", "mean")])
+def test_weights_of_another_pooling_are_refused(own, others, dictionary):
+    saved = model_of(dictionary, pooling=others).state_dict()
+    model = model_of(dictionary, pooling=own)
+    message = f"--pooling of {HEAD} is {others} in the checkpoint and {own} in this model"
+    with pytest.raises(ValueError, match=message):
+        model.load_state_dict(dict(saved))
+    # also where the head is made when it is loaded
+    del model.classification_heads[HEAD]
+    with pytest.raises(ValueError, match=message):
+        model.load_state_dict(dict(saved))
+    # but where it is left out, only the encoder is loaded
+    model.args.load_checkpoint_heads = False
+    model.load_state_dict(dict(saved))
+    model.register_classification_head(HEAD, num_classes=2)  # of another size
+    model.load_state_dict(dict(saved))
+    assert model.classification_heads[HEAD].out_proj.out_features == 2
+
+
+def test_weights_come_back(dictionary):
+    saved = model_of(dictionary, pooling="mean").state_dict()
+    assert saved[f"classification_heads.{HEAD}.pooling_version"].dtype == torch.int64
+    model = model_of(dictionary, pooling="mean")
+    del model.classification_heads[HEAD]
+    model.load_state_dict(dict(saved))
+    tokens = batch()
+    expected = model_of(dictionary, pooling="mean")(tokens, classification_head_name=HEAD)[0]
+    assert model.double().eval()(tokens, classification_head_name=HEAD)[0].equal(expected)
 
 
 def test_pre_training_refuses_it(dictionary):

@@ -9,10 +9,12 @@ from torch import Tensor
 from tupe_fairseq.checkpoint import from_authors, from_roberta
 from tupe_fairseq.checkpoint.checked_options import in_brief
 from tupe_fairseq.checkpoint.checked_tensors import check_finite, check_sizes
+from tupe_fairseq.checkpoint.head_pooling import NAME as POOLING
+from tupe_fairseq.checkpoint.head_pooling import mean_record
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
+from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, CLS, MEAN
 
 
 def converter_of(options: Dict[str, Any], own: Optional[ModuleType] = None) -> ModuleType:
@@ -89,6 +91,8 @@ def _expected_shapes(
         if head != of_words:
             shapes[head + "dense.weight"] = [dim, dim]
             shapes[head + "dense.bias"] = [dim]
+            if getattr(args, "pooling", CLS) == MEAN:
+                shapes[head + POOLING] = []
         shapes[head + "out_proj.weight"] = [num_classes, dim]
         shapes[head + "out_proj.bias"] = [num_classes]
     return shapes
@@ -132,6 +136,8 @@ def convert_tensors(
     version = "encoder.sentence_encoder.position_version"
     model[version] = encoder.position_version
     heads = {f"classification_heads.{k}.": n for k, n in classification_heads(model).items()}
+    if getattr(args, "pooling", CLS) == MEAN:
+        model.update({head + POOLING: mean_record() for head in heads})
     expected = _expected_shapes(args, vocab_size, heads, encoder)
     problems = [f"missing {name}" for name in sorted(set(expected) - set(model))]
     problems += [f"unexpected {name}" for name in sorted(set(model) - set(expected))]

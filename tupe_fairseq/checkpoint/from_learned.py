@@ -35,4 +35,7 @@ def convert_options(given: Dict[str, Any]) -> argparse.Namespace:
     check_untied(argparse.Namespace(**{**_DEFAULTS, **given}))
     # ours has no position embedding of fairseq's own
     given.pop("no_token_positional_embeddings", None)
-    return from_roberta.convert_options(given)
+    options = from_roberta.convert_options(given)
+    if "pooling" in given:  # which fairseq's RoBERTa has not
+        options.pooling = given["pooling"]
+    return options

@@ -83,9 +83,7 @@ def _work(
         encoder, head = model.encoder.to(device), model.head.to(device)
         if args.fp16:
             encoder, head = encoder.half(), head.half()
-        return predictor(
-            task, to_tokens, encoder, head, model.pooling, args.batch_tokens, args.unpad
-        )
+        return predictor(task, to_tokens, encoder, head, args.batch_tokens, args.unpad)
 
     return make
 

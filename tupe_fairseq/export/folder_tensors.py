@@ -5,6 +5,7 @@ from typing import Dict, Iterator, Optional, Tuple
 from torch import Tensor
 
 from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING, ENCODER, VOCABULARY
+from tupe_fairseq.checkpoint.head_pooling import NAME as POOLING
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.recorded_options import NAME as RECORD
 
@@ -52,7 +53,8 @@ def to_folder(
     tensors = {}
     for name, tensor in state.items():
         is_other_head = name.startswith(_HEADS) and name.split(".")[1] != head
-        if name not in left_out and not is_other_head:
+        is_record = name in left_out or name.endswith(f".{POOLING}")
+        if not is_record and not is_other_head:
             renamed = _renamed(name, names)
             if renamed is None:
                 raise CheckpointError(f"the checkpoint's tensor {name} has no place in a folder")

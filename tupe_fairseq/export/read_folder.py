@@ -111,10 +111,10 @@ def read_folder(
     outputs, labels = classification_heads(tensors).get(head), None
     if outputs is None and given_labels is not None:
         raise CheckpointError(f"--label-dict is given, but {folder} has no classification head")
+    if outputs is None or of_tokens:  # the folder's own classes for these read no pooling either
+        vars(options).pop("pooling", None)
     if outputs is not None:
         task = kind_of_head(config, outputs, of_tokens)
-        if task == TAGGING:  # which transformers' class does not read
-            vars(options).pop("pooling", None)
         options = fine_tuning_options(options, head, outputs, **_TASKS[task])
         if task != REGRESSION:
             labels = label_lines(config, outputs, given_labels, path)

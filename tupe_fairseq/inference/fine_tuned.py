@@ -5,6 +5,8 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from torch import Tensor, nn
 
 from tupe_fairseq.checkpoint.convert import classification_heads
+from tupe_fairseq.checkpoint.head_pooling import NAME as POOLING
+from tupe_fairseq.checkpoint.head_pooling import recorded_pooling
 from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.files.names import CLS
@@ -16,22 +18,27 @@ from tupe_fairseq.inference.load_model import (
     symbols_in,
 )
 from tupe_fairseq.modules.activations import get_activation_fn
+from tupe_fairseq.modules.pooling import get_pooling
 from tupe_fairseq.tasks.trained_kind import trained_kind
 
 
 class TaskHead(nn.Module):
-    """out_proj(activation(dense(x))), or out_proj(x) if the head has no other layer.
+    """out_proj(activation(dense(x))) of each text, x = the pooled hidden states.
+
+    A head that has no other layer than out_proj gives it for each token.
 
     Args:
         tensors (dict): the head's part of a state dict.
         activation (str): the name of the activation function.
+        pooling (str): ``cls`` or ``mean``, as :func:`get_pooling`.
     Shape:
-        (..., D) -> (..., C).
+        hidden states (B, L, D), which tokens are real, bool (B, L) -> (B, C), or (B, L, C).
     Raises:
-        KeyError, RuntimeError, ValueError: if they do not make a head.
+        KeyError, RuntimeError, ValueError: if they do not make a head, or were trained with
+            another pooling.
     """
 
-    def __init__(self, tensors: Dict[str, Tensor], activation: str):
+    def __init__(self, tensors: Dict[str, Tensor], activation: str, pooling: str):
         super().__init__()
         self.dense: Optional[nn.Linear] = None
         if "dense.weight" in tensors:
@@ -40,12 +47,17 @@ class TaskHead(nn.Module):
         outputs, inner = tensors["out_proj.weight"].shape
         self.out_proj = nn.Linear(inner, outputs)
         self._activation = get_activation_fn(activation)
-        self.load_state_dict(tensors)
+        self._pool = get_pooling(pooling)
+        recorded = recorded_pooling(tensors, "")
+        if recorded != pooling:
+            raise ValueError(f"pooling is {pooling} in its options and {recorded} in its head")
+        self.load_state_dict({name: x for name, x in tensors.items() if name != POOLING})
 
-    def forward(self, x: Tensor) -> Tensor:
-        if self.dense is not None:
-            x = self._activation(self.dense(x))
-        return self.out_proj(x)
+    def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
+        if self.dense is None:
+            return self.out_proj(hidden)
+        x = self._pool(hidden, real).to(hidden.dtype)
+        return self.out_proj(self._activation(self.dense(x)))
 
 
 class FineTuned(NamedTuple):
@@ -54,7 +66,6 @@ class FineTuned(NamedTuple):
     Args:
         encoder (WordEncoder): in evaluation mode on the CPU, float32.
         head (TaskHead): its head.
-        pooling (str): what the head of a text gets: ``cls``, the first hidden state, or ``mean``.
         kind (str): one of :data:`tupe_fairseq.tasks.task_description.KINDS`.
         outputs (int): of the head.
         symbols (list of str): those of its dictionary in order, ``<mask>`` included.
@@ -62,7 +73,6 @@ class FineTuned(NamedTuple):
 
     encoder: WordEncoder
     head: TaskHead
-    pooling: str
     kind: str
     outputs: int
     symbols: List[str]
@@ -87,9 +97,10 @@ def load_fine_tuned(path: str, dictionary: str) -> FineTuned:
     with naming_file(path):
         check_vocabulary(tensors, symbols)
         encoder = build_encoder(options, tensors, len(symbols))
-        head = TaskHead(own, options.get("pooler_activation_fn", "tanh"))
-    pooling = options.get("pooling", CLS)
-    return FineTuned(encoder, head.eval(), pooling, trained_kind(options), outputs, symbols)
+        activation = options.get("pooler_activation_fn", "tanh")
+        pooling = options.get("pooling", CLS)
+        head = TaskHead(own, activation, pooling)
+    return FineTuned(encoder, head.eval(), trained_kind(options), outputs, symbols)
 
 
 def _head(options: Dict[str, Any], tensors: Dict[str, Tensor], path: str):

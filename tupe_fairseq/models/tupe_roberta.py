@@ -17,7 +17,6 @@ from omegaconf import OmegaConf
 
 from tupe_fairseq.architectures import ARCHITECTURES
 from tupe_fairseq.files.names import CLS, SENTENCEPIECE_MODEL
-from tupe_fairseq.modules.pooling import get_pooling
 from tupe_fairseq.plugin.model.flags import (
     add_tupe_args,
     check_hydra_keys,
@@ -25,6 +24,11 @@ from tupe_fairseq.plugin.model.flags import (
     task_options,
 )
 from tupe_fairseq.plugin.model.hub import TupeRobertaHub
+from tupe_fairseq.plugin.model.mean_pooling_head import (
+    MeanPoolingHead,
+    check_pooling,
+    head_outputs,
+)
 from tupe_fairseq.plugin.model.recorded_bpe import recorded_bpe
 from tupe_fairseq.plugin.model.rendezvous_limit import limit_rendezvous
 from tupe_fairseq.plugin.model.restore import restore
@@ -116,27 +120,22 @@ class TupeRobertaModel(RobertaModel):
         if classification_head_name is None and word_starts is None:
             return super().forward(src_tokens, features_only, return_all_hiddens, **kwargs)
         features, extra = super().forward(src_tokens, True, return_all_hiddens, **kwargs)
-        if word_starts is None:
-            return self.head_outputs(classification_head_name, features, src_tokens), extra
-        return self.classification_heads[classification_head_name](features[word_starts]), extra
+        head = self.classification_heads[classification_head_name]
+        if word_starts is not None:
+            return head(features[word_starts]), extra
+        return head_outputs(head, features, src_tokens.ne(self.encoder.padding_idx)), extra
 
-    def head_outputs(self, name, features, src_tokens):
-        """What a classification head makes of the features of texts, or of their tokens.
-
-        Args:
-            name (str): of the head.
-            features (Tensor): of the last layer.
-            src_tokens (Tensor): what they are of.
-        Shape:
-            features (B, L, D), src_tokens (B, L) -> (B, C), of a head for tags (B, L, C).
-        """
-        head = self.classification_heads[name]
-        # fairseq's own head takes the first of all features
-        if self.args.pooling == CLS or isinstance(head, TokenTaggingHead):
-            return head(features)
-        real = src_tokens.ne(self.encoder.padding_idx)
-        vectors = get_pooling(self.args.pooling)(features, real)
-        return head(vectors.to(features.dtype).unsqueeze(1))
+    def register_classification_head(self, name, num_classes=None, inner_dim=None, **kwargs):
+        """As fairseq's; the head gets what ``--pooling`` says."""
+        args = self.args
+        if args.pooling == CLS:
+            super().register_classification_head(name, num_classes, inner_dim, **kwargs)
+            return
+        self.classification_heads[name] = MeanPoolingHead(
+            args.encoder_embed_dim, inner_dim or args.encoder_embed_dim, num_classes,
+            args.pooler_activation_fn, args.pooler_dropout,
+            do_spectral_norm=args.spectral_norm_classification_head,
+        )  # fmt: skip
 
     def register_tagging_head(self, name, num_classes):
         """As :meth:`register_classification_head`, for tags of words."""
@@ -145,7 +144,9 @@ class TupeRobertaModel(RobertaModel):
         )
 
     def upgrade_state_dict_named(self, state_dict, name):
-        taken = take_tagging_heads(self, state_dict, f"{name}." if name else "")
+        prefix = f"{name}." if name else ""
+        taken = take_tagging_heads(self, state_dict, prefix)
+        check_pooling(self, state_dict, prefix)
         super().upgrade_state_dict_named(state_dict, name)
         state_dict.update(taken)
 

@@ -5,7 +5,6 @@ from typing import Any, Callable, List, Sequence, Tuple
 from torch import Tensor
 
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.modules.pooling import get_pooling
 from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
 from tupe_fairseq.prediction.row_predictions import answers
 from tupe_fairseq.prediction.tagger import Tagger
@@ -48,8 +47,7 @@ def predictor(
     task: Task,
     to_tokens: ToTokens,
     encoder: TupeEncoder,
-    head: Callable[[Tensor], Tensor],
-    pooling: str,
+    head: Callable[[Tensor, Tensor], Tensor],
     batch_tokens: int,
     unpad: bool,
 ) -> Predict:
@@ -59,21 +57,15 @@ def predictor(
         task (Task): what the model was trained for.
         to_tokens (ToTokens): encodes text.
         encoder (TupeEncoder): with its word embedding, ``embed_tokens``, in evaluation mode.
-        head (callable): hidden states (B, L, D) -> (B, L, C); or of the first ones, (B, C).
-        pooling (str): what the head of a text gets, as :func:`get_pooling`; that of words gets all.
+        head (callable): hidden states (B, L, D) and which tokens are real, bool (B, L) -> (B, C);
+            of words (B, L, C).
         batch_tokens (int), unpad (bool): as :class:`BatchedEncoder`.
     """
     answer, longest = answers(task).of, encoder.config.max_positions
     if task.kind == TAGGING:
         run = BatchedEncoder(
-            encoder, lambda hidden, real: head(hidden).argmax(dim=-1), batch_tokens, unpad
+            encoder, lambda hidden, real: head(hidden, real).argmax(dim=-1), batch_tokens, unpad
         )
         return Tagger(to_tokens.words, run, longest, answer)
-    pool = get_pooling(pooling)
-
-    def of_texts(hidden: Tensor, real: Tensor) -> Tensor:
-        # fairseq's own head takes the first of all hidden states, ours all that it gets
-        return head(pool(hidden, real).to(hidden.dtype).unsqueeze(1)).flatten(1)
-
-    run = BatchedEncoder(encoder, of_texts, batch_tokens, unpad)
+    run = BatchedEncoder(encoder, head, batch_tokens, unpad)
     return Predictor(TextSequences(to_tokens, longest), run, answer)

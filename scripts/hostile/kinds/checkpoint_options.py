@@ -21,6 +21,7 @@ _OPTIONS = (
     "position_encoding", "rel_pos", "rel_pos_buckets", "max_rel_pos", "tie_cls", "untie_cls",
     "encoder_normalize_before", "untie_weights_roberta", "dropout", "bpe", "user_dir", "data",
     "attn_impl", "compile_layers", "quant_noise_pq", "encoder_layerdrop", "_name",
+    "pooling",
 )  # fmt: skip
 _INJECTED = (
     "--user-dir=evil", "evil", "__import__('os').mkdir('CODE-RAN')", "gelu --user-dir evil",

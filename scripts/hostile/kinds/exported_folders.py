@@ -23,7 +23,10 @@ def cases(scenes: Path, draw: random.Random) -> Iterator[Case]:
         # a size that fits the tensors, or none that matters: another model
         yield _case("config.json", name, content, VALUE if right == SAME else right)
     for value in ("evil", "../evil", "__import__('os').mkdir('CODE-RAN')", "roberta", "bert"):
-        for field in ("model_type", "hidden_act", "position_encoding", "pooler_activation"):
+        for field in (
+            "model_type", "hidden_act", "position_encoding", "pooler_activation",
+            "classifier_pooling",
+        ):  # fmt: skip
             changed = {**json.loads(config), field: value}
             yield _case("config.json", f"{field} is {value}", json.dumps(changed).encode(), VALUE)
     yield from _weights((folder / "model.safetensors").read_bytes(), draw)

@@ -79,6 +79,13 @@ def test_every_word_is_in_one_window_with_its_tag(folder):
         assert sum(parts, []) == expected
 
 
+def test_a_pooling_is_refused(folder, model_options):
+    changed = copy.deepcopy(model_options)
+    changed.pooling = "mean"
+    with pytest.raises(ValueError, match="--pooling mean makes one vector of a text, and token_"):
+        build(folder, changed)
+
+
 @pytest.mark.parametrize("size", [1, 5])
 def test_loss_and_metrics_are_over_words_of_whole_sentences(size, folder, model_options):
     task, model, criterion = build(folder, model_options)

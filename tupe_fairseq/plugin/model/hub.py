@@ -7,6 +7,7 @@ from fairseq.models.roberta.hub_interface import RobertaHubInterface
 from torch import LongTensor, Tensor
 
 from tupe_fairseq.plugin.model.hub_predictor import hub_predictor
+from tupe_fairseq.plugin.model.mean_pooling_head import head_outputs
 from tupe_fairseq.position_terms import PositionTerms, position_terms
 
 
@@ -45,7 +46,8 @@ class TupeRobertaHub(RobertaHubInterface):
         """
         tokens = tokens.to(self.device)
         features = self.extract_features(tokens)
-        logits = self.model.head_outputs(head, features, tokens.view(features.shape[:2]))
+        real = tokens.view(features.shape[:2]).ne(self.model.encoder.padding_idx)
+        logits = head_outputs(self.model.classification_heads[head], features, real)
         return logits if return_logits else F.log_softmax(logits, dim=-1)
 
     def position_bias(self, seq_len: int, layer: Optional[int] = None) -> PositionTerms:

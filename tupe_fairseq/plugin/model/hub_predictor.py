@@ -1,9 +1,11 @@
 """Predictions of a fine-tuned model of fairseq's hub interface."""
 
+import functools
 from typing import Any, Callable, Dict, List, Sequence
 
 from fairseq.utils import safe_getattr
 
+from tupe_fairseq.plugin.model.mean_pooling_head import head_outputs
 from tupe_fairseq.prediction.batches import BATCH_TOKENS, BATCH_TOKENS_ON_GPU
 from tupe_fairseq.prediction.predictor import predictor
 from tupe_fairseq.prediction.row_predictions import answers
@@ -37,9 +39,8 @@ def hub_predictor(hub: Any) -> Callable[[Sequence[Any]], List[Dict[str, Any]]]:
     choices = "the folder that from_pretrained is given"
     to_tokens = open_vocabulary(symbols, hub.places, dictionary, None, True, choices)
     batch_tokens = BATCH_TOKENS if hub.device.type == "cpu" else BATCH_TOKENS_ON_GPU
-    run = predictor(
-        task, to_tokens, encoder, head, hub.model.args.pooling, batch_tokens, encoder.config.unpad
-    )
+    outputs = functools.partial(head_outputs, head)
+    run = predictor(task, to_tokens, encoder, outputs, batch_tokens, encoder.config.unpad)
     names = answers(task).names
 
     def predict(texts: Sequence[Any]) -> List[Dict[str, Any]]:
