@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 
-from helpers.exporting import export, write_model, write_vocabulary
+from helpers.exporting import MEAN_POOLING, export, write_model, write_vocabulary
 from helpers.running import call_program, run
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.commands import convert
@@ -87,8 +87,8 @@ def test_a_pre_trained_model_and_what_transformers_made_of_it(data, tmp_path, st
 @is_new
 def test_a_fine_tuned_model(data, tmp_path, stranger):
     """Two heads, of which one is exported; they get the mean of a text's features."""
-    heads, mean = {"mine": 2, "other": 3}, {"pooling": "mean", "load_checkpoint_heads": True}
-    checkpoint = write_model(tmp_path / "run", data, heads, tie_cls=True, **mean)
+    heads = {"mine": 2, "other": 3}
+    checkpoint = write_model(tmp_path / "run", data, heads, tie_cls=True, **MEAN_POOLING)
     (tmp_path / "labels").write_text("good 5\nbad 3\n")
     flags = ["--head", "mine", "--label-dict", tmp_path / "labels", "--python", stranger]
     code, text = export(checkpoint, tmp_path / "a", "--data", data, *flags)

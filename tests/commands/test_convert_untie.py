@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers.crafted import save, whole_state
-from helpers.exporting import MAX_POSITIONS, build, write_vocabulary
+from helpers.exporting import MAX_POSITIONS, MEAN_POOLING, build, write_vocabulary
 from helpers.exporting import save as save_model
 from helpers.running import call_program
 from helpers.training import losses, pretrain
@@ -48,9 +48,11 @@ def hubs(path, vocabulary, out):
     return before.eval(), TupeRobertaModel.from_pretrained(str(out)).eval()
 
 
-def test_equal_position_vectors_and_the_same_logits(vocabulary, tmp_path):
+@pytest.mark.parametrize("pooling", [{}, MEAN_POOLING], ids=["cls", "mean"])
+def test_equal_position_vectors_and_the_same_logits(pooling, vocabulary, tmp_path):
     """Nothing is lost then; but for what the head itself, which shares the words, makes of it."""
-    path = write_learned(tmp_path / "a", vocabulary, equal=True, untie_weights_roberta=True)
+    options = {"untie_weights_roberta": True, **pooling}
+    path = write_learned(tmp_path / "a", vocabulary, equal=True, **options)
     code, text = untie(path, vocabulary / "dict.txt", tmp_path / "out")
     assert code == 0, text
     assert "TUPE-A, NOT YET AS GOOD AS WHAT IT WAS MADE OF" in text

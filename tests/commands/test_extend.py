@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from helpers.crafted import folder_with
-from helpers.exporting import CHECKPOINT, MAX_POSITIONS, write_model, write_vocabulary
+from helpers.exporting import CHECKPOINT, MAX_POSITIONS, MEAN_POOLING, write_model, write_vocabulary
 from helpers.predicting import HEAD, predict, write_fine_tuned
 from helpers.running import call_program
 from helpers.training import losses, pretrain
@@ -107,7 +107,7 @@ def test_training_continues_with_the_printed_flags(data, tmp_path):
 
 
 def test_a_fine_tuned_model_keeps_head_labels_and_report(tmp_path):
-    path = write_fine_tuned(tmp_path / "a", rel_pos=True)
+    path = write_fine_tuned(tmp_path / "a", rel_pos=True, **MEAN_POOLING)
     code, text = extend(path, tmp_path / "out", "--method", "zero")
     assert code == 0, text
     names = {one.relative_to(tmp_path / "a") for one in (tmp_path / "a").rglob("*")}

@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 
-from helpers.exporting import MAX_POSITIONS, write_model
+from helpers.exporting import MAX_POSITIONS, MEAN_POOLING, write_model
 from helpers.predicting import HEAD, LABELS, predict, write_fine_tuned
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 
@@ -28,9 +28,7 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(1)
     found = {kind: write_fine_tuned(folder / kind, kind, rel_pos=True) for kind in LABELS}
-    # as a checkpoint is read: the helper builds a model for pre-training and adds the head
-    mean = {"pooling": "mean", "load_checkpoint_heads": True}
-    found["mean"] = write_fine_tuned(folder / "mean", rel_pos=True, **mean)
+    found["mean"] = write_fine_tuned(folder / "mean", rel_pos=True, **MEAN_POOLING)
     found["pairs"] = write_fine_tuned(folder / "pairs", texts=2, rel_pos=True)
     return found
 
@@ -258,6 +256,11 @@ def test_checkpoints_that_do_not_fit(models, tmp_path):
     shutil.copytree(models["classification"].parent, data)
     code, log = predict(folder / "checkpoint_best.pt", source, "--data", data)
     assert code == 0, log
+    state = torch.load(models["mean"])
+    state["cfg"]["model"].pooling = "cls"
+    torch.save(state, folder / "checkpoint_best.pt")
+    code, log = predict(folder / "checkpoint_best.pt", source, "--data", data)
+    assert code == 2 and "pooling is cls in its options and mean in its head" in log
     pretrained = write_model(tmp_path / "pretrained", folder, rel_pos=True)
     code, log = predict(pretrained, source, "--data", data)
     assert code == 2 and "has no classification head: it is pre-trained only" in log

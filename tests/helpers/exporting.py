@@ -19,6 +19,8 @@ SIZES = {
     "encoder_attention_heads": 2, "max_positions": MAX_POSITIONS,
 }  # fmt: skip
 CHECKPOINT = "checkpoint_best.pt"
+#: options of a model whose heads get the mean; :func:`build` adds heads as loading does
+MEAN_POOLING = {"pooling": "mean", "load_checkpoint_heads": True}
 
 
 def build(dictionary, heads=None, **options):

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from helpers.exporting import MEAN_POOLING
 from helpers.predicting import HEAD, predict, write_fine_tuned
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 
@@ -19,7 +20,7 @@ def hub_of(checkpoint, **options):
     "kind, texts, options",
     [
         ("classification", 2, {}),
-        ("regression", 1, {"pooling": "mean", "load_checkpoint_heads": True}),
+        ("regression", 1, MEAN_POOLING),
     ],
 )
 def test_the_same_as_the_command(kind, texts, options, tmp_path):
