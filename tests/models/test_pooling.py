@@ -125,6 +125,19 @@ def test_weights_of_another_pooling_are_refused(own, others, dictionary):
     assert model.classification_heads[HEAD].out_proj.out_features == 2
 
 
+def test_a_part_needs_no_record(dictionary):
+    """As fairseq's moving average, which leaves it out."""
+    saved = model_of(dictionary, pooling="mean").state_dict()
+    part = {name: tensor for name, tensor in saved.items() if "version" not in name}
+    model = model_of(dictionary, pooling="mean")
+    model.classification_heads[HEAD].dense.weight.data.zero_()
+    model.load_state_dict(part, strict=False)
+    dense = f"classification_heads.{HEAD}.dense.weight"
+    assert model.state_dict()[dense].equal(saved[dense])
+    with pytest.raises(ValueError, match="is mean in the checkpoint and cls in this model"):
+        model_of(dictionary).load_state_dict(dict(saved), strict=False)
+
+
 def test_weights_come_back(dictionary):
     saved = model_of(dictionary, pooling="mean").state_dict()
     assert saved[f"classification_heads.{HEAD}.pooling_version"].dtype == torch.int64

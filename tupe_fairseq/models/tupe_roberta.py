@@ -144,9 +144,7 @@ class TupeRobertaModel(RobertaModel):
         )
 
     def upgrade_state_dict_named(self, state_dict, name):
-        prefix = f"{name}." if name else ""
-        taken = take_tagging_heads(self, state_dict, prefix)
-        check_pooling(self, state_dict, prefix)
+        taken = take_tagging_heads(self, state_dict, f"{name}." if name else "")
         super().upgrade_state_dict_named(state_dict, name)
         state_dict.update(taken)
 
@@ -174,6 +172,7 @@ class TupeRobertaModel(RobertaModel):
         Loading a part (``strict=False``) is not logged: fairseq's moving average does so at
         every update.
         """
+        check_pooling(self, state_dict, is_whole=strict)
         if not strict:
             return super().load_state_dict(state_dict, strict, *args, **kwargs)
         # of a head of another size fairseq keeps the model's; an older record is only shorter

@@ -51,19 +51,18 @@ def head_outputs(head: nn.Module, features: Tensor, real: Tensor) -> Tensor:
     return head(features, real) if isinstance(head, MeanPoolingHead) else head(features)
 
 
-def check_pooling(model: nn.Module, state_dict: Dict[str, Tensor], prefix: str) -> None:
+def check_pooling(model: nn.Module, state_dict: Dict[str, Tensor], is_whole: bool) -> None:
     """Refuse a head that was trained with another pooling than the model's.
 
     Args:
         model (TupeRobertaModel): whose heads are looked at, before the state dict makes others.
         state_dict (dict): to be loaded; a head of another size is left out of it later.
-        prefix (str): what the names of the model's tensors begin with.
+        is_whole (bool): whether a missing record counts, which who loads a part may leave out.
     Raises:
         ValueError: if there is one; the message names the flag.
     """
-    starts = {_HEAD.match(key, len(prefix)) for key in state_dict if key.startswith(prefix)}
-    for name in sorted({found.group(1) for found in starts if found}):
-        start = f"{prefix}classification_heads.{name}."
+    for name in sorted({found.group(1) for found in map(_HEAD.fullmatch, state_dict) if found}):
+        start = f"classification_heads.{name}."
         if name in model.classification_heads:
             own = model.classification_heads[name]
             if not isinstance(own, RobertaClassificationHead) or not _fits(own, state_dict, start):
@@ -74,7 +73,7 @@ def check_pooling(model: nn.Module, state_dict: Dict[str, Tensor], prefix: str) 
         else:
             continue
         theirs = recorded_pooling(state_dict, start)
-        if theirs != pooling:
+        if theirs != pooling and (is_whole or theirs == MEAN):
             raise ValueError(
                 f"--pooling of {name} is {theirs} in the checkpoint and {pooling} in this model; "
                 "give the checkpoint's"
