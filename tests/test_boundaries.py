@@ -100,7 +100,7 @@ PARTS = {
         "checkpoint command_flags compare doctor export files finetune glue inference "
         "missing_package.py modules plots plugin/model prediction programs rows scoring "
         "shell_text.py tasks text version.py",
-        "fairseq torch tqdm",
+        "fairseq torch tqdm yaml",
     ),
     "register.py": ("models plugin plugin/glue plugin/tagging", ""),
     "__init__.py": (

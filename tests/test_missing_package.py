@@ -17,12 +17,13 @@ from tupe_fairseq.missing_package import EXTRA_OF, FIRST_WITHOUT_FAIRSEQ, Missin
 DISTRIBUTION = {
     "fairseq_cli": "fairseq",
     "omegaconf": "fairseq",
+    "yaml": "fairseq",
     "sentence_splitter": "sentence-splitter",
     "sklearn": "scikit-learn",
     "subword_nmt": "subword-nmt",
 }
 #: what comes with fairseq, of both lines
-WITH_FAIRSEQ = {"fairseq_cli", "numpy", "omegaconf", "regex", "tqdm"}
+WITH_FAIRSEQ = {"fairseq_cli", "numpy", "omegaconf", "regex", "tqdm", "yaml"}
 
 
 def extras():

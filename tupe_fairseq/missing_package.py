@@ -10,6 +10,7 @@ EXTRA_OF = {
     "fairseq": "fairseq",
     "fairseq_cli": "fairseq",
     "omegaconf": "fairseq",
+    "yaml": "fairseq",
     "numpy": "data",
     "scipy": "data",
     "sentence_splitter": "data",

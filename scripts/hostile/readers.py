@@ -263,6 +263,7 @@ READERS: Dict[str, Reader] = {
     "compare again": Reader(
         "tupe-compare", _COMPARE, "compared", ("out/results.md",), ("out/steps.json",),
     ),
+    "compare --config": Reader("tupe-compare", ("--config", "study.yaml"), "compared"),
     "fairseq-train": Reader(
         "fairseq-train", _training("--no-save"), "pretrained", leaves=_TRAIN_LEAVES
     ),

@@ -21,6 +21,19 @@ from helpers.predicting import write_fine_tuned
 from helpers.running import call_program
 
 _CONFIG = Path(__file__).parents[2] / "examples/pretraining/config/tupe_tiny.yaml"
+_STUDY = """data: data
+output-dir: out
+schemes:
+  - learned
+  - tupe --rel-pos
+updates: 8
+lr: 1e-3
+seeds: [1, 2]
+train-flags: --dropout 0
+cpu: true
+threads: 1
+dry-run: true
+"""
 _SENTENCES = [glue_files.sentence(7 * number) for number in range(40)]
 
 
@@ -152,6 +165,7 @@ def _compared(folder: Path) -> None:
 
     data = glue_files.write_pretrain_dir(folder / "data")
     _write_splits(data)
+    (folder / "study.yaml").write_text(_STUDY)
 
     def made(comparison, run, **_):
         losses = [8.5, 8.0 - 0.5 * run.scheme.label.count("tupe")]

@@ -236,8 +236,14 @@ def test_compare_dry_run_starts_nothing(comparing):
     assert comparing("--dry-run") == []
 
 
+def test_compare_reads_flags_from_a_file(comparing, tmp_path):
+    (tmp_path / "flags.yaml").write_text("seeds: 7\n")
+    given = comparing("--config", tmp_path / "flags.yaml")[0]["scripts"]
+    assert given == comparing("--seeds", 7)[0]["scripts"] != comparing()[0]["scripts"]
+
+
 def test_compare_has_no_other_flags():
-    known = {*COMPARE, *COMPARE_STARTS, "--dry-run"}
+    known = {*COMPARE, *COMPARE_STARTS, "--config", "--dry-run"}
     assert flags_of(compare.get_parser()) == known
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 
+from tupe_fairseq.command_flags.config_flag import add_config_flag
 from tupe_fairseq.compare.parse_schemes import FLAGS
 from tupe_fairseq.position.known_schemes import SCHEME_NAMES
 
@@ -27,6 +28,7 @@ def get_parser() -> argparse.ArgumentParser:
         help="folder made by tupe-prepare-pretrain or fairseq-preprocess; shards separated "
         "by colons",
     )
+    add_config_flag(parser, {"data": ":", "schemes": "; ", "seeds": ",", "arch": ",", "gpus": ","})
     add("--output-dir", required=True, metavar="OUT", help="folder for runs and results")
     add(
         "--schemes",

@@ -6,6 +6,7 @@ import logging
 import sys
 from typing import Callable, List, Optional, Sequence
 
+from tupe_fairseq.commands.config_file import take_config
 from tupe_fairseq.commands.interruption import Interruption, raised
 from tupe_fairseq.missing_package import MissingPackage
 
@@ -56,9 +57,15 @@ def set_up_log(program: str) -> None:
 
 
 def parsed(parser: argparse.ArgumentParser, argv: Optional[List[str]] = None) -> argparse.Namespace:
-    """The arguments; --help and wrong flags end the process, with exit codes 0 and 2."""
-    _refuse_unknown_flags(parser, sys.argv[1:] if argv is None else argv)
-    return parser.parse_args(argv)
+    """The arguments, those of a --config file included; --help and wrong flags end the process,
+    with exit codes 0 and 2."""
+    words = sys.argv[1:] if argv is None else argv
+    _refuse_unknown_flags(parser, words)
+    try:
+        take_config(parser, words)
+    except (MissingPackage, OSError, ValueError) as error:
+        parser.error(_shown(str(error)))
+    return parser.parse_args(words)
 
 
 def _shown(message: str) -> str:
