@@ -10,7 +10,7 @@ from tupe_fairseq.compare.parse_schemes import parse_schemes
 
 
 def test_schemes():
-    schemes = parse_schemes(" learned ;tupe --max-rel-pos 064 --rel-pos; none;")
+    schemes = list(parse_schemes(" learned ;tupe --max-rel-pos 064 --rel-pos; none;"))
     assert [scheme.label for scheme in schemes] == [
         "learned", "tupe --rel-pos --max-rel-pos 64", "none",
     ]  # fmt: skip
@@ -34,6 +34,8 @@ def test_schemes():
         ("tupe --rel-pos --rel-pos-buckets --tie-cls", "above 0, not '--tie-cls'"),
         ("tupe --rel-pos --tie-cls; none; tupe --tie-cls --rel-pos", "--rel-pos --tie-cls' twice"),
         ("tupe '", "No closing quotation"),
+        ("@1", "there is no scheme"),
+        ("none @1; none @2", "--schemes lists 'none' twice"),
     ],
 )
 def test_bad_schemes(text, message):
@@ -89,6 +91,9 @@ def test_meaningless_schemes(schemes, message, empty_data, tmp_path):
         (["--validate-every", 50], "--validate-every (50) exceeds --updates (40)"),
         (["--lr", "nan"], "--lr (nan) must be above 0"),
         (["--seeds", "1,1"], "--seeds 1,1: 1 is listed twice"),
+        (["--schemes", "none @"], "--schemes 'none' @ : '' is not a whole number from 1"),
+        (["--schemes", "none @1 @2"], "--schemes 'none' @ 1 @2: '1 @2' is not a whole number"),
+        (["--schemes", "none; tupe @2,2"], "--schemes 'tupe' @ 2,2: 2 is listed twice"),
         (["--fp16"], "--fp16 needs a GPU"),
         (["--gpus", "0"], "--gpus needs a GPU; drop it, or drop --cpu"),
         (["--parallel", 0], "--parallel (0) must be at least 1"),
@@ -123,6 +128,20 @@ def test_bad_data(empty_data, tmp_path):
     (empty_data / "valid.idx").unlink()
     _, text = call(empty_data, tmp_path)
     assert "has no valid.idx" in text
+
+
+def test_seeds_of_a_scheme(empty_data, tmp_path):
+    """The first seed of all schemes before the second of any."""
+    code, text = call(
+        empty_data, tmp_path, "--dry-run", "--seeds", "7,8", schemes="none; tupe@5,8, 4; rope @ 9;"
+    )
+    assert code == 0, text
+    assert [line for line in text.splitlines() if line.startswith("# ")] == [
+        f"# tupe_roberta_tiny, {scheme}, seed {seed}"
+        for scheme, seed in (
+            ("none", 7), ("tupe", 5), ("rope", 9), ("none", 8), ("tupe", 8), ("tupe", 4),
+        )
+    ]  # fmt: skip
 
 
 def test_dry_run_shows_equal_commands(empty_data, tmp_path):

@@ -16,8 +16,8 @@ SCHEMES = st.builds(
     NUMBERS,
 )
 _WORDS = [
-    *CATALOGUE, *FLAGS, ";", " ", "'", '"', "\\", "#", "0", "3", "-1", "٣", "\n", "../x", "--lr",
-    "\x00", "x" * 99, "9" * 5000,
+    *CATALOGUE, *FLAGS, ";", "@", " ", "'", '"', "\\", "#", "0", "3", "-1", "٣", "\n", "../x",
+    "--lr", "\x00", "x" * 99, "9" * 5000,
 ]  # fmt: skip
 TEXTS = st.lists(st.sampled_from(_WORDS), max_size=9).map(" ".join) | st.text(max_size=12)
 
@@ -35,7 +35,10 @@ def refused(read, text, flag):
 @drawn(30, texts=st.lists(SCHEMES, min_size=1, max_size=4))
 def test_labels_are_read_again(texts):
     labels = list(dict.fromkeys(parse_scheme(text).label for text in texts))
-    schemes = parse_schemes("; ".join(labels))
+    schemes = list(parse_schemes("; ".join(labels)))
+    assert parse_schemes("; ".join(f"{label} @1" for label in labels)) == dict.fromkeys(
+        schemes, "1"
+    )
     assert [scheme.label for scheme in schemes] == labels
     # one folder for each
     assert len({scheme.folder for scheme in schemes}) == len(labels)

@@ -90,7 +90,7 @@ def test_a_run_sees_its_own_gpu(gpu, made):
 
 
 def test_position_parameters_are_those_of_all_layers(comparison):
-    schemes = parse_schemes("learned; shaw; disentangled; tupe --rel-pos; none")
+    schemes = list(parse_schemes("learned; shaw; disentangled; tupe --rel-pos; none"))
     found = check_schemes(comparison, "tupe_roberta_tiny", schemes)
     for scheme in schemes:
         # 3 layers, of which shaw and disentangled have positions in each

@@ -35,11 +35,17 @@ def get_parser() -> argparse.ArgumentParser:
         required=True,
         metavar="LIST",
         help="position encodings separated by semicolons, each followed by its own flags "
-        f"({', '.join(flag + ' N' * number for flag, number in FLAGS.items())}); names: "
+        f"({', '.join(flag + ' N' * number for flag, number in FLAGS.items())}) and, if it has "
+        "seeds of its own, by @ and these: 'tupe --rel-pos @1,2,3; alibi @1'; names: "
         f"{', '.join(SCHEME_NAMES)}",
     )
     add("--updates", type=int, required=True, metavar="N", help="number of updates of each run")
-    add("--seeds", default="1,2", metavar="LIST", help="fairseq's seeds; default %(default)s")
+    add(
+        "--seeds",
+        default="1,2",
+        metavar="LIST",
+        help="fairseq's seeds, for schemes without @; default %(default)s",
+    )
     add(
         "--baseline",
         metavar="SCHEME",

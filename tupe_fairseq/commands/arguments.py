@@ -71,16 +71,16 @@ def numbers(flag: str, text: str, convert: Callable, is_allowed: Callable, kind:
     return values
 
 
-def seeds(text: str) -> Tuple[int, ...]:
-    """Read --seeds: whole numbers from 1 to 2^32 - 1, because fairseq seeds numpy with them."""
+def seeds(text: str, flag: str = "--seeds") -> Tuple[int, ...]:
+    """Read seeds: whole numbers from 1 to 2^32 - 1, because fairseq seeds numpy with them."""
     kind = "whole number from 1 to 4294967295"
-    return tuple(numbers("--seeds", text, int, lambda seed: 0 < seed < 2**32, kind))
+    return tuple(numbers(flag, text, int, lambda seed: 0 < seed < 2**32, kind))
 
 
-def learning_rates(text: str) -> Tuple[float, ...]:
-    """Read --lrs: numbers above 0."""
+def learning_rates(text: str, flag: str = "--lrs") -> Tuple[float, ...]:
+    """Read learning rates: numbers above 0."""
     kind = "number above 0"
-    return tuple(numbers("--lrs", text, float, lambda lr: 0 < lr < math.inf, kind))
+    return tuple(numbers(flag, text, float, lambda lr: 0 < lr < math.inf, kind))
 
 
 def can_be_written(flag: str, folder: str) -> None:

@@ -4,7 +4,7 @@ import argparse
 import logging
 import os
 import shlex
-from typing import List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import torch
 
@@ -13,7 +13,7 @@ from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.compare.checks import check_schemes, check_train_flags
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun, check_data
-from tupe_fairseq.compare.parse_schemes import parse_scheme, parse_schemes
+from tupe_fairseq.compare.parse_schemes import Scheme, parse_scheme, parse_schemes
 from tupe_fairseq.compare.provenance import cores
 from tupe_fairseq.compare.runner import run_comparison
 from tupe_fairseq.shell_text import show
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         OSError, ValueError: if an input is absent or wrong, or a run fails.
     """
-    schemes, seeds = parse_schemes(args.schemes), arguments.seeds(args.seeds)
+    seeds = _seeds(args.schemes, args.seeds)
     baseline = args.baseline and parse_scheme(args.baseline, "--baseline").label
     devices = _devices(args)
     comparison = Comparison(
@@ -62,10 +62,14 @@ def run(args: argparse.Namespace) -> None:
     check_train_flags(comparison, archs)
     parameters = {}
     for arch in archs:
-        parameters.update(check_schemes(comparison, arch, schemes))
+        parameters.update(check_schemes(comparison, arch, list(seeds)))
     # the first seed of all schemes comes before the second of any
     runs = [
-        ComparisonRun(arch, scheme, seed) for arch in archs for seed in seeds for scheme in schemes
+        ComparisonRun(arch, scheme, own[place])
+        for arch in archs
+        for place in range(max(map(len, seeds.values())))
+        for scheme, own in seeds.items()
+        if place < len(own)
     ]
     if args.dry_run:
         for one in runs:
@@ -77,6 +81,15 @@ def run(args: argparse.Namespace) -> None:
         )
     )
     logger.info("written to %s: results.md, results.json and two figures", comparison.folder)
+
+
+def _seeds(schemes: str, for_all: str) -> Dict[Scheme, Tuple[int, ...]]:
+    """The seeds of each scheme."""
+    others = arguments.seeds(for_all)
+    return {
+        scheme: others if own is None else arguments.seeds(own, f"--schemes {scheme.label!r} @")
+        for scheme, own in parse_schemes(schemes).items()
+    }
 
 
 def _archs(text: str) -> List[str]:

@@ -2,7 +2,7 @@
 
 import shlex
 from dataclasses import dataclass
-from typing import Dict, Tuple
+from typing import Dict, Optional, Tuple
 
 from tupe_fairseq.position.known_schemes import check_scheme_name
 from tupe_fairseq.position.options import POSITION_OPTIONS
@@ -77,17 +77,20 @@ def _number(where, flag, text) -> str:
     return str(int(text))
 
 
-def parse_schemes(text: str) -> Tuple[Scheme, ...]:
-    """Read --schemes: schemes separated by semicolons, each once.
+def parse_schemes(text: str) -> Dict[Scheme, Optional[str]]:
+    """Read --schemes: schemes separated by semicolons, each once, with its own seeds or without.
 
+    Returns:
+        dict: each scheme to what follows its "@"; None if there is none.
     Raises:
         ValueError: as :func:`parse_scheme`, or if one is listed twice.
     """
-    schemes = []
+    schemes: Dict[Scheme, Optional[str]] = {}
     # a semicolon at the end does not start another scheme
     for part in text.strip().rstrip(";").split(";"):
-        scheme = parse_scheme(part)
+        name, at, seeds = part.partition("@")
+        scheme = parse_scheme(name)
         if scheme in schemes:
             raise ValueError(f"--schemes lists {scheme.label!r} twice")
-        schemes.append(scheme)
-    return tuple(schemes)
+        schemes[scheme] = seeds if at else None
+    return schemes
