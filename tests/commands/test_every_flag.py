@@ -38,6 +38,7 @@ from tupe_fairseq.commands import (
     prepare_task,
     score,
 )
+from tupe_fairseq.compare.tuning import tuned, tuning_runs
 from tupe_fairseq.prediction import predictor
 from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
 
@@ -161,6 +162,7 @@ COMPARE = {
         "--tokens-per-sample 128 --max-positions 128 ",
     ),
     "--lr": ("0.25", "--lr 0.25 ", "--lr 0.001 "),
+    "--tune-lrs": ("0.25,0.5", "--lr 0.25 ", "--lr 0.001 "),
     "--warmup-updates": ("9", "--warmup-updates 9 ", "--warmup-updates 2 "),
     "--validate-every": ("8", "--validate-interval-updates 8 ", "--validate-interval-updates 2 "),
     "--train-flags": ("--dropout 0.25", "--dropout 0.25 ", "--log-interval 2 --position"),
@@ -191,7 +193,8 @@ def comparing(tmp_path, monkeypatch):
         seen = []
 
         def record(comparison, runs, parameters, baseline, devices, keep_checkpoints):
-            scripts = [comparison.script(run) for run in runs]
+            first = tuning_runs(comparison, runs) or tuned(comparison, runs)
+            scripts = [own.script(run) for own, run in first]
             seen.append(
                 {"scripts": scripts, "baseline": baseline, "devices": devices,
                  "keep_checkpoints": keep_checkpoints}
@@ -242,8 +245,16 @@ def test_compare_reads_flags_from_a_file(comparing, tmp_path):
     assert given == comparing("--seeds", 7)[0]["scripts"] != comparing()[0]["scripts"]
 
 
+def test_compare_tunes_for_a_tenth_of_the_updates(comparing):
+    def script(*flags):
+        return comparing("--tune-lrs", "0.5,0.25", *flags)[0]["scripts"][0].replace("\\\n ", "")
+
+    assert "--max-update 4 " in script() and "--total-num-update 4 " in script()
+    assert "--max-update 7 " in script("--tune-updates", 7)
+
+
 def test_compare_has_no_other_flags():
-    known = {*COMPARE, *COMPARE_STARTS, "--config", "--dry-run"}
+    known = {*COMPARE, *COMPARE_STARTS, "--config", "--dry-run", "--tune-updates"}
     assert flags_of(compare.get_parser()) == known
 
 

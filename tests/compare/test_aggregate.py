@@ -38,7 +38,7 @@ def shown(results, baseline="learned"):
     }  # fmt: skip
     return report(
         {
-            "settings": settings, "machines": ["a machine"], "baseline": baseline,
+            "settings": settings, "machines": ["a machine"], "baseline": baseline, "tuning": [],
             "summary": summarize_schemes(results, baseline, 400), "runs": results,
         }
     )  # fmt: skip

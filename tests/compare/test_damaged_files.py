@@ -18,7 +18,8 @@ POINT = {
 }  # fmt: skip
 CURVE = [{"updates": 4, "loss": 8.5, "seconds": 2.0}, {"updates": 8, "loss": 8.0, "seconds": 4.0}]
 RESULT = {
-    "arch": "tupe_roberta_tiny", "scheme": "tupe --rel-pos", "seed": 1, "diverged": None,
+    "arch": "tupe_roberta_tiny", "scheme": "tupe --rel-pos", "seed": 1, "lr": 1e-3,
+    "diverged": None,
     "final_loss": 8.0, "best_loss": 8.0, "best_updates": 8, "seconds": 4.0,
     "words_per_second": 50.0, "peak_memory_mib": 90.0, "side_by_side": 1, "machine": "a machine",
     "parameters": 1000, "position_parameters": 10, "curve": CURVE,
@@ -43,6 +44,11 @@ def test_a_sound_result(comparison, tmp_path):
     assert finished(comparison) == [RESULT]
 
 
+def test_a_result_of_an_earlier_version(comparison, tmp_path):
+    with_result(tmp_path, {key: value for key, value in RESULT.items() if key != "lr"})
+    assert finished(comparison) == [{**RESULT, "lr": None}]
+
+
 @pytest.mark.parametrize(
     "change, reason",
     [
@@ -57,6 +63,7 @@ def test_a_sound_result(comparison, tmp_path):
         ({"arch": None}, "arch is missing"),
         ({"machine": ["a"]}, "machine is ['a'], not a text"),
         ({"side_by_side": 1.5}, "side_by_side is 1.5"),
+        ({"lr": "1e-3"}, "lr is '1e-3'"),
         ({"final_loss": float("nan")}, "final_loss is nan, not a finite number"),
         ({"final_loss": 10**400}, "final_loss is 1000"),
         ({"final_loss": None}, "its curve is not that of a finished run"),

@@ -183,3 +183,31 @@ def test_a_diverged_run_is_recorded(data, tmp_path):
     assert found["diverged"] is not None and found["final_loss"] is None
     table = (tmp_path / "out" / "results.md").read_text()
     assert "| none (baseline) | 1 (diverged: 1) | diverged |" in table
+
+
+def test_the_rate_is_the_best_of_the_short_runs(data, tmp_path):
+    """The other one diverges; a second call finds all of them finished."""
+    words = comparing(
+        data, tmp_path, "--tune-lrs", "1e30,1e-2", "--tune-updates", 2, "--seeds", "3",
+        schemes="none",
+    )  # fmt: skip
+    rate = words.index("--lr")
+    del words[rate : rate + 2]
+    code, text = call_program(main, words)
+    assert code == 0, text
+    assert "2 of 2 short runs for learning rates left" in text and "1 of 1 runs left" in text
+    results = read(tmp_path / "results.json")
+    (tuning,), (run,) = results["tuning"], results["runs"]
+    assert [rate["lr"] for rate in tuning["rates"]] == [1e-2, 1e30]
+    assert tuning["rates"][0]["final_loss"] > 0 and tuning["rates"][1]["final_loss"] is None
+    assert (tuning["seed"], tuning["updates"], tuning["lr"], run["lr"]) == (3, 2, 1e-2, 1e-2)
+    assert "--lr 0.01 " in (tmp_path / TINY / "none-seed3" / "command.sh").read_text()
+    short = read(tmp_path / "tuning" / "lr0.01" / TINY / "none-seed3" / "result.json")
+    assert [point["updates"] for point in short["curve"]] == [1, 2]
+    assert "| diverged | 0.01 (edge) |" in (tmp_path / "results.md").read_text()
+
+    code, again = call_program(main, words)
+    assert code == 0 and "0 of 2 short runs" in again and "0 of 1 runs left" in again
+    words[words.index("--tune-updates") + 1] = "1"
+    code, text = call_program(main, words)
+    assert code == 2 and "tune_updates was 2 and is now 1" in text

@@ -28,7 +28,10 @@ def get_parser() -> argparse.ArgumentParser:
         help="folder made by tupe-prepare-pretrain or fairseq-preprocess; shards separated "
         "by colons",
     )
-    add_config_flag(parser, {"data": ":", "schemes": "; ", "seeds": ",", "arch": ",", "gpus": ","})
+    add_config_flag(
+        parser,
+        {"data": ":", "schemes": "; ", "seeds": ",", "arch": ",", "tune-lrs": ",", "gpus": ","},
+    )
     add("--output-dir", required=True, metavar="OUT", help="folder for runs and results")
     add(
         "--schemes",
@@ -71,9 +74,21 @@ def get_parser() -> argparse.ArgumentParser:
     add(
         "--lr",
         type=float,
-        default=1e-3,
         metavar="RATE",
-        help="peak learning rate; default %(default)s",
+        help="peak learning rate; default 0.001",
+    )
+    add(
+        "--tune-lrs",
+        metavar="LIST",
+        help="in place of --lr: peak learning rates such as 5e-4,1e-3,2e-3; each scheme of each "
+        "size takes the one with the lowest final validation loss in short runs, which have its "
+        "first seed and a whole schedule",
+    )
+    add(
+        "--tune-updates",
+        type=int,
+        metavar="N",
+        help="updates of each of these runs; default: a tenth of --updates",
     )
     add("--warmup-updates", type=int, metavar="N", help="default: 5%% of --updates")
     add(

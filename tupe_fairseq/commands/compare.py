@@ -4,7 +4,7 @@ import argparse
 import logging
 import os
 import shlex
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
@@ -16,12 +16,15 @@ from tupe_fairseq.compare.comparison import Comparison, ComparisonRun, check_dat
 from tupe_fairseq.compare.parse_schemes import Scheme, parse_scheme, parse_schemes
 from tupe_fairseq.compare.provenance import cores
 from tupe_fairseq.compare.runner import run_comparison
+from tupe_fairseq.compare.tuning import at_each_rate, tuned, tuning_runs
 from tupe_fairseq.shell_text import show
 
 logger = logging.getLogger("tupe-compare")
 
+_LR = 1e-3
 _WARMUP = 20  # one of so many updates
 _VALIDATIONS = 20
+_TUNING = 10  # its runs have one of so many updates
 
 
 def main(argv: Optional[List[str]] = None) -> None:
@@ -51,18 +54,21 @@ def run(args: argparse.Namespace) -> None:
         ),
         batch_size=args.batch_size,
         tokens_per_sample=args.tokens_per_sample,
-        lr=args.lr,
+        lr=_lr(args),
         cpu=args.cpu,
         fp16=args.fp16,
         threads=_threads(args.threads, len(devices)),
         train_flags=tuple(shlex.split(args.train_flags)),
+        **_tuning(args),
     )
     _check(comparison)
     archs = _archs(args.arch)
-    check_train_flags(comparison, archs)
+    # flags are the same at each rate
+    (example, *_) = at_each_rate(comparison) or [comparison]
+    check_train_flags(example, archs)
     parameters = {}
     for arch in archs:
-        parameters.update(check_schemes(comparison, arch, list(seeds)))
+        parameters.update(check_schemes(example, arch, list(seeds)))
     # the first seed of all schemes comes before the second of any
     runs = [
         ComparisonRun(arch, scheme, own[place])
@@ -72,8 +78,11 @@ def run(args: argparse.Namespace) -> None:
         if place < len(own)
     ]
     if args.dry_run:
-        for one in runs:
-            show(comparison.script(one))
+        short = tuning_runs(comparison, runs)
+        for own, run in short or tuned(comparison, runs):
+            show(own.script(run))
+        if short:
+            logger.info("then %d runs, each at the best rate of its scheme", len(runs))
         return
     print(
         run_comparison(
@@ -90,6 +99,31 @@ def _seeds(schemes: str, for_all: str) -> Dict[Scheme, Tuple[int, ...]]:
         scheme: others if own is None else arguments.seeds(own, f"--schemes {scheme.label!r} @")
         for scheme, own in parse_schemes(schemes).items()
     }
+
+
+def _lr(args: argparse.Namespace) -> Optional[float]:
+    if args.tune_lrs is None:
+        return _LR if args.lr is None else args.lr
+    if args.lr is not None:
+        raise ValueError(
+            "--lr is one rate for all, --tune-lrs finds one for each; drop one of them"
+        )
+    return None
+
+
+def _tuning(args: argparse.Namespace) -> Dict[str, Any]:
+    """The settings of the runs that decide the rates; none without --tune-lrs."""
+    if args.tune_lrs is None:
+        if args.tune_updates is not None:
+            raise ValueError("--tune-updates is for --tune-lrs; give both, or drop it")
+        return {}
+    rates = arguments.learning_rates(args.tune_lrs, "--tune-lrs")
+    if len(rates) < 2:
+        raise ValueError(f"--tune-lrs {args.tune_lrs}: give two rates or more, or one by --lr")
+    given = args.tune_updates
+    updates = max(1, args.updates // _TUNING) if given is None else given
+    arguments.in_range("--tune-updates", updates, at_least=1)
+    return {"tune_lrs": tuple(sorted(rates)), "tune_updates": updates}
 
 
 def _archs(text: str) -> List[str]:
@@ -149,14 +183,15 @@ def _check(comparison: Comparison) -> None:
     ):
         value = getattr(comparison, name)
         arguments.in_range(f"--{name.replace('_', '-')}", value, at_least=least)
-    for name in ("warmup_updates", "validate_every"):
+    for name in ("warmup_updates", "validate_every", "tune_updates"):
         value = getattr(comparison, name)
         if value > comparison.updates:
             raise ValueError(
                 f"--{name.replace('_', '-')} ({value}) exceeds --updates ({comparison.updates}); "
                 "lower it"
             )
-    arguments.in_range("--lr", comparison.lr, above=0)
+    if comparison.lr is not None:
+        arguments.in_range("--lr", comparison.lr, above=0)
     arguments.no_separators("--output-dir", comparison.folder)
 
 

@@ -3,7 +3,7 @@
 import os
 import shlex
 from dataclasses import dataclass
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from tupe_fairseq.compare.parse_schemes import Scheme
 from tupe_fairseq.compare.provenance import versions
@@ -13,19 +13,30 @@ from tupe_fairseq.programs.command import fairseq_train
 from tupe_fairseq.shell_text import as_shell, user_dir
 
 _NEVER = 10**9
+#: settings that folders of earlier versions do not record
+NEW_SETTINGS = ("tune_lrs", "tune_updates")
 
 
 @dataclass(frozen=True)
 class ComparisonRun:
-    """One training: an architecture of tupe_roberta, a scheme and fairseq's seed."""
+    """One training.
+
+    Args:
+        arch (str): an architecture of tupe_roberta.
+        scheme (Scheme): the position encoding.
+        seed (int): fairseq's.
+        note (str): what its label says beyond that.
+    """
 
     arch: str
     scheme: Scheme
     seed: int
+    note: str = ""
 
     @property
     def label(self) -> str:
-        return f"{self.arch}, {self.scheme.label}, seed {self.seed}"
+        note = f", {self.note}" if self.note else ""
+        return f"{self.arch}, {self.scheme.label}, seed {self.seed}{note}"
 
 
 @dataclass(frozen=True)
@@ -40,11 +51,13 @@ class Comparison:
         validate_every (int): updates between validations, each of which writes a checkpoint.
         batch_size (int): samples per update.
         tokens_per_sample (int): tokens per sample.
-        lr (float): the peak learning rate.
+        lr (float or None): the peak learning rate; None: each scheme's own, see ``tuning.py``.
         cpu (bool): whether to train on the CPU, not on a GPU.
         fp16 (bool): mixed precision, on a GPU.
         threads (int): threads of each process on the CPU.
         train_flags (tuple of str): further flags of fairseq-train.
+        tune_lrs (tuple of float): the rates of which each scheme takes the best, ascending.
+        tune_updates (int): the updates of the runs that decide it.
     """
 
     folder: str
@@ -54,16 +67,22 @@ class Comparison:
     validate_every: int
     batch_size: int = 16
     tokens_per_sample: int = 128
-    lr: float = 1e-3
+    lr: Optional[float] = 1e-3
     cpu: bool = False
     fp16: bool = False
     threads: int = 1
     train_flags: Tuple[str, ...] = ()
+    tune_lrs: Tuple[float, ...] = ()
+    tune_updates: int = 0
 
     def path(self, run: ComparisonRun, *names: str) -> str:
         """A file in the run's folder, or the folder itself."""
         name = f"{run.scheme.folder}-seed{run.seed}"
         return os.path.join(self.folder, run.arch, name, *names)
+
+    def is_finished(self, run: ComparisonRun) -> bool:
+        """Whether the run has its result."""
+        return os.path.exists(self.path(run, "result.json"))
 
     @property
     def environment(self) -> Dict[str, str]:
@@ -73,7 +92,8 @@ class Comparison:
     def settings(self) -> Dict[str, Any]:
         """What runs share and results depend on; a folder with other settings is refused."""
         kept = {key: value for key, value in vars(self).items() if key not in ("folder", "data")}
-        kept["train_flags"] = list(self.train_flags)
+        for name in ("train_flags", "tune_lrs"):
+            kept[name] = list(kept[name])
         return {"data": fingerprint(self.data), **kept, "versions": versions()}
 
     def validations(self, done: int) -> List[int]:

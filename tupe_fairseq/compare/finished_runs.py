@@ -12,6 +12,7 @@ _RESULT = {
     "arch": str,
     "scheme": str,
     "seed": int,
+    "lr": (float, None),
     "diverged": (str, None),
     "final_loss": (float, None),
     "best_loss": (float, None),

@@ -122,6 +122,7 @@ def _result(
         "arch": run.arch,
         "scheme": run.scheme.label,
         "seed": run.seed,
+        "lr": comparison.lr,
         "diverged": diverged,
         "final_loss": final["loss"] if diverged is None else None,
         "best_loss": None if best is None else best["loss"],

@@ -2,6 +2,7 @@
 
 from typing import Any, Dict, List, Optional
 
+from tupe_fairseq.compare.tuning_table import tuning_section
 from tupe_fairseq.files.markdown import markdown_table
 
 _MOST_BITS = 1000  # 2 to a higher power is beyond a float
@@ -79,6 +80,7 @@ def report(results: Dict[str, Any]) -> str:
     for arch in dict.fromkeys(row["arch"] for row in results["summary"]):
         table = [row for row in results["summary"] if row["arch"] == arch]
         lines += [f"## `{arch}`", "", *_size(table, results["baseline"], settings)]
+        lines += tuning_section([row for row in results["tuning"] if row["arch"] == arch])
     return "\n".join([*lines, "## Settings", "", *_settings(results), ""])
 
 
@@ -191,13 +193,14 @@ def _settings(results: Dict[str, Any]) -> List[str]:
     settings = results["settings"]
     versions = ", ".join(f"{name} {text}" for name, text in settings["versions"].items())
     flags = " ".join(settings["train_flags"])
+    rate = "of each scheme (above)" if settings["lr"] is None else settings["lr"]
     return [
         "Equal in all runs: data, optimizer, schedule, batch size, dropout, threads; and, between "
         "runs with the same seed, the order of the batches and the masks, in training and "
         "validation (fairseq draws both from --seed). Initial weights and dropout are drawn from "
         "the same seed, but schemes with different parameters draw different numbers.",
         "",
-        f"- learning rate {settings['lr']} after {settings['warmup_updates']:,} updates of "
+        f"- learning rate {rate} after {settings['warmup_updates']:,} updates of "
         f"warm-up, then linear to 0; validation every {settings['validate_every']:,} updates",
         f"- further flags of fairseq-train: {f'`{flags}`' if flags else 'none'}",
         f"- {'CPU' if settings['cpu'] else 'GPU'}"

@@ -1,27 +1,19 @@
-"""A whole comparison: runs one after the other or concurrently, then the results."""
+"""A whole comparison: short runs that decide the rates, the runs, then the results."""
 
 import logging
 import os
-import queue
-import subprocess
-import threading
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Any, Dict, List, Optional, Sequence, Tuple
-
-from tqdm import tqdm
-from tqdm.contrib.logging import logging_redirect_tqdm
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from tupe_fairseq.compare.aggregate import summarize_schemes
-from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
+from tupe_fairseq.compare.comparison import NEW_SETTINGS, Comparison, ComparisonRun
+from tupe_fairseq.compare.concurrent_runs import PlannedRun, make_runs
 from tupe_fairseq.compare.finished_runs import finished, finished_schemes
-from tupe_fairseq.compare.measured_run import compare_one
 from tupe_fairseq.compare.parse_schemes import Scheme
 from tupe_fairseq.compare.report import report
+from tupe_fairseq.compare.tuning import read_tuning, tuned, tuning_runs
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.results import write_results
 from tupe_fairseq.files.steps import keep_settings
-from tupe_fairseq.programs.train import end
-from tupe_fairseq.shell_text import show
 
 logger = logging.getLogger("tupe-compare")
 
@@ -57,15 +49,22 @@ def run_comparison(
     os.makedirs(comparison.folder, exist_ok=True)
     with locked(comparison.folder) as lock:
         settings = comparison.settings()
-        keep_settings(comparison.folder, settings)
+        keep_settings(comparison.folder, settings, since=NEW_SETTINGS)
         finished(comparison)  # a damaged one is refused before anything runs
-        todo = [run for run in runs if not os.path.exists(comparison.path(run, "result.json"))]
-        logger.info("%d of %d runs left", len(todo), len(runs))
-        with logging_redirect_tqdm():
-            _make_runs(
-                comparison, todo, parameters, devices[: max(1, len(todo))], keep_checkpoints, lock,
-                lambda: _write_results(comparison, settings, baseline, order),
-            )  # fmt: skip
+
+        def make(planned: Sequence[PlannedRun], kind: str, **options) -> None:
+            todo = [(own, run) for own, run in planned if not own.is_finished(run)]
+            logger.info("%d of %d %s left", len(todo), len(planned), kind)
+            make_runs(todo, parameters, devices, lock, **options)
+
+        if comparison.tune_lrs:
+            make(tuning_runs(comparison, runs), "short runs for learning rates")
+        make(
+            tuned(comparison, runs),
+            "runs",
+            keep_checkpoints=keep_checkpoints,
+            on_finished=lambda: _write_results(comparison, settings, baseline, order),
+        )
         results = _write_results(comparison, settings, baseline, order)
         # only now: matplotlib takes a second, and logs while it is imported
         from tupe_fairseq.compare.loss_curves import write_figures
@@ -86,61 +85,6 @@ def _baseline(comparison: Comparison, given: Optional[str], order: Sequence[str]
     return given
 
 
-def _make_runs(comparison, todo, parameters, devices, keep_checkpoints, lock, on_finished) -> None:
-    """Make runs, one per device at a time; an interruption of this call ends them all."""
-    free: queue.Queue[Optional[str]] = queue.Queue()
-    for device in devices:
-        free.put(device)
-    processes: List[subprocess.Popen] = []
-    stopping = threading.Event()
-    bar = tqdm(total=len(todo) * comparison.updates, unit="update", disable=None)
-    made: Dict[ComparisonRun, int] = {}
-
-    def started(process: subprocess.Popen) -> None:
-        processes.append(process)
-        if stopping.is_set():
-            raise ValueError("stopped")
-
-    def make(run: ComparisonRun) -> Dict[str, Any]:
-        def show_updates(updates: int) -> None:
-            bar.update(updates - made.get(run, 0))
-            made[run] = updates
-
-        gpu = free.get()
-        try:
-            if stopping.is_set():
-                raise ValueError("stopped")
-            show(comparison.script(run))
-            return compare_one(
-                comparison,
-                run,
-                position_parameters=parameters[run.arch, run.scheme],
-                side_by_side=len(devices),
-                gpu=gpu,
-                keep_checkpoint=keep_checkpoints,
-                lock=lock,
-                on_updates=show_updates,
-                on_start=started,
-            )
-        finally:
-            free.put(gpu)
-
-    with bar, ThreadPoolExecutor(len(devices)) as pool:
-        futures = {pool.submit(make, run): run for run in todo}
-        try:
-            for future in as_completed(futures):
-                result = future.result()
-                if result["diverged"] is None:
-                    logger.info("%s: %.3f bits", futures[future].label, result["final_loss"])
-                on_finished()
-        except BaseException:
-            stopping.set()
-            for future in futures:
-                future.cancel()
-            end(*processes)
-            raise
-
-
 def _write_results(
     comparison: Comparison,
     settings: Dict[str, Any],
@@ -151,20 +95,19 @@ def _write_results(
     runs = finished(comparison)
     known = [*order, *((run["arch"], run["scheme"]) for run in runs)]
     archs, schemes = (list(dict.fromkeys(names)) for names in zip(*known))
-    runs.sort(
-        key=lambda run: (
-            archs.index(run["arch"]),
-            run["scheme"] != baseline,
-            schemes.index(run["scheme"]),
-            run["seed"],
-        )
-    )
+
+    def place(found: Dict[str, Any]) -> Tuple:
+        scheme = found["scheme"]
+        return archs.index(found["arch"]), scheme != baseline, schemes.index(scheme), found["seed"]
+
+    tuning = [row for row in read_tuning(comparison) if row["scheme"] in schemes]
     results = {
         "settings": settings,
         "machines": list(dict.fromkeys(run["machine"] for run in runs)),
         "baseline": baseline,
-        "summary": summarize_schemes(runs, baseline, comparison.updates),
-        "runs": runs,
+        "tuning": sorted(tuning, key=place),
+        "summary": summarize_schemes(sorted(runs, key=place), baseline, comparison.updates),
+        "runs": sorted(runs, key=place),
     }
     write_results(comparison.folder, results, report(results))
     return results

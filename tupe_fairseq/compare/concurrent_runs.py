@@ -1,0 +1,100 @@
+"""Makes runs one after the other, or several at a time."""
+
+import logging
+import queue
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
+
+from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
+from tupe_fairseq.compare.measured_run import compare_one
+from tupe_fairseq.compare.parse_schemes import Scheme
+from tupe_fairseq.programs.train import end
+from tupe_fairseq.shell_text import show
+
+logger = logging.getLogger("tupe-compare")
+
+#: a run, and the settings that it is made with
+PlannedRun = Tuple[Comparison, ComparisonRun]
+
+
+def make_runs(
+    planned: Sequence[PlannedRun],
+    parameters: Dict[Tuple[str, Scheme], int],
+    devices: Sequence[Optional[str]],
+    lock: int,
+    keep_checkpoints: bool = False,
+    on_finished: Callable[[], None] = lambda: None,
+) -> None:
+    """Make the runs, one per device at a time; an interruption of this call ends them all.
+
+    Args:
+        planned (sequence): the runs, with their settings; none of them finished.
+        parameters (dict): size and scheme to the parameters of the position encoding.
+        devices (sequence): a value of CUDA_VISIBLE_DEVICES, None for the CPU, for each of the
+            concurrent runs.
+        lock (int): a descriptor that the training processes are to hold.
+        keep_checkpoints (bool): whether finished runs keep checkpoint_last.pt.
+        on_finished (callable): called whenever a run has finished.
+    Raises:
+        ValueError: if a run fails.
+    """
+    devices = devices[: max(1, len(planned))]
+    free: queue.Queue[Optional[str]] = queue.Queue()
+    for device in devices:
+        free.put(device)
+    processes: List[subprocess.Popen] = []
+    stopping = threading.Event()
+    total = sum(comparison.updates for comparison, _ in planned)
+    bar = tqdm(total=total, unit="update", disable=None)
+
+    def started(process: subprocess.Popen) -> None:
+        processes.append(process)
+        if stopping.is_set():
+            raise ValueError("stopped")
+
+    def make(comparison: Comparison, run: ComparisonRun) -> Dict[str, Any]:
+        made = 0
+
+        def show_updates(updates: int) -> None:
+            nonlocal made
+            bar.update(updates - made)
+            made = updates
+
+        gpu = free.get()
+        try:
+            if stopping.is_set():
+                raise ValueError("stopped")
+            show(comparison.script(run))
+            return compare_one(
+                comparison,
+                run,
+                position_parameters=parameters[run.arch, run.scheme],
+                side_by_side=len(devices),
+                gpu=gpu,
+                keep_checkpoint=keep_checkpoints,
+                lock=lock,
+                on_updates=show_updates,
+                on_start=started,
+            )
+        finally:
+            free.put(gpu)
+
+    with bar, logging_redirect_tqdm(), ThreadPoolExecutor(len(devices)) as pool:
+        futures = {pool.submit(make, *one): one for one in planned}
+        try:
+            for future in as_completed(futures):
+                result, (_, run) = future.result(), futures[future]
+                if result["diverged"] is None:
+                    logger.info("%s: %.3f bits", run.label, result["final_loss"])
+                on_finished()
+        except BaseException:
+            stopping.set()
+            for future in futures:
+                future.cancel()
+            end(*processes)
+            raise
