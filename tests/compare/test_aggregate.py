@@ -1,9 +1,18 @@
 """Means, spreads and the updates to a loss, on curves written by hand."""
 
-import pytest
+import re
 
-from tupe_fairseq.compare.aggregate import spread, summarize_schemes, updates_to_reach
-from tupe_fairseq.compare.report import headline, number, perplexity, report
+import pytest
+from scipy import stats
+
+from tupe_fairseq.compare.aggregate import (
+    differences,
+    spread,
+    summarize_schemes,
+    updates_to_reach,
+)
+from tupe_fairseq.compare.report import headline, report
+from tupe_fairseq.compare.spread_text import number, perplexity
 
 DATA = {"dict.txt": "d" * 64, "valid.bin": "e" * 64, "train.bin": ["f" * 64]}
 
@@ -69,11 +78,39 @@ def test_the_first_time_counts_where_the_loss_rises_again():
 
 def test_spread():
     assert spread([]) is None
-    assert spread([3.0]) == {"n": 1, "mean": 3.0, "min": 3.0, "max": 3.0, "sd": None}
-    assert spread([1.0, 4.0])["sd"] is None
+    assert spread([3.0]) == {"n": 1, "mean": 3.0, "min": 3.0, "max": 3.0, "margin95": None}
+    # standard error 1.5; t for one degree of freedom
+    assert spread([1.0, 4.0])["margin95"] == pytest.approx(12.7062 * 1.5, rel=1e-5)
     three = spread([1.0, 2.0, 6.0])
-    # mean 3; squares 4 + 1 + 9 over n - 1
-    assert three["mean"] == 3 and three["sd"] == pytest.approx(7**0.5)
+    # mean 3; squares 4 + 1 + 9 over n - 1, over n
+    assert three["mean"] == 3
+    assert three["margin95"] == pytest.approx(4.302653 * (7 / 3) ** 0.5, rel=1e-6)
+    assert spread([2.0, 2.0])["margin95"] == 0
+
+
+def test_the_interval_is_scipys():
+    values = [7.31, 7.22, 7.4, 7.29, 7.25]
+    found = spread(values)
+    low, high = stats.t.interval(
+        0.95, len(values) - 1, loc=sum(values) / len(values), scale=stats.sem(values)
+    )
+    assert found["mean"] - found["margin95"] == pytest.approx(low, rel=1e-12)
+    assert found["mean"] + found["margin95"] == pytest.approx(high, rel=1e-12)
+
+
+def test_differences_are_of_the_same_seed():
+    """Seeds that differ much, and a scheme that is better by much less in each: a paired result."""
+    base = [result("learned", seed, (400, 7.0 + seed)) for seed in (1, 2, 3, 4)]
+    tupe = [result("tupe", seed, (400, 6.9 + seed + seed / 1000)) for seed in (1, 2, 3)]
+    tupe.append(result("tupe", 5, (400, 1.0)))
+    tupe.append(result("tupe", 4, diverged="gradients are Nan/Inf"))
+    assert differences(tupe, base) == {
+        1: pytest.approx(-0.099), 2: pytest.approx(-0.098), 3: pytest.approx(-0.097)
+    }  # fmt: skip
+    row = summarize_schemes([*base, *tupe], "learned", 400)[1]
+    assert row["difference"]["n"] == 3 and row["difference"]["margin95"] < 0.003
+    assert row["final_loss"]["n"] == 4 and row["final_loss"]["margin95"] > 1
+    assert "| -0.098 ± 0.002 (-0.099 to -0.097), 3 seeds |" in shown([*base, *tupe])
 
 
 @pytest.mark.parametrize(
@@ -81,14 +118,16 @@ def test_spread():
     [
         ([], ".3f", "-"),
         ([7.1234], ".3f", "7.123"),
-        ([1.0, 4.0], ".1f", "2.5 (1.0 to 4.0)"),
-        ([-1.0, 2.0], "+.1f", "+0.5 (-1.0 to +2.0)"),
-        ([1.0, 2.0, 6.0], "+.2f", "+3.00 ± 2.65"),
+        ([1.0, 4.0], ".1f", "2.5 ± 19.1 (1.0 to 4.0)"),
+        ([-1.0, 2.0], "+.1f", "+0.5 ± 19.1 (-1.0 to +2.0)"),
+        ([1.0, 2.0, 6.0], "+.2f", "+3.00 ± 6.57 (+1.00 to +6.00)"),
     ],
     ids=["none", "one", "two", "signed", "three"],
 )
 def test_numbers(values, form, text):
     assert number(spread(values), form) == text
+    without = re.sub(" ± [0-9.]+", "", text)
+    assert number(spread(values), form, margin=False) == without
 
 
 def test_perplexity():
@@ -109,13 +148,13 @@ def test_each_seed_against_the_baseline_of_its_own():
     assert row["difference"]["max"] == pytest.approx(-0.2)
     assert base["to_baseline"]["fraction"]["mean"] == 1
     assert headline(row, "learned") == (
-        "`tupe` reaches it after 275 (250 to 300) updates, **0.69 (0.62 to 0.75)** of the "
-        "baseline's (2 seeds)."
+        "`tupe` reaches it after 275 ± 318 (250 to 300) updates, **0.69 ± 0.79 (0.62 to 0.75)** of "
+        "the baseline's (2 seeds)."
     )
     text = shown([*BASE, *tupe])
     assert (
-        "| tupe | 1, 2 | 6.700 (6.400 to 7.000) | 104.0 | 6.700 (6.400 to 7.000) | "
-        "-0.400 (-0.600 to -0.200) | 0.69 (0.62 to 0.75) |" in text
+        "| tupe | 1, 2 | 6.700 ± 3.812 (6.400 to 7.000) | 104.0 | 6.700 ± 3.812 (6.400 to 7.000) | "
+        "-0.400 ± 2.541 (-0.600 to -0.200) | 0.69 ± 0.79 (0.62 to 0.75) |" in text
     )
     assert "| tupe | 1,234,567 | 321 | 1,002 (1,001 to 1,002) | 500 (500 to 500) | 40" in text
     assert "one seed" not in text and "concurrent" not in text

@@ -82,3 +82,9 @@ def test_schemes_differ_in_colour_and_the_baseline_is_black():
         if line.get_linewidth() == 2.2
     }
     assert colours["learned"] == "#000000" != colours["tupe"]
+
+
+def test_the_legend_has_the_interval():
+    """Seeds 7.0 and 6.0: standard error 0.5, t 12.706."""
+    labels = {line.get_label() for line in panels("updates")[0].lines}
+    assert "learned: 6.500 ± 6.353" in labels and "tupe: 5.000 (1 diverged)" in labels

@@ -134,7 +134,7 @@ def test_results(compared):
     assert set(row["to_baseline"]["per_seed"]) == {"1", "2"}
     table = (folder / "results.md").read_text()
     assert table in text and "| learned (baseline) | 1, 2 |" in table
-    for name in ("loss_by_updates.png", "loss_by_time.png"):
+    for name in ("final_loss.png", "loss_by_updates.png", "loss_by_time.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
 
 

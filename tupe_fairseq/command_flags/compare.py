@@ -11,9 +11,9 @@ def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tupe-compare",
         description="Pre-train a tupe_roberta with each position encoding and seed, everything "
-        "else equal, and write OUT/results.md (validation loss with its spread over the seeds, "
-        "the updates to the baseline's final loss, parameters, speed and memory, for each model "
-        "size), OUT/results.json, "
+        "else equal, and write OUT/results.md (validation loss and its difference to the "
+        "baseline's, with 95%% intervals over the seeds, the updates to the baseline's final loss, "
+        "parameters, speed and memory, for each model size), OUT/results.json, OUT/final_loss.png, "
         "OUT/loss_by_updates.png and OUT/loss_by_time.png. Each run is a plain fairseq-train "
         "command, which is printed. Finished runs are not repeated, an interrupted one resumes "
         "from its last validation, and schemes, sizes and seeds can be added later.",

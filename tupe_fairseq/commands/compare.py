@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> None:
             comparison, runs, parameters, baseline, devices, keep_checkpoints=args.keep_checkpoints
         )
     )
-    logger.info("written to %s: results.md, results.json and two figures", comparison.folder)
+    logger.info("written to %s: results.md, results.json and three figures", comparison.folder)
 
 
 def _seeds(schemes: str, for_all: str) -> Dict[Scheme, Tuple[int, ...]]:

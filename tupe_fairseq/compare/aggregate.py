@@ -1,7 +1,10 @@
 """Statistics over seeds, and the updates to reach the baseline's loss."""
 
+import math
 import statistics
 from typing import Any, Dict, List, Optional, Sequence
+
+from tupe_fairseq.compare.student_t import t_quantile
 
 Result = Dict[str, Any]
 
@@ -10,18 +13,39 @@ def spread(values: Sequence[float]) -> Optional[Dict[str, Any]]:
     """Mean and spread of a number over seeds.
 
     Returns:
-        dict: ``n``, ``mean``, ``min``, ``max``, and ``sd``, the sample's standard deviation, or
-        None for fewer than three values; None for no values.
+        dict: ``n``, ``mean``, ``min``, ``max``, and ``margin95``: the 95% interval of the mean, by
+        Student's t, is the mean less and plus the margin; None for one value.  None for no values.
     """
     if not values:
         return None
+    n, margin = len(values), None
+    if n > 1:
+        margin = t_quantile(n - 1) * statistics.stdev(values) / math.sqrt(n)
     return {
-        "n": len(values),
+        "n": n,
         "mean": statistics.fmean(values),
         "min": min(values),
         "max": max(values),
-        "sd": statistics.stdev(values) if len(values) > 2 else None,
+        "margin95": margin,
     }
+
+
+def differences(runs: Sequence[Result], baseline: Sequence[Result]) -> Dict[int, float]:
+    """The final loss of runs less that of the baseline's run with the same seed.
+
+    Args:
+        runs (sequence of dict): the runs of one size and scheme; diverged ones have none.
+        baseline (sequence of dict): those of the baseline, of the same size.
+    Returns:
+        dict: seed to the difference, for the seeds that both have.
+    """
+    targets = _final_losses(baseline)
+    own = _final_losses(runs)
+    return {seed: loss - targets[seed] for seed, loss in own.items() if seed in targets}
+
+
+def _final_losses(runs: Sequence[Result]) -> Dict[int, float]:
+    return {run["seed"]: run["final_loss"] for run in runs if run["diverged"] is None}
 
 
 def updates_to_reach(curve: Sequence[Dict[str, float]], target: float) -> Optional[float]:
@@ -65,11 +89,7 @@ def summarize_schemes(results: List[Result], baseline: str, updates: int) -> Lis
     table = []
     for arch, label in dict.fromkeys((result["arch"], result["scheme"]) for result in results):
         of_size = [result for result in results if result["arch"] == arch]
-        targets = {
-            result["seed"]: result["final_loss"]
-            for result in of_size
-            if result["scheme"] == baseline and result["diverged"] is None
-        }
+        of_baseline = [result for result in of_size if result["scheme"] == baseline]
         runs = sorted((r for r in of_size if r["scheme"] == label), key=lambda r: r["seed"])
         whole = [run for run in runs if run["diverged"] is None]
         row = {
@@ -83,10 +103,8 @@ def summarize_schemes(results: List[Result], baseline: str, updates: int) -> Lis
         }
         for key in ("final_loss", "best_loss", "seconds", "words_per_second", "peak_memory_mib"):
             row[key] = spread([run[key] for run in whole if run[key] is not None])
-        row["difference"] = spread(
-            [run["final_loss"] - targets[run["seed"]] for run in whole if run["seed"] in targets]
-        )
-        row["to_baseline"] = _to_baseline(runs, targets, updates)
+        row["difference"] = spread(list(differences(runs, of_baseline).values()))
+        row["to_baseline"] = _to_baseline(runs, _final_losses(of_baseline), updates)
         table.append(row)
     return table
 

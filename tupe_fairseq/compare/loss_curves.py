@@ -152,10 +152,11 @@ def _fit(set_limits, values: List[float]) -> None:
 
 def _legend(row: Dict[str, Any]) -> str:
     final = row["final_loss"]
+    if final is None:
+        return f"{row['scheme']}: diverged"
+    margin = "" if final["margin95"] is None else f" ± {final['margin95']:.3f}"
     diverged = f" ({len(row['diverged'])} diverged)" if row["diverged"] else ""
-    return f"{row['scheme']}: " + (
-        "diverged" if final is None else f"{final['mean']:.3f}{diverged}"
-    )
+    return f"{row['scheme']}: {final['mean']:.3f}{margin}{diverged}"
 
 
 def _caption(results: Dict[str, Any]) -> str:
@@ -164,4 +165,7 @@ def _caption(results: Dict[str, Any]) -> str:
     if counts == [1]:
         return f"{arch}: final loss of one seed (too few for a conclusion)"
     seeds = " or ".join(map(str, counts))
-    return f"{arch}: mean of {seeds} seeds (thin: each seed), with the final loss"
+    return (
+        f"{arch}: mean of {seeds} seeds (thin: each seed), with the final loss and half of its 95% "
+        "interval"
+    )

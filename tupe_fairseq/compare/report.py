@@ -1,35 +1,10 @@
 """The results of a comparison as markdown."""
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
+from tupe_fairseq.compare.spread_text import number, perplexity
 from tupe_fairseq.compare.tuning_table import tuning_section
 from tupe_fairseq.files.markdown import markdown_table
-
-_MOST_BITS = 1000  # 2 to a higher power is beyond a float
-
-
-def perplexity(loss: float) -> str:
-    """2 to the power of a loss in bits, with one decimal."""
-    return f"{2**loss:,.1f}" if loss < _MOST_BITS else f"above 2^{_MOST_BITS}"
-
-
-def number(found: Optional[Dict[str, Any]], form: str = ".3f") -> str:
-    """Mean and spread as text.
-
-    Args:
-        found (dict or None): of :func:`tupe_fairseq.compare.aggregate.spread`.
-        form (str): the format of one number.
-    Returns:
-        str: one value as it is; two as "mean (least to most)"; more as "mean ± standard deviation".
-    """
-    if found is None:
-        return "-"
-    mean = format(found["mean"], form)
-    if found["n"] == 1:
-        return mean
-    if found["sd"] is None:
-        return f"{mean} ({format(found['min'], form)} to {format(found['max'], form)})"
-    return f"{mean} ± {format(found['sd'], form.replace('+', ''))}"
 
 
 def headline(row: Dict[str, Any], baseline: str) -> str:
@@ -40,11 +15,13 @@ def headline(row: Dict[str, Any], baseline: str) -> str:
     one_seed = " One seed: a single observation, not a result." if found["of"] == 1 else ""
     if not found["reached"]:
         return f"{label} does not reach it ({_seeds(found['of'])}).{one_seed}"
+    # the seeds that reach it are no sample of all
+    all_reach = found["reached"] == found["of"]
     text = (
-        f"{label} reaches it after {number(found['updates'], ',.0f')} updates, "
-        f"**{number(found['fraction'], '.2f')}** of the baseline's"
+        f"{label} reaches it after {number(found['updates'], ',.0f', margin=all_reach)} updates, "
+        f"**{number(found['fraction'], '.2f', margin=all_reach)}** of the baseline's"
     )
-    if found["reached"] < found["of"]:
+    if not all_reach:
         return f"{text}, with {found['reached']} of {_seeds(found['of'])}; not with the others."
     return f"{text} ({_seeds(found['of'])}).{one_seed}"
 
@@ -59,8 +36,10 @@ def _to_baseline(row: Dict[str, Any]) -> str:
         return "-"
     if not found["reached"]:
         return "not reached"
-    part = f", {found['reached']} of {found['of']}" if found["reached"] < found["of"] else ""
-    return number(found["fraction"], ".2f") + part
+    if found["reached"] < found["of"]:
+        text = number(found["fraction"], ".2f", margin=False)
+        return f"{text}, {found['reached']} of {found['of']}"
+    return number(found["fraction"], ".2f")
 
 
 def report(results: Dict[str, Any]) -> str:
@@ -127,10 +106,16 @@ def _losses(row: Dict[str, Any], baseline: str) -> List[str]:
     if final is not None:
         cells = [
             number(final), perplexity(final["mean"]), number(row["best_loss"]),
-            "" if row["scheme"] == baseline else number(row["difference"], "+.3f"),
+            "" if row["scheme"] == baseline else _difference(row),
             _to_baseline(row),
         ]  # fmt: skip
     return [_name(row, baseline), seeds, *cells]
+
+
+def _difference(row: Dict[str, Any]) -> str:
+    found = row["difference"]
+    fewer = found is not None and found["n"] < row["final_loss"]["n"]
+    return number(found, "+.3f") + (f", {_seeds(found['n'])}" if fewer else "")
 
 
 def _costs(row: Dict[str, Any], baseline: str) -> List[str]:
@@ -139,9 +124,9 @@ def _costs(row: Dict[str, Any], baseline: str) -> List[str]:
         _name(row, baseline),
         "-" if row["parameters"] is None else f"{row['parameters']:,}",
         f"{row['position_parameters']:,}",
-        number(row["words_per_second"], ",.0f") + beside,
-        number(row["peak_memory_mib"], ",.0f") + beside,
-        number(row["seconds"], ",.0f") + beside,
+        number(row["words_per_second"], ",.0f", margin=False) + beside,
+        number(row["peak_memory_mib"], ",.0f", margin=False) + beside,
+        number(row["seconds"], ",.0f", margin=False) + beside,
     ]
 
 
@@ -151,10 +136,13 @@ def _loss_notes(table: List[Dict[str, Any]], baseline: str) -> List[str]:
         "Losses are in bits per masked token on the validation set; the perplexity is that of the "
         "mean loss."
     ]
+    if max(counts, default=1) > 1:
+        notes.append(
+            "With two seeds or more: mean ± half of its 95% interval over the seeds, by Student's "
+            "t (least to most); that of a difference is of the differences seed by seed."
+        )
     if 2 in counts:
-        notes.append("With two seeds: mean (min to max).")
-    if any(count > 2 for count in counts):
-        notes.append("With three or more seeds: mean ± sample standard deviation.")
+        notes.append("With two seeds the interval is 12.7 standard errors, so it says little.")
     if 1 in counts:
         notes.append("**A scheme with one seed has no spread: its difference may be chance.**")
     notes.append(

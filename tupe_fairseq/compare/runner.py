@@ -67,9 +67,11 @@ def run_comparison(
         )
         results = _write_results(comparison, settings, baseline, order)
         # only now: matplotlib takes a second, and logs while it is imported
+        from tupe_fairseq.compare.final_losses import write_final_losses
         from tupe_fairseq.compare.loss_curves import write_figures
 
         write_figures(results, comparison.folder)
+        write_final_losses(results, comparison.folder)
     return report(results)
 
 
