@@ -54,10 +54,10 @@ def empty_data(tmp_path):
     return folder
 
 
-def call(data, folder, *flags, schemes="learned; tupe"):
+def call(data, folder, *flags, schemes="learned; tupe", length=("--updates", 40)):
     return call_program(
         main,
-        [data, "--output-dir", folder / "out", "--schemes", schemes, "--updates", 40, "--cpu",
+        [data, "--output-dir", folder / "out", "--schemes", schemes, *length, "--cpu",
          "--threads", 1, *flags],
     )  # fmt: skip
 
@@ -114,6 +114,9 @@ def test_meaningless_schemes(schemes, message, empty_data, tmp_path):
         (["--train-flags=--seed 7"], "--train-flags may not set --seed: tupe-compare sets it"),
         (["--train-flags=-s de --max-epoch 3"], "--train-flags"),
         (["--train-flags=--max-epoch 3"], "--train-flags may not set --max-epoch"),
+        (["--train-flags=--max-update 40"], "--train-flags may not set --max-update"),
+        (["--train-flags=--max-update 1"], "--train-flags may not set --max-update"),
+        (["--train-flags=--lr 1e-3"], "--train-flags may not set --lr: tupe-compare sets it"),
         (["--train-flags=--rel-pos"], "may not set --rel-pos: it belongs to a scheme"),
         (["--train-flags=--encoder-attention-heads 3"], "embed_dim (128) is not divisible"),
     ],
@@ -134,6 +137,47 @@ def test_bad_data(empty_data, tmp_path):
     (empty_data / "valid.idx").unlink()
     _, text = call(empty_data, tmp_path)
     assert "has no valid.idx" in text
+
+
+@pytest.mark.parametrize(
+    "flags, updates",
+    [
+        (["--tokens", "20480"], 10),
+        (["--tokens", "2e4"], 9),  # nine updates of 16 x 128 tokens, and not the whole tenth
+        (["--tokens", "20480", "--batch-size", 4], 40),
+        (["--tokens", "20480", "--tokens-per-sample", 64], 20),
+        (["--tokens", "20480", "--train-flags=--update-freq 2"], 5),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else None,
+)
+def test_a_budget_in_tokens(flags, updates, empty_data, tmp_path):
+    code, text = call(empty_data, tmp_path, *flags, "--dry-run", length=())
+    assert code == 0, text
+    words = text.replace("\\\n", "").split()
+    for flag in ("--max-update", "--total-num-update"):
+        assert words[words.index(flag) + 1] == str(updates)
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        ([], "give the length of the runs by --updates or by --tokens, one of them"),
+        (["--tokens", "9e9", "--updates", 3], "by --updates or by --tokens, one of them"),
+        (["--tokens", "1.5"], "argument --tokens: '1.5' is not a whole number such as 20000000 or"),
+        (["--tokens", "nan"], "argument --tokens: 'nan' is not a whole number"),
+        (["--tokens", "1e999"], "argument --tokens: '1e999' is not a whole number"),
+        (["--tokens", "2047"], "--tokens (2047) must be at least 2048, the tokens of one update"),
+        (["--tokens=-1e9"], "--tokens (-1000000000) must be at least 2048"),
+        (["--tokens", "9e9", "--train-flags=--update-freq 2,1"], "--train-flags has --update-freq"),
+        (["--tokens", "9e9", "--train-flags=--max-tokens 99"], "--train-flags has --max-tokens"),
+        (["--tokens", "9e9", "--train-flags=--dropuot 0"], "--train-flags: unrecognized arguments"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else " ".join(map(str, value)),
+)
+def test_bad_lengths(flags, message, empty_data, tmp_path):
+    code, text = call(empty_data, tmp_path, *flags, length=())
+    assert code == 2 and message in text, text
+    assert text.count("tupe-compare: error: ") == 1
 
 
 def test_seeds_of_a_scheme(empty_data, tmp_path):

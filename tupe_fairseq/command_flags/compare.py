@@ -42,7 +42,14 @@ def get_parser() -> argparse.ArgumentParser:
         "seeds of its own, by @ and these: 'tupe --rel-pos @1,2,3; alibi @1'; names: "
         f"{', '.join(SCHEME_NAMES)}",
     )
-    add("--updates", type=int, required=True, metavar="N", help="number of updates of each run")
+    add("--updates", type=int, metavar="N", help="number of updates of each run")
+    add(
+        "--tokens",
+        type=_whole,
+        metavar="N",
+        help="in place of --updates: tokens of each run, such as 2e7; an update has --batch-size x "
+        "--tokens-per-sample of them, by the --update-freq of --train-flags",
+    )
     add(
         "--seeds",
         default="1,2",
@@ -139,3 +146,14 @@ def get_parser() -> argparse.ArgumentParser:
         help="check everything and print the commands, without running them",
     )
     return parser
+
+
+def _whole(text: str) -> int:
+    """A whole number, which may be written as 2e7."""
+    try:
+        number = float(text)
+        if number.is_integer():
+            return int(text) if text.isdigit() else int(number)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number such as 20000000 or 2e7")

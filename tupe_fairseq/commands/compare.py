@@ -3,28 +3,22 @@
 import argparse
 import logging
 import os
-import shlex
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import torch
 
 from tupe_fairseq.command_flags.compare import get_parser
 from tupe_fairseq.commands import arguments
+from tupe_fairseq.commands.comparison_settings import settings_without_schedule, with_schedule
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.compare.checks import check_schemes, check_train_flags
-from tupe_fairseq.compare.comparison import Comparison, ComparisonRun, check_data
+from tupe_fairseq.compare.comparison import ComparisonRun
 from tupe_fairseq.compare.parse_schemes import Scheme, parse_scheme, parse_schemes
-from tupe_fairseq.compare.provenance import cores
 from tupe_fairseq.compare.runner import run_comparison
-from tupe_fairseq.compare.tuning import at_each_rate, tuned, tuning_runs
+from tupe_fairseq.compare.tuning import tuned, tuning_runs
 from tupe_fairseq.shell_text import show
 
 logger = logging.getLogger("tupe-compare")
-
-_LR = 1e-3
-_WARMUP = 20  # one of so many updates
-_VALIDATIONS = 20
-_TUNING = 10  # its runs have one of so many updates
 
 
 def main(argv: Optional[List[str]] = None) -> None:
@@ -40,35 +34,13 @@ def run(args: argparse.Namespace) -> None:
     seeds = _seeds(args.schemes, args.seeds)
     baseline = args.baseline and parse_scheme(args.baseline, "--baseline").label
     devices = _devices(args)
-    comparison = Comparison(
-        folder=os.path.abspath(args.output_dir),
-        data=check_data(args.data),
-        updates=args.updates,
-        warmup_updates=(
-            args.updates // _WARMUP if args.warmup_updates is None else args.warmup_updates
-        ),
-        validate_every=(
-            max(1, args.updates // _VALIDATIONS)
-            if args.validate_every is None
-            else args.validate_every
-        ),
-        batch_size=args.batch_size,
-        tokens_per_sample=args.tokens_per_sample,
-        lr=_lr(args),
-        cpu=args.cpu,
-        fp16=args.fp16,
-        threads=_threads(args.threads, len(devices)),
-        train_flags=tuple(shlex.split(args.train_flags)),
-        **_tuning(args),
-    )
-    _check(comparison)
+    settings = settings_without_schedule(args, len(devices))
     archs = _archs(args.arch)
-    # flags are the same at each rate
-    (example, *_) = at_each_rate(comparison) or [comparison]
-    check_train_flags(example, archs)
+    check_train_flags(settings, archs)
     parameters = {}
     for arch in archs:
-        parameters.update(check_schemes(example, arch, list(seeds)))
+        parameters.update(check_schemes(settings, arch, list(seeds)))
+    comparison = with_schedule(settings, args)
     # the first seed of all schemes comes before the second of any
     runs = [
         ComparisonRun(arch, scheme, own[place])
@@ -99,31 +71,6 @@ def _seeds(schemes: str, for_all: str) -> Dict[Scheme, Tuple[int, ...]]:
         scheme: others if own is None else arguments.seeds(own, f"--schemes {scheme.label!r} @")
         for scheme, own in parse_schemes(schemes).items()
     }
-
-
-def _lr(args: argparse.Namespace) -> Optional[float]:
-    if args.tune_lrs is None:
-        return _LR if args.lr is None else args.lr
-    if args.lr is not None:
-        raise ValueError(
-            "--lr is one rate for all, --tune-lrs finds one for each; drop one of them"
-        )
-    return None
-
-
-def _tuning(args: argparse.Namespace) -> Dict[str, Any]:
-    """The settings of the runs that decide the rates; none without --tune-lrs."""
-    if args.tune_lrs is None:
-        if args.tune_updates is not None:
-            raise ValueError("--tune-updates is for --tune-lrs; give both, or drop it")
-        return {}
-    rates = arguments.learning_rates(args.tune_lrs, "--tune-lrs")
-    if len(rates) < 2:
-        raise ValueError(f"--tune-lrs {args.tune_lrs}: give two rates or more, or one by --lr")
-    given = args.tune_updates
-    updates = max(1, args.updates // _TUNING) if given is None else given
-    arguments.in_range("--tune-updates", updates, at_least=1)
-    return {"tune_lrs": tuple(sorted(rates)), "tune_updates": updates}
 
 
 def _archs(text: str) -> List[str]:
@@ -163,36 +110,6 @@ def _devices(args: argparse.Namespace) -> List[Optional[str]]:
         names[gpu] if gpu < len(names) else str(gpu)
         for gpu in (gpus[number % len(gpus)] for number in range(parallel))
     ]
-
-
-def _threads(given: Optional[int], parallel: int) -> int:
-    if given is not None:
-        return given
-    found = os.environ.get("OMP_NUM_THREADS", "")
-    return int(found) if found.isdigit() and int(found) else max(1, cores() // parallel)
-
-
-def _check(comparison: Comparison) -> None:
-    for name, least in (
-        ("updates", 1),
-        ("warmup_updates", 0),
-        ("validate_every", 1),
-        ("batch_size", 1),
-        ("tokens_per_sample", 3),
-        ("threads", 1),
-    ):
-        value = getattr(comparison, name)
-        arguments.in_range(f"--{name.replace('_', '-')}", value, at_least=least)
-    for name in ("warmup_updates", "validate_every", "tune_updates"):
-        value = getattr(comparison, name)
-        if value > comparison.updates:
-            raise ValueError(
-                f"--{name.replace('_', '-')} ({value}) exceeds --updates ({comparison.updates}); "
-                "lower it"
-            )
-    if comparison.lr is not None:
-        arguments.in_range("--lr", comparison.lr, above=0)
-    arguments.no_separators("--output-dir", comparison.folder)
 
 
 if __name__ == "__main__":

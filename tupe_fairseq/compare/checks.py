@@ -27,6 +27,9 @@ _FREE = ("adam_betas", "adam_eps", "clip_norm", "lr_scheduler", "max_positions",
 def check_train_flags(comparison: Comparison, archs: Sequence[str]) -> None:
     """Refuse sizes and flags that fairseq-train does not know, or that the user may not set.
 
+    Args:
+        comparison (Comparison): its schedule and rate do not matter, as runs may have others.
+        archs (sequence of str): the sizes.
     Raises:
         ValueError: the message names the flag.
     """
@@ -35,17 +38,27 @@ def check_train_flags(comparison: Comparison, archs: Sequence[str]) -> None:
             raise ValueError(
                 f"--arch {arch} is not one of tupe_roberta: {', '.join(ARCHITECTURES)}"
             )
-    words = comparison.common_words(archs[0])[1:]
-    before = vars(parse_training(words))
-    try:
-        after = vars(parse_training([*words, *comparison.train_flags]))
-    except ValueError as error:
-        raise ValueError(f"--train-flags: {error}") from error
-    in_command = {word[2:].replace("-", "_") for word in words if word.startswith("--")}
+    # flags that are given the value of one of two settings are not given that of the other
+    others = dataclasses.replace(
+        comparison,
+        updates=comparison.updates + 1,
+        warmup_updates=comparison.warmup_updates + 1,
+        validate_every=comparison.validate_every + 1,
+        lr=comparison.lr / 2,
+    )
     of_schemes = {flag[2:].replace("-", "_") for flag in ("--position-encoding", *FLAGS)}
-    refused = {*in_command, *_OURS} - {*_FREE} | of_schemes
-    changed = [name for name in sorted(refused) if before.get(name) != after.get(name)]
-    flags = ["--" + name.replace("_", "-") for name in changed]
+    changed = set()
+    for settings in (comparison, others):
+        words = settings.common_words(archs[0])[1:]
+        before = vars(parse_training(words))
+        try:
+            after = vars(parse_training([*words, *comparison.train_flags]))
+        except ValueError as error:
+            raise ValueError(f"--train-flags: {error}") from error
+        in_command = {word[2:].replace("-", "_") for word in words if word.startswith("--")}
+        refused = {*in_command, *_OURS} - {*_FREE} | of_schemes
+        changed |= {name for name in refused if before.get(name) != after.get(name)}
+    flags = ["--" + name.replace("_", "-") for name in sorted(changed)]
     if flags:
         # one option may set others: name the one that was written
         flag = min(flags, key=lambda flag: flag not in comparison.train_flags)
