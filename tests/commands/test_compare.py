@@ -103,6 +103,8 @@ def test_meaningless_schemes(schemes, message, empty_data, tmp_path):
         (["--fp16"], "--fp16 needs a GPU"),
         (["--gpus", "0"], "--gpus needs a GPU; drop it, or drop --cpu"),
         (["--parallel", 0], "--parallel (0) must be at least 1"),
+        (["--stop-after", 0], "--stop-after (0.0) must be above 0"),
+        (["--stop-after", "nan"], "--stop-after (nan) must be above 0"),
         (["--baseline", "rel"], "--baseline 'rel': unknown position encoding"),
         (["--baseline", "none"], "--baseline 'none' is neither in --schemes nor finished"),
         (["--output-dir", "a:b"], "contains ':', at which fairseq splits lists"),

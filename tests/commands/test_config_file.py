@@ -1,15 +1,17 @@
 """--config: what a file of flags says is what the command line would say."""
 
 import argparse
+import re
 import sys
 
 import pytest
 
 from helpers.drawn import drawn
 from helpers.drawn import strategies as st
-from helpers.running import call_program
+from helpers.running import REPO, call_program
 from tupe_fairseq.command_flags import compare
 from tupe_fairseq.command_flags.config_flag import add_config_flag
+from tupe_fairseq.commands.compare import main
 from tupe_fairseq.commands.program import parsed
 
 WHOLE = """# of a study
@@ -53,6 +55,20 @@ def file(tmp_path):
 def test_as_on_the_command_line(file):
     file.write_text(WHOLE)
     assert read("--config", file) == read(*WORDS)
+
+
+def test_the_example_of_the_readme(file, tmp_path):
+    readme = (REPO / "examples" / "positions" / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```yaml\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    file.write_text(block)
+    data = tmp_path / "bin"
+    data.mkdir()
+    for name in ("dict.txt", "train.bin", "train.idx", "valid.bin", "valid.idx"):
+        (data / name).write_text("")
+    code, text = call_program(main, [data, "--config", file, "--dry-run"])
+    # three rates for each scheme
+    assert code == 0 and text.count("fairseq-train") == 12, text
+    assert text.endswith("then 16 runs, each at the best rate of its scheme\n")
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,7 @@ COMPARE_STARTS = {
     "--gpus": ("2,5", "devices", ["2", "5"], ["0"]),
     "--parallel": ("3", "devices", ["0", "0", "0"], ["0"]),
     "--keep-checkpoints": ("", "keep_checkpoints", True, False),
+    "--stop-after": ("0.5", "has a limit", True, False),
 }
 
 
@@ -192,12 +193,12 @@ def comparing(tmp_path, monkeypatch):
     def call(*flags):
         seen = []
 
-        def record(comparison, runs, parameters, baseline, devices, keep_checkpoints):
+        def record(comparison, runs, parameters, baseline, devices, keep_checkpoints, limit):
             first = tuning_runs(comparison, runs) or tuned(comparison, runs)
             scripts = [own.script(run) for own, run in first]
             seen.append(
                 {"scripts": scripts, "baseline": baseline, "devices": devices,
-                 "keep_checkpoints": keep_checkpoints}
+                 "keep_checkpoints": keep_checkpoints, "has a limit": limit.left() is not None}
             )  # fmt: skip
             return ""
 

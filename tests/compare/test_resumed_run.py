@@ -47,11 +47,16 @@ def leave(comparison, made, curve):
         (4, [], None),
         (10, [4, 8], None),
         (10, [4, 10], None),
-        (8, [4, 6, 8], None),
+        (8, [4, 6, 8], [4, 6, 8]),
+        (6, [4, 6], [4, 6]),
+        (6, [4], None),
+        (6, [6], None),
+        (3, [3, 4], [3]),
     ],
 )
 def test_a_curve_that_lags_behind_the_checkpoint(made, curve, kept, comparison, caplog):
-    """Each validation must be in the curve; otherwise all begins afresh."""
+    """Each validation must be in the curve; otherwise all begins afresh.  A run that was stopped
+    was validated there, too."""
     leave(comparison, made, curve)
     done, measured = measured_run._resumed(comparison, RUN, 1)
     assert done == (0 if kept is None else made)
@@ -67,3 +72,26 @@ def test_killed_before_the_result_was_written(comparison, tmp_path):
     assert json.loads((tmp_path / "tupe_roberta_tiny/tupe-seed1/result.json").read_text()) == result
     assert (result["final_loss"], result["seconds"], result["parameters"]) == (8.0, 5.0, None)
     assert [found["updates"] for found in result["curve"]] == [4, 8, 10]
+
+
+def test_where_it_was_stopped_is_no_point_of_the_result(comparison):
+    leave(comparison, 10, [3, 4, 7, 8, 10])
+    result = compare_one(comparison, RUN, position_parameters=7)
+    assert [found["updates"] for found in result["curve"]] == [4, 8, 10]
+
+
+@pytest.mark.parametrize(
+    "before, hours", [(None, 0.5), (7200, 2.5), ("nothing", 0.5)], ids=["new", "resumed", "older"]
+)
+def test_fairseq_stops_after_the_seconds_of_this_call(before, hours, comparison, monkeypatch):
+    """It counts those of earlier calls, too."""
+    if before is not None:
+        leave(comparison, 4, [4])
+        state = torch.load(comparison.path(RUN, "checkpoint_last.pt"))
+        state["extra_state"] = {} if before == "nothing" else {"previous_training_time": before}
+        torch.save(state, comparison.path(RUN, "checkpoint_last.pt"))
+    seen = []
+    monkeypatch.setattr(measured_run, "train", lambda command, *_, **__: seen.append(command))
+    assert compare_one(comparison, RUN, position_parameters=7, seconds=1800.0) is None
+    ((*_, flag, value),) = seen
+    assert flag == "--stop-time-hours" and float(value) == hours

@@ -7,8 +7,10 @@ import pytest
 
 from helpers.running import call_program, interrupt
 from helpers.training import assert_same_weights
+from tupe_fairseq.commands import compare
 from tupe_fairseq.commands.compare import main
 from tupe_fairseq.compare import comparison
+from tupe_fairseq.compare.time_limit import TimeLimit
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.programs.command import fairseq_train
 
@@ -117,6 +119,37 @@ def test_by_hand_without_interruption_it_is_the_same(compared, run, tmp_path):
     for point in read(folder / "result.json")["curve"]:
         assert f'"valid_loss": "{point["loss"]:g}"' in log
     assert_same_weights(tmp_path / "by hand" / "checkpoint_last.pt", folder / "checkpoint_last.pt")
+
+
+def test_stopped_twice_it_is_the_same(compared, data, tmp_path, monkeypatch):
+    """By --stop-after: fairseq-train saves after the first update of each of these calls."""
+
+    class AfterOneUpdate(TimeLimit):
+        def to_train(self):
+            return 1e-6
+
+    words = comparing(data, tmp_path, "--seeds", "1", schemes="tupe --rel-pos")
+    with monkeypatch.context() as patch:
+        patch.setattr(compare, "TimeLimit", AfterOneUpdate)
+        for updates in (1, 2):
+            code, text = call_program(main, [*words, "--stop-after", "30"])
+            assert code == 75, text
+            last = text.splitlines()[-1]
+            assert last.endswith(
+                "stopped after 30 minutes: 1 of 1 runs are left; run it again to go on"
+            )
+            log = (tmp_path / RUNS[2] / "train.log").read_text()
+            assert f" (epoch 1 @ {updates} updates, score " in log
+    assert not (tmp_path / "results.md").exists()
+    code, text = call_program(main, [*words, "--stop-after", "30"])
+    assert code == 0, text
+    found, whole = (read(folder / RUNS[2] / "result.json") for folder in (tmp_path, compared[0]))
+    for point, other in zip(found["curve"], whole["curve"]):
+        assert (point["updates"], point["loss"]) == (other["updates"], other["loss"])
+    assert len(found["curve"]) == 3 and found["seconds"] > 0
+    assert_same_weights(
+        tmp_path / RUNS[2] / "checkpoint_last.pt", compared[0] / RUNS[2] / "checkpoint_last.pt"
+    )
 
 
 def test_results(compared):

@@ -141,6 +141,13 @@ def get_parser() -> argparse.ArgumentParser:
         "default: only of unfinished runs",
     )
     add(
+        "--stop-after",
+        type=float,
+        metavar="MINUTES",
+        help="end this call after at most so long, with exit code 75 if runs are left: those that "
+        "run then save where they are, and the same command goes on there",
+    )
+    add(
         "--dry-run",
         action="store_true",
         help="check everything and print the commands, without running them",

@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+import sys
 from typing import Dict, List, Optional, Tuple
 
 import torch
@@ -15,10 +16,13 @@ from tupe_fairseq.compare.checks import check_schemes, check_train_flags
 from tupe_fairseq.compare.comparison import ComparisonRun
 from tupe_fairseq.compare.parse_schemes import Scheme, parse_scheme, parse_schemes
 from tupe_fairseq.compare.runner import run_comparison
+from tupe_fairseq.compare.time_limit import OutOfTime, TimeLimit
 from tupe_fairseq.compare.tuning import tuned, tuning_runs
 from tupe_fairseq.shell_text import show
 
 logger = logging.getLogger("tupe-compare")
+
+_UNFINISHED = 75  # sysexits.h: a temporary failure, try again
 
 
 def main(argv: Optional[List[str]] = None) -> None:
@@ -32,6 +36,9 @@ def run(args: argparse.Namespace) -> None:
         OSError, ValueError: if an input is absent or wrong, or a run fails.
     """
     seeds = _seeds(args.schemes, args.seeds)
+    minutes = args.stop_after
+    if minutes is not None:
+        arguments.in_range("--stop-after", minutes, above=0)
     baseline = args.baseline and parse_scheme(args.baseline, "--baseline").label
     devices = _devices(args)
     settings = settings_without_schedule(args, len(devices))
@@ -56,11 +63,20 @@ def run(args: argparse.Namespace) -> None:
         if short:
             logger.info("then %d runs, each at the best rate of its scheme", len(runs))
         return
-    print(
-        run_comparison(
-            comparison, runs, parameters, baseline, devices, keep_checkpoints=args.keep_checkpoints
+    try:
+        table = run_comparison(
+            comparison,
+            runs,
+            parameters,
+            baseline,
+            devices,
+            keep_checkpoints=args.keep_checkpoints,
+            limit=TimeLimit(minutes and 60 * minutes),
         )
-    )
+    except OutOfTime as stopped:
+        logger.info("stopped after %g minutes: %s; run it again to go on", minutes, stopped)
+        sys.exit(_UNFINISHED)
+    print(table)
     logger.info("written to %s: results.md, results.json and three figures", comparison.folder)
 
 

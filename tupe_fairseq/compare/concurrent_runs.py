@@ -13,6 +13,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
 from tupe_fairseq.compare.measured_run import compare_one
 from tupe_fairseq.compare.parse_schemes import Scheme
+from tupe_fairseq.compare.time_limit import TimeLimit
 from tupe_fairseq.programs.train import end
 from tupe_fairseq.shell_text import show
 
@@ -27,9 +28,10 @@ def make_runs(
     parameters: Dict[Tuple[str, Scheme], int],
     devices: Sequence[Optional[str]],
     lock: int,
+    limit: TimeLimit,
     keep_checkpoints: bool = False,
     on_finished: Callable[[], None] = lambda: None,
-) -> None:
+) -> int:
     """Make the runs, one per device at a time; an interruption of this call ends them all.
 
     Args:
@@ -38,26 +40,34 @@ def make_runs(
         devices (sequence): a value of CUDA_VISIBLE_DEVICES, None for the CPU, for each of the
             concurrent runs.
         lock (int): a descriptor that the training processes are to hold.
+        limit (TimeLimit): when they have to stop.
         keep_checkpoints (bool): whether finished runs keep checkpoint_last.pt.
         on_finished (callable): called whenever a run has finished.
+    Returns:
+        int: how many are left, because the time is over.
     Raises:
         ValueError: if a run fails.
     """
     devices = devices[: max(1, len(planned))]
+    count = len(devices)
     free: queue.Queue[Optional[str]] = queue.Queue()
     for device in devices:
         free.put(device)
     processes: List[subprocess.Popen] = []
-    stopping = threading.Event()
+    stopping, out_of_time = threading.Event(), threading.Event()
     total = sum(comparison.updates for comparison, _ in planned)
     bar = tqdm(total=total, unit="update", disable=None)
 
     def started(process: subprocess.Popen) -> None:
         processes.append(process)
-        if stopping.is_set():
+        if stopping.is_set() or out_of_time.is_set():
             raise ValueError("stopped")
 
-    def make(comparison: Comparison, run: ComparisonRun) -> Dict[str, Any]:
+    def end_all() -> None:
+        out_of_time.set()
+        end(*processes)
+
+    def make(comparison: Comparison, run: ComparisonRun) -> Optional[Dict[str, Any]]:
         made = 0
 
         def show_updates(updates: int) -> None:
@@ -69,26 +79,38 @@ def make_runs(
         try:
             if stopping.is_set():
                 raise ValueError("stopped")
+            seconds = limit.to_train()
+            if seconds is not None and seconds <= 0:
+                return None
             show(comparison.script(run))
             return compare_one(
                 comparison,
                 run,
                 position_parameters=parameters[run.arch, run.scheme],
-                side_by_side=len(devices),
+                side_by_side=count,
                 gpu=gpu,
                 keep_checkpoint=keep_checkpoints,
                 lock=lock,
+                seconds=seconds,
                 on_updates=show_updates,
                 on_start=started,
             )
+        except ValueError:
+            if out_of_time.is_set():  # it was ended here, and is gone on with
+                return None
+            raise
         finally:
             free.put(gpu)
 
-    with bar, logging_redirect_tqdm(), ThreadPoolExecutor(len(devices)) as pool:
+    left = 0
+    with bar, logging_redirect_tqdm(), limit.at_end(end_all), ThreadPoolExecutor(count) as pool:
         futures = {pool.submit(make, *one): one for one in planned}
         try:
             for future in as_completed(futures):
                 result, (_, run) = future.result(), futures[future]
+                if result is None:
+                    left += 1
+                    continue
                 if result["diverged"] is None:
                     logger.info("%s: %.3f bits", run.label, result["final_loss"])
                 on_finished()
@@ -98,3 +120,4 @@ def make_runs(
                 future.cancel()
             end(*processes)
             raise
+    return left

@@ -5,13 +5,19 @@ import os
 import re
 import subprocess
 from statistics import median
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
 from tupe_fairseq.compare.measurement import Measurement
 from tupe_fairseq.compare.provenance import processor
 from tupe_fairseq.files.atomic import atomic_write, write_json
-from tupe_fairseq.programs.save_dir import LAST, discard_damaged, remove_checkpoints, updates_of
+from tupe_fairseq.programs.save_dir import (
+    LAST,
+    discard_damaged,
+    remove_checkpoints,
+    training_hours_of,
+    updates_of,
+)
 from tupe_fairseq.programs.train import Diverged, train
 
 logger = logging.getLogger("tupe-compare")
@@ -28,9 +34,10 @@ def compare_one(
     gpu: Optional[str] = None,
     keep_checkpoint: bool = False,
     lock: Optional[int] = None,
+    seconds: Optional[float] = None,
     on_updates: Callable[[int], None] = lambda updates: None,
     on_start: Callable[[subprocess.Popen], None] = lambda process: None,
-) -> Dict[str, Any]:
+) -> Optional[Dict[str, Any]]:
     """Train, or resume an interrupted training, and write result.json.
 
     Args:
@@ -41,10 +48,11 @@ def compare_one(
         gpu (str or None): the value of CUDA_VISIBLE_DEVICES; None on the CPU.
         keep_checkpoint (bool): whether checkpoint_last.pt stays when the run is finished.
         lock (int or None): a descriptor that the training process is to hold.
+        seconds (float or None): after so many of training it stops, and can be resumed there.
         on_updates (callable): called with the updates made so far.
         on_start (callable): called with the training process.
     Returns:
-        dict: the content of result.json.
+        dict: the content of result.json; None if the run stopped before its end.
     Raises:
         ValueError: if fairseq-train fails.
     """
@@ -72,16 +80,27 @@ def compare_one(
             env = dict(comparison.environment)
             if gpu is not None:
                 env["CUDA_VISIBLE_DEVICES"] = gpu
-            train(comparison.command(run), log_path, follow, lock=lock, env=env, on_start=start)
+            command = [*comparison.command(run), *_stopping(comparison.path(run, LAST), seconds)]
+            train(command, log_path, follow, lock=lock, env=env, on_start=start)
     except Diverged as error:
         logger.warning("%s diverged: %s", run.label, error)
         diverged = str(error)
+    if seconds is not None and diverged is None and not measured.has(comparison.updates):
+        return None
     result = _result(comparison, run, measured, diverged)
     result["parameters"] = _parameters(log_path)
     result["position_parameters"] = position_parameters
     write_json(comparison.path(run, "result.json"), result)
     remove_checkpoints(folder, keep=LAST if keep_checkpoint else "")
     return result
+
+
+def _stopping(last: str, seconds: Optional[float]) -> List[str]:
+    """Flags with which fairseq-train validates, saves and ends after so many seconds."""
+    if seconds is None:
+        return []
+    before = training_hours_of(last) if os.path.exists(last) else 0.0
+    return ["--stop-time-hours", str(before + seconds / 3600)]
 
 
 def _resumed(
@@ -94,7 +113,9 @@ def _resumed(
     last = comparison.path(run, LAST)
     done = updates_of(last) if os.path.exists(last) else 0
     measured = Measurement(curve, done, side_by_side)
-    if [point["updates"] for point in measured.points] == comparison.validations(done):
+    planned = comparison.validations(done)
+    # a run that was stopped was validated there, too
+    if measured.has(done) and all(map(measured.has, planned)):
         return done, measured
     logger.warning(
         "%s: its checkpoint has made %d updates, but curve.jsonl does not have each validation "
@@ -109,7 +130,8 @@ def _resumed(
 def _result(
     comparison: Comparison, run: ComparisonRun, measured: Measurement, diverged: Optional[str]
 ) -> Dict[str, Any]:
-    points = measured.points
+    planned = comparison.validations(comparison.updates)
+    points = [point for point in measured.points if point["updates"] in planned]
     if diverged is None and (not points or points[-1]["updates"] != comparison.updates):
         raise ValueError(
             f"{run.label} ended without a validation after {comparison.updates} updates; see "

@@ -61,6 +61,10 @@ class Measurement:
         self._gpu_mib: Optional[float] = None
         self._write()
 
+    def has(self, updates: int) -> bool:
+        """Whether there is a point after so many updates; of none there is nothing to measure."""
+        return updates == 0 or any(point["updates"] == updates for point in self.points)
+
     def follow(self, line: str) -> Optional[int]:
         """Record a line of the log.
 

@@ -10,6 +10,7 @@ from tupe_fairseq.compare.concurrent_runs import PlannedRun, make_runs
 from tupe_fairseq.compare.finished_runs import finished, finished_schemes
 from tupe_fairseq.compare.parse_schemes import Scheme
 from tupe_fairseq.compare.report import report
+from tupe_fairseq.compare.time_limit import OutOfTime, TimeLimit
 from tupe_fairseq.compare.tuning import read_tuning, tuned, tuning_runs
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.results import write_results
@@ -25,6 +26,7 @@ def run_comparison(
     baseline: Optional[str],
     devices: Sequence[Optional[str]],
     keep_checkpoints: bool = False,
+    limit: Optional[TimeLimit] = None,
 ) -> str:
     """Make the unfinished runs, and write the results of all finished ones.
 
@@ -38,9 +40,11 @@ def run_comparison(
         devices (sequence): a value of CUDA_VISIBLE_DEVICES, None for the CPU, for each
             of the concurrent runs.
         keep_checkpoints (bool): whether finished runs keep checkpoint_last.pt.
+        limit (TimeLimit or None): when this call has to end.
     Returns:
         str: the text of results.md.
     Raises:
+        OutOfTime: if the time is over; the message says what is left, and a further call makes it.
         ValueError: if the folder has other settings or is in use, if a run fails, or if there is
             no run of the baseline.
     """
@@ -52,13 +56,16 @@ def run_comparison(
         keep_settings(comparison.folder, settings, since=NEW_SETTINGS)
         finished(comparison)  # a damaged one is refused before anything runs
 
-        def make(planned: Sequence[PlannedRun], kind: str, **options) -> None:
+        def make(planned: Sequence[PlannedRun], kind: str, then: str = "", **options) -> None:
             todo = [(own, run) for own, run in planned if not own.is_finished(run)]
             logger.info("%d of %d %s left", len(todo), len(planned), kind)
-            make_runs(todo, parameters, devices, lock, **options)
+            left = make_runs(todo, parameters, devices, lock, limit or TimeLimit(), **options)
+            if left:
+                raise OutOfTime(f"{left} of {len(planned)} {kind} are left{then}")
 
         if comparison.tune_lrs:
-            make(tuning_runs(comparison, runs), "short runs for learning rates")
+            short = tuning_runs(comparison, runs)
+            make(short, "short runs for learning rates", f", and then {len(runs)} runs")
         make(
             tuned(comparison, runs),
             "runs",

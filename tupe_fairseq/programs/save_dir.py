@@ -21,6 +21,17 @@ def updates_of(path: str) -> int:
     return updates_in(restricted_load(path), path)
 
 
+def training_hours_of(path: str) -> float:
+    """What --stop-time-hours counts as passed when training goes on from a checkpoint.
+
+    Raises:
+        CheckpointError: if it cannot be read.
+    """
+    extra = restricted_load(path).get("extra_state")
+    seconds = extra.get("previous_training_time") if isinstance(extra, dict) else None
+    return seconds / 3600 if isinstance(seconds, (int, float)) else 0.0
+
+
 def discard_damaged(folder: str) -> None:
     """Start again from scratch if fairseq was interrupted while it wrote its checkpoint."""
     last = os.path.join(folder, LAST)

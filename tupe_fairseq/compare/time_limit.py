@@ -1,0 +1,55 @@
+"""When the runs of a call have to stop: --stop-after."""
+
+import contextlib
+import threading
+import time
+from typing import Callable, Iterator, Optional
+
+_RESERVE = 30.0  # seconds to start, and in the end to validate and to save
+_SHARE = 0.25  # at most this share of the time
+
+
+class OutOfTime(Exception):
+    """The time of this call is over, and runs are left."""
+
+
+class TimeLimit:
+    """The time that a call has from now on.
+
+    fairseq-train is asked to stop by itself some time before the end, since then it validates and
+    saves where it is.  What still runs at the end is ended, and resumes from its last validation.
+
+    Args:
+        seconds (float or None): None: no limit.
+        clock (callable): gives the time in seconds.
+    """
+
+    def __init__(
+        self, seconds: Optional[float] = None, clock: Callable[[], float] = time.monotonic
+    ):
+        self._clock = clock
+        self._end = None if seconds is None else clock() + seconds
+        self._reserve = 0.0 if seconds is None else min(_RESERVE, _SHARE * seconds)
+
+    def left(self) -> Optional[float]:
+        """The seconds until runs must have ended; None without a limit."""
+        return None if self._end is None else self._end - self._clock()
+
+    def to_train(self) -> Optional[float]:
+        """The seconds that a run which starts now may train; None without a limit."""
+        return None if self._end is None else self._end - self._reserve - self._clock()
+
+    @contextlib.contextmanager
+    def at_end(self, act: Callable[[], None]) -> Iterator[None]:
+        """Act, in another thread, if the time is over before the block is."""
+        left = self.left()
+        if left is None:
+            yield
+            return
+        timer = threading.Timer(max(0.0, left), act)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
