@@ -163,8 +163,18 @@ def test_a_budget_in_tokens(flags, updates, empty_data, tmp_path):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        ([], "give the length of the runs by --updates or by --tokens, one of them"),
-        (["--tokens", "9e9", "--updates", 3], "by --updates or by --tokens, one of them"),
+        ([], "give the length of the runs by one of --updates, --tokens and --seconds"),
+        (["--tokens", "9e9", "--updates", 3], "by one of --updates, --tokens and --seconds"),
+        (["--seconds", "9", "--updates", 3], "by one of --updates, --tokens and --seconds"),
+        (["--seconds", "0"], "--seconds (0.0) must be above 0"),
+        (["--seconds", "inf"], "--seconds (inf) must be above 0"),
+        (["--seconds", 9, "--warmup-updates", 3], "--warmup-updates counts updates, of which each"),
+        (["--seconds", 9, "--validate-every", 3], "--validate-every counts updates, of which each"),
+        (
+            ["--seconds", 9, "--tune-lrs", "1,2", "--tune-updates", 3],
+            "--tune-updates counts updates, of which each scheme has its own number with --seconds",
+        ),
+        (["--seconds", 9, "--parallel", 2], "and --parallel (2) puts several on one, where they"),
         (["--tokens", "1.5"], "argument --tokens: '1.5' is not a whole number such as 20000000 or"),
         (["--tokens", "nan"], "argument --tokens: 'nan' is not a whole number"),
         (["--tokens", "1e999"], "argument --tokens: '1e999' is not a whole number"),

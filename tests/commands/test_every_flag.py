@@ -38,7 +38,7 @@ from tupe_fairseq.commands import (
     prepare_task,
     score,
 )
-from tupe_fairseq.compare.tuning import tuned, tuning_runs
+from tupe_fairseq.compare.runner import first_runs
 from tupe_fairseq.prediction import predictor
 from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
 
@@ -194,7 +194,7 @@ def comparing(tmp_path, monkeypatch):
         seen = []
 
         def record(comparison, runs, parameters, baseline, devices, keep_checkpoints, limit):
-            first = tuning_runs(comparison, runs) or tuned(comparison, runs)
+            first, _ = first_runs(comparison, runs)
             scripts = [own.script(run) for own, run in first]
             seen.append(
                 {"scripts": scripts, "baseline": baseline, "devices": devices,
@@ -255,7 +255,7 @@ def test_compare_tunes_for_a_tenth_of_the_updates(comparing):
 
 
 def test_compare_has_no_other_flags():
-    elsewhere = {"--config", "--dry-run", "--tokens", "--tune-updates"}
+    elsewhere = {"--config", "--dry-run", "--seconds", "--tokens", "--tune-updates"}
     known = {*COMPARE, *COMPARE_STARTS, *elsewhere}
     assert flags_of(compare.get_parser()) == known
 

@@ -25,6 +25,7 @@ def result(scheme, seed, *points, diverged=None, side_by_side=1, arch="tupe_robe
     found = curve(*points)
     return {
         "arch": arch, "scheme": scheme, "seed": seed, "diverged": diverged, "curve": found,
+        "updates": 400,
         "final_loss": None if diverged else found[-1]["loss"],
         "best_loss": min((p["loss"] for p in found), default=None),
         "seconds": found[-1]["seconds"] if found else None, "words_per_second": 1000.0 + seed,
@@ -39,16 +40,17 @@ BASE = [
 ]
 
 
-def shown(results, baseline="learned"):
+def shown(results, baseline="learned", seconds=0.0):
     settings = {
-        "updates": 400, "batch_size": 4, "tokens_per_sample": 8,
-        "lr": 1e-3, "warmup_updates": 20, "validate_every": 100, "train_flags": [], "cpu": True,
-        "fp16": False, "threads": 2, "versions": {"torch": "1"}, "data": DATA,
+        "updates": 0 if seconds else 400, "seconds": seconds, "batch_size": 4,
+        "tokens_per_sample": 8, "lr": 1e-3, "warmup_updates": 20, "validate_every": 100,
+        "train_flags": [], "cpu": True, "fp16": False, "threads": 2, "versions": {"torch": "1"},
+        "data": DATA,
     }  # fmt: skip
     return report(
         {
             "settings": settings, "machines": ["a machine"], "baseline": baseline, "tuning": [],
-            "summary": summarize_schemes(results, baseline, 400), "runs": results,
+            "summary": summarize_schemes(results, baseline), "runs": results,
         }
     )  # fmt: skip
 
@@ -107,7 +109,7 @@ def test_differences_are_of_the_same_seed():
     assert differences(tupe, base) == {
         1: pytest.approx(-0.099), 2: pytest.approx(-0.098), 3: pytest.approx(-0.097)
     }  # fmt: skip
-    row = summarize_schemes([*base, *tupe], "learned", 400)[1]
+    row = summarize_schemes([*base, *tupe], "learned")[1]
     assert row["difference"]["n"] == 3 and row["difference"]["margin95"] < 0.003
     assert row["final_loss"]["n"] == 4 and row["final_loss"]["margin95"] > 1
     assert "| -0.098 ± 0.002 (-0.099 to -0.097), 3 seeds |" in shown([*base, *tupe])
@@ -141,7 +143,7 @@ def test_each_seed_against_the_baseline_of_its_own():
         result("tupe", 1, (100, 8.0), (200, 7.5), (300, 6.5), (400, 6.4)),
         result("tupe", 2, (100, 8.0), (200, 7.5), (300, 7.2), (400, 7.0)),
     ]
-    base, row = summarize_schemes([*BASE, *tupe], "learned", 400)
+    base, row = summarize_schemes([*BASE, *tupe], "learned")
     assert row["to_baseline"]["per_seed"] == {1: pytest.approx(250.0), 2: pytest.approx(300.0)}
     assert row["to_baseline"]["fraction"]["mean"] == pytest.approx(275 / 400)
     assert row["difference"]["min"] == pytest.approx(-0.6)
@@ -156,7 +158,7 @@ def test_each_seed_against_the_baseline_of_its_own():
         "| tupe | 1, 2 | 6.700 ± 3.812 (6.400 to 7.000) | 104.0 | 6.700 ± 3.812 (6.400 to 7.000) | "
         "-0.400 ± 2.541 (-0.600 to -0.200) | 0.69 ± 0.79 (0.62 to 0.75) |" in text
     )
-    assert "| tupe | 1,234,567 | 321 | 1,002 (1,001 to 1,002) | 500 (500 to 500) | 40" in text
+    assert "| tupe | 1,234,567 | 321 | 400 | 1,002 (1,001 to 1,002) | 500 (500 to 500) | 40" in text
     assert "one seed" not in text and "concurrent" not in text
 
 
@@ -166,7 +168,7 @@ def test_each_size_against_the_baseline_of_its_own():
         result("tupe", 1, (100, 8.0), (400, 4.0), arch="tupe_roberta_mini"),
     ]
     tupe = result("tupe", 1, (100, 8.0), (400, 6.0))
-    rows = summarize_schemes([*BASE, tupe, *mini], "learned", 400)
+    rows = summarize_schemes([*BASE, tupe, *mini], "learned")
     found = {(row["arch"], row["scheme"]): row["difference"]["mean"] for row in rows}
     assert found == {
         ("tupe_roberta_tiny", "learned"): 0, ("tupe_roberta_tiny", "tupe"): -1,
@@ -177,6 +179,21 @@ def test_each_size_against_the_baseline_of_its_own():
     assert tiny < text.index("| tupe | 1 | 6.000") < other < text.index("| tupe | 1 | 4.000")
 
 
+def test_schemes_with_updates_of_their_own():
+    """The fraction is that of the baseline's updates."""
+    tupe = {**result("tupe", 1, (400, 8.0), (800, 6.0)), "updates": 800}
+    row = summarize_schemes([*BASE, tupe], "learned")[1]
+    assert row["updates"] == 800
+    assert row["to_baseline"]["updates"]["mean"] == pytest.approx(600)
+    assert row["to_baseline"]["fraction"]["mean"] == pytest.approx(1.5)
+    text = shown([*BASE, tupe], seconds=90.0)
+    assert "90 seconds of training, each scheme's own number of updates of 4 samples" in text
+    assert "| tupe | 1,234,567 | 321 | 800 |" in text
+    assert (
+        "after 5% of the updates of warm-up, then linear to 0; validation every 5% of the" in text
+    )
+
+
 def test_not_reached_and_reached_by_one():
     tupe = [
         result("tupe", 1, (100, 9.0), (400, 7.1)),
@@ -184,7 +201,7 @@ def test_not_reached_and_reached_by_one():
         result("alibi", 1, (100, 9.0), (400, 6.0)),
         result("alibi", 2, (100, 9.0), (400, 7.3)),
     ]
-    _, never, once = summarize_schemes([*BASE, *tupe], "learned", 400)
+    _, never, once = summarize_schemes([*BASE, *tupe], "learned")
     assert never["to_baseline"]["updates"] is None and never["to_baseline"]["reached"] == 0
     assert headline(never, "learned") == "`tupe` does not reach it (2 seeds)."
     assert once["to_baseline"]["per_seed"] == {1: pytest.approx(300.0), 2: None}
@@ -199,7 +216,7 @@ def test_a_diverged_run_is_shown_and_left_out_of_means():
         result("tupe", 2, (100, 8.0), diverged="gradients are Nan/Inf"),
         result("alibi", 1, diverged="gradients are Nan/Inf"),
     ]
-    _, half, none = summarize_schemes([*BASE, *tupe], "learned", 400)
+    _, half, none = summarize_schemes([*BASE, *tupe], "learned")
     assert half["final_loss"]["n"] == 1 and half["diverged"] == [2]
     assert half["to_baseline"]["reached"] == 1 and half["to_baseline"]["of"] == 2
     assert none["final_loss"] is None and none["to_baseline"]["per_seed"] == {1: None}
@@ -214,7 +231,7 @@ def test_a_diverged_baseline_sets_no_target():
         result("learned", 1, diverged="gradients are Nan/Inf"),
         result("tupe", 1, (100, 8.0), (400, 6.5)),
     ]
-    row = summarize_schemes(results, "learned", 400)[1]
+    row = summarize_schemes(results, "learned")[1]
     assert row["to_baseline"] is None and row["difference"] is None
     assert "none of its seeds has a finished run of `learned`" in shown(results)
 

@@ -19,7 +19,7 @@ POINT = {
 CURVE = [{"updates": 4, "loss": 8.5, "seconds": 2.0}, {"updates": 8, "loss": 8.0, "seconds": 4.0}]
 RESULT = {
     "arch": "tupe_roberta_tiny", "scheme": "tupe --rel-pos", "seed": 1, "lr": 1e-3,
-    "diverged": None,
+    "updates": 8, "validate_every": 4, "diverged": None,
     "final_loss": 8.0, "best_loss": 8.0, "best_updates": 8, "seconds": 4.0,
     "words_per_second": 50.0, "peak_memory_mib": 90.0, "side_by_side": 1, "machine": "a machine",
     "parameters": 1000, "position_parameters": 10, "curve": CURVE,
@@ -45,7 +45,9 @@ def test_a_sound_result(comparison, tmp_path):
 
 
 def test_a_result_of_an_earlier_version(comparison, tmp_path):
-    with_result(tmp_path, {key: value for key, value in RESULT.items() if key != "lr"})
+    """Its updates are those of the comparison."""
+    new = ("lr", "updates", "validate_every")
+    with_result(tmp_path, {key: value for key, value in RESULT.items() if key not in new})
     assert finished(comparison) == [{**RESULT, "lr": None}]
 
 
@@ -70,6 +72,8 @@ def test_a_result_of_an_earlier_version(comparison, tmp_path):
         ({"best_loss": None}, "its curve is not that of a finished run"),
         ({"seconds": None}, "its curve is not that of a finished run"),
         ({"final_loss": 7.5}, "its curve is not that of a finished run"),
+        ({"updates": 12}, "its curve is not that of a finished run"),
+        ({"validate_every": 2}, "its curve is not that of a finished run"),
         ({"curve": []}, "its curve is not that of a finished run"),
         ({"curve": CURVE[1:]}, "its curve is not that of a finished run"),
         ({"curve": CURVE[:1]}, "its curve is not that of a finished run"),

@@ -9,7 +9,8 @@ from tupe_fairseq.compare.final_losses import _draw
 def run(scheme, seed, loss, diverged=None):
     return {
         "arch": "tupe_roberta_tiny", "scheme": scheme, "seed": seed, "diverged": diverged,
-        "curve": [], "final_loss": loss, "best_loss": loss, "seconds": 1.0, "words_per_second": 1.0,
+        "updates": 30, "curve": [], "final_loss": loss, "best_loss": loss, "seconds": 1.0,
+        "words_per_second": 1.0,
         "peak_memory_mib": 1.0, "side_by_side": 1, "parameters": 1, "position_parameters": 1,
     }  # fmt: skip
 
@@ -23,7 +24,7 @@ RUNS = [
 
 def panels():
     results = {
-        "runs": RUNS, "baseline": "learned", "summary": summarize_schemes(RUNS, "learned", 30),
+        "runs": RUNS, "baseline": "learned", "summary": summarize_schemes(RUNS, "learned"),
     }  # fmt: skip
     return _draw(results).axes
 

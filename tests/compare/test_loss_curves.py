@@ -13,7 +13,8 @@ def run(scheme, seed, losses, diverged=None):
     ]
     return {
         "arch": "tupe_roberta_tiny", "scheme": scheme, "seed": seed, "diverged": diverged,
-        "curve": curve, "final_loss": None if diverged else losses[-1], "best_loss": min(losses),
+        "updates": 30, "curve": curve, "best_loss": min(losses),
+        "final_loss": None if diverged else losses[-1],
         "seconds": 1.0, "words_per_second": 1.0, "peak_memory_mib": 1.0, "side_by_side": 1,
         "parameters": 1, "position_parameters": 1,
     }  # fmt: skip
@@ -29,7 +30,7 @@ RUNS = [
 
 def panels(key):
     results = {
-        "runs": RUNS, "baseline": "learned", "summary": summarize_schemes(RUNS, "learned", 30),
+        "runs": RUNS, "baseline": "learned", "summary": summarize_schemes(RUNS, "learned"),
     }  # fmt: skip
     left, right = (ax for ax in _draw(results, key, "x").axes if ax.lines)
     return left, right

@@ -9,7 +9,7 @@ from helpers.running import call_program, interrupt
 from helpers.training import assert_same_weights
 from tupe_fairseq.commands import compare
 from tupe_fairseq.commands.compare import main
-from tupe_fairseq.compare import comparison
+from tupe_fairseq.compare import comparison, pace
 from tupe_fairseq.compare.time_limit import TimeLimit
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.programs.command import fairseq_train
@@ -218,29 +218,35 @@ def test_a_diverged_run_is_recorded(data, tmp_path):
     assert "| none (baseline) | 1 (diverged: 1) | diverged |" in table
 
 
-def test_the_rate_is_the_best_of_the_short_runs(data, tmp_path):
-    """The other one diverges; a second call finds all of them finished."""
+def test_short_runs_decide_length_and_rate(data, tmp_path, monkeypatch):
+    """Of two rates one diverges; a second call finds all of them finished."""
+    monkeypatch.setattr(pace, "_PART", 3)
     words = comparing(
-        data, tmp_path, "--tune-lrs", "1e30,1e-2", "--tune-updates", 2, "--seeds", "3",
-        schemes="none",
-    )  # fmt: skip
-    rate = words.index("--lr")
-    del words[rate : rate + 2]
+        data, tmp_path, "--tune-lrs", "1e30,1e-2", "--seconds", 1, "--seeds", "3", schemes="none"
+    )
+    for flag in ("--updates", "--validate-every", "--lr"):
+        place = words.index(flag)
+        del words[place : place + 2]
     code, text = call_program(main, words)
     assert code == 0, text
+    assert "1 of 1 short runs for speed left" in text
     assert "2 of 2 short runs for learning rates left" in text and "1 of 1 runs left" in text
     results = read(tmp_path / "results.json")
     (tuning,), (run,) = results["tuning"], results["runs"]
+    first, _, last = read(tmp_path / "speed" / TINY / "none-seed3" / "result.json")["curve"]
+    updates = int(1 / (last["seconds"] - first["seconds"]) * (last["updates"] - first["updates"]))
+    assert run["updates"] == pytest.approx(updates, abs=1)
+    assert run["curve"][-1]["updates"] == run["updates"]
     assert [rate["lr"] for rate in tuning["rates"]] == [1e-2, 1e30]
     assert tuning["rates"][0]["final_loss"] > 0 and tuning["rates"][1]["final_loss"] is None
-    assert (tuning["seed"], tuning["updates"], tuning["lr"], run["lr"]) == (3, 2, 1e-2, 1e-2)
+    assert (tuning["seed"], tuning["lr"], run["lr"]) == (3, 1e-2, 1e-2)
+    assert tuning["updates"] == max(1, run["updates"] // 10)
     assert "--lr 0.01 " in (tmp_path / TINY / "none-seed3" / "command.sh").read_text()
-    short = read(tmp_path / "tuning" / "lr0.01" / TINY / "none-seed3" / "result.json")
-    assert [point["updates"] for point in short["curve"]] == [1, 2]
-    assert "| diverged | 0.01 (edge) |" in (tmp_path / "results.md").read_text()
+    table = (tmp_path / "results.md").read_text()
+    assert "| diverged | 0.01 (edge) |" in table and "1 seconds of training, each scheme" in table
 
     code, again = call_program(main, words)
-    assert code == 0 and "0 of 2 short runs" in again and "0 of 1 runs left" in again
-    words[words.index("--tune-updates") + 1] = "1"
+    assert code == 0 and again.count("\ntupe-compare: 0 of ") == 2, again
+    words[words.index("--seconds") + 1] = "2"
     code, text = call_program(main, words)
-    assert code == 2 and "tune_updates was 2 and is now 1" in text
+    assert code == 2 and "seconds was 1.0 and is now 2.0" in text

@@ -24,13 +24,13 @@ class Clock:
         return self.now
 
 
-@pytest.mark.parametrize("seconds, reserve", [(540, 30), (40, 10)])
-def test_runs_get_time_to_start_and_to_save(seconds, reserve):
+@pytest.mark.parametrize("seconds, saving, ending", [(540, 30, 10), (40, 10, 4)])
+def test_runs_get_time_to_start_and_to_save(seconds, saving, ending):
     clock = Clock()
     limit = TimeLimit(seconds, clock)
     clock.now += 7
-    assert limit.left() == seconds - 7
-    assert limit.to_train() == seconds - 7 - reserve
+    assert limit.left() == seconds - 7 - ending
+    assert limit.to_train() == seconds - 7 - saving
 
 
 def test_no_limit():

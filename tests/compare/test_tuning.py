@@ -35,6 +35,7 @@ def write(own, run, loss):
     ]  # fmt: skip
     result = {
         "arch": run.arch, "scheme": run.scheme.label, "seed": run.seed, "lr": own.lr,
+        "updates": own.updates, "validate_every": own.validate_every,
         "diverged": "NaN" if loss is None else None, "final_loss": loss, "best_loss": loss,
         "best_updates": 10, "seconds": 1.0, "words_per_second": 1.0, "peak_memory_mib": 1.0,
         "side_by_side": 1, "machine": "a machine", "parameters": 1, "position_parameters": 1,
@@ -46,17 +47,17 @@ def write(own, run, loss):
 
 def write_all(comparison, losses):
     """Scheme to losses at the three rates."""
-    for own, run in tuning_runs(comparison, RUNS):
+    for own, run in tuning_runs([(comparison, run) for run in RUNS]):
         write(own, run, losses[run.scheme.label][comparison.tune_lrs.index(own.lr)])
 
 
 def taken(comparison):
-    return {run.scheme.label: own.lr for own, run in tuned(comparison, RUNS)}
+    return {run.scheme.label: own.lr for own, run in tuned([(comparison, run) for run in RUNS])}
 
 
 def test_the_short_runs(comparison, tmp_path):
     """One for each scheme and rate, with the first seed, and a schedule of their own."""
-    planned = tuning_runs(comparison, RUNS)
+    planned = tuning_runs([(comparison, run) for run in RUNS])
     assert [(run.scheme.label, run.seed, own.lr) for own, run in planned] == [
         (label, 5, lr) for label in ("learned", "tupe --rel-pos") for lr in comparison.tune_lrs
     ]
@@ -76,7 +77,7 @@ def test_the_lowest_loss_wins(comparison):
     write_all(comparison, losses)
     assert taken(comparison) == {"learned": 1e-3, "tupe --rel-pos": 1e-2}
     assert [row["at_edge"] for row in read_tuning(comparison)] == [False, True]
-    planned = tuned(comparison, RUNS)
+    planned = tuned([(comparison, run) for run in RUNS])
     assert [run for _, run in planned] == RUNS
     own, run = planned[-1]
     # everything else is as it was
@@ -100,9 +101,9 @@ def test_a_diverged_run_has_lost(losses, lr, comparison):
 
 def test_seeds_that_are_added_get_the_same_rate(comparison):
     """The runs with the seed that was the first one decide, even if some of them are left."""
-    planned = tuning_runs(comparison, RUNS)
+    planned = tuning_runs([(comparison, run) for run in RUNS])
     write(*planned[0], 8.0)
-    again = tuning_runs(comparison, RUNS[2:])
+    again = tuning_runs([(comparison, run) for run in RUNS[2:]])
     assert again[:3] == planned[:3]
     # nothing is known of the other scheme
     assert {run.seed for _, run in again[3:]} == {6}

@@ -51,6 +51,14 @@ def get_parser() -> argparse.ArgumentParser:
         "--tokens-per-sample of them, by the --update-freq of --train-flags",
     )
     add(
+        "--seconds",
+        type=float,
+        metavar="S",
+        help="in place of --updates: training time of each run, without start, validation and "
+        "saving; a short run of each scheme tells how many updates these are, of which 5%% are "
+        "warm-up, and which are validated after each 5%%",
+    )
+    add(
         "--seeds",
         default="1,2",
         metavar="LIST",

@@ -15,9 +15,8 @@ from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.compare.checks import check_schemes, check_train_flags
 from tupe_fairseq.compare.comparison import ComparisonRun
 from tupe_fairseq.compare.parse_schemes import Scheme, parse_scheme, parse_schemes
-from tupe_fairseq.compare.runner import run_comparison
+from tupe_fairseq.compare.runner import first_runs, run_comparison
 from tupe_fairseq.compare.time_limit import OutOfTime, TimeLimit
-from tupe_fairseq.compare.tuning import tuned, tuning_runs
 from tupe_fairseq.shell_text import show
 
 logger = logging.getLogger("tupe-compare")
@@ -39,6 +38,7 @@ def run(args: argparse.Namespace) -> None:
     minutes = args.stop_after
     if minutes is not None:
         arguments.in_range("--stop-after", minutes, above=0)
+    limit = TimeLimit(minutes and 60 * minutes)
     baseline = args.baseline and parse_scheme(args.baseline, "--baseline").label
     devices = _devices(args)
     settings = settings_without_schedule(args, len(devices))
@@ -48,20 +48,18 @@ def run(args: argparse.Namespace) -> None:
     for arch in archs:
         parameters.update(check_schemes(settings, arch, list(seeds)))
     comparison = with_schedule(settings, args)
-    # the first seed of all schemes comes before the second of any
-    runs = [
-        ComparisonRun(arch, scheme, own[place])
-        for arch in archs
-        for place in range(max(map(len, seeds.values())))
-        for scheme, own in seeds.items()
-        if place < len(own)
-    ]
+    runs = _runs(archs, seeds)
+    if args.seconds is not None and len(set(devices)) < len(devices):
+        raise ValueError(
+            f"--seconds needs a device for each run, and --parallel ({args.parallel}) puts several "
+            "on one, where they slow each other down; lower it, or list more --gpus"
+        )
     if args.dry_run:
-        short = tuning_runs(comparison, runs)
-        for own, run in short or tuned(comparison, runs):
+        first, then = first_runs(comparison, runs)
+        for own, run in first:
             show(own.script(run))
-        if short:
-            logger.info("then %d runs, each at the best rate of its scheme", len(runs))
+        if then:
+            logger.info(then, len(runs))
         return
     try:
         table = run_comparison(
@@ -71,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
             baseline,
             devices,
             keep_checkpoints=args.keep_checkpoints,
-            limit=TimeLimit(minutes and 60 * minutes),
+            limit=limit,
         )
     except OutOfTime as stopped:
         logger.info("stopped after %g minutes: %s; run it again to go on", minutes, stopped)
@@ -87,6 +85,17 @@ def _seeds(schemes: str, for_all: str) -> Dict[Scheme, Tuple[int, ...]]:
         scheme: others if own is None else arguments.seeds(own, f"--schemes {scheme.label!r} @")
         for scheme, own in parse_schemes(schemes).items()
     }
+
+
+def _runs(archs: List[str], seeds: Dict[Scheme, Tuple[int, ...]]) -> List[ComparisonRun]:
+    """All of them; the first seed of all schemes comes before the second of any."""
+    return [
+        ComparisonRun(arch, scheme, own[place])
+        for arch in archs
+        for place in range(max(map(len, seeds.values())))
+        for scheme, own in seeds.items()
+        if place < len(own)
+    ]
 
 
 def _archs(text: str) -> List[str]:

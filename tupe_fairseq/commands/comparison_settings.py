@@ -12,9 +12,7 @@ from tupe_fairseq.compare.provenance import cores
 from tupe_fairseq.compare.token_budget import updates_of_budget
 
 _LR = 1e-3
-_WARMUP = 20  # one of so many updates
-_VALIDATIONS = 20
-_TUNING = 10  # its runs have one of so many updates
+_COUNTS = ("warmup_updates", "validate_every", "tune_updates")
 
 
 def settings_without_schedule(args: argparse.Namespace, parallel: int) -> Comparison:
@@ -53,26 +51,26 @@ def with_schedule(settings: Comparison, args: argparse.Namespace) -> Comparison:
     Raises:
         ValueError: if a number is out of range, or flags exclude each other.
     """
-    updates = _updates(settings, args)
-    warmup, every = args.warmup_updates, args.validate_every
-    whole = replace(
-        settings,
-        updates=updates,
-        warmup_updates=updates // _WARMUP if warmup is None else warmup,
-        validate_every=max(1, updates // _VALIDATIONS) if every is None else every,
-        **_tuning(args, updates),
-    )
+    lengths = [name for name in ("updates", "tokens", "seconds") if vars(args)[name] is not None]
+    if len(lengths) != 1:
+        raise ValueError("give the length of the runs by one of --updates, --tokens and --seconds")
+    whole = replace(settings, **_tuning(args))
+    given = {name: vars(args)[name] for name in _COUNTS if vars(args)[name] is not None}
+    if args.seconds is not None:
+        arguments.in_range("--seconds", args.seconds, above=0)
+        for name in given:
+            raise ValueError(
+                f"--{name.replace('_', '-')} counts updates, of which each scheme has its own "
+                "number with --seconds; drop it"
+            )
+        return replace(whole, updates=0, validate_every=0, seconds=args.seconds)
+    updates = args.updates if args.tokens is None else updates_of_budget(settings, args.tokens)
+    whole = replace(whole.of_length(updates), **given)
     _check(whole)
     return whole
 
 
-def _updates(settings: Comparison, args: argparse.Namespace) -> int:
-    if (args.updates is None) == (args.tokens is None):
-        raise ValueError("give the length of the runs by --updates or by --tokens, one of them")
-    return args.updates if args.tokens is None else updates_of_budget(settings, args.tokens)
-
-
-def _tuning(args: argparse.Namespace, updates: int) -> Dict[str, Any]:
+def _tuning(args: argparse.Namespace) -> Dict[str, Any]:
     """The settings of the runs that decide the rates; none without --tune-lrs."""
     if args.tune_lrs is None:
         if args.tune_updates is not None:
@@ -85,9 +83,7 @@ def _tuning(args: argparse.Namespace, updates: int) -> Dict[str, Any]:
     rates = arguments.learning_rates(args.tune_lrs, "--tune-lrs")
     if len(rates) < 2:
         raise ValueError(f"--tune-lrs {args.tune_lrs}: give two rates or more, or one by --lr")
-    short = max(1, updates // _TUNING) if args.tune_updates is None else args.tune_updates
-    arguments.in_range("--tune-updates", short, at_least=1)
-    return {"lr": None, "tune_lrs": tuple(sorted(rates)), "tune_updates": short}
+    return {"lr": None, "tune_lrs": tuple(sorted(rates))}
 
 
 def _threads(given: Optional[int], parallel: int) -> int:
@@ -105,10 +101,11 @@ def _check(comparison: Comparison) -> None:
         ("batch_size", 1),
         ("tokens_per_sample", 3),
         ("threads", 1),
+        ("tune_updates", 1 if comparison.tune_lrs else 0),
     ):
         value = getattr(comparison, name)
         arguments.in_range(f"--{name.replace('_', '-')}", value, at_least=least)
-    for name in ("warmup_updates", "validate_every", "tune_updates"):
+    for name in _COUNTS:
         value = getattr(comparison, name)
         if value > comparison.updates:
             raise ValueError(

@@ -71,20 +71,19 @@ def updates_to_reach(curve: Sequence[Dict[str, float]], target: float) -> Option
     return None
 
 
-def summarize_schemes(results: List[Result], baseline: str, updates: int) -> List[Dict[str, Any]]:
+def summarize_schemes(results: List[Result], baseline: str) -> List[Dict[str, Any]]:
     """The statistics of each scheme, for each model size.
 
     Args:
         results (list of dict): the finished runs, in the order of sizes and schemes.
         baseline (str): label of the scheme that the others are compared with.
-        updates (int): the updates of each run.
     Returns:
-        list of dict: one per size and scheme: ``arch``, ``scheme``, ``seeds``, ``diverged``
-        (seeds); of the seeds that did not diverge :func:`spread` of ``final_loss``,
-        ``best_loss``, ``seconds``, ``words_per_second``, ``peak_memory_mib``; ``parameters``,
-        ``position_parameters``, ``side_by_side`` (the most concurrent runs); ``difference``, the
-        spread of the final loss less the baseline's of the same size and seed; ``to_baseline``,
-        see :func:`_to_baseline`.
+        list of dict: one per size and scheme: ``arch``, ``scheme``, ``updates`` of each run,
+        ``seeds``, ``diverged`` (seeds); of the seeds that did not diverge :func:`spread` of
+        ``final_loss``, ``best_loss``, ``seconds``, ``words_per_second``, ``peak_memory_mib``;
+        ``parameters``, ``position_parameters``, ``side_by_side`` (the most concurrent runs);
+        ``difference``, the spread of the final loss less the baseline's of the same size and seed;
+        ``to_baseline``, see :func:`_to_baseline`.
     """
     table = []
     for arch, label in dict.fromkeys((result["arch"], result["scheme"]) for result in results):
@@ -95,6 +94,7 @@ def summarize_schemes(results: List[Result], baseline: str, updates: int) -> Lis
         row = {
             "arch": arch,
             "scheme": label,
+            "updates": runs[0]["updates"],
             "seeds": [run["seed"] for run in runs],
             "diverged": [run["seed"] for run in runs if run["diverged"] is not None],
             "parameters": runs[0]["parameters"],
@@ -104,14 +104,12 @@ def summarize_schemes(results: List[Result], baseline: str, updates: int) -> Lis
         for key in ("final_loss", "best_loss", "seconds", "words_per_second", "peak_memory_mib"):
             row[key] = spread([run[key] for run in whole if run[key] is not None])
         row["difference"] = spread(list(differences(runs, of_baseline).values()))
-        row["to_baseline"] = _to_baseline(runs, _final_losses(of_baseline), updates)
+        row["to_baseline"] = _to_baseline(runs, of_baseline)
         table.append(row)
     return table
 
 
-def _to_baseline(
-    runs: List[Result], targets: Dict[int, float], updates: int
-) -> Optional[Dict[str, Any]]:
+def _to_baseline(runs: List[Result], of_baseline: List[Result]) -> Optional[Dict[str, Any]]:
     """The updates in which a scheme reaches the baseline's final loss of the same seed.
 
     A diverged run has not reached it.
@@ -121,6 +119,7 @@ def _to_baseline(
         many of them reached it; ``updates``, and ``fraction`` of the baseline's, their spread over
         the seeds that reached it.  None if no seed has a baseline.
     """
+    targets = _final_losses(of_baseline)
     per_seed = {
         run["seed"]: (
             updates_to_reach(run["curve"], targets[run["seed"]])
@@ -132,6 +131,7 @@ def _to_baseline(
     }
     if not per_seed:
         return None
+    updates = of_baseline[0]["updates"]
     reached = [value for value in per_seed.values() if value is not None]
     return {
         "per_seed": per_seed,

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional, Tuple
 
 from tupe_fairseq.compare.parse_schemes import Scheme
@@ -13,8 +13,10 @@ from tupe_fairseq.programs.command import fairseq_train
 from tupe_fairseq.shell_text import as_shell, user_dir
 
 _NEVER = 10**9
+# of the updates, one of so many is warm-up, is followed by a validation, is one of a tuning run
+_WARMUP, _VALIDATIONS, _TUNING = 20, 20, 10
 #: settings that folders of earlier versions do not record
-NEW_SETTINGS = ("tune_lrs", "tune_updates")
+NEW_SETTINGS = ("seconds", "tune_lrs", "tune_updates")
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Comparison:
     Args:
         folder (str): OUT, absolute.
         data (str): the data folder, absolute; several shards separated by colons.
-        updates (int): the updates of each run.
+        updates (int): the updates of each run; 0: each scheme's own, see ``pace.py``.
         warmup_updates (int): the number of them over which the learning rate rises.
         validate_every (int): updates between validations, each of which writes a checkpoint.
         batch_size (int): samples per update.
@@ -58,6 +60,7 @@ class Comparison:
         train_flags (tuple of str): further flags of fairseq-train.
         tune_lrs (tuple of float): the rates of which each scheme takes the best, ascending.
         tune_updates (int): the updates of the runs that decide it.
+        seconds (float): the training time of each run; 0 where the number of updates is given.
     """
 
     folder: str
@@ -74,6 +77,18 @@ class Comparison:
     train_flags: Tuple[str, ...] = ()
     tune_lrs: Tuple[float, ...] = ()
     tune_updates: int = 0
+    seconds: float = 0.0
+
+    def of_length(self, updates: int) -> "Comparison":
+        """These settings with so many updates, and the usual shares of them."""
+        return replace(
+            self,
+            updates=updates,
+            warmup_updates=updates // _WARMUP,
+            validate_every=max(1, updates // _VALIDATIONS),
+            tune_updates=max(1, updates // _TUNING) if self.tune_lrs else 0,
+            seconds=0.0,
+        )
 
     def path(self, run: ComparisonRun, *names: str) -> str:
         """A file in the run's folder, or the folder itself."""
@@ -98,8 +113,7 @@ class Comparison:
 
     def validations(self, done: int) -> List[int]:
         """After how many updates a run that has made ``done`` has been validated."""
-        found = list(range(self.validate_every, done + 1, self.validate_every))
-        return found if done < self.updates else sorted({*found, self.updates})
+        return validations(self.updates, self.validate_every, done)
 
     @property
     def log_interval(self) -> int:
@@ -142,6 +156,12 @@ class Comparison:
         """The arguments of a run's fairseq-train command."""
         own = [*run.scheme.words, "--seed", str(run.seed), "--save-dir", self.path(run)]
         return [*self.common_words(run.arch), *self.train_flags, *own]
+
+
+def validations(updates: int, every: int, done: int) -> List[int]:
+    """After how many of its updates a run that has made ``done`` has been validated."""
+    found = list(range(every, done + 1, every))
+    return found if done < updates else sorted({*found, updates})
 
 
 def check_data(data: str) -> str:

@@ -2,9 +2,9 @@
 
 import glob
 import os
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterable, List, Tuple
 
-from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
+from tupe_fairseq.compare.comparison import Comparison, ComparisonRun, validations
 from tupe_fairseq.compare.parse_schemes import parse_scheme
 from tupe_fairseq.files.record import read_record
 
@@ -13,6 +13,8 @@ _RESULT = {
     "scheme": str,
     "seed": int,
     "lr": (float, None),
+    "updates": (int, None),
+    "validate_every": (int, None),
     "diverged": (str, None),
     "final_loss": (float, None),
     "best_loss": (float, None),
@@ -58,10 +60,14 @@ def _read(comparison: Comparison, path: str) -> Dict[str, Any]:
         run = ComparisonRun(result["arch"], scheme, result["seed"])
         if comparison.path(run, "result.json") != path:
             raise ValueError(f"{path} is the result of {run.label}, which is not of this folder")
+        # of earlier versions, whose runs have the updates of their comparison, too
+        result["updates"] = result["updates"] or comparison.updates
+        result["validate_every"] = result["validate_every"] or comparison.validate_every
+        planned = validations(result["updates"], result["validate_every"], result["updates"])
         made = [point["updates"] for point in result["curve"]]
         losses = [point["loss"] for point in result["curve"]]
         if result["diverged"] is None and (
-            made != comparison.validations(comparison.updates)
+            made != planned
             or (result["final_loss"], result["best_loss"]) != (losses[-1], min(losses))
             or result["seconds"] is None
         ):
@@ -80,3 +86,11 @@ def _record(path: str, shape: Any) -> Dict[str, Any]:
 
 def _with_remedy(error: ValueError, path: str) -> str:
     return f"{error}; delete {path}, and the run is made again"
+
+
+def first_seeds(results: Iterable[Dict[str, Any]]) -> Dict[Tuple[str, str], int]:
+    """The seed of each size and scheme that has one of these results; the lowest, if several."""
+    seeds: Dict[Tuple[str, str], int] = {}
+    for result in sorted(results, key=lambda result: result["seed"]):
+        seeds.setdefault((result["arch"], result["scheme"]), result["seed"])
+    return seeds

@@ -136,9 +136,13 @@ def _limits(results: Dict[str, Any], key: str, left, right) -> None:
     left.yaxis.set_minor_formatter("{x:g}")
     if not whole:
         return
-    last_updates = max(point["updates"] for curve in whole for point in curve)
     first = [point for curve in whole for point in curve[:1]]
-    end = [point for curve in whole for point in curve if point["updates"] >= _END * last_updates]
+    end = [
+        point
+        for curve in whole
+        for point in curve
+        if point["updates"] >= _END * curve[-1]["updates"]
+    ]
     lowest = min(point["loss"] for curve in whole for point in curve)
     left.set_ylim(0.98 * lowest, 1.02 * max(point["loss"] for point in first))
     _fit(right.set_xlim, [point[key] for point in end])

@@ -145,6 +145,8 @@ def _result(
         "scheme": run.scheme.label,
         "seed": run.seed,
         "lr": comparison.lr,
+        "updates": comparison.updates,
+        "validate_every": comparison.validate_every,
         "diverged": diverged,
         "final_loss": final["loss"] if diverged is None else None,
         "best_loss": None if best is None else best["loss"],

@@ -49,11 +49,15 @@ def report(results: Dict[str, Any]) -> str:
         results (dict): the content of results.json.
     """
     settings = results["settings"]
+    updates = f"{settings['updates']:,} updates"
+    if settings["seconds"]:
+        updates = (
+            f"{settings['seconds']:g} seconds of training, each scheme's own number of updates"
+        )
     lines = [
         "# Position encodings compared",
         "",
-        f"{settings['updates']:,} updates of {settings['batch_size']} samples of "
-        f"{settings['tokens_per_sample']} tokens.",
+        f"{updates} of {settings['batch_size']} samples of {settings['tokens_per_sample']} tokens.",
         "",
     ]
     for arch in dict.fromkeys(row["arch"] for row in results["summary"]):
@@ -84,8 +88,8 @@ def _size(table: List[Dict[str, Any]], baseline: str, settings: Dict[str, Any]) 
         "",
         markdown_table(
             [
-                "scheme", "parameters", "of positions", "words per second", "peak memory, MiB",
-                "training time, s",
+                "scheme", "parameters", "of positions", "updates", "words per second",
+                "peak memory, MiB", "training time, s",
             ],
             [_costs(row, baseline) for row in table],
         ),
@@ -124,6 +128,7 @@ def _costs(row: Dict[str, Any], baseline: str) -> List[str]:
         _name(row, baseline),
         "-" if row["parameters"] is None else f"{row['parameters']:,}",
         f"{row['position_parameters']:,}",
+        f"{row['updates']:,}",
         number(row["words_per_second"], ",.0f", margin=False) + beside,
         number(row["peak_memory_mib"], ",.0f", margin=False) + beside,
         number(row["seconds"], ",.0f", margin=False) + beside,
@@ -182,14 +187,18 @@ def _settings(results: Dict[str, Any]) -> List[str]:
     versions = ", ".join(f"{name} {text}" for name, text in settings["versions"].items())
     flags = " ".join(settings["train_flags"])
     rate = "of each scheme (above)" if settings["lr"] is None else settings["lr"]
+    warmup = f"{settings['warmup_updates']:,} updates"
+    every = f"{settings['validate_every']:,} updates"
+    if settings["seconds"]:
+        warmup = every = "5% of the updates"
     return [
         "Equal in all runs: data, optimizer, schedule, batch size, dropout, threads; and, between "
         "runs with the same seed, the order of the batches and the masks, in training and "
         "validation (fairseq draws both from --seed). Initial weights and dropout are drawn from "
         "the same seed, but schemes with different parameters draw different numbers.",
         "",
-        f"- learning rate {rate} after {settings['warmup_updates']:,} updates of "
-        f"warm-up, then linear to 0; validation every {settings['validate_every']:,} updates",
+        f"- learning rate {rate} after {warmup} of warm-up, then linear to 0; validation every "
+        f"{every}",
         f"- further flags of fairseq-train: {f'`{flags}`' if flags else 'none'}",
         f"- {'CPU' if settings['cpu'] else 'GPU'}"
         + (", fp16" if settings["fp16"] else "")

@@ -2,12 +2,13 @@
 
 import logging
 import os
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from tupe_fairseq.compare.aggregate import summarize_schemes
 from tupe_fairseq.compare.comparison import NEW_SETTINGS, Comparison, ComparisonRun
 from tupe_fairseq.compare.concurrent_runs import PlannedRun, make_runs
 from tupe_fairseq.compare.finished_runs import finished, finished_schemes
+from tupe_fairseq.compare.pace import paced, speed_runs
 from tupe_fairseq.compare.parse_schemes import Scheme
 from tupe_fairseq.compare.report import report
 from tupe_fairseq.compare.time_limit import OutOfTime, TimeLimit
@@ -63,11 +64,16 @@ def run_comparison(
             if left:
                 raise OutOfTime(f"{left} of {len(planned)} {kind} are left{then}")
 
+        then = f", and then {len(runs)} runs"
+        planned = [(comparison, run) for run in runs]
+        if comparison.seconds:
+            make(speed_runs(comparison, runs), "short runs for speed", then)
+            planned = paced(comparison, runs)
         if comparison.tune_lrs:
-            short = tuning_runs(comparison, runs)
-            make(short, "short runs for learning rates", f", and then {len(runs)} runs")
+            make(tuning_runs(planned), "short runs for learning rates", then)
+            planned = tuned(planned)
         make(
-            tuned(comparison, runs),
+            planned,
             "runs",
             keep_checkpoints=keep_checkpoints,
             on_finished=lambda: _write_results(comparison, settings, baseline, order),
@@ -80,6 +86,21 @@ def run_comparison(
         write_figures(results, comparison.folder)
         write_final_losses(results, comparison.folder)
     return report(results)
+
+
+def first_runs(
+    comparison: Comparison, runs: Sequence[ComparisonRun]
+) -> Tuple[List[PlannedRun], str]:
+    """The runs that a comparison begins with, and what comes then, to which the number is missing.
+
+    Those are all, unless short ones have to decide how long they are, or at which rate they learn.
+    """
+    if comparison.seconds:
+        return speed_runs(comparison, runs), "then %d runs, as long as these tell"
+    planned = [(comparison, run) for run in runs]
+    if comparison.tune_lrs:
+        return tuning_runs(planned), "then %d runs, each at the best rate of its scheme"
+    return planned, ""
 
 
 def _baseline(comparison: Comparison, given: Optional[str], order: Sequence[str]) -> str:
@@ -115,7 +136,7 @@ def _write_results(
         "machines": list(dict.fromkeys(run["machine"] for run in runs)),
         "baseline": baseline,
         "tuning": sorted(tuning, key=place),
-        "summary": summarize_schemes(sorted(runs, key=place), baseline, comparison.updates),
+        "summary": summarize_schemes(sorted(runs, key=place), baseline),
         "runs": sorted(runs, key=place),
     }
     write_results(comparison.folder, results, report(results))

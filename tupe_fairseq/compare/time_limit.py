@@ -5,8 +5,9 @@ import threading
 import time
 from typing import Callable, Iterator, Optional
 
-_RESERVE = 30.0  # seconds to start, and in the end to validate and to save
-_SHARE = 0.25  # at most this share of the time
+# seconds before the end, or that share of all, if it is less
+_SAVING, _SHARE_TO_SAVE = 30.0, 0.25  # from which a run starts, validates and saves
+_ENDING, _SHARE_TO_END = 10.0, 0.1  # from which processes are ended, and results written
 
 
 class OutOfTime(Exception):
@@ -17,7 +18,8 @@ class TimeLimit:
     """The time that a call has from now on.
 
     fairseq-train is asked to stop by itself some time before the end, since then it validates and
-    saves where it is.  What still runs at the end is ended, and resumes from its last validation.
+    saves where it is.  What still runs shortly before the end is ended, and resumes from its last
+    validation.
 
     Args:
         seconds (float or None): None: no limit.
@@ -29,15 +31,16 @@ class TimeLimit:
     ):
         self._clock = clock
         self._end = None if seconds is None else clock() + seconds
-        self._reserve = 0.0 if seconds is None else min(_RESERVE, _SHARE * seconds)
+        self._saving = min(_SAVING, _SHARE_TO_SAVE * (seconds or 0.0))
+        self._ending = min(_ENDING, _SHARE_TO_END * (seconds or 0.0))
 
     def left(self) -> Optional[float]:
         """The seconds until runs must have ended; None without a limit."""
-        return None if self._end is None else self._end - self._clock()
+        return None if self._end is None else self._end - self._ending - self._clock()
 
     def to_train(self) -> Optional[float]:
         """The seconds that a run which starts now may train; None without a limit."""
-        return None if self._end is None else self._end - self._reserve - self._clock()
+        return None if self._end is None else self._end - self._saving - self._clock()
 
     @contextlib.contextmanager
     def at_end(self, act: Callable[[], None]) -> Iterator[None]:

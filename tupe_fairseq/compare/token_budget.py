@@ -11,7 +11,7 @@ def updates_of_budget(comparison: Comparison, tokens: int) -> int:
     A batch counts with all its places, as if each sample had ``--tokens-per-sample``.
 
     Args:
-        comparison (Comparison): its updates do not matter.
+        comparison (Comparison): its updates and rate do not matter.
         tokens (int): the budget of each run.
     Raises:
         ValueError: if it is less than one update, or batches have no one size.

@@ -7,50 +7,53 @@ import os
 from dataclasses import replace
 from typing import Any, Dict, List, Sequence, Tuple
 
-from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
+from tupe_fairseq.compare.comparison import Comparison
 from tupe_fairseq.compare.concurrent_runs import PlannedRun
-from tupe_fairseq.compare.finished_runs import finished
+from tupe_fairseq.compare.finished_runs import finished, first_seeds
 
 _VALIDATIONS = 4  # only the last one counts; from the others an interrupted run resumes
 
 
-def at_each_rate(comparison: Comparison) -> List[Comparison]:
-    """The settings of the short runs, for each rate of the grid; warm-up takes the same share."""
-    updates = comparison.tune_updates
-    return [
-        replace(
-            comparison,
-            folder=os.path.join(comparison.folder, "tuning", f"lr{rate!r}"),
-            updates=updates,
-            warmup_updates=comparison.warmup_updates * updates // comparison.updates,
-            validate_every=max(1, updates // _VALIDATIONS),
-            lr=rate,
-            tune_lrs=(),
-        )
-        for rate in comparison.tune_lrs
-    ]
-
-
-def tuning_runs(comparison: Comparison, runs: Sequence[ComparisonRun]) -> List[PlannedRun]:
+def tuning_runs(planned: Sequence[PlannedRun]) -> List[PlannedRun]:
     """The short runs that decide the rates of these runs, finished ones included.
 
     Each scheme of each size has one per rate, with the first of its seeds; or with the seed of
     those that are there already, so that seeds which are added later get the same rate.
 
     Args:
-        comparison (Comparison): has a grid.
-        runs (sequence of ComparisonRun): the first one of a scheme has its first seed.
+        planned (sequence): all runs, with a grid in their settings; the first one of a scheme
+            has its first seed.
     """
-    settings = at_each_rate(comparison)
-    seeds = {(row["arch"], row["scheme"]): row["seed"] for row in _rows(settings)}
-    first: Dict[Tuple[str, str], ComparisonRun] = {}
-    for run in runs:
-        first.setdefault((run.arch, run.scheme.label), run)
+    first: Dict[Tuple[str, str], PlannedRun] = {}
+    for own, run in planned:
+        first.setdefault((run.arch, run.scheme.label), (own, run))
+    seeds = first_seeds(_rows(planned[0][0]))
     return [
-        (one, replace(run, seed=seeds.get(key, run.seed), note=f"learning rate {one.lr}"))
-        for key, run in first.items()
-        for one in settings
+        (
+            _with_rate(own, rate),
+            replace(run, seed=seeds.get(key, run.seed), note=f"learning rate {rate}"),
+        )
+        for key, (own, run) in first.items()
+        for rate in own.tune_lrs
     ]
+
+
+def _with_rate(own: Comparison, rate: float) -> Comparison:
+    """The settings of a short run; warm-up takes the same share."""
+    updates = own.tune_updates
+    return replace(
+        own,
+        folder=_folder(own, rate),
+        updates=updates,
+        warmup_updates=own.warmup_updates * updates // own.updates,
+        validate_every=max(1, updates // _VALIDATIONS),
+        lr=rate,
+        tune_lrs=(),
+    )
+
+
+def _folder(comparison: Comparison, rate: float) -> str:
+    return os.path.join(comparison.folder, "tuning", f"lr{rate!r}")
 
 
 def read_tuning(comparison: Comparison) -> List[Dict[str, Any]]:
@@ -63,30 +66,30 @@ def read_tuning(comparison: Comparison) -> List[Dict[str, Any]]:
     Raises:
         ValueError: if a result.json is damaged; the message names it.
     """
-    settings = at_each_rate(comparison)
-    return [row for row in _rows(settings) if len(row["rates"]) == len(settings)]
+    rows = _rows(comparison)
+    return [row for row in rows if len(row["rates"]) == len(comparison.tune_lrs)]
 
 
-def tuned(comparison: Comparison, runs: Sequence[ComparisonRun]) -> List[PlannedRun]:
-    """The runs with the settings that each is made with, once their rates are decided."""
-    if not comparison.tune_lrs:
-        return [(comparison, run) for run in runs]
-    rates = {(row["arch"], row["scheme"]): row["lr"] for row in read_tuning(comparison)}
+def tuned(planned: Sequence[PlannedRun]) -> List[PlannedRun]:
+    """The runs with the rate of each, once the short runs have decided it."""
+    rows = read_tuning(planned[0][0])
+    rates = {(row["arch"], row["scheme"]): row["lr"] for row in rows}
     return [
-        (replace(comparison, lr=rates[run.arch, run.scheme.label], tune_lrs=()), run)
-        for run in runs
+        (replace(own, lr=rates[run.arch, run.scheme.label], tune_lrs=()), run)
+        for own, run in planned
     ]
 
 
-def _rows(settings: Sequence[Comparison]) -> List[Dict[str, Any]]:
+def _rows(comparison: Comparison) -> List[Dict[str, Any]]:
     rows: Dict[Tuple[str, str, int], Dict[str, Any]] = {}
-    for one in settings:
-        for result in finished(one):
+    for lr in comparison.tune_lrs:
+        for result in finished(replace(comparison, folder=_folder(comparison, lr))):
             key = (result["arch"], result["scheme"], result["seed"])
             row = rows.setdefault(
-                key, {**dict(zip(("arch", "scheme", "seed"), key)), "updates": one.updates}
+                key,
+                {**dict(zip(("arch", "scheme", "seed"), key)), "updates": result["updates"]},
             )
-            rate = {"lr": one.lr, "final_loss": result["final_loss"]}
+            rate = {"lr": lr, "final_loss": result["final_loss"]}
             row.setdefault("rates", []).append(rate)
     for row in rows.values():
         whole = [rate for rate in row["rates"] if rate["final_loss"] is not None]
