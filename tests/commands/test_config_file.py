@@ -2,12 +2,12 @@
 
 import argparse
 import re
-import sys
 
 import pytest
 
 from helpers.drawn import drawn
 from helpers.drawn import strategies as st
+from helpers.hidden import hide
 from helpers.running import REPO, call_program
 from tupe_fairseq.command_flags import compare
 from tupe_fairseq.command_flags.config_flag import add_config_flag
@@ -135,9 +135,7 @@ def test_no_file(tmp_path):
 
 def test_without_a_reader_of_yaml(file, monkeypatch):
     file.write_text(WHOLE)
-    monkeypatch.delitem(sys.modules, "yaml", raising=False)
-    # the last finder, which is asked for what is not installed, alone
-    monkeypatch.setattr(sys, "meta_path", sys.meta_path[-1:])
+    hide(monkeypatch, "yaml")
     assert "error: yaml is not installed; pip install 'tupe_fairseq[fairseq]'" in refused(file)
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, Dict, Optional
 
 from tupe_fairseq.commands import arguments
-from tupe_fairseq.compare.comparison import Comparison, check_data
+from tupe_fairseq.compare.compared_data import check_data
+from tupe_fairseq.compare.comparison import Comparison
 from tupe_fairseq.compare.provenance import cores
 from tupe_fairseq.compare.token_budget import updates_of_budget
 

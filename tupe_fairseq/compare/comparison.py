@@ -1,14 +1,13 @@
-"""The settings of a comparison, its data, and the command of each run."""
+"""The settings of a comparison, and the command of each run."""
 
 import os
 import shlex
 from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional, Tuple
 
+from tupe_fairseq.compare.compared_data import fingerprint
 from tupe_fairseq.compare.parse_schemes import Scheme
 from tupe_fairseq.compare.provenance import versions
-from tupe_fairseq.files.fingerprint import file_sha256
-from tupe_fairseq.files.names import DICTIONARY
 from tupe_fairseq.programs.command import fairseq_train
 from tupe_fairseq.shell_text import as_shell, user_dir
 
@@ -162,40 +161,3 @@ def validations(updates: int, every: int, done: int) -> List[int]:
     """After how many of its updates a run that has made ``done`` has been validated."""
     found = list(range(every, done + 1, every))
     return found if done < updates else sorted({*found, updates})
-
-
-def check_data(data: str) -> str:
-    """The data folder as fairseq-train takes it, absolute.
-
-    Args:
-        data (str): what tupe-prepare-pretrain or fairseq-preprocess wrote; shards separated by
-            colons.
-    Raises:
-        FileNotFoundError: if a file that masked_lm reads is missing.
-    """
-    folders = [os.path.abspath(folder) for folder in data.split(":")]
-    for number, folder in enumerate(folders):
-        # as masked_lm reads them: the first shard's dictionary and valid are used for all
-        needed = [DICTIONARY, "valid.bin", "valid.idx"] if number == 0 else []
-        for name in (*needed, "train.bin", "train.idx"):
-            if not os.path.isfile(os.path.join(folder, name)):
-                shards = os.path.isdir(os.path.join(folder, "shard0"))
-                raise FileNotFoundError(
-                    f"DATA {folder} has no {name}; "
-                    + (
-                        f"it is split into shards: give {folder}/shard0:{folder}/shard1:..."
-                        if shards
-                        else "give a folder made by tupe-prepare-pretrain or fairseq-preprocess"
-                    )
-                )
-    return ":".join(folders)
-
-
-def fingerprint(data: str) -> Dict[str, Any]:
-    """What distinguishes these data from others."""
-    folders: List[str] = data.split(":")
-    return {
-        DICTIONARY: file_sha256(os.path.join(folders[0], DICTIONARY)),
-        "valid.bin": file_sha256(os.path.join(folders[0], "valid.bin")),
-        "train.bin": [file_sha256(os.path.join(folder, "train.bin")) for folder in folders],
-    }
