@@ -24,7 +24,7 @@ class Clock:
         return self.now
 
 
-@pytest.mark.parametrize("seconds, saving, ending", [(540, 30, 10), (40, 10, 4)])
+@pytest.mark.parametrize("seconds, saving, ending", [(540, 40, 10), (40, 10, 4)])
 def test_runs_get_time_to_start_and_to_save(seconds, saving, ending):
     clock = Clock()
     limit = TimeLimit(seconds, clock)
@@ -74,7 +74,7 @@ def test_nothing_begins_when_the_time_is_over(planned, lock, monkeypatch):
 
     monkeypatch.setattr(concurrent_runs, "compare_one", compare_one)
     assert make_runs(planned, PARAMETERS, [None], lock, limit) == 2
-    assert seen == [(RUNS[0], 10**6 - 30)]
+    assert seen == [(RUNS[0], 10**6 - 40)]
 
 
 def test_what_runs_at_the_end_is_ended_and_left(planned, lock, monkeypatch):

@@ -152,8 +152,8 @@ def get_parser() -> argparse.ArgumentParser:
         "--stop-after",
         type=float,
         metavar="MINUTES",
-        help="end this call after at most so long, with exit code 75 if runs are left: those that "
-        "run then save where they are, and the same command goes on there",
+        help="end this call at most so long after it has read its flags, with exit code 75 if runs "
+        "are left; those that run then save where they are, and the same command goes on there",
     )
     add(
         "--dry-run",

@@ -6,7 +6,7 @@ import time
 from typing import Callable, Iterator, Optional
 
 # seconds before the end, or that share of all, if it is less
-_SAVING, _SHARE_TO_SAVE = 30.0, 0.25  # from which a run starts, validates and saves
+_SAVING, _SHARE_TO_SAVE = 40.0, 0.25  # from which a run starts, validates and saves
 _ENDING, _SHARE_TO_END = 10.0, 0.1  # from which processes are ended, and results written
 
 
