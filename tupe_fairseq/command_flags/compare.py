@@ -12,7 +12,7 @@ def get_parser() -> argparse.ArgumentParser:
         prog="tupe-compare",
         description="Pre-train a tupe_roberta with each position encoding and seed, everything "
         "else equal, and write OUT/results.md (validation loss and its difference to the "
-        "baseline's, with 95%% intervals over the seeds, the updates to the baseline's final loss, "
+        "baseline's, with 95% intervals over the seeds, the updates to the baseline's final loss, "
         "parameters, speed and memory, for each model size), OUT/results.json, OUT/final_loss.png, "
         "OUT/loss_by_updates.png and OUT/loss_by_time.png. Each run is a plain fairseq-train "
         "command, which is printed. Finished runs are not repeated, an interrupted one resumes "
@@ -48,15 +48,15 @@ def get_parser() -> argparse.ArgumentParser:
         type=_whole,
         metavar="N",
         help="in place of --updates: tokens of each run, such as 2e7; an update has --batch-size x "
-        "--tokens-per-sample of them, by the --update-freq of --train-flags",
+        "--tokens-per-sample of them, times the --update-freq of --train-flags",
     )
     add(
         "--seconds",
         type=float,
         metavar="S",
         help="in place of --updates: training time of each run, without start, validation and "
-        "saving; a short run of each scheme tells how many updates these are, of which 5%% are "
-        "warm-up, and which are validated after each 5%%",
+        "saving; a short run of each scheme tells how many updates these are; 5%% of them are "
+        "warm-up, and a validation follows each 5%%",
     )
     add(
         "--seeds",
