@@ -3,16 +3,17 @@
 import argparse
 import logging
 import os
-import shlex
 from typing import List, Optional, Tuple
 
 import torch
 
+from tupe_fairseq.command_flags import arguments
+from tupe_fairseq.command_flags.checked_compare import archs, check, gpus, train_flags
 from tupe_fairseq.command_flags.compare import get_parser
-from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.compare.checks import check_schemes, check_train_flags
-from tupe_fairseq.compare.comparison import Comparison, ComparisonRun, check_data
+from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
+from tupe_fairseq.compare.data_folders import check_data
 from tupe_fairseq.compare.parse_schemes import parse_scheme, parse_schemes
 from tupe_fairseq.compare.provenance import cores
 from tupe_fairseq.compare.runner import run_comparison
@@ -25,11 +26,11 @@ _VALIDATIONS = 20
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    run_program(get_parser(), run, argv, resumes=True)
+    run_program(get_parser(), run, argv, check=check, resumes=True)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Check everything, then make the comparison.
+    """Check the rest, then make the comparison.
 
     Raises:
         OSError, ValueError: if an input is absent or wrong, or a run fails.
@@ -55,17 +56,16 @@ def run(args: argparse.Namespace) -> None:
         cpu=args.cpu,
         fp16=args.fp16,
         threads=_threads(args.threads, len(devices)),
-        train_flags=tuple(shlex.split(args.train_flags)),
+        train_flags=train_flags(args.train_flags),
     )
-    _check(comparison)
-    archs = _archs(args.arch)
-    check_train_flags(comparison, archs)
+    sizes = archs(args.arch)
+    check_train_flags(comparison, sizes[0])
     parameters = {}
-    for arch in archs:
+    for arch in sizes:
         parameters.update(check_schemes(comparison, arch, schemes))
     # the first seed of all schemes comes before the second of any
     runs = [
-        ComparisonRun(arch, scheme, seed) for arch in archs for seed in seeds for scheme in schemes
+        ComparisonRun(arch, scheme, seed) for arch in sizes for seed in seeds for scheme in schemes
     ]
     if args.dry_run:
         for one in runs:
@@ -79,42 +79,21 @@ def run(args: argparse.Namespace) -> None:
     logger.info("written to %s: results.md, results.json and two figures", comparison.folder)
 
 
-def _archs(text: str) -> List[str]:
-    archs = [arch.strip() for arch in text.split(",")]
-    for arch in archs:
-        if archs.count(arch) > 1:
-            raise ValueError(f"--arch lists {arch} twice")
-    return archs
-
-
 def _devices(args: argparse.Namespace) -> List[Optional[str]]:
     """The value of CUDA_VISIBLE_DEVICES for each of the concurrent runs; None on the CPU."""
-    if args.parallel is not None:
-        arguments.in_range("--parallel", args.parallel, at_least=1)
     if args.cpu:
-        for flag, given in (("--gpus", args.gpus is not None), ("--fp16", args.fp16)):
-            if given:
-                raise ValueError(f"{flag} needs a GPU; drop it, or drop --cpu")
         return [None] * (args.parallel or 1)
-    gpus = arguments.numbers(
-        "--gpus", args.gpus or "0", int, lambda gpu: gpu >= 0, "GPU number (0, 1, ...)"
-    )
-    parallel = len(gpus) if args.parallel is None else args.parallel
-    if parallel < len(gpus):
+    numbers = gpus(args)
+    if not args.dry_run and max(numbers) >= torch.cuda.device_count():
         raise ValueError(
-            f"--gpus {args.gpus} lists {len(gpus)}, and --parallel ({parallel}) uses fewer; list "
-            "fewer, or raise --parallel"
-        )
-    if not args.dry_run and max(gpus) >= torch.cuda.device_count():
-        raise ValueError(
-            f"--gpus: there is no GPU {max(gpus)}; torch finds {torch.cuda.device_count()} here. "
-            "To train on the CPU, pass --cpu"
+            f"--gpus: there is no GPU {max(numbers)}; torch finds {torch.cuda.device_count()} "
+            "here. To train on the CPU, pass --cpu"
         )
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     names: Tuple[str, ...] = tuple(visible.split(",")) if visible else ()
     return [
         names[gpu] if gpu < len(names) else str(gpu)
-        for gpu in (gpus[number % len(gpus)] for number in range(parallel))
+        for gpu in (numbers[place % len(numbers)] for place in range(args.parallel or len(numbers)))
     ]
 
 
@@ -123,28 +102,6 @@ def _threads(given: Optional[int], parallel: int) -> int:
         return given
     found = os.environ.get("OMP_NUM_THREADS", "")
     return int(found) if found.isdigit() and int(found) else max(1, cores() // parallel)
-
-
-def _check(comparison: Comparison) -> None:
-    for name, least in (
-        ("updates", 1),
-        ("warmup_updates", 0),
-        ("validate_every", 1),
-        ("batch_size", 1),
-        ("tokens_per_sample", 3),
-        ("threads", 1),
-    ):
-        value = getattr(comparison, name)
-        arguments.in_range(f"--{name.replace('_', '-')}", value, at_least=least)
-    for name in ("warmup_updates", "validate_every"):
-        value = getattr(comparison, name)
-        if value > comparison.updates:
-            raise ValueError(
-                f"--{name.replace('_', '-')} ({value}) exceeds --updates ({comparison.updates}); "
-                "lower it"
-            )
-    arguments.in_range("--lr", comparison.lr, above=0)
-    arguments.no_separators("--output-dir", comparison.folder)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,16 @@ import argparse
 import difflib
 import logging
 import sys
-from typing import Callable, List, Optional, Sequence
+from typing import Callable, List, NoReturn, Optional, Sequence
 
 from tupe_fairseq.commands.interruption import Interruption, raised
 from tupe_fairseq.missing_package import MissingPackage
 
 _LONGEST_LINE = 900
+
+#: refuses arguments that are wrong whatever is in the files, by OSError or ValueError; and fills in
+#: defaults that depend on other flags
+Check = Callable[[argparse.Namespace], None]
 
 
 def run_program(
@@ -17,9 +21,12 @@ def run_program(
     run: Callable[[argparse.Namespace], None],
     argv: Optional[List[str]] = None,
     *,
+    check: Optional[Check] = None,
     resumes: bool = False,
 ) -> None:
-    """Parse the arguments and run; wrong input ends with exit code 2 and one line that says why.
+    """Parse and check the arguments, and run.
+
+    Wrong input ends it with exit code 2 and one line that says why.
 
     Ctrl-C and SIGTERM end it with one line, too, and exit codes 130 and 143.
 
@@ -28,9 +35,10 @@ def run_program(
         run (callable): its work; OSError and ValueError are about the input, and
             MissingPackage about what it needs.
         argv (list of str): the arguments; those of the process if None.
+        check (callable, optional): as of :func:`parsed`.
         resumes (bool): whether the same command, given again, goes on where it was interrupted.
     """
-    args = parsed(parser, argv)
+    args = parsed(parser, argv, check)
     set_up_log(parser.prog)
     interruption = Interruption(parser.prog, "; run it again to go on" if resumes else "")
     with raised(interruption, ends_process=argv is None):
@@ -41,8 +49,13 @@ def run_program(
                 sys.exit(interruption.tell(sys.stderr.write))
             if not isinstance(error, (MissingPackage, OSError, ValueError)):
                 raise
-            print(f"{parser.prog}: error: {_shown(str(error))}", file=sys.stderr)
-            sys.exit(2)
+            stop(parser.prog, error)
+
+
+def stop(program: str, error: Exception) -> NoReturn:
+    """End the process with one line that says what is wrong, and exit code 2."""
+    print(f"{program}: error: {_shown(str(error))}", file=sys.stderr)
+    sys.exit(2)
 
 
 def set_up_log(program: str) -> None:
@@ -55,10 +68,24 @@ def set_up_log(program: str) -> None:
     )
 
 
-def parsed(parser: argparse.ArgumentParser, argv: Optional[List[str]] = None) -> argparse.Namespace:
-    """The arguments; --help and wrong flags end the process, with exit codes 0 and 2."""
+def parsed(
+    parser: argparse.ArgumentParser, argv: Optional[List[str]], check: Optional[Check] = None
+) -> argparse.Namespace:
+    """The arguments; --help and wrong ones end the process, with exit codes 0 and 2.
+
+    Args:
+        parser (ArgumentParser): of the command.
+        argv (list of str): the arguments; those of the process if None.
+        check (callable, optional): what the parser cannot check; None: there is nothing.
+    """
     _refuse_unknown_flags(parser, sys.argv[1:] if argv is None else argv)
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if check is not None:
+        try:
+            check(args)
+        except (OSError, ValueError) as error:
+            stop(parser.prog, error)
+    return args
 
 
 def _shown(message: str) -> str:
