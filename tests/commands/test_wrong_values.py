@@ -116,7 +116,7 @@ WRONG = {
         "--data absent": "--data absent is not a folder",
         "--label-dict absent": "--label-dict absent does not exist",
         "--sample absent": "--sample absent does not exist",
-        "--python absent": "--python absent is no program that can be started",
+        "--python absent": "--python absent cannot be started",
         "--license A": "--license 'A' is not an identifier",
         "--language English": "'English' is not a code such as en",
         "= absent --output-dir out": "absent does not exist; give a checkpoint",

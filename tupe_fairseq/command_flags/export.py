@@ -118,5 +118,5 @@ def check(args: argparse.Namespace) -> None:
         if path is not None:
             check_is_file(flag, path)
     if shutil.which(args.python) is None:
-        raise ValueError(f"--python {args.python} is no program that can be started")
+        raise ValueError(f"--python {args.python} cannot be started: there is no such program")
     given_vocabulary(args)
