@@ -7,6 +7,7 @@ memory.  Here the restricted reader reads it, and fairseq is handed checked opti
 only.
 """
 
+import logging
 import os
 from typing import Any, Dict
 
@@ -18,7 +19,10 @@ from tupe_fairseq.checkpoint.checked_tensors import check_finite, check_sizes, t
 from tupe_fairseq.checkpoint.contents import options_in
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.plugin.model.loaded_config import loaded_config
+from tupe_fairseq.programs.log import quiet
 from tupe_fairseq.text.dictionary_file import listed_words
+
+logger = logging.getLogger(__name__)
 
 
 def restore(path: str, overrides: Dict[str, Any]):
@@ -53,8 +57,9 @@ def restore(path: str, overrides: Dict[str, Any]):
     options = {"criterion": options["task"], **options}
     # given a state, fairseq does not read the file again
     try:
-        state = {"cfg": loaded_config(options), "model": tensors}
-        (model,), config, task = load_model_ensemble_and_task([path], state=state)
+        state = {"cfg": loaded_config(options), "model": dict(tensors)}
+        with quiet("fairseq", "tupe_fairseq"):  # the model is used, not trained on
+            (model,), config, task = load_model_ensemble_and_task([path], state=state)
     except (OSError, ValueError):
         raise
     # whatever a file can lead to: fairseq raises a bare Exception for a dict.txt that is not
@@ -62,6 +67,12 @@ def restore(path: str, overrides: Dict[str, Any]):
     except Exception as error:
         problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise CheckpointError(f"{path} cannot be loaded: {problem}") from error
+    # a record of what a file was made with is no part of the model
+    new = [name for name in {*model.state_dict()} - {*tensors} if not name.endswith("_version")]
+    if new:
+        logger.warning(
+            "%s lacks, and the model now has at random: %s", path, ", ".join(sorted(new))
+        )
     return model, config, task
 
 
