@@ -35,10 +35,12 @@ def run_program(
         run (callable): its work; OSError and ValueError are about the input, and
             MissingPackage about what it needs.
         argv (list of str): the arguments; those of the process if None.
-        check (callable, optional): as of :func:`parsed`.
+        check (callable, optional): what the parser cannot check; None: there is nothing.
         resumes (bool): whether the same command, given again, goes on where it was interrupted.
     """
-    args = parsed(parser, argv, check)
+    args = parsed(parser, argv)
+    if check is not None:
+        checked(parser.prog, args, check)
     set_up_log(parser.prog)
     interruption = Interruption(parser.prog, "; run it again to go on" if resumes else "")
     with raised(interruption, ends_process=argv is None):
@@ -68,24 +70,18 @@ def set_up_log(program: str) -> None:
     )
 
 
-def parsed(
-    parser: argparse.ArgumentParser, argv: Optional[List[str]], check: Optional[Check] = None
-) -> argparse.Namespace:
-    """The arguments; --help and wrong ones end the process, with exit codes 0 and 2.
-
-    Args:
-        parser (ArgumentParser): of the command.
-        argv (list of str): the arguments; those of the process if None.
-        check (callable, optional): what the parser cannot check; None: there is nothing.
-    """
+def parsed(parser: argparse.ArgumentParser, argv: Optional[List[str]] = None) -> argparse.Namespace:
+    """The arguments; --help and wrong flags end the process, with exit codes 0 and 2."""
     _refuse_unknown_flags(parser, sys.argv[1:] if argv is None else argv)
-    args = parser.parse_args(argv)
-    if check is not None:
-        try:
-            check(args)
-        except (OSError, ValueError) as error:
-            stop(parser.prog, error)
-    return args
+    return parser.parse_args(argv)
+
+
+def checked(program: str, args: argparse.Namespace, check: Check) -> None:
+    """Check what the parser cannot; wrong values end the process, with exit code 2."""
+    try:
+        check(args)
+    except (OSError, ValueError) as error:
+        stop(program, error)
 
 
 def _shown(message: str) -> str:

@@ -7,7 +7,7 @@ import importlib
 from typing import Callable, List, Optional
 
 from tupe_fairseq.commands.interruption import end_at_once, ignore
-from tupe_fairseq.commands.program import parsed, set_up_log, stop
+from tupe_fairseq.commands.program import checked, parsed, set_up_log, stop
 from tupe_fairseq.missing_package import MissingPackage, missing
 
 #: what each command needs beyond torch, whatever its flags, but for what fairseq itself requires;
@@ -44,12 +44,14 @@ def _command(name: str) -> Callable[[Optional[List[str]]], None]:
             ignore()
 
     def run(argv: Optional[List[str]]) -> None:
-        # ends here with --help and wrong flags, before the imports of what does the work
+        # ends here with --help and what is wrong, before the imports of what does the work
         flags = importlib.import_module(f"tupe_fairseq.command_flags.{name}")
-        parsed(flags.get_parser(), argv, getattr(flags, "check", None))
+        args = parsed(flags.get_parser(), argv)
         absent = missing(*NEEDS[name])
         if absent:
             stop(program, MissingPackage(*absent))
+        if hasattr(flags, "check"):  # of tupe-options the parser checks all
+            checked(program, args, flags.check)
         set_up_log(program)  # some libraries have something to say while they are imported
         try:
             command = importlib.import_module(f"tupe_fairseq.commands.{name}")
