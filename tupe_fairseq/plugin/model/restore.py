@@ -7,7 +7,6 @@ memory.  Here the restricted reader reads it, and fairseq is handed checked opti
 only.
 """
 
-import logging
 import os
 from typing import Any, Dict
 
@@ -21,8 +20,6 @@ from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_
 from tupe_fairseq.plugin.model.loaded_config import loaded_config
 from tupe_fairseq.programs.log import quiet
 from tupe_fairseq.text.dictionary_file import listed_words
-
-logger = logging.getLogger(__name__)
 
 
 def restore(path: str, overrides: Dict[str, Any]):
@@ -57,8 +54,9 @@ def restore(path: str, overrides: Dict[str, Any]):
     options = {"criterion": options["task"], **options}
     # given a state, fairseq does not read the file again
     try:
-        state = {"cfg": loaded_config(options), "model": dict(tensors)}
-        with quiet("fairseq", "tupe_fairseq"):  # the model is used, not trained on
+        state = {"cfg": loaded_config(options), "model": tensors}
+        # what a training logs says nothing here: the file has all tensors, or is refused
+        with quiet("fairseq", "tupe_fairseq"):
             (model,), config, task = load_model_ensemble_and_task([path], state=state)
     except (OSError, ValueError):
         raise
@@ -67,12 +65,6 @@ def restore(path: str, overrides: Dict[str, Any]):
     except Exception as error:
         problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise CheckpointError(f"{path} cannot be loaded: {problem}") from error
-    # a record of what a file was made with is no part of the model
-    new = [name for name in {*model.state_dict()} - {*tensors} if not name.endswith("_version")]
-    if new:
-        logger.warning(
-            "%s lacks, and the model now has at random: %s", path, ", ".join(sorted(new))
-        )
     return model, config, task
 
 
