@@ -1,13 +1,10 @@
-"""Wrong values, absent files and flags that contradict each other are refused before any import.
-
-What is only here, is refused by the flags alone; the same checks are met again in the tests of
-each command.
-"""
+"""Wrong values, absent files and flags that contradict each other are refused before any import."""
 
 import pytest
 
 from helpers.called_bare import called_bare
 from tupe_fairseq.commands.start import NEEDS
+from tupe_fairseq.missing_package import missing
 
 #: empty files, and thus folders: what is checked is that they are there
 FILES = (
@@ -253,6 +250,8 @@ def test_every_command_has_cases():
 
 @pytest.mark.parametrize("command", NEEDS)
 def test_wrong_values(command, refused):
+    if missing(*NEEDS[command]):
+        pytest.skip(f"{' '.join(missing(*NEEDS[command]))} missing, which is said first")
     program = f"tupe-{command.replace('_', '-')}"
     for given, message in WRONG[command].items():
         code, printed, libraries = refused[command, given]
