@@ -44,14 +44,15 @@ def run(*command, cwd=None, check=True, env=None):
     return process
 
 
-def call_program(main, words):
+def call_program(main, words, is_silent=True):
     """Run a console script's main in this process, which saves its start; exit code and output.
 
-    What other libraries have to say is a failure.
+    What other libraries have to say is a failure, unless it is a program of fairseq's.
     """
     output, code = io.StringIO(), 0
     handlers, level = logging.root.handlers[:], logging.root.level
-    with no_warnings(), contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+    quietly = no_warnings() if is_silent else contextlib.nullcontext()
+    with quietly, contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
             main([str(word) for word in words])
         except SystemExit as stop:
@@ -59,7 +60,8 @@ def call_program(main, words):
         finally:  # the command sets up logging for itself
             logging.root.handlers[:] = handlers
             logging.root.setLevel(level)
-    no_foreign_lines(output.getvalue())
+    if is_silent:
+        no_foreign_lines(output.getvalue())
     return code, output.getvalue()
 
 
