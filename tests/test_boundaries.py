@@ -26,7 +26,7 @@ PARTS = {
     "recorded_options.py": ("config.py", "torch"),
     "encoder_stack.py": ("attention modules position", "torch"),
     "encoder.py": (
-        "config.py encoder_stack.py modules position recorded_options.py",
+        "attention config.py encoder_stack.py modules position recorded_options.py",
         "torch",
     ),
     "position_terms.py": ("encoder.py position", "torch"),
