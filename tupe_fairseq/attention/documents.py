@@ -30,17 +30,17 @@ class Documents(Padding):
     """
 
     def __init__(self, starts: Tensor, mask: Tensor):
+        if is_recorded():
+            raise ValueError(
+                "documents cannot be isolated where torch.jit.trace or export records the model, "
+                "which would fix their places; record one without document_starts"
+            )
         if starts.dtype != torch.bool:
             raise TypeError(f"document_starts is {starts.dtype}, not bool; True = a first token")
         if starts.shape != mask.shape:
             raise ValueError(
                 f"document_starts is {tuple(starts.shape)}, and the batch is {tuple(mask.shape)}; "
                 "expected is (B, L) of both"
-            )
-        if is_recorded():
-            raise ValueError(
-                "documents cannot be isolated where torch.jit.trace or export records the model, "
-                "which would fix their places; record one without document_starts"
             )
         rows = Padding(mask, pack=True)
         if rows.lengths is None:

@@ -50,5 +50,6 @@ def in_parts(
         if tokens is None:
             return attend(q, k, v, part)
         places.append(tokens)
-        outs.append(attend(*(x.index_select(0, tokens) for x in (q, k, v)), part))
+        own_q, own_k, own_v = (x.index_select(0, tokens) for x in (q, k, v))
+        outs.append(attend(own_q, own_k, own_v, part))
     return torch.cat(outs).index_select(0, torch.argsort(torch.cat(places)))

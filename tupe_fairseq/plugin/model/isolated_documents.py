@@ -8,7 +8,6 @@ this task that load them.
 
 from typing import Any
 
-import numpy as np
 import torch
 from fairseq.data import BaseWrapperDataset
 from fairseq.tasks.masked_lm import MaskedLMTask
@@ -98,7 +97,7 @@ def isolate_documents(task: Any) -> None:
         dataset = load_split(split, epoch, combine)
         # what is cut into samples, below the <s> of each; an empty line has </s> alone
         sentences = dataset.dataset.dataset
-        if split == "train" and not (np.asarray(sentences.sizes) == 1).any():
+        if split == "train" and 1 not in sentences.sizes:
             raise ValueError(
                 f"--isolate-documents: the train split of {task.cfg.data} has no empty line, which "
                 "is what separates documents; prepare it from a text that has some, with "
