@@ -71,7 +71,7 @@ def test_each_is_what_it_is_alone(case, name):
     try:
         actual = together(encoder_of(case, attn_impl=name))
     except RuntimeError as refusal:  # a named implementation that serves no such bias
-        assert name == "chunked" and "does not support this" in str(refusal)
+        assert name != "eager" and "does not support this" in str(refusal)
         pytest.skip(str(refusal))
     assert_within(actual, alone(encoder_of(case)), 1e-11)
 
@@ -142,7 +142,11 @@ def test_nothing_is_as_large_as_a_mask_of_the_batch(name):
     encoder = encoder_of(TUPE_R, attn_impl=name).train()
     marked = (torch.arange(length) % short == 0)[None]
     with Largest() as largest:
-        encoder(random_input(length, 1), document_starts=marked).sum().backward()
+        try:
+            encoder(random_input(length, 1), document_starts=marked).sum().backward()
+        except RuntimeError as refusal:  # before torch 2.1
+            assert name == "sdpa" and "does not support this" in str(refusal)
+            pytest.skip(str(refusal))
     # the scores of all documents, 20 x 3 heads x 8 x 8, or the joint projection, 160 x 36
     assert 0 < largest.elements <= 160 * 36 < length**2
 
