@@ -123,6 +123,25 @@ def test_training(data, run, shim_folder, tmp_path):
     assert "unpad=True" in (tmp_path / "tupe_roberta-0.log").read_text()
 
 
+def test_training_with_isolated_documents(run, shim_folder, tmp_path):
+    written = REPO / "tests" / "compatibility" / "v0_1" / "data-bin"
+    words = [
+        shim_folder + "/python", BENCHMARKS / "training.py", "--rounds", 1, "--updates", 20,
+        "--layers", 1, "--width", 64, "--tokens-per-sample", 64, "--batch-size", 1,
+        "--threads", 1, "--output-dir", tmp_path, "--isolate-documents",
+    ]  # fmt: skip
+    process = run(*words, check=False)
+    assert process.returncode == 2 and "--isolate-documents needs --data" in process.stdout
+    run(*words, "--data", written)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert list(results["words_per_second"]) == [
+        "tupe_roberta --rel-pos", "tupe_roberta --rel-pos --isolate-documents"
+    ]  # fmt: skip
+    for name, isolates in (("tupe_roberta", False), ("isolated", True)):
+        said = (tmp_path / f"{name}-0.log").read_text()
+        assert f"isolate_documents={isolates}" in said and "sample_break_mode='complete'" in said
+
+
 @needs_fused
 def test_a_checkout_that_would_not_be_measured_is_refused(run, tmp_path):
     model = tmp_path / "fairseq" / "models" / "bert" / "model.py"
