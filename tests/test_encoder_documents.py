@@ -8,7 +8,7 @@ from helpers.position_cases import ALL_OF_ENCODER, Case, encoder_of, parametrize
 from helpers.tensors import assert_within
 from test_encoder_merged_mask import WRAPPERS
 from tupe_fairseq import TupeEncoder
-from tupe_fairseq.attention import IMPLEMENTATIONS
+from tupe_fairseq.attention import IMPLEMENTATIONS, choice
 
 LENGTH = 16
 #: of each row, the lengths of its documents; the longest is as long as positions allow
@@ -64,8 +64,14 @@ def alone(encoder, dtype=torch.float64):
     return answer(encoder, out, x)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@parametrized(ALL_OF_ENCODER)
+@pytest.mark.parametrize(
+    "case, name",
+    [
+        pytest.param(case, name, id=f"{case.id}-{name}")
+        for case in ALL_OF_ENCODER
+        for name in (NAMES if case == TUPE_R else ["eager", "chunked"])
+    ],
+)
 def test_each_is_what_it_is_alone(case, name):
     """Outputs and all gradients."""
     try:
@@ -79,9 +85,12 @@ def test_each_is_what_it_is_alone(case, name):
 @parametrized(
     [case for case in ALL_OF_ENCODER if case.name in ("tupe", "rope", "alibi", "learned")]
 )
+@pytest.mark.parametrize("name", ["eager", "auto"])
 @torch.no_grad()
-def test_features_in_float32(case):
-    encoder = encoder_of(case, torch.float32)
+def test_features_in_float32(case, name, monkeypatch):
+    """Where short documents share a call of the fused attention, too."""
+    monkeypatch.setattr(choice, "FEW_SCORES", 0)
+    encoder = encoder_of(case, torch.float32, attn_impl=name)
     x = random_batch(torch.float32)
     out = encoder(x, ~REAL, document_starts=starts())
     for row, start, end in places():
