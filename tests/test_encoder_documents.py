@@ -94,9 +94,9 @@ def test_features_in_float32(case, name, monkeypatch):
     x = random_batch(torch.float32)
     out = encoder(x, ~REAL, document_starts=starts())
     for row, start, end in places():
-        # the last LayerNorm's scale is near 1: a float32 rounds there at 6e-8
+        # both are within 1e-6 of the exact one; torch 1.13 sums in another order for fewer rows
         expected = encoder(x[row : row + 1, start:end])[0]
-        torch.testing.assert_close(out[row, start:end], expected, rtol=0, atol=1e-6)
+        torch.testing.assert_close(out[row, start:end], expected, rtol=0, atol=2e-6)
 
 
 @torch.no_grad()
@@ -163,6 +163,12 @@ def test_nothing_is_as_large_as_a_mask_of_the_batch(name):
 def test_a_document_longer_than_the_table_of_positions():
     with pytest.raises(ValueError, match=r"seq_len \(12\) is not in 1 \.\. max_positions \(11\)"):
         encoder_of(TUPE_R)(random_input(13, 1), document_starts=torch.arange(13)[None] == 12)
+
+
+def test_marks_of_another_batch():
+    marked = torch.zeros(1, 4, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"document_starts is \(1, 4\), and the batch is \(1, 3\)"):
+        encoder_of(TUPE_R)(random_input(3, 1), document_starts=marked)
 
 
 def test_nothing_but_padding():

@@ -80,7 +80,7 @@ class TupeEncoder(RecordedOptions, EncoderStack):
             return super().forward(embeddings, key_padding_mask, return_all_hiddens)
         check_embeddings(embeddings, self.config.embed_dim)
         if key_padding_mask is None:
-            key_padding_mask = torch.zeros_like(document_starts, dtype=torch.bool)
+            key_padding_mask = embeddings.new_zeros(embeddings.shape[:2], dtype=torch.bool)
         check_mask(key_padding_mask, embeddings)
         documents = Documents(document_starts, key_padding_mask)
         return self.encode(documents.pack(embeddings), documents, return_all_hiddens)
