@@ -55,16 +55,29 @@ for package in ("fairseq", "matplotlib", "sentencepiece", "transformers"):
 assert TupeEncoder(TupeConfig())(torch.randn(2, 9, 128)).shape == (2, 9, 128)
 print(f"tupe_fairseq {__version__}, Python {sys.version.split()[0]}, torch {torch.__version__}")
 END
-for program in "$venv"/bin/tupe-*; do
-    if [ "$(basename "$program")" = tupe-doctor ]; then continue; fi # which needs nothing
-    if "$program" nothing >"$work/said" 2>&1; then code=0; else code=$?; fi
+# each command with all that it must be given
+"$venv/bin/python" - >"$work/calls" <<'END'
+from importlib import import_module
+from tupe_fairseq.commands.start import NEEDS
+
+for name, packages in NEEDS.items():
+    if packages:  # tupe-doctor needs nothing
+        words = [f"tupe-{name.replace('_', '-')}"]
+        for action in import_module(f"tupe_fairseq.command_flags.{name}").get_parser()._actions:
+            if action.required:
+                words += [*action.option_strings[:1], action.choices[0] if action.choices else "1"]
+        print(*words)
+END
+while read -r program words; do
+    # shellcheck disable=SC2086  # words, none of which has a space
+    if "$venv/bin/$program" $words >"$work/said" 2>&1; then code=0; else code=$?; fi
     if [ $code -ne 2 ] || [ "$(wc -l <"$work/said")" -ne 1 ] || ! grep -q "pip install" "$work/said"; then
-        echo "$(basename "$program"): exit code $code, not one line with what to install:" >&2
+        echo "$program: exit code $code, not one line with what to install:" >&2
         cat "$work/said" >&2
         exit 1
     fi
     cat "$work/said"
-done
+done <"$work/calls"
 if "$venv/bin/tupe-doctor" >"$work/said" 2>&1; then code=0; else code=$?; fi
 if [ $code -ne 1 ] || ! grep -q "^warning  fairseq: not installed" "$work/said"; then
     echo "tupe-doctor: exit code $code, not warnings, of which one is that fairseq is absent:" >&2

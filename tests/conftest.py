@@ -17,7 +17,7 @@ from helpers.running import BIN, SHARED, run  # noqa: E402
 
 #: the tests of what needs torch only, in files or folders
 CORE = (
-    "attention", "files", "modules", "position", "test_encoder.py",
+    "attention", "files", "modules", "position", "test_encoder.py", "test_encoder_documents.py",
     "test_encoder_of_every_position_encoding.py", "test_encoder_on_gpu.py",
     "test_encoder_speed_options.py",
     "test_encoder_transformed.py", "test_missing_package.py",

@@ -26,7 +26,7 @@ PARTS = {
     "recorded_options.py": ("config.py", "torch"),
     "encoder_stack.py": ("attention modules position", "torch"),
     "encoder.py": (
-        "config.py encoder_stack.py modules position recorded_options.py",
+        "attention config.py encoder_stack.py modules position recorded_options.py",
         "torch",
     ),
     "position_terms.py": ("encoder.py position", "torch"),
@@ -87,13 +87,13 @@ PARTS = {
         "numpy tqdm",
     ),
     "compare": (
-        "architectures.py config.py encoder.py files plots position programs shell_text.py "
-        "version.py",
+        "config.py encoder.py files plots position programs shell_text.py version.py",
         "fairseq torch tqdm",
     ),
     # imported before anything else: see test_flags_are_read_without_a_library
     "command_flags": (
-        "architectures.py compare export files finetune glue position prediction scoring tasks",
+        "architectures.py checkpoint compare export files finetune glue inference position "
+        "prediction rows scoring tasks text",
         "",
     ),
     "commands": (

@@ -1,13 +1,14 @@
 """The encoder, built from a config that its state dict records."""
 
-from typing import Callable, Dict, List, Optional, cast
+from typing import Callable, Dict, List, Optional, Tuple, Union, cast
 
 import torch
 from torch import Tensor, nn
 
+from tupe_fairseq.attention import Documents
 from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder_stack import EncoderStack
-from tupe_fairseq.modules import TupeEncoderLayer
+from tupe_fairseq.modules import TupeEncoderLayer, check_embeddings, check_mask
 from tupe_fairseq.position import PositionEncoding
 from tupe_fairseq.recorded_options import RecordedOptions
 
@@ -23,7 +24,8 @@ class TupeEncoder(RecordedOptions, EncoderStack):
         wrap_layer, layer_list (callable): as :class:`EncoderStack`.
     Shape:
         as :class:`EncoderStack`: embeddings (B, L, D), key_padding_mask bool (B, L), True =
-        padding -> (B, L, D), with ``return_all_hiddens`` also a list of such.
+        padding -> (B, L, D), with ``return_all_hiddens`` also a list of such.  With
+        ``document_starts``, bool (B, L), zero at padding.
     Dtype and device: those of the parameters.
     Raises:
         ValueError: if ``config.compile_layers`` and torch cannot compile a module.
@@ -53,6 +55,35 @@ class TupeEncoder(RecordedOptions, EncoderStack):
         if self.config.compile_layers:
             layer.compile(dynamic=True)
         return layer
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        key_padding_mask: Optional[Tensor] = None,
+        return_all_hiddens: bool = False,
+        document_starts: Optional[Tensor] = None,
+    ) -> Union[Tensor, Tuple[Tensor, List[Tensor]]]:
+        """As :meth:`EncoderStack.forward`; several documents in a row can be kept apart.
+
+        Args:
+            document_starts (Tensor, optional): True = the first token of a document, which has
+                position 0, so that it is [CLS] of this document.  Each is encoded as if it were
+                alone, at the cost of doing so: no mask of L x L is made.  None if a row is one.
+        Shape:
+            embeddings (B, L, D), key_padding_mask, document_starts bool (B, L) -> (B, L, D), and a
+            list of such.
+        Raises:
+            ValueError, TypeError: as :class:`Documents`.
+            ValueError, TypeError, RuntimeError: as :class:`EncoderStack`.
+        """
+        if document_starts is None:
+            return super().forward(embeddings, key_padding_mask, return_all_hiddens)
+        check_embeddings(embeddings, self.config.embed_dim)
+        if key_padding_mask is None:
+            key_padding_mask = embeddings.new_zeros(embeddings.shape[:2], dtype=torch.bool)
+        check_mask(key_padding_mask, embeddings)
+        documents = Documents(document_starts, key_padding_mask)
+        return self.encode(documents.pack(embeddings), documents, return_all_hiddens)
 
     def position_encodings(self) -> Dict[Optional[int], PositionEncoding]:
         """{None: the shared position encoding}, or {layer number: its position encoding}."""

@@ -3,6 +3,7 @@
 from typing import Any, Callable, List, Optional, Sequence, Tuple, Union, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe_fairseq.attention import Bias, Padding, takes_factors
@@ -248,4 +249,4 @@ class EncoderStack(nn.Module):
         if added is None:
             return None
         added = added.to(device)  # a position encoding without parameters need not know it
-        return added if packing is None else packing.pack(added.expand(packing.batch, -1, -1))
+        return added if packing is None else F.embedding(packing.positions, added)

@@ -1,8 +1,9 @@
-"""How long commands take to answer --help and a wrong flag, and what importing the package costs.
+"""How long commands take to refuse or help, and what importing the package costs.
 
     python scripts/benchmarks/start_up.py --output-dir start-up-benchmark          # two minutes
 
-Each is a process of its own; all take turns in five rounds, after one that is not counted, beside
+A command is asked for --help, and given a flag that is none, and a file that is not there.  Each
+is a process of its own; all take turns in five rounds, after one that is not counted, beside
 ``python -c pass``.  Seconds that a processor worked are given, too: they hardly depend on what else
 runs.  The script fails if a command takes longer than half a second, of this Python's own start
 apart, or if the package adds more than 0.2 s to the import of torch.  Writes results.json and
@@ -31,6 +32,22 @@ IMPORTS = {
     "TupeEncoder": "from tupe_fairseq import TupeEncoder",
     "TupeRobertaModel": "from tupe_fairseq import TupeRobertaModel",
 }
+#: the words of a call that names a file that is not there; the other files are not looked at before
+ABSENT = {
+    "compare": "absent --output-dir out --schemes tupe --updates 1",
+    "convert": "--checkpoint absent --output-dir out",
+    "doctor": "--checkpoint absent",
+    "encode": "absent absent.csv --output-file out.npy",
+    "export": "absent --output-dir out",
+    "extend": "absent --max-positions 64 --output-dir out",
+    "finetune": "--data absent --checkpoint absent --output-dir out",
+    "plot": "absent --output-dir out",
+    "predict": "absent absent.csv",
+    "prepare_glue": "--glue-dir absent --tasks ALL --pretrain-dir absent --output-dir out",
+    "prepare_pretrain": "--input absent --output-dir out",
+    "prepare_task": "--kind tagging --train absent --pretrain-dir absent --output-dir out",
+    "score": "absent",
+}
 LIMIT_COMMAND, LIMIT_PACKAGE = 0.5, 0.2
 
 
@@ -42,6 +59,7 @@ def parse(arguments):
     add("--output-dir", type=Path, required=True, metavar="OUT", help="results")
     add("--rounds", type=int, default=5, help="default %(default)s")
     add("--only", metavar="LIST", help=f"commands, of {','.join(NEEDS)}; default: all")
+    add("--no-imports", action="store_true", help="the commands alone")
     options = parser.parse_args(arguments)
     options.only = options.only.split(",") if options.only else list(NEEDS)
     unknown = sorted(set(options.only) - set(NEEDS))
@@ -50,7 +68,7 @@ def parse(arguments):
     return options
 
 
-def calls(commands):
+def calls(commands, imports=IMPORTS):
     """What is measured -> its program, the words after it, and the exit code that it must have."""
     found = {BARE: ("pass", [], 0)}
     for name in commands:
@@ -58,7 +76,9 @@ def calls(commands):
         title = f"tupe-{name.replace('_', '-')}"
         found[f"{title} --help"] = program, ["--help"], 0
         found[f"{title} --wrong-flag"] = program, ["--wrong-flag"], 2
-    found.update((title, (program, [], 0)) for title, program in IMPORTS.items())
+        if name in ABSENT:  # tupe-options takes no files
+            found[f"{title} absent"] = program, ABSENT[name].split(), 2
+    found.update((title, (program, [], 0)) for title, program in imports.items())
     return found
 
 
@@ -106,15 +126,16 @@ def excesses(found):
     median = {title: statistics.median(one["seconds"]) for title, one in found.items()}
     for title in median:
         if title.startswith("tupe-") and median[title] - median[BARE] > LIMIT_COMMAND:
-            yield f"{title}: {median[title]:.2f} s"
+            yield f"{title}: {median[title] - median[BARE]:.2f} s beyond {BARE}"
     for title, base in (("import tupe_fairseq", BARE), ("TupeEncoder", TORCH)):
-        if median[title] - median[base] > LIMIT_PACKAGE:
+        if title in median and median[title] - median[base] > LIMIT_PACKAGE:
             yield f"{title}: {median[title] - median[base]:.2f} s beyond {base}"
 
 
 def main(arguments=None):
     options = parse(arguments)
-    found = measure(calls(options.only), options.rounds)
+    wanted = calls(options.only, {} if options.no_imports else IMPORTS)
+    found = measure(wanted, options.rounds)
     facts = {
         "processor": processor(),
         "python": platform.python_version(),

@@ -2,6 +2,10 @@
 
     python scripts/benchmarks/training.py                # on Python's own documentation
     python scripts/benchmarks/training.py --data DATA    # on a folder of tupe-prepare-pretrain
+    python scripts/benchmarks/training.py --data DATA --isolate-documents
+
+The last compares tupe_roberta with itself, on samples of whole lines: as they are, and with the
+documents within them isolated.
 
 Both train the same small RoBERTa (4 layers of 512, 8 heads) on the same batches for 100 updates,
 and are compared by the words per second that fairseq logs.  Only the ratio is meaningful.  Needs
@@ -29,6 +33,7 @@ import tupe_fairseq
 SCRIPTS = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 STOCK, TUPE = "roberta", "tupe_roberta --rel-pos"
+ISOLATED = TUPE + " --isolate-documents"
 LOG_INTERVAL = 10
 DTYPES = {"fp32": [], "fp16": ["--fp16"], "bf16": ["--bf16"]}
 
@@ -49,7 +54,13 @@ def parse(arguments):
     add("--width", type=int, default=512, help="a multiple of 64; default 512")
     add("--dtype", choices=DTYPES, default="fp32", help="--fp16 or --bf16 of fairseq; default fp32")
     add("--tupe-flags", default="", help='further flags of tupe_roberta, such as "--unpad"')
+    add(
+        "--isolate-documents", action="store_true",
+        help="compare tupe_roberta with this flag and without it, in place of roberta",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
+    if options.isolate_documents and options.data is None:
+        parser.error("--isolate-documents needs --data of a text that has empty lines")
     if options.updates < 2 * LOG_INTERVAL:
         parser.error(f"--updates ({options.updates}) must be at least {2 * LOG_INTERVAL}")
     if options.rounds < 1:
@@ -107,14 +118,15 @@ def train(arch: str, data: Path, options, log: Path) -> Training:
         "--encoder-layers", options.layers, "--encoder-embed-dim", options.width,
         "--encoder-ffn-embed-dim", 4 * options.width,
         "--encoder-attention-heads", options.width // 64,
-        "--sample-break-mode", "none", "--tokens-per-sample", options.tokens_per_sample,
+        "--sample-break-mode", "complete" if options.isolate_documents else "none",
+        "--tokens-per-sample", options.tokens_per_sample,
         "--max-positions", options.tokens_per_sample, "--batch-size", options.batch_size,
         "--required-batch-size-multiple", 1, "--optimizer", "adam", "--lr", 1e-4,
         "--max-update", options.updates, "--log-format", "json", "--log-interval", LOG_INTERVAL,
         "--no-save", "--save-dir", log.parent, "--disable-validation", "--num-workers", 0,
         "--data-buffer-size", 0, "--distributed-world-size", 1, "--seed", 1,
         *DTYPES[options.dtype], *([] if torch.cuda.is_available() else ["--cpu"]),
-        *(shlex.split(options.tupe_flags) if arch == TUPE else []),
+        *(shlex.split(options.tupe_flags) if arch != STOCK else []),
     ]  # fmt: skip
     said = run(words, log, env={**os.environ, "OMP_NUM_THREADS": str(options.threads)})
     return read_log(said)
@@ -147,10 +159,12 @@ def main(arguments=None):
     options.output_dir.mkdir(parents=True, exist_ok=True)
     console = Console()
     data = options.data or make_data(options.output_dir, options.tokens_per_sample)
-    turns = [(number, arch) for number in range(options.rounds) for arch in (STOCK, TUPE)]
-    speeds, losses = {STOCK: [], TUPE: []}, {STOCK: [], TUPE: []}
+    compared = (TUPE, ISOLATED) if options.isolate_documents else (STOCK, TUPE)
+    turns = [(number, arch) for number in range(options.rounds) for arch in compared]
+    speeds, losses = {arch: [] for arch in compared}, {arch: [] for arch in compared}
     for number, arch in track(turns, "training", console=console):
-        log = options.output_dir / f"{arch.split()[0]}-{number}.log"
+        name = "isolated" if arch == ISOLATED else arch.split()[0]
+        log = options.output_dir / f"{name}-{number}.log"
         training = train(arch, data, options, log)
         reason = fault(training, options.updates)
         if reason is not None:
@@ -163,13 +177,13 @@ def main(arguments=None):
     table = Table(title=f"{size}, {batch}, {options.updates} updates each")
     for heading in ("--arch", "words per second", "each training", "ratio"):
         table.add_column(heading, justify="right")
-    base = statistics.median(speeds[STOCK])
+    base = statistics.median(speeds[compared[0]])
     for arch, values in speeds.items():
         median = statistics.median(values)
         each = ", ".join(f"{value:.0f}" for value in values)
         table.add_row(arch, f"{median:.0f}", each, f"{median / base:.3f}")
     console.print(table)
-    ratios = [b / a for a, b in zip(speeds[STOCK], speeds[TUPE])]
+    ratios = [b / a for a, b in zip(*speeds.values())]
     result = {
         "words_per_second": speeds,
         "ratio_of_each_round": ratios,

@@ -194,7 +194,7 @@ def _inside(folder: Path, one: Reader) -> int:
     here = os.getcwd()
     os.chdir(folder)
     try:
-        code, text = call_program(lambda words: one.call(), one.arguments)
+        code, text = call_program(lambda words: one.call(), one.arguments, is_silent=False)
     finally:
         os.chdir(here)
     if code not in (0, 130):

@@ -21,7 +21,7 @@ from helpers.triton_cases import (
     padded,
     set_tiles,
 )
-from tupe_fairseq.attention import eager, triton
+from tupe_fairseq.attention import Documents, eager, triton
 from tupe_fairseq.attention.triton_refusal import triton_refusal
 
 # float32 sums of at most 512 terms of size 1, in two orders
@@ -140,6 +140,17 @@ class TestKernels:
         if layout == "padded":
             expected[0][padding.mask] = 0
         assert_close(found, expected)
+
+    def test_documents_of_one_length_and_of_others(self):
+        """Without padding between them or anywhere."""
+        for firsts in ([0, 5], [0, 3, 9]):
+            starts = torch.zeros(1, 10, dtype=torch.bool)
+            starts[0, firsts] = True
+            documents = Documents(starts, torch.zeros_like(starts))
+            qkv, bias = inputs(1, 10, 2)
+            qkv, bias = qkv[0], bias[:, : documents.seq_len, : documents.seq_len]
+            expected = attend(qkv, bias, documents, function=eager_attention)
+            assert_close(attend(qkv, bias, documents), expected)
 
     @pytest.mark.thorough
     @pytest.mark.parametrize(

@@ -4,13 +4,8 @@ import os
 
 import pytest
 
-from tupe_fairseq.commands.arguments import (
-    can_be_written,
-    in_range,
-    learning_rates,
-    no_separators,
-    seeds,
-)
+from tupe_fairseq.command_flags.arguments import in_range, learning_rates, seeds
+from tupe_fairseq.command_flags.given_paths import can_be_written, no_separators
 
 
 def test_lists():

@@ -564,7 +564,7 @@ EXPORT = {
     "--language": (["--language", "en,de"], {"README.md"}),
     "--onnx": (["--onnx"], {"README.md"}),
     "--sample": (["--sample", "DIR/sample.txt"], {"README.md"}),
-    "--python": (["--python", "other"], set()),
+    "--python": (["--python", "sh"], set()),
 }  # fmt: skip
 
 
@@ -602,7 +602,7 @@ def test_export(tmp_path, monkeypatch):
         names = {name for name in {**found, **base} if found.get(name) != base.get(name)}
         assert names == changed, flag
         assert (seen["texts"] == ["The cat.", "No fish."]) == (flag == "--sample")
-        assert (seen["python"] == "other") == (flag == "--python")
+        assert (seen["python"] == "sh") == (flag == "--python")
         assert seen["trust"] == (flag != "--as") and seen["onnx"] == (flag == "--onnx")
     assert usual["trust"] and not usual["onnx"] and usual["python"] == sys.executable
 

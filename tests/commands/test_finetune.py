@@ -58,7 +58,7 @@ def test_the_same_without_an_error(files, capsys):
         (["--weight-decay", -1], "--weight-decay (-1.0) must be at least 0"),
         (["--weight-decay", "nan"], "--weight-decay (nan) must be at least 0"),
         (["--fp16"], "--fp16 needs a GPU; drop it, or drop --cpu"),
-        (["--checkpoint", "/nowhere.pt"], "--checkpoint /nowhere.pt is not a file"),
+        (["--checkpoint", "/nowhere.pt"], "--checkpoint /nowhere.pt does not exist"),
         (["--data", "/nowhere"], "--data /nowhere has no report.json"),
         (["--output-dir", "/a:b"], "--output-dir /a:b contains ':'"),
         (["--gpus", 1], "not allowed with argument --cpu"),

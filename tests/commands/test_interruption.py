@@ -108,9 +108,12 @@ def test_while_a_command_is_imported(number, tmp_path):
         "    except BaseException:\n"
         "        pass\n"
     )
+    words = [str(tmp_path / name) for name in ("checkpoint.pt", "texts.txt")]
+    for path in (*words, tmp_path / "dict.txt"):  # or it would end before it imports
+        open(path, "w").close()
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
     code += "from tupe_fairseq.commands.start import predict; predict()"
-    process = started(["-c", code, "checkpoint.pt", "texts.txt"])
+    process = started(["-c", code, *words])
     assert process.stdout.readline() == "begun\n"
     line = f"tupe-predict: {SIGNALS[number]}\n"
     assert ended(process, number, False) == (128 + number, line)

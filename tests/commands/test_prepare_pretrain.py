@@ -85,7 +85,7 @@ def test_output_folder_of_something_else(refused, text, tmp_path):
     (tmp_path / "data" / "precious").touch()
     assert "contains other files" in refused("--input", text)
     assert os.listdir(tmp_path / "data") == ["precious"]
-    assert "File exists" in refused("--input", text, folder="data/precious")
+    assert "precious is not a folder" in refused("--input", text, folder="data/precious")
 
 
 @pytest.mark.parametrize("folder", ["da:ta", "da,ta"])

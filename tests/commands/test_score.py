@@ -219,7 +219,7 @@ def place(models, tmp_path):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--input", "HERE/absent.txt"], "No such file or directory: 'HERE/absent.txt'"),
+        (["--input", "HERE/absent.txt"], "--input HERE/absent.txt does not exist"),
         (["--input", "HERE/empty.txt"], "HERE/empty.txt is empty; give one sentence in each line"),
         (["--input", "HERE/blank.txt"], "HERE/blank.txt, line 2 is empty; give one sentence"),
         (["--input", "HERE/latin.txt"], "HERE/latin.txt, line 2: not UTF-8"),

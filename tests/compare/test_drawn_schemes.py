@@ -2,7 +2,7 @@
 
 from helpers.drawn import drawn
 from helpers.drawn import strategies as st
-from tupe_fairseq.commands.arguments import learning_rates, seeds
+from tupe_fairseq.command_flags.arguments import learning_rates, seeds
 from tupe_fairseq.compare.parse_schemes import FLAGS, parse_scheme, parse_schemes
 from tupe_fairseq.position import CATALOGUE
 

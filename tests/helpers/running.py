@@ -12,6 +12,7 @@ from pathlib import Path
 
 import tupe_fairseq
 from helpers.forked import run_forked
+from helpers.silence import no_foreign_lines, no_warnings
 
 REPO = Path(__file__).resolve().parents[2]
 SHARED = REPO.parent / "shared"
@@ -36,16 +37,22 @@ def run(*command, cwd=None, check=True, env=None):
             command, cwd=cwd, env={**ENV, **(env or {})}, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, timeout=600,
         )  # fmt: skip
+    if str(command[0]).startswith(f"{BIN}{os.sep}tupe-"):
+        no_foreign_lines(process.stdout)
     if check and process.returncode:
         raise AssertionError(f"exit code {process.returncode}: {command}\n{process.stdout[-6000:]}")
     return process
 
 
-def call_program(main, words):
-    """Run a console script's main in this process, which saves its start; exit code and output."""
+def call_program(main, words, is_silent=True):
+    """Run a console script's main in this process, which saves its start; exit code and output.
+
+    What other libraries have to say is a failure, unless it is a program of fairseq's.
+    """
     output, code = io.StringIO(), 0
     handlers, level = logging.root.handlers[:], logging.root.level
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+    quietly = no_warnings() if is_silent else contextlib.nullcontext()
+    with quietly, contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
             main([str(word) for word in words])
         except SystemExit as stop:
@@ -53,6 +60,8 @@ def call_program(main, words):
         finally:  # the command sets up logging for itself
             logging.root.handlers[:] = handlers
             logging.root.setLevel(level)
+    if is_silent:
+        no_foreign_lines(output.getvalue())
     return code, output.getvalue()
 
 

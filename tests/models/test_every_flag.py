@@ -75,6 +75,7 @@ def described(model):
         "basis": encoder.config.symmetric_basis,
         "attention": attn.attn_impl,
         "unpad": (encoder.config.unpad, model.encoder.unpad),
+        "documents begin with": encoder.document_start,
         "compiled": getattr(layer, "_compiled_call_impl", None) is not None,
         # fairseq's wrapper takes the place of forward
         "checkpointed": "forward" in vars(layer),
@@ -124,6 +125,7 @@ CASES = {
     "--untie-cls": (["--position-encoding", "alibi"], [], {"unties [CLS]": True}),
     "--attn-impl": ([], ["chunked"], {"attention": "chunked"}),
     "--unpad": ([], [], {"unpad": (True, True)}),
+    "--isolate-documents": ([], [], {"documents begin with": 0}),
     "--checkpoint-activations": ([], [], {"checkpointed": True}),
 }  # fmt: skip
 REFUSED = {

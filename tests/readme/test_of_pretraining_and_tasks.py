@@ -18,7 +18,7 @@ def test_readmes_of_pretraining_and_tasks(folder):
             code = code.replace("--nproc_per_node 8", "--nproc_per_node 1")
             code = code.replace("29500", str(free_port()))
         outputs.append(execute(language, code, folder))
-    assert [("done training" in output) for output in outputs] == [False] + [True] * 4
+    assert [("done training" in output) for output in outputs] == [False] + [True] * 5
     for language, code in blocks("examples/glue/README.md"):
         if code.startswith(ELSEWHERE):
             continue
@@ -26,7 +26,7 @@ def test_readmes_of_pretraining_and_tasks(folder):
     assert (folder / "runs" / "CoLA" / "results.md").exists()
     assert (folder / "cola" / "checkpoint_best.pt").exists()
     assert "done training" in outputs[-1]
-    assert len(outputs) == 9
+    assert len(outputs) == 10
 
     pairs = [("A word is here.", "A word are here."), ("It is one.", "It are one.")]
     write_pairs(folder / "blimp" / "data" / "agreement.jsonl", pairs, UID="agreement")

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import runpy
 import sys
 
 import pytest
@@ -11,6 +12,7 @@ from helpers import raw_text
 from helpers.running import REPO, call_program
 from helpers.training import pretrain
 from tupe_fairseq.commands import prepare_pretrain
+from tupe_fairseq.commands.start import NEEDS
 from tupe_fairseq.position.known_schemes import TABLE_METHODS
 
 BENCHMARKS = REPO / "scripts" / "benchmarks"
@@ -121,6 +123,25 @@ def test_training(data, run, shim_folder, tmp_path):
     assert "unpad=True" in (tmp_path / "tupe_roberta-0.log").read_text()
 
 
+def test_training_with_isolated_documents(run, shim_folder, tmp_path):
+    written = REPO / "tests" / "compatibility" / "v0_1" / "data-bin"
+    words = [
+        shim_folder + "/python", BENCHMARKS / "training.py", "--rounds", 1, "--updates", 20,
+        "--layers", 1, "--width", 64, "--tokens-per-sample", 64, "--batch-size", 1,
+        "--threads", 1, "--output-dir", tmp_path, "--isolate-documents",
+    ]  # fmt: skip
+    process = run(*words, check=False)
+    assert process.returncode == 2 and "--isolate-documents needs --data" in process.stdout
+    run(*words, "--data", written)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert list(results["words_per_second"]) == [
+        "tupe_roberta --rel-pos", "tupe_roberta --rel-pos --isolate-documents"
+    ]  # fmt: skip
+    for name, isolates in (("tupe_roberta", False), ("isolated", True)):
+        said = (tmp_path / f"{name}-0.log").read_text()
+        assert f"isolate_documents={isolates}" in said and "sample_break_mode='complete'" in said
+
+
 @needs_fused
 def test_a_checkout_that_would_not_be_measured_is_refused(run, tmp_path):
     model = tmp_path / "fairseq" / "models" / "bert" / "model.py"
@@ -216,6 +237,56 @@ def test_untie(run, data, shim_folder, tmp_path):
     ]  # fmt: skip
     assert all(1 < loss < 30 for loss in losses.values())
     assert f"untied: {losses['untied']:.3f} bits" in process.stdout
+
+
+def test_start_up(run, tmp_path):
+    words = ["--only", "options,prepare_pretrain", "--no-imports", "--rounds", 1]
+    process = run(
+        sys.executable, BENCHMARKS / "start_up.py", *words, "--output-dir", tmp_path, check=False
+    )
+    # which of the two, is a matter of what else runs here
+    assert process.returncode == ("all within their limits" not in process.stdout)
+    found = json.loads((tmp_path / "results.json").read_text())["found"]
+    pretrain = [f"tupe-prepare-pretrain {word}" for word in ("--help", "--wrong-flag", "absent")]
+    options = [f"tupe-options {word}" for word in ("--help", "--wrong-flag")]
+    assert list(found) == ["python -c pass", *options, *pretrain]
+    assert all(len(one["seconds"]) == len(one["busy"]) == 1 for one in found.values())
+    assert found["python -c pass"]["lines"] == 0 and found[pretrain[-1]]["lines"] == 1
+    (table,) = (tmp_path / "results.md").read_text().split("\n\n")
+    assert len(table.splitlines()) == 2 + len(found)
+
+
+def test_what_starts_slowly():
+    start_up = runpy.run_path(str(BENCHMARKS / "start_up.py"))
+    assert set(start_up["ABSENT"]) == {*NEEDS} - {"options"}  # which takes no files
+    medians = {
+        "python -c pass": 1, "import torch": 3, "import tupe_fairseq": 1.1, "TupeEncoder": 3.3,
+        "tupe-score --help": 1.7, "tupe-score absent": 1.4,
+    }  # fmt: skip
+    found = {title: {"seconds": [seconds]} for title, seconds in medians.items()}
+    assert list(start_up["excesses"](found)) == [
+        "tupe-score --help: 0.70 s beyond python -c pass", "TupeEncoder: 0.30 s beyond import torch"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "script, words, message",
+    [
+        ("benchmarks/start_up.py", ["--only", "score,nope"], "--only: no command nope"),
+        ("benchmarks/start_up.py", ["--rounds", 0], "--rounds must be above 0"),
+        ("build_corpus.py", ["--every", 0], "--every is 0; give 1 or more"),
+        pytest.param(
+            "benchmarks/model.py", ["--largest", 0], "--largest (0) must be at least 1",
+            marks=needs_fused,
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.endswith(".py") else "",
+)  # fmt: skip
+def test_a_number_or_name_that_is_none(script, words, message, run, tmp_path):
+    folder = [tmp_path / "out"] if script == "build_corpus.py" else ["--output-dir", tmp_path]
+    process = run(sys.executable, REPO / "scripts" / script, *folder, *words, check=False)
+    assert process.returncode == 2 and message in process.stdout.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.thorough

@@ -22,13 +22,16 @@ from tupe_fairseq.attention.bias import Bias
 from tupe_fairseq.attention.choice import IMPLEMENTATIONS, NAMES, check_name, choose, takes_factors
 from tupe_fairseq.attention.eager import attention_probabilities
 from tupe_fairseq.attention.keep_mask import HAS_NUMPY, KeepMask
+from tupe_fairseq.attention.packed_documents import Documents
 from tupe_fairseq.attention.padding import Padding
 from tupe_fairseq.attention.recorded import is_recorded
 from tupe_fairseq.attention.split_qkv import split_qkv
+from tupe_fairseq.attention.unpacked import in_parts
 
 __all__ = [
     "HAS_NUMPY",
     "Bias",
+    "Documents",
     "IMPLEMENTATIONS",
     "NAMES",
     "KeepMask",
@@ -37,6 +40,7 @@ __all__ = [
     "takes_factors",
     "check_name",
     "choose",
+    "in_parts",
     "is_recorded",
     "split_qkv",
 ]

@@ -146,6 +146,12 @@ class Bias:
             product = torch.matmul(queries, keys)
         return product if bias is None else product + bias
 
+    def of_first(self, length: int) -> "Bias":
+        """The bias of sequences of at most ``length`` tokens."""
+        if length == self.shape[-1]:
+            return self
+        return Bias(self.whole()[..., :length, :length])
+
     def copy_in(self, dtype: torch.dtype) -> Tensor:
         """:func:`shifted` of the whole bias, without gradient; made once for each dtype."""
         found = self._copies.get(dtype)

@@ -76,10 +76,12 @@ class _Pass:
 
     def sequences(self, spans: List[Tuple[int, int]]) -> Iterator[Sequence]:
         num_heads = self.q.size(1)
-        # a head for each thread: products of one head are too small to be shared out
-        together = min(torch.get_num_threads(), num_heads)
         for number, (start, length) in enumerate(spans):
             tokens = slice(start, start + length)
+            # a head for each thread: products of one head are too small to be shared out; of a
+            # short sequence as many as fill a block
+            filling = QUERIES * KEYS // max(length, 1) ** 2
+            together = min(max(torch.get_num_threads(), filling), num_heads)
             for head in range(0, num_heads if length else 0, together):
                 heads = slice(head, min(head + together, num_heads))
                 queries = [self.load(self.q, tokens, heads) * self.scaling]

@@ -44,20 +44,28 @@ class Tile(NamedTuple):
 
 
 def _tiles(spans: List[Tuple[int, int]], num_heads: int) -> Iterator[Tile]:
-    """Every tile of a batch; heads change last, so that their bias stays in cache meanwhile."""
-    longest = max([1, *(length for _, length in spans)])
+    """Every tile of a batch; heads change last, so that their bias stays in cache meanwhile.
+
+    Of short sequences as many heads as fill a tile, also next to a long one.
+    """
     size = TILE * torch.get_num_threads()
-    num_sharing = max(TILE // longest**2, 1)
-    num_together = max(size // longest**2 // num_sharing, 1) * num_sharing
-    # a multiple of the 4 elements of a draw, so that none serves two tiles
-    num_rows = math.ceil(max(size // longest, 1) / 4) * 4
-    for head in range(0, num_heads, num_together):
-        heads = slice(head, min(head + num_together, num_heads))
-        for sequence, (start, length) in enumerate(spans):
-            for row in range(0, length, num_rows):
-                rows = slice(row, min(row + num_rows, length))
+    alike: Dict[Tuple[int, int], List[int]] = {}
+    for sequence, (_, length) in enumerate(spans):
+        if length:
+            num_sharing = min(max(TILE // length**2, 1), num_heads)
+            num_together = max(size // length**2 // num_sharing, 1) * num_sharing
+            alike.setdefault((num_sharing, min(num_together, num_heads)), []).append(sequence)
+    for (num_sharing, num_together), sequences in alike.items():
+        for head in range(0, num_heads, num_together):
+            heads = slice(head, min(head + num_together, num_heads))
+            for sequence in sequences:
+                start, length = spans[sequence]
                 tokens = slice(start, start + length)
-                yield Tile(heads, sequence, tokens, rows, num_sharing)
+                # a multiple of the 4 elements of a draw, so that none serves two tiles
+                num_rows = math.ceil(max(size // length, 1) / 4) * 4
+                for row in range(0, length, num_rows):
+                    rows = slice(row, min(row + num_rows, length))
+                    yield Tile(heads, sequence, tokens, rows, num_sharing)
 
 
 class _Scratch:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from tupe_fairseq.attention.bias import Bias
 from tupe_fairseq.attention.padding import Padding
+from tupe_fairseq.attention.unpacked import unpacked
 
 
 def eager_attention(
@@ -25,15 +26,14 @@ def eager_attention(
     Scores are summed and normalised in float32 at least, with ``attn_bias`` in its own dtype.
     See :data:`tupe_fairseq.attention.IMPLEMENTATIONS`.
     """
-    if padding is not None and padding.packed:
-        q, k, v = (padding.unpack(x) for x in (q, k, v))
-    probs = attention_probabilities(q, k, attn_bias, padding, scaling=scaling).to(v.dtype)
-    probs = F.dropout(probs, dropout)
-    # B x H x L x L times B x L x H x K
-    attended = torch.matmul(probs, v.transpose(1, 2)).transpose(1, 2)
-    if padding is not None and padding.packed:
-        return padding.pack(attended)
-    return attended
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, attn_bias: Optional[Bias], padding) -> Tensor:
+        probs = attention_probabilities(q, k, attn_bias, padding, scaling=scaling).to(v.dtype)
+        probs = F.dropout(probs, dropout)
+        # B x H x L x L times B x L x H x K
+        return torch.matmul(probs, v.transpose(1, 2)).transpose(1, 2)
+
+    return unpacked(attend, q, k, v, attn_bias, padding)
 
 
 def attention_probabilities(

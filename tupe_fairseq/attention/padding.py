@@ -75,6 +75,20 @@ class Padding:
         """Indices of the real tokens among the B * L, int64 (N)."""
         return (~self.mask).flatten().nonzero().squeeze(1)
 
+    @property
+    def positions(self) -> Tensor:
+        """Of each token that travels packed, its place in its sequence, int64 (N)."""
+        return self.real % self.seq_len
+
+    @property
+    def parts(self) -> List[Tuple[Optional[Tensor], "Padding"]]:
+        """The packed sequences as padded batches of their own, for what takes no packed tokens.
+
+        Of each batch the indices of its tokens among those that travel, int64, and its padding,
+        packed; here all sequences in one, without indices.
+        """
+        return [(None, self)]
+
     def once(self, source: Tensor, key: Hashable, make: Callable[[], Made]) -> Made:
         """What ``make`` gives: made for the first layer that asks, kept for the others.
 

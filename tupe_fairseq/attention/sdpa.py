@@ -1,6 +1,7 @@
 """torch's own fused attention, with the position bias as its mask."""
 
 import contextlib
+import functools
 from typing import List, Optional
 
 import torch
@@ -12,6 +13,7 @@ from tupe_fairseq.attention.joined import Call, is_one_batch, joined, one_by_one
 from tupe_fairseq.attention.merged_mask import merged_mask
 from tupe_fairseq.attention.padding import Padding, batch_spans
 from tupe_fairseq.attention.recorded import is_recorded
+from tupe_fairseq.attention.unpacked import unpacked
 
 # A GPU's gradient of the mask is as large as the mask expanded over the batch, so the batch is
 # taken in parts of at most so many elements.
@@ -40,10 +42,8 @@ def sdpa_attention(
         calls = _calls(q, attn_bias, padding, dropout)
         return attend_calls(flat_q, flat_k, flat_v, calls, scaling, dropout).view(q.shape)
 
-    if padding is not None and padding.packed:
-        q, k, v = (padding.unpack(x) for x in (q, k, v))
-    out = _attend_batch(q, k, v, attn_bias, padding, scaling, dropout)
-    return padding.pack(out) if padding is not None and padding.packed else out
+    attend = functools.partial(_attend_batch, scaling=scaling, dropout=dropout)
+    return unpacked(attend, q, k, v, attn_bias, padding)
 
 
 def _calls(

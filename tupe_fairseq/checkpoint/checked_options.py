@@ -10,6 +10,7 @@ import re
 from typing import Any, Callable, Dict, NamedTuple
 
 from tupe_fairseq.attention import NAMES
+from tupe_fairseq.checkpoint.limits import MOST_LAYERS, WIDEST
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.modules.activations import ACTIVATIONS
 from tupe_fairseq.modules.pooling import POOLINGS
@@ -17,9 +18,6 @@ from tupe_fairseq.position import CATALOGUE, POSITION_OPTIONS
 
 #: what fairseq's RoBERTa is trained for, as far as this plugin has heads for it
 TASKS = ("masked_lm", "sentence_prediction", "glue_sentence_prediction", "token_tagging")
-# far beyond any model, so that nothing is built for hours from a small file
-MOST_LAYERS = 1000
-WIDEST = 2**16
 # of the heads; the encoder has fewer
 _POOLER_ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
 

@@ -2,6 +2,7 @@
 
 import argparse
 
+from tupe_fairseq.command_flags.checked_compare import check as check
 from tupe_fairseq.command_flags.config_flag import add_config_flag
 from tupe_fairseq.compare.parse_schemes import FLAGS
 from tupe_fairseq.position.known_schemes import SCHEME_NAMES

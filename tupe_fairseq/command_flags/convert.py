@@ -1,8 +1,15 @@
 """tupe-convert's flags."""
 
 import argparse
+import os
 
-from tupe_fairseq.command_flags.vocabulary_flags import add_vocabulary_flags
+from tupe_fairseq.command_flags.given_paths import (
+    can_be_written,
+    check_is_file,
+    refuse_files_there,
+)
+from tupe_fairseq.command_flags.vocabulary_flags import add_vocabulary_flags, given_vocabulary
+from tupe_fairseq.files.names import DICTIONARY, MODEL
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -50,3 +57,26 @@ def get_parser() -> argparse.ArgumentParser:
     parser.add_argument("--output-dir", required=True, metavar="OUT", help="folder to write")
     parser.add_argument("--overwrite", action="store_true", help="replace files of an earlier run")
     return parser
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what is wrong whatever is in the files.
+
+    Raises:
+        OSError, ValueError: the message names the flag.
+    """
+    given_vocabulary(args)
+    for flag, path in (("--dict", args.dict), ("--label-dict", args.label_dict)):
+        if path:
+            check_is_file(flag, path)
+    if args.anew and args.untie:
+        raise ValueError("--anew and --untie exclude each other; drop one")
+    if os.path.isdir(args.checkpoint):
+        if args.anew:
+            raise ValueError(f"--anew is for files, and {args.checkpoint} is a folder; drop it")
+    else:
+        check_is_file("--checkpoint", args.checkpoint)
+        if not args.dict:
+            raise ValueError(f"--checkpoint {args.checkpoint} is a file, which needs --dict, too")
+    can_be_written("--output-dir", args.output_dir)
+    refuse_files_there(args.output_dir, [MODEL, DICTIONARY], args.overwrite)

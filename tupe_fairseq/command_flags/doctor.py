@@ -2,6 +2,8 @@
 
 import argparse
 
+from tupe_fairseq.command_flags.given_paths import check_is_file, check_is_folder
+
 
 def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
@@ -31,3 +33,17 @@ def get_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse paths that are wrong.
+
+    Raises:
+        OSError: the message names the flag.
+    """
+    if args.checkpoint is not None:
+        check_is_file("--checkpoint", args.checkpoint)
+    if args.sentencepiece_model is not None:
+        check_is_file("--sentencepiece-model", args.sentencepiece_model)
+    if args.data is not None:
+        check_is_folder("--data", args.data)

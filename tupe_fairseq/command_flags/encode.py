@@ -1,10 +1,17 @@
 """tupe-encode's flags."""
 
 import argparse
+import os
 
-from tupe_fairseq.command_flags.model_flags import add_model_flags
-from tupe_fairseq.command_flags.row_flags import add_input_flags
-from tupe_fairseq.files.names import MEAN, POOLING_NAMES, VECTORS
+from tupe_fairseq.command_flags.arguments import in_range
+from tupe_fairseq.command_flags.given_paths import can_be_output
+from tupe_fairseq.command_flags.model_flags import add_model_flags, check_model_flags
+from tupe_fairseq.command_flags.row_flags import (
+    STANDARD_INPUT,
+    add_input_flags,
+    check_input_flags,
+)
+from tupe_fairseq.files.names import MEAN, POOLING_NAMES, VECTOR_FILES, VECTORS
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -49,3 +56,23 @@ def get_parser() -> argparse.ArgumentParser:
     add_input_flags(parser)
     add_model_flags(parser)
     return parser
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what is wrong whatever is in the files.
+
+    Raises:
+        OSError, ValueError: the message names the flag.
+    """
+    check_model_flags(args)
+    if args.layer is not None:
+        in_range("--layer", args.layer, at_least=0)
+    ending = os.path.splitext(args.output_file)[1].lower()
+    if ending not in VECTOR_FILES:
+        raise ValueError(
+            f"--output-file {args.output_file} must end in {' or '.join(VECTOR_FILES)}"
+        )
+    can_be_output("--output-file", args.output_file, [args.checkpoint, args.input])
+    if args.input == STANDARD_INPUT:
+        raise ValueError("the input must be a file: its rows are counted first")
+    check_input_flags(args)

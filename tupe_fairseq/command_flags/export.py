@@ -1,12 +1,22 @@
 """tupe-export's flags."""
 
 import argparse
+import shutil
 import sys
 
-from tupe_fairseq.command_flags.vocabulary_flags import add_vocabulary_flags
+from tupe_fairseq.command_flags.given_paths import (
+    can_be_written,
+    check_is_checkpoint,
+    check_is_file,
+)
+from tupe_fairseq.command_flags.vocabulary_flags import add_vocabulary_flags, given_vocabulary
+from tupe_fairseq.export.card_flags import checked_languages, checked_license
 from tupe_fairseq.export.model_types import MODEL_TYPE, MODEL_TYPES
 from tupe_fairseq.export.sample_texts import LIMIT, default_texts
 from tupe_fairseq.files.names import MEAN, POOLING_NAMES
+from tupe_fairseq.files.staged_folder import refuse_existing
+from tupe_fairseq.text.found_vocabulary import find_dictionary
+from tupe_fairseq.text.to_tokens import places_of
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -88,3 +98,25 @@ def get_parser() -> argparse.ArgumentParser:
         "--language", metavar="en,...", help="for the model card: the languages of its text"
     )
     return parser
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what is wrong whatever is in the files.
+
+    Raises:
+        OSError, ValueError: the message names the flag.
+    """
+    refuse_existing(args.output_dir, args.overwrite)
+    can_be_written("--output-dir", args.output_dir)
+    if args.license is not None:
+        checked_license(args.license)
+    if args.language is not None:
+        checked_languages(args.language)
+    check_is_checkpoint(args.checkpoint)
+    find_dictionary(places_of(args.checkpoint, args.data))
+    for flag, path in (("--label-dict", args.label_dict), ("--sample", args.sample)):
+        if path is not None:
+            check_is_file(flag, path)
+    if shutil.which(args.python) is None:
+        raise ValueError(f"--python {args.python} cannot be started: there is no such program")
+    given_vocabulary(args)

@@ -1,8 +1,19 @@
 """tupe-extend's flags."""
 
 import argparse
+import os
 
+from tupe_fairseq.checkpoint.limits import WIDEST
+from tupe_fairseq.command_flags.arguments import in_range
+from tupe_fairseq.command_flags.given_paths import (
+    can_be_output,
+    check_is_checkpoint,
+    refuse_files_there,
+)
+from tupe_fairseq.files.names import DICTIONARY, MODEL
 from tupe_fairseq.position.known_schemes import TABLE_METHODS
+from tupe_fairseq.text.found_vocabulary import find_dictionary
+from tupe_fairseq.text.to_tokens import places_of
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -43,3 +54,17 @@ def get_parser() -> argparse.ArgumentParser:
     add("--output-dir", required=True, metavar="OUT", help="folder to write")
     add("--overwrite", action="store_true", help="replace files of an earlier run")
     return parser
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what is wrong whatever is in the files.
+
+    Raises:
+        OSError, ValueError: the message names the flag.
+    """
+    in_range("--max-positions", args.max_positions, at_least=2, at_most=WIDEST)
+    check_is_checkpoint(args.checkpoint)
+    find_dictionary(places_of(args.checkpoint, args.data))
+    model = os.path.join(args.output_dir, MODEL)
+    can_be_output("--output-dir", model, [args.checkpoint])
+    refuse_files_there(args.output_dir, [MODEL, DICTIONARY], args.overwrite)

@@ -1,9 +1,13 @@
 """tupe-finetune's flags."""
 
 import argparse
+import os
 
+from tupe_fairseq.command_flags.arguments import in_range, learning_rates, seeds
+from tupe_fairseq.command_flags.given_paths import can_be_written, check_is_file, no_separators
 from tupe_fairseq.files.names import CLS, POOLING_NAMES
 from tupe_fairseq.finetune.default_epochs import FEWEST_UPDATES, MOST_EPOCHS
+from tupe_fairseq.finetune.prepared_folder import check_is_prepared
 from tupe_fairseq.tasks.metrics import METRICS
 
 
@@ -102,3 +106,33 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add("--dry-run", action="store_true", help="print the commands without running them")
     return parser
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what is wrong whatever is in the files.
+
+    Raises:
+        OSError, ValueError: the message names the flag.
+    """
+    learning_rates(args.lrs)
+    seeds(args.seeds)
+    for name in ("epochs", "batch_size", "update_freq", "patience"):
+        value = getattr(args, name)
+        if value is not None:
+            in_range(f"--{name.replace('_', '-')}", value, at_least=1)
+    if args.gpus is not None and args.gpus < 1:
+        raise ValueError(
+            f"--gpus ({args.gpus}) must be at least 1; to train on the CPU, pass --cpu"
+        )
+    if args.cpu and args.fp16:
+        raise ValueError("--fp16 needs a GPU; drop it, or drop --cpu")
+    in_range("--dropout", args.dropout, at_least=0, below=1)
+    in_range("--weight-decay", args.weight_decay, at_least=0)
+    if args.metric is not None and args.metric not in METRICS:
+        raise ValueError(f"--metric {args.metric} is unknown; there are {', '.join(METRICS)}")
+    for flag in ("data", "checkpoint", "output_dir"):
+        no_separators(f"--{flag.replace('_', '-')}", os.path.abspath(getattr(args, flag)))
+    check_is_prepared(args.data)
+    check_is_file("--checkpoint", args.checkpoint, "; give a pre-trained checkpoint")
+    if not args.dry_run:
+        can_be_written("--output-dir", args.output_dir)

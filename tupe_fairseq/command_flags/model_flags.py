@@ -2,8 +2,12 @@
 
 import argparse
 
-from tupe_fairseq.command_flags.vocabulary_flags import add_vocabulary_flags
+from tupe_fairseq.command_flags.arguments import in_range
+from tupe_fairseq.command_flags.given_paths import check_is_checkpoint
+from tupe_fairseq.command_flags.vocabulary_flags import add_vocabulary_flags, given_vocabulary
 from tupe_fairseq.prediction.batches import BATCH_TOKENS, BATCH_TOKENS_ON_GPU
+from tupe_fairseq.text.found_vocabulary import find_dictionary
+from tupe_fairseq.text.to_tokens import places_of
 
 
 def add_model_flags(parser: argparse.ArgumentParser) -> None:
@@ -38,3 +42,24 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     )
     add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
     add_vocabulary_flags(parser)
+
+
+def check_model_flags(args: argparse.Namespace) -> None:
+    """Refuse flags that exclude each other, numbers that make no sense, files that are not there.
+
+    How many GPUs there are, torch alone knows.
+
+    Raises:
+        OSError, ValueError: the message names the flag.
+    """
+    given_vocabulary(args)
+    if args.gpus is not None:
+        if args.cpu:
+            raise ValueError(f"--gpus {args.gpus} and --cpu contradict each other; drop one")
+        in_range("--gpus", args.gpus, at_least=1)
+    if args.cpu and args.fp16:
+        raise ValueError("--fp16 is for GPUs, and this runs on the CPU; drop it")
+    if args.batch_tokens is not None:
+        in_range("--batch-tokens", args.batch_tokens, at_least=1, at_most=2**31 - 1)
+    check_is_checkpoint(args.checkpoint)
+    find_dictionary(places_of(args.checkpoint, args.data))

@@ -2,6 +2,17 @@
 
 import argparse
 
+from tupe_fairseq.command_flags.arguments import in_range
+from tupe_fairseq.command_flags.given_paths import (
+    can_be_written,
+    check_is_checkpoint,
+    check_is_file,
+    check_is_folder,
+)
+from tupe_fairseq.inference.asked_subjects import heads, labels
+from tupe_fairseq.text.found_vocabulary import find_dictionary
+from tupe_fairseq.text.to_tokens import places_of
+
 
 def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
@@ -57,3 +68,32 @@ def get_parser() -> argparse.ArgumentParser:
         "--dpi", type=int, default=120, metavar="N", help="pixels per inch; default %(default)s"
     )
     return parser
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what is wrong whatever is in the files.
+
+    Raises:
+        OSError, ValueError: the message names the flag.
+    """
+    in_range("--dpi", args.dpi, at_least=10, at_most=1200)
+    can_be_written("--output-dir", args.output_dir)
+    if args.length is not None:
+        in_range("--length", args.length, at_least=2)
+    if args.heads is not None:
+        heads(args.heads)
+    if args.sentencepiece_model is not None:
+        if args.sentences is None and args.sentence is None:
+            raise ValueError(
+                "--sentencepiece-model is for --sentences or --sentence; give one of them, or drop "
+                "it"
+            )
+        check_is_file("--sentencepiece-model", args.sentencepiece_model)
+    if args.sentences is not None:
+        check_is_file("--sentences", args.sentences)
+    if args.data is not None:
+        check_is_folder("--data", args.data)
+    labels(args.checkpoints)
+    for path in args.checkpoints:
+        check_is_checkpoint(path)
+        find_dictionary([args.data] if args.data is not None else places_of(path, None))

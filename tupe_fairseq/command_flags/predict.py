@@ -2,8 +2,10 @@
 
 import argparse
 
-from tupe_fairseq.command_flags.model_flags import add_model_flags
-from tupe_fairseq.command_flags.row_flags import add_input_flags
+from tupe_fairseq.command_flags.given_paths import can_be_output
+from tupe_fairseq.command_flags.model_flags import add_model_flags, check_model_flags
+from tupe_fairseq.command_flags.row_flags import add_input_flags, check_input_flags
+from tupe_fairseq.rows.row_writer import check_ending
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -50,3 +52,16 @@ def get_parser() -> argparse.ArgumentParser:
     add_input_flags(parser)
     add_model_flags(parser)
     return parser
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what is wrong whatever is in the files.
+
+    Raises:
+        OSError, ValueError: the message names the flag.
+    """
+    check_model_flags(args)
+    check_input_flags(args)
+    if args.output_file is not None:
+        check_ending(args.output_file)
+        can_be_output("--output-file", args.output_file, [args.checkpoint, args.input])

@@ -1,9 +1,12 @@
 """tupe-prepare-glue's flags."""
 
 import argparse
+from typing import List
 
-from tupe_fairseq.command_flags.encoding_flags import add_encoding_flags
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
+from tupe_fairseq.command_flags.encoding_flags import add_encoding_flags, check_encoding_flags
+from tupe_fairseq.command_flags.given_paths import check_is_folder
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS, GlueTask, task_named
+from tupe_fairseq.glue.official import official_files
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -25,3 +28,26 @@ def get_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add_encoding_flags(parser, "output folder; each task gets OUT/TASK")
     return parser
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what is wrong whatever is in the files.
+
+    Raises:
+        OSError, ValueError: the message names the flag.
+    """
+    found = tasks(args.tasks)
+    check_is_folder("--glue-dir", args.glue_dir)
+    for task in found:
+        official_files(task, args.glue_dir)
+    check_encoding_flags(args)
+
+
+def tasks(names: str) -> List[GlueTask]:
+    """Read --tasks."""
+    if names.strip() == "ALL":
+        return list(GLUE_TASKS.values())
+    found = [name.strip() for name in names.split(",") if name.strip()]
+    if not found:
+        raise ValueError(f"--tasks names no task; give ALL or some of {', '.join(GLUE_TASKS)}")
+    return [task_named(name) for name in dict.fromkeys(found)]

@@ -3,16 +3,8 @@
 import argparse
 import os
 
-#: Flags that have no effect with a given vocabulary. Their defaults are filled in later, so that a
-#: given flag can be told from a default.
-VOCABULARY_DEFAULTS = {
-    "vocab_size": 32768,
-    "model_type": "unigram",
-    "character_coverage": 0.9995,
-    "sample_mb": 64,
-}
-#: of the documents: valid, and test
-FRACTION = 0.005
+from tupe_fairseq.command_flags.checked_pretrain import check as check
+from tupe_fairseq.command_flags.pretrain_defaults import FRACTION, VOCABULARY_DEFAULTS
 
 
 def get_parser() -> argparse.ArgumentParser:

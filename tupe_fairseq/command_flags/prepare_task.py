@@ -2,8 +2,10 @@
 
 import argparse
 
-from tupe_fairseq.command_flags.encoding_flags import add_encoding_flags
+from tupe_fairseq.command_flags.encoding_flags import add_encoding_flags, check_encoding_flags
+from tupe_fairseq.command_flags.given_task import own_task
 from tupe_fairseq.command_flags.own_task_flags import add_file_flags, add_label_flags
+from tupe_fairseq.rows.endings import ending_of
 from tupe_fairseq.tasks.task_description import KINDS
 
 
@@ -33,3 +35,14 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add_encoding_flags(parser, "the data folder to write")
     return parser
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what is wrong whatever is in the files.
+
+    Raises:
+        OSError, ValueError: the message names the flag.
+    """
+    for path in own_task(args).files.values():
+        ending_of(path)
+    check_encoding_flags(args)

@@ -1,9 +1,21 @@
 """tupe-score's flags."""
 
 import argparse
+from typing import List
 
-from tupe_fairseq.command_flags.vocabulary_flags import add_vocabulary_flags
+from tupe_fairseq.command_flags.arguments import in_range, numbers
+from tupe_fairseq.command_flags.given_paths import (
+    can_be_output,
+    can_be_written,
+    check_is_checkpoint,
+    check_is_file,
+)
+from tupe_fairseq.command_flags.vocabulary_flags import add_vocabulary_flags, given_vocabulary
+from tupe_fairseq.scoring.pair_files import PairFiles
 from tupe_fairseq.scoring.pair_rows import PHENOMENON
+from tupe_fairseq.scoring.score_lines import FORMATS
+from tupe_fairseq.text.found_vocabulary import find_dictionary
+from tupe_fairseq.text.to_tokens import places_of
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -81,3 +93,42 @@ def get_parser() -> argparse.ArgumentParser:
     add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
     add_vocabulary_flags(parser)
     return parser
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what is wrong whatever is in the files.
+
+    Raises:
+        OSError, ValueError: the message names the flag.
+    """
+    if args.pairs is None:
+        for flag in ("good", "bad", "phenomenon"):
+            if getattr(args, flag) is not None:
+                raise ValueError(f"--{flag} is for --pairs, which is not given")
+        if args.input is not None:
+            check_is_file("--input", args.input)
+    else:
+        PairFiles(args.pairs)
+    if args.threads is not None:
+        in_range("--threads", args.threads, at_least=1, at_most=1024)
+    if args.lengths is not None:
+        for flag in ("pairs", "output", "cut"):
+            if getattr(args, flag):
+                raise ValueError(f"--{flag} has no effect with --lengths, which scores whole text")
+        sample_lengths(args.lengths)
+    given_vocabulary(args)
+    check_is_checkpoint(args.checkpoint)
+    find_dictionary(places_of(args.checkpoint, args.data))
+    if args.output is not None:
+        if not args.output.endswith(FORMATS):
+            raise ValueError(f"--output {args.output} must end in {' or '.join(FORMATS)}")
+        inputs = [args.checkpoint, args.input, *(args.pairs or [])]
+        can_be_output("--output", args.output, inputs)
+    if args.results is not None:
+        can_be_written("--results", args.results)
+
+
+def sample_lengths(text: str) -> List[int]:
+    """Read --lengths: whole numbers separated by commas, each once; in order."""
+    kind = "whole number from 3 on"
+    return sorted(numbers("--lengths", text, int, lambda length: length > 2, kind))

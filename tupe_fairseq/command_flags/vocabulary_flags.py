@@ -1,6 +1,10 @@
-"""The flags for the files of a vocabulary."""
+"""The flags for the files of a vocabulary, and their checks."""
 
 import argparse
+from typing import Dict, Optional, Tuple
+
+from tupe_fairseq.command_flags.given_paths import check_is_file
+from tupe_fairseq.text.foreign_vocabulary import KINDS
 
 #: kind of vocabulary to its flags, in the order of the kind's files
 FLAGS_OF_KIND = {
@@ -23,3 +27,31 @@ def add_vocabulary_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the SentencePiece model with which the text was encoded",
     )
+
+
+def given_vocabulary(args: argparse.Namespace) -> Optional[Tuple[str, Dict[str, str]]]:
+    """The kind that was given, and the path of each of its files by the name that it gets in OUT.
+
+    Raises:
+        OSError: if a file is missing.
+        ValueError: if only a part of a kind is given, or more than one kind.
+    """
+    given = {
+        kind: [name for name in names if getattr(args, name)]
+        for kind, names in FLAGS_OF_KIND.items()
+    }
+    kinds = [kind for kind, names in given.items() if names]
+    if not kinds:
+        return None
+    if len(kinds) > 1 or len(given[kinds[0]]) < len(FLAGS_OF_KIND[kinds[0]]):
+        flags = [_flag(name) for names in given.values() for name in names]
+        raise ValueError(f"{', '.join(flags)}: give the files of one kind, {CHOICES}")
+    (kind,) = kinds
+    paths = [getattr(args, name) for name in FLAGS_OF_KIND[kind]]
+    for name, path in zip(FLAGS_OF_KIND[kind], paths):
+        check_is_file(_flag(name), path)
+    return kind, dict(zip(KINDS[kind].files, paths))
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -11,10 +11,10 @@ from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.foreign_model import ForeignModel, read_checkpoint
 from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.untie import in_words, untie
-from tupe_fairseq.command_flags.convert import get_parser
-from tupe_fairseq.command_flags.vocabulary_flags import CHOICES
+from tupe_fairseq.command_flags.convert import check, get_parser
+from tupe_fairseq.command_flags.vocabulary_flags import CHOICES, given_vocabulary
 from tupe_fairseq.commands.converted_files import as_text, with_record, write_folder
-from tupe_fairseq.commands.given_vocabulary import check_fits, check_is_file, given_vocabulary
+from tupe_fairseq.commands.fitting_vocabulary import check_fits
 from tupe_fairseq.commands.next_commands import next_commands
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.export.read_folder import read_folder
@@ -27,11 +27,11 @@ logger = logging.getLogger("tupe-convert")
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    run_program(get_parser(), run, argv)
+    run_program(get_parser(), run, argv, check=check)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Convert; everything is checked before anything is written.
+    """Convert; everything else is checked before anything is written.
 
     Raises:
         OSError, ValueError: if an input is absent or wrong, or an output already there.
@@ -69,16 +69,9 @@ def _read(args: argparse.Namespace) -> ForeignModel:
         read_lines(path, f"{flag} {path}") if path else None
         for flag, path in (("--dict", args.dict), ("--label-dict", args.label_dict))
     )
-    if args.anew and args.untie:
-        raise ValueError("--anew and --untie exclude each other; drop one")
     if os.path.isdir(args.checkpoint):
-        if args.anew:
-            raise ValueError(f"--anew is for files, and {args.checkpoint} is a folder; drop it")
         numbers = args.gpt2_encoder_json and read_record(args.gpt2_encoder_json, {str: int})
         return read_folder(args.checkpoint, lines, labels, numbers)
-    check_is_file("--checkpoint", args.checkpoint)
-    if lines is None:
-        raise ValueError(f"--checkpoint {args.checkpoint} is a file, which needs --dict, too")
     own = from_own if args.anew else from_learned if args.untie else None
     foreign = read_checkpoint(args.checkpoint, lines, args.dict, labels, args.label_dict, own)
     if args.anew and foreign.origin != from_own.NAME:

@@ -10,7 +10,8 @@ from typing import Any, Dict, List
 
 import torch
 
-from tupe_fairseq.files.names import DICTIONARY, VOCABULARY
+from tupe_fairseq.command_flags.given_paths import refuse_files_there
+from tupe_fairseq.files.names import DICTIONARY, MODEL, VOCABULARY
 from tupe_fairseq.files.write_together import Sink, write_together
 from tupe_fairseq.text.foreign_vocabulary import make_record
 
@@ -57,13 +58,8 @@ def write_folder(
     Raises:
         OSError: if one of them is there already, or cannot be written.
     """
-    existing = [name for name in ["model.pt", *files] if os.path.exists(os.path.join(folder, name))]
-    if existing and not overwrite:
-        raise FileExistsError(
-            f"{folder} already holds {', '.join(existing)}; give another --output-dir, or "
-            "--overwrite"
-        )
-    write = {"model.pt": functools.partial(torch.save, state)}
+    refuse_files_there(folder, [MODEL, *files], overwrite)
+    write = {MODEL: functools.partial(torch.save, state)}
     write.update((name, functools.partial(_put, content)) for name, content in files.items())
     paths = {os.path.join(folder, name): one for name, one in write.items()}
     write_together(paths)

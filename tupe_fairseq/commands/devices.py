@@ -5,15 +5,15 @@ from typing import List
 
 import torch
 
-from tupe_fairseq.commands import arguments
+from tupe_fairseq.command_flags import arguments
 from tupe_fairseq.prediction.batches import BATCH_TOKENS, BATCH_TOKENS_ON_GPU
 
 
 def devices_of(args: argparse.Namespace) -> List[str]:
-    """The devices on which the model is to run; checks the flags, and completes --batch-tokens.
+    """The devices on which the model is to run; completes --batch-tokens.
 
     Raises:
-        ValueError: if there are not so many GPUs, or flags contradict each other.
+        ValueError: if there are not so many GPUs, or none for --fp16.
     """
     devices = _devices(args)
     is_cpu = devices == ["cpu"]
@@ -21,15 +21,12 @@ def devices_of(args: argparse.Namespace) -> List[str]:
         raise ValueError("--fp16 is for GPUs, and this runs on the CPU; drop it")
     if args.batch_tokens is None:
         args.batch_tokens = BATCH_TOKENS if is_cpu else BATCH_TOKENS_ON_GPU
-    arguments.in_range("--batch-tokens", args.batch_tokens, at_least=1, at_most=2**31 - 1)
     return devices
 
 
 def _devices(args: argparse.Namespace) -> List[str]:
     if args.gpus is None:
         return ["cuda:0"] if torch.cuda.is_available() and not args.cpu else ["cpu"]
-    if args.cpu:
-        raise ValueError(f"--gpus {args.gpus} and --cpu contradict each other; drop one")
     # it does not begin to use the GPUs, which processes that are forked later could not
     there = torch.cuda.device_count()
     if not there:

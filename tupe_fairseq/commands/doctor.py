@@ -2,12 +2,11 @@
 
 import argparse
 import logging
-import os
 import sys
 import warnings
 from typing import Iterator, List, Optional
 
-from tupe_fairseq.command_flags.doctor import get_parser
+from tupe_fairseq.command_flags.doctor import check, get_parser
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.commands.start import NEEDS
 from tupe_fairseq.doctor.doctor_report import as_json, exit_code, summary
@@ -16,22 +15,11 @@ from tupe_fairseq.doctor.finding import ERROR, Finding, run_checks
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    run_program(get_parser(), run, argv)
+    run_program(get_parser(), run, argv, check=check)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Check everything and end with the exit code.
-
-    Raises:
-        OSError: if a path is wrong.
-    """
-    for flag in ("checkpoint", "sentencepiece_model"):
-        path = getattr(args, flag)
-        if path is not None and not os.path.isfile(path):
-            problem = "is not a file" if os.path.exists(path) else "does not exist"
-            raise FileNotFoundError(f"--{flag.replace('_', '-')} {path} {problem}")
-    if args.data is not None and not os.path.isdir(args.data):
-        raise FileNotFoundError(f"--data {args.data} is not a folder")
+    """Check everything and end with the exit code."""
     # fairseq and torch advise and warn on import; what matters of it is checked
     warnings.simplefilter("ignore")
     logging.getLogger().setLevel(logging.ERROR)

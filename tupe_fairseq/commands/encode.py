@@ -5,9 +5,9 @@ import logging
 import os
 from typing import Any, List, Optional
 
-from tupe_fairseq.command_flags.encode import get_parser
-from tupe_fairseq.command_flags.vocabulary_flags import CHOICES
-from tupe_fairseq.commands import arguments
+from tupe_fairseq.command_flags import arguments
+from tupe_fairseq.command_flags.encode import check, get_parser
+from tupe_fairseq.command_flags.vocabulary_flags import CHOICES, given_vocabulary
 from tupe_fairseq.commands.chunk_run import (
     count_rows,
     opened_output,
@@ -16,9 +16,8 @@ from tupe_fairseq.commands.chunk_run import (
     tell,
 )
 from tupe_fairseq.commands.devices import devices_of
-from tupe_fairseq.commands.given_vocabulary import given_vocabulary
 from tupe_fairseq.commands.program import run_program
-from tupe_fairseq.commands.text_input import STANDARD_INPUT, open_input
+from tupe_fairseq.commands.text_input import open_input
 from tupe_fairseq.inference.load_model import WordEncoder, load_model
 from tupe_fairseq.modules.pooling import get_pooling
 from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
@@ -33,7 +32,7 @@ logger = logging.getLogger("tupe-encode")
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    run_program(get_parser(), run, argv, resumes=True)
+    run_program(get_parser(), run, argv, check=check, resumes=True)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -45,11 +44,6 @@ def run(args: argparse.Namespace) -> None:
     given = given_vocabulary(args)
     devices = devices_of(args)
     ending = os.path.splitext(args.output_file)[1].lower()
-    if ending not in HEADERS:
-        raise ValueError(f"--output-file {args.output_file} must end in {' or '.join(HEADERS)}")
-    arguments.can_be_output("--output-file", args.output_file, [args.checkpoint, args.input])
-    if args.input == STANDARD_INPUT:
-        raise ValueError("the input must be a file: its rows are counted first")
     places = places_of(args.checkpoint, args.data)
     dictionary = find_dictionary(places)
     encoder, symbols = load_model(args.checkpoint, os.path.dirname(dictionary))

@@ -7,12 +7,12 @@ import os
 from typing import Any, Dict, List, Optional
 
 from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
-from tupe_fairseq.command_flags.export import get_parser
-from tupe_fairseq.command_flags.vocabulary_flags import CHOICES
-from tupe_fairseq.commands import arguments
-from tupe_fairseq.commands.given_vocabulary import check_fits, check_is_file, given_vocabulary
+from tupe_fairseq.command_flags.export import check, get_parser
+from tupe_fairseq.command_flags.vocabulary_flags import CHOICES, given_vocabulary
+from tupe_fairseq.commands.fitting_vocabulary import check_fits
 from tupe_fairseq.commands.program import run_program
-from tupe_fairseq.export.card import CardFacts, checked_languages, checked_license, model_card
+from tupe_fairseq.export.card import CardFacts, model_card
+from tupe_fairseq.export.card_flags import checked_languages
 from tupe_fairseq.export.folder_files import FILES
 from tupe_fairseq.export.model_types import MODEL_TYPE
 from tupe_fairseq.export.onnx_model import OnnxFile, export_onnx
@@ -22,7 +22,7 @@ from tupe_fairseq.export.unlisted_pieces import FIELD
 from tupe_fairseq.export.usage import pipeline_of
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.names import REPORT
-from tupe_fairseq.files.staged_folder import refuse_existing, staged_folder
+from tupe_fairseq.files.staged_folder import staged_folder
 from tupe_fairseq.files.write_together import Sink, write_together
 from tupe_fairseq.inference.exported_files import exported_files, reference_of
 from tupe_fairseq.inference.source_model import read_source
@@ -34,13 +34,14 @@ from tupe_fairseq.text.found_vocabulary import (
     find_dictionary,
     find_vocabulary,
 )
+from tupe_fairseq.text.to_tokens import places_of
 
 logger = logging.getLogger("tupe-export")
 
 
 def main(argv: Optional[List[str]] = None) -> None:
     with quiet("tupe_fairseq"):  # the model is built and run, but not trained
-        run_program(get_parser(), run, argv)
+        run_program(get_parser(), run, argv, check=check)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -50,10 +51,9 @@ def run(args: argparse.Namespace) -> None:
         OSError, ValueError: if an input is absent or wrong, OUT is there already, or the folder
             does not compute what the checkpoint does.
     """
-    given = _checked(args)
+    given = given_vocabulary(args)
     texts, sample = _texts(args.sample)
-    beside = os.path.dirname(args.checkpoint) or "."
-    places = [beside] if args.data is None else [args.data, beside]
+    places = places_of(args.checkpoint, args.data)
     dictionary = find_dictionary(places)
     if given is None:
         vocabulary = find_vocabulary(places, dictionary, CHOICES)
@@ -109,29 +109,10 @@ def run(args: argparse.Namespace) -> None:
     _show_next(args, source.head)
 
 
-def _checked(args: argparse.Namespace):
-    """All that can be refused before fairseq is imported; the vocabulary that flags give."""
-    refuse_existing(args.output_dir, args.overwrite)
-    arguments.can_be_written("--output-dir", args.output_dir)
-    if args.license is not None:
-        checked_license(args.license)
-    if args.language is not None:
-        checked_languages(args.language)
-    if not os.path.isfile(args.checkpoint):
-        reason = "is not a file" if os.path.exists(args.checkpoint) else "does not exist"
-        raise FileNotFoundError(f"{args.checkpoint} {reason}; give a checkpoint of tupe_roberta")
-    if args.data is not None and not os.path.isdir(args.data):
-        raise FileNotFoundError(f"--data {args.data} is not a folder")
-    if args.label_dict is not None:
-        check_is_file("--label-dict", args.label_dict)
-    return given_vocabulary(args)
-
-
 def _texts(path: Optional[str]):
     """The sentences to compare on, and what they are, in words."""
     if path is None:
         return default_texts(), f"texts of {len(SENTENCES)} built-in sentences"
-    check_is_file("--sample", path)
     with open(path, encoding="utf-8") as file:
         try:
             lines = [line.strip() for line in file]

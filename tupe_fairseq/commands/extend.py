@@ -7,18 +7,15 @@ from pathlib import Path
 from typing import Dict, List, Optional
 
 from tupe_fairseq.checkpoint import from_own
-from tupe_fairseq.checkpoint.checked_options import WIDEST
 from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.convert import convert_tensors, new_state
 from tupe_fairseq.checkpoint.extend import extend
 from tupe_fairseq.checkpoint.foreign_model import read_checkpoint
 from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
-from tupe_fairseq.command_flags.extend import get_parser
+from tupe_fairseq.command_flags.extend import check, get_parser
 from tupe_fairseq.command_flags.vocabulary_flags import CHOICES
-from tupe_fairseq.commands import arguments
 from tupe_fairseq.commands.converted_files import with_record, write_folder
-from tupe_fairseq.commands.given_vocabulary import check_is_file
 from tupe_fairseq.commands.next_commands import next_commands
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.files.names import DICTIONARY, REPORT, SENTENCEPIECE_MODEL, VOCABULARY
@@ -35,19 +32,15 @@ _BESIDE = (os.path.join("input0", DICTIONARY), os.path.join("label", DICTIONARY)
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    run_program(get_parser(), run, argv)
+    run_program(get_parser(), run, argv, check=check)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Extend; everything is checked before anything is written.
+    """Extend; everything else is checked before anything is written.
 
     Raises:
         OSError, ValueError: if an input is absent or wrong, or an output already there.
     """
-    arguments.in_range("--max-positions", args.max_positions, at_least=2, at_most=WIDEST)
-    check_is_file("CHECKPOINT", args.checkpoint)
-    model_path = os.path.join(args.output_dir, "model.pt")
-    arguments.can_be_output("--output-dir", model_path, [args.checkpoint])
     places = places_of(args.checkpoint, args.data)
     dictionary = find_dictionary(places)
     lines = read_lines(dictionary, dictionary)

@@ -8,8 +8,9 @@ from typing import List, Optional
 
 import torch
 
-from tupe_fairseq.command_flags.finetune import get_parser
-from tupe_fairseq.commands import arguments
+from tupe_fairseq.command_flags import arguments
+from tupe_fairseq.command_flags.finetune import check, get_parser
+from tupe_fairseq.command_flags.given_paths import no_separators
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.files.names import CLS
 from tupe_fairseq.finetune.class_weights import balanced_weights
@@ -26,11 +27,11 @@ logger = logging.getLogger("tupe-finetune")
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    run_program(get_parser(), run, argv, resumes=True)
+    run_program(get_parser(), run, argv, check=check, resumes=True)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Check everything, then run the protocol.
+    """Check the rest, then run the protocol.
 
     Raises:
         OSError, ValueError: if an input is absent or wrong, or a run fails.
@@ -51,12 +52,8 @@ def run(args: argparse.Namespace) -> None:
         patience=args.patience,
         pooling=None if args.pooling == CLS else args.pooling,
     )
-    _check(settings, args.cpu)
     if not args.dry_run:
         _check_device(settings.gpus)
-    for flag in ("data", "checkpoint", "output_dir"):
-        path = os.path.abspath(getattr(args, flag))
-        arguments.no_separators(f"--{flag.replace('_', '-')}", path)
     data, model = read_task_data(args.data, args.task), read_pretrained(args.checkpoint)
     check_together(data, model)
     if settings.pooling is not None and data.task.kind == TAGGING:
@@ -68,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
     if args.balance:
         settings = replace(settings, class_weights=balanced_weights(data))
     folder = os.path.join(os.path.abspath(args.output_dir), data.task.name)
-    arguments.no_separators("the folder of runs", folder)
+    no_separators("the folder of runs", folder)
     experiment = Experiment(folder, data, model, settings)
     if args.epochs is None:
         settings = replace(settings, epochs=_epochs(experiment))
@@ -88,20 +85,6 @@ def _epochs(experiment: Experiment) -> int:
     if epochs != data.task.epochs:
         logger.info("%d epochs, because there are only %d rows", epochs, data.rows["train"])
     return epochs
-
-
-def _check(settings: RunSettings, cpu: bool) -> None:
-    given = ["epochs", "batch_size", "update_freq"]
-    for name in given + (["patience"] if settings.patience is not None else []):
-        arguments.in_range(f"--{name.replace('_', '-')}", getattr(settings, name), at_least=1)
-    if not cpu and settings.gpus < 1:
-        raise ValueError(
-            f"--gpus ({settings.gpus}) must be at least 1; to train on the CPU, pass --cpu"
-        )
-    if cpu and settings.fp16:
-        raise ValueError("--fp16 needs a GPU; drop it, or drop --cpu")
-    arguments.in_range("--dropout", settings.dropout, at_least=0, below=1)
-    arguments.in_range("--weight-decay", settings.weight_decay, at_least=0)
 
 
 def _check_device(gpus: int) -> None:

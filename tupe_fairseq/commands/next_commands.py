@@ -5,6 +5,7 @@ import os
 from typing import List
 
 from tupe_fairseq.commands.recipe import masked_lm_training
+from tupe_fairseq.files.names import MODEL
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.shell_text import as_shell
 
@@ -29,7 +30,7 @@ def next_commands(
         has_vocabulary (bool): whether the folder records one; without it data cannot be prepared.
         data (str): the folder of the data to train it on, if none is to be prepared.
     """
-    model, length = os.path.join(folder, "model.pt"), options.max_positions
+    model, length = os.path.join(folder, MODEL), options.max_positions
     # not --restore-file: that would be loaded again when an interrupted run resumes
     flags = [*read_pretrained(model).flags, "--finetune-from-model", model]
     for name in _RATES:

@@ -6,8 +6,7 @@ import logging
 import os
 from typing import List, Optional
 
-from tupe_fairseq.command_flags.plot import get_parser
-from tupe_fairseq.commands import arguments
+from tupe_fairseq.command_flags.plot import check, get_parser
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.plots.subject import NoMeaning
 
@@ -24,7 +23,7 @@ FIGURES = (
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    run_program(get_parser(), run, argv)
+    run_program(get_parser(), run, argv, check=check)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -33,12 +32,6 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         OSError, ValueError: if an input is absent or wrong.
     """
-    arguments.in_range("--dpi", args.dpi, at_least=10, at_most=1200)
-    if args.sentencepiece_model and args.sentences is None and args.sentence is None:
-        raise ValueError(
-            "--sentencepiece-model is for --sentences or --sentence; give one of them, or drop it"
-        )
-    arguments.can_be_written("--output-dir", args.output_dir)
     # imported late: fairseq and matplotlib take seconds
     from tupe_fairseq.inference.plot_subjects import load_subjects
     from tupe_fairseq.plots import canvas

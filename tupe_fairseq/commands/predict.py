@@ -5,9 +5,8 @@ import io
 import logging
 from typing import Any, Callable, List, Optional
 
-from tupe_fairseq.command_flags.predict import get_parser
-from tupe_fairseq.command_flags.vocabulary_flags import CHOICES
-from tupe_fairseq.commands import arguments
+from tupe_fairseq.command_flags.predict import check, get_parser
+from tupe_fairseq.command_flags.vocabulary_flags import CHOICES, given_vocabulary
 from tupe_fairseq.commands.chunk_run import (
     count_rows,
     opened_output,
@@ -16,14 +15,13 @@ from tupe_fairseq.commands.chunk_run import (
     tell,
 )
 from tupe_fairseq.commands.devices import devices_of
-from tupe_fairseq.commands.given_vocabulary import given_vocabulary
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.commands.text_input import BadRows, TextInput, open_input
 from tupe_fairseq.inference.fine_tuned import FineTuned, load_fine_tuned
 from tupe_fairseq.prediction.predictor import Predict, predictor
 from tupe_fairseq.prediction.row_chunks import Chunk
 from tupe_fairseq.prediction.row_predictions import answers
-from tupe_fairseq.rows.row_writer import added_columns, check_ending, row_writer
+from tupe_fairseq.rows.row_writer import added_columns, row_writer
 from tupe_fairseq.tasks.described_task import described_task
 from tupe_fairseq.tasks.task_description import MULTILABEL, TAGGING, Task
 from tupe_fairseq.tasks.trained_kind import check_kind
@@ -34,7 +32,7 @@ logger = logging.getLogger("tupe-predict")
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    run_program(get_parser(), run, argv, resumes=True)
+    run_program(get_parser(), run, argv, check=check, resumes=True)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -45,9 +43,6 @@ def run(args: argparse.Namespace) -> None:
     """
     given = given_vocabulary(args)
     devices = devices_of(args)
-    if args.output_file is not None:
-        check_ending(args.output_file)
-        arguments.can_be_output("--output-file", args.output_file, [args.checkpoint, args.input])
     places = places_of(args.checkpoint, args.data)
     dictionary = find_dictionary(places)
     model = load_fine_tuned(args.checkpoint, dictionary)

@@ -4,11 +4,9 @@ import argparse
 import logging
 from typing import List, Optional
 
-from tupe_fairseq.command_flags.prepare_task import get_parser
-from tupe_fairseq.commands import arguments
-from tupe_fairseq.commands.given_task import own_task
+from tupe_fairseq.command_flags.given_task import own_task
+from tupe_fairseq.command_flags.prepare_task import check, get_parser
 from tupe_fairseq.commands.prepared_task import (
-    check_encoding_flags,
     log_report,
     opened_pretraining,
     output_folder,
@@ -22,7 +20,7 @@ logger = logging.getLogger("tupe-prepare-task")
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    run_program(get_parser(), run, argv, resumes=True)
+    run_program(get_parser(), run, argv, check=check, resumes=True)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -31,12 +29,10 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         OSError, ValueError: if an argument, an input or the output folder is wrong.
     """
-    check_encoding_flags(args)
     options = own_task(args)
     pretrained, max_positions = opened_pretraining(args)
     files = open_files(options)
     sources = options.record()
-    arguments.can_be_written("--output-dir", args.output_dir)
     with output_folder(args.output_dir):
         report = prepare_folder(
             options.name,

@@ -6,30 +6,14 @@ import logging
 import os
 from typing import Any, Dict, Iterator, List, Tuple
 
-from tupe_fairseq.commands import arguments
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.names import REPORT
 from tupe_fairseq.files.record import check_record
 from tupe_fairseq.text.losses import unknown_pieces
 from tupe_fairseq.text.pretrain_dir import PretrainDir
 
-# <s> a </s> </s> b </s>, with a piece each for a and b
-_SMALLEST = 6
 # in a line of the table; report.json has all
 _MOST_LISTED = 50
-
-
-def check_encoding_flags(args: argparse.Namespace) -> None:
-    """Refuse numbers that make no sense.
-
-    Raises:
-        ValueError: the message names the flag.
-    """
-    if args.max_positions is not None and args.max_positions < _SMALLEST:
-        raise ValueError(
-            f"--max-positions ({args.max_positions}) is below {_SMALLEST}, the shortest pair"
-        )
-    arguments.in_range("--workers", args.workers, at_least=1)
 
 
 def opened_pretraining(args: argparse.Namespace) -> Tuple[PretrainDir, int]:

@@ -4,7 +4,7 @@ import argparse
 import difflib
 import logging
 import sys
-from typing import Callable, List, Optional, Sequence
+from typing import Callable, List, NoReturn, Optional, Sequence
 
 from tupe_fairseq.commands.config_file import take_config
 from tupe_fairseq.commands.interruption import Interruption, raised
@@ -12,15 +12,22 @@ from tupe_fairseq.missing_package import MissingPackage
 
 _LONGEST_LINE = 900
 
+#: refuses arguments that are wrong whatever is in the files, by OSError or ValueError; and fills in
+#: defaults that depend on other flags
+Check = Callable[[argparse.Namespace], None]
+
 
 def run_program(
     parser: argparse.ArgumentParser,
     run: Callable[[argparse.Namespace], None],
     argv: Optional[List[str]] = None,
     *,
+    check: Optional[Check] = None,
     resumes: bool = False,
 ) -> None:
-    """Parse the arguments and run; wrong input ends with exit code 2 and one line that says why.
+    """Parse and check the arguments, and run.
+
+    Wrong input ends it with exit code 2 and one line that says why.
 
     Ctrl-C and SIGTERM end it with one line, too, and exit codes 130 and 143.
 
@@ -29,9 +36,12 @@ def run_program(
         run (callable): its work; OSError and ValueError are about the input, and
             MissingPackage about what it needs.
         argv (list of str): the arguments; those of the process if None.
+        check (callable, optional): what the parser cannot check; None: there is nothing.
         resumes (bool): whether the same command, given again, goes on where it was interrupted.
     """
     args = parsed(parser, argv)
+    if check is not None:
+        checked(parser.prog, args, check)
     set_up_log(parser.prog)
     interruption = Interruption(parser.prog, "; run it again to go on" if resumes else "")
     with raised(interruption, ends_process=argv is None):
@@ -42,8 +52,13 @@ def run_program(
                 sys.exit(interruption.tell(sys.stderr.write))
             if not isinstance(error, (MissingPackage, OSError, ValueError)):
                 raise
-            print(f"{parser.prog}: error: {_shown(str(error))}", file=sys.stderr)
-            sys.exit(2)
+            stop(parser.prog, error)
+
+
+def stop(program: str, error: Exception) -> NoReturn:
+    """End the process with one line that says what is wrong, and exit code 2."""
+    print(f"{program}: error: {_shown(str(error))}", file=sys.stderr)
+    sys.exit(2)
 
 
 def set_up_log(program: str) -> None:
@@ -66,6 +81,14 @@ def parsed(parser: argparse.ArgumentParser, argv: Optional[List[str]] = None) ->
     except (MissingPackage, OSError, ValueError) as error:
         parser.error(_shown(str(error)))
     return parser.parse_args(words)
+
+
+def checked(program: str, args: argparse.Namespace, check: Check) -> None:
+    """Check what the parser cannot; wrong values end the process, with exit code 2."""
+    try:
+        check(args)
+    except (OSError, ValueError) as error:
+        stop(program, error)
 
 
 def _shown(message: str) -> str:

@@ -9,10 +9,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
 
-from tupe_fairseq.command_flags.score import get_parser
-from tupe_fairseq.command_flags.vocabulary_flags import CHOICES
-from tupe_fairseq.commands import arguments
-from tupe_fairseq.commands.given_vocabulary import given_vocabulary
+from tupe_fairseq.command_flags.score import check, get_parser
+from tupe_fairseq.command_flags.vocabulary_flags import CHOICES, given_vocabulary
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.commands.score_lengths import check_lengths, given_lengths, score_lengths
 from tupe_fairseq.files.atomic import atomic_write
@@ -25,7 +23,7 @@ from tupe_fairseq.scoring.encoded_rows import Counts, RowEncoder
 from tupe_fairseq.scoring.pair_files import PairFiles
 from tupe_fairseq.scoring.pair_rows import Columns, PairRow, read_pairs
 from tupe_fairseq.scoring.pseudo_likelihood import BATCH_TOKENS, PseudoLikelihood
-from tupe_fairseq.scoring.score_lines import FORMATS, fields, line_maker
+from tupe_fairseq.scoring.score_lines import fields, line_maker
 from tupe_fairseq.scoring.sentence_rows import read_sentences
 from tupe_fairseq.scoring.shares import Shares, shares_table
 from tupe_fairseq.scoring.totals import Total, totals_table
@@ -41,7 +39,7 @@ _MANY_UNKNOWN = 0.01
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    run_program(get_parser(), run, argv)
+    run_program(get_parser(), run, argv, check=check)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -52,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     """
     from tqdm import tqdm
 
-    given = _checked(args)
+    given = given_vocabulary(args)
     lengths = given_lengths(args)
     return_freed_blocks()
     read = _reader(args)
@@ -103,24 +101,6 @@ def run(args: argparse.Namespace) -> None:
         totals, shares = _score(args, scorer, encode(read()))
     _warn(encode.counts)
     _tell(args, encode.counts, totals, shares)
-
-
-def _checked(args: argparse.Namespace):
-    """All that can be refused before anything is read; the vocabulary that flags give."""
-    if args.pairs is None:
-        for flag in ("good", "bad", "phenomenon"):
-            if getattr(args, flag) is not None:
-                raise ValueError(f"--{flag} is for --pairs, which is not given")
-    if args.threads is not None:
-        arguments.in_range("--threads", args.threads, at_least=1, at_most=1024)
-    if args.output is not None:
-        if not args.output.endswith(FORMATS):
-            raise ValueError(f"--output {args.output} must end in {' or '.join(FORMATS)}")
-        inputs = [args.checkpoint, args.input, *(args.pairs or [])]
-        arguments.can_be_output("--output", args.output, inputs)
-    if args.results is not None:
-        arguments.can_be_written("--results", args.results)
-    return given_vocabulary(args)
 
 
 def _reader(args: argparse.Namespace) -> Callable[[], Iterator[Any]]:

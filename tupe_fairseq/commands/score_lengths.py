@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any, Callable, Iterator, List
 
-from tupe_fairseq.commands import arguments
+from tupe_fairseq.command_flags.score import sample_lengths
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.names import MASK
 from tupe_fairseq.files.results import write_results
@@ -24,18 +24,13 @@ def given_lengths(args: argparse.Namespace) -> List[int]:
     """The lengths in order; none if the flag is not given.
 
     Raises:
-        ValueError: if one is not a length, or a flag is given that has no effect with them.
         MissingPackage: if the figure cannot be drawn.
     """
     if args.lengths is None:
         return []
-    for flag in ("pairs", "output", "cut"):
-        if getattr(args, flag):
-            raise ValueError(f"--{flag} has no effect with --lengths, which scores whole text")
     if args.results is not None and missing("matplotlib"):
         raise MissingPackage("matplotlib")
-    kind = "whole number from 3 on"
-    return sorted(arguments.numbers("--lengths", args.lengths, int, lambda n: n > 2, kind))
+    return sample_lengths(args.lengths)
 
 
 def check_lengths(lengths: List[int], loaded: LoadedModel, checkpoint: str) -> None:

@@ -4,11 +4,10 @@ If a package is missing, it says which extra brings it.
 """
 
 import importlib
-import sys
-from typing import Callable, List, NoReturn, Optional
+from typing import Callable, List, Optional
 
 from tupe_fairseq.commands.interruption import end_at_once, ignore
-from tupe_fairseq.commands.program import parsed, set_up_log
+from tupe_fairseq.commands.program import checked, parsed, set_up_log, stop
 from tupe_fairseq.missing_package import MissingPackage, missing
 
 #: what each command needs beyond torch, whatever its flags, but for what fairseq itself requires;
@@ -45,24 +44,22 @@ def _command(name: str) -> Callable[[Optional[List[str]]], None]:
             ignore()
 
     def run(argv: Optional[List[str]]) -> None:
-        # ends here with --help and wrong flags, before the imports of what does the work
-        parsed(importlib.import_module(f"tupe_fairseq.command_flags.{name}").get_parser(), argv)
+        # ends here with --help and what is wrong, before the imports of what does the work
+        flags = importlib.import_module(f"tupe_fairseq.command_flags.{name}")
+        args = parsed(flags.get_parser(), argv)
         absent = missing(*NEEDS[name])
         if absent:
-            _stop(program, MissingPackage(*absent))
+            stop(program, MissingPackage(*absent))
+        if hasattr(flags, "check"):  # of tupe-options the parser checks all
+            checked(program, args, flags.check)
         set_up_log(program)  # some libraries have something to say while they are imported
         try:
             command = importlib.import_module(f"tupe_fairseq.commands.{name}")
         except MissingPackage as error:  # numpy, which comes with this package
-            _stop(program, error)
+            stop(program, error)
         command.main(argv)
 
     return start
-
-
-def _stop(program: str, error: MissingPackage) -> NoReturn:
-    print(f"{program}: error: {error}", file=sys.stderr)
-    sys.exit(2)
 
 
 compare = _command("compare")

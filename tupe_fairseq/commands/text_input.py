@@ -5,14 +5,12 @@ import logging
 from collections import Counter
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
 
+from tupe_fairseq.command_flags.row_flags import STANDARD_INPUT
 from tupe_fairseq.prediction.row_chunks import Chunk, read_chunks
-from tupe_fairseq.rows.delimited import DelimitedRows
 from tupe_fairseq.rows.guessed_columns import guess_columns
 from tupe_fairseq.rows.open_rows import open_rows
 from tupe_fairseq.rows.row_file import BadRow, RowFile
 from tupe_fairseq.rows.standard_input import StandardInput
-
-STANDARD_INPUT = "-"
 
 
 class TextInput(NamedTuple):
@@ -56,7 +54,7 @@ def open_input(
     """Open INPUT and find its texts; what is guessed is logged.
 
     Args:
-        args (Namespace): with the flags of ``add_input_flags``, and ``input``.
+        args (Namespace): with the flags of ``add_input_flags``, checked, and ``input``.
         texts (int, optional): how many texts the model takes; None: one or two.
         is_words (bool): whether the text is a sentence of words.
         logger (Logger): of the command.
@@ -65,21 +63,11 @@ def open_input(
     """
     if args.text2 is not None and texts == 1:
         raise ValueError(f"--text2 {args.text2}: the model takes one text; drop it")
-    if args.text2 is not None and args.text is None:
-        raise ValueError(f"--text2 {args.text2} needs --text, the column of the first text")
     if args.input == STANDARD_INPUT:
-        for name in ("text", "text2", "no_header"):
-            if getattr(args, name):
-                raise ValueError(
-                    f"--{name.replace('_', '-')} is for files; standard input has one text in each "
-                    "line (pairs: two with a tab between)"
-                )
         columns = ["text", "text2"][: texts or 1]
         file: RowFile = StandardInput(columns)
         return TextInput(file, list(range(len(columns))), is_words, args.skip_bad_rows)
     file = open_rows(args.input, not args.no_header)
-    if args.no_header and not isinstance(file, DelimitedRows):
-        raise ValueError(f"--no-header is for .tsv and .csv; {file.path} is neither")
     names = _given(args, file) or _guessed(file, texts, logger)
     if texts == 2 and len(names) == 1:
         raise ValueError(

@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Dict, Sequence, Tuple
 
-from tupe_fairseq.architectures import ARCHITECTURES
 from tupe_fairseq.compare.comparison import Comparison
 from tupe_fairseq.compare.parse_schemes import FLAGS, Scheme
 from tupe_fairseq.config import TupeConfig
@@ -24,20 +23,16 @@ _FREE = ("adam_betas", "adam_eps", "clip_norm", "lr_scheduler", "max_positions",
          "optimizer", "sample_break_mode", "weight_decay")  # fmt: skip
 
 
-def check_train_flags(comparison: Comparison, archs: Sequence[str]) -> None:
-    """Refuse sizes and flags that fairseq-train does not know, or that the user may not set.
+def check_train_flags(comparison: Comparison, arch: str) -> None:
+    """Refuse flags that fairseq-train does not know, or that the user may not set.
 
     Args:
         comparison (Comparison): its schedule and rate do not matter, as runs may have others.
-        archs (sequence of str): the sizes.
+        arch (str): one of its sizes; which one makes no difference.
+
     Raises:
         ValueError: the message names the flag.
     """
-    for arch in archs:
-        if arch not in ARCHITECTURES:
-            raise ValueError(
-                f"--arch {arch} is not one of tupe_roberta: {', '.join(ARCHITECTURES)}"
-            )
     # flags that are given the value of one of two settings are not given that of the other
     others = dataclasses.replace(
         comparison,
@@ -49,7 +44,7 @@ def check_train_flags(comparison: Comparison, archs: Sequence[str]) -> None:
     of_schemes = {flag[2:].replace("-", "_") for flag in ("--position-encoding", *FLAGS)}
     changed = set()
     for settings in (comparison, others):
-        words = settings.common_words(archs[0])[1:]
+        words = settings.common_words(arch)[1:]
         before = vars(parse_training(words))
         try:
             after = vars(parse_training([*words, *comparison.train_flags]))

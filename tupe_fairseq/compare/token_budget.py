@@ -1,22 +1,22 @@
 """A budget in tokens as a number of updates."""
 
-from tupe_fairseq.architectures import ARCHITECTURES
 from tupe_fairseq.compare.comparison import Comparison
 from tupe_fairseq.programs.command import parse_training
 
 
-def updates_of_budget(comparison: Comparison, tokens: int) -> int:
+def updates_of_budget(comparison: Comparison, arch: str, tokens: int) -> int:
     """The updates, whole ones, whose batches have at most so many tokens.
 
     A batch counts with all its places, as if each sample had ``--tokens-per-sample``.
 
     Args:
-        comparison (Comparison): its updates and rate do not matter.
+        comparison (Comparison): its updates do not matter.
+        arch (str): one of its sizes; which one makes no difference.
         tokens (int): the budget of each run.
     Raises:
         ValueError: if it is less than one update, or batches have no one size.
     """
-    words = [*comparison.common_words(next(iter(ARCHITECTURES)))[1:], *comparison.train_flags]
+    words = [*comparison.common_words(arch)[1:], *comparison.train_flags]
     options = parse_training(words)
     frequencies = set(options.update_freq)
     if len(frequencies) > 1 or options.max_tokens is not None:

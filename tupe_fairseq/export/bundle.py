@@ -44,6 +44,7 @@ SOURCES = (
     "attention/padding.py",
     "attention/shifted.py",
     "attention/bias.py",
+    "attention/unpacked.py",
     "attention/merged_mask.py",
     "attention/joined.py",
     "attention/eager.py",

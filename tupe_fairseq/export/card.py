@@ -1,8 +1,7 @@
 """The model card of a folder: what the model is, how to use it, and what was measured."""
 
-import re
 import textwrap
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, NamedTuple, Optional, Sequence
 
 from tupe_fairseq.export.folder_config import NAMES, Head
 from tupe_fairseq.export.onnx_model import OnnxFile
@@ -16,8 +15,6 @@ from tupe_fairseq.position import POSITION_OPTIONS
 from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.version import __version__
 
-_LICENSE = re.compile(r"[a-z0-9][a-z0-9.+-]*", re.ASCII)
-_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*", re.ASCII)
 # what is told of a report.json, of the one kind or the other
 _TASK = {"task": str, "splits": {str: {"rows": int}}}
 _PRETRAINING = {"lines": {str: int}, "tokens": {str: int}, "unknown_rate": {str: float}}
@@ -62,30 +59,6 @@ class CardFacts(NamedTuple):
     onnx: Dict[str, OnnxFile]
     parity: Parity
     sample: str
-
-
-def checked_license(text: str) -> str:
-    """What --license may be: the identifier that model hubs know, such as mit.
-
-    Raises:
-        ValueError: if it is none.
-    """
-    if not _LICENSE.fullmatch(text):
-        raise ValueError(f"--license {text!r} is not an identifier such as mit or apache-2.0")
-    return text
-
-
-def checked_languages(text: str) -> List[str]:
-    """What --language may be: codes, separated by commas.
-
-    Raises:
-        ValueError: if one is none.
-    """
-    languages = text.split(",")
-    for one in languages:
-        if not _LANGUAGE.fullmatch(one):
-            raise ValueError(f"--language {text!r}: {one!r} is not a code such as en or pt-BR")
-    return languages
 
 
 def model_card(facts: CardFacts) -> str:

@@ -6,6 +6,8 @@ import re
 DICTIONARY = "dict.txt"
 #: the name under which fairseq's hub looks for it next to a checkpoint
 SENTENCEPIECE_MODEL = "sentencepiece.bpe.model"
+#: the checkpoint that tupe-convert and tupe-extend write
+MODEL = "model.pt"
 #: the vocabulary of a converted checkpoint: its kind, and the hashes of its files
 VOCABULARY = "vocabulary.json"
 #: what was read, kept and dropped, and how the text was treated
@@ -15,6 +17,8 @@ REPORT = "report.json"
 MEAN, CLS = POOLING_NAMES = ("mean", "cls")
 #: the one tensor of a .safetensors file of vectors
 VECTORS = "embeddings"
+#: the endings of files of vectors
+VECTOR_FILES = (".npy", ".safetensors")
 
 #: the first ids of every dictionary of fairseq's, which dict.txt does not list
 BUILT_IN_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")

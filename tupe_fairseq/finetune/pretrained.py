@@ -63,8 +63,6 @@ def read_pretrained(path: str) -> Pretrained:
         FileNotFoundError: if it does not exist.
         CheckpointError: if it cannot be read, or is not of tupe_roberta.
     """
-    if not os.path.isfile(path):
-        raise FileNotFoundError(f"--checkpoint {path} is not a file; give a pre-trained checkpoint")
     named = f"--checkpoint {path}"
     state = restricted_load(path)
     options = checked_options(options_in(state, named), named)

@@ -6,9 +6,10 @@ from typing import Any, Dict, Optional
 
 from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.files.fingerprint import file_sha256
-from tupe_fairseq.files.names import DICTIONARY, REPORT
+from tupe_fairseq.files.names import DICTIONARY
 from tupe_fairseq.files.record import read_record
 from tupe_fairseq.finetune.label_files import text_lines
+from tupe_fairseq.finetune.prepared_folder import check_is_prepared
 from tupe_fairseq.finetune.pretrained import Pretrained
 from tupe_fairseq.finetune.task_folder import TaskData
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
@@ -40,12 +41,7 @@ def read_task_data(folder: str, name: Optional[str] = None) -> TaskData:
         FileNotFoundError: if it is missing or unfinished.
         ValueError: if it is of another task, or its files do not match.
     """
-    report_path = os.path.join(folder, REPORT)
-    if not os.path.isfile(report_path):
-        raise FileNotFoundError(
-            f"--data {folder} has no report.json: it is not a finished folder of "
-            "tupe-prepare-glue or tupe-prepare-task"
-        )
+    report_path = check_is_prepared(folder)
     try:
         report = read_record(report_path, _REPORT)
         task = _task(report, report_path)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
+from tupe_fairseq.inference.asked_subjects import heads, labels
 from tupe_fairseq.inference.load_model import WordEncoder, load_model
 from tupe_fairseq.plots.subject import MOST_BLOCKS, Subject, all_of, cut_blocks
 from tupe_fairseq.text.to_pieces import ToPieces
@@ -18,22 +19,6 @@ logger = logging.getLogger("tupe-plot")
 _BOS, _, _EOS, _UNK = range(len(BUILT_IN_SYMBOLS))
 # the longest sentence whose map is easy to read, in tokens
 READABLE = 30
-
-
-def labels(paths: List[str]) -> List[str]:
-    """A short, unique name for each checkpoint: its folder, its file name, or more of its path.
-
-    Raises:
-        ValueError: if a file is given twice.
-    """
-    full = [os.path.splitext(os.path.abspath(path))[0].split(os.sep) for path in paths]
-    folders, stems = [parts[-2] for parts in full], [parts[-1] for parts in full]
-    for names in (folders, stems, [f"{a}/{b}" for a, b in zip(folders, stems)]):
-        if all(names) and len(set(names)) == len(names):
-            return names
-    if len(set(map(tuple, full))) < len(full):
-        raise ValueError(f"a checkpoint is listed twice: {' '.join(paths)}")
-    return [os.sep.join(parts) for parts in full]
 
 
 def load_subjects(args: argparse.Namespace) -> Dict[str, Subject]:
@@ -57,7 +42,7 @@ def load_subjects(args: argparse.Namespace) -> Dict[str, Subject]:
     for name, (path, folder, data, encoder, symbols) in zip(names, loaded):
         subject = all_of(encoder)._replace(length=_checked_length(length, encoder.config, path))
         if args.heads is not None:
-            subject = subject._replace(heads=_heads(args.heads, encoder.config, path))
+            subject = subject._replace(heads=_checked_heads(args.heads, encoder.config, path))
         to_pieces = None
         if lines is not None or args.sentence is not None:
             to_pieces = ToPieces(data, folder, args.sentencepiece_model)
@@ -74,19 +59,13 @@ def _checked_length(length: int, config, path: str) -> int:
     return length
 
 
-def _heads(text: str, config, path: str) -> Tuple[int, ...]:
-    try:
-        heads = sorted({int(word) for word in text.split(",")})
-    except ValueError:
+def _checked_heads(text: str, config, path: str) -> Tuple[int, ...]:
+    found = heads(text)
+    if found[-1] >= config.num_heads:
         raise ValueError(
-            f"--heads ({text}) must be comma-separated numbers, such as 0,1,3"
-        ) from None
-    for head in heads:
-        if not 0 <= head < config.num_heads:
-            raise ValueError(
-                f"--heads contains {head}, but {path} has the heads 0 .. {config.num_heads - 1}"
-            )
-    return tuple(heads)
+            f"--heads contains {found[-1]}, but {path} has the heads 0 .. {config.num_heads - 1}"
+        )
+    return found
 
 
 class _Text(NamedTuple):

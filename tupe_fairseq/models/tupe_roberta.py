@@ -24,6 +24,7 @@ from tupe_fairseq.plugin.model.flags import (
     task_options,
 )
 from tupe_fairseq.plugin.model.hub import TupeRobertaHub
+from tupe_fairseq.plugin.model.isolated_documents import isolate_documents
 from tupe_fairseq.plugin.model.mean_pooling_head import (
     MeanPoolingHead,
     check_pooling,
@@ -94,6 +95,8 @@ class TupeRobertaModel(RobertaModel):
             args.max_positions = tokens_per_sample or task.max_positions()
         check_options(args, task)
         give_word_beginnings(task, task_options(task), args)
+        if args.isolate_documents:
+            isolate_documents(task)
         model = cls(args, TupeRobertaEncoder(args, task.source_dictionary))
         if OmegaConf.is_config(args):
             OmegaConf.set_struct(args, True)
@@ -256,6 +259,7 @@ def base_architecture(args):
     args.attn_impl = safe_getattr(args, "attn_impl", "auto")
     args.pooling = safe_getattr(args, "pooling", CLS)
     args.unpad = safe_getattr(args, "unpad", False)
+    args.isolate_documents = safe_getattr(args, "isolate_documents", False)
     args.compile_layers = safe_getattr(args, "compile_layers", False)
     args.pooler_dropout = safe_getattr(args, "pooler_dropout", 0.1)  # the authors'; RoBERTa's is 0
     args.no_token_positional_embeddings = safe_getattr(args, "no_token_positional_embeddings", True)

@@ -14,6 +14,7 @@ from tupe_fairseq.attention import (
     attention_probabilities,
     check_name,
     choose,
+    in_parts,
     split_qkv,
 )
 from tupe_fairseq.modules.input_checks import check_mask
@@ -153,8 +154,8 @@ class TupeMultiheadAttention(nn.Module):
 
     def _with_position(self, q, k, attn_bias, padding, position, for_layers=None):
         """q, k and the bias after the position encoding; q and k (B, L, H, K) or (N, H, K)."""
-        position = position if self.position is None else self.position
-        if position is None or not position.reads_content:
+        position = self._reading(position)
+        if position is None:
             return q, k, attn_bias
         is_packed = padding is not None and padding.packed
         seq_len = q.size(1) if padding is None else padding.seq_len
@@ -165,9 +166,7 @@ class TupeMultiheadAttention(nn.Module):
         if content_bias is not None:
             whole = content_bias if attn_bias is None else attn_bias.whole() + content_bias
             attn_bias = Bias(whole)
-        positions = torch.arange(seq_len, device=q.device)
-        if is_packed:
-            positions = padding.pack(positions.expand(padding.batch, -1))
+        positions = padding.positions if is_packed else torch.arange(seq_len, device=q.device)
         q, k = (position.transform(x, positions.unsqueeze(-1)) for x in (q, k))
         return q, k, attn_bias
 
@@ -176,11 +175,28 @@ class TupeMultiheadAttention(nn.Module):
         # (B x L or N) x 3D -> (B x L or N) x H x K, three times
         q, k, v = split_qkv(qkv.unflatten(-1, (3, self.num_heads, self.head_dim)), self.attn_impl)
         bias = _as_bias(attn_bias, bias_values)
-        q, k, bias = self._with_position(q, k, bias, padding, position, for_layers)
-        dropout = self.dropout if self.training else 0.0
-        attend = choose(self.attn_impl, q, bias, padding, dropout)
-        attended = attend(q, k, v, bias, padding, scaling=self.scaling, dropout=dropout)
-        return attended.flatten(-2)
+
+        def attend(q, k, v, padding, bias=bias, for_layers=for_layers):
+            q, k, bias = self._with_position(q, k, bias, padding, position, for_layers)
+            dropout = self.dropout if self.training else 0.0
+            chosen = choose(self.attn_impl, q, bias, padding, dropout)
+            return chosen(q, k, v, bias, padding, scaling=self.scaling, dropout=dropout)
+
+        def attend_part(q, k, v, part):
+            length = part.seq_len
+            computed = None if for_layers is None else for_layers[..., :length, :]
+            own = None if bias is None else bias.of_first(length)
+            return attend(q, k, v, part, own, computed)
+
+        # what depends on the words is made for padded batches
+        if padding is None or not padding.packed or self._reading(position) is None:
+            return attend(q, k, v, padding).flatten(-2)
+        return in_parts(attend_part, q, k, v, padding).flatten(-2)
+
+    def _reading(self, position: Optional[nn.Module]) -> Optional[nn.Module]:
+        """The position encoding, its own or the shared one, if it reads queries or keys."""
+        position = position if self.position is None else self.position
+        return position if position is not None and position.reads_content else None
 
 
 def _as_bias(

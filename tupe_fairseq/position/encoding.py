@@ -188,7 +188,7 @@ class PositionEncoding(nn.Module):
         data-parallel training with activation checkpointing does not allow.
 
         Shape:
-            as the scheme's content_bias wants it, for positions 0 .. seq_len - 1.
+            (..., seq_len, K), for positions 0 .. seq_len - 1: cut to fewer, it is of these.
         """
         return None
 

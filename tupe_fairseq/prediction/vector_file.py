@@ -6,7 +6,7 @@ from typing import Callable, Dict, Sequence
 
 import numpy as np
 
-from tupe_fairseq.files.names import VECTORS
+from tupe_fairseq.files.names import VECTOR_FILES, VECTORS
 
 
 def _npy(rows: int, width: int) -> bytes:
@@ -26,7 +26,7 @@ def _safetensors(rows: int, width: int) -> bytes:
 
 
 #: ending of a file -> rows and width -> what is before the numbers: float32, little-endian, by rows
-HEADERS: Dict[str, Callable[[int, int], bytes]] = {".npy": _npy, ".safetensors": _safetensors}
+HEADERS: Dict[str, Callable[[int, int], bytes]] = dict(zip(VECTOR_FILES, (_npy, _safetensors)))
 
 
 def vector_bytes(vectors: Sequence[np.ndarray]) -> bytes:

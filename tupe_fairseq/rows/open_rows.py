@@ -1,18 +1,13 @@
 """Opens a file of rows by its ending."""
 
-import os
-
 from tupe_fairseq.rows.conll_rows import ConllRows
 from tupe_fairseq.rows.delimited import DelimitedRows, comma_separated, tab_separated
+from tupe_fairseq.rows.endings import DELIMITED, JSON, ending_of
 from tupe_fairseq.rows.json_rows import JsonRows
 from tupe_fairseq.rows.row_file import RowFile
 from tupe_fairseq.rows.text_rows import TextRows
 
-_COMPRESSED = (".gz", ".xz", ".bz2")
-_DELIMITED = {".tsv": tab_separated, ".csv": comma_separated}
-_JSON = (".jsonl", ".ndjson")
-#: the kinds of files; before .gz, .xz or .bz2, which all but parquet may end in
-ENDINGS = (*_DELIMITED, *_JSON, ".conll", ".txt", ".parquet")
+_SEPARATED = {".tsv": tab_separated, ".csv": comma_separated}
 
 
 def open_rows(path: str, header: bool = True) -> RowFile:
@@ -28,24 +23,16 @@ def open_rows(path: str, header: bool = True) -> RowFile:
             columns alike; in one line, with file and row.
         MissingPackage: if it is parquet and pyarrow is not installed.
     """
-    name = path.lower()
-    ending = os.path.splitext(name)[1]
-    if ending in _COMPRESSED:
-        ending = os.path.splitext(name[: -len(ending)])[1]
-    if ending in _DELIMITED:
-        return DelimitedRows(path, _DELIMITED[ending], header)
-    if ending in _JSON:
+    ending = ending_of(path)
+    if ending in DELIMITED:
+        return DelimitedRows(path, _SEPARATED[ending], header)
+    if ending in JSON:
         return JsonRows(path)
     if ending == ".conll":
         return ConllRows(path)
     if ending == ".txt":
         return TextRows(path)
-    if name.endswith(".parquet"):
-        # pyarrow is an extra
-        from tupe_fairseq.rows.parquet_rows import ParquetRows
+    # pyarrow is an extra
+    from tupe_fairseq.rows.parquet_rows import ParquetRows
 
-        return ParquetRows(path)
-    raise ValueError(
-        f"{path} has no ending that says what it is; rename it to end in one of "
-        f"{', '.join(ENDINGS)} (all but .parquet also followed by {', '.join(_COMPRESSED)})"
-    )
+    return ParquetRows(path)

@@ -12,6 +12,22 @@ from tupe_fairseq.text.pieces import Pieces
 from tupe_fairseq.text.treatment import TextTreatment
 
 
+def check_is_pretrained(folder: str) -> None:
+    """Refuse a folder that lacks what :class:`PretrainDir` needs, whatever is in its files.
+
+    Raises:
+        FileNotFoundError: if a file is missing.
+    """
+    if is_recorded(folder):  # it says itself which files it needs
+        return
+    for path in (os.path.join(folder, name) for name in (DICTIONARY, SENTENCEPIECE_MODEL, REPORT)):
+        if not os.path.isfile(path):
+            raise FileNotFoundError(
+                f"{path} is missing; --pretrain-dir is a folder made by tupe-prepare-pretrain, "
+                f"or by tupe-convert with the files of a vocabulary ({VOCABULARY})"
+            )
+
+
 class PretrainDir:
     """A folder made by tupe-prepare-pretrain, or by tupe-convert with a vocabulary.
 
@@ -29,6 +45,7 @@ class PretrainDir:
     """
 
     def __init__(self, folder: str):
+        check_is_pretrained(folder)
         self.dictionary = os.path.join(folder, DICTIONARY)
         report = os.path.join(folder, REPORT)
         if is_recorded(folder):
@@ -45,12 +62,6 @@ class PretrainDir:
 
     def _read_own(self, folder: str, report: str) -> None:
         model = os.path.join(folder, SENTENCEPIECE_MODEL)
-        for path in (self.dictionary, model, report):
-            if not os.path.isfile(path):
-                raise FileNotFoundError(
-                    f"{path} is missing; --pretrain-dir is a folder made by tupe-prepare-pretrain, "
-                    f"or by tupe-convert with the files of a vocabulary ({VOCABULARY})"
-                )
         content = read_json(report)
         recorded = content.get("text_treatment") if isinstance(content, dict) else None
         if not isinstance(recorded, dict):

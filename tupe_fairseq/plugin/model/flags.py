@@ -60,6 +60,13 @@ def add_tupe_args(parser) -> None:
         "of different length; hidden states are zero at padding",
     )
     parser.add_argument(
+        "--isolate-documents",
+        action="store_true",
+        help="pre-training with masked_lm: keep the documents within a sample apart, each with "
+        "positions and a <s> of its own, without a mask; an empty line of the text separates them; "
+        "needs --sample-break-mode none or complete",
+    )
+    parser.add_argument(
         "--compile-layers",
         action="store_true",
         help="torch.compile each layer (needs torch 2.2 or later and a compiler): slower "

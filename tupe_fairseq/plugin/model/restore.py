@@ -18,6 +18,7 @@ from tupe_fairseq.checkpoint.checked_tensors import check_finite, check_sizes, t
 from tupe_fairseq.checkpoint.contents import options_in
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.plugin.model.loaded_config import loaded_config
+from tupe_fairseq.programs.log import quiet
 from tupe_fairseq.text.dictionary_file import listed_words
 
 
@@ -54,7 +55,9 @@ def restore(path: str, overrides: Dict[str, Any]):
     # given a state, fairseq does not read the file again
     try:
         state = {"cfg": loaded_config(options), "model": tensors}
-        (model,), config, task = load_model_ensemble_and_task([path], state=state)
+        # what a training logs says nothing here: the file has all tensors, or is refused
+        with quiet("fairseq", "tupe_fairseq"):
+            (model,), config, task = load_model_ensemble_and_task([path], state=state)
     except (OSError, ValueError):
         raise
     # whatever a file can lead to: fairseq raises a bare Exception for a dict.txt that is not

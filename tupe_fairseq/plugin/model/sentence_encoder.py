@@ -9,7 +9,7 @@ from fairseq.modules import LayerDropModuleList
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
-from tupe_fairseq.attention import Padding
+from tupe_fairseq.attention import Documents, Padding
 from tupe_fairseq.checkpoint.contents import vocabulary_version
 from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
@@ -23,6 +23,8 @@ class TupeSentenceEncoder(TupeEncoder):
     Args:
         config (TupeConfig): the options.
         embed_tokens (nn.Embedding): the word embedding; its ``padding_idx`` marks padding.
+        document_start (int, optional): the token id that begins another document within a
+            sequence, to be kept apart from those before; None if a sequence is one.
         wrap_layer, layer_list (callable): as :class:`TupeEncoder`.
     Shape:
         src_tokens (B, L), or token_embeddings (B, L, D) instead -> dict of lists:
@@ -33,9 +35,16 @@ class TupeSentenceEncoder(TupeEncoder):
         ValueError: on loading, if the checkpoint has another number of symbols or positions.
     """
 
-    def __init__(self, config: TupeConfig, embed_tokens: nn.Embedding, **hooks):
+    def __init__(
+        self,
+        config: TupeConfig,
+        embed_tokens: nn.Embedding,
+        document_start: Optional[int] = None,
+        **hooks,
+    ):
         super().__init__(config, **hooks)
         self.embed_tokens = embed_tokens
+        self.document_start = document_start
 
     def forward(
         self,
@@ -49,17 +58,19 @@ class TupeSentenceEncoder(TupeEncoder):
             src_tokens (Tensor): token ids; ``<s>`` is at index 0, padding on the right.
             return_all_hiddens (bool): also give ``encoder_states``.
             token_embeddings (Tensor, optional): used in place of the tokens' own; ``src_tokens``
-                then only tell what is padding.
+                then only tell what is padding, and where documents begin.
         Shape:
             src_tokens (B, L), token_embeddings (B, L, D) -> as the class says.
         Raises:
             ValueError: as :class:`TupeEncoder`.
         """
         mask = src_tokens.eq(self.embed_tokens.padding_idx)
+        starts = None if self.document_start is None else src_tokens.eq(self.document_start)
         if token_embeddings is not None:
-            out = super().forward(token_embeddings, mask, return_all_hiddens)
+            out = super().forward(token_embeddings, mask, return_all_hiddens, starts)
         else:
-            padding = Padding(mask, self.config.unpad)
+            whole = Padding(mask, self.config.unpad) if starts is None else None
+            padding = whole or Documents(starts, mask)
             # packed first: the embedding of padding need not be looked up
             tokens = padding.pack(src_tokens) if padding.packed else src_tokens
             out = self.encode(self.embed_tokens(tokens), padding, return_all_hiddens)
@@ -130,7 +141,11 @@ class TupeRobertaEncoder(RobertaEncoder):
         self.padding_idx = embed_tokens.padding_idx
         self.unpad = config.unpad
         return TupeSentenceEncoder(
-            config, embed_tokens, wrap_layer=wrap_layer, layer_list=layer_list
+            config,
+            embed_tokens,
+            dictionary.bos() if args.isolate_documents else None,
+            wrap_layer=wrap_layer,
+            layer_list=layer_list,
         )
 
     def forward(

@@ -1,9 +1,8 @@
-"""Checks of what was given on the command line; messages name flag, value and limit."""
+"""Numbers on the command line; messages name flag, value and limit."""
 
 import math
 import operator
-import os
-from typing import Callable, Iterable, List, Optional, Tuple
+from typing import Callable, List, Optional, Tuple
 
 
 def in_range(
@@ -30,19 +29,6 @@ def in_range(
     if not (math.isfinite(value) and all(holds(value, limit) for limit, holds in given.values())):
         wanted = " and ".join(f"{word} {limit}" for word, (limit, _) in given.items())
         raise ValueError(f"{flag} ({value}) must be {wanted}")
-
-
-def no_separators(flag: str, path: str, separators: str = ":") -> None:
-    """Refuse a path that fairseq would take for a list of paths.
-
-    Raises:
-        ValueError: if one of the separators is in it.
-    """
-    for sign in separators:
-        if sign in path:
-            raise ValueError(
-                f"{flag} {path} contains {sign!r}, at which fairseq splits lists; use another path"
-            )
 
 
 def numbers(flag: str, text: str, convert: Callable, is_allowed: Callable, kind: str) -> List:
@@ -81,37 +67,3 @@ def learning_rates(text: str, flag: str = "--lrs") -> Tuple[float, ...]:
     """Read learning rates: numbers above 0."""
     kind = "number above 0"
     return tuple(numbers(flag, text, float, lambda lr: 0 < lr < math.inf, kind))
-
-
-def can_be_written(flag: str, folder: str) -> None:
-    """Refuse a folder that cannot be made or written to, without making it.
-
-    Raises:
-        ValueError: the message names the flag, and what is in the way.
-    """
-    place = os.path.abspath(folder)
-    while not os.path.lexists(place):
-        place = os.path.dirname(place)
-    if not os.path.isdir(place):
-        raise ValueError(f"{flag} {folder}: {place} is not a folder")
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise ValueError(f"{flag} {folder}: {place} may not be written to; give another folder")
-
-
-def can_be_output(flag: str, path: str, inputs: Iterable[Optional[str]]) -> None:
-    """Refuse a file that cannot be written, or would replace what is read.
-
-    Args:
-        flag (str): the flag.
-        path (str): what it was given.
-        inputs (iterable of str): the files that are read; None stands for none.
-    Raises:
-        ValueError: the message names the flag, and what is in the way.
-    """
-    if os.path.isdir(path):
-        raise ValueError(f"{flag} {path} is a folder")
-    for source in inputs:
-        both = source is not None and os.path.exists(source) and os.path.exists(path)
-        if both and os.path.samefile(source, path):
-            raise ValueError(f"{flag} {path} is an input, which would be replaced")
-    can_be_written(flag, os.path.dirname(path) or ".")

@@ -6,8 +6,9 @@ import os
 import re
 from typing import Tuple
 
+from tupe_fairseq.command_flags import arguments
+from tupe_fairseq.command_flags.given_paths import no_separators
 from tupe_fairseq.command_flags.own_task_flags import SEED, SEPARATOR, VALID_SHARE
-from tupe_fairseq.commands import arguments
 from tupe_fairseq.tasks.own_task import OwnTask
 from tupe_fairseq.tasks.task_description import KINDS, MULTILABEL, REGRESSION, TAGGING
 
@@ -30,7 +31,7 @@ def own_task(args: argparse.Namespace) -> OwnTask:
         if getattr(args, name) is not None and args.kind not in kinds:
             flag = f"--{name.replace('_', '-')}"
             raise ValueError(f"{flag} has no effect on --kind {args.kind}; drop it")
-    arguments.no_separators("--output-dir", args.output_dir, ":,")
+    no_separators("--output-dir", args.output_dir, ":,")
     name = args.name
     if name is None:
         name = os.path.basename(os.path.abspath(args.output_dir))

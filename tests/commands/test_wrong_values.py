@@ -1,0 +1,267 @@
+"""Wrong values, absent files and flags that contradict each other are refused before any import."""
+
+import pytest
+
+from helpers.called_bare import called_bare
+from tupe_fairseq.commands.start import NEEDS
+from tupe_fairseq.missing_package import missing
+
+#: empty files, and thus folders: what is checked is that they are there
+FILES = (
+    "bin/dict.txt", "bin/train.bin", "bin/train.idx", "bin/valid.bin", "bin/valid.idx", "codes",
+    "dict.txt", "full/dict.txt", "full/model.pt", "glue/CoLA/dev.tsv", "glue/CoLA/train.tsv",
+    "lone/there.pt", "prepared/report.json", "pretrain/dict.txt", "pretrain/report.json",
+    "pretrain/sentencepiece.bpe.model", "rows.csv", "text.txt", "there.pt",
+)  # fmt: skip
+#: a call of each command that is refused for nothing, until its files are read
+GOOD = {
+    "compare": "bin --output-dir out --schemes learned;tupe --updates 40",
+    "convert": "--checkpoint there.pt --dict dict.txt --output-dir out",
+    "doctor": "",
+    "encode": "there.pt rows.csv --output-file out.npy",
+    "export": "there.pt --output-dir out",
+    "extend": "there.pt --max-positions 64 --output-dir out",
+    "finetune": "--data prepared --checkpoint there.pt --output-dir out",
+    "options": "",
+    "plot": "there.pt --output-dir out",
+    "predict": "there.pt rows.csv",
+    "prepare_glue": "--glue-dir glue --tasks CoLA --pretrain-dir pretrain --output-dir out",
+    "prepare_pretrain": "--input text.txt --output-dir out",
+    "prepare_task": "--kind multilabel --train rows.csv --pretrain-dir pretrain --output-dir out",
+    "score": "there.pt",
+}
+_VOCABULARY = {
+    "--bpe-codes absent": "--bpe-codes absent does not exist",
+    "--gpt2-vocab-bpe codes": "--gpt2-vocab-bpe: give the files of one kind",
+    "--bpe-codes codes --sentencepiece-model codes": "give the files of one kind",
+}
+_MODEL = {
+    **_VOCABULARY,
+    "--data absent": "--data absent is not a folder",
+    "--gpus 0": "--gpus (0) must be at least 1",
+    "--gpus 1 --cpu": "--gpus 1 and --cpu contradict each other",
+    "--fp16 --cpu": "--fp16 is for GPUs",
+    "--batch-tokens 0": "--batch-tokens (0) must be at least 1",
+    "--text2 b": "--text2 b needs --text",
+}
+_NO_FOLDER = {"--output-dir text.txt": "text.txt is not a folder"}
+_SPLIT_PATH = {"--output-dir a:b": "a:b contains ':', at which fairseq splits lists"}
+_ENCODING = {
+    **_NO_FOLDER,
+    "--pretrain-dir absent": "absent/dict.txt is missing; --pretrain-dir is a folder",
+    "--pretrain-dir full": "full/sentencepiece.bpe.model is missing",
+    "--max-positions 5": "--max-positions (5) is below 6",
+    "--workers 0": "--workers (0) must be at least 1",
+}
+#: command -> what is given in addition to the good call, or instead of its words -> what is said
+WRONG = {
+    "compare": {
+        **_NO_FOLDER,
+        **_SPLIT_PATH,
+        "--schemes nope": "--schemes 'nope': unknown position encoding",
+        "--schemes tupe;tupe": "--schemes lists 'tupe' twice",
+        "--baseline nope": "--baseline 'nope': unknown position encoding",
+        "--seeds x": "--seeds x: 'x' is not a whole number",
+        "--updates 0": "--updates (0) must be at least 1",
+        "--warmup-updates 41": "--warmup-updates (41) exceeds --updates (40)",
+        "--validate-every 41": "--validate-every (41) exceeds --updates (40)",
+        "--tokens 9e9": "give the length of the runs by one of --updates, --tokens and --seconds",
+        "--seconds 9": "give the length of the runs by one of --updates, --tokens and --seconds",
+        "--tune-lrs 1": "--tune-lrs 1: give two rates or more, or one by --lr",
+        "--tune-updates 4": "--tune-updates is for --tune-lrs; give both, or drop it",
+        "--stop-after 0": "--stop-after (0.0) must be above 0",
+        "--batch-size 0": "--batch-size (0) must be at least 1",
+        "--tokens-per-sample 2": "--tokens-per-sample (2) must be at least 3",
+        "--lr 0": "--lr (0.0) must be above 0",
+        "--threads 0": "--threads (0) must be at least 1",
+        "--parallel 0": "--parallel (0) must be at least 1",
+        "--gpus x": "--gpus x: 'x' is not a GPU number",
+        "--gpus 0,1 --parallel 1": "--parallel (1) uses fewer",
+        "--gpus 0 --cpu": "--gpus needs a GPU; drop it, or drop --cpu",
+        "--fp16 --cpu": "--fp16 needs a GPU",
+        "--arch roberta": "--arch roberta is not one of tupe_roberta",
+        "--train-flags '": "--train-flags ': No closing quotation",
+        "= absent --output-dir out --schemes tupe --updates 9": "/absent has no dict.txt; give a",
+    },
+    "convert": {
+        **_VOCABULARY,
+        **_NO_FOLDER,
+        "--checkpoint absent": "--checkpoint absent does not exist",
+        "--dict absent": "--dict absent does not exist",
+        "--label-dict absent": "--label-dict absent does not exist",
+        "--anew --untie": "--anew and --untie exclude each other",
+        "--anew --checkpoint glue": "--anew is for files, and glue is a folder",
+        "--output-dir full": "full already holds model.pt, dict.txt; give another --output-dir",
+        "= --checkpoint there.pt --output-dir out": "there.pt is a file, which needs --dict, too",
+    },
+    "doctor": {
+        "--checkpoint absent": "--checkpoint absent does not exist",
+        "--data absent": "--data absent is not a folder",
+        "--sentencepiece-model absent": "--sentencepiece-model absent does not exist",
+    },
+    "encode": {
+        **_MODEL,
+        "--pooling x": "invalid choice: 'x'",
+        "--layer -1": "--layer (-1) must be at least 0",
+        "--output-file out.txt": "--output-file out.txt must end in .npy or .safetensors",
+        "--output-file text.txt/out.npy": "text.txt is not a folder",
+        "= lone/there.pt rows.csv --output-file out.npy": "lone/dict.txt is missing; give --data",
+        "= absent rows.csv --output-file out.npy": "absent does not exist; give a checkpoint",
+        "= there.pt absent.csv --output-file out.npy": "INPUT absent.csv does not exist",
+        "= there.pt codes --output-file out.npy": "codes has no ending that says what it is",
+        "= there.pt - --output-file out.npy": "the input must be a file",
+    },
+    "export": {
+        **_VOCABULARY,
+        "--output-dir text.txt": "text.txt is there and is not a folder",
+        "--output-dir full": "full is there already; give another --output-dir, or --overwrite",
+        "--data absent": "--data absent is not a folder",
+        "--label-dict absent": "--label-dict absent does not exist",
+        "--sample absent": "--sample absent does not exist",
+        "--python absent": "--python absent cannot be started",
+        "--license A": "--license 'A' is not an identifier",
+        "--language English": "'English' is not a code such as en",
+        "= absent --output-dir out": "absent does not exist; give a checkpoint",
+    },
+    "extend": {
+        **_NO_FOLDER,
+        "--max-positions 1": "--max-positions (1) must be at least 2",
+        "--method x": "invalid choice: 'x'",
+        "--data absent": "--data absent is not a folder",
+        "--output-dir full": "full already holds model.pt, dict.txt",
+        "= absent --max-positions 64 --output-dir out": "absent does not exist; give a checkpoint",
+    },
+    "finetune": {
+        **_NO_FOLDER,
+        **_SPLIT_PATH,
+        "--lrs 0": "--lrs 0: '0' is not a number above 0",
+        "--seeds 0": "--seeds 0: '0' is not a whole number",
+        "--epochs 0": "--epochs (0) must be at least 1",
+        "--patience 0": "--patience (0) must be at least 1",
+        "--metric x": "--metric x is unknown; there are accuracy",
+        "--batch-size 0": "--batch-size (0) must be at least 1",
+        "--update-freq 0": "--update-freq (0) must be at least 1",
+        "--gpus 0": "--gpus (0) must be at least 1; to train on the CPU, pass --cpu",
+        "--cpu --fp16": "--fp16 needs a GPU",
+        "--dropout 1": "--dropout (1.0) must be at least 0 and below 1",
+        "--weight-decay -1": "--weight-decay (-1.0) must be at least 0",
+        "--data absent": "--data absent has no report.json",
+        "--checkpoint absent": "--checkpoint absent does not exist",
+    },
+    "options": {"--arch x": "invalid choice: 'x'"},
+    "plot": {
+        **_NO_FOLDER,
+        "--dpi 1": "--dpi (1) must be at least 10",
+        "--length 1": "--length (1) must be at least 2",
+        "--heads x": "--heads (x) must be comma-separated numbers",
+        "--heads=-1": "--heads contains -1; heads are counted from 0",
+        "--data absent": "--data absent is not a folder",
+        "--sentences absent": "--sentences absent does not exist",
+        "--sentencepiece-model codes": "--sentencepiece-model is for --sentences or --sentence",
+        "--sentence a --sentencepiece-model absent": "--sentencepiece-model absent does not exist",
+        "= absent --output-dir out": "absent does not exist; give a checkpoint",
+        "= there.pt there.pt --output-dir out": "a checkpoint is listed twice",
+    },
+    "predict": {
+        **_MODEL,
+        "--output-file out.txt": "out.txt has none of the endings that can be written",
+        "--output-file rows.csv": "--output-file rows.csv is an input",
+        "= lone/there.pt rows.csv": "lone/dict.txt is missing; give --data",
+        "= absent rows.csv": "absent does not exist; give a checkpoint",
+        "= there.pt absent.csv": "INPUT absent.csv does not exist",
+        "= there.pt codes": "codes has no ending that says what it is",
+        "= there.pt text.txt --no-header": "--no-header is for .tsv and .csv; text.txt is neither",
+        "= there.pt - --text a": "--text is for files; standard input has one text in each line",
+    },
+    "prepare_glue": {
+        **_ENCODING,
+        "--glue-dir absent": "--glue-dir absent is not a folder",
+        "--tasks x": "'x'",
+        "--tasks ,": "--tasks names no task",
+        "--tasks RTE": "glue/RTE is missing",
+    },
+    "prepare_pretrain": {
+        **_SPLIT_PATH,
+        "--output-dir text.txt/out": "text.txt is not a folder",
+        "--input absent": "absent does not exist",
+        "--input glue": "glue is not a file",
+        "--output-dir .": "text.txt is inside --output-dir .",
+        "--workers 0": "--workers (0) must be at least 1",
+        "--shards 0": "--shards (0) must be at least 1",
+        "--min-chars 0": "--min-chars (0) must be at least 1",
+        "--max-chars 0": "--max-chars (0) must be at least 1",
+        "--join-short -1": "--join-short (-1) must be at least 0",
+        "--valid-fraction 0": "--valid-fraction (0.0) must be above 0",
+        "--test-fraction 1": "--test-fraction (1.0) must be at least 0",
+        "--valid-input absent": "absent does not exist",
+        "--valid-input codes --valid-fraction 0.1": "not both",
+        "--vocab-size 5": "--vocab-size (5) must be at least 6",
+        "--model-type x": "invalid choice: 'x'",
+        "--character-coverage 2": "--character-coverage (2.0) must be at least 0.98",
+        "--sample-mb 0": "--sample-mb (0) must be at least 1",
+        "--tokens-per-sample 2": "--tokens-per-sample (2) must be at least 3",
+        "--sentencepiece-model absent": "absent does not exist",
+        "--sentencepiece-model codes --vocab-size 9": "--vocab-size has no effect with",
+        "--vocabulary absent": "absent/vocabulary.json is missing",
+    },
+    "prepare_task": {
+        **_ENCODING,
+        "--kind x": "invalid choice: 'x'",
+        "--train absent": "--train absent is not a file",
+        "--train codes": "codes has no ending that says what it is",
+        "--valid rows.csv --seed 3": "--seed has no effect with --valid",
+        "--valid-share 1": "--valid-share (1.0) must be above 0 and below 1",
+        "--seed -1": "--seed (-1) must be at least 0",
+        "--text2 b": "--text2 needs --text",
+        "--labels a,a": "--labels a,a: the label 'a' is there twice",
+        "--tags bio": "--tags has no effect on --kind multilabel",
+        "--name a/b": "--name 'a/b' cannot be the name of a folder",
+        "--kind regression --scale 2,1": "--scale 2,1 is not two numbers",
+    },
+    "score": {
+        **_VOCABULARY,
+        "--data absent": "--data absent is not a folder",
+        "--input absent": "--input absent does not exist",
+        "--pairs absent": "--pairs absent does not exist",
+        "--pairs glue": "--pairs glue has no .jsonl file",
+        "--output out.csv": "--output out.csv must end in .tsv or .jsonl",
+        "--results text.txt": "text.txt is not a folder",
+        "--lengths 2": "--lengths 2: '2' is not a whole number from 3 on",
+        "--lengths 9 --cut": "--cut has no effect with --lengths",
+        "--good a": "--good is for --pairs",
+        "--threads 0": "--threads (0) must be at least 1",
+        "= absent": "absent does not exist; give a checkpoint",
+    },
+}
+CALLS = [(command, given) for command, cases in WRONG.items() for given in cases]
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    for name in FILES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    calls = []
+    for command, given in CALLS:
+        whole = given[2:] if given.startswith("= ") else f"{GOOD[command]} {given}"
+        calls.append((command, whole.split()))
+    return dict(zip(CALLS, called_bare(calls, folder)))
+
+
+def test_every_command_has_cases():
+    assert set(WRONG) == set(GOOD) == set(NEEDS)
+
+
+@pytest.mark.parametrize("command", NEEDS)
+def test_wrong_values(command, refused):
+    if missing(*NEEDS[command]):
+        pytest.skip(f"{' '.join(missing(*NEEDS[command]))} missing, which is said first")
+    program = f"tupe-{command.replace('_', '-')}"
+    for given, message in WRONG[command].items():
+        code, printed, libraries = refused[command, given]
+        *usage, last = printed.splitlines()
+        assert code == 2 and last.startswith(f"{program}: error: ") and message in last, printed
+        # argparse's own errors follow the usage
+        assert bool(usage) == ("invalid choice" in message), printed
+        assert libraries == [], given
