@@ -160,7 +160,7 @@ def _finished(folder: Path) -> None:
 
 def _compared(folder: Path) -> None:
     """A comparison whose runs are made up, because only their results are read again."""
-    from tupe_fairseq.compare import runner
+    from tupe_fairseq.compare import concurrent_runs
     from tupe_fairseq.files.atomic import write_json
 
     data = glue_files.write_pretrain_dir(folder / "data")
@@ -182,11 +182,11 @@ def _compared(folder: Path) -> None:
         write_json(comparison.path(run, "result.json"), result)
         return result
 
-    real, runner.compare_one = runner.compare_one, made
+    real, concurrent_runs.compare_one = concurrent_runs.compare_one, made
     try:
         assert not _inside(folder, READERS["compare again"])
     finally:
-        runner.compare_one = real
+        concurrent_runs.compare_one = real
 
 
 def _inside(folder: Path, one: Reader) -> int:
