@@ -151,7 +151,7 @@ alone = "position attention modules files checkpoint".split()
 for part in alone:
     package = importlib.import_module(f"tupe_fairseq.{part}")
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        if not module.name.endswith("triton_kernels"):
+        if not module.name.endswith(("triton_kernels", "triton_bias")):
             importlib.import_module(module.name)
 import tupe_fairseq.inference.plot_subjects, tupe_fairseq.plots.figures.variance
 import tupe_fairseq.position_terms, tupe_fairseq.text.foreign_vocabulary
