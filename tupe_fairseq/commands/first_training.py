@@ -1,5 +1,7 @@
 """The fairseq-train command for freshly prepared data, ready to be copied."""
 
+import os
+import shutil
 from typing import List
 
 from tupe_fairseq.commands.recipe import masked_lm_training
@@ -13,9 +15,7 @@ def first_training(folders: List[str], tokens_per_sample: int) -> str:
         folders (list of str): the data folder, or one for each shard.
         tokens_per_sample (int): the longest sample, for which the data was made.
     """
-    import torch  # takes seconds, which the preparation need not wait for
-
-    if torch.cuda.is_available():
+    if _has_gpu():
         arch, updates, lr, further = "tupe_roberta_small", 10_000, "5e-4", ["--fp16"]
     else:
         # a training this short does not overfit, and with dropout it learns frequencies alone
@@ -27,3 +27,16 @@ def first_training(folders: List[str], tokens_per_sample: int) -> str:
         length=tokens_per_sample, updates=updates, warmup=updates // 20, lr=lr,
     )  # fmt: skip
     return as_shell([*words, "--log-interval", "50", *further])
+
+
+# of NVIDIA's and AMD's drivers, and of Windows' for Linux
+_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+
+
+def _has_gpu() -> bool:
+    """Whether torch can train on one; torch takes seconds to import, so only where it may."""
+    if not any(map(os.path.exists, _DEVICES)) and shutil.which("nvidia-smi") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
