@@ -149,6 +149,7 @@ def test_finetune_has_no_other_flags():
     assert flags_of(finetune.get_parser()) == {*FINETUNE, *NOT_IN_A_RUN}
 
 
+EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # SHA-256 of no bytes
 # tupe-compare: what is given, and what its first run's script has then, and has otherwise
 COMPARE = {
     "--output-dir": (None, "--save-dir DATA/out/tupe_roberta_tiny/learned-seed1", None),
@@ -177,6 +178,15 @@ COMPARE_STARTS = {
     "--parallel": ("3", "devices", ["0", "0", "0"], ["0"]),
     "--keep-checkpoints": ("", "keep_checkpoints", True, False),
     "--stop-after": ("0.5", "has a limit", True, False),
+    "--claims": ("tupe over learned: loss by 1", "claims", ["tupe over learned: loss by 1"], []),
+}
+# what is given beside a folder of pairs and a task, and what is read out then, and otherwise
+COMPARE_READS = {
+    "--pairs": ("", "pairs", EMPTY),
+    "--pairs-per-file": ("7", "pairs_per_file", 7),
+    "--tasks": ("", "tasks", {"CoLA": EMPTY}),
+    "--poolings": ("mean,cls", "poolings", ["mean", "cls"]),
+    "--finetune-flags": ("--seeds 1,2", "finetune_flags", ["--seeds", "1,2"]),
 }
 
 
@@ -193,11 +203,15 @@ def comparing(tmp_path, monkeypatch):
     def call(*flags):
         seen = []
 
-        def record(comparison, runs, parameters, baseline, devices, keep_checkpoints, limit):
+        def record(
+            comparison, runs, parameters, baseline, claims, devices, keep_checkpoints, limit
+        ):
             first, _ = first_runs(comparison, runs)
             scripts = [own.script(run) for own, run in first]
             seen.append(
                 {"scripts": scripts, "baseline": baseline, "devices": devices,
+                 "claims": [claim.text for claim in claims],
+                 "readouts": comparison.readouts.settings(),
                  "keep_checkpoints": keep_checkpoints, "has a limit": limit.left() is not None}
             )  # fmt: skip
             return ""
@@ -236,6 +250,18 @@ def test_compare_starts(flag, comparing):
     assert comparing()[0][name] == without
 
 
+def test_compare_reads(comparing, tmp_path):
+    for name in ("one.jsonl", "CoLA/report.json", "CoLA/input0/dict.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    usual = ["--pairs", tmp_path / "one.jsonl", "--tasks", tmp_path / "CoLA"]
+    before = comparing(*usual)[0]["readouts"]
+    assert comparing()[0]["readouts"] == {}
+    for flag, (value, name, expected) in COMPARE_READS.items():
+        found = comparing(*usual, *([flag, value] if value else []))[0]["readouts"]
+        assert found[name] == expected and (not value or before[name] != expected)
+
+
 def test_compare_dry_run_starts_nothing(comparing):
     assert comparing("--dry-run") == []
 
@@ -256,7 +282,7 @@ def test_compare_tunes_for_a_tenth_of_the_updates(comparing):
 
 def test_compare_has_no_other_flags():
     elsewhere = {"--config", "--dry-run", "--seconds", "--tokens", "--tune-updates"}
-    known = {*COMPARE, *COMPARE_STARTS, *elsewhere}
+    known = {*COMPARE, *COMPARE_STARTS, *COMPARE_READS, *elsewhere}
     assert flags_of(compare.get_parser()) == known
 
 
@@ -634,6 +660,9 @@ SCORE = {
         ["--pairs", "DIR/odd.jsonl", "--good", "right", "--phenomenon", "about"],
         "phenomena", ["npi"],
     ),
+    "--pairs-per-file": (
+        ["--pairs", "DIR/many.jsonl", "--pairs-per-file", "2"], "sentences", ["c", "d"],
+    ),
     "--data": (["--data", "DIR/lower"], "tokens", None),
     "--sentencepiece-model": (["--sentencepiece-model", "DIR/pieces.model"], "vocabulary", None),
     "--cut": (["--cut"], "cut", True),
@@ -655,6 +684,7 @@ def test_score(tmp_path, monkeypatch):
     (tmp_path / "text.txt").write_text("The Cat.\n")
     (tmp_path / "other.txt").write_text("No fish.\n")
     write_pairs(tmp_path / "two.jsonl", [("a", "b")])
+    write_pairs(tmp_path / "many.jsonl", [("a", "b"), ("c", "d"), ("e", "f")])
     odd = {"right": "a", "sentence_bad": "b", "about": "npi"}
     (tmp_path / "odd.jsonl").write_text(json.dumps(odd))
     (tmp_path / "odd2.jsonl").write_text(json.dumps({"sentence_good": "a", "wrong": "b"}))

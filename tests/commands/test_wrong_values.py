@@ -10,8 +10,9 @@ from tupe_fairseq.missing_package import missing
 FILES = (
     "bin/dict.txt", "bin/train.bin", "bin/train.idx", "bin/valid.bin", "bin/valid.idx", "codes",
     "dict.txt", "full/dict.txt", "full/model.pt", "glue/CoLA/dev.tsv", "glue/CoLA/train.tsv",
-    "lone/there.pt", "prepared/report.json", "pretrain/dict.txt", "pretrain/report.json",
-    "pretrain/sentencepiece.bpe.model", "rows.csv", "text.txt", "there.pt",
+    "lone/there.pt", "other/task/input0/dict.txt", "other/task/report.json", "prepared/report.json", "pretrain/dict.txt", "pretrain/report.json",
+    "pretrain/sentencepiece.bpe.model", "rows.csv", "task/input0/dict.txt", "task/report.json",
+    "text.txt", "there.pt",
 )  # fmt: skip
 #: a call of each command that is refused for nothing, until its files are read
 GOOD = {
@@ -81,6 +82,17 @@ WRONG = {
         "--fp16 --cpu": "--fp16 needs a GPU",
         "--arch roberta": "--arch roberta is not one of tupe_roberta",
         "--train-flags '": "--train-flags ': No closing quotation",
+        "--pairs absent": "--pairs absent does not exist",
+        "--pairs-per-file 2": "--pairs-per-file is for --pairs, which is not given",
+        "--poolings cls": "--poolings is for --tasks, which is not given",
+        "--tasks absent": "absent has no report.json: it is not a finished folder",
+        "--tasks prepared": "prepared/input0/dict.txt",
+        "--tasks task,other/task": "--tasks has two folders of the name task; rename one",
+        "--tasks task --poolings x": "--poolings x: 'x' is none of mean, cls",
+        "--tasks task --finetune-flags=--lrs=x": "--finetune-flags: --lrs x: 'x' is not a number",
+        "--tasks task --finetune-flags=--cpu": "--finetune-flags may not set --cpu",
+        "--tasks task --finetune-flags=--nope": "unrecognized arguments: --nope",
+        "--claims x": "--claims 'x' is not of the form 'SCHEME over SCHEME: READOUT by AMOUNT'",
         "= absent --output-dir out --schemes tupe --updates 9": "/absent has no dict.txt; give a",
     },
     "convert": {
@@ -229,6 +241,7 @@ WRONG = {
         "--lengths 2": "--lengths 2: '2' is not a whole number from 3 on",
         "--lengths 9 --cut": "--cut has no effect with --lengths",
         "--good a": "--good is for --pairs",
+        "--pairs-per-file 2": "--pairs-per-file is for --pairs",
         "--threads 0": "--threads (0) must be at least 1",
         "= absent": "absent does not exist; give a checkpoint",
     },

@@ -50,6 +50,7 @@ def shown(results, baseline="learned", seconds=0.0):
     return report(
         {
             "settings": settings, "machines": ["a machine"], "baseline": baseline, "tuning": [],
+            "claims": [],
             "summary": summarize_schemes(results, baseline), "runs": results,
         }
     )  # fmt: skip

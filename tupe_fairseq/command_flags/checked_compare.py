@@ -7,6 +7,7 @@ from typing import Dict, List, Tuple
 
 from tupe_fairseq.architectures import ARCHITECTURES
 from tupe_fairseq.command_flags import arguments
+from tupe_fairseq.command_flags.checked_readouts import given_claims, given_readouts
 from tupe_fairseq.command_flags.given_paths import can_be_written, no_separators
 from tupe_fairseq.compare.data_folders import check_data
 from tupe_fairseq.compare.parse_schemes import Scheme, parse_scheme, parse_schemes
@@ -21,7 +22,7 @@ def check(args: argparse.Namespace) -> None:
     Raises:
         OSError, ValueError: the message names the flag.
     """
-    seeds_of_schemes(args)
+    schemes = seeds_of_schemes(args)
     if args.baseline:
         parse_scheme(args.baseline, "--baseline")
     archs(args.arch)
@@ -37,6 +38,7 @@ def check(args: argparse.Namespace) -> None:
         gpus(args)
     _check_devices(args)
     check_data(args.data)
+    given_claims(args, [scheme.label for scheme in schemes], given_readouts(args))
     no_separators("--output-dir", os.path.abspath(args.output_dir))
     if not args.dry_run:
         can_be_written("--output-dir", args.output_dir)

@@ -14,8 +14,8 @@ def get_parser() -> argparse.ArgumentParser:
         description="Pre-train a tupe_roberta with each position encoding and seed, everything "
         "else equal, and write OUT/results.md (validation loss and its difference to the "
         "baseline's, with 95% intervals over the seeds, the updates to the baseline's final loss, "
-        "parameters, speed and memory, for each model size), OUT/results.json, OUT/final_loss.png, "
-        "OUT/loss_by_updates.png and OUT/loss_by_time.png. Each run is a plain fairseq-train "
+        "parameters, speed and memory, for each model size; and what --pairs, --tasks and --claims "
+        "ask for), OUT/results.json and figures. Each run is a plain fairseq-train "
         "command, which is printed. Finished runs are not repeated, an interrupted one resumes "
         "from its last validation, and schemes, sizes and seeds can be added later.",
         epilog="example: tupe-compare data-bin --output-dir comparison --schemes "
@@ -31,7 +31,17 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add_config_flag(
         parser,
-        {"data": ":", "schemes": "; ", "seeds": ",", "arch": ",", "tune-lrs": ",", "gpus": ","},
+        {
+            "data": ":",
+            "schemes": "; ",
+            "seeds": ",",
+            "arch": ",",
+            "tune-lrs": ",",
+            "gpus": ",",
+            "tasks": ",",
+            "poolings": ",",
+            "claims": "; ",
+        },  # fmt: skip
     )
     add("--output-dir", required=True, metavar="OUT", help="folder for runs and results")
     add(
@@ -120,6 +130,40 @@ def get_parser() -> argparse.ArgumentParser:
         metavar="FLAGS",
         help="further fairseq-train flags, quoted as one argument: --train-flags='--encoder-layers "
         "3 --dropout 0'",
+    )
+    add = parser.add_argument_group("what else is read out of each trained model").add_argument
+    add(
+        "--pairs",
+        metavar="PATH",
+        help="minimal pairs, such as BLiMP's: a file, folder or archive for tupe-score --pairs",
+    )
+    add("--pairs-per-file", type=int, metavar="N", help="the first N of each file; default: all")
+    add(
+        "--tasks",
+        metavar="LIST",
+        help="folders of tupe-prepare-glue or tupe-prepare-task, made with the vocabulary of DATA, "
+        "separated by commas; the model is fine-tuned on each by tupe-finetune, and the score is "
+        "the mean over the fine-tuning seeds at the best of the rates",
+    )
+    add(
+        "--poolings",
+        metavar="LIST",
+        help="with what the heads are fed, each in turn: cls, mean, or cls,mean; default cls",
+    )
+    add(
+        "--finetune-flags",
+        metavar="FLAGS",
+        help="further flags of tupe-finetune, quoted as one argument: --finetune-flags='--lrs 1e-4 "
+        "--seeds 1,2 --epochs 3'",
+    )
+    add(
+        "--claims",
+        metavar="LIST",
+        help="what the results are to say, separated by semicolons, each 'SCHEME over SCHEME: "
+        "READOUT by AMOUNT', with the difference that would count: 'tupe over learned: loss by "
+        "0.05; alibi --untie-cls over alibi: CoLA,RTE/cls by 2'; readouts: loss (bits), updates "
+        "(the share that is saved until the other's final loss), pairs (points), TASK/POOLING "
+        "(points), of several tasks the mean, and 'A - B'",
     )
     add = parser.add_argument_group("machine").add_argument
     add("--cpu", action="store_true", help="train on the CPU")

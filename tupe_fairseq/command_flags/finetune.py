@@ -114,6 +114,21 @@ def check(args: argparse.Namespace) -> None:
     Raises:
         OSError, ValueError: the message names the flag.
     """
+    check_numbers(args)
+    for flag in ("data", "checkpoint", "output_dir"):
+        no_separators(f"--{flag.replace('_', '-')}", os.path.abspath(getattr(args, flag)))
+    check_is_prepared(args.data)
+    check_is_file("--checkpoint", args.checkpoint, "; give a pre-trained checkpoint")
+    if not args.dry_run:
+        can_be_written("--output-dir", args.output_dir)
+
+
+def check_numbers(args: argparse.Namespace) -> None:
+    """Refuse what is wrong wherever the files are.
+
+    Raises:
+        ValueError: the message names the flag.
+    """
     learning_rates(args.lrs)
     seeds(args.seeds)
     for name in ("epochs", "batch_size", "update_freq", "patience"):
@@ -130,9 +145,3 @@ def check(args: argparse.Namespace) -> None:
     in_range("--weight-decay", args.weight_decay, at_least=0)
     if args.metric is not None and args.metric not in METRICS:
         raise ValueError(f"--metric {args.metric} is unknown; there are {', '.join(METRICS)}")
-    for flag in ("data", "checkpoint", "output_dir"):
-        no_separators(f"--{flag.replace('_', '-')}", os.path.abspath(getattr(args, flag)))
-    check_is_prepared(args.data)
-    check_is_file("--checkpoint", args.checkpoint, "; give a pre-trained checkpoint")
-    if not args.dry_run:
-        can_be_written("--output-dir", args.output_dir)

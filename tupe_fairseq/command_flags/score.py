@@ -84,6 +84,12 @@ def get_parser() -> argparse.ArgumentParser:
         help=f"column of the phenomenon; default {PHENOMENON}, where rows have it",
     )
     add(
+        "--pairs-per-file",
+        type=int,
+        metavar="N",
+        help="score the first N pairs of each file only",
+    )
+    add(
         "--cut",
         action="store_true",
         help="score the first pieces of sentences that are longer than the model takes, and count "
@@ -102,13 +108,15 @@ def check(args: argparse.Namespace) -> None:
         OSError, ValueError: the message names the flag.
     """
     if args.pairs is None:
-        for flag in ("good", "bad", "phenomenon"):
+        for flag in ("good", "bad", "phenomenon", "pairs_per_file"):
             if getattr(args, flag) is not None:
-                raise ValueError(f"--{flag} is for --pairs, which is not given")
+                raise ValueError(f"--{flag.replace('_', '-')} is for --pairs, which is not given")
         if args.input is not None:
             check_is_file("--input", args.input)
     else:
         PairFiles(args.pairs)
+        if args.pairs_per_file is not None:
+            in_range("--pairs-per-file", args.pairs_per_file, at_least=1)
     if args.threads is not None:
         in_range("--threads", args.threads, at_least=1, at_most=1024)
     if args.lengths is not None:

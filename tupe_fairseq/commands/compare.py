@@ -9,6 +9,7 @@ from typing import Dict, List, Optional, Tuple
 import torch
 
 from tupe_fairseq.command_flags.checked_compare import archs, check, gpus, seeds_of_schemes
+from tupe_fairseq.command_flags.checked_readouts import given_claims
 from tupe_fairseq.command_flags.compare import get_parser
 from tupe_fairseq.commands.comparison_settings import settings_without_schedule, with_schedule
 from tupe_fairseq.commands.program import run_program
@@ -60,6 +61,7 @@ def run(args: argparse.Namespace) -> None:
             runs,
             parameters,
             baseline,
+            given_claims(args, [scheme.label for scheme in seeds], comparison.readouts),
             devices,
             keep_checkpoints=args.keep_checkpoints,
             limit=limit,
@@ -68,7 +70,7 @@ def run(args: argparse.Namespace) -> None:
         logger.info("stopped after %g minutes: %s; run it again to go on", minutes, stopped)
         sys.exit(_UNFINISHED)
     print(table)
-    logger.info("written to %s: results.md, results.json and three figures", comparison.folder)
+    logger.info("written to %s: results.md, results.json and figures", comparison.folder)
 
 
 def _runs(sizes: List[str], seeds: Dict[Scheme, Tuple[int, ...]]) -> List[ComparisonRun]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Optional
 
 from tupe_fairseq.command_flags.checked_compare import COUNTS, archs, rates, train_flags
+from tupe_fairseq.command_flags.checked_readouts import given_readouts
 from tupe_fairseq.compare.comparison import Comparison
 from tupe_fairseq.compare.data_folders import check_data
 from tupe_fairseq.compare.provenance import cores
@@ -36,6 +37,7 @@ def settings_without_schedule(args: argparse.Namespace, parallel: int) -> Compar
         fp16=args.fp16,
         threads=_threads(args.threads, parallel),
         train_flags=train_flags(args.train_flags),
+        readouts=given_readouts(args),
     )
 
 

@@ -10,7 +10,7 @@ from tupe_fairseq.command_flags.options import get_parser
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.modules.activations import ACTIVATIONS
 from tupe_fairseq.plugin.model.flags import FIXED_OPTIONS, add_tupe_args
-from tupe_fairseq.programs.command import fairseq_train
+from tupe_fairseq.programs.console_scripts import fairseq_train
 from tupe_fairseq.shell_text import user_dir
 
 

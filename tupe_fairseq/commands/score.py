@@ -111,7 +111,7 @@ def _reader(args: argparse.Namespace) -> Callable[[], Iterator[Any]]:
     columns = Columns(
         args.good or "sentence_good", args.bad or "sentence_bad", args.phenomenon or None
     )
-    return lambda: read_pairs(files, columns)
+    return lambda: read_pairs(files, columns, args.pairs_per_file)
 
 
 def _score(args: argparse.Namespace, scorer: PseudoLikelihood, rows: Iterator[Any]):
@@ -183,6 +183,7 @@ def _tell(
             "cut_sentences": counts.cut,
         }
         if args.pairs is not None:
+            content["pairs_per_file"] = args.pairs_per_file
             content["pairs"] = found
         write_results(args.results, content, f"`{args.checkpoint}`\n\n{table}")
         logger.info("wrote results.md and results.json in %s", args.results)

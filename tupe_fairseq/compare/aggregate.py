@@ -4,6 +4,7 @@ import math
 import statistics
 from typing import Any, Dict, List, Optional, Sequence
 
+from tupe_fairseq.compare.measures import measures
 from tupe_fairseq.compare.student_t import t_quantile
 
 Result = Dict[str, Any]
@@ -82,6 +83,7 @@ def summarize_schemes(results: List[Result], baseline: str) -> List[Dict[str, An
         ``seeds``, ``diverged`` (seeds); of the seeds that did not diverge :func:`spread` of
         ``final_loss``, ``best_loss``, ``seconds``, ``words_per_second``, ``peak_memory_mib``;
         ``parameters``, ``position_parameters``, ``side_by_side`` (the most concurrent runs);
+        ``measures``, the spread of each of :func:`tupe_fairseq.compare.measures.measures`;
         ``difference``, the spread of the final loss less the baseline's of the same size and seed;
         ``to_baseline``, see :func:`_to_baseline`.
     """
@@ -103,10 +105,17 @@ def summarize_schemes(results: List[Result], baseline: str) -> List[Dict[str, An
         }
         for key in ("final_loss", "best_loss", "seconds", "words_per_second", "peak_memory_mib"):
             row[key] = spread([run[key] for run in whole if run[key] is not None])
+        row["measures"] = _spreads([measures(run) for run in whole])
         row["difference"] = spread(list(differences(runs, of_baseline).values()))
         row["to_baseline"] = _to_baseline(runs, of_baseline)
         table.append(row)
     return table
+
+
+def _spreads(found: List[Dict[str, float]]) -> Dict[str, Any]:
+    """Of each measure, over the runs that have it."""
+    names = dict.fromkeys(name for one in found for name in one)
+    return {name: spread([one[name] for one in found if name in one]) for name in names}
 
 
 def _to_baseline(runs: List[Result], of_baseline: List[Result]) -> Optional[Dict[str, Any]]:

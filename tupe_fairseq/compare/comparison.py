@@ -8,14 +8,15 @@ from typing import Any, Dict, List, Optional, Tuple
 from tupe_fairseq.compare.compared_data import fingerprint
 from tupe_fairseq.compare.parse_schemes import Scheme
 from tupe_fairseq.compare.provenance import versions
-from tupe_fairseq.programs.command import fairseq_train
+from tupe_fairseq.compare.readouts import Readouts
+from tupe_fairseq.programs.console_scripts import fairseq_train
 from tupe_fairseq.shell_text import as_shell, user_dir
 
 _NEVER = 10**9
 # of the updates, one of so many is warm-up, is followed by a validation, is one of a tuning run
 _WARMUP, _VALIDATIONS, _TUNING = 20, 20, 10
 #: settings that folders of earlier versions do not record
-NEW_SETTINGS = ("seconds", "tune_lrs", "tune_updates")
+NEW_SETTINGS = ("seconds", "tune_lrs", "tune_updates", "readouts")
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Comparison:
         tune_lrs (tuple of float): the rates of which each scheme takes the best, ascending.
         tune_updates (int): the updates of the runs that decide it.
         seconds (float): the training time of each run; 0 where the number of updates is given.
+        readouts (Readouts): what is read out of each trained model.
     """
 
     folder: str
@@ -77,6 +79,7 @@ class Comparison:
     tune_lrs: Tuple[float, ...] = ()
     tune_updates: int = 0
     seconds: float = 0.0
+    readouts: Readouts = Readouts()
 
     def of_length(self, updates: int) -> "Comparison":
         """These settings with so many updates, and the usual shares of them."""
@@ -95,8 +98,9 @@ class Comparison:
         return os.path.join(self.folder, run.arch, name, *names)
 
     def is_finished(self, run: ComparisonRun) -> bool:
-        """Whether the run has its result."""
-        return os.path.exists(self.path(run, "result.json"))
+        """Whether the run has its result, and what is read out of it."""
+        needed = ["result.json", *(["readouts.json"] if self.readouts.names() else [])]
+        return all(os.path.exists(self.path(run, name)) for name in needed)
 
     @property
     def environment(self) -> Dict[str, str]:
@@ -108,6 +112,7 @@ class Comparison:
         kept = {key: value for key, value in vars(self).items() if key not in ("folder", "data")}
         for name in ("train_flags", "tune_lrs"):
             kept[name] = list(kept[name])
+        kept["readouts"] = self.readouts.settings()
         return {"data": fingerprint(self.data), **kept, "versions": versions()}
 
     def validations(self, done: int) -> List[int]:

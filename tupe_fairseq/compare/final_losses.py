@@ -6,8 +6,6 @@ from typing import Any, Dict, List, Optional, Sequence
 from tupe_fairseq.compare.aggregate import differences
 from tupe_fairseq.plots import canvas
 
-_COLOUR = canvas.COLOURS[0]
-
 
 def write_final_losses(results: Dict[str, Any], folder: str) -> str:
     """Draw a line for each scheme: dots for the seeds, a bar for the interval of their mean.
@@ -36,11 +34,11 @@ def _draw(results: Dict[str, Any]):
         for place, row in enumerate(own):
             of_scheme = _of(runs, row["scheme"])
             losses = [run["final_loss"] for run in of_scheme if run["diverged"] is None]
-            _draw_row(left, place, losses, row["final_loss"])
+            draw_row(left, place, losses, row["final_loss"])
             if row["scheme"] != results["baseline"]:
                 paired = list(differences(of_scheme, of_baseline).values())
-                _draw_row(right, place, paired, row["difference"])
-        left.set_yticks(range(len(own)), [_name(row) for row in own])
+                draw_row(right, place, paired, row["difference"])
+        left.set_yticks(range(len(own)), [scheme_name(row) for row in own])
         left.set_ylim(len(own) - 0.5, -0.5)  # both: the axis is shared
         left.set_xlabel("final validation loss, bits per masked token")
         left.set_title(arch, loc="left")
@@ -55,13 +53,29 @@ def _of(runs: Sequence[Dict[str, Any]], scheme: str) -> List[Dict[str, Any]]:
     return [run for run in runs if run["scheme"] == scheme]
 
 
-def _draw_row(panel, place: int, values: List[float], found: Optional[Dict[str, Any]]) -> None:
-    panel.plot(values, [place] * len(values), "o", color=_COLOUR, alpha=0.4, markersize=4)
+def draw_row(
+    panel,
+    place: float,
+    values: List[float],
+    found: Optional[Dict[str, Any]],
+    colour: str = canvas.COLOURS[0],
+) -> None:
+    """A dot for each seed, and the interval of their mean.
+
+    Args:
+        panel (matplotlib.axes.Axes): where.
+        place (float): the height.
+        values (list of float): of the seeds.
+        found (dict or None): their :func:`tupe_fairseq.compare.aggregate.spread`.
+        colour (str): of both.
+    """
+    panel.plot(values, [place] * len(values), "o", color=colour, alpha=0.4, markersize=4)
     if found is not None and found["margin95"] is not None:
-        style = {"fmt": "|", "color": _COLOUR, "markersize": 11, "capsize": 3}
+        style = {"fmt": "|", "color": colour, "markersize": 11, "capsize": 3}
         panel.errorbar([found["mean"]], [place], xerr=[found["margin95"]], **style)
 
 
-def _name(row: Dict[str, Any]) -> str:
+def scheme_name(row: Dict[str, Any]) -> str:
+    """The label of a row, with the number of seeds."""
     count = len(row["seeds"]) - len(row["diverged"])
     return f"{row['scheme']} (diverged)" if not count else f"{row['scheme']} (n = {count})"

@@ -5,6 +5,7 @@ import os
 from typing import Any, Dict, Iterable, List, Tuple
 
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun, validations
+from tupe_fairseq.compare.measured_readouts import READOUTS
 from tupe_fairseq.compare.parse_schemes import parse_scheme
 from tupe_fairseq.files.record import read_record
 
@@ -74,6 +75,9 @@ def _read(comparison: Comparison, path: str) -> Dict[str, Any]:
             raise ValueError(f"{path} is damaged: its curve is not that of a finished run")
     except ValueError as error:
         raise ValueError(_with_remedy(error, path)) from error
+    read_out = os.path.join(os.path.dirname(path), "readouts.json")
+    if os.path.exists(read_out):
+        result["readouts"] = _record(read_out, READOUTS)
     return result
 
 

@@ -1,4 +1,4 @@
-"""One run of a comparison: train, measure, write result.json."""
+"""One run of a comparison: train, measure, write result.json, read the model out."""
 
 import logging
 import os
@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
+from tupe_fairseq.compare.measured_readouts import make_readouts
 from tupe_fairseq.compare.measurement import Measurement
 from tupe_fairseq.compare.provenance import processor
 from tupe_fairseq.files.atomic import atomic_write, write_json
@@ -38,7 +39,7 @@ def compare_one(
     on_updates: Callable[[int], None] = lambda updates: None,
     on_start: Callable[[subprocess.Popen], None] = lambda process: None,
 ) -> Optional[Dict[str, Any]]:
-    """Train, or resume an interrupted training, and write result.json.
+    """Train, or resume an interrupted training, write result.json, and read the model out.
 
     Args:
         comparison (Comparison): what all runs share.
@@ -54,7 +55,7 @@ def compare_one(
     Returns:
         dict: the content of result.json; None if the run stopped before its end.
     Raises:
-        ValueError: if fairseq-train fails.
+        ValueError: if fairseq-train, or a command that reads the model out, fails.
     """
     folder = comparison.path(run)
     os.makedirs(folder, exist_ok=True)
@@ -91,6 +92,10 @@ def compare_one(
     result["parameters"] = _parameters(log_path)
     result["position_parameters"] = position_parameters
     write_json(comparison.path(run, "result.json"), result)
+    if comparison.readouts.names():
+        make_readouts(
+            comparison, run, diverged=diverged is not None, gpu=gpu, lock=lock, on_start=on_start
+        )
     remove_checkpoints(folder, keep=LAST if keep_checkpoint else "")
     return result
 

@@ -10,6 +10,7 @@ from typing import Dict, List, Sequence, Tuple
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
 from tupe_fairseq.compare.concurrent_runs import PlannedRun
 from tupe_fairseq.compare.finished_runs import finished, first_seeds
+from tupe_fairseq.compare.readouts import Readouts
 
 _PART = 20  # updates; the first part does not count, while memory is allocated and code compiled
 _PARTS = 3
@@ -25,6 +26,7 @@ def speed_settings(comparison: Comparison) -> Comparison:
         validate_every=_PART,
         lr=comparison.tune_lrs[0] if comparison.tune_lrs else comparison.lr,
         tune_lrs=(),
+        readouts=Readouts(),
         seconds=0.0,
     )
 

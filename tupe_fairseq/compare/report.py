@@ -2,6 +2,7 @@
 
 from typing import Any, Dict, List
 
+from tupe_fairseq.compare.readout_tables import claim_section, readout_sections
 from tupe_fairseq.compare.spread_text import number, perplexity
 from tupe_fairseq.compare.tuning_table import tuning_section
 from tupe_fairseq.files.markdown import markdown_table
@@ -63,6 +64,8 @@ def report(results: Dict[str, Any]) -> str:
     for arch in dict.fromkeys(row["arch"] for row in results["summary"]):
         table = [row for row in results["summary"] if row["arch"] == arch]
         lines += [f"## `{arch}`", "", *_size(table, results["baseline"], settings)]
+        lines += readout_sections(table)
+        lines += claim_section([row for row in results["claims"] if row["arch"] == arch])
         lines += tuning_section([row for row in results["tuning"] if row["arch"] == arch])
     return "\n".join([*lines, "## Settings", "", *_settings(results), ""])
 

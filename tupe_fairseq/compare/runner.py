@@ -5,6 +5,7 @@ import os
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from tupe_fairseq.compare.aggregate import summarize_schemes
+from tupe_fairseq.compare.claims import Claim, judge
 from tupe_fairseq.compare.comparison import NEW_SETTINGS, Comparison, ComparisonRun
 from tupe_fairseq.compare.concurrent_runs import PlannedRun, make_runs
 from tupe_fairseq.compare.finished_runs import finished, finished_schemes
@@ -25,6 +26,7 @@ def run_comparison(
     runs: Sequence[ComparisonRun],
     parameters: Dict[Tuple[str, Scheme], int],
     baseline: Optional[str],
+    claims: Sequence[Claim],
     devices: Sequence[Optional[str]],
     keep_checkpoints: bool = False,
     limit: Optional[TimeLimit] = None,
@@ -38,6 +40,7 @@ def run_comparison(
         parameters (dict): size and scheme to the parameters of the position encoding.
         baseline (str or None): label of the scheme that the others are compared with; by default
             ``learned``, or the first one if that is not among them.
+        claims (sequence of Claim): what is to be judged.
         devices (sequence): a value of CUDA_VISIBLE_DEVICES, None for the CPU, for each
             of the concurrent runs.
         keep_checkpoints (bool): whether finished runs keep checkpoint_last.pt.
@@ -56,6 +59,9 @@ def run_comparison(
         settings = comparison.settings()
         keep_settings(comparison.folder, settings, since=NEW_SETTINGS)
         finished(comparison)  # a damaged one is refused before anything runs
+
+        def write() -> Dict[str, Any]:
+            return _write_results(comparison, settings, baseline, order, claims)
 
         def make(planned: Sequence[PlannedRun], kind: str, then: str = "", **options) -> None:
             todo = [(own, run) for own, run in planned if not own.is_finished(run)]
@@ -76,15 +82,17 @@ def run_comparison(
             planned,
             "runs",
             keep_checkpoints=keep_checkpoints,
-            on_finished=lambda: _write_results(comparison, settings, baseline, order),
+            on_finished=write,
         )
-        results = _write_results(comparison, settings, baseline, order)
+        results = write()
         # only now: matplotlib takes a second, and logs while it is imported
+        from tupe_fairseq.compare.claim_figure import write_claims
         from tupe_fairseq.compare.final_losses import write_final_losses
         from tupe_fairseq.compare.loss_curves import write_figures
+        from tupe_fairseq.compare.readout_figure import write_readouts
 
-        write_figures(results, comparison.folder)
-        write_final_losses(results, comparison.folder)
+        for draw in (write_figures, write_final_losses, write_readouts, write_claims):
+            draw(results, comparison.folder)
     return report(results)
 
 
@@ -120,6 +128,7 @@ def _write_results(
     settings: Dict[str, Any],
     baseline: str,
     order: Sequence[Tuple[str, str]],
+    claims: Sequence[Claim],
 ) -> Dict[str, Any]:
     """Write results.json and results.md, and return the content of the first."""
     runs = finished(comparison)
@@ -137,6 +146,11 @@ def _write_results(
         "baseline": baseline,
         "tuning": sorted(tuning, key=place),
         "summary": summarize_schemes(sorted(runs, key=place), baseline),
+        "claims": [
+            {"arch": arch, **judge(claim, [run for run in runs if run["arch"] == arch])}
+            for arch in archs
+            for claim in claims
+        ],
         "runs": sorted(runs, key=place),
     }
     write_results(comparison.folder, results, report(results))

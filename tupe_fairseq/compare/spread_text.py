@@ -10,6 +10,21 @@ def perplexity(loss: float) -> str:
     return f"{2**loss:,.1f}" if loss < _MOST_BITS else f"above 2^{_MOST_BITS}"
 
 
+def mean_and_margin(found: Optional[Dict[str, Any]], form: str) -> str:
+    """Mean and 95% interval as text, "mean ± margin"; of one value the value.
+
+    Args:
+        found (dict or None): of :func:`tupe_fairseq.compare.aggregate.spread`; None: "-".
+        form (str): the format of one number.
+    """
+    if found is None:
+        return "-"
+    mean = format(found["mean"], form)
+    if found["margin95"] is None:
+        return mean
+    return f"{mean} ± {format(found['margin95'], form.replace('+', ''))}"
+
+
 def number(found: Optional[Dict[str, Any]], form: str = ".3f", *, margin: bool = True) -> str:
     """Mean and spread as text.
 

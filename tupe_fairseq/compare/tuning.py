@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 from tupe_fairseq.compare.comparison import Comparison
 from tupe_fairseq.compare.concurrent_runs import PlannedRun
 from tupe_fairseq.compare.finished_runs import finished, first_seeds
+from tupe_fairseq.compare.readouts import Readouts
 
 _VALIDATIONS = 4  # only the last one counts; from the others an interrupted run resumes
 
@@ -49,6 +50,7 @@ def _with_rate(own: Comparison, rate: float) -> Comparison:
         validate_every=max(1, updates // _VALIDATIONS),
         lr=rate,
         tune_lrs=(),
+        readouts=Readouts(),
     )
 
 

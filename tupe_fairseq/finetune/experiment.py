@@ -10,7 +10,7 @@ from tupe_fairseq.finetune.label_files import count_windows
 from tupe_fairseq.finetune.pretrained import Pretrained
 from tupe_fairseq.finetune.selection import metric_names
 from tupe_fairseq.finetune.task_folder import TaskData
-from tupe_fairseq.programs.command import fairseq_train
+from tupe_fairseq.programs.console_scripts import fairseq_train
 from tupe_fairseq.programs.schedule import (
     WARMUP_RATIO,
     batches_per_epoch,

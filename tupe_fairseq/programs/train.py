@@ -1,4 +1,4 @@
-"""Runs a fairseq-train command and follows its output."""
+"""Runs a fairseq-train command, or one that calls it, and follows its output."""
 
 import contextlib
 import os
@@ -21,13 +21,13 @@ class Diverged(Exception):
 def train(
     command: List[str],
     log_path: str,
-    on_line: Callable[[str], None],
+    on_line: Callable[[str], None] = lambda line: None,
     *,
     lock: Optional[int] = None,
     env: Optional[Dict[str, str]] = None,
     on_start: Callable[[subprocess.Popen], None] = lambda process: None,
 ) -> None:
-    """Run a fairseq-train command to its end; if this call is interrupted, the process is ended.
+    """Run such a command to its end; if this call is interrupted, the process is ended.
 
     On Linux it ends also if this process is killed.
 
@@ -69,8 +69,8 @@ def train(
         if diverged:
             raise Diverged(diverged)
         raise ValueError(
-            f"fairseq-train ended with exit code {process.returncode}; the end of {log_path}:\n"
-            + "".join(tail).rstrip()
+            f"{os.path.basename(command[0])} ended with exit code {process.returncode}; the end of "
+            f"{log_path}:\n" + "".join(tail).rstrip()
         )
 
 

@@ -1,6 +1,7 @@
 """Reads minimal pairs out of JSON lines, and says which row is wrong."""
 
 import json
+from itertools import islice
 from typing import Any, Dict, Iterator, NamedTuple, Optional
 
 from tupe_fairseq.scoring.pair_files import PairFiles
@@ -48,9 +49,16 @@ class PairRow(NamedTuple):
         return (self.good, self.bad)
 
 
-def read_pairs(files: PairFiles, columns: Columns) -> Iterator[PairRow]:
+def read_pairs(
+    files: PairFiles, columns: Columns, per_file: Optional[int] = None
+) -> Iterator[PairRow]:
     """The pairs of all files, in order.
 
+    Args:
+        files (PairFiles): the files.
+        columns (Columns): what their columns are called.
+        per_file (int, optional): how many of each file, from its beginning; the others are not
+            looked at.
     Raises:
         OSError: if a file cannot be read.
         ValueError: if a file is damaged or empty, or a row is not an object with these columns,
@@ -58,7 +66,7 @@ def read_pairs(files: PairFiles, columns: Columns) -> Iterator[PairRow]:
     """
     for short, whole, lines in files.lines():
         number = 0
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(islice(lines, per_file), 1):
             place = f"{whole}, row {number}"
             row = _object(line, place)
             good, bad = (_text(row, name, place) for name in columns[:2])
