@@ -134,7 +134,7 @@ def test_on_a_full_disk_no_result_appears(comparison, tmp_path, monkeypatch):
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
     try:
         with pytest.raises(OSError, match="results.md"):
-            runner._write_results(comparison, {"settings": 1}, "tupe --rel-pos", order)
+            runner._write_results(comparison, {"settings": 1}, "tupe --rel-pos", order, [])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert os.listdir(tmp_path) == ["tupe_roberta_tiny"]

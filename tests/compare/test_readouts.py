@@ -66,7 +66,7 @@ def test_what_failed_is_said_and_what_was_done_is_kept(read_out):
     assert "false ended with exit code 1; the end of" in failed
     assert "readouts.log" in failed and "1 of 1 runs left" in text
     log = (out / RUN / "readouts.log").read_text()
-    assert log.count("tupe-score") == 1
+    assert log.count("/tupe-score /") == 1
     assert (out / RUN / "train.log").read_text().count("| Start iterating over samples") == 1
     assert not (out / RUN / "readouts").exists()
 
