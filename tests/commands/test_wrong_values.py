@@ -10,7 +10,8 @@ from tupe_fairseq.missing_package import missing
 FILES = (
     "bin/dict.txt", "bin/train.bin", "bin/train.idx", "bin/valid.bin", "bin/valid.idx", "codes",
     "dict.txt", "full/dict.txt", "full/model.pt", "glue/CoLA/dev.tsv", "glue/CoLA/train.tsv",
-    "lone/there.pt", "other/task/input0/dict.txt", "other/task/report.json", "prepared/report.json", "pretrain/dict.txt", "pretrain/report.json",
+    "lone/there.pt", "other/task/input0/dict.txt", "other/task/report.json",
+    "prepared/report.json", "pretrain/dict.txt", "pretrain/report.json",
     "pretrain/sentencepiece.bpe.model", "rows.csv", "task/input0/dict.txt", "task/report.json",
     "text.txt", "there.pt",
 )  # fmt: skip

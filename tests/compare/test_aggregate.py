@@ -45,7 +45,7 @@ def shown(results, baseline="learned", seconds=0.0):
         "updates": 0 if seconds else 400, "seconds": seconds, "batch_size": 4,
         "tokens_per_sample": 8, "lr": 1e-3, "warmup_updates": 20, "validate_every": 100,
         "train_flags": [], "cpu": True, "fp16": False, "threads": 2, "versions": {"torch": "1"},
-        "data": DATA,
+        "data": DATA, "readouts": {},
     }  # fmt: skip
     return report(
         {

@@ -44,6 +44,16 @@ def test_a_sound_result(comparison, tmp_path):
     assert finished(comparison) == [RESULT]
 
 
+@pytest.mark.parametrize("content", ["", "[]", '{"tasks": {"CoLA/cls": {"metric": "mcc"}}}'])
+def test_what_was_read_out_is_damaged(content, comparison, tmp_path):
+    path = with_result(tmp_path, RESULT).parent / "readouts.json"
+    path.write_text('{"pairs": null, "tasks": {}}')
+    assert finished(comparison)[0]["readouts"] == {"pairs": None, "tasks": {}}
+    path.write_text(content)
+    with pytest.raises(ValueError, match=f"delete {re.escape(str(path))}, and the run is made"):
+        finished(comparison)
+
+
 def test_a_result_of_an_earlier_version(comparison, tmp_path):
     """Its updates are those of the comparison."""
     new = ("lr", "updates", "validate_every")

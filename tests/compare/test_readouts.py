@@ -71,9 +71,7 @@ def test_what_failed_is_said_and_what_was_done_is_kept(read_out):
     assert not (out / RUN / "readouts").exists()
 
 
-def test_the_numbers_are_those_of_the_commands(
-    read_out, chain, tmp_path, shim_folder, monkeypatch
-):
+def test_the_numbers_are_those_of_the_commands(read_out, chain, tmp_path, shim_folder, monkeypatch):
     monkeypatch.setattr(experiment, "fairseq_train", lambda: f"{shim_folder}/fairseq-train")
     out, _, text = read_out
     found = read(out / RUN / "readouts.json")

@@ -203,6 +203,7 @@ def _settings(results: Dict[str, Any]) -> List[str]:
         f"- learning rate {rate} after {warmup} of warm-up, then linear to 0; validation every "
         f"{every}",
         f"- further flags of fairseq-train: {f'`{flags}`' if flags else 'none'}",
+        *_read_out(settings["readouts"]),
         f"- {'CPU' if settings['cpu'] else 'GPU'}"
         + (", fp16" if settings["fp16"] else "")
         + f", threads: {settings['threads']}; {versions}",
@@ -212,3 +213,14 @@ def _settings(results: Dict[str, Any]) -> List[str]:
         + ", train.bin " + ", ".join(text[:12] for text in settings["data"]["train.bin"])
         + " (sha256)",
     ]  # fmt: skip
+
+
+def _read_out(readouts: Dict[str, Any]) -> List[str]:
+    """What the tables of pairs and tasks depend on."""
+    lines = []
+    if "pairs" in readouts:
+        first = readouts["pairs_per_file"]
+        lines.append(f"- minimal pairs: {f'the first {first}' if first else 'all'} of each file")
+    if "tasks" in readouts:
+        lines.append(f"- flags of tupe-finetune: `{' '.join(readouts['finetune_flags'])}`")
+    return lines
