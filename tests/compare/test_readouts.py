@@ -14,7 +14,7 @@ from tupe_fairseq.compare import comparison, measured_readouts, readout_commands
 from tupe_fairseq.finetune import experiment
 
 RUN = "tupe_roberta_tiny/learned-seed1"
-FINETUNING = ["--epochs", "1", "--batch-size", "8", "--lrs", "1e-2", "--seeds", "1,2"]
+FINETUNING = ["--epochs", "1", "--batch-size", "8", "--lrs", "1e-2", "--seeds", "1"]
 PAIRS = [("the cat sat", "cat the sat"), ("a dog saw it", "dog a it saw"), ("no fish", "fish no")]
 
 
@@ -67,7 +67,7 @@ def test_what_failed_is_said_and_what_was_done_is_kept(read_out):
     assert "readouts.log" in failed and "1 of 1 runs left" in text
     log = (out / RUN / "readouts.log").read_text()
     assert log.count("/tupe-score /") == 1
-    assert (out / RUN / "train.log").read_text().count("| Start iterating over samples") == 1
+    assert (out / RUN / "train.log").read_text().count("| done training in ") == 1
     assert not (out / RUN / "readouts").exists()
 
 
@@ -93,7 +93,6 @@ def test_the_numbers_are_those_of_the_commands(read_out, chain, tmp_path, shim_f
     assert set(found["tasks"]) == {"CoLA/cls", "CoLA/mean"}
     mean = found["tasks"]["CoLA/mean"]
     assert mean == {"metric": "mcc", "scores": [run["metrics"]["valid"]["mcc"] for run in runs]}
-    assert len(mean["scores"]) == 2
 
 
 def test_tables_and_figure(read_out):
@@ -104,7 +103,7 @@ def test_tables_and_figure(read_out):
     assert measured["pairs"]["mean"] == 100 * found["pairs"]["accuracy"]
     assert f"| learned | {measured['pairs']['mean']:.1f} |" in text
     scores = [f"{measured[f'CoLA/{pooling}']['mean']:.1f}" for pooling in ("cls", "mean")]
-    assert scores[0] == f"{50 * sum(found['tasks']['CoLA/cls']['scores']):.1f}"
+    assert scores[0] == f"{100 * sum(found['tasks']['CoLA/cls']['scores']):.1f}"
     for pooling, shown in zip(("cls", "mean"), scores):
         assert f"| scheme | CoLA/{pooling} |\n| --- | ---: |\n| learned | {shown} |" in text
     assert (out / "readouts_tupe_roberta_tiny.png").read_bytes().startswith(b"\x89PNG")

@@ -81,6 +81,7 @@ def test_every_run_is_whole(compared):
         assert [path.name for path in (folder / name).glob("*.pt")] == ["checkpoint_last.pt"]
 
 
+@pytest.mark.thorough
 def test_memory_is_that_of_the_training(data, tmp_path, monkeypatch):
     """Here the process itself trains."""
     monkeypatch.setattr(comparison, "fairseq_train", fairseq_train)
@@ -121,6 +122,7 @@ def test_by_hand_without_interruption_it_is_the_same(compared, run, tmp_path):
     assert_same_weights(tmp_path / "by hand" / "checkpoint_last.pt", folder / "checkpoint_last.pt")
 
 
+@pytest.mark.thorough
 def test_stopped_twice_it_is_the_same(compared, data, tmp_path, monkeypatch):
     """By --stop-after: fairseq-train saves after the first update of each of these calls."""
 

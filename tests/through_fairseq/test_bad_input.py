@@ -5,6 +5,9 @@ import torch
 
 from helpers.training import PRETRAINING, pretrain
 
+# the same path through fairseq as the others; what is refused, and why, the core's tests show
+again = pytest.mark.thorough
+
 
 def refused(data, save_dir, *flags):
     process = pretrain(data, save_dir, "--max-update", 2, *flags, check=False)
@@ -19,15 +22,20 @@ def refused(data, save_dir, *flags):
         (["--encoder-attention-heads", 5],
          "embed_dim (32) is not divisible by num_heads (5); change --encoder-embed-dim or"),
         (["--rel-pos", "--rel-pos-buckets", 31], "rel_pos_buckets (31) must be even"),
-        (["--rel-pos", "--rel-pos-buckets", 2], "rel_pos_buckets (2) must be even and at least 4"),
-        (["--rel-pos", "--max-rel-pos", 8], "max_rel_pos (8) must be above the range of exact"),
+        pytest.param(["--rel-pos", "--rel-pos-buckets", 2],
+                     "rel_pos_buckets (2) must be even and at least 4", marks=again),
+        pytest.param(["--rel-pos", "--max-rel-pos", 8],
+                     "max_rel_pos (8) must be above the range of exact", marks=again),
         (["--rel-pos-buckets", 32], "rel_pos_buckets (32) has no effect without rel_pos; add"),
-        (["--max-rel-pos", 64], "max_rel_pos (64) has no effect without rel_pos; add --rel-pos"),
+        pytest.param(["--max-rel-pos", 64],
+                     "max_rel_pos (64) has no effect without rel_pos; add --rel-pos", marks=again),
         (["--tokens-per-sample", 128],
          "--tokens-per-sample (128) exceeds --max-positions (64)"),
         (["--quant-noise-pq", 0.1], "--quant-noise-pq (0.1) does not apply to tupe_roberta"),
-        (["--mha-reg-scale-factor", 0.1], "--mha-reg-scale-factor (0.1) does not apply"),
-        (["--mha-heads-to-keep", 2], "--mha-heads-to-keep (2) does not apply"),
+        pytest.param(["--mha-reg-scale-factor", 0.1],
+                     "--mha-reg-scale-factor (0.1) does not apply", marks=again),
+        pytest.param(["--mha-heads-to-keep", 2], "--mha-heads-to-keep (2) does not apply",
+                     marks=again),
         (["--activation-fn", "relu_squared"], "relu_squared"),
     ],
     ids=lambda value: "-".join(str(v).strip("-") for v in value) if isinstance(value, list) else "",

@@ -33,6 +33,16 @@ OPTIONS["none-rel_pos"] = {
 }  # fmt: skip
 
 
+# through fairseq they differ from the others by their flags alone
+AGAIN = ("learned", "sinusoidal", "shaw", "transformer-xl")
+
+
+def params(names):
+    return [
+        pytest.param(name, marks=pytest.mark.thorough) if name in AGAIN else name for name in names
+    ]
+
+
 def flags_of(name):
     words = []
     for option, value in OPTIONS[name].items():
@@ -74,7 +84,7 @@ def load(data, folder, **options):
     ).eval()
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", params(OPTIONS))
 def test_it_learns(name, trained):
     _, loss = trained(name)
     assert sorted(loss) == list(range(1, 31))
@@ -83,7 +93,7 @@ def test_it_learns(name, trained):
     assert last < first - 0.7
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", params(OPTIONS))
 def test_its_options_are_stored(name, trained):
     folder, _ = trained(name)
     model = vars(torch.load(folder / LAST, map_location="cpu")["cfg"]["model"])
@@ -94,7 +104,7 @@ def test_its_options_are_stored(name, trained):
     assert {key: model.get(key) for key in expected} == expected
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", params(OPTIONS))
 def test_from_pretrained_computes_what_was_trained(name, data, trained):
     """Its features, from the stored tensors and the options that were asked for alone."""
     folder, _ = trained(name)
@@ -123,7 +133,7 @@ def test_from_pretrained_computes_what_was_trained(name, data, trained):
     torch.testing.assert_close(features[real], expected[real], rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", [name for name in CATALOGUE if CATALOGUE[name].TABLE])
+@pytest.mark.parametrize("name", params(name for name in CATALOGUE if CATALOGUE[name].TABLE))
 def test_another_length_of_the_table_is_refused_by_name(name, data, trained):
     folder, _ = trained(name)
     with pytest.raises(ValueError, match="max_positions is 64 in the checkpoint but 80 in this"):
@@ -137,9 +147,10 @@ def test_another_scheme_is_refused_on_loading(data, trained):
 
 
 @pytest.fixture(scope="module")
-def resumed(data, trained, run, tmp_path_factory):
+def resumed(data, trained, run, tmp_path_factory, request):
     """The folder of each, stopped after 25 updates and gone on with."""
-    folders = {name: tmp_path_factory.mktemp(f"{name}-resumed") for name in OPTIONS}
+    names = [n for n in OPTIONS if n not in AGAIN or request.config.getoption("--thorough")]
+    folders = {name: tmp_path_factory.mktemp(f"{name}-resumed") for name in names}
     commands = []
     for name, folder in folders.items():
         (trained(name)[0] / MIDDLE).rename(folder / LAST)
@@ -149,11 +160,11 @@ def resumed(data, trained, run, tmp_path_factory):
     program.write_text(RESUME)
     program.with_name("commands.json").write_text(json.dumps(commands))
     process = run(sys.executable, program, program.with_name("commands.json"))
-    assert process.stdout.count("checkpoint_last.pt (epoch 1 @ 25 updates)") >= len(OPTIONS)
+    assert process.stdout.count("checkpoint_last.pt (epoch 1 @ 25 updates)") >= len(names)
     return folders
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", params(OPTIONS))
 def test_stopped_and_resumed_is_bit_identical(name, trained, resumed):
     assert_same_weights(resumed[name] / LAST, trained(name)[0] / LAST)
 
@@ -197,7 +208,7 @@ def test_an_unknown_name_lists_those_there_are(data, capsys):
 
 
 @pytest.mark.parametrize("flag", ["--checkpoint-activations", "--offload-activations"])
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", params(OPTIONS))
 def test_recomputed_activations_change_nothing(name, flag, data):
     tokens = torch.tensor([[0, 9, 8, 7, 30, 2], [0, 20, 2, 1, 1, 1]])
     grads = []
