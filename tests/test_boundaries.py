@@ -224,3 +224,15 @@ def test_a_file_name_stands_for_one_thing():
     assert [name for name in names if names.count(name) > 1] == []
     folders = {path.parent.name for path in files()}
     assert [name for name in names if name in folders] == []
+
+
+@pytest.mark.parametrize("folder", ["models", "tasks"])
+def test_fairseq_imports_nothing_that_takes_a_second(folder):
+    """It imports all files of these two folders at the start of every training."""
+    for path in (PACKAGE / folder).glob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:  # not those in functions
+            names = [getattr(node, "module", None) or ""]
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            parts = {name.split(".")[0] for name in names}
+            assert not parts & {"matplotlib", "scipy", "seqeval", "sklearn"}, path

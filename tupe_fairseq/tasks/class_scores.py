@@ -3,7 +3,6 @@
 from typing import Any, Dict, List, Sequence
 
 import numpy as np
-from sklearn.metrics import precision_recall_fscore_support
 
 
 def class_scores(
@@ -19,6 +18,9 @@ def class_scores(
         list of dict: for each class its ``label``; ``precision``, ``recall`` and ``f1`` as
         fractions, 0 where they are undefined; and ``support``, its number among the targets.
     """
+    # only here: it takes a second, and fairseq imports all files of this folder in every training
+    from sklearn.metrics import precision_recall_fscore_support
+
     found = []
     for number, label in enumerate(labels):
         if predictions.ndim == 2:
