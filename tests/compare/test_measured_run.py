@@ -75,6 +75,14 @@ def test_result(made):
     assert (found["side_by_side"], found["seed"], found["scheme"]) == (2, 1, "learned")
 
 
+def test_what_was_read_out_of_a_checkpoint_that_is_gone_is_not_kept(made, tmp_path):
+    stale = tmp_path / "tupe_roberta_tiny" / "learned-seed1" / "readouts" / "pairs.done"
+    stale.parent.mkdir(parents=True)
+    stale.write_text("true")
+    made()
+    assert not stale.parent.exists()
+
+
 def test_a_diverged_run_has_no_final_loss(made):
     found, _ = made(diverged=True)
     assert found["diverged"] == "gradients are Nan/Inf"

@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import shutil
 import subprocess
 from statistics import median
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -63,6 +64,8 @@ def compare_one(
         file.write(comparison.script(run))
     done, measured = _resumed(comparison, run, side_by_side)
     on_updates(done)
+    if done < comparison.updates:  # of a checkpoint that is gone
+        shutil.rmtree(comparison.path(run, "readouts"), ignore_errors=True)
 
     def start(process: subprocess.Popen) -> None:
         measured.pid = process.pid
