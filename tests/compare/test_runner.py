@@ -122,7 +122,6 @@ def test_by_hand_without_interruption_it_is_the_same(compared, run, tmp_path):
     assert_same_weights(tmp_path / "by hand" / "checkpoint_last.pt", folder / "checkpoint_last.pt")
 
 
-@pytest.mark.thorough
 def test_stopped_twice_it_is_the_same(compared, data, tmp_path, monkeypatch):
     """By --stop-after: fairseq-train saves after the first update of each of these calls."""
 
