@@ -31,8 +31,8 @@ def readout_sections(table: List[Dict[str, Any]]) -> List[str]:
             of = {name: name for name in tasks if name.endswith(f"/{pooling}")}
             lines += [_by_scheme(table, of)]
         lines += [
-            "The metric of each task on its development set x 100, of TASK/POOLING; the mean over "
-            "the fine-tuning seeds is one number of its pre-training seed.",
+            "TASK/POOLING: the metric of the task on its development set x 100, for each "
+            "pre-training seed the mean over the fine-tuning seeds.",
             "",
         ]
     return lines
