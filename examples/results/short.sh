@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# The comparison in small, to be run after a change: TUPE-R and learned positions, on the English that
+# every Python ships.  Ends with 1 if TUPE-R no longer leaves the plateau, or no longer before the
+# other one.
+#
+#   examples/results/short.sh        in the root of a clone; writes short-data
+#
+# A second run goes on where the first stopped, and what is finished is not made again: remove
+# short-data/compared after a change.  The commands must be on PATH.
+set -euo pipefail
+
+cd "$(dirname "$0")/../.."
+if [ ! -e short-data/text ]; then
+    python scripts/build_corpus.py short-data/text.partial
+    mv short-data/text.partial short-data/text
+fi
+tupe-prepare-pretrain --input short-data/text/train.txt --valid-input short-data/text/valid.txt \
+    --test-fraction 0 --vocab-size 2000 --tokens-per-sample 64 --output-dir short-data/data-bin
+tupe-compare --config examples/results/short.yaml
+python examples/results/check_short.py short-data/compared/results.json
