@@ -1,10 +1,8 @@
 """Ctrl-C and SIGTERM end a command within seconds, with one line, and with what it has started."""
 
-import atexit
 import contextlib
 import os
 import signal
-import sys
 import threading
 from typing import Callable, Iterator, NoReturn, Optional
 
@@ -43,19 +41,6 @@ class Interruption:
             self._is_told = True
             write(f"{self._program}: {_WORDS[self.number]}{self._advice}\n")
         return 128 + self.number
-
-    def leave(self) -> NoReturn:
-        """Tell, and end this process when all is tidied up.
-
-        It runs what is to run at the end, but does not take the interpreter down: a library that
-        was interrupted amid its import can hang there, where :func:`raised` no longer ends it.
-        """
-        code = self.tell(sys.stderr.write)
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):  # a closed pipe, or a closed stream
-                stream.flush()
-        os._exit(code)
 
     def end(self, number: int) -> NoReturn:
         """End this process now; its children notice."""

@@ -49,8 +49,6 @@ def run_program(
             run(args)
         except BaseException as error:
             if interruption.is_why(error):
-                if argv is None:
-                    interruption.leave()
                 sys.exit(interruption.tell(sys.stderr.write))
             if not isinstance(error, (MissingPackage, OSError, ValueError)):
                 raise
