@@ -41,6 +41,16 @@ def work(args):
     Lost()
     time.sleep(60)
 """,
+    # as a library can whose import was interrupted; signals mean nothing to Python by then
+    "what hangs as Python ends": """
+interruption.PATIENCE = 0.3
+
+class Hanging:
+    def __del__(self, sleep=time.sleep):
+        sleep(60)
+
+hanging, work = Hanging(), begun
+""",
 }
 END = "\nrun_program(argparse.ArgumentParser('tupe-x'), work, resumes=True)\n"
 

@@ -1,8 +1,10 @@
 """Ctrl-C and SIGTERM end a command within seconds, with one line, and with what it has started."""
 
+import atexit
 import contextlib
 import os
 import signal
+import sys
 import threading
 from typing import Callable, Iterator, NoReturn, Optional
 
@@ -42,6 +44,19 @@ class Interruption:
             write(f"{self._program}: {_WORDS[self.number]}{self._advice}\n")
         return 128 + self.number
 
+    def leave(self) -> NoReturn:
+        """Tell, and end this process when all is tidied up.
+
+        It runs what is to run at the end, but does not take the interpreter down: a library that
+        was interrupted amid its import can hang there, where no signal ends it any more.
+        """
+        code = self.tell(sys.stderr.write)
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # a closed pipe, or a closed stream
+                stream.flush()
+        os._exit(code)
+
     def end(self, number: int) -> NoReturn:
         """End this process now; its children notice."""
         self.number = self.number or number
@@ -78,10 +93,13 @@ def raised(interruption: Interruption, ends_process: bool) -> Iterator[None]:
         yield
         return
 
+    has_come = False
+
     def stop(number: int) -> None:
+        nonlocal has_come
         if interruption.number is not None:
             return
-        interruption.number = number
+        interruption.number, has_come = number, True
         signal.signal(signal.SIGALRM, lambda *_: interruption.end(number))
         signal.setitimer(signal.ITIMER_REAL, PATIENCE)
         raise KeyboardInterrupt if number == signal.SIGINT else Terminated
@@ -90,6 +108,10 @@ def raised(interruption: Interruption, ends_process: bool) -> Iterator[None]:
     before = _handle(stop)
     try:
         yield
+    except BaseException:
+        if ends_process and has_come:
+            interruption.leave()
+        raise
     finally:
         if not ends_process:
             if interruption.number is not None:
