@@ -1,6 +1,5 @@
 """The benchmark scripts run, on small cases; their figures are for an idle machine."""
 
-import importlib.util
 import json
 import runpy
 import sys
@@ -16,30 +15,18 @@ from tupe_fairseq.commands.start import NEEDS
 from tupe_fairseq.position.known_schemes import TABLE_METHODS
 
 BENCHMARKS = REPO / "scripts" / "benchmarks"
-IS_OLD = not hasattr(torch.nn.functional, "scaled_dot_product_attention")
-HAS_TRANSFORMERS = not IS_OLD and importlib.util.find_spec("transformers") is not None
-needs_fused = pytest.mark.skipif(IS_OLD, reason="the benchmark needs torch 2.1")
-
-
-@pytest.mark.skipif(not IS_OLD, reason="for a torch without fused attention")
-def test_an_old_torch_is_refused(run):
-    process = run(sys.executable, BENCHMARKS / "model.py", check=False)
-    assert process.returncode == 2
-    message = f"the kernels to compare with need torch 2.1; this is {torch.__version__}"
-    assert message in process.stdout
 
 
 @pytest.mark.thorough
-@needs_fused
 def test_claims(run, tmp_path):
     process = run(
-        sys.executable, BENCHMARKS / "model.py", "--only", "claims", "--size", "tiny",
-        "--longest", 128, "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
+        sys.executable, BENCHMARKS / "model.py", "--size", "tiny", "--longest", 128,
+        "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
     )  # fmt: skip
     assert "authors' code: not measured, because --reference-repo was not given" in process.stdout
     results = json.loads((tmp_path / "results.json").read_text())
     rows = {row["case"]: row for row in results["rows"]}
-    assert len(rows) == 7
+    assert len(rows) == 5
     fine_tuning = next(row for case, row in rows.items() if case.startswith("fine-tuning"))
     assert set(fine_tuning["columns"]) == {"stock RoBERTa", "tupe", "tupe --unpad"}
     assert fine_tuning["columns"]["tupe --unpad"]["words_per_s"] > 0
@@ -48,25 +35,6 @@ def test_claims(run, tmp_path):
         assert all(len(column["seconds"]) == 1 for column in row["columns"].values())
 
 
-@pytest.mark.thorough
-@needs_fused
-def test_curves_and_saved_bytes(run, tmp_path):
-    run(
-        sys.executable, BENCHMARKS / "model.py", "--only", "curves", "--longest", 1024,
-        "--largest", 2, "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
-    )  # fmt: skip
-    results = json.loads((tmp_path / "results.json").read_text())
-    assert [entry["x"] for entry in results["curves"]["length"]] == [128, 256, 512, 1024]
-    assert [entry["x"] for entry in results["curves"]["batch"]] == [1, 2]
-    assert (tmp_path / "curves.png").stat().st_size > 20_000
-    first, *_, last = results["saved_bytes"]
-    # eager keeps something of T x T; what the tiles keep does not grow so
-    assert (first["T"], last["T"]) == (128, 1024)
-    assert last["eager"] > 30 * first["eager"]
-    assert last["chunked"] <= first["chunked"] * last["T"] / first["T"]
-
-
-@needs_fused
 def test_a_folder_that_is_not_a_checkout_is_refused(run, tmp_path):
     process = run(
         sys.executable, BENCHMARKS / "model.py", "--reference-repo", tmp_path,
@@ -142,7 +110,6 @@ def test_training_with_isolated_documents(run, shim_folder, tmp_path):
         assert f"isolate_documents={isolates}" in said and "sample_break_mode='complete'" in said
 
 
-@needs_fused
 def test_a_checkout_that_would_not_be_measured_is_refused(run, tmp_path):
     model = tmp_path / "fairseq" / "models" / "bert" / "model.py"
     model.parent.mkdir(parents=True)
@@ -183,23 +150,6 @@ def test_prepare(run, tmp_path):
     assert "| given | SentencePiece alone |" in (tmp_path / "results.md").read_text()
 
 
-@pytest.mark.thorough
-@needs_fused
-def test_long_sequences(run, tmp_path):
-    run(
-        sys.executable, BENCHMARKS / "long.py", "--lengths", 64, "--heads", 2, "--steps", 256, 1024,
-        "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
-    )  # fmt: skip
-    results = json.loads((tmp_path / "results.json").read_text())
-    (row,) = results["attention"]
-    assert row["T"] == 64
-    assert set(row["columns"]) == {"unbiased fused kernel", "in factors", "whole"}
-    assert all(column["ratio"] > 0 for column in row["columns"].values())
-    assert len(results["step_bytes"]) == 4
-    assert 0 < results["memory_ratios"]["T 1024, in factors over whole"] < 1
-
-
-@pytest.mark.skipif(not HAS_TRANSFORMERS, reason="needs torch 2.1 and transformers")
 def test_folder(run, tmp_path):
     process = run(
         sys.executable, BENCHMARKS / "folder.py", "--sizes", "tiny", "--rounds", 1, "--threads", 1,
@@ -215,7 +165,6 @@ def test_folder(run, tmp_path):
 
 
 def test_a_folder_without_a_config_is_refused(run, tmp_path):
-    pytest.importorskip("transformers", reason="transformers is not installed")
     process = run(sys.executable, BENCHMARKS / "folder.py", "--folder", tmp_path, check=False)
     assert process.returncode == 2
     assert f"--folder {tmp_path} holds no config.json" in process.stdout
@@ -275,10 +224,7 @@ def test_what_starts_slowly():
         ("benchmarks/start_up.py", ["--only", "score,nope"], "--only: no command nope"),
         ("benchmarks/start_up.py", ["--rounds", 0], "--rounds must be above 0"),
         ("build_corpus.py", ["--every", 0], "--every is 0; give 1 or more"),
-        pytest.param(
-            "benchmarks/model.py", ["--largest", 0], "--largest (0) must be at least 1",
-            marks=needs_fused,
-        ),
+        ("benchmarks/model.py", ["--rounds", 0], "--rounds (0) must be at least 1"),
     ],
     ids=lambda value: value if isinstance(value, str) and value.endswith(".py") else "",
 )  # fmt: skip

@@ -7,12 +7,12 @@ from typing import List, NamedTuple, Optional
 import torch
 import torch.nn.functional as F
 from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta.model import base_architecture as stock_base
 from fairseq.tasks.masked_lm import MaskedLMTask
 
-from parts.operators import lengths_with_padding
-from tupe_fairseq.models import tupe_roberta
+import tupe_fairseq.models.tupe_roberta  # noqa: F401  registers the architectures
 
 VOCAB_SIZE = 50265  # RoBERTa's
 SIZES = {
@@ -37,6 +37,12 @@ class Batch(NamedTuple):
     @property
     def num_words(self) -> int:
         return int(self.tokens.ne(1).sum())
+
+
+def lengths_with_padding(batch: int, seq_len: int, share: float):
+    """Lengths evenly spread so that this share of the tokens is padding; the last is full."""
+    shortest = round(seq_len * (1 - 2 * share))
+    return torch.linspace(shortest, seq_len, batch).round().long()
 
 
 def masked_batch(
@@ -67,7 +73,7 @@ def build(kind: str, size: str, seq_len: int, device, dtype=torch.float32, **opt
 
     Args:
         kind (str): "stock" (fairseq's RoBERTa), "tupe" (TUPE-R) or "no bias" (the plugin's layers
-            without their position bias: the difference is its cost).
+            with ``--position-encoding none``: the difference is the cost of the position bias).
         options: of the plugin, such as ``unpad=True``.
     """
     args = argparse.Namespace(
@@ -87,12 +93,11 @@ def build(kind: str, size: str, seq_len: int, device, dtype=torch.float32, **opt
         for layer in model.encoder.sentence_encoder.layers:
             layer.activation_fn = F.gelu
     else:
-        for name, value in {"rel_pos": True, **options}.items():
+        positions = {"position_encoding": "none"} if kind == "no bias" else {"rel_pos": True}
+        for name, value in {**positions, **options}.items():
             setattr(args, name, value)
-        tupe_roberta.base_architecture(args)
-        model = tupe_roberta.TupeRobertaModel.build_model(args, task)
-        if kind == "no bias":
-            model.encoder.sentence_encoder.position_bias.forward = lambda seq_len: None
+        ARCH_CONFIG_REGISTRY["tupe_roberta"](args)
+        model = ARCH_MODEL_REGISTRY["tupe_roberta"].build_model(args, task)
     return model.to(device=device, dtype=dtype)
 
 

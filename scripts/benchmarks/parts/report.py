@@ -1,4 +1,4 @@
-"""The benchmark's results as a table, as JSON and as a figure."""
+"""The benchmark's results as a table and as JSON."""
 
 import json
 import platform
@@ -10,17 +10,6 @@ from rich.table import Table
 
 from parts.rows import Row
 from tupe_fairseq.compare.provenance import processor
-
-# One colour for each competitor, the same in every panel; distinguishable without colour by
-# markers.
-STYLES = {
-    "unbiased fused kernel": ("0.6", "o"),
-    "stock RoBERTa": ("tab:orange", "s"),
-    "eager": ("tab:red", "^"),
-    "sdpa": ("tab:purple", "v"),
-    "chunked": ("tab:blue", "D"),
-    "triton": ("tab:green", "P"),
-}
 
 
 def machine(device: torch.device) -> dict:
@@ -37,11 +26,7 @@ def machine(device: torch.device) -> dict:
 
 
 def print_row(console: Console, row: Row) -> None:
-    title = row.title
-    if row.target is not None and row.ours in row.samples:
-        verdict = "met" if row.ratio(row.ours) <= row.target else "MISSED"
-        title += f"\ntarget: {row.ours} at most {row.target} of {row.base}: {verdict}"
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(title=row.title, title_justify="left", title_style="bold")
     table.add_column("")
     headings = ["median ms", "least ms", f"ratio to {row.base}", "spread", "peak MiB"]
     if row.words:
@@ -63,54 +48,5 @@ def print_row(console: Console, row: Row) -> None:
     console.print(table)
 
 
-def print_saved(console: Console, saved: list) -> None:
-    if not saved:
-        return
-    table = Table(
-        title="kept for backward by one layer's attention, beyond q, k, v and output, B4, MiB",
-        title_justify="left",
-        title_style="bold",
-    )
-    for name in saved[0]:
-        table.add_column(name, justify="right")
-    for entry in saved:
-        cells = [str(entry["T"])]
-        cells += [f"{entry[name] / 2**20:.2f}" for name in entry if name != "T"]
-        table.add_row(*cells)
-    console.print(table)
-
-
 def write_json(path: Path, results: dict) -> None:
     path.write_text(json.dumps(results, indent=1) + "\n")
-
-
-def plot(path: Path, curves: dict, batch_length: int, title: str) -> None:
-    """Time and memory of attention against length and batch."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(2, 2, figsize=(11, 8), constrained_layout=True)
-    labels = {"length": "length T, batch 1", "batch": f"batch, T = {batch_length}"}
-    for column, (axis, entries) in enumerate(curves.items()):
-        xs = [entry["x"] for entry in entries]
-        for name in (name for name in entries[0] if name != "x"):
-            color, marker = STYLES.get(name, ("black", "x"))
-            times = [entry[name]["median_s"] * 1e3 for entry in entries]
-            peaks = [entry[name]["peak_bytes"] / 2**20 for entry in entries]
-            style = {"color": color, "marker": marker, "label": name, "linewidth": 1.6}
-            axes[0][column].plot(xs, times, **style)
-            axes[1][column].plot(xs, peaks, **style)
-        for row, label in ((0, "ms"), (1, "MiB at the peak")):
-            panel = axes[row][column]
-            panel.set_xscale("log", base=2)
-            panel.set_yscale("log")
-            panel.set_xticks(xs, [str(x) for x in xs])
-            panel.set_xlabel(labels[axis])
-            panel.set_ylabel(label)
-            panel.grid(True, which="both", alpha=0.25)
-    axes[0][0].legend(frameon=False)
-    figure.suptitle(title)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)

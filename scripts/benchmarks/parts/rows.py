@@ -1,6 +1,6 @@
 """One comparison: its competitors' samples, and the one they are compared with."""
 
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import Dict, NamedTuple
 
 from parts.timing import Sample, ratio, spread
 
@@ -14,7 +14,6 @@ class Row(NamedTuple):
         base (str): the competitor that the others are compared with.
         ours (str): the competitor that the case is about.
         words (int): words in a call, if words per second are compared; the ratio is then theirs.
-        target (float, optional): what the ratio of ours is to be at most.
     """
 
     title: str
@@ -22,7 +21,6 @@ class Row(NamedTuple):
     base: str
     ours: str
     words: int = 0
-    target: Optional[float] = None
 
     def ratio(self, name: str) -> float:
         value = ratio(self.samples[name], self.samples[self.base])
@@ -37,7 +35,6 @@ class Row(NamedTuple):
             "base": self.base,
             "ours": self.ours,
             "words": self.words,
-            "target": self.target,
             "columns": {
                 name: {
                     "median_s": sample.median,
@@ -51,23 +48,3 @@ class Row(NamedTuple):
                 for name, sample in self.samples.items()
             },
         }
-
-    @classmethod
-    def from_json(cls, row: dict) -> "Row":
-        samples = {
-            name: Sample(column["seconds"], column["peak_bytes"])
-            for name, column in row["columns"].items()
-        }
-        return cls(row["case"], samples, row["base"], row["ours"], row["words"], row["target"])
-
-
-class Case(NamedTuple):
-    """Rows that are measured together, once they are asked for.
-
-    Args:
-        title (str): of the first row, by which a second run knows what it has.
-        measure (callable): makes the rows.
-    """
-
-    title: str
-    measure: Callable[[], List[Row]]

@@ -153,34 +153,3 @@ def _status(field: str) -> int:
             if line.startswith(field + ":"):
                 return int(line.split()[1]) * 1024
     return 0
-
-
-def saved_bytes(call: Callable[[], object], apart: List[torch.Tensor]) -> int:
-    """Bytes that autograd keeps for the backward pass of a call, each storage once.
-
-    Args:
-        apart (list): tensors that exist anyway and do not count.
-    """
-    known = {tensor.untyped_storage().data_ptr() for tensor in apart}
-    found = {}
-
-    def pack(tensor):
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in known:
-            found[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        result = call()  # kept alive, so that no two storages share an address
-    del result
-    return sum(found.values())
-
-
-def kernel_names(call: Callable[[], object]) -> List[str]:
-    """Names of the attention kernels that a call runs on the GPU, or of torch's operator."""
-    with torch.profiler.profile() as profile:
-        call()
-        synchronize()
-    words = ("attention", "flash", "fmha", "_kernel", "softmax")
-    names = {event.name for event in profile.events()}
-    return sorted(name[:80] for name in names if any(word in name.lower() for word in words))
