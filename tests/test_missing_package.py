@@ -129,7 +129,7 @@ def test_a_command_says_in_one_line_what_it_misses():
 def test_on_a_python_without_fairseq_it_says_so(monkeypatch):
     assert str(MissingPackage("numpy")).endswith("(in a clone: pip install '.[data]')")
     monkeypatch.setattr("sys.version_info", FIRST_WITHOUT_FAIRSEQ)
-    assert str(MissingPackage("fairseq")).endswith("; fairseq runs on Python 3.8 to 3.12 only")
+    assert str(MissingPackage("fairseq")).endswith("; fairseq runs on Python 3.10 to 3.12 only")
     assert str(MissingPackage("numpy")).endswith("(in a clone: pip install '.[data]')")
 
 

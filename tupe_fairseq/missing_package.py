@@ -51,7 +51,7 @@ class MissingPackage(ModuleNotFoundError):
         absent = f"{', '.join(packages)} {'is' if len(packages) == 1 else 'are'} not installed"
         advice = f"pip install 'tupe_fairseq[{extras}]' (in a clone: pip install '.[{extras}]')"
         if "fairseq" in extras.split(",") and sys.version_info >= FIRST_WITHOUT_FAIRSEQ:
-            advice += "; fairseq runs on Python 3.8 to 3.12 only"
+            advice += "; fairseq runs on Python 3.10 to 3.12 only"
         super().__init__(f"{absent}; {advice}", name=packages[0])
 
 

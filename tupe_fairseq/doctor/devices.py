@@ -73,9 +73,6 @@ def _attention(device: str, name: str, dtype) -> Finding:
         wrong = "a step of training gives NaN"
         return Finding(check, ERROR, name, wrong, "fairseq-train ... --attn-impl eager")
     found = f"{name}, {str(dtype)[6:]}: {'; '.join(chosen.messages) or 'as chosen before'}"
-    if device != "cpu" and "triton is" in found:
-        wrong = "its fastest kernels need triton"
-        return Finding(check, WARNING, found, wrong, "pip install triton")
     return Finding(check, OK, found)
 
 
@@ -88,7 +85,7 @@ class _Choices(logging.Handler):
         self._logger = logging.getLogger("tupe_fairseq.attention.choice")
 
     def emit(self, record: logging.LogRecord) -> None:
-        # "attention on cuda, torch.float32, with gradient: triton; not ...": the device is known
+        # "attention on cuda, torch.float32, with gradient: sdpa; not ...": the device is known
         self.messages.append(record.getMessage().partition(": ")[2])
 
     def __enter__(self) -> "_Choices":

@@ -5,7 +5,7 @@ import importlib.util
 import os
 import shutil
 import sys
-from typing import Iterator, List, Sequence, Tuple
+from typing import Iterator, List, Tuple
 
 from tupe_fairseq.doctor.finding import ERROR, OK, WARNING, Finding, brief
 from tupe_fairseq.doctor.installed import Distribution, distributions_of, place_of, version_of
@@ -13,8 +13,6 @@ from tupe_fairseq.doctor.python_and_torch import FIRST_OF_MAIN
 from tupe_fairseq.missing_package import FIRST_WITHOUT_FAIRSEQ
 
 _EXTRA = "pip install 'tupe_fairseq[fairseq]'"
-# another build of the main branch than the one that the extra brings, see pyproject.toml
-_OTHER_BUILD, _OTHER_BUILD_TESTED = "fairseq-fixed", "fairseq-fixed==0.12.3.1"
 # what fairseq is compiled for; without it, training stops at the first batch
 _COMPILED = ("fairseq.data.data_utils_fast", "fairseq.data.token_block_utils_fast")
 #: what each line of fairseq needs for its configurations
@@ -45,7 +43,7 @@ def check_fairseq(python: Tuple[int, ...] = sys.version_info[:3]) -> Finding:
         import fairseq  # noqa: F401
     except Exception as error:  # it imports a good part of what is installed
         return _cannot_be_imported(installed, found, error, python)
-    return _as_built(found, installed)
+    return _as_built(found)
 
 
 def check_omegaconf() -> Finding:
@@ -74,12 +72,9 @@ def official_version() -> Iterator[str]:
     return (one.version for one in distributions_of("fairseq") if one.name == "fairseq")
 
 
-def _right_one(python: Tuple[int, ...], installed: Sequence[Distribution] = ()) -> str:
-    """What to install; the build that is there, if it is one that was tested on this Python."""
-    if python < FIRST_OF_MAIN:
-        return "fairseq==0.12.2"
-    names = [one.name.replace("_", "-") for one in installed]
-    return _OTHER_BUILD_TESTED if names == [_OTHER_BUILD] else "ve-fairseq==0.12.3"
+def _right_one(python: Tuple[int, ...]) -> str:
+    """What to install."""
+    return "fairseq==0.12.2" if python < FIRST_OF_MAIN else "ve-fairseq==0.12.3"
 
 
 def _absent(installed: List[Distribution], python: Tuple[int, ...]) -> Finding:
@@ -87,7 +82,7 @@ def _absent(installed: List[Distribution], python: Tuple[int, ...]) -> Finding:
         names = " ".join(one.name for one in installed)
         return Finding(
             "fairseq", ERROR, ", ".join(map(str, installed)), "its files are gone",
-            f"pip uninstall -y {names} && pip install {_right_one(python, installed)}",
+            f"pip uninstall -y {names} && pip install {_right_one(python)}",
         )  # fmt: skip
     wrong = "the encoder and exported models work; training, preparation and conversion need it"
     command = _EXTRA
@@ -104,11 +99,11 @@ def _cannot_be_imported(
     if python >= FIRST_OF_MAIN and names == "fairseq":
         wrong = f"the official fairseq cannot be imported on Python {python[0]}.{python[1]}"
     remove = f"pip uninstall -y {names} && " if names else ""
-    right = _right_one(python, installed)
+    right = _right_one(python)
     return Finding("fairseq", ERROR, found, wrong, f"{remove}pip install {right}")
 
 
-def _as_built(found: str, installed: Sequence[Distribution]) -> Finding:
+def _as_built(found: str) -> Finding:
     absent = [name for name in _COMPILED if importlib.util.find_spec(name) is None]
     if absent:
         return Finding(
@@ -120,6 +115,6 @@ def _as_built(found: str, installed: Sequence[Distribution]) -> Finding:
         return Finding(
             "fairseq", WARNING, found, f"there is no fairseq-train beside {sys.executable}, nor on "
             "PATH", "pip install --force-reinstall --no-deps "
-            + _right_one(sys.version_info[:3], installed),
+            + _right_one(sys.version_info[:3]),
         )  # fmt: skip
     return Finding("fairseq", OK, found)

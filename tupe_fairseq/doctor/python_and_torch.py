@@ -1,4 +1,4 @@
-"""Checks of Python, torch and numpy, on which everything else stands."""
+"""Checks of Python, torch and numpy."""
 
 import platform
 import sys
@@ -8,17 +8,12 @@ from tupe_fairseq.doctor.finding import ERROR, OK, WARNING, Finding, brief
 from tupe_fairseq.doctor.installed import release, version_of
 from tupe_fairseq.missing_package import FIRST_WITHOUT_FAIRSEQ
 
-_FIRST_PYTHON = (3, 8)
-_FIRST_TORCH = (1, 13)
-# earlier, the unpickler of weights_only=True could be made to corrupt memory
-_FIRST_SAFE_TORCH = (2, 10)
-_CVE = "CVE-2026-24747"
-# before it, torch.load runs whatever code a file names, unless told otherwise
-_FIRST_WEIGHTS_ONLY = (2, 6)
+_FIRST_PYTHON = (3, 10)
+_FIRST_TORCH = (2, 10)
 #: from here on there is fairseq's main branch, and the official 0.12.2 cannot be imported
 FIRST_OF_MAIN = (3, 11)
 #: the versions that were tested, as in scripts/constraints.txt: below Python 3.11, and from there
-TESTED_TORCH = ("1.13.1", "2.13.0")
+TESTED_TORCH = ("2.10.0", "2.13.0")
 # of the official fairseq, which uses names that later ones do not have
 _NUMPY_OF_OFFICIAL = (1, 24)
 
@@ -37,23 +32,23 @@ def check_python(python: Tuple[int, ...] = sys.version_info[:3]) -> Finding:
     found = f"{'.'.join(map(str, python))}, {platform.platform(terse=True)}, {sys.executable}"
     if python < _FIRST_PYTHON:
         return Finding(
-            "python", ERROR, found, "tupe_fairseq needs Python 3.8 or later",
+            "python", ERROR, found, "tupe_fairseq needs Python 3.10 or later",
             "python3.11 -m venv .venv",
         )  # fmt: skip
     if python >= FIRST_WITHOUT_FAIRSEQ:
         return Finding(
-            "python", WARNING, found, "fairseq runs on Python 3.8 to 3.12 only: the encoder and "
+            "python", WARNING, found, "fairseq runs on Python 3.10 to 3.12 only: the encoder and "
             "exported models work here, training does not", "python3.12 -m venv .venv",
         )  # fmt: skip
     return Finding("python", OK, found)
 
 
 def check_torch(python: Tuple[int, ...] = sys.version_info[:3]) -> Finding:
-    """Whether torch can be imported, and is of a release that reads files safely."""
+    """Whether torch can be imported, and is not too old."""
     version = version_of("torch")
     command = f"pip install torch=={tested_torch(python)}"
     if version is not None and release(version) < _FIRST_TORCH:
-        return Finding("torch", ERROR, version, "tupe_fairseq needs torch 1.13 or later", command)
+        return Finding("torch", ERROR, version, "tupe_fairseq needs torch 2.10 or later", command)
     try:
         import torch
     except Exception as error:  # of its libraries, too
@@ -61,37 +56,10 @@ def check_torch(python: Tuple[int, ...] = sys.version_info[:3]) -> Finding:
             return Finding("torch", ERROR, "not installed", "nothing works without it", command)
         again = command.replace("install", "install --force-reinstall")
         return Finding("torch", ERROR, f"{version}", f"import torch fails: {brief(error)}", again)
-    return torch_release(torch.__version__, python)
-
-
-def torch_release(version: str, python: Tuple[int, ...]) -> Finding:
-    """What a torch that can be imported does with a file from a stranger.
-
-    Args:
-        version (str): torch's own.
-        python (tuple of int): the version of Python, which says what other torch there is for it.
-    """
-    if release(version) < _FIRST_TORCH:  # not installed by pip
-        command = f"pip install torch=={tested_torch(python)}"
-        return Finding("torch", ERROR, version, "tupe_fairseq needs torch 1.13 or later", command)
-    if release(version) >= _FIRST_SAFE_TORCH:
-        return Finding("torch", OK, version)
-    what = "corrupt memory in spite of weights_only=True"
-    if release(version) < _FIRST_WEIGHTS_ONLY:
-        what = "run code"
-    wrong = (
-        f"below 2.10 a checkpoint from a stranger can {what} where fairseq loads it ({_CVE}; "
-        "tupe-... commands read with a reader of their own)"
-    )
-    if python < FIRST_OF_MAIN:
-        command = (
-            "python3.11 -m venv .venv && .venv/bin/pip install 'tupe_fairseq[fairseq]' "
-            f"torch=={tested_torch(FIRST_OF_MAIN)} (until then: tupe-export what you are given, "
-            "and tupe-convert it back)"
-        )
-    else:
-        command = f"pip install torch=={tested_torch(python)}"
-    return Finding("torch", WARNING, version, wrong, command)
+    if release(torch.__version__) < _FIRST_TORCH:  # not installed by pip
+        wrong = "tupe_fairseq needs torch 2.10 or later"
+        return Finding("torch", ERROR, torch.__version__, wrong, command)
+    return Finding("torch", OK, torch.__version__)
 
 
 def check_numpy(fairseq: Optional[str] = None) -> Finding:

@@ -29,8 +29,7 @@ def ordered_map(
     if workers == 1:
         yield from map(function, items)
         return
-    # If the caller stops early, what is in the window is done and not cancelled: it is little, and
-    # Python 3.8 can wait for ever for a pool that ends while a cancelled call is the last one.
+    # If the caller stops early, what is in the window is done and not cancelled: it is little.
     window = collections.deque()
     with concurrent.futures.ProcessPoolExecutor(
         workers, mp_context=_context(), initializer=_start, initargs=(function,)
