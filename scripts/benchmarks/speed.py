@@ -1,0 +1,214 @@
+"""Time and memory of base-size models: this plugin beside stock fairseq RoBERTa, in turns.
+
+    python scripts/benchmarks/speed.py                     # 10 minutes on two cores
+    python scripts/benchmarks/speed.py --other CHECKOUT    # and beside another version of ours
+
+Each model has a process of its own; all of them take the same step in turn, so that a slow moment
+of the machine meets all alike. Compare ratios of one run alone. Prints a table; writes it as JSON.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+VOCAB_SIZE = 50265  # RoBERTa's
+# lengths of 32 sentences of SST-2's training set, in even quantiles
+SHORT = [3, 3, 4, 4, 4, 6, 6, 6, 6, 7, 7, 8, 8, 8, 10, 10, 11, 12, 12, 13, 14, 16, 17, 18, 20, 21]
+SHORT += [23, 24, 28, 31, 36, 43]
+
+# name: (what is done, lengths of the batch, our flags, title)
+CASES = {
+    "train-512": ("train", [512] * 4, {}, "training step, B4 T512, dropout 0.1"),
+    "train-128": ("train", [128] * 16, {}, "training step, B16 T128, dropout 0.1"),
+    "infer": ("infer", [512] * 4, {}, "inference, B4 T512"),
+    "infer-padded": (
+        "infer",
+        [512, 427, 341, 256],
+        {"unpad": True},
+        "inference, B4 T512, a quarter padding, --unpad",
+    ),
+    "finetune-short": (
+        "classify",
+        SHORT,
+        {"unpad": True},
+        "fine-tuning step, 32 short sentences, --unpad",
+    ),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--other", type=Path, help="checkout of another version")
+    parser.add_argument("--only", help=f"comma-separated: {', '.join(CASES)}")
+    parser.add_argument("--rounds", type=int, default=7, help="after two that do not count")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="default: all cores")
+    parser.add_argument("--layers", type=int, default=12, help="default 12, the base size")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda (bfloat16)")
+    parser.add_argument("--position-encoding", default="tupe", help="default tupe, with --rel-pos")
+    parser.add_argument("--output", type=Path, default=Path("speed.json"))
+    parser.add_argument("--worker", nargs=2, metavar=("MODEL", "CASE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        return work(*options.worker, options)
+    versions = {"stock": REPO, "tupe": REPO}
+    if options.other:
+        versions["other"] = options.other.resolve()
+    results = {
+        "machine": f"{platform.machine()}, {options.threads} threads, {platform.python_version()}"
+    }
+    print(results["machine"], flush=True)
+    for case in options.only.split(",") if options.only else CASES:
+        results[case] = measure(case, versions, options)
+        options.output.write_text(json.dumps(results, indent=1) + "\n")
+    return 0
+
+
+def measure(case, versions, options):
+    """Medians of each model and their ratios, from processes that take turns."""
+    processes = {name: start(name, repo, case) for name, repo in versions.items()}
+    samples = {name: [] for name in processes}
+    for _ in range(2 + options.rounds):
+        for name, process in processes.items():
+            process.stdin.write("step\n")
+            process.stdin.flush()
+            samples[name].append(json.loads(process.stdout.readline()))
+    for process in processes.values():
+        process.stdin.close()
+        process.wait()
+    print(f"\n{CASES[case][3]}")
+    rows = {}
+    for name, sample in samples.items():
+        seconds = [one["seconds"] for one in sample[2:]]
+        rows[name] = {
+            "median_s": statistics.median(seconds),
+            "fastest_s": min(seconds),
+            "peak_gib": sample[-1]["peak_gib"],
+        }
+    ours = rows["tupe"]
+    for name, row in rows.items():
+        row["tupe_over_it"] = ours["median_s"] / row["median_s"]
+        row["fastest_over_its"] = ours["fastest_s"] / row["fastest_s"]
+        print(
+            f"  {name:6} {row['median_s']:8.3f} s  tupe takes {row['tupe_over_it']:.2f} of it "
+            f"({row['fastest_over_its']:.2f} by the fastest), {row['peak_gib']:.1f} GiB",
+            flush=True,
+        )
+    return rows
+
+
+def start(name, repo, case):
+    arguments = [sys.executable, __file__, *sys.argv[1:], "--worker", name, case]
+    environment = {**os.environ, "PYTHONPATH": str(repo)}
+    return subprocess.Popen(
+        arguments, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+
+
+# ---- In a process of its own: one model ----------------------------------------------------------
+
+
+def work(model, case, options):
+    """Make a step for each line of standard input, and print what it took."""
+    import resource
+    import time
+
+    import torch
+
+    torch.set_num_threads(options.threads)
+    step = make_step(model, case, options)
+    for _ in sys.stdin:
+        begin = time.perf_counter()
+        step()
+        if options.device == "cuda":
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - begin
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        if options.device == "cuda":
+            peak = torch.cuda.max_memory_allocated() / 2**30
+        print(json.dumps({"seconds": seconds, "peak_gib": peak}), flush=True)
+    return 0
+
+
+def make_step(name, case, options):
+    import logging
+
+    import torch
+    import torch.nn.functional as F
+    from fairseq.optim.adam import Adam
+
+    logging.disable(logging.WARNING)
+    kind, lengths, flags, _ = CASES[case]
+    device = torch.device(options.device)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    torch.manual_seed(1)
+    model = build(name, max(lengths), {} if name == "stock" else flags, options)
+    if kind == "classify":
+        model.register_classification_head("benchmark", num_classes=2)
+    model.to(device, dtype)
+    tokens = torch.randint(4, VOCAB_SIZE - 1, (len(lengths), max(lengths)))
+    tokens[:, 0] = 0
+    tokens[torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None]] = 1
+    is_masked = (torch.rand(tokens.shape) < 0.15) & tokens.gt(3)
+    tokens, is_masked = tokens.to(device), is_masked.to(device)
+    labels = torch.zeros(len(lengths), dtype=torch.long, device=device)
+    if kind == "infer":
+        model.eval()
+        return torch.no_grad()(lambda: model(tokens, features_only=True))
+    optimizer = Adam(model.parameters(), lr=1e-4)  # fairseq's own
+
+    def train():
+        if kind == "classify":
+            logits, _ = model(tokens, features_only=True, classification_head_name="benchmark")
+            loss = F.cross_entropy(logits.float(), labels)
+        else:
+            logits, _ = model(tokens, masked_tokens=is_masked)
+            loss = F.cross_entropy(logits.float(), tokens[is_masked])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return train
+
+
+def build(name, seq_len, flags, options):
+    """A model with random weights: stock RoBERTa, or TUPE-R."""
+    import torch.nn.functional as F
+    from fairseq.data import Dictionary
+    from fairseq.models.roberta import RobertaModel
+    from fairseq.models.roberta import base_architecture as stock_architecture
+    from fairseq.tasks.masked_lm import MaskedLMTask
+
+    dictionary = Dictionary()
+    while len(dictionary) < VOCAB_SIZE - 1:
+        dictionary.add_symbol(f"w{len(dictionary)}")
+    args = argparse.Namespace(
+        encoder_layers=options.layers, tokens_per_sample=seq_len, max_positions=seq_len, seed=1
+    )
+    task = MaskedLMTask(args, dictionary)
+    if name == "stock":
+        stock_architecture(args)
+        model = RobertaModel.build_model(args, task)
+        for layer in model.encoder.sentence_encoder.layers:
+            layer.activation_fn = F.gelu  # fairseq's own converts to float32 and back
+        return model
+    from tupe_fairseq.models.tupe_roberta import TupeRobertaModel, base_architecture
+
+    args.position_encoding, args.rel_pos = (
+        options.position_encoding,
+        options.position_encoding == "tupe",
+    )
+    vars(args).update(flags)
+    base_architecture(args)
+    return TupeRobertaModel.build_model(args, task)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
