@@ -135,13 +135,6 @@ if [ ! -e "$run/before" ]; then # the model after one update, for comparison
     mv "$run/before.partial" "$run/before"
 fi
 if [ ! -e "$run/trained" ]; then
-    last=$run/checkpoints/checkpoint_last.pt
-    if [ -e "$last" ] && ! python -m zipfile --list "$last" >/dev/null 2>&1; then
-        echo "$last is incomplete; the training resumes from the checkpoint before it"
-        rm "$last"
-        older=$(ls -t "$run"/checkpoints/checkpoint_[0-9]*.pt 2>/dev/null | head -n 1 || true)
-        if [ -n "$older" ]; then cp "$older" "$last"; fi
-    fi
     logged "$run/train.log" progress "${train[@]}" --max-update $updates --save-dir "$run/checkpoints"
     cp "$run"/data-bin/{dict.txt,sentencepiece.bpe.model} "$run/checkpoints/"
     touch "$run/trained"

@@ -44,7 +44,7 @@ python310=$(find_python 3.10) python313=$(find_python 3.13)
     if [ "$python313" ]; then install "$python313" .venv-test/3.13 test; fi
 ) &
 echo "== lint"
-"$main/bin/ruff" check . || status=1
+"$main/bin/ruff" check --output-format concise . || status=1
 "$main/bin/ruff" format --check . || status=1
 "$main/bin/mypy" || status=1
 run_tests "$main"

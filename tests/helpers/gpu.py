@@ -1,4 +1,4 @@
-"""Tests that need a CUDA device; ``scripts/gpu_check.sh OUT tests`` runs them, and no others."""
+"""Tests that need a CUDA device."""
 
 import pytest
 import torch
