@@ -15,7 +15,7 @@ from tupe_fairseq.export.card import CardFacts, model_card
 from tupe_fairseq.export.card_flags import checked_languages
 from tupe_fairseq.export.folder_files import FILES
 from tupe_fairseq.export.model_types import MODEL_TYPE
-from tupe_fairseq.export.onnx_model import OnnxFile, export_onnx
+from tupe_fairseq.export.onnx_files import check_installed, export_onnx
 from tupe_fairseq.export.parity import Parity, measure
 from tupe_fairseq.export.sample_texts import SENTENCES, default_texts
 from tupe_fairseq.export.unlisted_pieces import FIELD
@@ -51,6 +51,8 @@ def run(args: argparse.Namespace) -> None:
         OSError, ValueError: if an input is absent or wrong, OUT is there already, or the folder
             does not compute what the checkpoint does.
     """
+    if args.onnx:
+        check_installed()
     given = given_vocabulary(args)
     texts, sample = _texts(args.sample)
     places = places_of(args.checkpoint, args.data)
@@ -82,14 +84,14 @@ def run(args: argparse.Namespace) -> None:
         _write(stage, exported.files)
         logger.info("comparing the folder with the checkpoint, on %d %s", len(texts), sample)
         reference = reference_of(source, args.model_type)
-        onnx: Dict[str, OnnxFile] = {}
+        onnx: Dict[str, float] = {}
         parity = measure(stage, reference, texts, args.python, args.model_type == MODEL_TYPE)
         _log_parity(parity)
         if args.onnx:
             logger.info("writing onnx/")
-            onnx = export_onnx(stage, args.python)
-            for name, file in onnx.items():
-                logger.info("%s: within %.1e of the folder's model", name, file.difference)
+            onnx = export_onnx(stage)
+            for name, difference in onnx.items():
+                logger.info("%s: within %.1e of the folder's model", name, difference)
         facts = CardFacts(
             name=os.path.basename(os.path.realpath(args.output_dir)),
             license=args.license,

@@ -4,7 +4,6 @@ import textwrap
 from typing import Any, Dict, NamedTuple, Optional, Sequence
 
 from tupe_fairseq.export.folder_config import NAMES, Head
-from tupe_fairseq.export.onnx_model import OnnxFile
 from tupe_fairseq.export.parity import Parity
 from tupe_fairseq.export.sample_texts import LIMIT
 from tupe_fairseq.export.unlisted_pieces import FIELD
@@ -43,7 +42,7 @@ class CardFacts(NamedTuple):
         head (Head, optional): its classification head.
         vocabulary (str): the kind.
         report (dict, optional): what tupe-prepare-pretrain or tupe-prepare-glue recorded.
-        onnx (dict): the files for onnxruntime, and what was measured of each.
+        onnx (dict): file for onnxruntime -> largest difference from the folder's model.
         parity (Parity): what was measured.
         sample (str): on what, in words.
     """
@@ -56,7 +55,7 @@ class CardFacts(NamedTuple):
     head: Optional[Head]
     vocabulary: str
     report: Optional[Dict[str, Any]]
-    onnx: Dict[str, OnnxFile]
+    onnx: Dict[str, float]
     parity: Parity
     sample: str
 
@@ -204,7 +203,7 @@ def _measured(facts: CardFacts) -> str:
     parity = facts.parity
     rows = [[f"`{kind}`", f"{value:.1e}"] for kind, value in parity.differences.items()]
     # of which the folder's own model is the measure
-    rows += [[f"`{name}`", f"{file.difference:.1e}"] for name, file in facts.onnx.items()]
+    rows += [[f"`{name}`", f"{value:.1e}"] for name, value in facts.onnx.items()]
     versions = parity.versions
     text = (
         f"The folder was compared with the checkpoint as fairseq computes it, on "

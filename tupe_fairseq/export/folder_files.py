@@ -1,6 +1,7 @@
 """The files of a model folder but for its card, as bytes."""
 
 import json
+from pathlib import Path
 from typing import Any, Dict
 
 import torch
@@ -8,12 +9,13 @@ from torch import Tensor
 
 from tupe_fairseq.export.sentence_files import sentence_files
 
+#: what transformers loads a TUPE model from, copied as it is
+CODE = ("configuration_tupe.py", "modeling_tupe.py")
 #: all that tupe-export writes; "/" at the end stands for a folder
 FILES = (
     "config.json",
     "model.safetensors",
-    "configuration_tupe.py",
-    "modeling_tupe.py",
+    *CODE,
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -25,6 +27,12 @@ FILES = (
     "README.md",
     "onnx/",
 )
+
+
+def code_files() -> Dict[str, str]:
+    """The Python files of a TUPE folder: name -> text."""
+    here = Path(__file__).parent
+    return {name: (here / name).read_text(encoding="utf-8") for name in CODE}
 
 
 def folder_files(

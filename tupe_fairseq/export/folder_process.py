@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import re
 import subprocess
 import tempfile
 from typing import Any, Dict, List, Optional
@@ -12,9 +11,6 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.export import stranger
-
-# the first in which a model can bring an attention function of its own
-_OLDEST = (4, 48)
 
 
 class FolderError(ValueError):
@@ -62,7 +58,6 @@ class FolderProcess:
         self.versions: Dict[str, str] = {}
         try:
             self.versions = self._ask("versions")["versions"]
-            self._check_version()
         except BaseException:
             self.__exit__()
             raise
@@ -75,15 +70,6 @@ class FolderProcess:
         self._process.wait()
         self._process.stdout.close()
         self._opened.close()
-
-    def _check_version(self) -> None:
-        found = self.versions["transformers"]
-        if self._trust and tuple(map(int, re.findall(r"\d+", found)[:2])) < _OLDEST:
-            raise FolderError(
-                f"the folder's code needs transformers {'.'.join(map(str, _OLDEST))} or later, and "
-                f"{self._python} has {found}; give --python, the Python of an environment with a "
-                "later one, which needs no fairseq"
-            )
 
     def load(self, kind: str) -> None:
         """Load the model with one of transformers' AutoModel classes, in place of an earlier one.

@@ -4,9 +4,8 @@ import functools
 from typing import Any, Dict, NamedTuple
 
 from tupe_fairseq.export.as_roberta import check_is_roberta, roberta_config, roberta_tensors
-from tupe_fairseq.export.bundle import bundle
 from tupe_fairseq.export.folder_config import to_config
-from tupe_fairseq.export.folder_files import folder_files
+from tupe_fairseq.export.folder_files import code_files, folder_files
 from tupe_fairseq.export.folder_tensors import to_folder
 from tupe_fairseq.export.model_types import ROBERTA
 from tupe_fairseq.export.parity import Reference
@@ -68,7 +67,7 @@ def exported_files(
         tensors = roberta_tensors(tensors, head)
     else:
         version = int(source.hub.model.encoder.vocabulary_version)
-        config, code = to_config(options, symbols, version, head), bundle()
+        config, code = to_config(options, symbols, version, head), code_files()
     if unlisted:
         config.update({"vocab_size": len(symbols) + unlisted, FIELD: unlisted})
     with open(dictionary, "rb") as file:

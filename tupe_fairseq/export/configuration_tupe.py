@@ -3,8 +3,6 @@
 Source: Ke, He and Liu 2021, https://arxiv.org/abs/2006.15595.
 """
 
-from typing import Any, Dict, Optional
-
 from transformers import PretrainedConfig
 
 #: what transformers' Auto classes load for this model
@@ -51,7 +49,6 @@ class TupeConfig(PretrainedConfig):
         symmetric_basis (bool): the distance counts, its sign does not; for enformer.
         position_each_layer (bool): add the position vectors again before every layer; for learned
             and sinusoidal.
-        unpad (bool): leave padding out of all layers; hidden states are zero there.
         initializer_range (float): standard deviation of new weights.
         pad_token_id, bos_token_id, eos_token_id, mask_token_id (int): the special tokens.
         tie_word_embeddings (bool): the LM head shares the matrix of the word embedding.
@@ -62,17 +59,6 @@ class TupeConfig(PretrainedConfig):
     """
 
     model_type = "tupe"
-    # the names that the encoder asks for
-    attribute_map = {
-        "embed_dim": "hidden_size",
-        "num_layers": "num_hidden_layers",
-        "num_heads": "num_attention_heads",
-        "ffn_embed_dim": "intermediate_size",
-        "max_positions": "max_position_embeddings",
-        "activation_fn": "hidden_act",
-        "dropout": "hidden_dropout_prob",
-        "attention_dropout": "attention_probs_dropout_prob",
-    }
     # a model that is saved takes this file along
     _auto_class = "AutoConfig"
 
@@ -88,28 +74,27 @@ class TupeConfig(PretrainedConfig):
         hidden_dropout_prob: float = 0.1,
         attention_probs_dropout_prob: float = 0.1,
         activation_dropout: float = 0.0,
-        classifier_dropout: Optional[float] = None,
+        classifier_dropout: float | None = None,
         pooler_activation: str = "tanh",
         classifier_pooling: str = "cls",
         normalize_before: bool = False,
         position_encoding: str = "tupe",
         rel_pos: bool = False,
-        rel_pos_buckets: Optional[int] = None,
-        max_rel_pos: Optional[int] = None,
+        rel_pos_buckets: int | None = None,
+        max_rel_pos: int | None = None,
         tie_cls: bool = False,
         untie_cls: bool = False,
         symmetric_basis: bool = False,
         position_each_layer: bool = False,
-        unpad: bool = True,
         initializer_range: float = 0.02,
         pad_token_id: int = 1,
         bos_token_id: int = 0,
         eos_token_id: int = 2,
-        mask_token_id: Optional[int] = None,
+        mask_token_id: int | None = None,
         tie_word_embeddings: bool = True,
-        classification_head_name: Optional[str] = None,
-        vocabulary_version: Optional[int] = None,
-        tupe_fairseq_version: Optional[str] = None,
+        classification_head_name: str | None = None,
+        vocabulary_version: int | None = None,
+        tupe_fairseq_version: str | None = None,
         **kwargs,
     ):
         self.vocab_size = vocab_size
@@ -134,7 +119,6 @@ class TupeConfig(PretrainedConfig):
         self.untie_cls = untie_cls
         self.symmetric_basis = symmetric_basis
         self.position_each_layer = position_each_layer
-        self.unpad = unpad
         self.initializer_range = initializer_range
         self.mask_token_id = mask_token_id
         self.classification_head_name = classification_head_name
@@ -150,18 +134,7 @@ class TupeConfig(PretrainedConfig):
         )
 
     @property
-    def scheme_options(self) -> Dict[str, Any]:
-        """What the position encoding is told in addition to the sizes."""
-        return {
-            "rel_pos": self.rel_pos,
-            "rel_pos_buckets": self.rel_pos_buckets,
-            "max_rel_pos": self.max_rel_pos,
-            "tie_cls": self.tie_cls,
-            "untie_cls": self.untie_cls,
-            "symmetric_basis": self.symmetric_basis,
-        }
-
-    @property
-    def attn_impl(self) -> Optional[str]:
-        """How attention is computed: transformers' ``attn_implementation``."""
-        return self._attn_implementation
+    def head_dropout(self) -> float:
+        return (
+            self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
+        )

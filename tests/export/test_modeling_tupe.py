@@ -1,0 +1,295 @@
+"""The model file for transformers computes what the checkpoint does, and keeps its positions."""
+
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from helpers.exporting import MEAN_POOLING
+from helpers.folders import CASES, PAD, SENTENCE_HEAD, TOKEN_HEAD, WORDS, batch, write_folder
+from tupe_fairseq.export.folder_config import Head
+from tupe_fairseq.export.folder_files import CODE, code_files
+from tupe_fairseq.export.folder_tensors import to_folder
+
+transformers = pytest.importorskip("transformers")
+from tupe_fairseq.export import modeling_tupe  # noqa: E402
+from tupe_fairseq.export.configuration_tupe import AUTO_MAP, TupeConfig  # noqa: E402
+from tupe_fairseq.export.modeling_tupe import (  # noqa: E402
+    TupeForMaskedLM,
+    TupeForQuestionAnswering,
+    TupeForSequenceClassification,
+    TupeForTokenClassification,
+    TupeModel,
+)
+
+# float32, summed in another order
+TOLERANCE = {"atol": 1e-5, "rtol": 0}
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+SMALL = {
+    "vocab_size": 40, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3,
+    "intermediate_size": 10, "max_position_embeddings": 14,
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_folder(tmp_path / "folder")
+    return tmp_path / "folder"
+
+
+def gradients(model, loss):
+    model.zero_grad()
+    loss.backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def assert_close(actual, expected, **tolerance):
+    assert actual.keys() == expected.keys()
+    for name in expected:
+        torch.testing.assert_close(actual[name], expected[name], msg=name, **tolerance)
+
+
+# ---- What the checkpoint computes ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("case", CASES)
+def test_logits_of_every_position_encoding(case, attention, tmp_path):
+    expected = write_folder(tmp_path / "a", case, encoder_normalize_before=attention == "eager")
+    model = TupeForMaskedLM.from_pretrained(tmp_path / "a", attn_implementation=attention)
+    for lengths in ([14, 9, 2], [5, 5]):
+        ids, is_real = batch(*lengths)
+        logits = model(ids, attention_mask=is_real.long()).logits
+        torch.testing.assert_close(logits[is_real], expected(ids)[0][is_real], **TOLERANCE)
+
+
+@pytest.mark.parametrize("case", ["tupe rel_pos", "disentangled rel_pos", "transformer-xl", "shaw"])
+def test_gradients(case, tmp_path):
+    expected = write_folder(tmp_path / "a", case)
+    model = TupeForMaskedLM.from_pretrained(tmp_path / "a", attn_implementation="sdpa").eval()
+    ids, is_real = batch(14, 9, 2)
+    loss = F.cross_entropy(expected(ids)[0][is_real], ids[is_real])
+    loss.backward()
+    of_ours = {
+        name: torch.zeros_like(x) if x.grad is None else x.grad
+        for name, x in expected.state_dict(keep_vars=True).items()
+    }
+    out = model(ids, attention_mask=is_real.long(), labels=ids.masked_fill(~is_real, -100))
+    torch.testing.assert_close(out.loss, loss, **TOLERANCE)
+    of_theirs = gradients(model, out.loss)
+    of_ours = to_folder(of_ours)
+    unused = {name: torch.zeros_like(of_ours[name]) for name in of_ours.keys() - of_theirs.keys()}
+    assert_close({**of_theirs, **unused}, of_ours, **TOLERANCE)
+
+
+def test_an_lm_head_that_is_not_tied(tmp_path):
+    expected = write_folder(tmp_path / "a", untie_weights_roberta=True)
+    model, info = TupeForMaskedLM.from_pretrained(tmp_path / "a", output_loading_info=True)
+    assert not any(info.values())
+    assert model.lm_head.decoder.weight is not model.tupe.embed_tokens.weight
+    ids, is_real = batch(14, 9, 2)
+    torch.testing.assert_close(model(ids).logits[is_real], expected(ids)[0][is_real], **TOLERANCE)
+
+
+@pytest.mark.parametrize("options", [{}, MEAN_POOLING], ids=["cls", "mean"])
+def test_sequence_classification(options, tmp_path):
+    expected = write_folder(tmp_path / "a", head=SENTENCE_HEAD, **options)
+    model, info = TupeForSequenceClassification.from_pretrained(
+        tmp_path / "a", output_loading_info=True
+    )
+    assert not any(info.values())
+    ids, is_real = batch(14, 9, 2)
+    logits = expected(ids, features_only=True, classification_head_name="mine")[0]
+    out = model(ids, attention_mask=is_real.long(), labels=torch.tensor([2, 0, 1]))
+    torch.testing.assert_close(out.logits, logits, **TOLERANCE)
+    loss = F.cross_entropy(logits, torch.tensor([2, 0, 1]))
+    torch.testing.assert_close(out.loss, loss, **TOLERANCE)
+
+
+def test_token_classification(tmp_path):
+    expected = write_folder(tmp_path / "a", head=TOKEN_HEAD)
+    model = TupeForTokenClassification.from_pretrained(tmp_path / "a")
+    ids, is_real = batch(14, 9, 2)
+    logits = expected(ids, features_only=True, classification_head_name="tags")[0]
+    labels = torch.where(is_real, ids % 3, -100)
+    out = model(ids, attention_mask=is_real.long(), labels=labels)
+    torch.testing.assert_close(out.logits[is_real], logits[is_real], **TOLERANCE)
+    torch.testing.assert_close(out.loss, F.cross_entropy(logits[is_real], labels[is_real]))
+
+
+# ---- What transformers does with it -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in AUTO_MAP if name != "AutoConfig"])
+def test_auto_classes(name, tmp_path, monkeypatch, caplog):
+    cache = str(tmp_path / "modules")
+    monkeypatch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", cache)
+    monkeypatch.syspath_prepend(cache)
+    for module in [module for module in sys.modules if module.startswith("transformers_modules")]:
+        monkeypatch.delitem(sys.modules, module)
+    # transformers keeps the code under the name of the folder
+    first, second = tmp_path / f"first{name}", tmp_path / f"second{name}"
+    write_folder(first, head=SENTENCE_HEAD)
+    auto_class = getattr(transformers, name)
+    model = auto_class.from_pretrained(first, trust_remote_code=True)
+    assert type(model).__name__ == AUTO_MAP[name].split(".")[1]
+    model.save_pretrained(second)
+    for file, text in code_files().items():
+        assert (second / file).read_text() == text
+    again = auto_class.from_pretrained(second, trust_remote_code=True)
+    ids, _ = batch(9, 5)
+    assert torch.equal(again(ids)[0], model(ids)[0])
+    assert again.config.auto_map == model.config.auto_map == AUTO_MAP
+    if name in ("AutoModel", "AutoModelForMaskedLM", "AutoModelForSequenceClassification"):
+        assert "transformers" not in caplog.text  # no warning: the folder has all weights
+
+
+def test_the_files_need_torch_and_transformers_alone():
+    for name in CODE:
+        lines = code_files()[name].splitlines()
+        imports = {line.split()[1].split(".")[0] for line in lines if line[:4] in ("from", "impo")}
+        assert imports <= {"", "math", "torch", "transformers"}
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_gradient_checkpointing(use_reentrant, folder):
+    model = TupeForMaskedLM.from_pretrained(folder, **NO_DROPOUT).train()
+    ids, is_real = batch(14, 9, 2)
+    labels = ids.masked_fill(~is_real, -100)
+    plain = gradients(model, model(ids, labels=labels).loss)
+    calls = []
+    for layer in model.tupe.encoder.layers:
+        layer.register_forward_pre_hook(lambda *_: calls.append(1))
+    model.gradient_checkpointing_enable({"use_reentrant": use_reentrant})
+    assert_close(gradients(model, model(ids, labels=labels).loss), plain, atol=1e-6, rtol=0)
+    assert len(calls) == 4  # each layer twice
+
+
+def test_attention_implementations_that_would_lose_the_positions(folder):
+    for name in ("flash_attention_2", "flex_attention", "no_such_attention"):
+        with pytest.raises((ValueError, ImportError)):
+            TupeModel.from_pretrained(folder, attn_implementation=name)
+    ids, _ = batch(9, 5)
+    registered = "swallows_the_bias"
+    transformers.AttentionInterface.register(registered, lambda *args, **kwargs: None)
+    model = TupeModel.from_pretrained(folder, attn_implementation=registered)
+    with pytest.raises(ValueError, match="'swallows_the_bias' would lose the positions"):
+        model(ids)
+    for name in ("flash_attention_2", "flex_attention"):
+        model.config._attn_implementation = name
+        with pytest.raises(ValueError, match=f"'{name}' would lose the positions"):
+            model(ids)
+    model.set_attn_implementation("eager")
+    assert model(ids).last_hidden_state.isfinite().all()
+
+
+def test_attentions_hidden_states_embeddings_and_tuples(folder):
+    model = TupeForMaskedLM.from_pretrained(folder)
+    ids, is_real = batch(14, 9, 2)
+    out = model(ids, attention_mask=is_real, output_attentions=True, output_hidden_states=True)
+    assert len(out.attentions) == 2 and len(out.hidden_states) == 3
+    for probabilities in out.attentions:
+        torch.testing.assert_close(probabilities.sum(-1), torch.ones(3, 3, 14))
+        assert not probabilities.transpose(1, 3)[~is_real].any()
+    assert torch.equal(out.hidden_states[-1], model.tupe(ids).last_hidden_state)
+    plain = model(ids).logits  # padding is what has the padding's id
+    torch.testing.assert_close(plain, out.logits, **TOLERANCE)
+    assert torch.equal(model(ids, return_dict=False)[0], plain)
+    embeddings = model.get_input_embeddings()(ids)
+    assert torch.equal(model(inputs_embeds=embeddings, attention_mask=is_real).logits, plain)
+
+
+def test_losses_of_scores_independent_labels_and_spans(tmp_path):
+    write_folder(tmp_path / "a", head=Head("mine", ["score"], "regression"))
+    ids, _ = batch(14, 9, 2)
+    model = TupeForSequenceClassification.from_pretrained(tmp_path / "a")
+    out = model(ids, labels=torch.tensor([0.1, 0.2, 0.3]))
+    assert torch.equal(out.loss, F.mse_loss(out.logits[:, 0], torch.tensor([0.1, 0.2, 0.3])))
+    labels = torch.rand(3, 4)
+    model = TupeForSequenceClassification(TupeConfig(**SMALL, num_labels=4)).eval()
+    out = model(ids, labels=labels)
+    assert torch.equal(out.loss, F.binary_cross_entropy_with_logits(out.logits, labels))
+    model = TupeForQuestionAnswering(TupeConfig(**SMALL)).eval()
+    start, end = torch.tensor([1, 2, 1]), torch.tensor([2, 3, 99])  # 99 was cut off
+    out = model(ids, start_positions=start, end_positions=end)
+    loss = F.cross_entropy(out.start_logits, start) + F.cross_entropy(out.end_logits[:2], end[:2])
+    torch.testing.assert_close(out.loss, loss / 2)
+
+
+@pytest.mark.parametrize("untied", [False, True])
+def test_resized_embeddings(untied, tmp_path):
+    write_folder(tmp_path / "a", untie_weights_roberta=untied)
+    model = TupeForMaskedLM.from_pretrained(tmp_path / "a")
+    ids, _ = batch(9, 9)
+    before = model(ids).logits
+    model.resize_token_embeddings(WORDS + 5 + 8)
+    after = model(ids).logits
+    assert torch.equal(after[..., :-8], before)
+    assert (model.lm_head.decoder.weight is model.tupe.embed_tokens.weight) != untied
+    model.save_pretrained(tmp_path / "b")
+    assert torch.equal(TupeForMaskedLM.from_pretrained(tmp_path / "b")(ids).logits, after)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("case", ["tupe rel_pos", "alibi", "enformer", "rope"])
+def test_bfloat16(case, attention, tmp_path):
+    expected = write_folder(tmp_path / "a", case)
+    model = TupeModel.from_pretrained(
+        tmp_path / "a", torch_dtype=torch.bfloat16, attn_implementation=attention
+    )
+    ids, is_real = batch(14, 9, 2)
+    features = expected(ids, features_only=True)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = TupeModel.from_pretrained(tmp_path / "a")(ids)[0]
+    assert model(ids)[0].dtype == torch.bfloat16
+    for actual in (model(ids)[0].float(), mixed.float()):
+        # a mantissa of 8 bits, in two layers
+        torch.testing.assert_close(actual[is_real], features[is_real], atol=0.06, rtol=0)
+
+
+@pytest.mark.parametrize("encoding", ["tupe", "alibi", "transformer-xl"])
+def test_new_weights_are_berts(encoding):
+    config = TupeConfig(
+        vocab_size=400, hidden_size=480, num_hidden_layers=1, num_attention_heads=60,
+        intermediate_size=90, position_encoding=encoding, rel_pos=encoding == "tupe",
+        untie_cls=encoding == "alibi", initializer_range=0.05, num_labels=40,
+    )  # fmt: skip
+    for model_class in (TupeForMaskedLM, TupeForSequenceClassification):
+        model = model_class(config)
+        for name, parameter in model.named_parameters():
+            if ("norm" in name or "_ln" in name) and name.endswith("weight"):
+                assert (parameter == 1).all(), name
+            elif name.endswith("bias") and "global" not in name:
+                assert not parameter.any(), name
+            else:
+                assert 0.03 < parameter.std() < 0.07, name
+        assert not model.tupe.embed_tokens.weight[PAD].any()
+
+
+# ---- Wrong input --------------------------------------------------------------------------------
+
+
+def test_what_is_refused(folder):
+    model = TupeModel.from_pretrained(folder)
+    ids, is_real = batch(9, 5)
+    with pytest.raises(ValueError, match="15 tokens, but the model has 14 positions"):
+        model(torch.full((1, 15), 5))
+    with pytest.raises(ValueError, match="begins with padding.*pad on the right"):
+        model(ids, attention_mask=is_real.flip(1))
+    with pytest.raises(ValueError, match="give either input_ids or inputs_embeds"):
+        model()
+    with pytest.raises(ValueError, match="classifier_pooling 'max' is not cls or mean"):
+        TupeForSequenceClassification(TupeConfig(**SMALL, classifier_pooling="max"))
+    # without a table of positions there is no longest sequence
+    rope = TupeModel(TupeConfig(**SMALL, position_encoding="rope"))
+    assert rope(torch.full((1, 99), 5))[0].shape == (1, 99, 12)
+
+
+def test_a_row_of_padding_alone_is_finite(folder):
+    model = TupeModel.from_pretrained(folder)
+    assert model(torch.full((2, 5), PAD)).last_hidden_state.isfinite().all()
+
+
+def test_the_encodings_are_those_of_the_package():
+    assert {case.split()[0] for case in CASES} == set(modeling_tupe.POSITION_ENCODINGS)

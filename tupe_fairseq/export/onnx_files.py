@@ -1,0 +1,124 @@
+"""Writes the ONNX files of a model folder, and compares them with its model."""
+
+import json
+import os
+
+import torch
+from torch import Tensor, nn
+
+from tupe_fairseq.missing_package import MissingPackage, missing
+
+#: the largest difference from the folder's model, at tokens that are no padding
+LIMIT = 1e-4
+NEEDED = ("transformers", "onnx", "onnxruntime", "onnxscript")
+INPUTS = ("input_ids", "attention_mask")
+HIDDEN = "last_hidden_state"
+#: end of an architecture's name -> file -> end of the class that is exported, and its outputs
+FILES = {
+    "ForMaskedLM": {
+        "onnx/model.onnx": ("Model", [HIDDEN]),
+        "onnx/model_masked_lm.onnx": ("ForMaskedLM", ["logits"]),
+    },
+    "ForSequenceClassification": {
+        "onnx/model.onnx": ("ForSequenceClassification", ["logits", HIDDEN]),
+    },
+    "ForTokenClassification": {
+        "onnx/model.onnx": ("ForTokenClassification", ["logits", HIDDEN]),
+    },
+}
+
+
+class Outputs(nn.Module):
+    """A model as a function of input ids and attention mask to a tuple of outputs."""
+
+    def __init__(self, model: nn.Module, names: list[str]):
+        super().__init__()
+        self.model, self.names = model, names
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
+        out = self.model(input_ids, attention_mask=attention_mask, output_hidden_states=True)
+        return tuple(out.hidden_states[-1] if x == HIDDEN else out[x] for x in self.names)
+
+
+def check_installed() -> None:
+    """Raise :class:`MissingPackage` unless all that the export needs is installed."""
+    packages = missing(*NEEDED)
+    if packages:
+        raise MissingPackage(*packages)
+
+
+@torch.no_grad()
+def export_onnx(folder: str) -> dict[str, float]:
+    """Write ``onnx/model.onnx``, and for a masked LM ``onnx/model_masked_lm.onnx``.
+
+    Returns:
+        dict: file -> largest difference of an output from the folder's model.
+    Raises:
+        ValueError: if a file computes something else than the model.
+    """
+    import transformers
+
+    from tupe_fairseq.export import modeling_tupe
+
+    transformers.logging.set_verbosity_error()
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+        architecture = json.load(file)["architectures"][0]
+    prefix, _, task = architecture.partition("For")
+    # the code of a TUPE folder is a copy of ours
+    library = modeling_tupe if prefix == "Tupe" else transformers
+    os.makedirs(os.path.join(folder, "onnx"))
+    differences = {}
+    for name, (class_name, outputs) in FILES[f"For{task}"].items():
+        model_class = getattr(library, prefix + class_name)
+        model = model_class.from_pretrained(
+            folder, local_files_only=True, attn_implementation="eager"
+        )
+        module, path = Outputs(model.float().eval(), outputs), os.path.join(folder, name)
+        write_file(module, path)
+        differences[name] = difference = largest_difference(module, path)
+        if not difference <= LIMIT:  # NaN is not
+            raise ValueError(f"{name} differs from the model by {difference:.1e}; limit {LIMIT}")
+    return differences
+
+
+def write_file(module: Outputs, path: str) -> None:
+    """Write a model for batches of any size and length."""
+    input_ids = torch.full((2, 5), module.model.config.eos_token_id)
+    attention_mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]])
+    sizes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    program = torch.onnx.export(
+        module,
+        (input_ids, attention_mask),
+        dynamo=True,
+        input_names=INPUTS,
+        output_names=module.names,
+        dynamic_shapes=(sizes, sizes),
+        verbose=False,
+    )
+    for node in program.model.graph.all_nodes():
+        node.metadata_props.clear()  # stack traces with the paths of this machine
+    program.save(path)
+
+
+def largest_difference(module: Outputs, path: str) -> float:
+    """The largest difference at any real token, in padded batches of several shapes."""
+    import onnxruntime
+
+    config = module.model.config
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    generator = torch.Generator().manual_seed(1)
+    # RoBERTa's positions begin after those of two special ids
+    longest = config.max_position_embeddings - (2 if config.model_type == "roberta" else 0)
+    differences = [torch.zeros(1)]
+    for lengths in ([1], [longest], [2, 1], [1, longest, longest // 3], [longest // 2] * 9):
+        is_real = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+        ids = torch.randint(config.vocab_size, is_real.shape, generator=generator)
+        ids[ids == config.pad_token_id] = config.eos_token_id
+        ids[~is_real] = config.pad_token_id
+        inputs = dict(zip(INPUTS, (ids, is_real.long()), strict=True))
+        computed = session.run(module.names, {name: x.numpy() for name, x in inputs.items()})
+        for expected, array in zip(module(**inputs), computed, strict=True):
+            difference = (expected - torch.from_numpy(array)).abs()
+            is_of_tokens = expected.dim() == 3
+            differences.append(difference[is_real] if is_of_tokens else difference)
+    return max(x.max().item() if x.isfinite().all() else float("nan") for x in differences)
