@@ -25,6 +25,7 @@ from pathlib import Path
 
 import torch
 from fairseq_cli.train import cli_main as fairseq_train
+from tupe_fairseq.position.known_schemes import TABLE_METHODS
 
 from tupe_fairseq.commands import extend, score
 from tupe_fairseq.commands.recipe import masked_lm_training
@@ -37,7 +38,6 @@ from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.plots import canvas
 from tupe_fairseq.plots.length_curves import logarithmic_lengths
 from tupe_fairseq.position import CATALOGUE
-from tupe_fairseq.position.known_schemes import TABLE_METHODS
 
 SCHEMES = "learned; tupe; tupe --rel-pos; none --rel-pos; alibi; rope"
 # of the longer training, in shares of the first one

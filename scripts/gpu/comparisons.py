@@ -13,10 +13,11 @@ from rich.console import Console
 logging.disable(logging.WARNING)  # fairseq and our code log on every import and every model
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
+from tupe_fairseq.attention.triton_tiles import TILES  # noqa: E402
+
 from parts.operator_cases import operator_cases  # noqa: E402
 from parts.report import print_row  # noqa: E402
 from parts.rows import Row  # noqa: E402
-from tupe_fairseq.attention.triton_tiles import TILES  # noqa: E402
 
 
 def cases(args, dtype):

@@ -12,7 +12,6 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 import torch
 from attending import Request, distance
 from kept_results import KeptResults, machine
-
 from tupe_fairseq.attention.triton_tiles import TILES
 
 NAME = "triton"

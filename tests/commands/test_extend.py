@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from tupe_fairseq.position.known_schemes import TABLE_METHODS
 
 from helpers.crafted import folder_with
 from helpers.exporting import CHECKPOINT, MAX_POSITIONS, MEAN_POOLING, write_model, write_vocabulary
@@ -15,7 +16,6 @@ from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.restricted_load import restricted_load
 from tupe_fairseq.commands.extend import main
 from tupe_fairseq.position import CATALOGUE
-from tupe_fairseq.position.known_schemes import TABLE_METHODS
 
 LONGER = 40
 

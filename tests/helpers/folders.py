@@ -7,11 +7,11 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from tupe_fairseq.modules.activations import get_activation_fn
 
 from helpers.tensors import normal
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.export.bundle import bundle
-from tupe_fairseq.modules.activations import get_activation_fn
 from tupe_fairseq.position import POSITION_OPTIONS
 
 PAD, MASK = 1, 4

@@ -5,9 +5,9 @@ from importlib import metadata
 
 import pytest
 import torch
+from tupe_fairseq.attention.triton_tiles import TILES
 
 from tupe_fairseq.attention import Padding
-from tupe_fairseq.attention.triton_tiles import TILES
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 

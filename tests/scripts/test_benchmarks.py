@@ -7,13 +7,13 @@ import sys
 
 import pytest
 import torch
+from tupe_fairseq.position.known_schemes import TABLE_METHODS
 
 from helpers import raw_text
 from helpers.running import REPO, call_program
 from helpers.training import pretrain
 from tupe_fairseq.commands import prepare_pretrain
 from tupe_fairseq.commands.start import NEEDS
-from tupe_fairseq.position.known_schemes import TABLE_METHODS
 
 BENCHMARKS = REPO / "scripts" / "benchmarks"
 IS_OLD = not hasattr(torch.nn.functional, "scaled_dot_product_attention")

@@ -11,8 +11,8 @@ from tupe_fairseq.export.unlisted_pieces import FIELD
 from tupe_fairseq.export.usage import pipeline_of, usage
 from tupe_fairseq.files.markdown import markdown_table
 from tupe_fairseq.files.record import check_record
+from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.position import POSITION_OPTIONS
-from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.version import __version__
 
 # what is told of a report.json, of the one kind or the other

@@ -11,9 +11,9 @@ from tupe_fairseq.finetune.learning_curve import read_curve
 from tupe_fairseq.finetune.prediction_file import Predicted
 from tupe_fairseq.finetune.scores import Results
 from tupe_fairseq.finetune.tables import metric_in_words
+from tupe_fairseq.labelled.class_scores import class_scores, most_frequent
+from tupe_fairseq.labelled.task_description import CLASSIFICATION, TAGGING, Task
 from tupe_fairseq.missing_package import MissingPackage, missing
-from tupe_fairseq.tasks.class_scores import class_scores, most_frequent
-from tupe_fairseq.tasks.task_description import CLASSIFICATION, TAGGING, Task
 
 logger = logging.getLogger("tupe-finetune")
 

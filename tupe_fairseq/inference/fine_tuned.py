@@ -17,9 +17,9 @@ from tupe_fairseq.inference.load_model import (
     checked_contents,
     symbols_in,
 )
+from tupe_fairseq.labelled.trained_kind import trained_kind
 from tupe_fairseq.modules.activations import get_activation_fn
 from tupe_fairseq.modules.pooling import get_pooling
-from tupe_fairseq.tasks.trained_kind import trained_kind
 
 
 class TaskHead(nn.Module):
@@ -66,7 +66,7 @@ class FineTuned(NamedTuple):
     Args:
         encoder (WordEncoder): in evaluation mode on the CPU, float32.
         head (TaskHead): its head.
-        kind (str): one of :data:`tupe_fairseq.tasks.task_description.KINDS`.
+        kind (str): one of :data:`tupe_fairseq.labelled.task_description.KINDS`.
         outputs (int): of the head.
         symbols (list of str): those of its dictionary in order, ``<mask>`` included.
     """

@@ -14,6 +14,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.logging import metrics
 
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
+from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, REGRESSION
 from tupe_fairseq.plugin.glue.loss_flags import (
     METRICS_HELP,
     WEIGHTS_HELP,
@@ -22,7 +23,6 @@ from tupe_fairseq.plugin.glue.loss_flags import (
 )
 from tupe_fairseq.plugin.glue.rows_meter import log_noted_rows, note_rows
 from tupe_fairseq.plugin.glue.task import class_names, kind_of
-from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION
 
 
 @dataclass

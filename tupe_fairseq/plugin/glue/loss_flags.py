@@ -26,7 +26,7 @@ def parse_metrics(text: str, kind: str, labels: Sequence[str]) -> List[str]:
         ValueError: if there is none, or one is not a metric of such a task.
     """
     # imported here, because pre-training does not need scikit-learn
-    from tupe_fairseq.tasks.metrics import check_metrics
+    from tupe_fairseq.labelled.metrics import check_metrics
 
     names = list(dict.fromkeys(text.split(",")))
     check_metrics(names, kind, labels, f"--metrics {text}")

@@ -33,7 +33,7 @@ class RowsMeter(MetersDict._DerivedMeter):
     def percentage(self, name: str) -> float:
         """A metric over all rows, times 100; NaN for a single row."""
         # imported here, because pre-training does not need scikit-learn
-        from tupe_fairseq.tasks.metrics import task_metrics
+        from tupe_fairseq.labelled.metrics import task_metrics
 
         pairs = list(self.pairs())
         if len(pairs) < 2:

@@ -26,10 +26,10 @@ from fairseq.utils import safe_getattr
 from omegaconf import II
 
 from tupe_fairseq.files.names import DICTIONARY, MASK
+from tupe_fairseq.labelled.labels import label_of
+from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, REGRESSION
 from tupe_fairseq.plugin.glue.fine_tuning_task import FineTuningTask
 from tupe_fairseq.plugin.glue.truncate_pair import shorten
-from tupe_fairseq.tasks.labels import label_of
-from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION
 
 logger = logging.getLogger(__name__)
 

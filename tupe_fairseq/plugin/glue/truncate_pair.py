@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from fairseq.data import BaseWrapperDataset
 
-from tupe_fairseq.tasks.pair_lengths import pair_lengths
+from tupe_fairseq.labelled.pair_lengths import pair_lengths
 
 
 class ShortenedDataset(BaseWrapperDataset):

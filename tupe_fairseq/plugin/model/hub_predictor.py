@@ -5,13 +5,13 @@ from typing import Any, Callable, Dict, List, Sequence
 
 from fairseq.utils import safe_getattr
 
+from tupe_fairseq.labelled.described_task import described_task
+from tupe_fairseq.labelled.task_description import TAGGING, Task
+from tupe_fairseq.labelled.trained_kind import check_kind, trained_kind
 from tupe_fairseq.plugin.model.mean_pooling_head import head_outputs
 from tupe_fairseq.prediction.batches import BATCH_TOKENS, BATCH_TOKENS_ON_GPU
 from tupe_fairseq.prediction.predictor import predictor
 from tupe_fairseq.prediction.row_predictions import answers
-from tupe_fairseq.tasks.described_task import described_task
-from tupe_fairseq.tasks.task_description import TAGGING, Task
-from tupe_fairseq.tasks.trained_kind import check_kind, trained_kind
 from tupe_fairseq.text.found_vocabulary import find_dictionary
 from tupe_fairseq.text.to_tokens import open_vocabulary
 

@@ -11,6 +11,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 
 from tupe_fairseq.checkpoint.checked_tensors import TAGGING_HEAD
+from tupe_fairseq.labelled.task_description import TAGGING
 from tupe_fairseq.plugin.glue.loss_flags import (
     METRICS_HELP,
     WEIGHTS_HELP,
@@ -18,7 +19,6 @@ from tupe_fairseq.plugin.glue.loss_flags import (
     parse_weights,
 )
 from tupe_fairseq.plugin.glue.rows_meter import SentencesMeter, log_noted_rows, note_rows
-from tupe_fairseq.tasks.task_description import TAGGING
 
 
 @dataclass

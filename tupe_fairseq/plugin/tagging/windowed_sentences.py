@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from fairseq.data import FairseqDataset, data_utils
 
-from tupe_fairseq.tasks.windows import windows
+from tupe_fairseq.labelled.windows import windows
 
 
 class WindowedSentences(FairseqDataset):
