@@ -15,8 +15,8 @@ from tupe_fairseq.register import register_with_fairseq
 from tupe_fairseq.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from tupe_fairseq.config import TupeConfig
     from tupe_fairseq.encoder import TupeEncoder
+    from tupe_fairseq.options import TupeConfig
     from tupe_fairseq.position import TupePositionBias
 
 __all__ = ["TupeConfig", "TupeEncoder", "TupePositionBias"]
@@ -26,7 +26,7 @@ name_missing_packages()
 
 def __getattr__(name):
     if name == "TupeConfig":
-        from tupe_fairseq.config import TupeConfig as found
+        from tupe_fairseq.options import TupeConfig as found
     elif name == "TupeEncoder":
         from tupe_fairseq.encoder import TupeEncoder as found
     elif name == "TupePositionBias":
