@@ -98,9 +98,9 @@ def _seeded():
 
 @pytest.fixture(scope="session")
 def shared():
-    """The folder of goldens and corpora next to the project."""
+    """The folder of corpora next to the project."""
     if not SHARED.is_dir():
-        pytest.skip(f"{SHARED} is absent: it holds the goldens and corpora of this test")
+        pytest.skip(f"{SHARED} is absent: it holds the corpora of this test")
     return SHARED
 
 

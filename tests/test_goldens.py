@@ -1,6 +1,7 @@
 """Number for number the authors' model, through tupe-convert and from_pretrained."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tupe_fairseq.attention import IMPLEMENTATIONS
 from tupe_fairseq.checkpoint.from_authors import our_tensor_name
 from tupe_fairseq.commands import convert
 
+GOLDENS = Path(__file__).parent / "goldens"
 NAMES = ["tupe_a", "tupe_r", "tupe_r_long", "tupe_r_finetuned"]
 
 if INTERPRETED:
@@ -21,11 +23,11 @@ if INTERPRETED:
 
 
 @pytest.fixture(scope="module", params=NAMES)
-def converted(request, shared, tmp_path_factory):
+def converted(request, tmp_path_factory):
     """(their arrays, our hub interface) of one golden, converted by the command."""
     name = request.param
     out = tmp_path_factory.mktemp(name)
-    source = shared / "goldens" / name
+    source = GOLDENS / name
     words = ["--checkpoint", f"{source}.pt", "--dict", f"{source}.dict.txt", "--output-dir", out]
     code, said = call_program(convert.main, words)
     assert code == 0, said
@@ -112,7 +114,7 @@ def test_logits_loss_and_gradients(golden):
 @pytest.mark.thorough
 @needs_triton
 @pytest.mark.skipif(INTERPRETED, reason="this is that process")
-def test_the_gpu_kernels_in_the_interpreter(shared, run):
+def test_the_gpu_kernels_in_the_interpreter(run):
     """The tests above with "triton", which they skip where nothing can run it.
 
     On one golden, with padding and a class, for how the model calls the kernels.  These equal eager

@@ -72,7 +72,7 @@ def _of_layer(
 
 def _terms(position: PositionEncoding, scheme: str, seq_len: int) -> PositionTerms:
     total = position.position_bias(seq_len)
-    if position.reads_content:
+    if position.uses("content_bias"):
         parameter = next(position.parameters(), torch.empty(0))
         nothing = parameter.new_zeros(1, position.num_heads, seq_len, position.head_dim)
         content = position.content_bias(nothing, nothing, seq_len, seq_len)
@@ -84,15 +84,15 @@ def _terms(position: PositionEncoding, scheme: str, seq_len: int) -> PositionTer
     relative = None if position.relative is None else position.relative(seq_len)
     if position.TABLE is None:  # then no term depends on absolute positions
         return PositionTerms(None, total, total)
-    if position.adds_to_input:  # the table's rows are in the input, not in the logits
+    if position.uses("embed"):  # the table's rows are in the input, not in the logits
         return PositionTerms(None, relative, total)
     return PositionTerms(total if relative is None else total - relative, relative, total)
 
 
 def _why_nothing(position: PositionEncoding, scheme: str) -> str:
-    if position.adds_to_input:
+    if position.uses("embed"):
         why = "adds positions to the input (tupe-plot's correlations.png shows their effect)"
-    elif position.reads_content:
+    elif position.uses("transform") or position.uses("content_bias"):
         why = "acts only on queries and keys, together with their content"
     else:
         why = "has no positions"
