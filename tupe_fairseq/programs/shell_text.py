@@ -12,7 +12,7 @@ _COLUMNS = 96
 
 def user_dir() -> str:
     """The value of --user-dir: the folder of this package."""
-    return os.path.dirname(os.path.abspath(__file__))
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def as_shell(words: List[str]) -> str:
