@@ -23,7 +23,6 @@ from parts import grid, report  # noqa: E402
 from parts.authors import MODEL_FILE  # noqa: E402
 from parts.claims import Claims  # noqa: E402
 from parts.models import SIZES  # noqa: E402
-from tupe_fairseq.attention import IMPLEMENTATIONS  # noqa: E402
 
 
 def parse(arguments):
@@ -47,8 +46,6 @@ def parse(arguments):
         help="a checkout of github.com/guolinke/TUPE, measured in a separate process",
     )
     options = parser.parse_args(arguments)
-    if IMPLEMENTATIONS["sdpa"].refusal(torch.zeros(1, 1, 1, 1), None, None):
-        parser.error(f"the kernels to compare with need torch 2.1; this is {torch.__version__}")
     if options.rounds < 1:
         parser.error(f"--rounds ({options.rounds}) must be at least 1")
     if options.longest < grid.LENGTHS[0]:

@@ -16,7 +16,6 @@ sys.path[:0] = [str(REPO / "tests"), str(REPO)]
 
 from helpers import exporting  # noqa: E402
 from tupe_fairseq import TupeRobertaModel  # noqa: E402
-from tupe_fairseq.modules import shared_bias  # noqa: E402
 
 HEADS, WARM = 4, 1000
 _VARIANTS = 3
@@ -44,7 +43,6 @@ def main() -> None:
         sys.exit(f"{get_parser().prog}: error: --calls ({args.calls}) must be at least {2 * WARM}")
     with tempfile.TemporaryDirectory() as folder:
         hub = _model(Path(folder), args.longest)
-    encoder = hub.model.encoder.sentence_encoder
     texts = _texts(hub, args.longest, args.seed)
     with torch.no_grad():
         expected = {key: hub.extract_features(tokens) for key, tokens in texts.items()}
@@ -52,16 +50,13 @@ def main() -> None:
     threads = [threading.Thread(target=calls.make, args=(n,)) for n in range(args.threads)]
     begun = time.monotonic()
     [thread.start() for thread in threads]
-    print(f"{'calls':>7}{'MiB':>9}{'kept biases':>13}{'kept MiB':>10}")
+    print(f"{'calls':>7}{'MiB':>9}")
     seen: Dict[int, float] = {}
     for mark in range(WARM, args.calls + 1, WARM):
         while calls.made < mark and any(thread.is_alive() for thread in threads):
             time.sleep(0.05)
-        seen[mark], kept = _resident(), encoder.shared_bias._kept.biases
-        size = shared_bias._bytes(kept) / 2**20
-        print(f"{calls.made:>7}{seen[mark]:>9.1f}{len(kept):>13}{size:>10.2f}", flush=True)
-        if len(kept) > shared_bias.SIZE:
-            calls.failures.append(f"{len(kept)} kept biases, of {shared_bias.SIZE} at most")
+        seen[mark] = _resident()
+        print(f"{calls.made:>7}{seen[mark]:>9.1f}", flush=True)
     [thread.join() for thread in threads]
     bound, growth = _bound(args.threads, args.longest), max(seen.values()) - seen[WARM]
     print(
@@ -108,13 +103,12 @@ def _resident() -> float:
 def _bound(threads: int, longest: int) -> float:
     """MiB between the least and the most that calls can leave in memory.
 
-    All kept biases may be short at one moment and as long as can be at another; each thread may
-    have freed, and its allocator not given back, what a call of the longest text computes: scores,
-    probabilities, a bias and its parts, of the size of a bias each, and as much again, since what
-    is freed does not fit what comes next.
+    Each thread may have freed, and its allocator not given back, what a call of the longest text
+    computes: scores, probabilities, a bias and its parts, of the size of a bias each, and as much
+    again, since what is freed does not fit what comes next.
     """
     bias = HEADS * longest**2 * 4 / 2**20
-    return (shared_bias.SIZE + 2 * 6 * threads) * bias
+    return 2 * 6 * threads * bias
 
 
 class Calls:

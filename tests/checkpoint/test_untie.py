@@ -4,13 +4,13 @@ import argparse
 
 import pytest
 import torch
-from tupe_fairseq.position.untied_absolute import UntiedAbsoluteBias
 
 from helpers.crafted import OPTIONS, E, whole_state
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.checkpoint.fit_bias import fit_bias, fitted_scores
 from tupe_fairseq.checkpoint.position_scores import centred, layer_inputs, position_scores
 from tupe_fairseq.checkpoint.untie import untie
+from tupe_fairseq.position import UntiedAbsoluteBias
 
 
 def given_options(**changed):

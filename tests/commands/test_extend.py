@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from tupe_fairseq.position.known_schemes import TABLE_METHODS
 
 from helpers.crafted import folder_with
 from helpers.exporting import CHECKPOINT, MAX_POSITIONS, MEAN_POOLING, write_model, write_vocabulary
@@ -15,6 +14,7 @@ from helpers.vocabularies import convert, printed_commands, write_authors, write
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.restricted_load import restricted_load
 from tupe_fairseq.commands.extend import main
+from tupe_fairseq.files.names import TABLE_METHODS
 from tupe_fairseq.position import CATALOGUE
 
 LONGER = 40

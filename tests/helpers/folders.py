@@ -7,11 +7,11 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from tupe_fairseq.modules.activations import get_activation_fn
 
 from helpers.tensors import normal
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.export.bundle import bundle
+from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
 from tupe_fairseq.position import POSITION_OPTIONS
 
 PAD, MASK = 1, 4
@@ -47,7 +47,7 @@ class Folder(NamedTuple):
 
     def masked_lm(self, ids: Tensor) -> Tensor:
         """fairseq's RobertaLMHead: (B, L) -> (B, L, V)."""
-        x = get_activation_fn(self.config["hidden_act"])(self._linear("lm_head.dense", ids))
+        x = ACTIVATIONS[self.config["hidden_act"]](self._linear("lm_head.dense", ids))
         weight, bias = (self.tensors[f"lm_head.layer_norm.{name}"] for name in ("weight", "bias"))
         x = F.layer_norm(x, x.shape[-1:], weight, bias)
         embedding = self.tensors["tupe.embed_tokens.weight"]
@@ -64,7 +64,7 @@ class Folder(NamedTuple):
             x = x[:, 0]
         weight, bias = (self.tensors[f"classifier.dense.{name}"] for name in ("weight", "bias"))
         x = F.linear(x, weight, bias)
-        x = get_activation_fn(self.config["pooler_activation"])(x)
+        x = ACTIVATIONS[self.config["pooler_activation"]](x)
         weight, bias = (self.tensors[f"classifier.out_proj.{name}"] for name in ("weight", "bias"))
         return F.linear(x, weight, bias)
 

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 import torch
-from tupe_fairseq.position.known_schemes import TABLE_METHODS
 
 from helpers import raw_text
 from helpers.running import REPO, call_program
 from helpers.training import pretrain
 from tupe_fairseq.commands import prepare_pretrain
 from tupe_fairseq.commands.start import NEEDS
+from tupe_fairseq.files.names import TABLE_METHODS
 
 BENCHMARKS = REPO / "scripts" / "benchmarks"
 IS_OLD = not hasattr(torch.nn.functional, "scaled_dot_product_attention")
@@ -181,22 +181,6 @@ def test_prepare(run, tmp_path):
     assert names == {"learned": ["checkout", "other"], "given": ["checkout", "other", "alone"]}
     assert all(len(found) == 1 for ways in results["runs"].values() for found in ways.values())
     assert "| given | SentencePiece alone |" in (tmp_path / "results.md").read_text()
-
-
-@pytest.mark.thorough
-@needs_fused
-def test_long_sequences(run, tmp_path):
-    run(
-        sys.executable, BENCHMARKS / "long.py", "--lengths", 64, "--heads", 2, "--steps", 256, 1024,
-        "--rounds", 1, "--threads", 1, "--output-dir", tmp_path,
-    )  # fmt: skip
-    results = json.loads((tmp_path / "results.json").read_text())
-    (row,) = results["attention"]
-    assert row["T"] == 64
-    assert set(row["columns"]) == {"unbiased fused kernel", "in factors", "whole"}
-    assert all(column["ratio"] > 0 for column in row["columns"].values())
-    assert len(results["step_bytes"]) == 4
-    assert 0 < results["memory_ratios"]["T 1024, in factors over whole"] < 1
 
 
 @pytest.mark.skipif(not HAS_TRANSFORMERS, reason="needs torch 2.1 and transformers")

@@ -69,7 +69,7 @@ def full(device: torch.device, options, sizes: List[str], say: Callable) -> Iter
         shape = Shape(4, seq_len, dropout, padding, dtype, training)
         say(f"attention, {shape}")
         calls = operators(shape, device)
-        ours = "triton" if "triton" in calls else "chunked" if "chunked" in calls else "sdpa"
+        ours = "chunked" if "chunked" in calls else "sdpa"
         yield Row(f"attention, {shape}", compare(calls, rounds), FLOOR, ours)
         gc.collect()
     axes = (sizes, all_lengths, (0.0, 0.25), (0.0, 0.1), dtypes, (True, False))
@@ -88,7 +88,7 @@ def _whole_step(device, rounds, say, size, seq_len, padding, dropout, dtype, tra
     data = masked_batch(batch, seq_len, padding, device)
     dropouts = {"dropout": dropout, "attention_dropout": dropout}
     wanted = {STOCK: ("stock", dropouts), "no position bias": ("no bias", dropouts)}
-    ours = "chunked" if device.type == "cpu" else "triton"
+    ours = "chunked" if device.type == "cpu" else "sdpa"
     names = ["auto", "eager", "sdpa", ours]
     for name in names:
         wanted[f"tupe, {name}"] = ("tupe", {**dropouts, "attn_impl": name})

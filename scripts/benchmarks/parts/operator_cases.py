@@ -26,7 +26,7 @@ def operator_case(
     def measure() -> List[Row]:
         say(title)
         calls = operators(shape, device)
-        ours = "triton" if "triton" in calls else "chunked"
+        ours = "chunked" if "chunked" in calls else "sdpa"
         base = STOCK if shape.dropout else FLOOR
         is_target = device.type == "cuda" and not shape.dropout
         samples = compare(calls, rounds)

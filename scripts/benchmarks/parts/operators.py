@@ -1,13 +1,14 @@
 """Attention alone: the implementations, the fused kernel without a bias, stock RoBERTa's."""
 
 import contextlib
+import functools
 from typing import Callable, Dict, NamedTuple
 
 import torch
 import torch.nn.functional as F
 
 from parts.timing import saved_bytes
-from tupe_fairseq.attention import IMPLEMENTATIONS, Bias, Padding, split_qkv
+from tupe_fairseq.attention import Padding, chunked, eager, make_mask, sdpa
 
 HEADS, HEAD_DIM = 12, 64
 FLOOR, STOCK = "unbiased fused kernel", "stock RoBERTa"
@@ -47,8 +48,7 @@ def operators(shape: Shape, device: torch.device) -> Dict[str, Callable[[], obje
     batch, seq_len, heads, head_dim = shape.batch, shape.seq_len, shape.heads, shape.head_dim
     qkv = torch.randn(batch, seq_len, 3, heads, head_dim, device=device, dtype=shape.dtype)
     qkv.requires_grad_(shape.training)
-    bias = Bias(torch.randn(heads, seq_len, seq_len, device=device, requires_grad=shape.training))
-    bias.copy_in(shape.dtype)  # made once for all layers, so that it is not part of what is timed
+    bias = torch.randn(heads, seq_len, seq_len, device=device, requires_grad=shape.training)
     grad = torch.randn(batch, seq_len, heads, head_dim, device=device, dtype=shape.dtype)
     scaling = (2 * head_dim) ** -0.5
     padding = None
@@ -66,12 +66,14 @@ def operators(shape: Shape, device: torch.device) -> Dict[str, Callable[[], obje
         out = attend()
         return torch.autograd.grad(out, inputs, grad)
 
-    def ours(name, bias):
-        def attend():
-            options = {"scaling": scaling, "dropout": dropout}
-            return IMPLEMENTATIONS[name].attend(*split_qkv(qkv), bias, padding, **options)
+    def ours(attend, pack=False):
+        def call():
+            x = qkv if padding is None or not pack else padding.pack(qkv)
+            mask = bias if pack else make_mask(bias, padding, shape.dtype)
+            out = attend(*x.unbind(-3), mask, scaling=scaling, dropout=dropout)
+            return out if padding is None or not pack else padding.unpack(out)
 
-        return lambda: run(attend, (qkv, bias.values))
+        return lambda: run(call, (qkv, bias))
 
     def unbiased(dropout, padding):
         def attend():
@@ -89,13 +91,10 @@ def operators(shape: Shape, device: torch.device) -> Dict[str, Callable[[], obje
     calls = {FLOOR: floor}
     if dropout or padding is not None:
         calls[STOCK] = unbiased(dropout, padding)
-    for name, implementation in IMPLEMENTATIONS.items():
-        if implementation.refusal(qkv[:, :, 0], bias, padding) is None:
-            calls[name] = ours(name, bias)
-    factors = in_factors(shape, device)
-    for name in ("chunked", "triton"):
-        if name in calls:
-            calls[f"{name}, in factors"] = ours(name, factors)
+    calls["eager"], calls["sdpa"] = ours(eager.attend), ours(sdpa.attend)
+    if device.type == "cpu":
+        of_batch = [seq_len] * batch if padding is None else padding.lengths
+        calls["chunked"] = ours(functools.partial(chunked.attend, lengths=of_batch), pack=True)
     return calls
 
 
@@ -108,21 +107,11 @@ def _flash_attention(x: torch.Tensor):
     return sdpa_kernel([SDPBackend.FLASH_ATTENTION])
 
 
-def in_factors(shape: Shape, device: torch.device) -> Bias:
-    """As TUPE-R with an untied [CLS] has it: two columns more than a head is wide."""
-    size = 2, shape.heads, shape.seq_len, shape.head_dim + 2
-    products = torch.randn(size, device=device).unbind()
-    by_distance = torch.randn(shape.heads, 2 * shape.seq_len - 1, device=device)
-    bias = Bias.of_factors(*products, by_distance, spares_first=True)
-    bias.values.requires_grad_(shape.training)
-    return bias
-
-
 def saved_by_attention(name: str, batch: int, seq_len: int, dropout: float) -> int:
     """Bytes kept for backward beyond q, k, v, the output and the shared bias."""
     qkv = torch.randn(batch, seq_len, 3, HEADS, HEAD_DIM, requires_grad=True)
     q, k, v = qkv.unbind(2)
-    bias = Bias(torch.randn(HEADS, seq_len, seq_len, requires_grad=True))
+    bias = torch.randn(HEADS, seq_len, seq_len, requires_grad=True)
     outputs = []
 
     def call():
@@ -130,12 +119,13 @@ def saved_by_attention(name: str, batch: int, seq_len: int, dropout: float) -> i
             heads = (x.transpose(1, 2) for x in (q, k, v))
             out = F.scaled_dot_product_attention(*heads, dropout_p=dropout)
         else:
-            attend = IMPLEMENTATIONS[name].attend
-            out = attend(q, k, v, bias, None, scaling=0.1, dropout=dropout)
+            options = {"lengths": [seq_len] * batch} if name == "chunked" else {}
+            attend = {"eager": eager, "sdpa": sdpa, "chunked": chunked}[name].attend
+            out = attend(q, k, v, bias, **options, scaling=0.1, dropout=dropout)
         outputs.append(out)
         return out
 
     out_bytes = batch * seq_len * HEADS * HEAD_DIM * 4
-    kept = saved_bytes(call, [qkv, bias.values])
+    kept = saved_bytes(call, [qkv, bias])
     # the output is kept by the next projection in any case
     return max(kept - out_bytes, 0)

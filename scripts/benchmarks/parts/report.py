@@ -19,7 +19,6 @@ STYLES = {
     "eager": ("tab:red", "^"),
     "sdpa": ("tab:purple", "v"),
     "chunked": ("tab:blue", "D"),
-    "triton": ("tab:green", "P"),
 }
 
 

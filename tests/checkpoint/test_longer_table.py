@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from tupe_fairseq.position.known_schemes import TABLE_METHODS
-from tupe_fairseq.position.longer_table import longer_table
 
 from helpers.position_cases import ALL, DIM, HEADS, MAX, Case, parametrized
+from tupe_fairseq.checkpoint.longer_table import longer_table
+from tupe_fairseq.files.names import TABLE_METHODS
 from tupe_fairseq.position import CATALOGUE, build_position_encoding
 
 WITH_TABLE = [case for case in ALL if case.has_table]
