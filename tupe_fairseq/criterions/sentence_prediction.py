@@ -1,7 +1,7 @@
 """Loss and metrics of glue_sentence_prediction."""
 
 from dataclasses import dataclass, field
-from typing import Optional  # fairseq makes no flags of `str | None`
+from typing import Optional  # omegaconf 2.0 does not know `X | None`
 
 import torch.nn.functional as F
 from fairseq.criterions import register_criterion

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Optional  # fairseq makes no flags of `str | None`
+from typing import Optional  # omegaconf 2.0 does not know `X | None`
 
 import torch.nn.functional as F
 from fairseq.criterions import FairseqCriterion, register_criterion

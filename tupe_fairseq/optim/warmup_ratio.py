@@ -3,7 +3,8 @@
 import logging
 import math
 from dataclasses import dataclass, field
-from typing import List, Optional  # fairseq makes no flags of `float | None`
+# omegaconf 2.0 knows neither `float | None` nor `list[int]`
+from typing import List, Optional  # noqa: UP035
 
 from fairseq.optim.lr_scheduler import register_lr_scheduler
 from fairseq.optim.lr_scheduler.polynomial_decay_schedule import (
@@ -42,7 +43,7 @@ class PolynomialDecayRatioConfig(PolynomialDecayLRScheduleConfig):
     )
     max_epoch: int = II("optimization.max_epoch")
     max_update: int = II("optimization.max_update")
-    update_freq: List[int] = II("optimization.update_freq")
+    update_freq: List[int] = II("optimization.update_freq")  # noqa: UP006
     skip_remainder_batch: bool = II("optimization.skip_remainder_batch")
 
 

@@ -5,7 +5,7 @@ import math
 import os
 import re
 from dataclasses import dataclass, field
-from typing import Optional  # fairseq makes no flags of `int | None`
+from typing import Optional  # omegaconf 2.0 does not know `X | None`
 
 import numpy as np
 import torch
