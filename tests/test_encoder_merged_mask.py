@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import torch.utils.checkpoint
+from tupe_fairseq.attention.merged_mask import merged_mask as merged
 
 from helpers.position_cases import (
     ALL_OF_ENCODER,
@@ -21,7 +22,6 @@ from helpers.position_cases import (
 )
 from helpers.tensors import assert_within
 from tupe_fairseq.attention import Bias, Padding, merged_mask, sdpa
-from tupe_fairseq.attention.merged_mask import merged_mask as merged
 
 pytestmark = pytest.mark.skipif(
     not hasattr(F, "scaled_dot_product_attention"), reason="this torch has no fused attention"

@@ -32,6 +32,7 @@ from tupe_fairseq.checkpoint.contents import vocabulary_version
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.inference.fine_tuned import load_fine_tuned
 from tupe_fairseq.inference.load_model import WordEncoder, symbols_in
+from tupe_fairseq.labelled.task_description import CLASSIFICATION, Task
 from tupe_fairseq.prediction.batched_encoder import PAD
 from tupe_fairseq.prediction.batches import BATCH_TOKENS
 from tupe_fairseq.prediction.freed_memory import return_freed_blocks
@@ -39,7 +40,6 @@ from tupe_fairseq.prediction.predictor import predictor
 from tupe_fairseq.prediction.row_chunks import CHUNK_ROWS
 from tupe_fairseq.prediction.row_predictions import answers
 from tupe_fairseq.prediction.text_sequences import Counts, TextSequences
-from tupe_fairseq.tasks.task_description import CLASSIFICATION, Task
 from tupe_fairseq.text.pieces import Pieces
 from tupe_fairseq.text.to_tokens import open_vocabulary
 from tupe_fairseq.text.treatment import TextTreatment

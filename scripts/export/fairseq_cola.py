@@ -18,7 +18,7 @@ from running import USER_DIR
 
 from tupe_fairseq.checkpoint.contents import options_in
 from tupe_fairseq.checkpoint.restricted_load import restricted_load
-from tupe_fairseq.position import POSITION_OPTIONS
+from tupe_fairseq.options import POSITION_OPTIONS, flag
 
 SCHEDULE = {"lr": 3e-4, "warmup": 20, "updates": 200, "batch_size": 32}
 ADAM = {"betas": (0.9, 0.98), "eps": 1e-8, "weight_decay": 0.01, "clip_norm": 1.0}
@@ -66,10 +66,10 @@ def flags(args):
                  "encoder_attention_heads", "max_positions", "position_encoding"):  # fmt: skip
         model += ["--" + name.replace("_", "-"), options[name]]
     for name, option in POSITION_OPTIONS.items():
-        value = options.get(name)
+        value, is_number = options.get(name), option.default is None
         # numbers that have an effect only with --rel-pos are recorded without it, too
-        if value and not (option.is_number and not options.get("rel_pos")):
-            model += [option.flag, *([value] if option.is_number else [])]
+        if value and not (is_number and not options.get("rel_pos")):
+            model += [flag(name), *([value] if is_number else [])]
     return [
         args.data, "--user-dir", USER_DIR, "--arch", options["arch"], *model,
         "--dropout", 0, "--attention-dropout", 0, "--pooler-dropout", 0,

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from tupe_fairseq.attention.distance_blocks import DistanceBlocks
 
 from helpers.attention_cases import HEADS, SCALING, Request, assert_near, lengths_of
 from tupe_fairseq.attention import Bias, KeepMask, Padding, blocked, chunked
-from tupe_fairseq.attention.distance_blocks import DistanceBlocks
 
 SEQ_LEN, WIDTH = 17, 4
 KINDS = {

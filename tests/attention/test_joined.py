@@ -3,9 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from tupe_fairseq.attention.joined import JOINED_TOKENS, joined, one_by_one
 
 from helpers.attention_cases import HEADS, Request, assert_near, skip_if_refused
-from tupe_fairseq.attention.joined import JOINED_TOKENS, joined, one_by_one
 
 LENGTHS = [30, 34, 1, 0, 70, 3, 2, 59, 1]
 SPANS = [(sum(LENGTHS[:i]), length) for i, length in enumerate(LENGTHS)]

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
+from tupe_fairseq.attention.kernel_bias import dotted_columns, kernel_bias
 
 from tupe_fairseq.attention import Bias
-from tupe_fairseq.attention.kernel_bias import dotted_columns, kernel_bias
 
 HEADS, SEQ_LEN = 3, 7
 

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from tupe_fairseq.attention.strips import Strips
 
 from tupe_fairseq.attention import Bias, strips
-from tupe_fairseq.attention.strips import Strips
 
 HEADS, SEQ_LEN, WIDTH = 2, 11, 3
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
+from tupe_fairseq.attention.triton_refusal import triton_refusal
 
 from helpers.attention_cases import as_bias
 from helpers.triton_cases import (
@@ -22,7 +23,6 @@ from helpers.triton_cases import (
     set_tiles,
 )
 from tupe_fairseq.attention import Documents, eager, triton
-from tupe_fairseq.attention.triton_refusal import triton_refusal
 
 # float32 sums of at most 512 terms of size 1, in two orders
 CLOSE = {"rtol": 0, "atol": 2e-5}

@@ -6,10 +6,10 @@ import types
 from typing import List, NamedTuple, Optional, Tuple, Union
 
 import torch
+from tupe_fairseq.attention.triton import triton_attention
 
 from helpers.triton_cases import needs_triton, padded
 from tupe_fairseq.attention import Bias
-from tupe_fairseq.attention.triton import triton_attention
 
 
 @needs_triton

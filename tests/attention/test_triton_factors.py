@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tupe_fairseq.attention.triton import triton_attention
 
 from helpers.attention_cases import assert_near
 from helpers.position_cases import REL_POS, SEQ_LEN, Case, encoder_of, random_input
@@ -15,7 +16,6 @@ from helpers.triton_cases import (
 )
 from tupe_fairseq.attention import Bias, choice, strips
 from tupe_fairseq.attention.eager import eager_attention
-from tupe_fairseq.attention.triton import triton_attention
 
 HEADS, LENGTH = 2, 40
 # sums of float32 in two orders, of their scale

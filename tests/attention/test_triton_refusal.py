@@ -6,9 +6,9 @@ import types
 
 import pytest
 import torch
+from tupe_fairseq.attention.triton_refusal import _library_refusal, triton_refusal
 
 from tupe_fairseq.attention import Bias, Padding
-from tupe_fairseq.attention.triton_refusal import _library_refusal, triton_refusal
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.checkpoint.fit_bias import fit_bias, fitted_scores
 from tupe_fairseq.checkpoint.position_scores import centred, layer_inputs, position_scores
 from tupe_fairseq.checkpoint.untie import untie
-from tupe_fairseq.position.untied_absolute import UntiedAbsoluteBias
+from tupe_fairseq.position import UntiedAbsoluteBias
 
 
 def given_options(**changed):

@@ -14,8 +14,8 @@ from helpers.vocabularies import convert, printed_commands, write_authors, write
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.restricted_load import restricted_load
 from tupe_fairseq.commands.extend import main
+from tupe_fairseq.files.names import TABLE_METHODS
 from tupe_fairseq.position import CATALOGUE
-from tupe_fairseq.position.known_schemes import TABLE_METHODS
 
 LONGER = 40
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from tupe_fairseq.tasks.task_report import read_task_report, task_of
 
 from helpers.exporting import MAX_POSITIONS, build, save
 from helpers.glue_files import sentence, write_pretrain_dir
@@ -13,7 +14,6 @@ from tupe_fairseq.commands.prepare_task import main as prepare
 from tupe_fairseq.finetune.beside_model import copy_beside
 from tupe_fairseq.inference.predict import predict as through_fairseq
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
-from tupe_fairseq.tasks.task_report import read_task_report, task_of
 
 HEAD = "token_tagging_head"
 TAGS = ("O", "B-x", "I-x")

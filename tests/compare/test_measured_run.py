@@ -9,8 +9,8 @@ from tupe_fairseq.compare.checks import check_schemes
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
 from tupe_fairseq.compare.parse_schemes import parse_scheme, parse_schemes
 from tupe_fairseq.compare.runner import _baseline
-from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.programs.train import Diverged
 
 RUN = ComparisonRun("tupe_roberta_tiny", parse_scheme("learned"), 1)

@@ -16,7 +16,7 @@ from tupe_fairseq.checkpoint.contents import symbols_of
 from tupe_fairseq.commands.convert import main
 from tupe_fairseq.export.folder_config import Head
 from tupe_fairseq.export.unlisted_pieces import with_unlisted_rows
-from tupe_fairseq.tasks.task_description import MULTILABEL, TAGGING
+from tupe_fairseq.labelled.task_description import MULTILABEL, TAGGING
 
 WEIGHTS = "model.safetensors"
 

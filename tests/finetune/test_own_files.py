@@ -11,7 +11,7 @@ from tupe_fairseq.finetune.answers import flat
 from tupe_fairseq.finetune.learning_curve import read_curve
 from tupe_fairseq.finetune.prediction_file import Predicted, read_predictions, write_predictions
 from tupe_fairseq.finetune.task_data import read_task_data
-from tupe_fairseq.tasks.task_description import KINDS
+from tupe_fairseq.labelled.task_description import KINDS
 
 FEW = {"train": 6, "valid": 4, "test": 3}
 

@@ -14,7 +14,7 @@ from helpers.glue_data import write_checkpoint
 from helpers.own_tasks import ROWS, own_rows, own_task, write_own
 from helpers.running import call_program
 from tupe_fairseq.commands.finetune import main
-from tupe_fairseq.tasks.task_description import KINDS
+from tupe_fairseq.labelled.task_description import KINDS
 
 FLAGS = {
     "classification": ["--balance", "--metric", "macro_f1"],

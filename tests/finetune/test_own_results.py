@@ -19,7 +19,7 @@ from tupe_fairseq.finetune.protocol import run_protocol, settings_of
 from tupe_fairseq.finetune.selection import by_metric, metric_names
 from tupe_fairseq.finetune.tables import metric_in_words
 from tupe_fairseq.finetune.task_data import read_task_data
-from tupe_fairseq.tasks.class_scores import class_scores, most_frequent
+from tupe_fairseq.labelled.class_scores import class_scores, most_frequent
 
 FEW = {"train": 4, "valid": 3, "test": 2}
 

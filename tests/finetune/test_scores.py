@@ -16,7 +16,7 @@ from tupe_fairseq.finetune.selection import metric_names
 from tupe_fairseq.finetune.tables import percent, task_table
 from tupe_fairseq.finetune.task_data import read_task_data
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
-from tupe_fairseq.tasks.metrics import task_metrics
+from tupe_fairseq.labelled.metrics import task_metrics
 
 COLA = GLUE_TASKS["CoLA"].task
 SETTINGS = {

@@ -5,7 +5,7 @@ import pytest
 from helpers.glue_files import write_glue
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS, task_named
 from tupe_fairseq.glue.official import official_files, read_rows
-from tupe_fairseq.tasks.task_rows import MAX_CHARACTERS
+from tupe_fairseq.labelled.task_rows import MAX_CHARACTERS
 
 
 @pytest.fixture

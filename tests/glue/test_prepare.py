@@ -298,7 +298,7 @@ def test_official_row_counts(name, counts, shared, words, tmp_path):
 @pytest.mark.parametrize("workers", [2, 4])
 def test_workers_change_no_byte(official, pretrain_dir, tmp_path, workers, monkeypatch):
     # so that there is work for several
-    monkeypatch.setattr("tupe_fairseq.tasks.encode_rows._BATCH", 5)
+    monkeypatch.setattr("tupe_fairseq.labelled.encode_rows._BATCH", 5)
     written = []
     for number in (1, workers):
         out = tmp_path / str(number)

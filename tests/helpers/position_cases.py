@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tupe_fairseq import TupeConfig, TupeEncoder
+from tupe_fairseq.options import POSITION_ENCODINGS
 from tupe_fairseq.position import CATALOGUE, build_position_encoding
 
 # all different, so that a wrong axis does not fit; an even width of a head, as rope needs
@@ -50,7 +51,7 @@ class Case(NamedTuple):
 
 def _choices(name):
     """The sensible combinations of a scheme's options, position_each_layer left out."""
-    takes = CATALOGUE[name].OPTIONS
+    takes = POSITION_ENCODINGS[name]
     choices = [{}]
     if "rel_pos" in takes:
         choices.append(REL_POS)
@@ -71,7 +72,7 @@ ALL = [Case(name, options) for name in CATALOGUE for options in _choices(name)]
 ALL_OF_ENCODER = ALL + [
     Case(case.name, {**case.options, "position_each_layer": True})
     for case in ALL
-    if CATALOGUE[case.name].adds_to_input and not case.unties_cls
+    if CATALOGUE[case.name].uses("embed") and not case.unties_cls
 ]
 
 

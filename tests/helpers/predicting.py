@@ -8,8 +8,8 @@ from helpers.glue_files import write_pretrain_dir
 from helpers.running import call_program
 from tupe_fairseq.commands import encode as encode_command
 from tupe_fairseq.commands import predict as predict_command
-from tupe_fairseq.tasks.labels import label_symbol
-from tupe_fairseq.tasks.task_description import Task
+from tupe_fairseq.labelled.labels import label_symbol
+from tupe_fairseq.labelled.task_description import Task
 
 HEAD = "sentence_classification_head"
 LABELS = {

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-
 from tupe_fairseq.modules.activations import ACTIVATIONS, get_activation_fn
 
 

@@ -5,6 +5,7 @@ import inspect
 
 import pytest
 import torch
+from tupe_fairseq.position.known_schemes import SCHEME_NAMES
 
 from helpers.position_cases import ALL, DIM, HEADS, MAX, REL_POS, build, parametrized, random_heads
 from tupe_fairseq import TupeConfig, TupeEncoder
@@ -14,7 +15,6 @@ from tupe_fairseq.position import (
     build_position_encoding,
     get_position_encoding,
 )
-from tupe_fairseq.position.known_schemes import SCHEME_NAMES
 
 SIZES = {"embed_dim": DIM, "num_heads": HEADS, "max_positions": MAX}
 OPTIONS = sorted({option for scheme in CATALOGUE.values() for option in scheme.OPTIONS})

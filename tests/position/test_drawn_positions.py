@@ -2,15 +2,15 @@
 
 import pytest
 import torch
-
-from helpers.drawn import drawn
-from helpers.drawn import strategies as st
-from tupe_fairseq.position import get_position_encoding
 from tupe_fairseq.position.relative_position_bias import (
     RelativePositionBias,
     relative_position_bucket,
 )
 from tupe_fairseq.position.schemes.alibi import alibi_slopes
+
+from helpers.drawn import drawn
+from helpers.drawn import strategies as st
+from tupe_fairseq.position import get_position_encoding
 
 DIM, HEADS, MAX = 12, 2, 40
 HALVES = st.integers(2, 40)

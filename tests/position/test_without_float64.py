@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-
-from helpers.position_cases import Case, build, random_input
 from tupe_fairseq.position.schemes.sinusoidal import sinusoid
 from tupe_fairseq.position.schemes.transformer_xl import distance_sinusoid
+
+from helpers.position_cases import Case, build, random_input
 
 
 class OnApple(torch.Tensor):

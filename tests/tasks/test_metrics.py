@@ -9,8 +9,8 @@ from seqeval.metrics import f1_score
 from sklearn import metrics
 
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
-from tupe_fairseq.tasks.metrics import METRICS, check_metrics, task_metrics
-from tupe_fairseq.tasks.task_description import KINDS
+from tupe_fairseq.labelled.metrics import METRICS, check_metrics, task_metrics
+from tupe_fairseq.labelled.task_description import KINDS
 
 # the same functions on the same numbers; only the mean of two may round
 TOLERANCE = 1e-15

@@ -2,10 +2,10 @@
 
 import pytest
 
+from tupe_fairseq.labelled.bio_tags import are_bio, first_break
+from tupe_fairseq.labelled.label_values import parse_label, parse_words, sorted_labels
+from tupe_fairseq.labelled.own_task import OwnTask
 from tupe_fairseq.rows.row_file import BadRow
-from tupe_fairseq.tasks.bio_tags import are_bio, first_break
-from tupe_fairseq.tasks.label_values import parse_label, parse_words, sorted_labels
-from tupe_fairseq.tasks.own_task import OwnTask
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from fairseq.data import Dictionary
 
 from helpers.glue_files import ODD_TEXTS, prepare_glue, sentence, write_glue, write_pretrain_dir
 from helpers.own_files import prepare_task, tagged, write_conll, write_csv, write_jsonl
-from tupe_fairseq.tasks.labels import label_of
-from tupe_fairseq.tasks.task_report import read_task_report, task_of
+from tupe_fairseq.labelled.labels import label_of
+from tupe_fairseq.labelled.task_report import read_task_report, task_of
 from tupe_fairseq.text.mmap_index import count, first_sentences
 from tupe_fairseq.text.treatment import TextTreatment
 

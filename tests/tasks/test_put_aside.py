@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tupe_fairseq.tasks.put_aside import put_aside
+from tupe_fairseq.labelled.put_aside import put_aside
 
 
 @pytest.mark.parametrize("share", [0.1, 0.25, 0.5])

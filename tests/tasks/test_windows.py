@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tupe_fairseq.tasks.windows import Window, windows
+from tupe_fairseq.labelled.windows import Window, windows
 
 
 def cases():

@@ -7,7 +7,7 @@ from helpers.glue_training import RATIO, make, records, train
 from helpers.training import two_workers
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 from tupe_fairseq.inference.predict import predict
-from tupe_fairseq.tasks.metrics import task_metrics
+from tupe_fairseq.labelled.metrics import task_metrics
 
 
 @pytest.mark.parametrize("name", ["MRPC", "STS-B"])

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from fairseq.models.roberta import RobertaModel
+from tupe_fairseq.modules.shared_bias import SIZE
 
 from helpers.running import USER_DIR
 from helpers.training import pretrain
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.modules.shared_bias import SIZE
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from helpers.task_data import NAMES, names, topics, write_names, write_topics
 from helpers.training import two_workers
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.inference.predict import predict
+from tupe_fairseq.labelled.metrics import task_metrics
 from tupe_fairseq.plugin.model.tagging_head import TokenTaggingHead
-from tupe_fairseq.tasks.metrics import task_metrics
 
 HEAD = "token_tagging_head"
 TAGGING = ["--task", "token_tagging", "--criterion", "token_tagging",

@@ -9,15 +9,21 @@ import math
 import re
 from typing import Any, Callable, Dict, NamedTuple
 
-from tupe_fairseq.attention import NAMES
 from tupe_fairseq.checkpoint.limits import MOST_LAYERS, WIDEST
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
-from tupe_fairseq.modules.activations import ACTIVATIONS
 from tupe_fairseq.modules.pooling import POOLINGS
-from tupe_fairseq.position import CATALOGUE, POSITION_OPTIONS
+from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
+from tupe_fairseq.options import ATTENTION, POSITION_OPTIONS
+from tupe_fairseq.position import CATALOGUE
 
 #: what fairseq's RoBERTa is trained for, as far as this plugin has heads for it
-TASKS = ("masked_lm", "sentence_prediction", "glue_sentence_prediction", "token_tagging")
+TASKS = (
+    "masked_lm",
+    "tupe_masked_lm",
+    "sentence_prediction",
+    "glue_sentence_prediction",
+    "token_tagging",
+)
 # of the heads; the encoder has fewer
 _POOLER_ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
 
@@ -61,9 +67,9 @@ _ALLOWED: Dict[str, _Allowed] = {
     "activation_fn": _one_of(*ACTIVATIONS),
     "pooler_activation_fn": _one_of(*_POOLER_ACTIVATIONS),
     "pooling": _one_of(*POOLINGS),
-    "attn_impl": _one_of(*NAMES),
+    "attn_impl": _one_of(*ATTENTION),
     "position_encoding": _one_of(*CATALOGUE),
-    **{name: _SIZE if o.is_number else _SWITCH for name, o in POSITION_OPTIONS.items()},
+    **{name: _SIZE if o.default is None else _SWITCH for name, o in POSITION_OPTIONS.items()},
     **dict.fromkeys(
         ("dropout", "attention_dropout", "activation_dropout", "pooler_dropout",
          "encoder_layerdrop"), _SHARE,

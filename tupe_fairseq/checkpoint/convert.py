@@ -12,9 +12,9 @@ from tupe_fairseq.checkpoint.checked_tensors import check_finite, check_sizes
 from tupe_fairseq.checkpoint.head_pooling import NAME as POOLING
 from tupe_fairseq.checkpoint.head_pooling import mean_record
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
-from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, CLS, MEAN
+from tupe_fairseq.options import TupeConfig
 
 
 def converter_of(options: Dict[str, Any], own: Optional[ModuleType] = None) -> ModuleType:

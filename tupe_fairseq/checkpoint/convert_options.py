@@ -5,7 +5,7 @@ from typing import Any, Dict
 
 from tupe_fairseq.checkpoint.checked_options import checked_options, in_brief
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
-from tupe_fairseq.position import POSITION_OPTIONS
+from tupe_fairseq.options import POSITION_OPTIONS
 
 #: Options that shape the model, each with its default there; the names are fairseq's.
 MODEL_DEFAULTS = {
@@ -54,7 +54,7 @@ def tupe_roberta_options(
     # the length of the table; a Hydra run of fairseq 0.12.2 leaves max_positions empty
     lengths = (given.get(f"max_{kind}positions") for kind in ("", "source_"))
     ours["max_positions"] = next(filter(None, lengths), given.get("tokens_per_sample") or 512)
-    switches = {name: False for name, option in POSITION_OPTIONS.items() if not option.is_number}
+    switches = {name: False for name, option in POSITION_OPTIONS.items() if option.default is False}
     options = {
         "arch": "tupe_roberta",
         "task": "masked_lm",

@@ -6,11 +6,11 @@ from typing import Dict, List, Optional, Tuple
 from torch import Tensor
 
 from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING, ENCODER
-from tupe_fairseq.config import TupeConfig
+from tupe_fairseq.checkpoint.longer_table import longer_table
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.position.encoding import PositionEncoding
-from tupe_fairseq.position.known_schemes import TABLE_METHODS
-from tupe_fairseq.position.longer_table import longer_table
+from tupe_fairseq.files.names import TABLE_METHODS
+from tupe_fairseq.options import TupeConfig
+from tupe_fairseq.position import PositionEncoding
 
 _SHARED = f"{ENCODER}position_bias."
 
@@ -59,7 +59,7 @@ def extend(
         f"{name}: {model[name].size(0)} rows became {table.size(0)} (--method {method}); [CLS]'s "
         "and all other weights, tables by distance as well, are as they were"
     ]
-    if method == "zero" and not position.adds_to_input:
+    if method == "zero" and not position.uses("embed"):
         remarks.append(
             "the layer norm after the table makes one vector of all new rows: until it is trained "
             "on, the model cannot tell the new positions apart"

@@ -4,9 +4,11 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.checkpoint.position_scores import centred
-from tupe_fairseq.position.untied_absolute import OTHER_TO_CLS_ROW, UntiedAbsoluteBias
+from tupe_fairseq.position import UntiedAbsoluteBias
 
 _STEPS = 300
+# the row of the table with which others look at [CLS]
+OTHER_TO_CLS_ROW = 1
 # singular values below are noise
 _NOTHING = 1e-3
 

@@ -10,9 +10,8 @@ from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING, ENCODER
 from tupe_fairseq.checkpoint.fit_bias import fit_bias, fitted_scores
 from tupe_fairseq.checkpoint.position_scores import centred, layer_inputs, position_scores
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
-from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.position import POSITION_OPTIONS
+from tupe_fairseq.options import POSITION_OPTIONS, TupeConfig
 
 _FEWEST = 3
 _CLS, _PADDING = 0, 1  # fairseq's <s> and <pad>

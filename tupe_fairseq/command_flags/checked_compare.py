@@ -5,12 +5,12 @@ import os
 import shlex
 from typing import Dict, List, Tuple
 
-from tupe_fairseq.architectures import ARCHITECTURES
 from tupe_fairseq.command_flags import arguments
 from tupe_fairseq.command_flags.checked_readouts import given_claims, given_readouts
 from tupe_fairseq.command_flags.given_paths import can_be_written, no_separators
 from tupe_fairseq.compare.data_folders import check_data
 from tupe_fairseq.compare.parse_schemes import Scheme, parse_scheme, parse_schemes
+from tupe_fairseq.options import ARCHITECTURES
 
 #: flags that count updates
 COUNTS = ("warmup_updates", "validate_every", "tune_updates")

@@ -5,7 +5,7 @@ import argparse
 from tupe_fairseq.command_flags.checked_compare import check as check
 from tupe_fairseq.command_flags.config_flag import add_config_flag
 from tupe_fairseq.compare.parse_schemes import FLAGS
-from tupe_fairseq.position.known_schemes import SCHEME_NAMES
+from tupe_fairseq.options import POSITION_ENCODINGS
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -51,7 +51,7 @@ def get_parser() -> argparse.ArgumentParser:
         help="position encodings separated by semicolons, each followed by its own flags "
         f"({', '.join(flag + ' N' * number for flag, number in FLAGS.items())}) and, if it has "
         "seeds of its own, by @ and these: 'tupe --rel-pos @1,2,3; alibi @1'; names: "
-        f"{', '.join(SCHEME_NAMES)}",
+        f"{', '.join(POSITION_ENCODINGS)}",
     )
     add("--updates", type=int, metavar="N", help="number of updates of each run")
     add(

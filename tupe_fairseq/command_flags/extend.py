@@ -10,8 +10,7 @@ from tupe_fairseq.command_flags.given_paths import (
     check_is_checkpoint,
     refuse_files_there,
 )
-from tupe_fairseq.files.names import DICTIONARY, MODEL
-from tupe_fairseq.position.known_schemes import TABLE_METHODS
+from tupe_fairseq.files.names import DICTIONARY, MODEL, TABLE_METHODS
 from tupe_fairseq.text.found_vocabulary import find_dictionary
 from tupe_fairseq.text.to_tokens import places_of
 

@@ -8,7 +8,7 @@ from tupe_fairseq.command_flags.given_paths import can_be_written, check_is_file
 from tupe_fairseq.files.names import CLS, POOLING_NAMES
 from tupe_fairseq.finetune.default_epochs import FEWEST_UPDATES, MOST_EPOCHS
 from tupe_fairseq.finetune.prepared_folder import check_is_prepared
-from tupe_fairseq.tasks.metrics import METRICS
+from tupe_fairseq.labelled.metrics import METRICS
 
 
 def get_parser() -> argparse.ArgumentParser:

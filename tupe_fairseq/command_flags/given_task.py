@@ -9,8 +9,8 @@ from typing import Tuple
 from tupe_fairseq.command_flags import arguments
 from tupe_fairseq.command_flags.given_paths import no_separators
 from tupe_fairseq.command_flags.own_task_flags import SEED, SEPARATOR, VALID_SHARE
-from tupe_fairseq.tasks.own_task import OwnTask
-from tupe_fairseq.tasks.task_description import KINDS, MULTILABEL, REGRESSION, TAGGING
+from tupe_fairseq.labelled.own_task import OwnTask
+from tupe_fairseq.labelled.task_description import KINDS, MULTILABEL, REGRESSION, TAGGING
 
 # the flags of some kinds only
 _OF_KIND = {"label_separator": (MULTILABEL,), "tags": (TAGGING,), "scale": (REGRESSION,)}

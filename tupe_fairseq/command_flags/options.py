@@ -2,7 +2,7 @@
 
 import argparse
 
-from tupe_fairseq.architectures import ARCHITECTURES
+from tupe_fairseq.options import ARCHITECTURES
 
 
 def get_parser() -> argparse.ArgumentParser:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from tupe_fairseq.tasks.own_task import TAG_SCHEMES
+from tupe_fairseq.labelled.own_task import TAG_SCHEMES
 
 #: the defaults
 VALID_SHARE, SEED, SEPARATOR = 0.1, 1, ","

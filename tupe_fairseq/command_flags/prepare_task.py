@@ -5,8 +5,8 @@ import argparse
 from tupe_fairseq.command_flags.encoding_flags import add_encoding_flags, check_encoding_flags
 from tupe_fairseq.command_flags.given_task import own_task
 from tupe_fairseq.command_flags.own_task_flags import add_file_flags, add_label_flags
+from tupe_fairseq.labelled.task_description import KINDS
 from tupe_fairseq.rows.endings import ending_of
-from tupe_fairseq.tasks.task_description import KINDS
 
 
 def get_parser() -> argparse.ArgumentParser:

@@ -19,7 +19,7 @@ from tupe_fairseq.commands.devices import devices_of
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.commands.text_input import open_input
 from tupe_fairseq.inference.load_model import WordEncoder, load_model
-from tupe_fairseq.modules.pooling import get_pooling
+from tupe_fairseq.modules.pooling import POOLINGS
 from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
 from tupe_fairseq.prediction.embedder import Embedder
 from tupe_fairseq.prediction.row_chunks import Chunk
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
     def make(device: str) -> Embedder:
         there = encoder.to(device)
         run = BatchedEncoder(
-            there.half() if args.fp16 else there, get_pooling(args.pooling), args.batch_tokens,
+            there.half() if args.fp16 else there, POOLINGS[args.pooling], args.batch_tokens,
             args.unpad,
         )  # fmt: skip
         return Embedder(TextSequences(to_tokens, encoder.config.max_positions), run)

@@ -18,13 +18,13 @@ from tupe_fairseq.commands.devices import devices_of
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.commands.text_input import BadRows, TextInput, open_input
 from tupe_fairseq.inference.fine_tuned import FineTuned, load_fine_tuned
+from tupe_fairseq.labelled.described_task import described_task
+from tupe_fairseq.labelled.task_description import MULTILABEL, TAGGING, Task
+from tupe_fairseq.labelled.trained_kind import check_kind
 from tupe_fairseq.prediction.predictor import Predict, predictor
 from tupe_fairseq.prediction.row_chunks import Chunk
 from tupe_fairseq.prediction.row_predictions import answers
 from tupe_fairseq.rows.row_writer import added_columns, row_writer
-from tupe_fairseq.tasks.described_task import described_task
-from tupe_fairseq.tasks.task_description import MULTILABEL, TAGGING, Task
-from tupe_fairseq.tasks.trained_kind import check_kind
 from tupe_fairseq.text.found_vocabulary import find_dictionary
 from tupe_fairseq.text.to_tokens import ToTokens, open_vocabulary, places_of
 

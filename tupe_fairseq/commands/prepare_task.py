@@ -12,9 +12,9 @@ from tupe_fairseq.commands.prepared_task import (
     output_folder,
 )
 from tupe_fairseq.commands.program import run_program
-from tupe_fairseq.tasks.own_columns import open_files
-from tupe_fairseq.tasks.prepare_folder import prepare_folder
-from tupe_fairseq.tasks.read_own_task import read_own_task
+from tupe_fairseq.labelled.own_columns import open_files
+from tupe_fairseq.labelled.prepare_folder import prepare_folder
+from tupe_fairseq.labelled.read_own_task import read_own_task
 
 logger = logging.getLogger("tupe-prepare-task")
 

@@ -5,8 +5,8 @@ from typing import Dict, Sequence, Tuple
 
 from tupe_fairseq.compare.comparison import Comparison
 from tupe_fairseq.compare.parse_schemes import FLAGS, Scheme
-from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.programs.command import parse_training
 
 # options of fairseq-train, in addition to those of the command, on which resuming, measuring or
@@ -86,7 +86,7 @@ def check_schemes(
             parameters[arch, scheme] = _position_parameters(config)
         except ValueError as error:
             raise ValueError(f"--schemes {scheme.label!r}: {error}") from error
-        options = tuple(sorted(config.position_options.items()))
+        options = tuple(sorted(config.record.items()))
         if options in known:
             raise ValueError(
                 f"--schemes: {scheme.label!r} is the same as {known[options].label!r}; drop one"

@@ -4,11 +4,12 @@ import shlex
 from dataclasses import dataclass
 from typing import Dict, Optional, Tuple
 
-from tupe_fairseq.position.known_schemes import check_scheme_name
-from tupe_fairseq.position.options import POSITION_OPTIONS
+from tupe_fairseq import options
 
 #: the flags of a scheme, and whether each takes a number
-FLAGS: Dict[str, bool] = {option.flag: option.is_number for option in POSITION_OPTIONS.values()}
+FLAGS: Dict[str, bool] = {
+    options.flag(name): option.default is None for name, option in options.POSITION_OPTIONS.items()
+}
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Scheme:
     """A position encoding with its options.
 
     Args:
-        name (str): one of ``SCHEME_NAMES``.
+        name (str): one of ``POSITION_ENCODINGS``.
         flags (tuple of str): its flags of fairseq-train, in the order of ``FLAGS``.
     """
 
@@ -53,10 +54,11 @@ def parse_scheme(text: str, flag: str = "--schemes") -> Scheme:
         raise ValueError(f"{where}: {error}") from error
     if not words:
         raise ValueError(f"{where}: there is no scheme; give the name of a position encoding")
-    try:
-        check_scheme_name(words[0])
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
+    if words[0] not in options.POSITION_ENCODINGS:
+        raise ValueError(
+            f"{where}: unknown position encoding {words[0]!r}; --position-encoding is one of "
+            f"{', '.join(options.POSITION_ENCODINGS)}"
+        )
     given: Dict[str, Tuple[str, ...]] = {}
     rest = iter(words[1:])
     for word in rest:

@@ -17,7 +17,7 @@ from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.doctor.finding import ERROR, OK, WARNING, Finding, brief
 from tupe_fairseq.inference.load_model import build_encoder, checked_contents
-from tupe_fairseq.position import POSITION_OPTIONS
+from tupe_fairseq.options import POSITION_OPTIONS, flag
 
 _SIZES = ("encoder_layers", "encoder_embed_dim", "encoder_attention_heads", "max_positions")
 _EARLIER = "fairseq-train ... --restore-file EARLIER.pt (a checkpoint that was written before)"
@@ -84,10 +84,10 @@ def _ours(state: Dict[str, Any], path: str) -> CheckpointFacts:
 def _position_options(path: str, options: Dict[str, Any], tensors: Dict[str, Tensor]) -> Finding:
     """Whether the options that the file names are those that its weights were trained with."""
     flags = [f"--position-encoding {options.get('position_encoding', 'tupe')}"]
-    for name, option in POSITION_OPTIONS.items():
+    for name in POSITION_OPTIONS:
         value = options.get(name)
         if value:
-            flags.append(option.flag if value is True else f"{option.flag} {value}")
+            flags.append(flag(name) if value is True else f"{flag(name)} {value}")
     found = " ".join([*flags, f"--max-positions {options['max_positions']}"])
     try:
         with naming_file(path):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tupe_fairseq.export.folder_config import NAMES, Head, head_fields, token_ids
 from tupe_fairseq.files.names import CLS
-from tupe_fairseq.position import POSITION_OPTIONS
+from tupe_fairseq.options import POSITION_OPTIONS
 
 _UNUSED_ROWS = 2
 _IN_PROJ = re.compile(r"(.*\.attention\.self\.)in_proj_(weight|bias)")

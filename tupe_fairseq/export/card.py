@@ -10,8 +10,8 @@ from tupe_fairseq.export.unlisted_pieces import FIELD
 from tupe_fairseq.export.usage import pipeline_of, usage
 from tupe_fairseq.files.markdown import markdown_table
 from tupe_fairseq.files.record import check_record
-from tupe_fairseq.position import POSITION_OPTIONS
-from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
+from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
+from tupe_fairseq.options import POSITION_OPTIONS, flag
 from tupe_fairseq.version import __version__
 
 # what is told of a report.json, of the one kind or the other
@@ -109,7 +109,7 @@ def scheme(config: Dict[str, Any]) -> str:
         return "learned positions (RoBERTa's)"
     name = config["position_encoding"]
     given = [
-        POSITION_OPTIONS[option].flag + ("" if value is True else f" {value}")
+        flag(option) + ("" if value is True else f" {value}")
         for option, value in config.items()
         if option in POSITION_OPTIONS and value
     ]

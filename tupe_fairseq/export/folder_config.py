@@ -7,8 +7,8 @@ from tupe_fairseq.checkpoint.checked_options import checked_options, in_brief
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.export.model_types import MODEL_TYPE
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
-from tupe_fairseq.position import POSITION_OPTIONS
-from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
+from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
+from tupe_fairseq.options import POSITION_OPTIONS
 from tupe_fairseq.version import __version__
 
 #: name in config.json, name among fairseq's options
@@ -53,7 +53,7 @@ class Head(NamedTuple):
     Args:
         name (str): its name in the checkpoint.
         labels (list of str): the names of its classes, in order; of a regression one, the score's.
-        kind (str): of its task, one of :data:`tupe_fairseq.tasks.task_description.KINDS`.
+        kind (str): of its task, one of :data:`tupe_fairseq.labelled.task_description.KINDS`.
     """
 
     name: str
@@ -140,7 +140,7 @@ def from_config(config: Dict[str, Any], path: str) -> argparse.Namespace:
     if missing:
         raise CheckpointError(f"{path} does not say {', '.join(missing)}")
     given = {option: config.get(name) for name, option in NAMES.items()}
-    switches = {name: False for name, option in POSITION_OPTIONS.items() if not option.is_number}
+    switches = {name: False for name, option in POSITION_OPTIONS.items() if option.default is False}
     tied = config.get("tie_word_embeddings")  # which transformers leaves out if it is true
     options = {
         "arch": "tupe_roberta",

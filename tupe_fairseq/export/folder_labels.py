@@ -8,8 +8,8 @@ from tupe_fairseq.checkpoint.checked_tensors import TAGGING_HEAD
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.export.folder_config import PROBLEM_TYPES
 from tupe_fairseq.files.record import check_record
-from tupe_fairseq.tasks.labels import label_of, label_symbol
-from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
+from tupe_fairseq.labelled.labels import label_of, label_symbol
+from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 
 # what the library calls classes that nobody has named
 _UNNAMED = re.compile(r"LABEL_\d+")

@@ -19,7 +19,7 @@ from tupe_fairseq.export.folder_weights import read_weights
 from tupe_fairseq.export.fresh_lm_head import lacks_lm_head, with_lm_head
 from tupe_fairseq.export.unlisted_pieces import FIELD, unlisted_in, without_unlisted_rows
 from tupe_fairseq.files.record import read_record
-from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
+from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 
 CONFIG = "config.json"
 # what fairseq's models have no place for: beginnings of names, and what they are

@@ -13,6 +13,9 @@ VOCABULARY = "vocabulary.json"
 #: what was read, kept and dropped, and how the text was treated
 REPORT = "report.json"
 
+#: what new rows of a longer table of positions are made of
+TABLE_METHODS = ("interpolate", "tile", "zero")
+
 #: how one vector is made of a text: the mean of its tokens, or the first one
 MEAN, CLS = POOLING_NAMES = ("mean", "cls")
 #: the one tensor of a .safetensors file of vectors

@@ -6,8 +6,8 @@ from typing import Any, Dict, List, Sequence
 import numpy as np
 
 from tupe_fairseq.finetune.label_files import Answers
-from tupe_fairseq.tasks.metrics import task_metrics
-from tupe_fairseq.tasks.task_description import (
+from tupe_fairseq.labelled.metrics import task_metrics
+from tupe_fairseq.labelled.task_description import (
     CLASSIFICATION,
     MULTILABEL,
     REGRESSION,

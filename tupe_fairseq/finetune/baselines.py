@@ -9,7 +9,7 @@ from tupe_fairseq.finetune.answers import measured
 from tupe_fairseq.finetune.label_files import Answers, read_words
 from tupe_fairseq.finetune.selection import metric_names
 from tupe_fairseq.finetune.task_folder import TaskData
-from tupe_fairseq.tasks.task_description import MULTILABEL, TAGGING
+from tupe_fairseq.labelled.task_description import MULTILABEL, TAGGING
 
 #: the answer in words, and the answers for a split
 _Baseline = Tuple[str, Callable[[str], Answers]]

@@ -6,7 +6,7 @@ import numpy as np
 
 from tupe_fairseq.finetune.answers import flat
 from tupe_fairseq.finetune.task_folder import TaskData
-from tupe_fairseq.tasks.task_description import MULTILABEL
+from tupe_fairseq.labelled.task_description import MULTILABEL
 
 
 def balanced_weights(data: TaskData) -> List[float]:

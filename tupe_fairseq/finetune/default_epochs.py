@@ -2,7 +2,7 @@
 
 import math
 
-from tupe_fairseq.tasks.task_description import Task
+from tupe_fairseq.labelled.task_description import Task
 
 #: with fewer updates a new head is hardly trained; with more passes a small set is learned by heart
 FEWEST_UPDATES, MOST_EPOCHS = 300, 50

@@ -10,6 +10,7 @@ from tupe_fairseq.finetune.label_files import count_windows
 from tupe_fairseq.finetune.pretrained import Pretrained
 from tupe_fairseq.finetune.selection import metric_names
 from tupe_fairseq.finetune.task_folder import TaskData
+from tupe_fairseq.labelled.task_description import MULTILABEL, TAGGING
 from tupe_fairseq.programs.console_scripts import fairseq_train
 from tupe_fairseq.programs.schedule import (
     WARMUP_RATIO,
@@ -17,8 +18,7 @@ from tupe_fairseq.programs.schedule import (
     total_updates,
     warmup_updates,
 )
-from tupe_fairseq.shell_text import as_shell, user_dir
-from tupe_fairseq.tasks.task_description import MULTILABEL, TAGGING
+from tupe_fairseq.programs.shell_text import as_shell, user_dir
 
 _NAME = re.compile(r"lr(\d+(?:\.\d+)?(?:e[+-]?\d+)?)-seed(\d+)")
 

@@ -7,8 +7,8 @@ from typing import List, Union
 import numpy as np
 
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
-from tupe_fairseq.tasks.task_description import CLASSIFICATION, MULTILABEL, TAGGING, Task
-from tupe_fairseq.tasks.windows import windows
+from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, TAGGING, Task
+from tupe_fairseq.labelled.windows import windows
 from tupe_fairseq.text.mmap_index import count, first_sentences, first_tokens
 
 #: int64 (N,) classes, float64 (N,) scores, bool (N, C) labels; or int64 (words,) tags of N rows

@@ -8,7 +8,6 @@ import os
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
-from tupe_fairseq.architectures import ARCHITECTURES
 from tupe_fairseq.checkpoint.checked_options import checked_options
 from tupe_fairseq.checkpoint.checked_tensors import (
     EMBEDDING,
@@ -20,7 +19,7 @@ from tupe_fairseq.checkpoint.checked_tensors import (
 from tupe_fairseq.checkpoint.contents import options_in
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.files.fingerprint import file_sha256
-from tupe_fairseq.position import POSITION_OPTIONS
+from tupe_fairseq.options import ARCHITECTURES, POSITION_OPTIONS
 
 _VALUES = (
     "encoder_layers",
@@ -67,7 +66,7 @@ def read_pretrained(path: str) -> Pretrained:
     state = restricted_load(path)
     options = checked_options(options_in(state, named), named)
     recorded = [name for name, o in POSITION_OPTIONS.items() if o.always_recorded]
-    switches = [name for name in recorded if not POSITION_OPTIONS[name].is_number]
+    switches = [name for name in recorded if POSITION_OPTIONS[name].default is False]
     missing = [name for name in (*_VALUES, *switches) if name not in options]
     if missing:
         raise CheckpointError(f"{named} lacks position options: it has no {', '.join(missing)}")

@@ -10,7 +10,7 @@ from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
 from tupe_fairseq.finetune.scores import Results
 from tupe_fairseq.finetune.selection import metric_names
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
-from tupe_fairseq.tasks.task_description import RECORD, Task
+from tupe_fairseq.labelled.task_description import RECORD, Task
 
 
 def finished(experiment: Experiment) -> Results:

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Optional
 
 from tupe_fairseq.finetune.experiment import FineTuningRun
 from tupe_fairseq.finetune.selection import metric_names
-from tupe_fairseq.tasks.task_description import Task
+from tupe_fairseq.labelled.task_description import Task
 
 #: the result.json of each finished run, in the order of the runs
 Results = Dict[FineTuningRun, Dict[str, Any]]

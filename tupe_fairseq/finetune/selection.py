@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import List, Optional
 
-from tupe_fairseq.tasks.metrics import check_metrics
-from tupe_fairseq.tasks.task_description import Task
+from tupe_fairseq.labelled.metrics import check_metrics
+from tupe_fairseq.labelled.task_description import Task
 
 
 def metric_names(task: Task) -> List[str]:

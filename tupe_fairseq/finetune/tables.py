@@ -4,8 +4,8 @@ from typing import Any, Dict, List, Sequence
 
 from tupe_fairseq.files.markdown import markdown_table
 from tupe_fairseq.finetune.selection import metric_names
-from tupe_fairseq.tasks.class_scores import most_frequent
-from tupe_fairseq.tasks.task_description import (
+from tupe_fairseq.labelled.class_scores import most_frequent
+from tupe_fairseq.labelled.task_description import (
     CLASSIFICATION,
     MULTILABEL,
     REGRESSION,

@@ -13,9 +13,9 @@ from tupe_fairseq.finetune.prepared_folder import check_is_prepared
 from tupe_fairseq.finetune.pretrained import Pretrained
 from tupe_fairseq.finetune.task_folder import TaskData
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
-from tupe_fairseq.tasks.labels import label_symbol
-from tupe_fairseq.tasks.task_description import KINDS, RECORD, Task
-from tupe_fairseq.tasks.task_report import task_of
+from tupe_fairseq.labelled.labels import label_symbol
+from tupe_fairseq.labelled.task_description import KINDS, RECORD, Task
+from tupe_fairseq.labelled.task_report import task_of
 from tupe_fairseq.text.mmap_index import checked_count
 
 logger = logging.getLogger("tupe-finetune")

@@ -12,7 +12,7 @@ from tupe_fairseq.finetune.label_files import (
     read_words,
     text_lines,
 )
-from tupe_fairseq.tasks.task_description import TAGGING, Task
+from tupe_fairseq.labelled.task_description import TAGGING, Task
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Dict, Optional, Tuple
 
-from tupe_fairseq.tasks.task_description import CLASSIFICATION, REGRESSION, Task
+from tupe_fairseq.labelled.task_description import CLASSIFICATION, REGRESSION, Task
 
 ACCURACY = ("accuracy",)
 

@@ -4,7 +4,7 @@ import os
 from typing import Dict, Iterator, List, Tuple
 
 from tupe_fairseq.glue.glue_tasks import STSB_MAX_SCORE, GlueTask
-from tupe_fairseq.tasks.task_rows import TaskRows
+from tupe_fairseq.labelled.task_rows import TaskRows
 from tupe_fairseq.text.not_text import refuse_wide_encodings
 
 _SAMPLE_BYTES = 1 << 20

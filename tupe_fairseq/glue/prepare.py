@@ -8,8 +8,8 @@ from tupe_fairseq.files.fingerprint import content_record
 from tupe_fairseq.files.names import REPORT
 from tupe_fairseq.glue.glue_tasks import GlueTask
 from tupe_fairseq.glue.official import official_files, read_rows
-from tupe_fairseq.tasks.prepare_folder import ReadTask, prepare_folder
-from tupe_fairseq.tasks.task_rows import TaskRows
+from tupe_fairseq.labelled.prepare_folder import ReadTask, prepare_folder
+from tupe_fairseq.labelled.task_rows import TaskRows
 from tupe_fairseq.text.pretrain_dir import PretrainDir
 
 

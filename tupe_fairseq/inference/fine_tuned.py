@@ -17,9 +17,9 @@ from tupe_fairseq.inference.load_model import (
     checked_contents,
     symbols_in,
 )
-from tupe_fairseq.modules.activations import get_activation_fn
-from tupe_fairseq.modules.pooling import get_pooling
-from tupe_fairseq.tasks.trained_kind import trained_kind
+from tupe_fairseq.labelled.trained_kind import trained_kind
+from tupe_fairseq.modules.pooling import POOLINGS
+from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
 
 
 class TaskHead(nn.Module):
@@ -30,7 +30,7 @@ class TaskHead(nn.Module):
     Args:
         tensors (dict): the head's part of a state dict.
         activation (str): the name of the activation function.
-        pooling (str): ``cls`` or ``mean``, as :func:`get_pooling`.
+        pooling (str): one of ``POOLINGS``.
     Shape:
         hidden states (B, L, D), which tokens are real, bool (B, L) -> (B, C), or (B, L, C).
     Raises:
@@ -46,8 +46,8 @@ class TaskHead(nn.Module):
             self.dense = nn.Linear(width, inner)
         outputs, inner = tensors["out_proj.weight"].shape
         self.out_proj = nn.Linear(inner, outputs)
-        self._activation = get_activation_fn(activation)
-        self._pool = get_pooling(pooling)
+        self._activation = ACTIVATIONS[activation]
+        self._pool = POOLINGS[pooling]
         recorded = recorded_pooling(tensors, "")
         if recorded != pooling:
             raise ValueError(f"pooling is {pooling} in its options and {recorded} in its head")
@@ -66,7 +66,7 @@ class FineTuned(NamedTuple):
     Args:
         encoder (WordEncoder): in evaluation mode on the CPU, float32.
         head (TaskHead): its head.
-        kind (str): one of :data:`tupe_fairseq.tasks.task_description.KINDS`.
+        kind (str): one of :data:`tupe_fairseq.labelled.task_description.KINDS`.
         outputs (int): of the head.
         symbols (list of str): those of its dictionary in order, ``<mask>`` included.
     """

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from typing import Any, Dict, List, Tuple, Type, TypeVar
+from typing import Any, Dict, List, Tuple
 
 from torch import Tensor, nn
 
@@ -18,10 +18,10 @@ from tupe_fairseq.checkpoint.checked_tensors import (
 from tupe_fairseq.checkpoint.contents import options_in, symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
-from tupe_fairseq.config import TupeConfig
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.files.names import DICTIONARY
 from tupe_fairseq.files.repeated import first_repeated
+from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.text.dictionary_file import listed_words
 
 # What earlier versions, or conversion, left to the architecture's preset.
@@ -42,9 +42,6 @@ class WordEncoder(TupeEncoder):
     def __init__(self, config: TupeConfig, num_symbols: int):
         super().__init__(config)
         self.embed_tokens = nn.Embedding(num_symbols, config.embed_dim)
-
-
-Encoder = TypeVar("Encoder", bound=WordEncoder)
 
 
 def load_model(path: str, data: str) -> Tuple[WordEncoder, List[str]]:
@@ -85,23 +82,19 @@ def checked_contents(state: Dict[str, Any], path: str) -> Tuple[Dict[str, Any], 
 
 
 def build_encoder(
-    options: Dict[str, Any],
-    tensors: Dict[str, Tensor],
-    num_symbols: int,
-    kind: Type[Encoder] = WordEncoder,  # type: ignore[assignment]
-) -> Encoder:
+    options: Dict[str, Any], tensors: Dict[str, Tensor], num_symbols: int
+) -> WordEncoder:
     """The encoder of these options, in evaluation mode on the CPU, with the file's weights.
 
     Args:
         options (dict): those of tupe_roberta; what the file left out has the preset's value.
         tensors (dict): the state dict, under the names of tupe_roberta.
         num_symbols (int): V, those of the dictionary, ``<mask>`` included.
-        kind (type): the class of the encoder.
     Raises:
         AttributeError, LookupError, RuntimeError, TypeError, ValueError: if they do not fit.
     """
     config = TupeConfig.from_roberta_options(argparse.Namespace(**{**_PRESET, **options, **_HERE}))
-    encoder = kind(config, num_symbols)
+    encoder = WordEncoder(config, num_symbols)
     own = {name: tensor for name, tensor in tensors.items() if name.startswith(ENCODER)}
     encoder.load_state_dict({name[len(ENCODER) :]: tensor for name, tensor in own.items()})
     return encoder.eval()

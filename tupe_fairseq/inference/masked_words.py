@@ -20,33 +20,18 @@ from tupe_fairseq.inference.load_model import (
     checked_contents,
     symbols_in,
 )
-from tupe_fairseq.modules.activations import get_activation_fn
+from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
 
 _HEAD = "encoder.lm_head."
 
 
-class EncoderAtPositions(WordEncoder):
-    """Gives some positions of each sequence; the last feed-forward network sees no others."""
-
-    def forward(self, embeddings: Tensor, positions: Tensor) -> Tensor:
-        """(B, L, D) and int64 (B, P) -> (B, P, D)."""
-        # B x P x C
-        self._places = positions.unsqueeze(-1).expand(-1, -1, embeddings.size(2))
-        return self.encode(embeddings, self.checked_padding(embeddings, None))
-
-    def call_layer(self, layer, x, *args):
-        if layer is not self.layers[-1]:
-            return super().call_layer(layer, x, *args)
-        return layer.feed_forward(layer.attend(x, *args).gather(1, self._places))
-
-
 class MaskedWords(nn.Module):
-    """An encoder with its LM head; both compute only what is asked for.
+    """An encoder with its LM head, which computes only what is asked for.
 
     LN(activation(dense(x))) times the word embedding, or a matrix of its own, plus a bias.
 
     Args:
-        encoder (EncoderAtPositions): the encoder.
+        encoder (WordEncoder): the encoder.
         activation_fn (str): the head's activation.
     Shape:
         tokens, int64 (B, L) without padding, and positions, int64 (B, P) -> logits (B, P, V), those
@@ -56,17 +41,18 @@ class MaskedWords(nn.Module):
         ValueError: if L exceeds the model's longest sequence and positions have a table.
     """
 
-    def __init__(self, encoder: EncoderAtPositions, activation_fn: str):
+    def __init__(self, encoder: WordEncoder, activation_fn: str):
         super().__init__()
         self.encoder = encoder
         num_symbols, dim = encoder.embed_tokens.weight.shape
         self.dense = nn.Linear(dim, dim)
-        self.activation = get_activation_fn(activation_fn)
+        self.activation = ACTIVATIONS[activation_fn]
         self.layer_norm = nn.LayerNorm(dim)
         self.output = nn.Linear(dim, num_symbols)
 
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        x = self.encoder(self.encoder.embed_tokens(tokens), positions)
+        x = self.encoder(self.encoder.embed_tokens(tokens))
+        x = x.gather(1, positions.unsqueeze(-1).expand(-1, -1, x.size(2)))
         return self.output(self.layer_norm(self.activation(self.dense(x))))
 
 
@@ -117,7 +103,7 @@ def load_masked_words(path: str, dictionary: str) -> LoadedModel:
         options = vars(foreign.options)
     head = _head(tensors, path)
     with naming_file(path):
-        encoder = build_encoder(options, tensors, len(symbols), EncoderAtPositions)
+        encoder = build_encoder(options, tensors, len(symbols))
         model = MaskedWords(encoder, encoder.config.activation_fn)
         model.load_state_dict(
             {**{f"encoder.{name}": x for name, x in encoder.state_dict().items()}, **head}

@@ -1,87 +1,73 @@
-"""Shared by the schemes of absolute positions: T5's bucketed bias on top, if asked for."""
+"""Positions added to the words, learned or sinusoidal; and no positions at all."""
 
-from typing import Any, Dict, Mapping, Optional, cast
+import math
 
-from torch import Tensor
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from tupe_fairseq.position.bias_factors import BiasFactors
-from tupe_fairseq.position.encoding import PositionEncoding
-from tupe_fairseq.position.known_schemes import MAX_DISTANCE, NUM_BUCKETS
-from tupe_fairseq.position.positions import Positions
-from tupe_fairseq.position.relative_position_bias import RelativePositionBias
-from tupe_fairseq.position.reset_cls import untied_factors
+from tupe_fairseq.position.positions import Positions, as_tensor, in_float64, table_rows
+from tupe_fairseq.position.t5_bias import WithRelativeBias
 
 
-class AbsoluteEncoding(PositionEncoding):
-    """A scheme to which ``rel_pos`` adds T5's bucketed bias, :class:`RelativePositionBias`.
+class LearnedPositions(WithRelativeBias):
+    """A learned vector for each position, added to the words before the LayerNorm.
 
-    Args:
-        embed_dim, num_heads, max_positions, causal, scaling: see :class:`PositionEncoding`.
-        rel_pos (bool): add the bias.
-        rel_pos_buckets, max_rel_pos (int, optional): number of buckets, and the distance
-            from which there is only one per direction; only with ``rel_pos``.
-        untie_cls (bool): give [CLS] scores of its own in the bias; only with ``rel_pos``.
-    Raises:
-        ValueError: if an option that needs ``rel_pos`` is given without it.
+        input = words + P[position]          logits = q k^T / sqrt(K) (+ R)
+        Devlin et al. 2019, https://arxiv.org/abs/1810.04805; the BERT-A of Ke et al. 2021, Eq. 3,
+        with ``rel_pos`` its BERT-R
+
+    fairseq's RoBERTa has two more rows, its first: there position t is row t + padding_idx + 1.
     """
 
-    OPTIONS = ("rel_pos", "rel_pos_buckets", "max_rel_pos", "untie_cls")
+    TABLE = "pos.weight"
 
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        max_positions: int,
-        *,
-        rel_pos: bool = False,
-        rel_pos_buckets: Optional[int] = None,
-        max_rel_pos: Optional[int] = None,
-        untie_cls: bool = False,
-        causal: bool = False,
-        scaling: Optional[float] = None,
-    ):
-        super().__init__(embed_dim, num_heads, max_positions, causal=causal, scaling=scaling)
-        if rel_pos:
-            self.relative = RelativePositionBias(
-                num_heads,
-                NUM_BUCKETS if rel_pos_buckets is None else rel_pos_buckets,
-                MAX_DISTANCE if max_rel_pos is None else max_rel_pos,
-                untie_cls=untie_cls,
-                causal=causal,
-            )
-            self.unties_cls = untie_cls
-            # [CLS]'s row of R is one value, and the gradient that reaches it through a softmax is
-            # rounding noise
-            self.softmax_invariant_rows = (0,) if untie_cls else ()
-            return
-        given = {
-            "rel_pos_buckets": rel_pos_buckets,
-            "max_rel_pos": max_rel_pos,
-            "untie_cls": untie_cls or None,
-        }
-        for name, value in given.items():
-            if value is not None:
-                raise ValueError(
-                    f"{name} ({value}) has no effect without rel_pos; add --rel-pos or drop "
-                    f"--{name.replace('_', '-')}"
-                )
+    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, **options):
+        super().__init__(embed_dim, num_heads, max_positions, **options)
+        self.pos = nn.Embedding(max_positions, embed_dim)
+        self.reset_parameters()
 
-    @classmethod
-    def defaults(cls, given: Mapping[str, Any]) -> Dict[str, Any]:
-        if not given.get("rel_pos"):
-            return {}
-        return {"rel_pos_buckets": NUM_BUCKETS, "max_rel_pos": MAX_DISTANCE}
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.pos.weight, std=0.02)
 
-    def position_bias(
-        self, positions_q: Positions, positions_k: Optional[Positions] = None
-    ) -> Optional[Tensor]:
-        return None if self.relative is None else self.relative(positions_q, positions_k)
+    def embed(self, positions: Positions) -> Tensor:
+        rows = table_rows(positions, self.max_positions)
+        if not isinstance(positions, Tensor):
+            return self.pos.weight[:rows]
+        return F.embedding(as_tensor(positions, self.pos.weight.device), self.pos.weight)
 
-    def bias_factors(self, seq_len: int) -> Optional[BiasFactors]:
-        if self.relative is None:
-            return None
-        relative = cast(RelativePositionBias, self.relative)
-        by_distance = relative.by_distance(seq_len)
-        if not relative.unties_cls:
-            return BiasFactors(None, None, by_distance)
-        return untied_factors(None, None, by_distance, *relative.of_cls())
+
+def sinusoid(positions: Tensor, dim: int) -> Tensor:
+    """Sines, then cosines, of positions, at dim / 2 frequencies from 1 down to 1 / 10,000.
+
+        s(p) = [sin(p w_0), .., sin(p w_n), cos(p w_0), .., cos(p w_n)], w_i = 10000^(-i / n),
+        n = dim / 2 - 1; an odd dim ends with a zero
+        Vaswani et al. 2017, section 3.5, https://arxiv.org/abs/1706.03762; the frequencies and the
+        order are tensor2tensor's and fairseq's
+
+    Shape: (...) -> (..., dim), float64.
+    """
+    positions, half = in_float64(positions), dim // 2
+    steps = torch.arange(half, device=positions.device, dtype=torch.float64)
+    angles = positions[..., None] * torch.exp(steps * (-math.log(10000) / max(half - 1, 1)))
+    return F.pad(torch.cat([angles.sin(), angles.cos()], dim=-1), (0, dim - 2 * half))
+
+
+class SinusoidalPositions(WithRelativeBias):
+    """Fixed sines and cosines, :func:`sinusoid`, added to the words before the LayerNorm.
+
+    input = words + s(position)          logits = q k^T / sqrt(K) (+ R)
+    """
+
+    def embed(self, positions: Positions) -> Tensor:
+        vectors = sinusoid(as_tensor(positions, self.unit.device), self.embed_dim)
+        return vectors.to(self.unit.dtype).to(self.unit.device)
+
+
+class NoPosition(WithRelativeBias):
+    """No positions: tokens are a set; with ``rel_pos`` their distances count, as in T5.
+
+        logits = q k^T / sqrt(K) (+ R)       Raffel et al. 2020, https://arxiv.org/abs/1910.10683
+
+    T5 itself leaves the logits unscaled and initialises the projections smaller.
+    """

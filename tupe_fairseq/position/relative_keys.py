@@ -1,32 +1,25 @@
-"""A key for each relative position, and two global biases: Transformer-XL's form of attention."""
+"""A key for each relative position, and two global biases: Transformer-XL and Enformer."""
+
+import math
 
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.position.encoding import PositionEncoding
-from tupe_fairseq.position.positions import Positions, as_length, distinct_relative_positions
+from tupe_fairseq.position.base import PositionEncoding
+from tupe_fairseq.position.positions import Positions, in_float64, relative_positions
 
 
 class RelativeKeys(PositionEncoding):
-    """Queries meet keys of words and keys of relative positions, each under a bias of its own.
+    """Queries meet keys of words and keys of relative positions, each with a global bias.
 
-    logits = (scaling * q_i + c u) . k_j + (scaling * q_i + c v) . r_ij, r_ij = f(p_j - p_i) W,
-    for each head; u is ``global_content_bias``, v ``global_position_bias``, W ``pos_k_proj``.
-    A scheme gives the features f, and ``scales_biases`` says whether c is ``scaling`` or 1.
+        logits = (scaling * q_i + c u) . k_j + (scaling * q_i + c v) . (W f(p_j - p_i))
 
-    f and W are applied to the distinct relative positions only, of which a sequence has about
-    2 T; time and memory grow with their number.
-
-    Args:
-        embed_dim, num_heads, max_positions, causal: see :class:`PositionEncoding`.
-        num_features (int): how many features f has.
-    Dtype and device: those of the parameters and of q and k, the wider; f in float64.
+    for each head; u is ``global_content_bias``, v ``global_position_bias``, W ``pos_k_proj``. A
+    subclass gives the features f and the factor c. f and W are applied to the 2 T - 1 distances,
+    not to all pairs.
     """
 
     per_layer = True
-    reads_content = True
-    #: whether the two biases are multiplied by ``scaling``
-    scales_biases = True
 
     def __init__(
         self,
@@ -38,73 +31,160 @@ class RelativeKeys(PositionEncoding):
         causal: bool = False,
     ):
         super().__init__(embed_dim, num_heads, max_positions, causal=causal)
+        self.bias_scaling = self.scaling  # c
         self.global_content_bias = nn.Parameter(torch.empty(num_heads, self.head_dim))
         self.global_position_bias = nn.Parameter(torch.empty(num_heads, self.head_dim))
         self.pos_k_proj = nn.Linear(num_features, embed_dim, bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """BERT's initialisation, N(0, 0.02), of the two biases as well."""
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)
 
-    def features(self, relative_positions: Tensor) -> Tensor:
-        """f: integers (N), key position minus query position -> (N, num_features), float64."""
+    def features(self, distances: Tensor) -> Tensor:
+        """f: key position minus query position (N) -> (N, num_features), float64."""
         raise NotImplementedError
 
     def content_bias(
         self, q: Tensor, k: Tensor, positions_q: Positions, positions_k: Positions
     ) -> Tensor:
-        factor = self.scaling if self.scales_biases else 1.0
-        distinct, index = distinct_relative_positions(positions_q, positions_k, q.device)
-        # of which quantization makes a module without a weight that could be asked
-        features = self.features(distinct).to(self.global_content_bias.dtype)
-        keys = self.pos_k_proj(features.to(q.device))
-        # N x D -> H x K x N
-        keys = keys.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0)
-        # (H, K) -> H x 1 x K
-        content, position = (
-            factor * bias.unsqueeze(1)
-            for bias in (self.global_content_bias, self.global_position_bias)
-        )
-        query = self.scaling * q + position
-        by_offset = torch.matmul(query, keys.to(query.dtype))
-        num_queries, num_keys = as_length(positions_q), as_length(positions_k)
-        # lengths that export leaves open are no ints
-        if isinstance(num_queries, int) and isinstance(num_keys, int):
-            of_pairs = _diagonals(by_offset, num_keys)
+        u, v = self.global_content_bias[:, None], self.global_position_bias[:, None]
+        if isinstance(positions_q, Tensor) or isinstance(positions_k, Tensor):
+            pairs = relative_positions(positions_q, positions_k, q.device)
+            distances, index = torch.unique(pairs, return_inverse=True)
         else:
-            of_pairs = pick(by_offset, index)
-        return of_pairs + (content * k).sum(dim=-1).unsqueeze(-2)
+            distances = torch.arange(1 - positions_q, positions_k, device=q.device)
+            index = relative_positions(positions_q, positions_k, q.device) + (positions_q - 1)
+        keys = self.pos_k_proj(self.features(distances).to(u.dtype).to(q.device))
+        # (N, D) -> (H, K, N)
+        keys = keys.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0)
+        query = self.scaling * q + self.bias_scaling * v
+        by_distance = torch.matmul(query, keys.to(query.dtype))
+        if isinstance(positions_q, int) and isinstance(positions_k, int):  # not torch.export's
+            scores = relative_shift(by_distance, positions_k)
+        else:
+            scores = pick(by_distance, index)
+        return scores + (self.bias_scaling * u * k).sum(dim=-1).unsqueeze(-2)
 
 
-def _diagonals(by_offset: Tensor, num_keys: int) -> Tensor:
-    """Of query i's scores for the offsets 1 - Tq .. Tk - 1 those for j - i, j = 0 .. Tk - 1.
+def relative_shift(by_distance: Tensor, num_keys: int) -> Tensor:
+    """Transformer-XL's shift: of query i's scores for distances 1 - Tq .. Tk - 1, those for j - i.
 
-    As :func:`pick` for positions that count from 0, as a view, whose backward pass is several
-    times as fast.
+    A view, whose backward pass is several times as fast as :func:`pick`'s.
 
-    Shape:
-        (B, H, Tq, Tq + Tk - 1) -> (B, H, Tq, Tk).
+    Shape: (B, H, Tq, Tq + Tk - 1) -> (B, H, Tq, Tk).
     """
-    num_queries, num_offsets = by_offset.shape[-2:]
+    num_queries, num_distances = by_distance.shape[-2:]
     if num_queries == 1:
-        return by_offset
-    # i's score for j - i is the entry i * num_offsets + (j - i + Tq - 1) of the flat matrix,
-    # so rows of num_offsets - 1 >= Tk entries, from entry Tq - 1 on, have key j in column j
-    row = num_offsets - 1
-    flat = by_offset.flatten(-2).narrow(-1, num_queries - 1, num_queries * row)
+        return by_distance
+    # Pair (i, j) is entry i * num_distances + (j - i + Tq - 1) of the flat matrix: with rows that
+    # are one shorter, from entry Tq - 1 on, it is in column j.
+    row = num_distances - 1
+    flat = by_distance.flatten(-2).narrow(-1, num_queries - 1, num_queries * row)
     return flat.unflatten(-1, (num_queries, row))[..., :num_keys]
 
 
-def pick(by_offset: Tensor, index: Tensor) -> Tensor:
-    """Each query's scores for its keys, of those for all offsets.
-
-    Shape:
-        (B, H, Tq, N) at indices (Tq, Tk) or (B, Tq, Tk) -> (B, H, Tq, Tk).
-    """
-    # (B x) 1 x Tq x Tk
+def pick(by_distance: Tensor, index: Tensor) -> Tensor:
+    """(B, H, Tq, N) at indices (Tq, Tk) or (B, Tq, Tk) -> (B, H, Tq, Tk)."""
     index = index.unsqueeze(-3)
-    batch = max(by_offset.size(0), index.size(0) if index.dim() == 4 else 1)
-    by_offset = by_offset.expand(batch, -1, -1, -1)
-    return by_offset.gather(-1, index.expand(batch, by_offset.size(1), -1, -1))
+    batch = max(by_distance.size(0), index.size(0) if index.dim() == 4 else 1)
+    by_distance = by_distance.expand(batch, -1, -1, -1)
+    return by_distance.gather(-1, index.expand(batch, by_distance.size(1), -1, -1))
+
+
+class TransformerXlRelative(RelativeKeys):
+    """Sines and cosines of the distance, and two global biases in place of a query.
+
+        logits = ((q_i + u) . k_j + (q_i + v) . (W s(p_i - p_j))) / sqrt(K)
+        s(x) = [sin(x w_0), sin(x w_1), .., cos(x w_0), cos(x w_1), ..], w_i = 10000^(-2i / D)
+        Dai et al. 2019, section 3.3, https://arxiv.org/abs/1901.02860
+
+    For keys on both sides of the query; in the paper they come before it. u and v are each layer's
+    own, as with ``untie_r`` of the authors' code.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, *, causal: bool = False):
+        super().__init__(embed_dim, num_heads, max_positions, num_features=embed_dim, causal=causal)
+
+    def features(self, distances: Tensor) -> Tensor:
+        distances = -in_float64(distances)
+        steps = torch.arange(0, self.embed_dim, 2, device=distances.device, dtype=torch.float64)
+        angles = distances[:, None] * torch.exp(steps * (-math.log(10000) / self.embed_dim))
+        return torch.cat([angles.sin(), angles.cos()], dim=-1)[:, : self.embed_dim]
+
+
+class EnformerRelative(RelativeKeys):
+    """Transformer-XL's form with basis functions of the distance.
+
+        logits = (q_i / sqrt(K) + u) . k_j + (q_i / sqrt(K) + v) . (W f(p_j - p_i))
+        f(x) = [g(|x|), sign(x) g(|x|)], or with ``symmetric_basis`` g(|x|)
+        g = [exponential, central mask, gamma / its maximum], max(K // 6 or K // 3, 1) of each
+        Avsec et al. 2021, supplementary methods, https://doi.org/10.1038/s41592-021-01252-x
+
+    What the paper leaves open is the published code's: the biases are added after the scaling, and
+    the gamma functions share one maximum. The unit of length, there the sequence at hand, is
+    ``max_positions`` here, so that a distance has one value in all sequences.
+    """
+
+    max_positions_is_unit = True
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        max_positions: int,
+        *,
+        symmetric_basis: bool = False,
+        causal: bool = False,
+    ):
+        if max_positions < 2:
+            raise ValueError(
+                f"max_positions ({max_positions}) must be at least 2 for enformer; "
+                "raise --max-positions"
+            )
+        groups = 3 if symmetric_basis else 6
+        number = max(embed_dim // num_heads // groups, 1)
+        super().__init__(
+            embed_dim, num_heads, max_positions, num_features=groups * number, causal=causal
+        )
+        self.bias_scaling = 1.0
+        self.symmetric_basis, self.number = symmetric_basis, number
+        all_distances = torch.arange(max_positions, device="cpu", dtype=torch.float64)
+        self.gamma_maximum = float(gamma_basis(all_distances, number, max_positions).max())
+
+    def features(self, distances: Tensor) -> Tensor:
+        distances = in_float64(distances)
+        x, number = distances.abs(), self.number
+        basis = torch.cat(
+            [
+                exponential_basis(x, number, self.max_positions),
+                central_mask_basis(x, number),
+                gamma_basis(x, number, self.max_positions) / self.gamma_maximum,
+            ],
+            dim=-1,
+        )
+        if self.symmetric_basis:
+            return basis
+        return torch.cat([basis, distances.sign()[:, None] * basis], dim=-1)
+
+
+def exponential_basis(x: Tensor, number: int, longest: int) -> Tensor:
+    """2^(-x / half-life), half-lives from 2^3 to ``longest`` in equal steps of the logarithm."""
+    half_lives = 2 ** torch.linspace(3, math.log2(longest), number, dtype=x.dtype, device=x.device)
+    return torch.exp(-math.log(2) / half_lives * x[:, None])
+
+
+def central_mask_basis(x: Tensor, number: int) -> Tensor:
+    """1 where x is below a width of 2^1 - 1, 2^2 - 1, .. 2^number - 1, else 0."""
+    widths = 2 ** torch.arange(1, number + 1, dtype=x.dtype, device=x.device) - 1
+    return (widths > x[:, None]).to(x.dtype)
+
+
+def gamma_basis(x: Tensor, number: int, longest: int) -> Tensor:
+    """Gamma densities + 1e-8: means longest / number .. longest, deviation longest / (2 number)."""
+    mean = torch.linspace(longest / number, longest, number, dtype=x.dtype, device=x.device)
+    deviation = longest / (2 * number)
+    concentration, rate = (mean / deviation) ** 2, mean / deviation**2
+    log_density = torch.xlogy(concentration - 1, x[:, None]) - rate * x[:, None]
+    log_norm = torch.lgamma(concentration) - concentration * torch.log(rate)
+    return torch.exp(log_density - log_norm) + 1e-8

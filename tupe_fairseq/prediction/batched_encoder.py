@@ -1,12 +1,12 @@
 """Runs sequences through an encoder in batches of similar length; the results keep their order."""
 
+import dataclasses
 from typing import Any, Callable, List, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tupe_fairseq.attention import Padding
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
 from tupe_fairseq.prediction.batches import BATCH_TOKENS, batches_by_length
@@ -36,10 +36,10 @@ class BatchedEncoder:
         batch_tokens: int = BATCH_TOKENS,
         unpad: bool = False,
     ):
+        encoder.config = dataclasses.replace(encoder.config, unpad=unpad)
         self._encoder = encoder
         self._finish = finish
         self._batch_tokens = batch_tokens
-        self._unpad = unpad
 
     @torch.inference_mode()
     def __call__(self, sequences: Sequence[List[int]]) -> List[np.ndarray]:
@@ -64,8 +64,6 @@ class BatchedEncoder:
         tokens = np.full(real.shape, PAD)
         tokens[real] = np.concatenate(batch)
         embed = self._encoder.embed_tokens
-        on_device = torch.from_numpy(tokens).to(embed.weight.device)
         is_real = torch.from_numpy(real).to(embed.weight.device)
-        padding = Padding(~is_real, self._unpad)
-        x = embed(padding.pack(on_device) if padding.packed else on_device)
-        return self._finish(self._encoder.encode(x, padding), is_real)
+        x = embed(torch.from_numpy(tokens).to(embed.weight.device))
+        return self._finish(self._encoder(x, ~is_real), is_real)

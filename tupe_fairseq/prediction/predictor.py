@@ -5,11 +5,11 @@ from typing import Any, Callable, List, Sequence, Tuple
 from torch import Tensor
 
 from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.labelled.task_description import TAGGING, Task
 from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
 from tupe_fairseq.prediction.row_predictions import answers
 from tupe_fairseq.prediction.tagger import Tagger
 from tupe_fairseq.prediction.text_sequences import Counts, TextSequences
-from tupe_fairseq.tasks.task_description import TAGGING, Task
 from tupe_fairseq.text.to_tokens import ToTokens
 
 #: texts of rows, or words of sentences -> the values of each row, and what was read

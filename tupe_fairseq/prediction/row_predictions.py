@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from tupe_fairseq.tasks.task_description import (
+from tupe_fairseq.labelled.task_description import (
     CLASSIFICATION,
     MULTILABEL,
     REGRESSION,

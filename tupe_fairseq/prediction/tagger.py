@@ -4,9 +4,9 @@ from typing import Any, Callable, List, Sequence, Tuple
 
 import numpy as np
 
+from tupe_fairseq.labelled.windows import windows
 from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
 from tupe_fairseq.prediction.text_sequences import Counts
-from tupe_fairseq.tasks.windows import windows
 from tupe_fairseq.text.to_tokens import BOS, EOS, UNKNOWN
 
 

@@ -5,7 +5,7 @@ from typing import Callable, List, Sequence
 
 import numpy as np
 
-from tupe_fairseq.tasks.pair_lengths import pair_lengths
+from tupe_fairseq.labelled.pair_lengths import pair_lengths
 from tupe_fairseq.text.to_tokens import UNKNOWN
 
 

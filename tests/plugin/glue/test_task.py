@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from fairseq import tasks
 from omegaconf import open_dict
+from tupe_fairseq.tasks.pair_lengths import pair_lengths
 
 from helpers.glue_data import EOS, FIRST, write_bin
 from helpers.glue_training import config, make, rows_of
-from tupe_fairseq.tasks.pair_lengths import pair_lengths
 
 BOS = 0
 

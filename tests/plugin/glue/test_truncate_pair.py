@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 from fairseq.data import ListDataset
+from tupe_fairseq.tasks.pair_lengths import pair_lengths
 
 from tupe_fairseq.plugin.glue.truncate_pair import shorten
-from tupe_fairseq.tasks.pair_lengths import pair_lengths
 
 EOS = 2
 

@@ -33,15 +33,16 @@ def four_correlations(encoder: TupeEncoder, words: Tensor) -> Tensor:
     if layer.normalize_before:
         parts = _normalised(layer.self_attn_layer_norm, *parts)
     attn = layer.self_attn
+    head_dim = encoder.position.head_dim
     weight_q, weight_k, _ = attn.in_proj_weight.chunk(3)
     bias_q, bias_k, _ = attn.in_proj_bias.chunk(3)
 
     def project(x: Tensor, weight: Tensor) -> Tensor:
         # B x T x D -> B x H x T x K
-        return (x @ weight.t()).unflatten(-1, (attn.num_heads, attn.head_dim)).transpose(1, 2)
+        return (x @ weight.t()).unflatten(-1, (attn.num_heads, head_dim)).transpose(1, 2)
 
     def constant(bias: Tensor) -> Tensor:
-        return bias.view(attn.num_heads, 1, attn.head_dim)
+        return bias.view(attn.num_heads, 1, head_dim)
 
     of_words, of_positions = parts
     queries = project(of_words, weight_q) + constant(bias_q), project(of_positions, weight_q)
@@ -69,7 +70,7 @@ def measure(subject: Subject) -> Tensor:
         NoMeaning: if positions are not added to the input, or there is no text.
     """
     encoder = subject.encoder
-    if encoder.position is None or not encoder.position.adds_to_input:
+    if encoder.position is None or not encoder.position.uses("embed"):
         raise NoMeaning(
             f"position encoding {encoder.config.position_encoding!r} adds nothing to the input, "
             "so words and positions have no correlations between them"

@@ -4,8 +4,8 @@ from typing import Dict
 
 from torch import Tensor
 
+from tupe_fairseq.inference.position_terms import terms_by_layer
 from tupe_fairseq.plots.subject import NoMeaning, Subject
-from tupe_fairseq.position_terms import terms_by_layer
 
 # panels per row; more would be too small to read
 MOST_COLUMNS = 8

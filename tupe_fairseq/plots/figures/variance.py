@@ -58,7 +58,7 @@ def measure(subject: Subject) -> Shares:
         raise NoMeaning("the sequences have only one token in addition to [CLS]; raise --length")
     hiddens = []
     for words in subject.words.split(16):
-        hiddens.append(subject.encoder.encode(words, None, return_all_hiddens=True)[1])
+        hiddens.append(subject.encoder(words, return_all_hiddens=True)[1])
     tokens = subject.blocks[:, 1:]
     positions = torch.arange(tokens.size(1)).expand_as(tokens).reshape(-1)
     kinds, identities = torch.unique(tokens.reshape(-1), return_inverse=True)

@@ -1,0 +1,102 @@
+"""The part of the attention logits that depends on positions alone, split into its terms."""
+
+from typing import Dict, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.position import PositionEncoding
+
+
+class PositionTerms(NamedTuple):
+    """What positions alone add to the logits, as the softmax sees it; rows are queries.
+
+    Args:
+        absolute (Tensor, optional): what depends on both positions: TUPE's A.
+        relative (Tensor, optional): what depends on their distance: T5's R, ALiBi, ...
+        sum (Tensor): both.
+    Shape:
+        (H, T, T) each; None for a term that the scheme does not have.
+    """
+
+    absolute: Optional[Tensor]
+    relative: Optional[Tensor]
+    sum: Tensor
+
+
+@torch.no_grad()
+def position_terms(
+    encoder: TupeEncoder, seq_len: int, layer: Optional[int] = None
+) -> PositionTerms:
+    """The logits that the position encoding gives to a sequence without content (q = k = 0).
+
+    Args:
+        encoder (TupeEncoder): the model.
+        seq_len (int): number of positions, T.
+        layer (int, optional): the layer, for schemes with one per layer.
+    Raises:
+        ValueError: if ``layer`` is missing, out of range, or given for a scheme that all layers
+            share.
+        ValueError: if the scheme has no such logits; the message says what to look at instead.
+        ValueError: if ``seq_len`` is below 1, or beyond the scheme's table.
+    """
+    if seq_len < 1:
+        raise ValueError(f"seq_len ({seq_len}) must be at least 1")
+    scheme = encoder.config.position_encoding
+    return _terms(_of_layer(encoder.position_encodings(), scheme, layer), scheme, seq_len)
+
+
+@torch.no_grad()
+def terms_by_layer(encoder: TupeEncoder, seq_len: int) -> Dict[Optional[int], PositionTerms]:
+    """:func:`position_terms` by layer number, or under None if all layers share the scheme."""
+    scheme = encoder.config.position_encoding
+    return {n: _terms(p, scheme, seq_len) for n, p in encoder.position_encodings().items()}
+
+
+def _of_layer(
+    by_layer: Dict[Optional[int], PositionEncoding], scheme: str, layer: Optional[int]
+) -> PositionEncoding:
+    if layer in by_layer:
+        return by_layer[layer]
+    if None in by_layer:
+        raise ValueError(
+            f"layer ({layer}) is given, but all layers share the position encoding {scheme!r}; "
+            "leave it out"
+        )
+    raise ValueError(
+        f"layer ({layer}) is not valid: with position encoding {scheme!r} each layer has its "
+        f"own bias; give layer, 0 .. {len(by_layer) - 1}"
+    )
+
+
+def _terms(position: PositionEncoding, scheme: str, seq_len: int) -> PositionTerms:
+    total = position.position_bias(seq_len)
+    if position.uses("content_bias"):
+        parameter = next(position.parameters(), torch.empty(0))
+        nothing = parameter.new_zeros(1, position.num_heads, seq_len, position.head_dim)
+        content = position.content_bias(nothing, nothing, seq_len, seq_len)
+        if content is not None and content.any():
+            content = content[0].expand(position.num_heads, seq_len, seq_len)
+            total = content if total is None else total + content
+    if total is None:
+        raise ValueError(_why_nothing(position, scheme))
+    relative = None if position.relative is None else position.relative(seq_len)
+    if position.TABLE is None:  # then no term depends on absolute positions
+        return PositionTerms(None, total, total)
+    if position.uses("embed"):  # the table's rows are in the input, not in the logits
+        return PositionTerms(None, relative, total)
+    return PositionTerms(total if relative is None else total - relative, relative, total)
+
+
+def _why_nothing(position: PositionEncoding, scheme: str) -> str:
+    if position.uses("embed"):
+        why = "adds positions to the input (tupe-plot's correlations.png shows their effect)"
+    elif position.uses("transform") or position.uses("content_bias"):
+        why = "acts only on queries and keys, together with their content"
+    else:
+        why = "has no positions"
+    return (
+        f"position encoding {scheme!r} {why}, so no part of the logits depends on positions alone; "
+        "look at the attention weights: extract_features(tokens, return_attention=True)"
+    )

@@ -1,0 +1,62 @@
+"""ALiBi: a penalty that grows with the distance, with a slope for each head."""
+
+import torch
+from torch import Tensor, nn
+
+from tupe_fairseq.position.base import PositionEncoding
+from tupe_fairseq.position.positions import Positions, relative_positions
+from tupe_fairseq.position.t5_bias import untie_cls
+
+
+def alibi_slopes(num_heads: int) -> list[float]:
+    """2^(-8 / H) .. 2^-8 in equal steps; if H is no power of two, as the authors' code.
+
+    That is all slopes of the next lower power of two, then every other one of the next higher.
+    """
+    lower = 2 ** (num_heads.bit_length() - 1)
+    slopes = [2 ** (-8 * (h + 1) / lower) for h in range(lower)]
+    between = [2 ** (-8 * (h + 1) / (2 * lower)) for h in range(0, 2 * lower, 2)]
+    return slopes + between[: num_heads - lower]
+
+
+class AlibiBias(PositionEncoding):
+    """A penalty linear in the distance, equal on both sides of the query.
+
+        logits = q k^T / sqrt(K) - m_h |p_j - p_i|, then [CLS] untied with ``untie_cls``
+        Press et al. 2022, section 3, https://arxiv.org/abs/2108.12409; with ``causal`` the paper's
+
+    Nothing is learned but the two scores per head of an untied [CLS].
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        max_positions: int,
+        *,
+        untie_cls: bool = False,
+        causal: bool = False,
+    ):
+        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
+        self.slopes = alibi_slopes(num_heads)  # not a buffer, which half precision would round
+        self.unties_cls = self.cls_row_is_constant = untie_cls
+        if untie_cls:
+            self.cls_to_other = nn.Parameter(torch.empty(num_heads))
+            self.other_to_cls = nn.Parameter(torch.empty(num_heads))
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.02)
+
+    def position_bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
+        positions_k = positions_q if positions_k is None else positions_k
+        like = self.cls_to_other if self.unties_cls else self.unit
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        slopes = torch.tensor(self.slopes, device=like.device, dtype=dtype)
+        distance = relative_positions(positions_q, positions_k, slopes.device).abs().to(dtype)
+        bias = distance.unsqueeze(-3) * -slopes[:, None, None]
+        if not self.unties_cls:
+            return bias
+        to_other, to_cls = self.cls_to_other.to(dtype), self.other_to_cls.to(dtype)
+        return untie_cls(bias, to_other, to_cls, positions_q, positions_k)

@@ -1,0 +1,45 @@
+"""Separate projections for words and positions, with all four correlations (BERT-A^d)."""
+
+import torch
+from torch import Tensor
+
+from tupe_fairseq.position.positions import Positions, table_rows
+from tupe_fairseq.position.t5_bias import WithRelativeBias
+from tupe_fairseq.position.tupe import ProjectedTable, full_precision, rows_at
+
+
+class DisentangledPositions(ProjectedTable, WithRelativeBias):
+    """TUPE's untied projections, with the word-position and position-word terms kept.
+
+        logits = scaling * (q_i + U_Q p_i) . (k_j + U_K p_j) (+ R),   scaling = 1 / sqrt(4 K)
+        Ke et al. 2021, section 4, BERT-A^d, https://arxiv.org/abs/2006.15595
+
+    p_t is row t of the table. The projections are shared by all layers.
+    """
+
+    TABLE = "pos.weight"
+
+    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, **options):
+        scaling = (4 * embed_dim // num_heads) ** -0.5
+        super().__init__(embed_dim, num_heads, max_positions, scaling=scaling, **options)
+        self.cls_row_is_constant = False  # R is not the whole bias
+        self.make_table(max_positions, embed_dim)
+
+    def position_bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
+        q, k = self._at(positions_q, positions_q if positions_k is None else positions_k)
+        with full_precision(q):
+            bias = self.scaling * torch.matmul(q, k.transpose(-2, -1))
+        relative = super().position_bias(positions_q, positions_k)
+        return bias if relative is None else bias + relative
+
+    def content_bias(
+        self, q: Tensor, k: Tensor, positions_q: Positions, positions_k: Positions
+    ) -> Tensor:
+        pos_q, pos_k = (x.to(q.dtype) for x in self._at(positions_q, positions_k))
+        return self.scaling * (q @ pos_k.transpose(-2, -1) + pos_q @ k.transpose(-2, -1))
+
+    def _at(self, positions_q: Positions, positions_k: Positions) -> tuple[Tensor, Tensor]:
+        """U_Q p of the queries' positions, U_K p of the keys': (H, T, K) or (B, H, T, K)."""
+        rows = max(table_rows(p, self.max_positions) for p in (positions_q, positions_k))
+        q, k = self.project(rows)
+        return rows_at(q, positions_q), rows_at(k, positions_k)

@@ -1,0 +1,37 @@
+"""Rotary positions: queries and keys rotated by angles that grow with the position."""
+
+import torch
+from torch import Tensor
+
+from tupe_fairseq.position.base import PositionEncoding
+from tupe_fairseq.position.positions import in_float64
+
+
+class RotaryPositions(PositionEncoding):
+    """Pairs of values of queries and keys, rotated by the position times a frequency.
+
+        logits = rotate(q_i, p_i) . rotate(k_j, p_j) / sqrt(K)
+        rotate([y, z], p) = [y cos(p w) - z sin(p w), z cos(p w) + y sin(p w)]
+        w_n = 10000^(-2n / K), n = 0 .. K / 2 - 1
+        Su et al. 2021, Eqs. 14 and 15, https://arxiv.org/abs/2104.09864
+
+    A value of the first half is paired with one of the second, as in GPT-NeoX and LLaMA; the paper
+    pairs neighbours. Angles are computed in float64, rotations in float32 or wider.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, *, causal: bool = False):
+        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
+        if self.head_dim % 2:
+            raise ValueError(
+                f"head_dim ({self.head_dim} = embed_dim {embed_dim} / num_heads {num_heads}) must "
+                "be even for rope; change --encoder-attention-heads or --encoder-embed-dim"
+            )
+
+    def transform(self, x: Tensor, positions: Tensor) -> Tensor:
+        half, positions = self.head_dim // 2, in_float64(positions)
+        steps = torch.arange(half, device=positions.device, dtype=torch.float64)
+        angles = positions[..., None] * 10000.0 ** (-steps / half)
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        cos, sin = (y.to(dtype).to(x.device) for y in (angles.cos(), angles.sin()))
+        y, z = x[..., :half], x[..., half:]
+        return torch.cat([y * cos - z * sin, z * cos + y * sin], dim=-1).to(x.dtype)

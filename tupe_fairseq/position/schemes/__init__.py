@@ -1,1 +1,0 @@
-"""The position encodings that --position-encoding names, one file each."""

@@ -1,0 +1,171 @@
+"""T5's bucketed relative bias, the R of TUPE-R, and the untied [CLS]."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from tupe_fairseq.options import MAX_DISTANCE, NUM_BUCKETS, flag
+from tupe_fairseq.position.base import PositionEncoding
+from tupe_fairseq.position.positions import Positions, is_at_cls, relative_positions
+
+
+def untie_cls(
+    bias: Tensor,
+    cls_to_other: Tensor,
+    other_to_cls: Tensor,
+    positions_q: Positions,
+    positions_k: Positions,
+) -> Tensor:
+    """Give [CLS] position scores of its own.
+
+        reset(v, i, j) = cls_to_other  if i is [CLS]                 theta_1
+                         other_to_cls  if j is [CLS] and i is not    theta_2
+                         v[i, j]       otherwise
+        Ke et al. 2021, Eq. 9, https://arxiv.org/abs/2006.15595
+
+    Shape: bias (H, Tq, Tk) or (B, H, Tq, Tk), the two scores (H) -> as bias.
+    """
+    row_is_cls = is_at_cls(positions_q, bias.device).unsqueeze(-2).unsqueeze(-1)
+    column_is_cls = is_at_cls(positions_k, bias.device).unsqueeze(-2).unsqueeze(-2)
+    bias = torch.where(column_is_cls, other_to_cls[:, None, None], bias)
+    return torch.where(row_is_cls, cls_to_other[:, None, None], bias)
+
+
+def relative_position_bucket(
+    relative_position: Tensor, num_buckets: int, max_distance: int, *, causal: bool = False
+) -> Tensor:
+    """T5's buckets of distances: exact near zero, logarithmic further out.
+
+        n = |distance|, half = num_buckets / 2, exact = half // 2
+        bucket = (half if distance > 0 else 0) + (n if n < exact else min(half - 1,
+                 exact + floor(log(n / exact) / log(max_distance / exact) * (half - exact))))
+        Raffel et al. 2020, section 2.1, https://arxiv.org/abs/1910.10683
+
+    With ``causal`` all buckets are for keys before the query (half = num_buckets), and later keys
+    fall into bucket 0. In float32, as in the authors' code: in another precision, a distance on the
+    edge of a bucket can fall into the next one.
+
+    Shape: any -> the same, int64.
+    """
+    if num_buckets < 4 or num_buckets % 2:
+        raise ValueError(
+            f"rel_pos_buckets ({num_buckets}) must be even and at least 4; change --rel-pos-buckets"
+        )
+    half = num_buckets if causal else num_buckets // 2
+    exact = half // 2
+    if max_distance <= exact:
+        raise ValueError(
+            f"max_rel_pos ({max_distance}) must be above the range of exact buckets ({exact}); "
+            "raise --max-rel-pos or lower --rel-pos-buckets"
+        )
+    n = (-relative_position).clamp(min=0) if causal else relative_position.abs()
+    log = torch.log(n.clamp(min=1).float() / exact) / math.log(max_distance / exact)
+    far = (exact + (log * (half - exact)).long()).clamp(max=half - 1)
+    bucket = torch.where(n < exact, n, far)
+    return bucket if causal else bucket + (relative_position > 0).long() * half
+
+
+class RelativePositionBias(nn.Module):
+    """A learned scalar for each head and bucket of the distance.
+
+        R[h, i, j] = table[bucket(p_j - p_i), h], then [CLS] untied
+        Ke et al. 2021, the b term of Eq. 8, and Eq. 9, https://arxiv.org/abs/2006.15595
+
+    The table has num_buckets + 1 rows. The untied [CLS] has two of them: the last one (others look
+    at [CLS]), and row num_buckets / 2, which no distance falls into ([CLS] looks at others); with
+    ``causal``, where distances use that row, one more. The paper resets the sum A + R once; the
+    authors' code, and this one, reset A and R separately.
+
+    Shape: see ``PositionEncoding.position_bias``.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        num_buckets: int = NUM_BUCKETS,
+        max_distance: int = MAX_DISTANCE,
+        *,
+        untie_cls: bool = True,
+        causal: bool = False,
+    ):
+        super().__init__()
+        self.max_distance = max_distance
+        self.unties_cls = untie_cls
+        # Made once, on the CPU, so that no device's logarithm decides a bucket. Not a buffer: see
+        # PositionEncoding.unit.
+        distances = torch.arange(-max_distance, max_distance + 1, device="cpu")
+        self.buckets = relative_position_bucket(distances, num_buckets, max_distance, causal=causal)
+        self.cls_to_other_row = num_buckets + 1 if causal else num_buckets // 2
+        self.other_to_cls_row = num_buckets
+        self.relative_attention_bias = nn.Embedding(num_buckets + (2 if causal else 1), num_heads)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.relative_attention_bias.weight, std=0.02)
+
+    def forward(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
+        positions_k = positions_q if positions_k is None else positions_k
+        table = self.relative_attention_bias.weight
+        table = table.to(torch.promote_types(table.dtype, torch.float32))
+        n = positions_q
+        if isinstance(n, int) and isinstance(positions_k, int) and n == positions_k:
+            # Of 2n - 1 distances instead of n * n pairs: window s holds the distances from
+            # s - (n - 1) on, which are the row of query n - 1 - s.
+            by_distance = table[self._bucket(torch.arange(1 - n, n, device=table.device))].t()
+            bias = by_distance.unfold(1, n, 1).flip(1)
+        else:
+            distance = relative_positions(positions_q, positions_k, table.device)
+            bias = table[self._bucket(distance)].movedim(-1, -3)
+        if not self.unties_cls:
+            return bias
+        to_other, to_cls = table[self.cls_to_other_row], table[self.other_to_cls_row]
+        return untie_cls(bias, to_other, to_cls, positions_q, positions_k)
+
+    def _bucket(self, distance: Tensor) -> Tensor:
+        index = distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
+        return self.buckets.to(distance.device, non_blocking=True)[index]
+
+
+class WithRelativeBias(PositionEncoding):
+    """An encoding to which ``rel_pos`` adds T5's bias R, :class:`RelativePositionBias`.
+
+    Args:
+        rel_pos (bool): add it.
+        rel_pos_buckets, max_rel_pos (int, optional): its buckets (32) and largest distance (128).
+        untie_cls (bool): give [CLS] scores of its own in it.
+    """
+
+    def __init__(
+        self,
+        *sizes: int,
+        rel_pos: bool = False,
+        rel_pos_buckets: int | None = None,
+        max_rel_pos: int | None = None,
+        untie_cls: bool = False,
+        causal: bool = False,
+        scaling: float | None = None,
+    ):
+        super().__init__(*sizes, causal=causal, scaling=scaling)
+        if rel_pos:
+            self.relative = RelativePositionBias(
+                self.num_heads,
+                NUM_BUCKETS if rel_pos_buckets is None else rel_pos_buckets,
+                MAX_DISTANCE if max_rel_pos is None else max_rel_pos,
+                untie_cls=untie_cls,
+                causal=causal,
+            )
+            self.unties_cls = self.cls_row_is_constant = untie_cls
+            return
+        needing = {"rel_pos_buckets": rel_pos_buckets, "max_rel_pos": max_rel_pos}
+        for name, value in {**needing, "untie_cls": untie_cls or None}.items():
+            if value is not None:
+                raise ValueError(
+                    f"{name} ({value}) has no effect without rel_pos; add --rel-pos or drop "
+                    f"{flag(name)}"
+                )
+
+    def position_bias(
+        self, positions_q: Positions, positions_k: Positions | None = None
+    ) -> Tensor | None:
+        return None if self.relative is None else self.relative(positions_q, positions_k)

@@ -1,0 +1,143 @@
+"""TUPE: untied absolute positions (TUPE-A), and with T5's bias TUPE-R."""
+
+import torch
+from torch import Tensor, nn
+
+from tupe_fairseq.position.positions import Positions, as_tensor, table_rows
+from tupe_fairseq.position.t5_bias import WithRelativeBias, untie_cls
+
+
+def full_precision(x: Tensor) -> torch.autocast:
+    """No autocast on the device of x: every layer adds the bias, so it is not rounded."""
+    return torch.autocast("cpu" if x.is_meta else x.device.type, enabled=False)
+
+
+class ProjectedTable(nn.Module):
+    """A learned table of positions with projections to queries and keys of its own (a mixin).
+
+        LN(p) U_Q + b_Q and LN(p) U_K + b_K for each head    the factors of Ke et al. 2021, Eq. 7
+
+    The LayerNorm and the biases are the authors' code's.
+    """
+
+    def make_table(self, num_rows: int, embed_dim: int) -> None:
+        self.pos = nn.Embedding(num_rows, embed_dim)
+        self.pos_ln = nn.LayerNorm(embed_dim)
+        self.pos_q_proj = nn.Linear(embed_dim, embed_dim)
+        self.pos_k_proj = nn.Linear(embed_dim, embed_dim)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for module in (self.pos, self.pos_q_proj, self.pos_k_proj):
+            nn.init.normal_(module.weight, std=0.02)
+        nn.init.zeros_(self.pos_q_proj.bias)
+        nn.init.zeros_(self.pos_k_proj.bias)
+        self.pos_ln.reset_parameters()
+
+    def project(self, num_rows: int) -> tuple[Tensor, Tensor]:
+        """Queries and keys of the first rows: (H, num_rows, K) each, float32 or wider."""
+        with full_precision(self.pos.weight):
+            x = self.pos_ln(self.pos.weight[:num_rows])
+            q, k = (
+                proj(x).view(num_rows, self.num_heads, -1).transpose(0, 1)
+                for proj in (self.pos_q_proj, self.pos_k_proj)
+            )
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        return q.to(dtype), k.to(dtype)
+
+
+def rows_at(projected: Tensor, positions: Positions) -> Tensor:
+    """(H, rows, K) -> the rows of these positions: (H, T, K), or (B, H, T, K) of (B, T)."""
+    if not isinstance(positions, Tensor):
+        return projected[:, :positions]
+    return projected[:, as_tensor(positions, projected.device)].movedim(0, -3)
+
+
+class UntiedAbsoluteBias(ProjectedTable):
+    """Untied absolute position scores, the A of TUPE.
+
+        A[h, i, j] = scaling * (p_i U_Q^h) . (p_j U_K^h), then [CLS] untied
+        Ke et al. 2021, Eq. 7, second term, and Eq. 9, https://arxiv.org/abs/2006.15595
+
+    Position t is row t + 1 of the table. As in the authors' code, the two scores of the untied
+    [CLS] are those that a row gives itself: row 0 ([CLS] looks at others) and row 1 (others look at
+    [CLS]). With a tied [CLS], row 1 is position 0's alone and row 0 is unused.
+
+    Shape: see ``PositionEncoding.position_bias``.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        max_positions: int,
+        *,
+        scaling: float,
+        untie_cls: bool = True,
+    ):
+        super().__init__()
+        self.num_heads, self.max_positions = num_heads, max_positions
+        self.scaling, self.unties_cls = scaling, untie_cls
+        self.make_table(max_positions + 1, embed_dim)
+
+    def forward(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
+        positions_k = positions_q if positions_k is None else positions_k
+        rows = max(table_rows(p, self.max_positions) for p in (positions_q, positions_k))
+        q, k = self.project(rows + 1)
+        with full_precision(q):
+            rows_q, rows_k = rows_at(q[:, 1:], positions_q), rows_at(k[:, 1:], positions_k)
+            bias = self.scaling * torch.matmul(rows_q, rows_k.transpose(-2, -1))
+        if not self.unties_cls:
+            return bias
+        cls_to_other, other_to_cls = (self.scaling * (q[:, r] * k[:, r]).sum(-1) for r in (0, 1))
+        return untie_cls(bias, cls_to_other, other_to_cls, positions_q, positions_k)
+
+
+class TupePositionBias(WithRelativeBias):
+    """What positions add to the attention scores of all layers and of the whole batch.
+
+        TUPE-A: A        TUPE-R (``rel_pos``): A + R        scaling = 1 / sqrt(2 K)
+        Ke et al. 2021, Eqs. 10 and 11, https://arxiv.org/abs/2006.15595
+
+    A is :class:`UntiedAbsoluteBias`, R is ``RelativePositionBias``. The 2 keeps the variance of a
+    sum of two correlations, the words' and the positions'.
+
+    Args:
+        tie_cls (bool): leave [CLS] an ordinary position (the paper's ablation).
+        rel_pos, rel_pos_buckets, max_rel_pos: see ``WithRelativeBias``.
+    Shape: n tokens -> (H, n, n), float32; positions (B, T) -> (B, H, T, T); rows are queries.
+    """
+
+    TABLE = "untied_absolute.pos.weight"
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        max_positions: int,
+        *,
+        rel_pos: bool = False,
+        rel_pos_buckets: int | None = None,
+        max_rel_pos: int | None = None,
+        tie_cls: bool = False,
+        causal: bool = False,
+    ):
+        sizes = embed_dim, num_heads, max_positions
+        super().__init__(
+            *sizes,
+            rel_pos=rel_pos,
+            rel_pos_buckets=rel_pos_buckets,
+            max_rel_pos=max_rel_pos,
+            untie_cls=rel_pos and not tie_cls,
+            causal=causal,
+            scaling=(2 * embed_dim // num_heads) ** -0.5,
+        )
+        self.untied_absolute = UntiedAbsoluteBias(
+            *sizes, scaling=self.scaling, untie_cls=not tie_cls
+        )
+        self.unties_cls = self.cls_row_is_constant = not tie_cls
+
+    def position_bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
+        absolute = self.untied_absolute(positions_q, positions_k)
+        relative = super().position_bias(positions_q, positions_k)
+        return absolute if relative is None else absolute + relative
