@@ -7,7 +7,6 @@ from torch import Tensor
 from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING, ENCODER, VOCABULARY
 from tupe_fairseq.checkpoint.head_pooling import NAME as POOLING
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
-from tupe_fairseq.recorded_options import NAME as RECORD
 
 _LM_HEAD = "encoder.lm_head."
 _HEADS = "classification_heads."
@@ -23,7 +22,7 @@ _NAMES = (
     (f"{_LM_HEAD}bias", "lm_head.decoder.bias"),
 )
 # what the options and the vocabulary are: config.json says it
-_RECORDS = (ENCODER + RECORD, VOCABULARY)
+_RECORDS = (ENCODER + "position_version", VOCABULARY)
 
 
 def to_folder(
