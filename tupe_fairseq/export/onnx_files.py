@@ -1,7 +1,9 @@
 """Writes the ONNX files of a model folder, and compares them with its model."""
 
 import json
+import logging
 import os
+import warnings
 
 import torch
 from torch import Tensor, nn
@@ -61,6 +63,7 @@ def export_onnx(folder: str) -> dict[str, float]:
     from tupe_fairseq.export import modeling_tupe
 
     transformers.logging.set_verbosity_error()
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # warns that torchvision is missing
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
         architecture = json.load(file)["architectures"][0]
     prefix, _, task = architecture.partition("For")
@@ -86,15 +89,17 @@ def write_file(module: Outputs, path: str) -> None:
     input_ids = torch.full((2, 5), module.model.config.eos_token_id)
     attention_mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]])
     sizes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
-    program = torch.onnx.export(
-        module,
-        (input_ids, attention_mask),
-        dynamo=True,
-        input_names=INPUTS,
-        output_names=module.names,
-        dynamic_shapes=(sizes, sizes),
-        verbose=False,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's about itself
+        program = torch.onnx.export(
+            module,
+            (input_ids, attention_mask),
+            dynamo=True,
+            input_names=INPUTS,
+            output_names=module.names,
+            dynamic_shapes=(sizes, sizes),
+            verbose=False,
+        )
     for node in program.model.graph.all_nodes():
         node.metadata_props.clear()  # stack traces with the paths of this machine
     program.save(path)
