@@ -155,8 +155,8 @@ for part in alone:
             importlib.import_module(module.name)
 import tupe_fairseq.inference.plot_subjects, tupe_fairseq.plots.figures.variance
 import tupe_fairseq.position_terms, tupe_fairseq.text.foreign_vocabulary
-from tupe_fairseq.export.bundle import bundle
-assert "class TupeModel" in bundle()["modeling_tupe.py"]
+from tupe_fairseq.export.folder_files import code_files
+assert "class TupeModel" in code_files()["modeling_tupe.py"]
 
 def message(module):
     try:

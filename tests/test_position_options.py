@@ -25,7 +25,8 @@ KNOWN = {
     # TUPE-R's and T5's names
     "export/card.py": {"rel_pos"},
     # transformers wants each as an argument
-    "export/remote/configuration_tupe.py": set(POSITION_OPTIONS),
+    "export/configuration_tupe.py": set(POSITION_OPTIONS),
+    "export/modeling_tupe.py": set(POSITION_OPTIONS),
     "checkpoint/from_authors.py": {"rel_pos", "rel_pos_buckets", "max_rel_pos"},
 }
 

@@ -13,7 +13,6 @@ import json
 import os
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 
 import torch
@@ -59,22 +58,10 @@ def parse(arguments):
 
 
 def tupe_of(sizes):
-    """TUPE-R as transformers loads it from a folder, with random weights."""
-    from tupe_fairseq.export.bundle import bundle
+    """TUPE-R with random weights, of the file that every model folder has."""
+    from tupe_fairseq.export.modeling_tupe import TupeConfig, TupeModel
 
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in bundle().items():
-            Path(folder, name).write_text(text, encoding="utf-8")
-        auto_map = {
-            "AutoConfig": "configuration_tupe.TupeConfig",
-            "AutoModel": "modeling_tupe.TupeModel",
-        }
-        options = {"model_type": "tupe", "auto_map": auto_map, "rel_pos": True, **sizes}
-        Path(folder, "config.json").write_text(json.dumps(options))
-        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=True)
-        return transformers.AutoModel.from_config(
-            config, trust_remote_code=True, attn_implementation="sdpa"
-        )
+    return TupeModel(TupeConfig(rel_pos=True, **sizes, attn_implementation="sdpa"))
 
 
 def competitors(sizes):

@@ -22,7 +22,7 @@ usage() {
 here=$(cd "$(dirname "$0")" && pwd)
 repo=$(cd "$here/../.." && pwd)
 python=${PYTHON:-python3}
-versions=(5.23.0 4.57.6)
+versions=(5.24.0 4.57.6)
 if [ $# -eq 0 ] || [[ $1 == -* ]]; then usage; fi
 out=$(realpath -m "$1")
 shift
@@ -121,7 +121,7 @@ END
 done
 if [ -z "$glue" ]; then echo "  not checked: classification heads and Trainer on CoLA (--glue)"; fi
 if [ -z "$goldens" ]; then echo "  not checked: converted checkpoints of the authors (--goldens)"; fi
-if [ ${#quick[@]} -gt 0 ]; then echo "  not checked: the other kinds, flex_attention, Trainer, torch.compile (no --quick)"; fi
+if [ ${#quick[@]} -gt 0 ]; then echo "  not checked: the other kinds, Trainer, torch.compile (no --quick)"; fi
 echo "  $((SECONDS - begin)) s without installation"
 if [ ${#failed[@]} -gt 0 ]; then
     printf 'FAILED: %s\n' "${failed[@]}"

@@ -36,9 +36,7 @@ def checks(quick):
     for name in ("eager", "sdpa"):
         for part in (numbers.features, numbers.logits, numbers.classes):
             found[f"{part.__name__}, {name}"] = functools.partial(part, attention=name)
-    flex = functools.partial(numbers.features, attention="flex_attention", count=32)
     found.update({
-        "features, flex_attention": flex,
         "one by one, empty text": numbers.one_by_one,
         "outputs and inputs_embeds": numbers.outputs,
         "pipelines": using.pipelines,
@@ -60,8 +58,6 @@ def checks(quick):
             "int8": variants.quantised,
             "device_map": variants.device_map,
         })  # fmt: skip
-    else:
-        del found["features, flex_attention"]
     return found
 
 

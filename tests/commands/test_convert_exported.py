@@ -5,17 +5,12 @@ import os
 
 import pytest
 import torch
-import transformers
 
 from helpers.exporting import MEAN_POOLING, export, write_model, write_vocabulary
 from helpers.running import call_program, run
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.commands import convert
 
-is_new = pytest.mark.skipif(
-    tuple(map(int, transformers.__version__.split(".")[:2])) < (4, 48),
-    reason="this transformers has no attention functions of models' own",
-)
 TOKENS = [[0, 7, 9, 11, 20, 2], [0, 30, 2, 1, 1, 1]]
 # as Trainer does it: a step, then the model and the tokenizer in one folder, without dict.txt
 FINE_TUNING = f"""
@@ -58,7 +53,6 @@ def assert_same(path, other):
     assert [name for name in expected if not found[name].equal(expected[name])] == []
 
 
-@is_new
 def test_a_pre_trained_model_and_what_transformers_made_of_it(data, tmp_path, stranger):
     checkpoint = write_model(tmp_path / "run", data, rel_pos=True, encoder_normalize_before=True)
     code, text = export(checkpoint, tmp_path / "a", "--data", data, "--python", stranger)
@@ -84,7 +78,6 @@ def test_a_pre_trained_model_and_what_transformers_made_of_it(data, tmp_path, st
     assert hub.encode(line).equal(ids)
 
 
-@is_new
 def test_a_fine_tuned_model(data, tmp_path, stranger):
     """Two heads, of which one is exported; they get the mean of a text's features."""
     heads = {"mine": 2, "other": 3}

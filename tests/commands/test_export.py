@@ -29,7 +29,6 @@ from tupe_fairseq.export.folder_files import FILES
 from tupe_fairseq.export.folder_tensors import from_folder
 
 LABELS = ["entailment", "neutral", "contradiction"]
-IS_OLD = tuple(map(int, transformers.__version__.split(".")[:2])) < (4, 48)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +52,6 @@ def finetuned(data):
     return folder / CHECKPOINT
 
 
-@pytest.mark.skipif(IS_OLD, reason="this transformers has no attention functions of models' own")
 def test_a_finetuned_folder_needs_no_flags(finetuned, tmp_path, stranger, monkeypatch):
     monkeypatch.setattr(sys, "executable", stranger)  # the Python that is used without --python
     code, text = export(finetuned, tmp_path / "out", "--license", "mit", "--language", "en,de")
@@ -83,13 +81,6 @@ def test_a_finetuned_folder_needs_no_flags(finetuned, tmp_path, stranger, monkey
     for words in (*told, f"transformers {transformers.__version__}", "24 texts of 20 built-in"):
         assert words in card, words
     assert str(tmp_path) not in card
-
-
-@pytest.mark.skipif(not IS_OLD, reason="of an old transformers")
-def test_an_old_transformers(finetuned, tmp_path):
-    code, text = export(finetuned, tmp_path / "out")
-    assert code == 2 and "the folder's code needs transformers 4.48 or later" in text
-    assert "--python" in text and os.listdir(tmp_path) == []
 
 
 def test_as_roberta(data, tmp_path, stranger):
@@ -148,7 +139,6 @@ def tagger(data):
 TAGS = {"0": "O", "1": "B-my place", "2": "I-my place"}
 
 
-@pytest.mark.skipif(IS_OLD, reason="this transformers has no attention functions of models' own")
 def test_tags_of_words(tagger, tmp_path, stranger):
     out = tmp_path / "out"
     code, text = export(tagger, out, "--python", stranger)

@@ -3,8 +3,6 @@
 import re
 import subprocess
 
-import transformers
-
 from helpers.running import BIN, ENV, REPO
 from helpers.training import SIZE
 
@@ -52,8 +50,6 @@ ELSEWHERE = (
     "scripts/quickstart.sh", "scripts/test.sh", "pip install ", "scripts/glue_small.sh",
     "scripts/tagging_small.sh", "torchrun --standalone",
 )  # fmt: skip
-# below this transformers has no models with attention functions of their own
-MAKES_FOLDERS = tuple(map(int, transformers.__version__.split(".")[:2])) >= (4, 48)
 
 
 def blocks(path):

@@ -53,14 +53,12 @@ sys.exit(code)
 """
 
 _NAMES = ("fairseq-", "tupe-", "torchrun")
-# what each server imports; torch 1.13 has no _dynamo, and not every Python can write ONNX files
-# "composed" and "onnx_traced" are files beside this one
+# what each server imports; torch 1.13 has no _dynamo; "composed" is a file beside this one
 _FAIRSEQ = ("fairseq_cli.train", "torch._dynamo", "matplotlib.backends.backend_agg", "composed")
 _TRANSFORMERS = (
     "torch", "transformers", "transformers.modeling_utils",
     "transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto",
     "transformers.models.roberta.modeling_roberta", "transformers.tokenization_utils_fast",
-    "onnxscript", "torch.onnx._internal.exporter._torchlib.ops", "onnx_traced",
 )  # fmt: skip
 # as export/stranger.py has it
 _ABSENT = ("fairseq", "tupe_fairseq", "torchaudio")

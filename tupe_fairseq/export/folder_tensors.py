@@ -23,7 +23,7 @@ _NAMES = (
     (f"{_LM_HEAD}bias", "lm_head.decoder.bias"),
 )
 # what the options and the vocabulary are: config.json says it
-_RECORDS = (ENCODER + RECORD, VOCABULARY)
+_RECORDS = (ENCODER + "position_version", VOCABULARY)
 
 
 def to_folder(

@@ -1,7 +1,6 @@
 """The numbers of padded batches, beside those of the hub interface sentence by sentence."""
 
 import torch
-from transformers import AutoConfig
 
 from folder_checks.subject import Skip, within
 
@@ -29,9 +28,6 @@ def tokens(subject):
 @torch.no_grad()
 def features(subject, attention, count=None):
     """AutoModel's hidden states at real tokens."""
-    config = AutoConfig.from_pretrained(subject.folder, trust_remote_code=True)
-    if attention == "flex_attention" and config.model_type != "tupe":
-        raise Skip("not every transformers has flex_attention for its own models")
     model = subject.load("AutoModel", attn_implementation=attention)
     differences = []
     for numbers, batch in subject.batches(count):

@@ -22,7 +22,7 @@ def _refused(what, call):
 
 
 def _swallowing(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **kwargs):
-    """An attention that knows nothing of position_bias, and takes it in silence."""
+    """An attention that knows nothing of a position bias."""
     raise AssertionError("an attention that drops the bias was called")
 
 
@@ -36,7 +36,7 @@ def attention(subject):
         _refused(
             name, lambda name=name: subject.load("AutoModel", attn_implementation=name)(**batch)
         )
-        for name in ("flash_attention_2", "no_such_attention")
+        for name in ("flash_attention_2", "flex_attention", "no_such_attention")
     ]
     ALL_ATTENTION_FUNCTIONS.register("swallowing", _swallowing)
 
@@ -45,7 +45,7 @@ def attention(subject):
         model.set_attn_implementation("swallowing")
         model(**batch)
 
-    said.append(_refused("one without position_bias", swallow))
+    said.append(_refused("a registered one", swallow))
 
     def behind_its_back():
         model = subject.load("AutoModel", attn_implementation="eager")

@@ -33,7 +33,7 @@ def checkpointing(subject):
 
 
 def attentions_agree(subject):
-    """Gradients by eager, sdpa and flex_attention, without dropout."""
+    """Gradients by eager and sdpa, without dropout."""
     found = []
     batch = dict(subject.batch())
     labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
