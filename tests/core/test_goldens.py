@@ -53,7 +53,9 @@ def build(args, tensors, way):
 
 
 def lm_logits(p, features):
-    x = F.gelu(F.linear(features, p["encoder.lm_head.dense.weight"], p["encoder.lm_head.dense.bias"]))
+    x = F.gelu(
+        F.linear(features, p["encoder.lm_head.dense.weight"], p["encoder.lm_head.dense.bias"])
+    )
     norm = p["encoder.lm_head.layer_norm.weight"], p["encoder.lm_head.layer_norm.bias"]
     x = F.layer_norm(x, x.shape[-1:], *norm)
     return F.linear(x, p[ENCODER + "embed_tokens.weight"], p["encoder.lm_head.bias"])
@@ -91,7 +93,9 @@ def test_the_authors_model(name, way):
     ours = {ENCODER + n: p for n, p in encoder.named_parameters()} | others
     expected = {our_tensor_name(k[5:]): x for k, x in theirs.items() if k.startswith("grad/")}
     without = set(ours) - set(expected)
-    assert all(n.startswith("classification_heads.") or n == "encoder.lm_head.weight" for n in without)
+    assert all(
+        n.startswith("classification_heads.") or n == "encoder.lm_head.weight" for n in without
+    )
     for parameter, gradient in expected.items():
         # what the file holds of a key's bias, which cancels in the softmax, is rounding: the floor
         allowed = max(2e-5 * gradient.abs().max().item(), 1e-7)
