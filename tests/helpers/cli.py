@@ -73,8 +73,9 @@ def run(*command, check=True, env=None, cwd=None):
 
 def train(data, save_dir, *flags, program="train"):
     """fairseq-train in this process; later flags win. Returns the records of its JSON log."""
-    from fairseq import checkpoint_utils
     from fairseq_cli import hydra_train, train
+
+    from fairseq import checkpoint_utils
 
     words = [str(word) for word in flags]
     if program == "train":
