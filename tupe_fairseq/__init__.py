@@ -1,46 +1,65 @@
 """TUPE (Transformer with Untied Positional Encoding) as a fairseq plugin.
 
-``TupeEncoder``, ``TupeConfig`` and ``tupe_fairseq.position`` need torch only, and load nothing
-else; nothing at all is loaded before one of them is asked for, so that ``tupe-doctor`` can look at
-a torch that cannot be imported.  As soon as both this package and fairseq are imported, in either
-order, fairseq knows the ``tupe_roberta`` architectures and GLUE's task and criterion, which is what
-``--user-dir tupe_fairseq`` does.
+``TupeEncoder``, ``TupeConfig`` and ``position`` need torch alone, which is imported when one of
+them is first used. ``TupeRobertaModel`` needs fairseq. fairseq knows our models, tasks, criterions
+and schedule if ``--user-dir`` names this package, if fairseq is imported before it, or after
+``from tupe_fairseq import TupeRobertaModel``.
 """
 
-import importlib.util
+import importlib
+import os
+import sys
 from typing import TYPE_CHECKING
 
-from tupe_fairseq.missing_package import name_missing_packages
-from tupe_fairseq.register import register_with_fairseq
 from tupe_fairseq.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tupe_fairseq.encoder import TupeEncoder
+    from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
     from tupe_fairseq.options import TupeConfig
     from tupe_fairseq.position import TupePositionBias
 
-__all__ = ["TupeConfig", "TupeEncoder", "TupePositionBias"]
+__all__ = ["TupeConfig", "TupeEncoder", "TupePositionBias", "TupeRobertaModel"]
 
-name_missing_packages()
+_HOME = {
+    "TupeConfig": "options",
+    "TupeEncoder": "encoder",
+    "TupePositionBias": "position",
+    "TupeRobertaModel": "models.tupe_roberta",
+}
 
 
 def __getattr__(name):
-    if name == "TupeConfig":
-        from tupe_fairseq.options import TupeConfig as found
-    elif name == "TupeEncoder":
-        from tupe_fairseq.encoder import TupeEncoder as found
-    elif name == "TupePositionBias":
-        from tupe_fairseq.position import TupePositionBias as found
-    elif name == "TupeRobertaModel":
-        # raises, and says what to install, if fairseq is missing
-        from tupe_fairseq.models.tupe_roberta import TupeRobertaModel as found
-    elif name == "position":  # without an import of its own
-        found = importlib.import_module("tupe_fairseq.position")
-    else:
+    if name == "position":  # without an import of its own
+        return importlib.import_module("tupe_fairseq.position")
+    if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return found
+    if name == "TupeRobertaModel":
+        register()
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
 
 
-if importlib.util.find_spec("fairseq") is not None:
-    __all__.append("TupeRobertaModel")
-    register_with_fairseq(__path__)
+def register() -> None:
+    """Tell fairseq about our models, tasks, criterions and schedule; imports fairseq."""
+    for room in ("models", "tasks", "criterions", "optim"):
+        importlib.import_module(f"{__name__}.{room}")
+
+
+class _OwnPath(list):
+    """The package's ``__path__``, which knows its folder by any spelling.
+
+    Of a package that is imported already, ``--user-dir PATH`` asks only whether PATH is in its
+    ``__path__``. PATH can be spelled otherwise (``.../fairseq/../tupe_fairseq``), and the package
+    is not yet registered if it was imported before fairseq.
+    """
+
+    def __contains__(self, path):
+        is_own = os.path.realpath(path) == os.path.realpath(self[0])
+        if is_own and "fairseq" in sys.modules:
+            register()
+        return is_own
+
+
+__path__ = _OwnPath(__path__)
+if "fairseq" in sys.modules:
+    register()

@@ -11,7 +11,7 @@ from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSetti
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.read_results import finished
 from tupe_fairseq.finetune.task_data import read_task_data
-from tupe_fairseq.shell_text import as_shell
+from tupe_fairseq.programs.shell_text import as_shell
 
 TUPE_A = {k: v for k, v in MODEL.items() if k not in ("rel_pos_buckets", "max_rel_pos")}
 TUPE_A.update(rel_pos=False, tie_cls=True, encoder_normalize_before=True)

@@ -17,7 +17,13 @@ from tupe_fairseq.options import ATTENTION, POSITION_OPTIONS
 from tupe_fairseq.position import CATALOGUE
 
 #: what fairseq's RoBERTa is trained for, as far as this plugin has heads for it
-TASKS = ("masked_lm", "sentence_prediction", "glue_sentence_prediction", "token_tagging")
+TASKS = (
+    "masked_lm",
+    "tupe_masked_lm",
+    "sentence_prediction",
+    "glue_sentence_prediction",
+    "token_tagging",
+)
 # of the heads; the encoder has fewer
 _POOLER_ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
 

@@ -19,7 +19,7 @@ def take_config(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
         parser (ArgumentParser): of a command; nothing happens if it has no --config.
         words (sequence of str): what the command line gives.
     Raises:
-        MissingPackage: if there is no package that reads YAML.
+        ModuleNotFoundError: if there is no package that reads YAML.
         OSError: if the file cannot be read.
         ValueError: if it is no YAML, or has other keys or values; the message names file, line
             and key.

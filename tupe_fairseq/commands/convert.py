@@ -21,7 +21,7 @@ from tupe_fairseq.export.read_folder import read_folder
 from tupe_fairseq.files.names import DICTIONARY
 from tupe_fairseq.files.record import read_record
 from tupe_fairseq.files.text_lines import read_lines
-from tupe_fairseq.shell_text import show
+from tupe_fairseq.programs.shell_text import show
 
 logger = logging.getLogger("tupe-convert")
 

@@ -27,7 +27,7 @@ from tupe_fairseq.files.write_together import Sink, write_together
 from tupe_fairseq.inference.exported_files import exported_files, reference_of
 from tupe_fairseq.inference.source_model import read_source
 from tupe_fairseq.programs.log import quiet
-from tupe_fairseq.shell_text import show
+from tupe_fairseq.programs.shell_text import show
 from tupe_fairseq.text.dictionary_file import listed_words
 from tupe_fairseq.text.found_vocabulary import (
     FoundVocabulary,

@@ -20,7 +20,7 @@ from tupe_fairseq.commands.next_commands import next_commands
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.files.names import DICTIONARY, REPORT, SENTENCEPIECE_MODEL, VOCABULARY
 from tupe_fairseq.files.text_lines import read_lines
-from tupe_fairseq.shell_text import show
+from tupe_fairseq.programs.shell_text import show
 from tupe_fairseq.text.foreign_vocabulary import is_recorded
 from tupe_fairseq.text.found_vocabulary import find_dictionary, find_vocabulary
 from tupe_fairseq.text.to_tokens import places_of
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
     logger.info("max_positions was %d, is %d", ours.options.max_positions, args.max_positions)
     logger.info("wrote %s", ", ".join(paths))
     # lines of old data are joined to longer samples, so that nothing need be prepared again
-    data = args.data if options.task == "masked_lm" else None
+    data = args.data if options.task in ("masked_lm", "tupe_masked_lm") else None
     prepares = VOCABULARY in files and data is None
     show(next_commands(args.output_dir, options, prepares, data or "data-bin"))
 

@@ -21,7 +21,7 @@ from tupe_fairseq.finetune.protocol import run_protocol
 from tupe_fairseq.finetune.selection import by_metric
 from tupe_fairseq.finetune.task_data import check_together, read_task_data
 from tupe_fairseq.labelled.task_description import TAGGING
-from tupe_fairseq.shell_text import show
+from tupe_fairseq.programs.shell_text import show
 
 logger = logging.getLogger("tupe-finetune")
 

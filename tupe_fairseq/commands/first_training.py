@@ -5,7 +5,7 @@ import shutil
 from typing import List
 
 from tupe_fairseq.commands.recipe import masked_lm_training
-from tupe_fairseq.shell_text import as_shell
+from tupe_fairseq.programs.shell_text import as_shell
 
 
 def first_training(folders: List[str], tokens_per_sample: int) -> str:

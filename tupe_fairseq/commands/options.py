@@ -8,10 +8,10 @@ from fairseq.models.roberta import RobertaModel
 
 from tupe_fairseq.command_flags.options import get_parser
 from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.models.tupe_roberta import FIXED_OPTIONS, add_tupe_args
 from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
-from tupe_fairseq.plugin.model.flags import FIXED_OPTIONS, add_tupe_args
 from tupe_fairseq.programs.console_scripts import fairseq_train
-from tupe_fairseq.shell_text import user_dir
+from tupe_fairseq.programs.shell_text import user_dir
 
 
 class _WithValue(argparse.HelpFormatter):

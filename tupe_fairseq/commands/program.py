@@ -8,7 +8,6 @@ from typing import Callable, List, NoReturn, Optional, Sequence
 
 from tupe_fairseq.commands.config_file import take_config
 from tupe_fairseq.commands.interruption import Interruption, raised
-from tupe_fairseq.missing_package import MissingPackage
 
 _LONGEST_LINE = 900
 
@@ -33,8 +32,7 @@ def run_program(
 
     Args:
         parser (ArgumentParser): of the command.
-        run (callable): its work; OSError and ValueError are about the input, and
-            MissingPackage about what it needs.
+        run (callable): its work; OSError and ValueError are about the input.
         argv (list of str): the arguments; those of the process if None.
         check (callable, optional): what the parser cannot check; None: there is nothing.
         resumes (bool): whether the same command, given again, goes on where it was interrupted.
@@ -50,12 +48,12 @@ def run_program(
         except BaseException as error:
             if interruption.is_why(error):
                 sys.exit(interruption.tell(sys.stderr.write))
-            if not isinstance(error, (MissingPackage, OSError, ValueError)):
+            if not isinstance(error, (OSError, ValueError)):
                 raise
             stop(parser.prog, error)
 
 
-def stop(program: str, error: Exception) -> NoReturn:
+def stop(program: str, error: Exception | str) -> NoReturn:
     """End the process with one line that says what is wrong, and exit code 2."""
     print(f"{program}: error: {_shown(str(error))}", file=sys.stderr)
     sys.exit(2)
@@ -78,7 +76,7 @@ def parsed(parser: argparse.ArgumentParser, argv: Optional[List[str]] = None) ->
     _refuse_unknown_flags(parser, words)
     try:
         take_config(parser, words)
-    except (MissingPackage, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         parser.error(_shown(str(error)))
     return parser.parse_args(words)
 

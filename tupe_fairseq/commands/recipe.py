@@ -2,7 +2,7 @@
 
 from typing import List, Sequence
 
-from tupe_fairseq.shell_text import user_dir
+from tupe_fairseq.programs.shell_text import user_dir
 
 
 def masked_lm_training(
@@ -19,7 +19,7 @@ def masked_lm_training(
     """
     return [
         "fairseq-train", data, "--user-dir", user_dir(), *model,
-        "--task", "masked_lm", "--criterion", "masked_lm", "--sample-break-mode", "complete",
+        "--task", "tupe_masked_lm", "--criterion", "masked_lm", "--sample-break-mode", "complete",
         "--tokens-per-sample", str(length), "--skip-invalid-size-inputs-valid-test",
         "--optimizer", "adam", "--adam-betas", "(0.9,0.999)", "--adam-eps", "1e-6",
         "--weight-decay", "0.01", "--clip-norm", "1.0", "--lr", lr,

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
     logger.info(
         "%s: a model of %s, with %s", args.checkpoint, loaded.origin or "this project", dictionary
     )
-    if loaded.task not in ("", "masked_lm"):
+    if loaded.task not in ("", "masked_lm", "tupe_masked_lm"):
         logger.warning(
             "the model was trained for %s last, without its LM head: the scores say little",
             loaded.task,

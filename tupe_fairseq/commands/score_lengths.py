@@ -11,7 +11,6 @@ from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.names import MASK
 from tupe_fairseq.files.results import write_results
 from tupe_fairseq.inference.masked_words import LoadedModel
-from tupe_fairseq.missing_package import MissingPackage, missing
 from tupe_fairseq.scoring.loss_by_length import SHARE, LossAtLength, lengths_table, with_chosen
 from tupe_fairseq.version import __version__
 
@@ -24,12 +23,12 @@ def given_lengths(args: argparse.Namespace) -> List[int]:
     """The lengths in order; none if the flag is not given.
 
     Raises:
-        MissingPackage: if the figure cannot be drawn.
+        ModuleNotFoundError: if the figure cannot be drawn.
     """
     if args.lengths is None:
         return []
-    if args.results is not None and missing("matplotlib"):
-        raise MissingPackage("matplotlib")
+    if args.results is not None:
+        import matplotlib  # noqa: F401  # refused before the work, not after it
     return sample_lengths(args.lengths)
 
 

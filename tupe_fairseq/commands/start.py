@@ -6,9 +6,9 @@ If a package is missing, it says which extra brings it.
 import importlib
 from typing import Callable, List, Optional
 
+from tupe_fairseq.commands.extras import EXTRA_OF, advice, missing
 from tupe_fairseq.commands.interruption import end_at_once, ignore
 from tupe_fairseq.commands.program import checked, parsed, set_up_log, stop
-from tupe_fairseq.missing_package import MissingPackage, missing
 
 #: what each command needs beyond torch, whatever its flags, but for what fairseq itself requires;
 #: checked first, because a comparison draws its figures after hours
@@ -44,20 +44,25 @@ def _command(name: str) -> Callable[[Optional[List[str]]], None]:
             ignore()
 
     def run(argv: Optional[List[str]]) -> None:
+        try:
+            run_with_packages(argv)
+        except ModuleNotFoundError as error:
+            package = str(error.name).partition(".")[0]
+            if package not in EXTRA_OF:
+                raise
+            stop(program, advice(package))
+
+    def run_with_packages(argv: Optional[List[str]]) -> None:
         # ends here with --help and what is wrong, before the imports of what does the work
         flags = importlib.import_module(f"tupe_fairseq.command_flags.{name}")
         args = parsed(flags.get_parser(), argv)
         absent = missing(*NEEDS[name])
         if absent:
-            stop(program, MissingPackage(*absent))
+            stop(program, advice(*absent))
         if hasattr(flags, "check"):  # of tupe-options the parser checks all
             checked(program, args, flags.check)
         set_up_log(program)  # some libraries have something to say while they are imported
-        try:
-            command = importlib.import_module(f"tupe_fairseq.commands.{name}")
-        except MissingPackage as error:  # numpy, which comes with this package
-            stop(program, error)
-        command.main(argv)
+        importlib.import_module(f"tupe_fairseq.commands.{name}").main(argv)
 
     return start
 

@@ -59,7 +59,7 @@ def open_input(
         is_words (bool): whether the text is a sentence of words.
         logger (Logger): of the command.
     Raises:
-        OSError, ValueError, MissingPackage: as :func:`open_rows`; or if a column is missing.
+        OSError, ValueError, ModuleNotFoundError: as :func:`open_rows`; or if a column is missing.
     """
     if args.text2 is not None and texts == 1:
         raise ValueError(f"--text2 {args.text2}: the model takes one text; drop it")

@@ -14,8 +14,8 @@ from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
 from tupe_fairseq.compare.measured_run import compare_one
 from tupe_fairseq.compare.parse_schemes import Scheme
 from tupe_fairseq.compare.time_limit import TimeLimit
+from tupe_fairseq.programs.shell_text import show
 from tupe_fairseq.programs.train import end
-from tupe_fairseq.shell_text import show
 
 logger = logging.getLogger("tupe-compare")
 

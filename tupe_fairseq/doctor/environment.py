@@ -2,6 +2,7 @@
 
 from typing import Dict, Iterator, List, Sequence, Set
 
+from tupe_fairseq.commands.extras import EXTRA_OF
 from tupe_fairseq.doctor.devices import check_devices
 from tupe_fairseq.doctor.fairseq_installation import (
     check_fairseq,
@@ -12,10 +13,9 @@ from tupe_fairseq.doctor.finding import ERROR, OK, Finding, run_checks
 from tupe_fairseq.doctor.installed import place_of
 from tupe_fairseq.doctor.plugin_registration import check_registration
 from tupe_fairseq.doctor.python_and_torch import check_numpy, check_python, check_torch
-from tupe_fairseq.missing_package import EXTRA_OF
 
 # where what is imported has another name than what EXTRA_OF calls it
-_IMPORTED = {"protobuf": "google.protobuf"}
+_IMPORTED = {"google": "google.protobuf"}
 
 
 def check_environment(scripts: Sequence[str]) -> Iterator[Finding]:

@@ -7,10 +7,10 @@ import shutil
 import sys
 from typing import Iterator, List, Sequence, Tuple
 
+from tupe_fairseq.commands.extras import FIRST_WITHOUT_FAIRSEQ
 from tupe_fairseq.doctor.finding import ERROR, OK, WARNING, Finding, brief
 from tupe_fairseq.doctor.installed import Distribution, distributions_of, place_of, version_of
 from tupe_fairseq.doctor.python_and_torch import FIRST_OF_MAIN
-from tupe_fairseq.missing_package import FIRST_WITHOUT_FAIRSEQ
 
 _EXTRA = "pip install 'tupe_fairseq[fairseq]'"
 # another build of the main branch than the one that the extra brings, see pyproject.toml

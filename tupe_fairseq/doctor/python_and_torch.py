@@ -4,9 +4,9 @@ import platform
 import sys
 from typing import Optional, Tuple
 
+from tupe_fairseq.commands.extras import FIRST_WITHOUT_FAIRSEQ
 from tupe_fairseq.doctor.finding import ERROR, OK, WARNING, Finding, brief
 from tupe_fairseq.doctor.installed import release, version_of
-from tupe_fairseq.missing_package import FIRST_WITHOUT_FAIRSEQ
 
 _FIRST_PYTHON = (3, 8)
 _FIRST_TORCH = (1, 13)

@@ -18,7 +18,7 @@ from tupe_fairseq.programs.schedule import (
     total_updates,
     warmup_updates,
 )
-from tupe_fairseq.shell_text import as_shell, user_dir
+from tupe_fairseq.programs.shell_text import as_shell, user_dir
 
 _NAME = re.compile(r"lr(\d+(?:\.\d+)?(?:e[+-]?\d+)?)-seed(\d+)")
 

@@ -1,5 +1,6 @@
 """The pictures beside a task's results.md."""
 
+import importlib.util
 import logging
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -13,7 +14,6 @@ from tupe_fairseq.finetune.scores import Results
 from tupe_fairseq.finetune.tables import metric_in_words
 from tupe_fairseq.labelled.class_scores import class_scores, most_frequent
 from tupe_fairseq.labelled.task_description import CLASSIFICATION, TAGGING, Task
-from tupe_fairseq.missing_package import MissingPackage, missing
 
 logger = logging.getLogger("tupe-finetune")
 
@@ -47,9 +47,8 @@ def draw_pictures(
     curves = {name: curve for name, curve in curves.items() if curve}
     if not curves and predicted is None:
         return
-    absent = missing("matplotlib")
-    if absent:
-        logger.warning("no pictures: %s", MissingPackage(*absent))
+    if importlib.util.find_spec("matplotlib") is None:
+        logger.warning("no pictures: matplotlib is not installed")
         return
     # only here: it is not needed for training
     from tupe_fairseq.plots import class_bars, confusion_matrix, learning_curves, score_scatter

@@ -24,7 +24,7 @@ from tupe_fairseq.finetune.tables import percent
 from tupe_fairseq.finetune.task_folder import TaskData
 from tupe_fairseq.finetune.write_task import best_predictions, write_task
 from tupe_fairseq.programs.save_dir import BEST, LAST
-from tupe_fairseq.shell_text import show
+from tupe_fairseq.programs.shell_text import show
 
 logger = logging.getLogger("tupe-finetune")
 

@@ -3,7 +3,6 @@
 import logging
 import math
 import os
-import re
 from typing import Any, Callable, Dict, Optional
 
 import numpy as np
@@ -26,8 +25,6 @@ from tupe_fairseq.programs.train import Diverged, train
 
 logger = logging.getLogger("tupe-finetune")
 
-_LOADED = re.compile(r"\| (loaded (\d+) of (\d+) tensors.*)")
-
 
 def finetune(
     experiment: Experiment,
@@ -45,8 +42,8 @@ def finetune(
     Returns:
         dict: the content of result.json.
     Raises:
-        ValueError: if fairseq-train fails, loads nothing or only part of the model, makes an
-            unexpected number of updates, or records a score that its predictions do not have.
+        ValueError: if fairseq-train fails, makes an unexpected number of updates, or records a
+            score that its predictions do not have.
     """
     os.makedirs(experiment.path(run), exist_ok=True)
     with atomic_write(experiment.path(run, "command.sh")) as file:
@@ -63,10 +60,7 @@ def finetune(
         "metrics": None,
     }
     try:
-        loaded = _train(experiment, run, on_score, lock)
-        if experiment.settings.pretrained:
-            _check_loaded(loaded, experiment.path(run, "train.log"))
-            logger.info("%s: %s", run.name, loaded)
+        _train(experiment, run, on_score, lock)
         result["updates"] = _updates(experiment, run)
         result["metrics"] = _score(experiment, run)
     except Diverged as error:
@@ -78,37 +72,15 @@ def finetune(
     return result
 
 
-def _train(experiment, run, on_score, lock) -> Optional[str]:
-    """Run fairseq-train; returns what the log says of the loaded tensors, None if none was."""
-    loaded, metric = None, f"valid_{experiment.data.task.selection}"
+def _train(experiment, run, on_score, lock) -> None:
+    metric = f"valid_{experiment.data.task.selection}"
 
     def follow(line: str) -> None:
-        nonlocal loaded
-        found = _LOADED.search(line)
-        loaded = found.group(1) if found else loaded
         record = record_of(line, "valid")
         if record is not None and metric in record:
             on_score(int(record["epoch"]), float(record[metric]))
 
     train(experiment.command(run), experiment.path(run, "train.log"), follow, lock=lock)
-    return loaded
-
-
-def _check_loaded(loaded: Optional[str], log_path: str) -> None:
-    """Check that everything but the new head was loaded, which fairseq does not require."""
-    if loaded is None:
-        raise ValueError(f"no tensor was loaded from --checkpoint; see {log_path}")
-    names = loaded.partition("newly initialized: ")[2].partition(";")[0].split(", ")
-    other = [
-        name
-        for name in names
-        if name != "none"
-        and not name.startswith("classification_heads.")
-        # not weights, and not recorded in older checkpoints
-        and not name.endswith("_version")
-    ]
-    if other:
-        raise ValueError(f"only part of --checkpoint was loaded, not {', '.join(other)}")
 
 
 def _updates(experiment: Experiment, run: FineTuningRun) -> int:

@@ -7,8 +7,8 @@ import torch
 from fairseq.utils import move_to_cuda, safe_getattr
 from torch import Tensor
 
-from tupe_fairseq.plugin.model.restore import restore
-from tupe_fairseq.plugin.tagging.windowed_sentences import WindowedSentences
+from tupe_fairseq.inference.hub import load_model
+from tupe_fairseq.tasks.tagging import WindowedSentences
 
 #: of each row the class, int64 (N,); the score, float32 (N,); whether it has each label,
 #: bool (N, C); or the tags of its words, int64 (words,) of N rows
@@ -45,7 +45,7 @@ def predict(
     Raises:
         CheckpointError: if the file is refused or damaged; ``NotFinite`` if weights are NaN.
     """
-    model, _, task = restore(str(checkpoint), {"data": str(data), "no_shuffle": True})
+    model, task = load_model(str(checkpoint), str(data), no_shuffle=True)
     dataset = task.load_dataset(split)
     use_cuda = torch.cuda.is_available() and not cpu
     model = (model.cuda() if use_cuda else model).eval()

@@ -13,11 +13,10 @@ from tupe_fairseq.checkpoint.convert import classification_heads
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.export.folder_config import Head
 from tupe_fairseq.files.names import FILLER, MASK
+from tupe_fairseq.inference.hub import RecordedBpe, TupeRobertaHub
 from tupe_fairseq.labelled.labels import label_of
 from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
-from tupe_fairseq.plugin.model.hub import TupeRobertaHub
-from tupe_fairseq.plugin.model.recorded_bpe import RecordedBpe
 from tupe_fairseq.text.foreign_vocabulary import KINDS
 from tupe_fairseq.text.found_vocabulary import FoundVocabulary, find_labels
 
@@ -116,7 +115,7 @@ def _chosen_head(
     heads = classification_heads(tensors)
     if not heads:
         task = options.get("task", "masked_lm")
-        if task != "masked_lm":
+        if task not in ("masked_lm", "tupe_masked_lm"):
             raise CheckpointError(
                 f"the checkpoint's task is {task}, but it has no classification head"
             )

@@ -35,7 +35,7 @@ def open_files(options: OwnTask) -> Dict[str, OpenedFile]:
     Raises:
         OSError: if a file cannot be read.
         ValueError: if one is empty or lacks a column, or its columns cannot be guessed.
-        MissingPackage: if one is parquet and pyarrow is not installed.
+        ModuleNotFoundError: if one is parquet and pyarrow is not installed.
     """
     files = {split: open_rows(path, options.header) for split, path in options.files.items()}
     if not options.header and all(file.has_names or file.tags for file in files.values()):

@@ -1,0 +1,1 @@
+from tupe_fairseq.models import tupe_roberta  # noqa: F401

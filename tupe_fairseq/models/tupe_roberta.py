@@ -1,75 +1,260 @@
-"""RoBERTa with TUPE's position encoding: the model and its architectures."""
+"""fairseq's RoBERTa with TUPE's encoder: flags, presets, checks, and the model.
+
+Source: Ke, He and Liu 2021, https://arxiv.org/abs/2006.15595.
+"""
 
 import argparse
+import difflib
+import json
 import logging
-import os
 from functools import partial
 
-import tupe_fairseq.require_fairseq  # noqa: F401
-
-# isort: split
+from fairseq.distributed import fsdp_wrap
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
 from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta import base_architecture as roberta_base_architecture
+from fairseq.models.roberta.model import RobertaEncoder
 from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
-from fairseq.utils import import_user_module, safe_getattr, safe_hasattr
+from fairseq.modules import LayerDropModuleList
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from fairseq.tasks.masked_lm import MaskedLMTask
+from fairseq.utils import safe_getattr, safe_hasattr
 from omegaconf import OmegaConf
+from torch import Tensor, nn
 
-from tupe_fairseq.architectures import ARCHITECTURES
-from tupe_fairseq.files.names import CLS, SENTENCEPIECE_MODEL
-from tupe_fairseq.plugin.model.flags import (
-    add_tupe_args,
-    check_hydra_keys,
-    check_options,
-    task_options,
+from tupe_fairseq.checkpoint.contents import vocabulary_version
+from tupe_fairseq.checkpoint.fairseq_files import allow_fairseq_checkpoints
+from tupe_fairseq.encoder import RECORD, TupeEncoder
+from tupe_fairseq.modules.heads import TaggingHead, TextHead, fit_heads
+from tupe_fairseq.modules.pooling import POOLINGS
+from tupe_fairseq.options import (
+    ARCHITECTURES,
+    ATTENTION,
+    POSITION_ENCODINGS,
+    POSITION_OPTIONS,
+    TupeConfig,
+    flag,
 )
-from tupe_fairseq.plugin.model.hub import TupeRobertaHub
-from tupe_fairseq.plugin.model.isolated_documents import isolate_documents
-from tupe_fairseq.plugin.model.mean_pooling_head import (
-    MeanPoolingHead,
-    check_pooling,
-    head_outputs,
-)
-from tupe_fairseq.plugin.model.recorded_bpe import recorded_bpe
-from tupe_fairseq.plugin.model.rendezvous_limit import limit_rendezvous
-from tupe_fairseq.plugin.model.restore import restore
-from tupe_fairseq.plugin.model.sentence_encoder import TupeRobertaEncoder
-from tupe_fairseq.plugin.model.tagging_head import TokenTaggingHead, take_tagging_heads
-from tupe_fairseq.plugin.model.watch import RunWatch
-from tupe_fairseq.plugin.model.whole_words import give_word_beginnings
-from tupe_fairseq.plugin.on_import import allow_fairseq_checkpoints
-from tupe_fairseq.position import POSITION_OPTIONS, get_position_encoding
 
 logger = logging.getLogger(__name__)
-
-# files next to a checkpoint, and the options of fairseq's encodings that name them
-ENCODING_FILES = {
-    "code": "bpe_codes",
-    "bpecodes": "bpe_codes",
-    SENTENCEPIECE_MODEL: "sentencepiece_model",
-    "merges.txt": "bpe_merges",
-    "vocab.json": "bpe_vocab",
-}
-
 allow_fairseq_checkpoints()
+
+#: RoBERTa's options that do not apply here, each with the only value allowed
+FIXED_OPTIONS = {
+    "adaptive_input": False,
+    "ffn_blocks_to_remove": -1,
+    "ffn_reg_scale_factor": 0,
+    "layernorm_embedding": True,
+    "mha_heads_to_keep": -1,
+    "mha_reg_scale_factor": 0,
+    "no_scale_embedding": True,
+    "no_token_positional_embeddings": True,
+    "quant_noise_pq": 0,
+    "quant_noise_scalar": 0,
+}
+SWITCHES = {
+    "unpad": "leave padding out of all layers and of the LM head: faster for batches of texts of "
+    "different length; hidden states are zero at padding",
+    "isolate_documents": "keep the documents of a sample apart, each with its own positions and "
+    "<s>; an empty line of the text separates documents; needs --task tupe_masked_lm and "
+    "--sample-break-mode none or complete",
+    "compile_layers": "torch.compile each layer: slower to start, faster on a GPU; changes "
+    "rounding and the random numbers of dropout",
+    "checkpoint_activations": "keep only each layer's input and recompute the rest in the "
+    "backward pass: less memory, more time",
+    "offload_activations": "as --checkpoint-activations, with those inputs in CPU memory",
+}
+ENCODER = "encoder.sentence_encoder."
+
+
+# ---- Flags, presets and checks ------------------------------------------------------------------
+
+
+def add_tupe_args(parser) -> None:
+    """Add our flags, without defaults, which the preset of the architecture sets."""
+    parser.add_argument(
+        "--position-encoding",
+        choices=list(POSITION_ENCODINGS),
+        help="the position encoding, see examples/positions; default tupe",
+    )
+    for name, option in POSITION_OPTIONS.items():
+        is_number = option.default is None
+        kind = {"type": int, "metavar": "N"} if is_number else {"action": "store_true"}
+        parser.add_argument(flag(name), help=option.help, **kind)
+    parser.add_argument(
+        "--pooling",
+        choices=list(POOLINGS),
+        help="the input of a classification head: cls, the features of <s>, or mean, their mean "
+        "over all tokens of the text; default cls",
+    )
+    parser.add_argument(
+        "--attn-impl",
+        choices=ATTENTION,
+        help="the implementation of attention, all equal within rounding: auto picks the fastest "
+        "for the device and mode, eager is the plain reference; default auto",
+    )
+    for name, text in SWITCHES.items():
+        parser.add_argument(flag(name), action="store_true", help=text)
+
+
+def base_architecture(args):
+    def default(name, value):
+        setattr(args, name, safe_getattr(args, name, value))
+
+    args.position_encoding = safe_getattr(args, "position_encoding") or "tupe"
+    for name, option in POSITION_OPTIONS.items():
+        if option.default is not None:
+            default(name, option.default)
+    for name, value in TupeConfig.from_roberta_options(args).encoding_defaults.items():
+        default(name, value)
+    for name in SWITCHES:
+        default(name, False)
+    args.checkpoint_activations = args.checkpoint_activations or args.offload_activations
+    default("attn_impl", "auto")
+    default("pooling", "cls")
+    default("pooler_dropout", 0.1)  # the authors'; RoBERTa's is 0
+    default("no_token_positional_embeddings", True)
+    default("min_params_to_wrap", DEFAULT_MIN_PARAMS_TO_WRAP)
+    default("load_checkpoint_heads", False)
+    roberta_base_architecture(args)
+
+
+def sized_architecture(args, size):
+    layers, embed_dim, heads = size
+    args.encoder_layers = safe_getattr(args, "encoder_layers", layers)
+    args.encoder_embed_dim = safe_getattr(args, "encoder_embed_dim", embed_dim)
+    args.encoder_ffn_embed_dim = safe_getattr(args, "encoder_ffn_embed_dim", 4 * embed_dim)
+    args.encoder_attention_heads = safe_getattr(args, "encoder_attention_heads", heads)
+    base_architecture(args)
+
+
+def check_options(args, task) -> None:
+    """Refuse options that would be ignored, or would mean something else."""
+    for name, only in FIXED_OPTIONS.items():
+        value = safe_getattr(args, name, only)
+        if value != only:
+            raise ValueError(f"{flag(name)} ({value}) does not apply to tupe_roberta; drop it")
+    if args.pooling not in POOLINGS:
+        raise ValueError(f"--pooling ({args.pooling}) must be one of {', '.join(POOLINGS)}")
+    options = getattr(task, "cfg", None)
+    length = safe_getattr(options, "tokens_per_sample") or 0
+    if length > args.max_positions:
+        raise ValueError(
+            f"--tokens-per-sample ({length}) is above --max-positions ({args.max_positions}); "
+            "lower the first or raise the second"
+        )
+    is_config = OmegaConf.is_config(options)
+    has_init_token = "init_token" in options if is_config else hasattr(options, "init_token")
+    if has_init_token and options.init_token != 0:
+        raise ValueError(
+            f"--init-token ({options.init_token}) must be 0, so that <s> is at position 0; pass "
+            "--init-token 0 --separator-token 2"
+        )
+    is_trained = not args.load_checkpoint_heads  # not read from a checkpoint for something else
+    if args.pooling != "cls" and isinstance(task, MaskedLMTask) and is_trained:
+        raise ValueError(
+            f"--pooling {args.pooling} is for classification heads, which pre-training does not "
+            "have; give it in fine-tuning"
+        )
+    has_documents = getattr(task, "has_isolated_documents", False)
+    if args.isolate_documents and not has_documents and is_trained:
+        raise ValueError(
+            "--isolate-documents needs --task tupe_masked_lm; other tasks do not need the flag, "
+            "even if the model was pre-trained with it"
+        )
+
+
+def check_hydra_keys(args) -> None:
+    """Refuse model keys that nothing reads. Hydra accepts any key for a model with flags."""
+    parser = argparse.ArgumentParser()
+    TupeRobertaModel.add_args(parser)
+    known, _ = parser.parse_known_args([])
+    ARCH_CONFIG_REGISTRY[args._name](known)
+    names = {*vars(known), "_name", "max_positions", "tokens_per_sample"}
+    for name in args:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            advice = f"; did you mean {near[0]}?" if near else ""
+            raise ValueError(f"unknown key model.{name} for {args._name}{advice}")
+
+
+# ---- The model ----------------------------------------------------------------------------------
+
+
+class TupeSentenceEncoder(TupeEncoder):
+    """A :class:`TupeEncoder` with its token embedding, and the output that RoBERTa expects.
+
+    Shape: src_tokens (B, L) -> {"encoder_out": [(L, B, D)], "encoder_states": list of (L, B, D)}.
+    ``<s>`` is at index 0, padding on the right. ``document_start`` is the token that begins another
+    document of a sample. ``token_embeddings`` (B, L, D) replace those of the tokens.
+    """
+
+    def __init__(self, config, embed_tokens, document_start=None, **hooks):
+        super().__init__(config, **hooks)
+        self.embed_tokens = embed_tokens
+        self.document_start = document_start
+
+    def forward(self, src_tokens, return_all_hiddens=False, token_embeddings=None):
+        mask = src_tokens.eq(self.embed_tokens.padding_idx)
+        starts = None if self.document_start is None else src_tokens.eq(self.document_start)
+        if token_embeddings is None:
+            token_embeddings = self.embed_tokens(src_tokens)
+        out = super().forward(token_embeddings, mask, return_all_hiddens, starts)
+        x, hiddens = out if return_all_hiddens else (out, [])
+        return {
+            "encoder_out": [x.transpose(0, 1)],
+            "encoder_states": [hidden.transpose(0, 1) for hidden in hiddens],
+        }
+
+
+class TupeRobertaEncoder(RobertaEncoder):
+    """fairseq's RoBERTa encoder, with its LM head, around a :class:`TupeSentenceEncoder`."""
+
+    def __init__(self, args, dictionary):
+        super().__init__(args, dictionary)
+        # a buffer, because shapes do not tell two vocabularies of one size apart
+        self.register_buffer("vocabulary_version", vocabulary_version(dictionary.symbols))
+
+    def build_encoder(self, args, dictionary, embed_tokens):
+        def wrap_layer(layer):
+            if args.checkpoint_activations:
+                layer = checkpoint_wrapper(layer, offload_to_cpu=args.offload_activations)
+                return fsdp_wrap(layer, min_num_params=0)
+            return fsdp_wrap(layer, min_num_params=args.min_params_to_wrap)
+
+        drop = args.encoder_layerdrop
+        self.padding_idx = embed_tokens.padding_idx
+        self.unpad = args.unpad
+        return TupeSentenceEncoder(
+            TupeConfig.from_roberta_options(args),
+            embed_tokens,
+            dictionary.bos() if args.isolate_documents else None,
+            wrap_layer=wrap_layer,
+            layer_list=partial(LayerDropModuleList, drop) if drop > 0 else nn.ModuleList,
+        )
+
+    def forward(
+        self,
+        src_tokens,
+        features_only=False,
+        return_all_hiddens=False,
+        masked_tokens=None,
+        **unused,
+    ):
+        """As RoBERTa's; with ``--unpad`` the LM head leaves padding out, too."""
+        if features_only or masked_tokens is not None or not self.unpad:
+            return super().forward(src_tokens, features_only, return_all_hiddens, masked_tokens)
+        features, extra = self.extract_features(src_tokens, return_all_hiddens)
+        is_token = src_tokens.ne(self.padding_idx)
+        values = self.output_layer(features, masked_tokens=is_token)
+        logits = values.new_zeros(*src_tokens.shape, values.size(-1))
+        logits[is_token] = values
+        return logits, extra
 
 
 @register_model("tupe_roberta")
 class TupeRobertaModel(RobertaModel):
-    """fairseq's RoBERTa whose encoder is a :class:`TupeEncoder`.
-
-    Source: Ke, He and Liu 2021, https://arxiv.org/abs/2006.15595.  LM head, classification
-    heads and hub interface are fairseq's own.
-
-    Args:
-        args (Namespace or DictConfig): the options; :meth:`build_model` completes them, so that
-            all are stored in the checkpoint.
-        encoder (TupeRobertaEncoder): the encoder.
-    """
-
-    def __init__(self, args, encoder):
-        super().__init__(args, encoder)
-        self._watch = RunWatch(args)
+    """fairseq's RoBERTa whose encoder is a :class:`TupeEncoder`."""
 
     @classmethod
     def hub_models(cls):
@@ -77,26 +262,18 @@ class TupeRobertaModel(RobertaModel):
 
     @staticmethod
     def add_args(parser):
-        """Add RoBERTa's flags and ours to an argparse parser or group."""
         RobertaModel.add_args(parser)
         add_tupe_args(parser)
-        limit_rendezvous()  # fairseq-train calls nothing else of ours before its processes meet
 
     @classmethod
     def build_model(cls, args, task):
-        """Build a model from parsed flags or from a Hydra config; see :func:`check_options`."""
         if OmegaConf.is_config(args):
-            check_hydra_keys(args, cls._known_options(args._name))
+            check_hydra_keys(args)
             OmegaConf.set_struct(args, False)
-
         base_architecture(args)
-        if not safe_hasattr(args, "max_positions"):  # as RoBERTa: the length of the task's samples
-            tokens_per_sample = safe_getattr(task_options(task), "tokens_per_sample")
-            args.max_positions = tokens_per_sample or task.max_positions()
+        if not safe_hasattr(args, "max_positions"):
+            args.max_positions = safe_getattr(task.cfg, "tokens_per_sample") or task.max_positions()
         check_options(args, task)
-        give_word_beginnings(task, task_options(task), args)
-        if args.isolate_documents:
-            isolate_documents(task)
         model = cls(args, TupeRobertaEncoder(args, task.source_dictionary))
         if OmegaConf.is_config(args):
             OmegaConf.set_struct(args, True)
@@ -111,176 +288,112 @@ class TupeRobertaModel(RobertaModel):
         word_starts=None,
         **kwargs,
     ):
-        """As RoBERTa's; a head for texts gets what ``--pooling`` says.
-
-        With ``word_starts`` the head gets the features there and no others.
-
-        Args:
-            word_starts (Tensor, optional): bool, the first pieces of words to be tagged.
-        Shape:
-            src_tokens, word_starts (B, L) -> the head's outputs (B, C), or (words, C), row by row.
-        """
-        if classification_head_name is None and word_starts is None:
+        """As RoBERTa's. ``word_starts``, bool (B, L), selects the features for a tagging head."""
+        if classification_head_name is None:
             return super().forward(src_tokens, features_only, return_all_hiddens, **kwargs)
         features, extra = super().forward(src_tokens, True, return_all_hiddens, **kwargs)
         head = self.classification_heads[classification_head_name]
         if word_starts is not None:
             return head(features[word_starts]), extra
-        return head_outputs(head, features, src_tokens.ne(self.encoder.padding_idx)), extra
+        return head(features, src_tokens.ne(self.encoder.padding_idx)), extra
 
     def register_classification_head(self, name, num_classes=None, inner_dim=None, **kwargs):
-        """As fairseq's; the head gets what ``--pooling`` says."""
         args = self.args
-        if args.pooling == CLS:
-            super().register_classification_head(name, num_classes, inner_dim, **kwargs)
-            return
-        self.classification_heads[name] = MeanPoolingHead(
-            args.encoder_embed_dim, inner_dim or args.encoder_embed_dim, num_classes,
-            args.pooler_activation_fn, args.pooler_dropout,
+        self.classification_heads[name] = TextHead(
+            args.encoder_embed_dim,
+            inner_dim or args.encoder_embed_dim,
+            num_classes,
+            args.pooler_activation_fn,
+            args.pooler_dropout,
             do_spectral_norm=args.spectral_norm_classification_head,
-        )  # fmt: skip
+            pooling=args.pooling,
+        )
 
     def register_tagging_head(self, name, num_classes):
-        """As :meth:`register_classification_head`, for tags of words."""
-        self.classification_heads[name] = TokenTaggingHead(
+        self.classification_heads[name] = TaggingHead(
             self.args.encoder_embed_dim, num_classes, self.args.pooler_dropout
         )
 
     def upgrade_state_dict_named(self, state_dict, name):
-        taken = take_tagging_heads(self, state_dict, f"{name}." if name else "")
-        super().upgrade_state_dict_named(state_dict, name)
-        state_dict.update(taken)
+        # past RobertaModel's, which is for checkpoints before 0.10 and for its own heads
+        super(RobertaModel, self).upgrade_state_dict_named(state_dict, name)
 
-    @classmethod
-    def _known_options(cls, arch):
-        """The options that the flags and the preset of an architecture can set."""
-        parser = argparse.ArgumentParser()
-        cls.add_args(parser)
-        known, _ = parser.parse_known_args([])
-        ARCH_CONFIG_REGISTRY[arch](known)
-        return known
+    def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
+        """As fairseq's; a whole checkpoint must be of this size, vocabulary and encoding."""
+        state_dict = dict(state_dict)
+        if strict:
+            self.check_state_dict(state_dict)
+            version = state_dict.get("encoder.vocabulary_version")
+            if version is None or version.is_floating_point():  # half precision cannot hold it
+                logger.warning(
+                    "the checkpoint does not record its vocabulary; use the dict.txt that it was "
+                    "trained with"
+                )
+                state_dict["encoder.vocabulary_version"] = self.encoder.vocabulary_version
+        fit_heads(self, state_dict, is_whole=strict)
+        return super().load_state_dict(state_dict, strict, model_cfg, args)
 
-    def train(self, mode: bool = True):
-        super().train(mode)
-        self._watch.mode(mode, self.encoder.sentence_encoder)
-        return self
+    def check_state_dict(self, state_dict: dict[str, Tensor]) -> None:
+        """Refuse weights of another model, also those that fit and would compute something else.
 
-    def set_num_updates(self, num_updates):
-        super().set_num_updates(num_updates)
-        self._watch.set_num_updates(num_updates)
-
-    def load_state_dict(self, state_dict, strict=True, *args, **kwargs):
-        """As fairseq's, which edits ``state_dict``; logs which tensors of a whole were loaded.
-
-        Loading a part (``strict=False``) is not logged: fairseq's moving average does so at
-        every update.
+        Reads shapes and two recorded buffers only: a memory-mapped file is not read as a whole.
         """
-        check_pooling(self, state_dict, is_whole=strict)
-        if not strict:
-            return super().load_state_dict(state_dict, strict, *args, **kwargs)
-        # of a head of another size fairseq keeps the model's; an older record is only shorter
-        given = {name: tensor.shape for name, tensor in state_dict.items()}
-        self.encoder.check_whole(state_dict, "encoder.")
-        result = super().load_state_dict(state_dict, strict, *args, **kwargs)
-        self._watch.loaded()
-        own = {name: tensor.shape for name, tensor in self.state_dict().items()}
-        new = [
-            name
-            for name, shape in own.items()
-            if name not in given or (given[name] != shape and not name.endswith("_version"))
-        ]
-        logger.info(
-            "loaded %d of %d tensors; newly initialized: %s; in the file, but not in the model: %s",
-            len(own) - len(new),
-            len(own),
-            ", ".join(new) or "none",
-            ", ".join(name for name in given if name not in own) or "none",
+        encoder = self.encoder.sentence_encoder
+        config = encoder.config
+        if ENCODER + "embed_positions.weight" in state_dict:
+            raise ValueError(
+                "the checkpoint is stock RoBERTa's, which adds learned positions to its input; "
+                "convert it with tupe-convert --position-encoding learned"
+            )
+        encoder.check_whole(state_dict, ENCODER)
+        embedding, fc1 = (
+            state_dict[ENCODER + name].shape
+            for name in ("embed_tokens.weight", "layers.0.fc1.weight")
         )
-        return result
-
-    def max_positions(self):
-        """The longest sequence; refuses what :meth:`RunWatch.check_restored` refuses."""
-        self._watch.check_restored()
-        return super().max_positions()
+        prefix = ENCODER + "layers."
+        layers = {key.split(".")[3] for key in state_dict if key.startswith(prefix)}
+        sizes = {
+            "--encoder-embed-dim": (embedding[1], config.embed_dim),
+            "--encoder-layers": (len(layers), config.num_layers),
+            "--encoder-ffn-embed-dim": (fc1[0], config.ffn_embed_dim),
+        }
+        table = encoder.position and encoder.position.TABLE
+        rows = state_dict.get(f"{ENCODER}position_bias.{table}")
+        if rows is not None:
+            # tupe's table has a row more than positions
+            others = encoder.position.get_parameter(table).size(0) - config.max_positions
+            sizes["--max-positions"] = (rows.size(0) - others, config.max_positions)
+        differing = [
+            f"{name} is {saved} in the checkpoint and {own} in this model"
+            for name, (saved, own) in sizes.items()
+            if saved != own
+        ]
+        if differing:
+            raise ValueError(f"{'; '.join(differing)}; give the checkpoint's")
+        if embedding[0] != encoder.embed_tokens.num_embeddings:
+            raise ValueError(
+                f"the checkpoint has {embedding[0]} symbols and dict.txt has "
+                f"{encoder.embed_tokens.num_embeddings}, <mask> and the built-in ones included; "
+                "use the dict.txt that the checkpoint was trained with"
+            )
+        config.check_record(json.loads(bytes(state_dict[ENCODER + RECORD].long().tolist())))
+        version = state_dict.get("encoder.vocabulary_version")
+        if version is not None and not version.is_floating_point():
+            if int(version) != int(self.encoder.vocabulary_version):
+                raise ValueError(
+                    "the checkpoint was trained with a different vocabulary of the same size; use "
+                    "its own dict.txt, and data prepared with it"
+                )
 
     @classmethod
     def from_pretrained(
         cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
     ):
-        """As RoBERTa's, but safe with a file from a stranger, see :func:`restore`.
+        """See :func:`tupe_fairseq.inference.hub.from_pretrained`."""
+        from tupe_fairseq.inference.hub import from_pretrained
 
-        It uses the vocabulary that is next to the checkpoint, or with the data: a SentencePiece
-        model, or what tupe-convert recorded.  RoBERTa's own default is GPT-2's encoding, whose
-        files it downloads.
-
-        Args:
-            model_name_or_path (str): a folder; nothing is downloaded or unpacked.
-            checkpoint_file (str): the name of the checkpoint in it.
-            data_name_or_path (str): the folder with dict.txt; relative to the first if it begins
-                with a dot.
-            kwargs: options in place of the file's, and fairseq's ``bpe``, ``tokenizer`` and
-                ``user_dir``.
-        Returns:
-            TupeRobertaHub: fairseq's hub interface, and ours for positions and attention.
-        Raises:
-            FileNotFoundError: if a folder or file is missing.
-            CheckpointError: if the checkpoint is refused or damaged.
-        """
-        folder, data = model_name_or_path, data_name_or_path
-        if not os.path.isdir(folder):
-            raise FileNotFoundError(f"{folder} is not a folder; give the folder of a checkpoint")
-        if data.startswith("."):
-            data = os.path.abspath(os.path.join(folder, data))
-        for name, option in ENCODING_FILES.items():
-            if os.path.exists(os.path.join(folder, name)):
-                kwargs[option] = os.path.join(folder, name)
-        bpe = None if "bpe" in kwargs else recorded_bpe(folder, data)
-        kwargs.setdefault("bpe", "sentencepiece" if "sentencepiece_model" in kwargs else None)
-        if kwargs.get("user_dir") is not None:
-            import_user_module(argparse.Namespace(user_dir=kwargs["user_dir"]))
-        kwargs = {"load_checkpoint_heads": True, **kwargs, "data": data}
-        model, config, task = restore(os.path.join(folder, checkpoint_file), kwargs)
-        hub = TupeRobertaHub(config, task, model)
-        hub.bpe = bpe or hub.bpe
-        hub.places = [data, folder]
-        return hub
-
-
-def base_architecture(args):
-    args.position_encoding = safe_getattr(args, "position_encoding") or "tupe"
-    given = {name: safe_getattr(args, name) for name in POSITION_OPTIONS}
-    # only together with the options that they need: otherwise they would look as if given by the
-    # user
-    dependent = get_position_encoding(args.position_encoding).defaults(given)
-    for name, option in POSITION_OPTIONS.items():
-        default = dependent.get(name, option.default)
-        if default is not None:
-            setattr(args, name, safe_getattr(args, name, default))
-    args.attn_impl = safe_getattr(args, "attn_impl", "auto")
-    args.pooling = safe_getattr(args, "pooling", CLS)
-    args.unpad = safe_getattr(args, "unpad", False)
-    args.isolate_documents = safe_getattr(args, "isolate_documents", False)
-    args.compile_layers = safe_getattr(args, "compile_layers", False)
-    args.pooler_dropout = safe_getattr(args, "pooler_dropout", 0.1)  # the authors'; RoBERTa's is 0
-    args.no_token_positional_embeddings = safe_getattr(args, "no_token_positional_embeddings", True)
-    args.offload_activations = safe_getattr(args, "offload_activations", False)
-    args.checkpoint_activations = (
-        safe_getattr(args, "checkpoint_activations", False) or args.offload_activations
-    )
-    args.min_params_to_wrap = safe_getattr(args, "min_params_to_wrap", DEFAULT_MIN_PARAMS_TO_WRAP)
-    # without the key, a checkpoint of a Hydra run would lose its heads in from_pretrained
-    args.load_checkpoint_heads = safe_getattr(args, "load_checkpoint_heads", False)
-    roberta_base_architecture(args)
-
-
-def _sized(args, size):
-    layers, embed_dim, heads = size
-    args.encoder_layers = safe_getattr(args, "encoder_layers", layers)
-    args.encoder_embed_dim = safe_getattr(args, "encoder_embed_dim", embed_dim)
-    args.encoder_ffn_embed_dim = safe_getattr(args, "encoder_ffn_embed_dim", 4 * embed_dim)
-    args.encoder_attention_heads = safe_getattr(args, "encoder_attention_heads", heads)
-    base_architecture(args)
+        return from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)
 
 
 for _arch, _size in ARCHITECTURES.items():
-    register_model_architecture("tupe_roberta", _arch)(partial(_sized, size=_size))
+    register_model_architecture("tupe_roberta", _arch)(partial(sized_architecture, size=_size))

@@ -21,7 +21,7 @@ def open_rows(path: str, header: bool = True) -> RowFile:
         OSError: if it cannot be read.
         ValueError: if it has another ending, is empty or not what its name says, or names two
             columns alike; in one line, with file and row.
-        MissingPackage: if it is parquet and pyarrow is not installed.
+        ModuleNotFoundError: if it is parquet and pyarrow is not installed.
     """
     ending = ending_of(path)
     if ending in DELIMITED:

@@ -25,7 +25,7 @@ class FastBpe:
     Raises:
         OSError: if the file cannot be read.
         ValueError: if it is not a file of codes.
-        MissingPackage: if sacremoses or subword-nmt is not installed.
+        ModuleNotFoundError: if sacremoses or subword-nmt is not installed.
     """
 
     #: whether a piece does not itself say that a space is before it

@@ -46,7 +46,7 @@ class ForeignVocabulary:
     Raises:
         OSError: if a file is missing.
         ValueError: if the record or a file is broken, or a file has changed since.
-        MissingPackage: if a package that this kind needs is not installed.
+        ModuleNotFoundError: if a package that this kind needs is not installed.
     """
 
     def __init__(self, folder: str):

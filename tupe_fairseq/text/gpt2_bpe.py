@@ -4,7 +4,6 @@ from typing import Any, Dict, Iterable, List
 
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.names import FILLER
-from tupe_fairseq.missing_package import MissingPackage
 
 
 class Gpt2Bpe:
@@ -18,21 +17,19 @@ class Gpt2Bpe:
     Raises:
         OSError: if a file cannot be read.
         ValueError: if one is not what its name says.
-        MissingPackage: if fairseq or regex is not installed.
+        ModuleNotFoundError: if fairseq or regex is not installed.
     """
 
     #: a space belongs to the word after it
     before_word = " "
 
     def __init__(self, encoder_json: str, vocab_bpe: str):
+        import regex  # noqa: F401  # fairseq's code needs it, and hides that it is missing
         from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 
         _read_numbers(encoder_json, vocab_bpe)
         self._files = (encoder_json, vocab_bpe)
-        try:
-            self._encoder = get_encoder(encoder_json, vocab_bpe)
-        except ImportError as error:
-            raise MissingPackage("regex") from error
+        self._encoder = get_encoder(encoder_json, vocab_bpe)
 
     def __reduce__(self):
         # fairseq's encoder holds a module, which cannot be sent to another process

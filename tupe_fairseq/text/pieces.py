@@ -14,7 +14,7 @@ class Pieces:
     Raises:
         OSError: if the file cannot be read.
         ValueError: if it is not a SentencePiece model.
-        MissingPackage: if sentencepiece is not installed.
+        ModuleNotFoundError: if sentencepiece is not installed.
     """
 
     #: what must be put before a word, unless it is the first of a line, for the pieces that it has

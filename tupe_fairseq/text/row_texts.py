@@ -27,7 +27,7 @@ def open_texts(path: str, field: str) -> Any:
     Raises:
         OSError: if the file cannot be read.
         ValueError: if it has no such rows, or no such column.
-        MissingPackage: if it is parquet and pyarrow is not installed.
+        ModuleNotFoundError: if it is parquet and pyarrow is not installed.
     """
     start = TextFile(path).start(_SAMPLE_BYTES)
     if start.startswith(b"PAR1") or path.lower().endswith(".parquet"):
@@ -52,7 +52,7 @@ def check_texts(path: str, field: str) -> None:
     """Refuse a file whose first rows have no texts in this field.
 
     Raises:
-        OSError, ValueError, MissingPackage: as :func:`open_texts`, or as reading it.
+        OSError, ValueError, ModuleNotFoundError: as :func:`open_texts`, or as reading it.
     """
     source = open_texts(path, field)
     for block in source.blocks():

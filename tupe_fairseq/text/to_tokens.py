@@ -25,7 +25,7 @@ class ToTokens:
         treatment: has ``apply(text)``.
     Raises:
         OSError, ValueError: if a file cannot be read, or is not of the kind.
-        MissingPackage: if a package that this kind needs is not installed.
+        ModuleNotFoundError: if a package that this kind needs is not installed.
 
     Attributes:
         paths (list of str): the vocabulary's files.
@@ -79,7 +79,7 @@ def open_vocabulary(
         choices (str): flags that name a vocabulary, for the message.
     Raises:
         OSError, ValueError: if there is none, or it is broken or does not fit.
-        MissingPackage: if a package that it needs is not installed.
+        ModuleNotFoundError: if a package that it needs is not installed.
     """
     is_recorded = False
     if given is None:

@@ -47,7 +47,7 @@ def build_tokenizer(
     Raises:
         OSError, ValueError: if a file cannot be read, is not of the kind, or does not fit the
             dictionary; if a tokenizer could not agree with it.
-        MissingPackage: if a package is missing that reads the vocabulary.
+        ModuleNotFoundError: if a package is missing that reads the vocabulary.
     """
     order = check_symbols(symbols, padded_vocabulary)
     KINDS[kind].check(*paths, order.words)

@@ -25,7 +25,7 @@ def fastbpe_tokenizer(order: SymbolsInOrder, codes: str, allow_unlisted: bool):
         codes (str): the file of codes.
         allow_unlisted (bool): whether the codes may make pieces that the dictionary lacks.
     Raises:
-        MissingPackage: if sacremoses, whose rules are written down, is not installed.
+        ModuleNotFoundError: if sacremoses, whose rules are written down, is not installed.
         ValueError: if there are pieces that the dictionary lacks, and may not be.
     """
     from tupe_fairseq.export.tokenizer.authors_rules import (

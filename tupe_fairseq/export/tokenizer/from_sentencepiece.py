@@ -11,7 +11,6 @@ from tupe_fairseq.export.tokenizer.tokenizer_files import (
     tokenizer_json,
 )
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
-from tupe_fairseq.missing_package import MissingPackage
 
 # SentencePiece's mark of a space
 _SPACE = "\u2581"
@@ -34,7 +33,7 @@ def sentencepiece_tokenizer(order: SymbolsInOrder, path: str, allow_unlisted: bo
         allow_unlisted (bool): whether the model may have pieces that the dictionary lacks.
     Raises:
         ValueError: if a tokenizer cannot split text as this model does.
-        MissingPackage: if sentencepiece or protobuf is not installed.
+        ModuleNotFoundError: if sentencepiece or protobuf is not installed.
     """
     proto = _read_proto(path)
     kinds = proto.SentencePiece
@@ -67,12 +66,8 @@ def sentencepiece_tokenizer(order: SymbolsInOrder, path: str, allow_unlisted: bo
 
 
 def _read_proto(path: str) -> Any:
-    try:
-        from sentencepiece import sentencepiece_model_pb2
-    except MissingPackage:  # sentencepiece itself
-        raise
-    except ImportError as error:  # what this file of it imports does not come with it
-        raise MissingPackage("protobuf") from error
+    from sentencepiece import sentencepiece_model_pb2
+
     with open(path, "rb") as file:
         return sentencepiece_model_pb2.ModelProto.FromString(file.read())
 

@@ -1,0 +1,1 @@
+from tupe_fairseq.criterions import sentence_prediction, tagging  # noqa: F401

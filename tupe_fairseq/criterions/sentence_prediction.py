@@ -1,0 +1,108 @@
+"""Loss and metrics of glue_sentence_prediction."""
+
+from dataclasses import dataclass, field
+from typing import Optional  # omegaconf 2.0 does not know `X | None`
+
+import torch.nn.functional as F
+from fairseq.criterions import register_criterion
+from fairseq.criterions.sentence_prediction import (
+    SentencePredictionConfig,
+    SentencePredictionCriterion,
+)
+from fairseq.dataclass import ChoiceEnum
+
+from tupe_fairseq.criterions.whole_set import (
+    METRICS_HELP,
+    WEIGHTS_HELP,
+    log_accuracy,
+    log_rows,
+    parse_metrics,
+    parse_weights,
+    reduce_rows,
+)
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
+from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, REGRESSION
+from tupe_fairseq.tasks.sentence_prediction import class_names, kind_of
+
+
+@dataclass
+class GlueCriterionConfig(SentencePredictionConfig):
+    glue_task: Optional[ChoiceEnum(list(GLUE_TASKS))] = field(
+        default=None, metadata={"help": "the GLUE task whose metrics and labels are used"}
+    )
+    metrics: Optional[str] = field(
+        default=None, metadata={"help": f"in place of --glue-task: {METRICS_HELP}"}
+    )
+    class_weights: Optional[str] = field(default=None, metadata={"help": WEIGHTS_HELP})
+
+
+@register_criterion("glue_sentence_prediction", dataclass=GlueCriterionConfig)
+class GlueSentencePredictionCriterion(SentencePredictionCriterion):
+    """Cross-entropy for classes, squared error for scores, mean binary cross-entropy for labels.
+
+    A row counts 1. Training logs loss and accuracy; validation logs percentages over the whole set.
+    """
+
+    def __init__(self, cfg, task):
+        super().__init__(cfg, task)
+        self.kind = kind_of(task.cfg)
+        labels = [] if self.kind == REGRESSION else class_names(task.label_dictionary)
+        if bool(cfg.glue_task) == bool(cfg.metrics):
+            raise ValueError("give one of --glue-task and --metrics")
+        for option in cfg:
+            if option.startswith("report_") and cfg[option]:
+                flag = option.replace("_", "-")
+                raise ValueError(f"--{flag} has no effect here; use --glue-task or --metrics")
+        if cfg.glue_task:
+            glue = GLUE_TASKS[str(cfg.glue_task)]
+            if tuple(labels) != glue.labels or self.kind == MULTILABEL:
+                raise ValueError(
+                    f"--glue-task {glue.name} has {', '.join(glue.labels) or 'scores'}, and "
+                    f"{task.cfg.data} has {', '.join(labels) or 'scores'} ({self.kind})"
+                )
+            names = [*glue.metrics, glue.selection]
+        else:
+            names = parse_metrics(cfg.metrics, self.kind, labels)
+        self.metric_names = list(
+            dict.fromkeys(names + ["accuracy"] * (self.kind == CLASSIFICATION))
+        )
+        self.class_weights = parse_weights(cfg.class_weights, labels)
+
+    def forward(self, model, sample, reduce=True):
+        if "target" not in sample:
+            raise ValueError("the split has no labels; predict on it instead of validating")
+        head = self.classification_head_name
+        logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=head)
+        logits, targets = logits.float(), model.get_targets(sample, [logits])
+        weights = None if self.class_weights is None else self.class_weights.to(logits.device)
+        if self.kind == REGRESSION:
+            predictions, targets = logits.view(-1), targets.view(-1)
+            loss = F.mse_loss(predictions, targets.float(), reduction="sum")
+        elif self.kind == MULTILABEL:
+            predictions = logits > 0
+            loss = F.binary_cross_entropy_with_logits(
+                logits, targets.float(), pos_weight=weights, reduction="sum"
+            )
+            loss = loss / logits.size(1)
+        else:
+            predictions, targets = logits.argmax(dim=1), targets.view(-1)
+            loss = F.nll_loss(F.log_softmax(logits, dim=-1), targets, weights, reduction="sum")
+        rows = len(targets)
+        output = {
+            "loss": loss.data,
+            "ntokens": sample["ntokens"],
+            "nsentences": rows,
+            "sample_size": rows,
+        }
+        if not self.training:
+            columns = [list(side.cpu().numpy()) for side in (predictions, targets)]
+            log_rows(output, self.metric_names, [sample["id"].tolist(), *columns])
+        elif self.kind == CLASSIFICATION:
+            output["num_correct"] = (predictions == targets).sum()
+        return loss, rows, output
+
+    @staticmethod
+    def reduce_metrics(logging_outputs) -> None:
+        SentencePredictionCriterion.reduce_metrics(logging_outputs)
+        reduce_rows(logging_outputs)
+        log_accuracy(logging_outputs)

@@ -1,0 +1,113 @@
+"""Metrics over a whole validation set.
+
+fairseq averages its own over batches, which is wrong for MCC, F1 and correlations.
+"""
+
+import math
+
+import torch
+import torch.distributed as dist
+from fairseq.distributed import utils as distributed_utils
+from fairseq.logging import metrics
+from fairseq.logging.meters import MetersDict
+from torch import Tensor
+
+# in logging outputs, and the name of the meter; fairseq does not log names with an underscore
+ROWS = "_rows"
+METRICS_HELP = "comma-separated metrics over the validation set, such as accuracy,macro_f1"
+WEIGHTS_HELP = (
+    "comma-separated weights in the loss, one for each class in the order of label/dict.txt; with "
+    "--multilabel, of the rows that have the label; default 1 each"
+)
+
+
+def parse_metrics(text: str, kind: str, labels: list[str]) -> list[str]:
+    from tupe_fairseq.labelled.metrics import (
+        check_metrics,
+    )  # pre-training does not need scikit-learn
+
+    names = list(dict.fromkeys(text.split(",")))
+    check_metrics(names, kind, labels, f"--metrics {text}")
+    return names
+
+
+def parse_weights(text: str | None, labels: list[str]) -> Tensor | None:
+    """The weights of --class-weights, float32 (C)."""
+    if not text:
+        return None
+    try:
+        weights = [float(word) for word in text.split(",")]
+    except ValueError:
+        weights = []
+    if len(weights) != len(labels) or not all(0 < weight < math.inf for weight in weights):
+        raise ValueError(
+            f"--class-weights {text}: must be {len(labels)} numbers above 0, for "
+            f"{', '.join(labels) or 'scores'}"
+        )
+    return torch.tensor(weights)
+
+
+class RowsMeter(MetersDict._DerivedMeter):
+    """Prediction and target of every row of a validation set, by the row's id.
+
+    A derived meter, because fairseq does not save these in checkpoints. With ``parts``, ids are
+    (sentence, part) and values are lists, which are joined.
+    """
+
+    def __init__(self):
+        super().__init__(fn=None)
+        self.rows, self.parts = {}, False
+
+    def update(self, ids, predictions, targets, parts=False):
+        self.parts = parts
+        # a process without a batch repeats one
+        self.rows.update(zip(ids, zip(predictions, targets)))
+
+    def percentage(self, name: str) -> float:
+        from tupe_fairseq.labelled.metrics import task_metrics
+
+        pairs = self._joined() if self.parts else list(self.rows.values())
+        return 100 * task_metrics([name], *zip(*pairs))[name] if len(pairs) > 1 else math.nan
+
+    def _joined(self):
+        sentences = {}
+        for sentence, part in sorted(self.rows):
+            whole = sentences.setdefault(sentence, ([], []))
+            for side, values in zip(whole, self.rows[sentence, part]):
+                side.extend(values)
+        return list(sentences.values())
+
+
+def log_rows(logging_output: dict, names: list[str], rows: tuple) -> None:
+    """Keep a validated batch for :func:`reduce_rows`, or log those of all processes at once.
+
+    ``rows`` are ids, predictions, targets and, optionally, ``parts`` of :class:`RowsMeter`.
+    """
+    if distributed_utils.get_data_parallel_world_size() == 1:
+        logging_output[ROWS] = (names, rows)
+        return
+    # the trainer can only sum what processes log
+    gathered = [None] * distributed_utils.get_data_parallel_world_size()
+    dist.all_gather_object(gathered, rows, group=distributed_utils.get_data_parallel_group())
+    for part in gathered:
+        _log(names, part)
+
+
+def reduce_rows(logging_outputs: list[dict]) -> None:
+    for output in logging_outputs:
+        if ROWS in output:
+            _log(*output[ROWS])
+
+
+def _log(names, rows):
+    metrics.log_custom(RowsMeter, ROWS, *rows)
+    for name in names:
+        metrics.log_derived(name, lambda meters, name=name: meters[ROWS].percentage(name))
+
+
+def log_accuracy(logging_outputs: list[dict]) -> None:
+    """The accuracy of training batches."""
+    if any("num_correct" in output for output in logging_outputs):
+        correct = sum(output.get("num_correct", 0) for output in logging_outputs)
+        size = sum(output.get("sample_size", 0) for output in logging_outputs)
+        metrics.log_scalar("accuracy", 100.0 * correct / size, size, round=1)

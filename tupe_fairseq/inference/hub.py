@@ -1,0 +1,239 @@
+"""``TupeRobertaModel.from_pretrained``: a model from a file that may be a stranger's.
+
+fairseq's own loading builds whatever architecture and task a file names, and evaluates some of its
+options. Here the file chooses sizes and switches from checked options, and nothing else.
+"""
+
+import argparse
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch.nn.functional as F
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from fairseq.models.roberta.hub_interface import RobertaHubInterface
+from fairseq.registry import REGISTRIES
+from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
+from fairseq.utils import import_user_module, safe_getattr
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from tupe_fairseq.checkpoint.checked_options import checked_options
+from tupe_fairseq.checkpoint.checked_tensors import check_finite, check_sizes, tensors_in
+from tupe_fairseq.checkpoint.contents import options_in
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
+from tupe_fairseq.labelled.described_task import described_task
+from tupe_fairseq.labelled.task_description import TAGGING
+from tupe_fairseq.labelled.trained_kind import check_kind, trained_kind
+from tupe_fairseq.prediction.batches import BATCH_TOKENS, BATCH_TOKENS_ON_GPU
+from tupe_fairseq.prediction.predictor import predictor
+from tupe_fairseq.prediction.row_predictions import answers
+from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary, is_recorded
+from tupe_fairseq.text.found_vocabulary import find_dictionary
+from tupe_fairseq.text.to_tokens import open_vocabulary
+
+logger = logging.getLogger(__name__)
+
+# files beside a checkpoint, and the option of fairseq's --bpe that names each
+BPE_FILES = {
+    "code": "bpe_codes",
+    "bpecodes": "bpe_codes",
+    "sentencepiece.bpe.model": "sentencepiece_model",
+    "merges.txt": "bpe_merges",
+    "vocab.json": "bpe_vocab",
+}
+# what fairseq's tasks take from other parts of a training's config
+FROM_OTHER_PARTS = {
+    "classification_head_name": "",
+    "regression_target": False,
+    "seed": 1,
+    "train_subset": "train",
+}
+
+
+def from_pretrained(
+    folder: str, checkpoint_file: str, data: str, user_dir: str | None = None, **overrides: Any
+) -> "TupeRobertaHub":
+    """fairseq's hub interface for a checkpoint of tupe_roberta.
+
+    Args:
+        folder: the checkpoint's folder, whose vocabulary is used; nothing is downloaded.
+        data: the folder with dict.txt; relative to ``folder`` if it begins with a dot.
+        overrides: options in place of the file's, and fairseq's ``bpe`` with its options.
+    Raises:
+        OSError, ValueError: if something is missing, refused, or does not fit.
+    """
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"{folder} is not a folder; give the folder of a checkpoint")
+    if user_dir is not None:
+        import_user_module(argparse.Namespace(user_dir=user_dir))
+    data = os.path.abspath(os.path.join(folder, data)) if data.startswith(".") else data
+    recorded = None if "bpe" in overrides else recorded_bpe(folder, data)
+    for name, option in BPE_FILES.items():
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            overrides.setdefault(option, path)
+    bpe = overrides.pop("bpe", "sentencepiece" if "sentencepiece_model" in overrides else None)
+    model, task = load_model(os.path.join(folder, checkpoint_file), data, **overrides)
+    config = argparse.Namespace(bpe=_bpe_config(bpe, overrides), task=task.cfg, model=model.args)
+    hub = TupeRobertaHub(config, task, model)
+    hub.bpe = recorded or hub.bpe
+    hub.folders = [data, folder]
+    return hub
+
+
+def load_model(path: str, data: str, **overrides: Any):
+    """The model of a checkpoint and its task, from checked options and finite tensors alone."""
+    state = restricted_load(path)
+    given = {**options_in(state, path), **dict.fromkeys(overrides)}
+    options = {**checked_options(given, path), "load_checkpoint_heads": True, **overrides}
+    if options["arch"] not in ARCH_CONFIG_REGISTRY:
+        raise CheckpointError(f"{path} is refused: there is no --arch {options['arch']}")
+    tensors = tensors_in(state, path)
+    check_sizes(options, tensors, path)
+    check_finite(tensors, path)
+    name = options.get("task", "masked_lm")
+    defaults = TASK_DATACLASS_REGISTRY[name]()
+    values = {**FROM_OTHER_PARTS, **options, "data": data, "_name": name}
+    values = {key: value for key, value in values.items() if hasattr(defaults, key)}
+    config = OmegaConf.merge(OmegaConf.structured(defaults), values)
+    task = TASK_REGISTRY[name].setup_task(config)
+    try:
+        model = task.build_model(argparse.Namespace(**{**options, "_name": options["arch"]}))
+        model.load_state_dict(tensors)
+    except (KeyError, RuntimeError) as error:  # torch's, in many lines
+        raise CheckpointError(f"{path} cannot be loaded: {' '.join(str(error).split())}") from None
+    return model, task
+
+
+def _bpe_config(bpe: str | None, options: dict[str, Any]):
+    if bpe is None:
+        return None
+    defaults = REGISTRIES["bpe"]["dataclass_registry"].get(bpe)
+    known = {key: value for key, value in options.items() if hasattr(defaults, key)}
+    return OmegaConf.create({"_name": bpe, **known})
+
+
+class TupeRobertaHub(RobertaHubInterface):
+    """fairseq's hub interface, with predictions for texts, position bias and attention weights.
+
+    ``folders`` hold the vocabulary and the report.json of the data.
+    """
+
+    folders: Sequence[str] = ()
+
+    def predict_texts(self, texts: Sequence[str | Sequence[str]]) -> list[dict[str, Any]]:
+        """What a fine-tuned model predicts for texts, as ``tupe-predict`` does.
+
+        Args:
+            texts: texts; pairs of texts, if the model takes pairs; for tagging, lists of words.
+        Returns:
+            For each, label and probability; score; labels and probabilities; or tags.
+        """
+        if self.training:
+            raise ValueError("dropout is on, so predictions differ at each call; call eval() first")
+        options = {
+            name: safe_getattr(self.task.cfg, name) for name in ("regression_target", "multilabel")
+        }
+        kind = trained_kind({**options, "task": safe_getattr(self.task.cfg, "_name")})
+        head, task = self._head(), described_task(self.folders)
+        check_kind("the checkpoint", kind, head.out_proj.out_features, task)
+        rows = [[text] if isinstance(text, str) else list(text) for text in texts]
+        for row in rows:
+            if task.kind != TAGGING and len(row) != task.texts:
+                raise ValueError(f"the model takes {task.texts} texts at a time, not {len(row)}")
+        encoder = self.model.encoder.sentence_encoder
+        symbols = self.task.source_dictionary.symbols
+        dictionary = find_dictionary(self.folders)
+        advice = "the folder that from_pretrained is given"
+        to_tokens = open_vocabulary(symbols, self.folders, dictionary, None, True, advice)
+        batch_tokens = BATCH_TOKENS if self.device.type == "cpu" else BATCH_TOKENS_ON_GPU
+        predict = predictor(task, to_tokens, encoder, head, batch_tokens, encoder.config.unpad)
+        values, _ = predict(rows)
+        return [dict(zip(answers(task).names, row)) for row in values]
+
+    def _head(self):
+        heads = self.model.classification_heads
+        name = safe_getattr(self.task.cfg, "classification_head_name")
+        if name not in heads and len(heads) == 1:
+            (name,) = heads
+        if name not in heads:
+            raise ValueError(
+                f"the model has {len(heads)} classification heads, and none is {name}; give a "
+                "checkpoint that was fine-tuned"
+            )
+        return heads[name]
+
+    def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
+        """As fairseq's, with the model's pooling. Shape: tokens (L) or (B, L) -> (B, C)."""
+        tokens = tokens.unsqueeze(0) if tokens.dim() == 1 else tokens
+        self._check_length(tokens)
+        logits, _ = self.model(tokens.to(self.device), classification_head_name=head)
+        return logits if return_logits else F.log_softmax(logits, dim=-1)
+
+    def position_bias(self, seq_len: int, layer: int | None = None) -> PositionTerms:
+        """What positions add to the attention logits: absolute, relative and sum, (H, T, T) each.
+
+        Args:
+            layer: for position encodings with parameters in each layer.
+        """
+        return position_terms(self.model.encoder.sentence_encoder, seq_len, layer)
+
+    def extract_features(self, tokens, return_all_hiddens=False, return_attention=False):
+        """As fairseq's; with ``return_attention`` a pair with the weights of each layer.
+
+        Shape: tokens (L) or (B, L) -> weights (B, H, L, L), rows are queries; 0 at padded keys.
+        """
+        self._check_length(tokens)
+        features = super().extract_features(tokens, return_all_hiddens)
+        if not return_attention:
+            return features
+        encoder = self.model.encoder.sentence_encoder
+        tokens = (tokens.unsqueeze(0) if tokens.dim() == 1 else tokens).to(self.device)
+        padding = tokens.eq(encoder.embed_tokens.padding_idx)
+        return features, encoder.attention_weights(encoder.embed_tokens(tokens), padding)
+
+    def decode(self, tokens: Tensor) -> str | list[str]:
+        """As fairseq's, also for tokens on a GPU. Shape: tokens (L); of a pair, a list of both."""
+        if tokens.dim() != 1 or len(tokens) == 0:
+            raise ValueError(f"tokens are {tuple(tokens.shape)}; give one sequence, (L)")
+        return super().decode(tokens.cpu())
+
+    def _check_length(self, tokens: Tensor) -> None:
+        longest = self.model.max_positions()
+        if tokens.size(-1) > longest:
+            raise ValueError(
+                f"the text has {tokens.size(-1)} tokens, <s> and </s> included, and the model "
+                f"takes {longest}; shorten it, or use predict_texts or tupe-predict, which truncate"
+            )
+
+
+class RecordedBpe:
+    """fairseq's ``--bpe`` by the vocabulary that vocabulary.json records, with the same tokens."""
+
+    def __init__(self, splitter: Any):
+        self._splitter = splitter
+
+    def encode(self, text: str) -> str:
+        return " ".join(self._splitter.split(text))
+
+    def decode(self, tokens: str) -> str:
+        words = tokens.split()
+        text = self._splitter.join(words)
+        # fill_mask puts the text of one token in the place of " <mask>"
+        is_apart = len(words) == 1 and getattr(self._splitter, "words_apart", False)
+        return f" {text}" if is_apart else text
+
+
+def recorded_bpe(folder: str, data: str) -> RecordedBpe | None:
+    """The encoding of the first of two folders that records a vocabulary; None if none does."""
+    recorded = next(filter(is_recorded, (folder, data)), None)
+    if recorded is None:
+        return None
+    try:
+        return RecordedBpe(ForeignVocabulary(os.fspath(recorded)).splitter)
+    except ModuleNotFoundError as error:  # the model itself works without it
+        logger.warning("text cannot be encoded: %s", error)
+        return None

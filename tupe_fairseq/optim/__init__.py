@@ -1,0 +1,1 @@
+from tupe_fairseq.optim import warmup_ratio  # noqa: F401

@@ -1,1 +1,0 @@
-"""GLUE in fairseq: its task, criterion and learning-rate schedule."""

@@ -1,1 +1,0 @@
-"""RoBERTa's encoder, flags, hub interface and TensorBoard pictures, as fairseq expects them."""

@@ -1,1 +1,0 @@
-"""Task, criterion and head for tags of words."""

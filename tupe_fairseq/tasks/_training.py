@@ -1,0 +1,125 @@
+"""What our tasks share: the start of a training, and batches of labelled data."""
+
+import os
+import pickle
+import shutil
+
+import numpy as np
+import torch
+from fairseq.data import SortDataset, data_utils
+from fairseq.distributed import utils as distributed_utils
+from fairseq.tasks import FairseqTask
+from fairseq.utils import safe_getattr, split_paths
+
+from tupe_fairseq.checkpoint.fairseq_files import copy_atomically
+from tupe_fairseq.optim.warmup_ratio import record_batches
+
+# files of a data folder that from_pretrained looks for beside a checkpoint
+VOCABULARY_FILES = (
+    "dict.txt",
+    "input0/dict.txt",
+    "label/dict.txt",
+    "report.json",
+    "sentencepiece.bpe.model",
+    "vocabulary.json",
+    "bpecodes",
+    "code",
+    "encoder.json",
+    "vocab.bpe",
+    "vocab.json",
+    "merges.txt",
+)
+
+
+class TrainingTask(FairseqTask):
+    """A task that checks the checkpoint to load, and prepares the ``--save-dir``."""
+
+    _has_begun = False
+
+    def build_model(self, cfg, from_checkpoint=False):
+        model = super().build_model(cfg, from_checkpoint)
+        self._check_state_dict = getattr(model, "check_state_dict", lambda state_dict: None)
+        return model
+
+    def has_sharded_data(self, split):
+        # fairseq-train asks when the trainer is built, right before it loads a checkpoint; no
+        # other program of fairseq asks
+        if split == "train" and not self._has_begun:
+            self._has_begun = True
+            self.begin_training(self.cfg._get_root())
+        return super().has_sharded_data(split)
+
+    def begin_training(self, cfg) -> None:
+        """Called once by fairseq-train, in each process, with the whole config.
+
+        Raises:
+            FileNotFoundError: if ``--restore-file`` is missing; fairseq would train from scratch.
+            ValueError: if the checkpoint does not fit the model; fairseq would hide the reason.
+        """
+        options = cfg.checkpoint
+        path = os.path.join(options.save_dir, "checkpoint_last.pt")
+        if options.restore_file != "checkpoint_last.pt":
+            path = options.restore_file
+        elif options.finetune_from_model and not os.path.isfile(path):
+            path = options.finetune_from_model
+        if os.path.isfile(path):
+            self._check_checkpoint(path)
+        elif path in (options.restore_file, options.finetune_from_model):
+            raise FileNotFoundError(
+                f"{path} is not a file; correct --restore-file or --finetune-from-model"
+            )
+        parallel = cfg.distributed_training
+        if parallel.distributed_world_size > 1 and parallel.zero_sharding != "os":
+            # else one process sends the file to the others by torch.load, which refuses its config
+            options.load_checkpoint_on_all_dp_ranks = True
+        if not options.no_save:
+            copy_atomically()
+            if distributed_utils.is_master(parallel):
+                copy_vocabulary(split_paths(self.cfg.data)[0], options.save_dir)
+
+    def _check_checkpoint(self, path: str) -> None:
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            self._check_state_dict(state["model"])
+        except (KeyError, OSError, RuntimeError, TypeError, pickle.UnpicklingError) as error:
+            # without torch's advice to try weights_only=False
+            reason = str(error).partition("WeightsUnpickler error: ")[2] or str(error)
+            reason = reason.strip().partition("\n")[0][:200]
+            raise ValueError(f"{path} is damaged or not a checkpoint: {reason}") from None
+        except ValueError as error:
+            raise ValueError(f"{path} does not fit this model: {error}") from None
+
+
+class FineTuningTask(TrainingTask):
+    """A task for labelled data; its config has ``max_positions`` and ``train_subset``."""
+
+    def build_model(self, cfg, from_checkpoint=False):
+        own = safe_getattr(cfg, "max_positions")  # fairseq's task overwrites it
+        if own is not None and own != self.cfg.max_positions:
+            raise ValueError(
+                f"model.max_positions ({own}) must be task.max_positions "
+                f"({self.cfg.max_positions}); set both to the checkpoint's"
+            )
+        return super().build_model(cfg, from_checkpoint)
+
+    def get_batch_iterator(self, dataset, *args, **kwargs):
+        iterator = super().get_batch_iterator(dataset, *args, **kwargs)
+        if dataset is self.datasets.get(safe_getattr(self.cfg, "train_subset")):
+            record_batches(self.cfg, len(iterator) - bool(kwargs.get("skip_remainder_batch")))
+        return iterator
+
+    def shuffled(self, dataset):
+        """The rows in the random order of the seed, unless ``--no-shuffle`` is given."""
+        if self.cfg.no_shuffle:
+            return dataset
+        with data_utils.numpy_seed(self.cfg.seed):
+            return SortDataset(dataset, sort_order=[np.random.permutation(len(dataset))])
+
+
+def copy_vocabulary(data: str, save_dir: str) -> None:
+    """Copy dictionary and vocabulary beside the checkpoints, where from_pretrained needs them."""
+    for name in VOCABULARY_FILES:
+        source, copy = os.path.join(data, name), os.path.join(save_dir, name)
+        if os.path.isfile(source) and os.path.realpath(source) != os.path.realpath(copy):
+            os.makedirs(os.path.dirname(copy), exist_ok=True)
+            shutil.copyfile(source, copy)

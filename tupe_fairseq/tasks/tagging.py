@@ -1,0 +1,207 @@
+"""Fine-tuning on tags of words; sentences that are too long are split into windows."""
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from fairseq.data import Dictionary, FairseqDataset, data_utils
+from fairseq.dataclass import FairseqDataclass
+from fairseq.tasks import register_task
+from fairseq.utils import safe_getattr
+from omegaconf import II, MISSING
+
+from tupe_fairseq.labelled.windows import windows
+from tupe_fairseq.tasks._training import FineTuningTask
+from tupe_fairseq.tasks.sentence_prediction import class_names
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class TokenTaggingConfig(FairseqDataclass):
+    data: str = field(default=MISSING, metadata={"help": "path to data directory"})
+    num_classes: int = field(
+        default=-1, metadata={"help": "number of tags; default: those of label/dict.txt"}
+    )
+    max_positions: int = field(default=512, metadata={"help": "longest window, in tokens"})
+    no_shuffle: bool = field(default=False, metadata={"help": "keep the order of the sentences"})
+    classification_head_name: str = II("criterion.classification_head_name")
+    seed: int = II("common.seed")
+    train_subset: str = II("dataset.train_subset")
+
+
+@register_task("token_tagging", dataclass=TokenTaggingConfig)
+class TokenTaggingTask(FineTuningTask):
+    """A tag for each word.
+
+    Data: ``input0`` has the tokens of a sentence, ``label`` a symbol for each token: the tag at the
+    first token of a word, ``<pad>`` at its others, ``<unk>`` for all tags of an unlabelled split.
+    """
+
+    def __init__(self, cfg, dictionary, label_dictionary):
+        super().__init__(cfg)
+        self.dictionary, self.label_dictionary = dictionary, label_dictionary
+        self.tags = class_names(label_dictionary)
+
+    @classmethod
+    def setup_task(cls, cfg, **kwargs):
+        paths = [os.path.join(cfg.data, key, "dict.txt") for key in ("input0", "label")]
+        dictionary, labels = map(Dictionary.load, paths)
+        dictionary.add_symbol("<mask>")
+        task = cls(cfg, dictionary, labels)
+        if cfg.num_classes not in (-1, len(task.tags)):
+            raise ValueError(
+                f"--num-classes ({cfg.num_classes}) must be {len(task.tags)} for the tags of "
+                f"{cfg.data} ({', '.join(task.tags)})"
+            )
+        cfg.num_classes = len(task.tags)
+        return task
+
+    def build_model(self, cfg, from_checkpoint=False):
+        pooling = safe_getattr(cfg, "pooling", "cls")
+        if pooling != "cls":
+            raise ValueError(
+                f"--pooling {pooling} makes one vector of a text, and tagging needs one for each "
+                "word; drop it"
+            )
+        model = super().build_model(cfg, from_checkpoint)
+        model.register_tagging_head(self.cfg.classification_head_name, len(self.tags))
+        return model
+
+    def load_dataset(self, split, combine=False, **kwargs):
+        columns = {}
+        for key, dictionary in (("input0", self.dictionary), ("label", self.label_dictionary)):
+            path = os.path.join(self.cfg.data, key, split)
+            columns[key] = data_utils.load_indexed_dataset(path, dictionary, combine=combine)
+            if columns[key] is None:
+                raise FileNotFoundError(f"{path}.bin is missing; prepare the folder again")
+        dataset = WindowedSentences(
+            *columns.values(),
+            self.dictionary,
+            self.label_dictionary,
+            len(self.tags),
+            self.cfg.max_positions,
+            f"split {split} of {self.cfg.data}",
+        )
+        logger.info(
+            "%s: %d of %d sentences are longer than --max-positions %d and are split; %d windows",
+            split,
+            dataset.num_long,
+            len(columns["input0"]),
+            self.cfg.max_positions,
+            len(dataset),
+        )
+        self.datasets[split] = self.shuffled(dataset)
+        return self.datasets[split]
+
+    def max_positions(self):
+        return self.cfg.max_positions
+
+    @property
+    def source_dictionary(self):
+        return self.dictionary
+
+    @property
+    def target_dictionary(self):
+        return self.label_dictionary
+
+
+class WindowedSentences(FairseqDataset):
+    """Windows ``<s>`` tokens ``</s>`` of sentences; every word is predicted in one of them.
+
+    A batch has ``net_input.word_starts``, bool (B, L), the first tokens of the words predicted in
+    each window, and ``target``, int64 (words), row by row, unless the split has no tags.
+    """
+
+    def __init__(self, tokens, tags, source, labels, num_classes, max_positions, name):
+        super().__init__()
+        self.tokens, self.tags, self.source = tokens, tags, source
+        self.first_tag, self.no_word, unknown = labels.nspecial, labels.pad(), labels.unk()
+        room = max_positions - 2
+        if room < 1:
+            raise ValueError(
+                f"--max-positions {max_positions} leaves no room for a token between <s> and </s>"
+            )
+        if len(tokens) != len(tags):
+            raise ValueError(
+                f"{name} has {len(tokens)} rows in input0 and {len(tags)} in label; prepare it "
+                "again"
+            )
+        rows, has_tag, self.num_long = [], set(), 0
+        for sentence in range(len(tokens)):
+            symbols = tags[sentence].numpy()[:-1]
+            words = symbols[symbols != self.no_word]
+            is_tag = (words >= self.first_tag) & (words < self.first_tag + num_classes)
+            starts_inside = len(symbols) > 0 and symbols[0] == self.no_word
+            if len(symbols) != tokens.sizes[sentence] - 1 or starts_inside:
+                raise ValueError(
+                    f"row {sentence + 1} of {name}: tokens and tags do not fit; prepare it again"
+                )
+            has_tag.update(is_tag.tolist())
+            if not (is_tag | (words == unknown)).all() or len(has_tag) > 1:
+                raise ValueError(
+                    f"row {sentence + 1} of {name} has a tag that label/dict.txt does not list, or "
+                    "some of its words have no tag"
+                )
+            starts = np.flatnonzero(symbols != self.no_word)
+            rows += [(sentence, *window) for window in windows(starts, len(symbols), room)]
+            self.num_long += len(symbols) > room
+        self.windows = np.array(rows, dtype=np.int64).reshape(-1, 5)
+        self.has_tags = has_tag != {False}
+        self.sizes = self.windows[:, 2] - self.windows[:, 1] + 2
+
+    def __getitem__(self, index):
+        sentence, start, stop, first, last = self.windows[index].tolist()
+        tokens, tags = self.tokens[sentence], self.tags[sentence][:-1]
+        bos, eos = tokens.new_tensor([self.source.bos()]), tokens.new_tensor([self.source.eos()])
+        word_starts = tags.ne(self.no_word).nonzero().flatten()[first:last]
+        return {
+            "id": index,
+            "sentence": sentence,
+            "tokens": torch.cat([bos, tokens[start:stop], eos]),
+            "word_starts": word_starts - start + 1,
+            "target": tags[word_starts] - self.first_tag,
+        }
+
+    def collater(self, samples):
+        if not samples:
+            return {}
+        tokens = [sample["tokens"] for sample in samples]
+        src_tokens = data_utils.collate_tokens(tokens, self.source.pad())
+        word_starts = torch.zeros(src_tokens.shape, dtype=torch.bool)
+        for row, sample in enumerate(samples):
+            word_starts[row, sample["word_starts"]] = True
+        lengths = torch.tensor([len(row) for row in tokens])
+        batch = {
+            "id": torch.tensor([sample["id"] for sample in samples]),
+            "sentence": torch.tensor([sample["sentence"] for sample in samples]),
+            "net_input": {
+                "src_tokens": src_tokens,
+                "src_lengths": lengths,
+                "word_starts": word_starts,
+            },
+            "nsentences": len(samples),
+            "ntokens": int(lengths.sum()),
+        }
+        if self.has_tags:
+            batch["target"] = torch.cat([sample["target"] for sample in samples])
+        return batch
+
+    def joined(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The values of each window's words, int64 (words), as those of each sentence."""
+        parts: list[list[np.ndarray]] = [[] for _ in range(len(self.tokens))]
+        for sentence, value in zip(self.windows[:, 0].tolist(), values):
+            parts[sentence].append(value)
+        nothing = np.empty(0, dtype=np.int64)
+        return [np.concatenate([nothing, *part]) for part in parts]
+
+    def __len__(self):
+        return len(self.windows)
+
+    def num_tokens(self, index):
+        return self.sizes[index]
+
+    size = num_tokens_vec = num_tokens
