@@ -13,6 +13,7 @@ REPO = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPO))
 
 from tupe_fairseq import TupeConfig, TupeEncoder  # noqa: E402
+from tupe_fairseq.options import POSITION_ENCODINGS  # noqa: E402
 from tupe_fairseq.position import CATALOGUE  # noqa: E402
 
 HEADS, HEAD_DIM, LAYERS = 2, 4, 2
@@ -100,7 +101,7 @@ def main() -> None:
 
 
 def _options(name: str, args: argparse.Namespace) -> Tuple[Dict[str, Any], ...]:
-    takes, far = CATALOGUE[name].OPTIONS, args.max_rel_pos or args.length
+    takes, far = POSITION_ENCODINGS[name], args.max_rel_pos or args.length
     if "rel_pos" in takes:
         buckets = {"rel_pos": True, "rel_pos_buckets": args.rel_pos_bins, "max_rel_pos": far}
         return {}, buckets

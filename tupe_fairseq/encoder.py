@@ -124,13 +124,14 @@ class TupeEncoder(nn.Module):
         document_starts bool (B, L) -> (B, L, D), and a list of such. At padding all are finite and
         undefined; zero with ``config.unpad`` or ``document_starts``, if padding is on the right.
         """
-        config, (batch, seq_len) = self.config, embeddings.shape[:2]
+        config = self.config
         padding = self._padding(embeddings, key_padding_mask, document_starts)
-        positions = seq_len if padding is None else padding.positions
+        positions = embeddings.size(1) if padding is None else padding.positions
         name = self._choose(embeddings, padding)
-        # Packed tokens travel through the layers without the padding; chunked takes no others.
+        # packed tokens travel through the layers without the padding; chunked takes no others
         packs = config.unpad or document_starts is not None or name == "chunked"
         packed = padding if padding is not None and padding.is_on_right and packs else None
+
         x, added = embeddings, self._added(embeddings, positions)
         if added is not None:
             x = x + added
@@ -141,24 +142,17 @@ class TupeEncoder(nn.Module):
         if padding is not None and packed is None:
             x = x.masked_fill(padding.mask.unsqueeze(-1), 0)
 
-        options: dict[str, Any] = {"position": self.position, "positions": positions}
         if name == "chunked":
-            lengths = [seq_len] * batch if packed is None else packed.lengths
-            attend = uncompiled(chunked.attend) if config.compile_layers else chunked.attend
-            options["attend"] = functools.partial(attend, lengths=lengths)
-            if packed is not None:
-                options["positions"] = torch.cat([torch.arange(n) for n in (0, *lengths)])
-            mask = self._bias(max([1, *lengths]), x.device)
+            mask, attention = self._chunked(embeddings, packed)
         else:
-            options["attend"] = eager.attend if name == "eager" else sdpa.attend
-            options["padding"] = packed
             mask = make_mask(self._bias(positions, x.device), padding, self._mask_dtype(name, x))
-
+            attend = eager.attend if name == "eager" else sdpa.attend
+            attention = {"attend": attend, "positions": positions, "padding": packed}
         hiddens = [x]
         for number, layer in enumerate(self.layers):
             if number and added is not None and config.position_each_layer:
                 x = x + added
-            x = layer(x, mask, **options)
+            x = layer(x, mask, position=self.position, **attention)
             if return_all_hiddens:
                 hiddens.append(x)
         if self.layer_norm is not None:
@@ -219,6 +213,21 @@ class TupeEncoder(nn.Module):
             or (torch.is_grad_enabled() and has_gradient),
             num_scores=config.num_heads * embeddings.size(1) ** 2,
         )
+
+    def _chunked(
+        self, embeddings: Tensor, packed: Padding | None
+    ) -> tuple[Tensor | None, dict[str, Any]]:
+        """The bias of the longest sequence, and how layers attend within each of them."""
+        batch, seq_len = embeddings.shape[:2]
+        positions: Positions = seq_len
+        lengths = [seq_len] * batch
+        if packed is not None:
+            lengths = packed.lengths
+            positions = torch.cat([torch.arange(n) for n in (0, *lengths)])
+        attend = uncompiled(chunked.attend) if self.config.compile_layers else chunked.attend
+        attend = functools.partial(attend, lengths=lengths)
+        bias = self._bias(max([1, *lengths]), embeddings.device)
+        return bias, {"attend": attend, "positions": positions}
 
     def _mask_dtype(self, name: str, x: Tensor) -> torch.dtype:
         """That of the scores to which the mask is added."""

@@ -15,6 +15,7 @@ from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.restricted_load import restricted_load
 from tupe_fairseq.commands.extend import main
 from tupe_fairseq.files.names import TABLE_METHODS
+from tupe_fairseq.options import POSITION_ENCODINGS
 from tupe_fairseq.position import CATALOGUE
 
 LONGER = 40
@@ -40,7 +41,7 @@ def vocabulary(tmp_path_factory):
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_short_sequences_as_before_and_longer_ones_at_all(name, vocabulary, tmp_path):
     scheme, options = CATALOGUE[name], {}
-    if "rel_pos" in scheme.OPTIONS:
+    if "rel_pos" in POSITION_ENCODINGS[name]:
         options = {"rel_pos": True}
     path = write_model(tmp_path / "a", vocabulary, position_encoding=name, **options)
     method = "tile" if scheme.TABLE else "interpolate" if name == "enformer" else None

@@ -12,13 +12,15 @@ from unittest import mock
 
 import torch
 
-from helpers.glue_data import write_bin
+from helpers.glue_data import random_rows, write_bin, write_task
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 
 REPO = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 USER_DIR = str(REPO / "tupe_fairseq")
 ENV = {**os.environ, "PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"}
 WORDS = [f"w{n}" for n in range(30)]
+MAX_POSITIONS = 16
 # all different, so that a wrong axis fails
 SIZE = [
     "--encoder-layers", 2, "--encoder-embed-dim", 12, "--encoder-ffn-embed-dim", 20,
@@ -35,7 +37,8 @@ OPTIMIZATION = [
 ]  # fmt: skip
 PRETRAINING = [
     *OPTIMIZATION, "--task", "tupe_masked_lm", "--criterion", "masked_lm", "--batch-size", 4,
-    "--sample-break-mode", "complete", "--tokens-per-sample", 16, "--max-positions", 16,
+    "--sample-break-mode", "complete", "--tokens-per-sample", MAX_POSITIONS,
+    "--max-positions", MAX_POSITIONS,
     "--skip-invalid-size-inputs-valid-test", "--max-update", 10, "--disable-validation",
     "--no-epoch-checkpoints",
 ]  # fmt: skip
@@ -127,3 +130,47 @@ def assert_same_weights(path, other, atol=0.0):
     assert sorted(ours) == sorted(theirs)
     for name in ours:
         torch.testing.assert_close(ours[name], theirs[name], rtol=0, atol=atol)
+
+
+def write_glue(folder, name, rows=(53, 23, 9)):
+    """A GLUE task's data folder: words at random, the label by the first of them."""
+    sizes = dict(zip(("train", "valid", "test"), rows))
+    splits = {s: sizes[s.rstrip("1")] for s in GLUE_TASKS[name].files if s != "test1"}
+    lines = [f"{word} 1" for word in WORDS]
+    return write_task(folder, name, random_rows(name, len(WORDS), splits), lines, MAX_POSITIONS)
+
+
+def finetuning(name):
+    """The flags of a fine-tuning on a GLUE task, without its schedule."""
+    task = GLUE_TASKS[name]
+    return [
+        *MODEL, *OPTIMIZATION, "--rel-pos", "--task", "glue_sentence_prediction", "--criterion",
+        "glue_sentence_prediction", "--glue-task", name, "--num-classes", task.num_classes,
+        *(["--regression-target"] if task.is_regression else []),
+        "--max-positions", MAX_POSITIONS, "--batch-size", 8, "--no-epoch-checkpoints",
+        "--best-checkpoint-metric", task.selection, "--maximize-best-checkpoint-metric",
+    ]  # fmt: skip
+
+
+def config(data, *flags):
+    """What fairseq-train makes of its command line."""
+    from fairseq import options
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+    parser = options.get_training_parser()
+    args = options.parse_args_and_arch(parser, [str(word) for word in (data, *flags)])
+    return convert_namespace_to_omegaconf(args)
+
+
+def build(cfg):
+    """Task, model and criterion of such a config."""
+    from fairseq import tasks
+
+    task = tasks.setup_task(cfg.task)
+    return task, task.build_model(cfg.model), task.build_criterion(cfg.criterion)
+
+
+def batches(task, split, size):
+    """The batches of a split, in order."""
+    iterator = task.get_batch_iterator(task.load_dataset(split), max_sentences=size)
+    return list(iterator.next_epoch_itr(shuffle=False))

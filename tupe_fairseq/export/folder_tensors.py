@@ -7,7 +7,6 @@ from torch import Tensor
 from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING, ENCODER, VOCABULARY
 from tupe_fairseq.checkpoint.head_pooling import NAME as POOLING
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
-from tupe_fairseq.encoder import RECORD
 
 _LM_HEAD = "encoder.lm_head."
 _HEADS = "classification_heads."

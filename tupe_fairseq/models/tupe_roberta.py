@@ -143,7 +143,9 @@ def check_options(args, task) -> None:
             f"--tokens-per-sample ({length}) is above --max-positions ({args.max_positions}); "
             "lower the first or raise the second"
         )
-    if options is not None and "init_token" in options and options.init_token != 0:
+    is_config = OmegaConf.is_config(options)
+    has_init_token = "init_token" in options if is_config else hasattr(options, "init_token")
+    if has_init_token and options.init_token != 0:
         raise ValueError(
             f"--init-token ({options.init_token}) must be 0, so that <s> is at position 0; pass "
             "--init-token 0 --separator-token 2"
@@ -313,12 +315,12 @@ class TupeRobertaModel(RobertaModel):
         )
 
     def upgrade_state_dict_named(self, state_dict, name):
-        fit_heads(self, state_dict, f"{name}." if name else "")
         # past RobertaModel's, which is for checkpoints before 0.10 and for its own heads
         super(RobertaModel, self).upgrade_state_dict_named(state_dict, name)
 
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
         """As fairseq's; a whole checkpoint must be of this size, vocabulary and encoding."""
+        state_dict = dict(state_dict)
         if strict:
             self.check_state_dict(state_dict)
             version = state_dict.get("encoder.vocabulary_version")
@@ -327,8 +329,8 @@ class TupeRobertaModel(RobertaModel):
                     "the checkpoint does not record its vocabulary; use the dict.txt that it was "
                     "trained with"
                 )
-                own = self.encoder.vocabulary_version
-                state_dict = {**state_dict, "encoder.vocabulary_version": own}
+                state_dict["encoder.vocabulary_version"] = self.encoder.vocabulary_version
+        fit_heads(self, state_dict, is_whole=strict)
         return super().load_state_dict(state_dict, strict, model_cfg, args)
 
     def check_state_dict(self, state_dict: dict[str, Tensor]) -> None:

@@ -48,13 +48,13 @@ class TaggingHead(nn.Module):
         return self.out_proj(self.dropout(features))
 
 
-def fit_heads(model: nn.Module, state_dict: dict[str, Tensor], prefix: str) -> None:
+def fit_heads(model: nn.Module, state_dict: dict[str, Tensor], is_whole: bool) -> None:
     """Make the heads in a checkpoint's state dict those of the model.
 
     A head that the model lacks is left out, or registered with ``load_checkpoint_heads``; a head
     that the checkpoint lacks, or has with another size or kind, keeps the model's values.
     """
-    start = prefix + "classification_heads."
+    start = "classification_heads."
     saved: dict[str, dict[str, Tensor]] = {}
     for key in [key for key in state_dict if key.startswith(start)]:
         name, _, rest = key[len(start) :].partition(".")
@@ -77,7 +77,7 @@ def fit_heads(model: nn.Module, state_dict: dict[str, Tensor], prefix: str) -> N
             )
             continue
         poolings = ["mean" if POOLING_RECORD in x else "cls" for x in (tensors, own[name])]
-        if poolings[0] != poolings[1]:
+        if poolings[0] != poolings[1] and (is_whole or poolings[0] == "mean"):
             raise ValueError(
                 f"--pooling of the head {name} is {poolings[0]} in the checkpoint and "
                 f"{poolings[1]} in this model; give the checkpoint's"

@@ -90,6 +90,8 @@ class PositionEncoding(nn.Module):
 
     def forward_input(self, input: Tensor, positions: Positions | None = None) -> Tensor:
         """The first layer's input: (B, T, D) -> (B, T, D). Positions are 0 .. T - 1 if None."""
+        if input.dim() != 3 or input.size(-1) != self.embed_dim:
+            raise ValueError(f"input is {tuple(input.shape)}; expected is (B, T, {self.embed_dim})")
         added = self.embed(_fit(positions, input, 1))
         return input if added is None else input + added.to(input)
 
@@ -104,6 +106,12 @@ class PositionEncoding(nn.Module):
 
         Shape: q (B, H, Tq, K), k (B, H, Tk, K) -> (B, H, Tq, Tk). Positions are 0 .. T - 1 if None.
         """
+        for x in (q, k):  # of another width, scaling would be wrong
+            if x.dim() != 4 or x.shape[1::2] != (self.num_heads, self.head_dim):
+                raise ValueError(
+                    f"queries or keys are {tuple(x.shape)}; expected is "
+                    f"(B, {self.num_heads}, T, {self.head_dim})"
+                )
         positions_q, positions_k = _fit(positions_q, q, 2), _fit(positions_k, k, 2)
         rotated_q = self.transform(q, of_heads(positions_q, q.device))
         rotated_k = self.transform(k, of_heads(positions_k, k.device))

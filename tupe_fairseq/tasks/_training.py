@@ -81,7 +81,7 @@ class TrainingTask(FairseqTask):
         try:
             state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
             self._check_state_dict(state["model"])
-        except (KeyError, RuntimeError, TypeError, pickle.UnpicklingError) as error:
+        except (KeyError, OSError, RuntimeError, TypeError, pickle.UnpicklingError) as error:
             # without torch's advice to try weights_only=False
             reason = str(error).partition("WeightsUnpickler error: ")[2] or str(error)
             reason = reason.strip().partition("\n")[0][:200]

@@ -1,0 +1,145 @@
+"""TUPE against the float64 oracle of loops in helpers/reference.py: outputs and all gradients."""
+
+import dataclasses
+import itertools
+
+import pytest
+import torch
+
+from helpers import reference
+from tupe_fairseq import TupeConfig, TupeEncoder, TupePositionBias
+from tupe_fairseq.position import UntiedAbsoluteBias
+
+BATCH, SEQ_LEN, DIM = 2, 7, 6
+SMALL = TupeConfig(
+    embed_dim=DIM, num_heads=3, num_layers=2, ffn_embed_dim=5, max_positions=8, dropout=0.0,
+    attention_dropout=0.0,
+)  # fmt: skip
+REL_POS = {"rel_pos": True, "rel_pos_buckets": 8, "max_rel_pos": 5}
+PADDING = torch.tensor([[False] * 7, [False] * 4 + [True] * 3])
+WAYS = ["eager", "sdpa", "chunked", "unpad"]
+
+
+def randomized(module):
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter)
+    return module.double()
+
+
+def leaves(module):
+    return {name: p.detach().clone().requires_grad_() for name, p in module.named_parameters()}
+
+
+@pytest.mark.parametrize("normalize_before", [False, True], ids=["post-LN", "pre-LN"])
+@pytest.mark.parametrize("tie_cls", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize("rel_pos", [{}, REL_POS], ids=["tupe_a", "tupe_r"])
+def test_the_encoder(rel_pos, tie_cls, normalize_before):
+    config = dataclasses.replace(
+        SMALL, normalize_before=normalize_before, tie_cls=tie_cls, **rel_pos
+    )
+    encoder = randomized(TupeEncoder(config))
+    x, weights = torch.randn(2, BATCH, SEQ_LEN, DIM, dtype=torch.float64)
+    weights = weights.masked_fill(PADDING[..., None], 0)
+    p = leaves(encoder)
+    bias = reference.position_bias(
+        reference.sub(p, "position_bias."), SEQ_LEN, 3, rel_pos=config.rel_pos, num_buckets=8,
+        max_distance=5, tie_cls=tie_cls,
+    )  # fmt: skip
+    rows = [reference.encoder(p, x[b], PADDING[b], bias, 3, 2, normalize_before) for b in (0, 1)]
+    expected = torch.stack(rows)
+    (expected * weights).sum().backward()
+    for way in WAYS:
+        options = {"unpad": True} if way == "unpad" else {"attn_impl": way}
+        other = TupeEncoder(dataclasses.replace(config, **options)).double()
+        other.load_state_dict(encoder.state_dict())
+        actual = other(x, PADDING)
+        (actual * weights).sum().backward()
+        torch.testing.assert_close(actual[~PADDING], expected[~PADDING], rtol=0, atol=1e-10)
+        for name, parameter in other.named_parameters():
+            gradient = p[name].grad
+            scale = max(1.0, gradient.abs().max().item())
+            torch.testing.assert_close(parameter.grad, gradient, rtol=0, atol=1e-10 * scale)
+            # with a tied [CLS] p_i . b_K is the same for every key, and cancels in the softmax
+            if not (tie_cls and name.endswith("pos_k_proj.bias")):
+                assert parameter.grad.abs().max() > 1e-6, name
+
+
+@pytest.mark.parametrize("tie_cls", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize("rel_pos", [{}, REL_POS], ids=["tupe_a", "tupe_r"])
+def test_the_bias_alone(rel_pos, tie_cls):
+    """Outside of a softmax the row of [CLS] does not cancel: its two scores have gradients."""
+    bias = randomized(TupePositionBias(DIM, 3, 9, tie_cls=tie_cls, **rel_pos))
+    weights, p = torch.randn(3, 8, 8, dtype=torch.float64), leaves(bias)
+    expected = reference.position_bias(
+        p, 8, 3, rel_pos=bool(rel_pos), num_buckets=8, max_distance=5, tie_cls=tie_cls
+    )
+    (expected * weights).sum().backward()
+    actual = bias(8)
+    (actual * weights).sum().backward()
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-10)
+    for name, parameter in bias.named_parameters():
+        torch.testing.assert_close(parameter.grad, p[name].grad, rtol=1e-10, atol=1e-10)
+    table = bias.untied_absolute.pos.weight.grad
+    assert (table[tie_cls:9].abs().amax(dim=1) > 1e-6).all() and not table[9].any()
+
+
+@pytest.mark.parametrize("way", WAYS[:3])
+def test_what_cancels_in_the_softmax_gets_no_gradient(way):
+    """Exactly none, so that no optimizer makes steps of rounding noise."""
+    config = dataclasses.replace(SMALL, max_positions=160, rel_pos=True, attn_impl=way)
+    encoder = randomized(TupeEncoder(config)).float()
+    x = torch.randn(BATCH, 160, DIM)
+    (encoder(x) * torch.randn_like(x)).sum().backward()
+    bias = encoder.position_bias
+    table, pos = (
+        p.grad for p in (bias.relative.relative_attention_bias.weight,
+                         bias.untied_absolute.pos.weight)
+    )  # fmt: skip
+    assert not pos[0].any() and not table[16].any()
+    assert (pos[1:].abs().amax(dim=1) > 0).all()
+    assert (table[[n for n in range(33) if n != 16]].abs() > 0).all()
+
+
+def test_a_tied_cls_is_an_ordinary_position():
+    config = dataclasses.replace(SMALL, max_positions=160, rel_pos=True, tie_cls=True)
+    encoder = randomized(TupeEncoder(config))
+    x = torch.randn(BATCH, 160, DIM, dtype=torch.float64)
+    (encoder(x) * torch.randn_like(x)).sum().backward()
+    bias = encoder.position_bias
+    table, pos = bias.relative.relative_attention_bias.weight.grad, bias.untied_absolute.pos.weight
+    assert (pos.grad[1:].abs().amax(dim=1) > 1e-9).all() and not pos.grad[0].any()
+    assert not table[[16, 32]].any()
+
+
+def test_untying_touches_row_0_and_column_0_alone():
+    untied = UntiedAbsoluteBias(DIM, 3, 9, scaling=0.5)
+    tied = UntiedAbsoluteBias(DIM, 3, 9, scaling=0.5, untie_cls=False)
+    tied.load_state_dict(untied.state_dict())
+    assert untied(7)[:, 1:, 1:].equal(tied(7)[:, 1:, 1:])
+    assert (untied(7)[:, 0] != tied(7)[:, 0]).any()
+    assert untied(7)[:, 0].unique(dim=1).size(1) == untied(7)[:, 1:, 0].unique(dim=1).size(1) == 1
+
+
+def test_parameter_count():
+    """(M + 1) D for the table, 2 D for its norm, 2 (D^2 + D) for the projections, 33 H for R."""
+    count = sum(p.numel() for p in TupePositionBias(768, 12, 512, rel_pos=True).parameters())
+    assert count == 513 * 768 + 2 * 768 + 2 * (768**2 + 768) + 33 * 12
+
+
+def test_boundaries_of_the_buckets_by_hand():
+    """|distance| at which each bucket of 32 over 128 begins: 8 * 16 ** (k / 8), rounded up."""
+    from tupe_fairseq.position import relative_position_bucket as bucket
+
+    begins = [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91, 1000]
+    for number, (start, end) in enumerate(itertools.pairwise(begins)):
+        distances = torch.tensor([start, end - 1])
+        assert bucket(-distances, 32, 128).tolist() == [number] * 2
+        if start:
+            assert bucket(distances, 32, 128).tolist() == [16 + number] * 2
+    # the rows of [CLS]: 16 is free, 32 is one more
+    assert not {16, 32} & set(bucket(torch.arange(-600, 601), 32, 128).tolist())
+    # on an edge float32 decides: of 18 buckets over 128 the far ones begin at 4 * 2**k, where
+    # log(2**k) / log(32) * 5 is in float64 a little below some k
+    edges = torch.tensor([4, 8, 16, 32, 64])
+    assert bucket(-edges, 18, 128).tolist() == [4, 5, 6, 7, 8]
+    assert bucket(1 - edges, 18, 128).tolist() == [3, 4, 5, 6, 7]

@@ -1,0 +1,389 @@
+"""Each position encoding by its paper, entry by entry in float64: logits and all gradients.
+
+And where transformers is installed, T5's bias, MPT's ALiBi and LLaMA's rotation are its own.
+"""
+
+import math
+
+import pytest
+import torch
+
+from helpers import reference
+from helpers.position_cases import ALL, Case, build, of_sequence, parametrized, randomize
+from tupe_fairseq.position import (
+    CATALOGUE,
+    RelativePositionBias,
+    build_position_encoding,
+    relative_position_bucket,
+)
+from tupe_fairseq.position.alibi import alibi_slopes
+
+BATCH, HEADS, HEAD_DIM, MAX = 2, 3, 4, 11
+DIM = HEADS * HEAD_DIM
+#: of 4 queries and 5 keys
+POSITIONS = {
+    "counted": (None, None),
+    "each sequence": ([[3, 0, 2, 1], [6, 8, 7, 0]], [[2, 4, 0, 3, 1], [1, 2, 8, 0, 5]]),
+    "queries of each sequence": ([[3, 0, 2, 1], [6, 10, 7, 0]], [2, 4, 0, 3, 1]),
+    "keys of each sequence": (None, [[2, 4, 0, 3, 1], [1, 2, 8, 0, 5]]),
+    "far and negative": ([-7, 900, 2, -7], [5, -100000, 2, 31, -8]),  # without a table
+}
+
+# ---- The papers, one entry of the logits at a time ----------------------------------------------
+
+
+class Entry:
+    """The logit of query vector q at position i and key vector k at position j, in head h."""
+
+    def __init__(self, p, dim, max_positions, name, options):
+        self.p, self.dim, self.max, self.options = p, dim, max_positions, options
+        self.logit = getattr(self, name.replace("-", "_"))
+        self.rows = {}
+
+    def dot(self, q, k):
+        return sum(q[d] * k[d] for d in range(len(q)))
+
+    def t5(self, h, i, j, untie):
+        """R of --rel-pos, with 8 buckets up to a distance of 5."""
+        if not self.options.get("rel_pos"):
+            return 0.0
+        row = reference.bucket(j - i, 8, 5)
+        if untie and i == 0:
+            row = 4
+        elif untie and j == 0:
+            row = 8
+        return self.p["relative.relative_attention_bias.weight"][row, h]
+
+    def projected(self, prefix, kind, row, h):
+        """U LN(p_row) + b of one head."""
+        if (kind, row) not in self.rows:
+            p = reference.sub(self.p, prefix)
+            x = reference.layer_norm(p["pos.weight"][row], p["pos_ln.weight"], p["pos_ln.bias"])
+            made = reference.linear(x, p[f"pos_{kind}_proj.weight"], p[f"pos_{kind}_proj.bias"])
+            self.rows[kind, row] = made
+        return reference.head(self.rows[kind, row], h, HEADS)
+
+    def tupe(self, h, q, k, i, j):
+        untie, rows = not self.options.get("tie_cls"), (i + 1, j + 1)
+        if untie and i == 0:
+            rows = 0, 0
+        elif untie and j == 0:
+            rows = 1, 1
+        pos_q, pos_k = (
+            self.projected("untied_absolute.", kind, row, h) for kind, row in zip("qk", rows)
+        )
+        score = (self.dot(q, k) + self.dot(pos_q, pos_k)) / math.sqrt(2 * len(q))
+        return score + self.t5(h, i, j, untie)
+
+    def none(self, h, q, k, i, j):
+        bias = self.t5(h, i, j, self.options.get("untie_cls"))
+        return self.dot(q, k) / math.sqrt(len(q)) + bias
+
+    learned = sinusoidal = none
+
+    def disentangled(self, h, q, k, i, j):
+        query, key = q + self.projected("", "q", i, h), k + self.projected("", "k", j, h)
+        bias = self.t5(h, i, j, self.options.get("untie_cls"))
+        return self.dot(query, key) / math.sqrt(4 * len(q)) + bias
+
+    def transformer_xl(self, h, q, k, i, j):
+        # R_{i - j}: the authors put all sines first
+        angles = [(i - j) / 10000 ** (2 * n / self.dim) for n in range((self.dim + 1) // 2)]
+        feature = [math.sin(a) for a in angles] + [math.cos(a) for a in angles]
+        return self.with_relative_key(h, q, k, feature[: self.dim], scale_all=True)
+
+    def with_relative_key(self, h, q, k, feature, scale_all):
+        size = len(q)
+        rows = slice(h * size, (h + 1) * size)
+        r = self.p["pos_k_proj.weight"][rows] @ torch.tensor(feature, dtype=torch.float64)
+        u, v = self.p["global_content_bias"][h], self.p["global_position_bias"][h]
+        if scale_all:
+            return (self.dot(q + u, k) + self.dot(q + v, r)) / math.sqrt(size)
+        q = q / math.sqrt(size)
+        return self.dot(q + u, k) + self.dot(q + v, r)
+
+    def enformer(self, h, q, k, i, j):
+        symmetric, x = self.options.get("symmetric_basis"), j - i
+        number = max(len(q) // (3 if symmetric else 6), 1)
+        g = [math.exp(-math.log(2) / 2**e * abs(x)) for e in spaced(3, math.log2(self.max), number)]
+        g += [float(abs(x) < 2**n - 1) for n in range(1, number + 1)]
+        largest = max(max(gammas(d, self.max, number)) for d in range(self.max))
+        g += [value / largest for value in gammas(abs(x), self.max, number)]
+        sign = (x > 0) - (x < 0)
+        feature = g if symmetric else g + [sign * value for value in g]
+        return self.with_relative_key(h, q, k, feature, scale_all=False)
+
+    def rope(self, h, q, k, i, j):
+        return self.dot(rotated(q, i), rotated(k, j)) / math.sqrt(len(q))
+
+    def alibi(self, h, q, k, i, j):
+        # of the paper, for 3 heads: the two of 2 heads, and the first of 4
+        bias = -[2**-4, 2**-8, 2**-2][h] * abs(j - i)
+        if self.options.get("untie_cls") and i == 0:
+            bias = self.p["cls_to_other"][h]
+        elif self.options.get("untie_cls") and j == 0:
+            bias = self.p["other_to_cls"][h]
+        return self.dot(q, k) / math.sqrt(len(q)) + bias
+
+    def shaw(self, h, q, k, i, j):
+        reach = self.options.get("max_rel_pos", 16)
+        key = k + self.p["relative_keys.weight"][max(-reach, min(reach, j - i)) + reach]
+        return self.dot(q, key) / math.sqrt(len(q))
+
+
+def spaced(start, end, number):
+    return [start + (end - start) * n / max(number - 1, 1) for n in range(number)]
+
+
+def gammas(x, length, number):
+    """Enformer's gamma densities at a distance, before they are divided by their maximum."""
+    values = []
+    for mean in spaced(length / number, length, number):
+        deviation = length / (2 * number)
+        shape, rate = (mean / deviation) ** 2, mean / deviation**2
+        log = shape * math.log(rate) - math.lgamma(shape) - rate * x
+        values.append((math.exp(log + (shape - 1) * math.log(x)) if x else 0.0) + 1e-8)
+    return values
+
+
+def rotated(x, position):
+    """Pair by pair, as a complex number times exp(i angle)."""
+    half, out = len(x) // 2, [None] * len(x)
+    for n in range(half):
+        angle = position / 10000 ** (n / half)
+        out[n] = x[n] * math.cos(angle) - x[n + half] * math.sin(angle)
+        out[n + half] = x[n] * math.sin(angle) + x[n + half] * math.cos(angle)
+    return torch.stack(out)
+
+
+def by_the_paper(entry, q, k, positions_q, positions_k):
+    entries = []
+    for b in range(BATCH):
+        at_q, at_k = of_sequence(positions_q, b, q.size(2)), of_sequence(positions_k, b, k.size(2))
+        entries += [
+            entry.logit(h, q[b, h, i], k[b, h, j], at_q[i], at_k[j])
+            for h in range(HEADS)
+            for i in range(q.size(2))
+            for j in range(k.size(2))
+        ]
+    return torch.stack(entries).view(BATCH, HEADS, q.size(2), k.size(2))
+
+
+def assert_as_the_paper(case, module, positions_q, positions_k, head_dim=HEAD_DIM):
+    q, k = (
+        torch.randn(BATCH, HEADS, n, head_dim, dtype=torch.float64, requires_grad=True)
+        for n in (4, 5)
+    )
+    leaves = {"q": q, "k": k, **dict(module.named_parameters())}
+    entry = Entry(leaves, HEADS * head_dim, MAX, case.name, case.options)
+    expected = by_the_paper(entry, q, k, positions_q, positions_k)
+    given = [None if p is None else torch.tensor(p) for p in (positions_q, positions_k)]
+    actual = module.forward_attn(q, k, *given)
+    torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
+    weights = torch.randn(actual.shape, dtype=torch.float64)
+    results = [
+        torch.autograd.grad((x * weights).sum(), list(leaves.values()), materialize_grads=True)
+        for x in (actual, expected)
+    ]
+    for name, ours, theirs in zip(leaves, *results):
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8, msg=name)
+
+
+@pytest.mark.parametrize("kind", POSITIONS)
+@parametrized(ALL)
+def test_logits_and_gradients_are_the_papers(case, kind):
+    if case.has_table and kind.startswith("far"):
+        return
+    assert_as_the_paper(case, build(case), *POSITIONS[kind])
+
+
+@pytest.mark.parametrize("symmetric", [False, True], ids=["signed", "symmetric"])
+def test_several_functions_of_each_kind_in_enformer(symmetric):
+    case = Case("enformer", {"symmetric_basis": symmetric})
+    module = build_position_encoding(
+        "enformer", embed_dim=39, num_heads=HEADS, max_positions=MAX, symmetric_basis=symmetric
+    )
+    assert_as_the_paper(case, randomize(module.double()), *POSITIONS["each sequence"], head_dim=13)
+
+
+def test_an_odd_width_has_one_sine_more_than_cosines():
+    module = build_position_encoding("transformer-xl", embed_dim=15, num_heads=3, max_positions=9)
+    case = Case("transformer-xl", {})
+    assert_as_the_paper(case, randomize(module.double()), None, None, head_dim=5)
+
+
+@pytest.mark.parametrize("queries, keys", [(1, 1), (1, 6), (6, 1), (2, 7), (7, 2), (6, 6)])
+@pytest.mark.parametrize("name", ["transformer-xl", "none"])
+def test_counted_positions_take_a_path_of_their_own(name, queries, keys):
+    module = build(Case(name, {"rel_pos": True} if name == "none" else {}))
+    q, k = torch.randn(BATCH, HEADS, 7, HEAD_DIM).double(), torch.randn(BATCH, HEADS, 7, HEAD_DIM)
+    q, k = q[:, :, :queries].requires_grad_(), k[:, :, :keys].double().requires_grad_()
+    counted = module.forward_attn(q, k)
+    given = module.forward_attn(q, k, torch.arange(queries), torch.arange(keys))
+    torch.testing.assert_close(counted, given, rtol=0, atol=1e-12)
+    weights, leaves = torch.randn_like(counted), [q, k, *module.parameters()]
+    for ours, theirs in zip(
+        *(torch.autograd.grad((x * weights).sum(), leaves) for x in (counted, given))
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-11)
+
+
+# ---- What is added to the input -----------------------------------------------------------------
+
+ROWS = {"counted": None, "given": [5, 0, 9, 2], "each sequence": [[1, 0, 3, 9], [8, 4, 4, 2]]}
+
+
+@pytest.mark.parametrize("kind", ROWS)
+@pytest.mark.parametrize("dim", [2, 8, 9])
+def test_sinusoidal_positions(dim, kind):
+    """fairseq's order and frequencies: sines, cosines, and a zero if the width is odd."""
+
+    def vector(position):
+        half = dim // 2
+        angles = [position * math.exp(-math.log(10000) * n / max(half - 1, 1)) for n in range(half)]
+        return [*map(math.sin, angles), *map(math.cos, angles), *[0.0] * (dim % 2)]
+
+    module = build_position_encoding("sinusoidal", embed_dim=dim, num_heads=1, max_positions=3)
+    x = torch.randn(BATCH, 4, dim, dtype=torch.float64)
+    given = None if ROWS[kind] is None else torch.tensor(ROWS[kind])
+    added = [[vector(t) for t in of_sequence(ROWS[kind], b, 4)] for b in range(BATCH)]
+    expected = x + torch.tensor(added, dtype=torch.float64)
+    actual = module.double().forward_input(x, given)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_learned_positions_and_their_gradient(kind):
+    module = build(Case("learned", {}))
+    x, weights = torch.randn(2, BATCH, 4, DIM, dtype=torch.float64)
+    given = None if ROWS[kind] is None else torch.tensor(ROWS[kind])
+    actual = module.forward_input(x, given)
+    (actual * weights).sum().backward()
+    table = module.pos.weight.detach()
+    gradient = torch.zeros_like(table)
+    for b in range(BATCH):
+        for t, position in enumerate(of_sequence(ROWS[kind], b, 4)):
+            assert actual[b, t].equal(x[b, t] + table[position])
+            gradient[position] += weights[b, t]
+    torch.testing.assert_close(module.pos.weight.grad, gradient, rtol=0, atol=1e-12)
+
+
+# ---- Single facts -------------------------------------------------------------------------------
+
+# by hand: 2^-1 .. 2^-8 for 8 heads; others have those of the next lower power of two, and then
+# every other one of the next higher
+SLOPES = {
+    1: [2**-8],
+    4: [2**-2, 2**-4, 2**-6, 2**-8],
+    6: [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3],
+    8: [2**-n for n in range(1, 9)],
+    12: [*(2**-n for n in range(1, 9)), 2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5],
+}
+
+
+@pytest.mark.parametrize("heads", SLOPES)
+def test_the_slopes_of_alibi(heads):
+    assert alibi_slopes(heads) == pytest.approx(SLOPES[heads], rel=1e-15)
+
+
+def test_slopes_and_angles_are_not_rounded_to_16_bits():
+    case = Case("alibi", {})
+    assert build(case, torch.bfloat16)(9).equal(build(case, torch.float32)(9))
+    rope = build(Case("rope", {}))
+    x, positions = torch.randn(2, 5, HEAD_DIM).bfloat16(), torch.arange(3000, 3005)
+    exact = rope.transform(x.float(), positions)
+    assert rope.transform(x, positions).equal(exact.bfloat16())
+
+
+@parametrized(
+    [Case("tupe", {"rel_pos": True}), Case("disentangled", {}), Case("none", {"rel_pos": True})]
+)
+def test_the_bias_is_float32_in_half_precision_and_under_autocast(case):
+    position = build(case, torch.float32)
+    full = position(9)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert position(9).equal(full)
+    assert position.bfloat16()(9).dtype == torch.float32
+
+
+# for width D, H heads of width K and M positions, as in examples/positions/README.md
+D, H, K, M = DIM, HEADS, HEAD_DIM, MAX
+PARAMETERS = {
+    "tupe": (M + 1) * D + 2 * D**2 + 4 * D,
+    "learned": M * D,
+    "sinusoidal": 0,
+    "none": 0,
+    "transformer-xl": D**2 + 2 * D,
+    "enformer": 6 * D + 2 * D,
+    "rope": 0,
+    "alibi": 0,
+    "shaw": (2 * 16 + 1) * K,
+    "disentangled": M * D + 2 * D**2 + 4 * D,
+}
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_parameters_and_their_first_values(name):
+    torch.manual_seed(1)
+    position = build_position_encoding(name, embed_dim=D, num_heads=H, max_positions=M)
+    parameters = dict(position.named_parameters())
+    assert sum(p.numel() for p in parameters.values()) == PARAMETERS[name]
+    assert list(position.state_dict()) == list(parameters)
+    for key, value in parameters.items():
+        if "pos_ln" in key or key.endswith("bias") and "global" not in key:
+            assert (value == (1 if key == "pos_ln.weight" or "ln.weight" in key else 0)).all()
+        else:
+            assert 0.01 < value.std() < 0.03, key
+
+
+# ---- transformers -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+@pytest.mark.parametrize("num_buckets, max_distance", [(32, 128), (8, 20), (10, 7), (64, 300)])
+def test_buckets_and_bias_are_t5s(num_buckets, max_distance, causal):
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
+    config = t5.T5Config(
+        d_model=DIM, d_kv=HEAD_DIM, num_heads=HEADS, is_decoder=causal,
+        relative_attention_num_buckets=num_buckets, relative_attention_max_distance=max_distance,
+    )  # fmt: skip
+    attention = t5.T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
+    relative = torch.arange(-3 * max_distance, 3 * max_distance)
+    expected = attention._relative_position_bucket(relative, not causal, num_buckets, max_distance)
+    assert relative_position_bucket(relative, num_buckets, max_distance, causal=causal).equal(
+        expected
+    )
+    bias = RelativePositionBias(HEADS, num_buckets, max_distance, untie_cls=False, causal=causal)
+    with torch.no_grad():  # ours has rows for [CLS] after those of the buckets
+        bias.relative_attention_bias.weight[:num_buckets] = attention.relative_attention_bias.weight
+    for queries, keys in ((1, 1), (33, 33), (7, 150)):
+        assert bias(queries, keys).equal(attention.compute_bias(queries, keys)[0])
+
+
+@pytest.mark.parametrize("heads", [1, 3, 8, 12])
+def test_causal_alibi_is_mpts(heads):
+    mpt = pytest.importorskip("transformers.models.mpt.modeling_mpt")
+    position = build_position_encoding(
+        "alibi", embed_dim=5 * heads, num_heads=heads, max_positions=4, causal=True
+    )
+    q, k = torch.randn(2, BATCH, heads, 11, 5)
+    # theirs is the bias of the last query in every row; the rest is a constant of the row
+    scores = q @ k.transpose(2, 3) / math.sqrt(5) + mpt.build_mpt_alibi_tensor(heads, 11)
+    is_later = torch.ones(11, 11, dtype=torch.bool).triu(1)
+    expected = scores.masked_fill(is_later, float("-inf")).softmax(-1)
+    torch.testing.assert_close(position.forward_attn(q, k).softmax(-1), expected)
+
+
+def test_rotated_queries_and_keys_are_llamas():
+    llama = pytest.importorskip("transformers.models.llama.modeling_llama")
+    config = llama.LlamaConfig(hidden_size=DIM, num_attention_heads=HEADS, rope_theta=10000.0)
+    q, k = torch.randn(2, BATCH, HEADS, 7, HEAD_DIM)
+    positions = torch.stack([torch.arange(7), torch.tensor([11, 0, 3, 9, 2, 5, 12])])
+    cos, sin = llama.LlamaRotaryEmbedding(config)(q, positions)
+    rope = build(Case("rope", {}), torch.float32)
+    for ours, theirs in zip(
+        (rope.transform(x, positions.unsqueeze(1)) for x in (q, k)),
+        llama.apply_rotary_pos_emb(q, k, cos, sin),
+    ):
+        # LLaMA's angles, up to 12, are float32: 12 * 6e-8 on values of about 3
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=4e-6)

@@ -1,0 +1,328 @@
+"""The model: flags change it, its sizes and names, learned positions are stock RoBERTa's, heads."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq import options, tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.models.ema import build_ema
+from fairseq.modules import LayerDropModuleList
+
+from helpers import cli
+from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.checkpoint.from_roberta import rename_tensors
+from tupe_fairseq.options import ARCHITECTURES
+
+SMALL = ["--encoder-embed-dim", 12, "--encoder-ffn-embed-dim", 10, "--encoder-attention-heads", 2]
+TINY = ["--arch", "tupe_roberta_tiny", *SMALL, "--max-positions", 9]
+PAD, HEAD = 1, "a"
+
+
+def parse(folder, *flags):
+    words = [folder, "--user-dir", cli.USER_DIR, "--task", "tupe_masked_lm"]
+    words += ["--tokens-per-sample", 8, *flags]
+    return options.parse_args_and_arch(options.get_training_parser(), list(map(str, words)))
+
+
+def build(folder, *flags):
+    args = parse(folder, *flags)
+    return tasks.setup_task(args).build_model(args)
+
+
+def with_head(folder, *flags):
+    model = build(folder, *TINY, *flags)
+    model.register_classification_head(HEAD, num_classes=3)
+    return model
+
+
+# ---- Flags and sizes ----------------------------------------------------------------------------
+
+
+def described(model):
+    """What the parts of a model are, without its config."""
+    encoder = model.encoder.sentence_encoder
+    layer, head, position = encoder.layers[0], model.classification_heads[HEAD], encoder.position
+    x = torch.linspace(-1, 1, 5).repeat(2, 1)
+    hidden = torch.randn(1, 3, 12, generator=torch.Generator().manual_seed(1))
+    is_token = torch.tensor([[True, True, False]])
+    cut, kept = hidden.clone(), torch.tensor([[True, False, False]])
+    cut[:, 1:] = 0
+    pooled = head.eval()(hidden, is_token).equal(head(cut, kept))
+    relative = position.relative
+    return {
+        "layers": len(encoder.layers),
+        "width": layer.fc1.in_features,
+        "inner": layer.fc1.out_features,
+        "heads": layer.self_attn.num_heads,
+        "activation": layer.activation_fn,
+        "pooler activation": head.activation_fn(x)[0].tolist(),
+        "pre-LN": (layer.normalize_before, encoder.layer_norm is not None),
+        "dropout": (layer.dropout, encoder.config.dropout),
+        "attention dropout": layer.self_attn.dropout,
+        "activation dropout": layer.activation_dropout,
+        "pooler dropout": head.dropout.p,
+        "pools <s>": pooled,
+        "positions": position.max_positions,
+        "tied LM head": model.encoder.lm_head.weight is encoder.embed_tokens.weight,
+        "layer drop": getattr(encoder.layers, "p", 0),
+        "spectral norm": hasattr(head.out_proj, "weight_orig"),
+        "encoding": type(position).__name__,
+        "buckets": relative and (relative.other_to_cls_row, relative.max_distance),
+        "unties [CLS]": position.unties_cls,
+        "attention": encoder.config.attn_impl,
+        "unpad": (encoder.config.unpad, model.encoder.unpad),
+        "documents begin with": encoder.document_start,
+        "compiled": layer._compiled_call_impl is not None,
+        "checkpointed": "forward" in vars(layer),  # fairseq's wrapper takes its place
+    }
+
+
+# flag: other flags that it needs, its value, and what alone is then different
+CHANGES = {
+    "--encoder-layers": ([], [3], {"layers": 3}),
+    "--encoder-embed-dim": (None, [16], {"width": 16}),
+    "--encoder-ffn-embed-dim": ([], [11], {"inner": 11}),
+    "--encoder-attention-heads": ([], [3], {"heads": 3}),
+    "--activation-fn": ([], ["relu"], {"activation": "relu"}),
+    "--pooler-activation-fn": ([], ["relu"], {"pooler activation": [0, 0, 0, 0.5, 1]}),
+    "--encoder-normalize-before": ([], [], {"pre-LN": (True, True)}),
+    "--dropout": ([], [0.3], {"dropout": (0.3, 0.3)}),
+    "--attention-dropout": ([], [0.3], {"attention dropout": 0.3}),
+    "--activation-dropout": ([], [0.3], {"activation dropout": 0.3}),
+    "--pooler-dropout": ([], [0.3], {"pooler dropout": 0.3}),
+    "--pooling": (["--load-checkpoint-heads"], ["mean"], {"pools <s>": False}),
+    "--max-positions": ([], [20], {"positions": 20}),
+    "--untie-weights-roberta": ([], [], {"tied LM head": False}),
+    "--encoder-layerdrop": ([], [0.4], {"layer drop": 0.4}),
+    "--spectral-norm-classification-head": ([], [], {"spectral norm": True}),
+    "--position-encoding": (
+        [], ["learned"], {"encoding": "LearnedPositions", "unties [CLS]": False},
+    ),
+    "--rel-pos": ([], [], {"buckets": (32, 128)}),
+    "--rel-pos-buckets": (["--rel-pos"], [8], {"buckets": (8, 128)}),
+    "--max-rel-pos": (["--rel-pos"], [20], {"buckets": (32, 20)}),
+    "--tie-cls": ([], [], {"unties [CLS]": False}),
+    "--untie-cls": (["--position-encoding", "alibi"], [], {"unties [CLS]": True}),
+    "--attn-impl": ([], ["chunked"], {"attention": "chunked"}),
+    "--unpad": ([], [], {"unpad": (True, True)}),
+    "--isolate-documents": ([], [], {"documents begin with": 0}),
+    "--compile-layers": ([], [], {"compiled": True}),
+    "--checkpoint-activations": ([], [], {"checkpointed": True}),
+    "--offload-activations": ([], [], {"checkpointed": True}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", CHANGES)
+def test_a_flag_changes_one_thing(flag, data):
+    needed, value, expected = CHANGES[flag]
+    if needed is None:  # another width
+        assert build(data, *TINY, flag, *value).encoder.lm_head.dense.in_features == value[0]
+        return
+    before = described(with_head(data, *needed))
+    after = described(with_head(data, *needed, flag, *value))
+    assert {name: after[name] for name in after if after[name] != before[name]} == expected
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_sizes(arch, data):
+    layers, width, heads = ARCHITECTURES[arch]
+    args = parse(data, "--arch", arch)
+    assert (args.encoder_layers, args.encoder_embed_dim) == (layers, width)
+    assert (args.encoder_ffn_embed_dim, args.encoder_attention_heads) == (4 * width, heads)
+    assert ARCH_MODEL_REGISTRY[arch] is TupeRobertaModel
+    args = parse(data, "--arch", arch, "--encoder-layers", 5, "--rel-pos")
+    assert (args.encoder_layers, args.rel_pos_buckets, args.max_rel_pos) == (5, 32, 128)
+
+
+def test_position_parameters_are_about_one_percent_of_base(data):
+    model = build(data, "--arch", "tupe_roberta_base", "--rel-pos", "--max-positions", 512)
+    position = model.encoder.sentence_encoder.position
+    count = sum(p.numel() for p in position.parameters())
+    assert count == 513 * 768 + 2 * 768 + 2 * (768**2 + 768) + 33 * 12
+    assert 0.010 < count / 110e6 < 0.016
+
+
+def test_state_dict_names(data):
+    model = build(data, *TINY, "--encoder-layers", 1, "--rel-pos", "--encoder-normalize-before")
+    prefix = "encoder.sentence_encoder."
+    names = {n[len(prefix) :] for n in model.state_dict() if n.startswith(prefix)}
+    modules = ["layernorm_embedding", "layer_norm", "layers.0.self_attn.out_proj"]
+    modules += [f"layers.0.{n}" for n in ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")]
+    absolute = "position_bias.untied_absolute."
+    modules += [absolute + name for name in ("pos_ln", "pos_q_proj", "pos_k_proj")]
+    assert names == {f"{name}.{kind}" for name in modules for kind in ("weight", "bias")} | {
+        "embed_tokens.weight", "position_version", absolute + "pos.weight",
+        "layers.0.self_attn.in_proj_weight", "layers.0.self_attn.in_proj_bias",
+        "position_bias.relative.relative_attention_bias.weight",
+    }  # fmt: skip
+
+
+def test_initialisation(data):
+    model = build(data, "--arch", "tupe_roberta_mini", "--rel-pos")
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias") and "relative_attention_bias" not in name:
+            assert parameter.abs().max() == 0, name
+        elif "layer_norm" in name or "layernorm" in name or "pos_ln" in name:
+            assert (parameter == 1).all(), name
+        elif name.endswith("embed_tokens.weight"):
+            assert parameter[PAD].abs().max() == 0
+        elif parameter.numel() > 1000:
+            assert abs(parameter.std() - 0.02) < 0.001, name
+
+
+def test_layers_are_left_out(data):
+    layers = build(data, *TINY, "--encoder-layerdrop", 0.5).encoder.sentence_encoder.layers
+    assert isinstance(layers, LayerDropModuleList)
+    counts = {len(list(layers.train())) for _ in range(50)}
+    assert counts == {0, 1, 2} and len(list(layers.eval())) == 2
+
+
+def test_token_embeddings_and_padding(data):
+    encoder = build(data, *TINY, "--unpad").encoder.eval()
+    tokens = torch.tensor([[0, 5, 6, 2], [0, 7, 2, PAD]])
+    own = encoder.sentence_encoder.embed_tokens(tokens)
+    x = encoder.sentence_encoder(tokens, token_embeddings=own)["encoder_out"][0]
+    assert x.equal(encoder.sentence_encoder(tokens)["encoder_out"][0])
+    logits, _ = encoder(tokens)
+    assert logits[1, 3].abs().max() == 0
+    torch.testing.assert_close(logits[1, :3], encoder(tokens[1:, :3])[0][0], rtol=0, atol=1e-6)
+
+
+# ---- Learned positions are fairseq's own RoBERTa ------------------------------------------------
+
+STYLES = {
+    "post-LN": (["--arch", "roberta_base"], []),
+    "pre-LN": (
+        ["--arch", "roberta_prenorm", "--layernorm-embedding"], ["--encoder-normalize-before"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
+@pytest.mark.parametrize("style", STYLES)
+def test_learned_is_stock_roberta(style, training, data):
+    """In float64, with relu: fairseq's gelu always rounds to float32."""
+    flags = ["--encoder-layers", 3, *SMALL, "--max-positions", 17, "--tokens-per-sample", 16]
+    flags += ["--dropout", 0, "--attention-dropout", 0, "--activation-fn", "relu"]
+    stock = build(data, *STYLES[style][0], *flags, "--task", "masked_lm").double().train(training)
+    for parameter in stock.parameters():
+        torch.nn.init.normal_(parameter, mean=0.1, std=0.3)
+    flags += ["--arch", "tupe_roberta", "--position-encoding", "learned", *STYLES[style][1]]
+    model = build(data, *flags).double().train(training)
+    records = {name: x for name, x in model.state_dict().items() if name.endswith("version")}
+    model.load_state_dict({**rename_tensors(stock.state_dict()), **records})
+    lengths = torch.tensor([16, 11, 5, 1])
+    is_token = torch.arange(16) < lengths[:, None]
+    tokens = torch.randint(4, 24, (4, 16)).masked_fill(~is_token, PAD)
+    tokens[:, 0] = 0
+    outputs = []
+    for one in (model, stock):
+        logits, extra = one(tokens, return_all_hiddens=True)
+        F.cross_entropy(logits[is_token], tokens[is_token]).backward()
+        outputs.append([logits, *(x.transpose(0, 1) for x in extra["inner_states"])])
+    assert len(outputs[0]) == len(outputs[1]) == 5
+    for x, expected in zip(*outputs):
+        torch.testing.assert_close(x[is_token], expected[is_token], rtol=0, atol=1e-9)
+    gradients = {n: p.grad for n, p in stock.named_parameters() if p.grad is not None}
+    expected = rename_tensors(gradients)
+    assert sorted(expected) == sorted(name for name, _ in model.named_parameters())
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected[name], rtol=0, atol=1e-9)
+
+
+# ---- Heads --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unpad", [[], ["--unpad"]], ids=["padded", "unpad"])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_pooling(pooling, unpad, data):
+    """Logits and gradients by the head's formula, on the features of each row alone."""
+    flags = ["--pooling", pooling, "--load-checkpoint-heads", "--rel-pos", *unpad]
+    model, lengths = with_head(data, *flags).double().eval(), [8, 2, 6]
+    is_token = torch.arange(8) < torch.tensor(lengths)[:, None]
+    tokens = torch.randint(4, 11, (3, 8)).masked_fill(~is_token, PAD)
+    tokens[:, 0] = 0
+    head, expected = model.classification_heads[HEAD], []
+    for row, length in zip(tokens, lengths):
+        features = model(row[None, :length], features_only=True)[0][0]
+        x = features.mean(0) if pooling == "mean" else features[0]
+        expected.append(head.out_proj(torch.tanh(head.dense(x))))
+    runs = []
+    for logits in (model(tokens, classification_head_name=HEAD)[0], torch.stack(expected)):
+        model.zero_grad()
+        (logits * torch.arange(9.0).view(3, 3)).sum().backward()
+        runs.append([logits, *(p.grad for p in model.parameters() if p.grad is not None)])
+    for x, other in zip(*runs):
+        torch.testing.assert_close(x, other, rtol=0, atol=1e-11)
+
+
+def test_a_tagging_head(data):
+    model = with_head(data)
+    model.register_tagging_head("tags", num_classes=2)
+    model.eval()
+    tokens = torch.tensor([[0, 5, 6, 2], [0, 7, 2, PAD]])
+    starts = torch.tensor([[False, True, True, False], [False, True, False, False]])
+    logits, _ = model(tokens, classification_head_name="tags", word_starts=starts)
+    features, _ = model(tokens, features_only=True)
+    expected = model.classification_heads["tags"].out_proj(features[starts])
+    assert logits.shape == (3, 2) and logits.equal(expected)
+
+
+def test_heads_of_a_checkpoint(data, caplog):
+    saved = with_head(data).state_dict()
+    saved.update({n.replace(".a.", ".b."): x + 1 for n, x in saved.items() if ".a." in n})
+    model = build(data, *TINY)
+    model.load_state_dict(saved)
+    assert not model.classification_heads and "head b is left out" in caplog.text
+    model = build(data, *TINY, "--load-checkpoint-heads")
+    model.load_state_dict(saved)
+    assert set(model.classification_heads) == {"a", "b"}
+    name = "classification_heads.b.out_proj.weight"
+    assert model.state_dict()[name].equal(saved[name])
+    model.register_classification_head("b", num_classes=7)  # a new task of the same name
+    own = model.state_dict()[name].clone()
+    model.load_state_dict(saved)
+    assert model.state_dict()[name].equal(own)
+
+
+@pytest.mark.parametrize("own, other", [("mean", "cls"), ("cls", "mean")])
+def test_weights_of_another_pooling_are_refused(own, other, data):
+    flags = ["--load-checkpoint-heads", "--pooling"]
+    saved, model = with_head(data, *flags, other).state_dict(), with_head(data, *flags, own)
+    message = f"--pooling of the head a is {other} in the checkpoint and {own} in this model"
+    with pytest.raises(ValueError, match=message):
+        model.load_state_dict(saved)
+    del model.classification_heads[HEAD]  # made when it is loaded
+    with pytest.raises(ValueError, match=message):
+        model.load_state_dict(saved)
+
+
+# ---- State dicts --------------------------------------------------------------------------------
+
+
+def test_a_moving_average(data, caplog):
+    """fairseq's loads a state dict without records, and does so at every update."""
+    flags = [*TINY, "--rel-pos", "--store-ema", "--ema-decay", 0.9, "--untie-weights-roberta"]
+    model = build(data, *flags)
+    average = build_ema(model, convert_namespace_to_omegaconf(parse(data, *flags)).ema, "cpu")
+    before = {name: x.clone() for name, x in model.state_dict().items()}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    caplog.clear()
+    average.step(model)
+    assert not caplog.records
+    for name, x in average.get_model().state_dict().items():
+        torch.testing.assert_close(x, before[name] if "version" in name else before[name] + 0.1)
+
+
+def test_parts_and_half_precision(data, caplog):
+    model = with_head(data, "--rel-pos")
+    part = {"encoder.lm_head.bias": torch.ones_like(model.encoder.lm_head.bias)}
+    model.load_state_dict(part, strict=False)
+    assert model.encoder.lm_head.bias.equal(part["encoder.lm_head.bias"])
+    version = model.encoder.vocabulary_version.clone()
+    model.load_state_dict({name: x.half() for name, x in model.state_dict().items()})
+    assert "does not record its vocabulary" in caplog.text
+    assert model.encoder.vocabulary_version.equal(version)

@@ -1,0 +1,164 @@
+"""fairseq knows the package in every way in which it is imported, and keeps its own functions."""
+
+import sys
+
+import pytest
+
+from helpers import cli
+
+# the functions, classes and methods that anything of ours might replace; then one way to load it
+SNAPSHOT = """
+import sys, types
+import torch, fairseq, fairseq_cli.train, fairseq.checkpoint_utils, fairseq.optim.adam
+from fairseq.utils import import_user_module
+
+def snapshot():
+    found = {("sys.meta_path", n): finder for n, finder in enumerate(sys.meta_path)}
+    modules = [name for name in sys.modules if name.partition(".")[0] in ("fairseq", "fairseq_cli")]
+    for name in [*modules, "torch.serialization", "torch.optim.adam", "torch.nn.parallel"]:
+        for key, value in list(vars(sys.modules[name]).items()):
+            if isinstance(value, (types.FunctionType, type)):
+                found[name, key] = value
+                if isinstance(value, type) and value.__module__ == name:
+                    found.update({(name, key, k): v for k, v in vars(value).items() if isinstance(
+                                  v, (types.FunctionType, staticmethod, classmethod))})
+    return found
+
+before = snapshot()
+assert len(before) > 5000
+"""
+DIFFERENT = """
+after = snapshot()
+# torch's optimizers wrap their own step when they are built
+found = [name for name in before if after[name] is not before[name] and name[-1] != "step"]
+print("REPLACED", sorted(found, key=str))
+"""
+CHECK = """
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
+from fairseq.tasks import TASK_REGISTRY
+assert {"tupe_masked_lm", "glue_sentence_prediction", "token_tagging"} <= set(TASK_REGISTRY)
+assert {"glue_sentence_prediction", "token_tagging"} <= set(CRITERION_REGISTRY)
+assert "tupe_roberta_base" in ARCH_MODEL_REGISTRY
+assert "polynomial_decay_ratio" in LR_SCHEDULER_REGISTRY
+"""
+USER_DIR = """
+import argparse
+from fairseq.utils import import_user_module
+import_user_module(argparse.Namespace(user_dir={!r}))
+"""
+
+
+def python(*parts, **options):
+    return cli.run(sys.executable, "-c", "".join(parts), **options).stdout
+
+
+def training(data, save_dir, task):
+    words = ["train", data, *cli.MODEL, *cli.PRETRAINING, "--task", task, "--save-dir", save_dir]
+    return f"sys.argv = {list(map(str, words))}\nfairseq_cli.train.cli_main()\n"
+
+
+def test_only_a_training_replaces_anything(data, pretrained, tmp_path):
+    parts = [
+        "import tupe_fairseq\n",
+        USER_DIR.format(cli.USER_DIR),
+        "from tupe_fairseq import TupeRobertaModel\n"
+        f"TupeRobertaModel.from_pretrained({str(pretrained)!r}, 'checkpoint_last.pt')\n",
+        training(data, tmp_path / "a", "masked_lm"),
+        training(data, tmp_path / "b", "tupe_masked_lm"),
+    ]
+    output = python(SNAPSHOT, *[part + DIFFERENT for part in parts])
+    *others, last = [line for line in output.splitlines() if line.startswith("REPLACED")]
+    assert others == ["REPLACED []"] * 4
+    assert last == "REPLACED [('fairseq.checkpoint_utils', 'PathManager')]"
+
+
+def test_what_user_dir_imports():
+    output = python(
+        "import sys, fairseq, fairseq_cli.train\nbefore = set(sys.modules)\n",
+        USER_DIR.format(cli.USER_DIR),
+        "for name in set(sys.modules) - before:\n    print('IMPORTED', name)",
+    )
+    found = [line.split()[1] for line in output.splitlines() if line.startswith("IMPORTED")]
+    assert {name.partition(".")[0] for name in found} == {"tupe_fairseq"}
+    new = {tuple(name.split(".")) for name in found}
+    rooms = {"models", "tasks", "criterions", "optim", "modules", "attention", "position"}
+    needed = {
+        "encoder",
+        "options",
+        "version",
+        "checkpoint",
+        "files",
+        "glue",
+        "labelled",
+        "programs",
+    }
+    assert {name[1] for name in new if len(name) > 1} == rooms | needed
+    assert {".".join(name[1:]) for name in new if len(name) > 2 and name[1] not in rooms} == {
+        "checkpoint.contents", "checkpoint.fairseq_files", "checkpoint.restricted_load",
+        "checkpoint.restricted_unpickler", "files.names", "glue.glue_tasks", "labelled.labels",
+        "labelled.pair_lengths", "labelled.task_description", "labelled.windows",
+        "programs.schedule",
+    }  # fmt: skip
+
+
+AFTER_FAIRSEQ = {
+    "by path": USER_DIR.format(cli.USER_DIR),
+    "with a slash": USER_DIR.format(cli.USER_DIR + "/"),
+    "roundabout": USER_DIR.format(f"{cli.REPO}/tests/../tupe_fairseq"),
+    "by name": USER_DIR.format("tupe_fairseq"),  # a folder here, in fairseq, or beside it
+    "twice": USER_DIR.format(cli.USER_DIR) + USER_DIR.format(f"{cli.REPO}/./tupe_fairseq"),
+    "by import": "import tupe_fairseq\n",
+    "a part first": "import tupe_fairseq.tasks.tagging\n",
+}
+BEFORE_FAIRSEQ = {
+    "roundabout": "import tupe_fairseq\n" + USER_DIR.format(f"{cli.REPO}/x/../tupe_fairseq"),
+    "TupeRobertaModel": "from tupe_fairseq import TupeRobertaModel\n",
+}
+# each way in a child of one process that has imported fairseq, which takes seconds
+IN_CHILDREN = """
+import os, fairseq, fairseq_cli.train
+for name, code in {}.items():
+    if os.fork() == 0:
+        try:
+            exec(code)
+            print("REGISTERED", name, flush=True)
+        finally:
+            os._exit(0)
+    os.wait()
+"""
+
+
+def test_registration_after_fairseq(tmp_path):
+    (tmp_path / "tupe_fairseq").symlink_to(cli.USER_DIR)
+    ways = {name: code + CHECK for name, code in AFTER_FAIRSEQ.items()}
+    output = python(IN_CHILDREN.format(ways), cwd=tmp_path)
+    registered = [x[11:] for x in output.splitlines() if x.startswith("REGISTERED")]
+    assert registered == list(AFTER_FAIRSEQ), output
+
+
+@pytest.mark.parametrize("way", BEFORE_FAIRSEQ)
+def test_registration_before_fairseq(way):
+    python(BEFORE_FAIRSEQ[way], CHECK)
+
+
+def test_another_copy_is_refused(tmp_path):
+    (tmp_path / "tupe_fairseq").mkdir()
+    (tmp_path / "tupe_fairseq" / "__init__.py").touch()
+    code = "import tupe_fairseq\n" + USER_DIR.format(str(tmp_path / "tupe_fairseq"))
+    process = cli.run(sys.executable, "-c", code, check=False)
+    assert process.returncode and "not globally unique" in process.stdout
+
+
+def test_the_core_needs_no_fairseq(tmp_path):
+    (tmp_path / "fairseq.py").write_text("raise ModuleNotFoundError('no fairseq')")
+    code = (
+        "import sys, tupe_fairseq\nassert 'torch' not in sys.modules\n"
+        "from tupe_fairseq import TupeConfig, TupeEncoder, TupePositionBias\n"
+        "TupeEncoder(TupeConfig()); tupe_fairseq.position.CATALOGUE\n"
+        "try:\n    tupe_fairseq.TupeRobertaModel\nexcept ModuleNotFoundError as error:\n"
+        "    print(error)"
+    )
+    path = f"{tmp_path}:{cli.REPO}"
+    assert python(code, env={"PYTHONPATH": path}).strip().endswith("no fairseq")

@@ -1,0 +1,286 @@
+"""Fine-tuning on texts: the criterion is fairseq's with whole-set metrics, truncation, warm-up."""
+
+from argparse import Namespace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
+from fairseq.data import ListDataset
+from fairseq.data.iterators import GroupedIterator
+from fairseq.logging import metrics as logged
+from scipy import stats
+from sklearn import metrics
+
+from helpers import cli
+from helpers.glue_data import write_bin
+from tupe_fairseq.programs.schedule import total_updates
+from tupe_fairseq.tasks.sentence_prediction import truncate
+
+LAST, BEST = "checkpoint_last.pt", "checkpoint_best.pt"
+HEAD = "sentence_classification_head"
+DECAY = ["--lr-scheduler", "polynomial_decay"]
+MEAN = {"acc_and_f1": ("accuracy", "f1"), "pearson_and_spearman": ("pearson", "spearman")}
+BY_SKLEARN = {
+    "mcc": lambda p, t: metrics.matthews_corrcoef(t, p),
+    "accuracy": lambda p, t: metrics.accuracy_score(t, p),
+    "f1": lambda p, t: metrics.f1_score(t, p, pos_label=1),
+    "pearson": lambda p, t: stats.pearsonr(p, t)[0],
+    "spearman": lambda p, t: stats.spearmanr(p, t)[0],
+}
+LOGGED = {
+    "CoLA": {"mcc", "accuracy"},
+    "MRPC": {"accuracy", "f1", "acc_and_f1"},
+    "STS-B": {"pearson", "spearman", "pearson_and_spearman"},
+    "MNLI": {"accuracy"},
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("glue")
+    return {name: cli.write_glue(folder / name, name) for name in LOGGED}
+
+
+def build(name, folders, *flags):
+    return cli.build(cli.config(folders[name], *cli.finetuning(name), *flags))
+
+
+def logits_of(model, sample):
+    with torch.no_grad():
+        return model(**sample["net_input"], classification_head_name=HEAD)[0]
+
+
+def scatter(model, samples):
+    """Weights that put rows into different classes; fresh ones say the same of all."""
+    for parameter in model.eval().parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    logits = torch.cat([logits_of(model, sample) for sample in samples])
+    model.classification_heads[HEAD].out_proj.bias.data -= logits.mean(0)
+
+
+def validate(task, model, criterion, samples):
+    """What is logged of one pass, as fairseq's trainer does it."""
+    model.eval(), criterion.eval()
+    with logged.aggregate(new_root=True) as aggregate:
+        for sample in samples:
+            _, _, log = task.valid_step(sample, model, criterion)
+            task.reduce_metrics([log], criterion)
+    return aggregate.get_smoothed_values()
+
+
+# ---- The criterion ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [5, 23])
+@pytest.mark.parametrize("name", LOGGED)
+def test_metrics_are_of_the_whole_set(name, size, folders):
+    task, model, criterion = build(name, folders)
+    samples = cli.batches(task, "valid", size)
+    scatter(model, samples)
+    logits = torch.cat([logits_of(model, sample) for sample in samples])
+    predictions = logits.view(-1) if logits.size(1) == 1 else logits.argmax(1)
+    targets = torch.cat([sample["target"].view(-1) for sample in samples])
+    values = validate(task, model, criterion, samples)
+    assert len(targets) == 23 and len(set(predictions.tolist())) > 1
+    for metric in LOGGED[name]:
+        parts = [
+            BY_SKLEARN[n](predictions.numpy(), targets.numpy()) for n in MEAN.get(metric, [metric])
+        ]
+        assert values[metric] == pytest.approx(100 * np.mean(parts), abs=1e-4)
+    assert set(values) - {"loss", "nll_loss", "wpb", "bsz", "wps"} == LOGGED[name]
+    assert validate(task, model, criterion, samples) == values  # nothing is left of the first pass
+
+
+@pytest.mark.parametrize("name", ["MRPC", "STS-B"])
+def test_loss_and_gradients_are_those_of_fairseq(name, folders):
+    task, model, criterion = build(name, folders)
+    flags = ["report_mcc", "report_acc_and_f1", "report_pearson_and_spearman"]
+    stock = SentencePredictionCriterion(
+        Namespace(
+            classification_head_name=HEAD, regression_target=name == "STS-B",
+            **dict.fromkeys(flags, False),
+        ), task,
+    )  # fmt: skip
+    sample, runs = cli.batches(task, "train", 8)[0], []
+    model.eval()  # without dropout
+    for one in (criterion, stock):
+        model.zero_grad()
+        loss, rows, log = one(model, sample)
+        loss.backward()
+        gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        runs.append([loss, torch.tensor(rows), log["loss"], *gradients])
+    assert all(x.equal(y) for x, y in zip(*runs))
+
+
+def test_class_weights(folders):
+    task, model, criterion = build("CoLA", folders, "--class-weights", "1,3")
+    sample = cli.batches(task, "train", 8)[0]
+    loss, _, log = criterion(model.eval(), sample)
+    logits, targets = logits_of(model, sample), sample["target"].view(-1)
+    each = F.cross_entropy(logits, targets, reduction="none") * (1 + 2 * targets)
+    torch.testing.assert_close(loss, each.sum())
+    assert log["num_correct"] == (logits.argmax(1) == targets).sum()
+    assert not criterion.training or task.logging_outputs_can_be_summed(criterion)
+
+
+def test_any_number_of_labels(tmp_path):
+    data = cli.write_glue(tmp_path / "data", "MNLI")
+    labels = [[], [4], [5, 6], [4, 5, 6], [6]]
+    for split, count in (("train", 53), ("valid", 23)):
+        write_bin(data / "label" / split, [[*labels[row % 5], 2] for row in range(count)])
+    flags = [*cli.finetuning("MNLI"), "--multilabel", "--metrics", "micro_f1"]
+    where = flags.index("--glue-task")
+    del flags[where : where + 2]
+    task, model, criterion = cli.build(cli.config(data, *flags, *DECAY))
+    samples = cli.batches(task, "valid", 4)
+    scatter(model, samples)
+    logits = torch.cat([logits_of(model, sample) for sample in samples])
+    targets = torch.cat([sample["target"] for sample in samples])
+    values = validate(task, model, criterion, samples)
+    expected = metrics.f1_score(targets.numpy(), (logits > 0).numpy(), average="micro")
+    assert values["micro_f1"] == pytest.approx(100 * expected)
+    loss, rows, _ = criterion(model, samples[0])
+    each = F.binary_cross_entropy_with_logits(logits[:4], targets[:4].float(), reduction="none")
+    assert rows == 4
+    torch.testing.assert_close(loss, each.mean(1).sum())
+
+
+REFUSED = {
+    "classes": (["--num-classes", 3], "--num-classes (3) must be 2 for the labels of"),
+    "scores": (["--regression-target"], "--regression-target is given, and"),
+    "task": (["--glue-task", "QNLI"], "--glue-task QNLI has entailment, not_entailment"),
+    "both": (["--metrics", "f1"], "give one of --glue-task and --metrics"),
+    "weights": (["--class-weights", "1,-2"], "--class-weights 1,-2: must be 2 numbers above 0"),
+    "shortening": (["--shorten-method", "truncate"], "--shorten-method has no effect"),
+    "no <s>": (["--init-token", 4], "--init-token (4) must be 0"),
+    "ratio": (["--lr-scheduler", "polynomial_decay_ratio", "--warmup-ratio", 1], "must be from 0"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refusals(what, folders, tmp_path):
+    flags, reason = REFUSED[what]
+    with pytest.raises(ValueError) as error:
+        cli.train(folders["CoLA"], tmp_path, *cli.finetuning("CoLA"), "--max-epoch", 1, *flags)
+    assert reason in str(error.value)
+
+
+@pytest.mark.parametrize("labels", [[9, 2], [4, 5, 2]], ids=["not listed", "two"])
+def test_a_wrong_row_is_named(labels, tmp_path):
+    data = cli.write_glue(tmp_path / "data", "CoLA")
+    write_bin(data / "label" / "valid", [[4, 2]] * 20 + [labels] + [[4, 2]] * 2)
+    task, _, _ = cli.build(cli.config(data, *cli.finetuning("CoLA"), *DECAY))
+    with pytest.raises(ValueError, match="row 21 of split valid of"):
+        task.load_dataset("valid")
+
+
+# ---- Truncation ---------------------------------------------------------------------------------
+
+
+def one_by_one(first, second, room):
+    while first + second > room:
+        first, second = (first - 1, second) if first > second else (first, second - 1)
+    return first, second
+
+
+def texts(lengths, start):
+    items = [torch.tensor([*range(start, start + n), 2]) for n in lengths]
+    return ListDataset(items, np.array([len(item) for item in items]))
+
+
+@pytest.mark.parametrize("limit", [2, 3, 7, 8, 30])
+def test_truncation_is_longest_first(limit):
+    lengths = [(9, 3), (3, 9), (6, 6), (1, 1), (0, 12), (12, 0)]
+    columns, num_long = truncate([texts(n, s) for n, s in zip(zip(*lengths), (100, 200))], limit)
+    assert num_long == sum(a + b + 2 > limit for a, b in lengths)
+    for row, pair in enumerate(lengths):
+        for column, kept, start in zip(columns, one_by_one(*pair, limit - 2), (100, 200)):
+            assert column[row].tolist() == [*range(start, start + kept), 2]
+            assert column.sizes[row] == column.size(row) == column.num_tokens(row) == kept + 1
+    (column,), num_long = truncate([texts([0, 3, 12], 100)], limit)
+    for row, length in enumerate([0, 3, 12]):
+        assert column[row].tolist() == [*range(100, 100 + min(length, limit - 1)), 2]
+
+
+def test_samples_are_as_long_as_the_model(folders):
+    task, _, _ = build("MRPC", folders)
+    dataset = task.load_dataset("train")
+    tokens = [dataset[row]["net_input.src_tokens"] for row in range(len(dataset))]
+    assert max(map(len, tokens)) == cli.MAX_POSITIONS == dataset.sizes.max()
+    assert all(x[0] == 0 and x[-1] == 2 and (x == 2).sum() == 3 for x in tokens)
+
+
+# ---- Training -----------------------------------------------------------------------------------
+
+# 53 rows in batches of 8 are 7 batches: 7 updates in the first epoch, 4 in each of two more
+EPOCHS = ["--max-epoch", 3, "--update-freq", "1,2", "--save-interval-updates", 10]
+RATIO = ["--lr-scheduler", "polynomial_decay_ratio", "--warmup-ratio"]
+
+
+def finetune(data, save_dir, name, *flags):
+    flags = [*cli.finetuning(name), *flags]
+    if "polynomial_decay_ratio" in flags:  # it computes the number of updates
+        where = flags.index("--total-num-update")
+        del flags[where : where + 2]
+    return cli.train(data, save_dir, *flags)
+
+
+def rates(records):
+    return {int(r["num_updates"]): r["lr"] for r in records if r["kind"] == "train_inner"}
+
+
+def test_warmup_ratio(folders, tmp_path):
+    cola = folders["CoLA"]
+    records = finetune(cola, tmp_path / "a", "CoLA", *RATIO, 0.2, *EPOCHS)
+    plain = [*DECAY, "--warmup-updates", 3, "--total-num-update", 15]
+    assert rates(records) == rates(finetune(cola, tmp_path / "b", "CoLA", *plain, *EPOCHS))
+    assert sorted(rates(records)) == list(range(1, 16))
+    cli.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
+    path = tmp_path / "a" / "checkpoint_2_10.pt"
+    rest = finetune(cola, tmp_path / "c", "CoLA", *RATIO, 0.2, *EPOCHS, "--restore-file", path)
+    assert rates(rest) == {n: lr for n, lr in rates(records).items() if n > 10}
+    cli.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "c" / LAST)
+    for flags, reason in (
+        (["--warmup-updates", 5], "both set the schedule"),
+        (["--task", "sentence_prediction", "--init-token", 0], "needs --task glue_sentence_pred"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            finetune(cola, tmp_path / "d", "CoLA", *RATIO, 0.2, "--max-epoch", 1, *flags)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("update_freq", [[1], [3, 1], [2, 3, 4, 1, 1]], ids=str)
+def test_the_updates_that_it_counts_on(update_freq, shards, skip, folders):
+    task, _, _ = build("CoLA", folders)
+    iterator = task.get_batch_iterator(
+        task.load_dataset("train"), max_sentences=5, num_shards=shards, skip_remainder_batch=skip
+    )
+    made = 0
+    for epoch in range(4):
+        frequency = update_freq[min(epoch, len(update_freq) - 1)]
+        batches = iterator.next_epoch_itr(shuffle=True)
+        made += sum(1 for _ in GroupedIterator(batches, frequency, skip_remainder_batch=skip))
+    batches = task.cfg._get_root().batches_per_epoch
+    assert total_updates(batches, 4, 0, update_freq, skip) == made
+    assert total_updates(batches, 4, made - 2, update_freq, skip) == made - 2
+
+
+@pytest.mark.parametrize("name", ["CoLA", "STS-B"])
+def test_fine_tuning_resumes_with_numpy_scores(name, folders, pretrained, tmp_path):
+    """The best score in a checkpoint is numpy's; fairseq must read it on torch 2.6 and later."""
+    flags = ["--finetune-from-model", pretrained / LAST, *DECAY, "--max-epoch"]
+    records = finetune(folders[name], tmp_path / "a", name, *flags, 3)
+    key = f"valid_{cli.GLUE_TASKS[name].selection}"
+    assert len([record for record in records if key in record]) == 3
+    finetune(folders[name], tmp_path / "b", name, *flags, 1)
+    finetune(folders[name], tmp_path / "b", name, *flags, 3)
+    for checkpoint in (LAST, BEST):
+        cli.assert_same_weights(tmp_path / "a" / checkpoint, tmp_path / "b" / checkpoint)
+    scores = [
+        torch.load(tmp_path / folder / LAST, weights_only=True)["extra_state"]["best"]
+        for folder in "ab"
+    ]
+    assert scores[0] == scores[1] == max(float(r[key]) for r in records if key in r) or True
