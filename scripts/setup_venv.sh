@@ -17,6 +17,5 @@ echo "== installing into $venv ($("$python" -V)): takes some minutes and some gi
 "$python" -m venv "$venv"
 # pip 24.1 refuses the metadata of omegaconf 2.0, which the official fairseq needs
 "$venv/bin/python" -m pip install --quiet "pip<24.1"
-"$venv/bin/python" -m pip install --quiet --no-compile --editable ".[$extras]" \
-    --constraint scripts/constraints.txt
+"$venv/bin/python" -m pip install --quiet --editable ".[$extras]" --constraint scripts/constraints.txt
 echo "$stamp" >"$venv/.installed"
