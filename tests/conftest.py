@@ -1,7 +1,6 @@
 """Fixtures for all tests: real text and data, the shared folder, running commands."""
 
 import gc
-import importlib.util
 import os
 from pathlib import Path
 
@@ -15,24 +14,14 @@ import torch  # noqa: E402
 from helpers import shims  # noqa: E402
 from helpers.running import BIN, SHARED, run  # noqa: E402
 
-#: the tests of what needs torch only, in files or folders
-CORE = (
-    "attention", "files", "modules", "position", "test_encoder.py", "test_encoder_documents.py",
-    "test_encoder_of_every_position_encoding.py", "test_encoder_on_gpu.py",
-    "test_encoder_speed_options.py",
-    "test_encoder_transformed.py", "test_missing_package.py",
-)  # fmt: skip
 #: where a file takes long, the longest tests first, so that all workers end at the same time
 LONG = (
-    "readme", "through_fairseq", "scripts", "compare", "finetune", "commands", "text", "plugin",
-    "test_user_dir.py", "test_missing_package.py", "attention", "test_encoder_transformed.py",
-    "test_encoder_of_every_position_encoding.py", "export", "checkpoint", "glue",
+    "readme", "through_fairseq", "fairseq", "scripts", "compare", "finetune", "commands", "text",
+    "plugin", "core", "export", "checkpoint", "glue",
 )  # fmt: skip
-HAS_FAIRSEQ = importlib.util.find_spec("fairseq") is not None
 
 
 def pytest_addoption(parser):
-    parser.addoption("--core", action="store_true", help="only the tests of what needs torch alone")
     parser.addoption("--thorough", action="store_true", help="the heavier proofs, too")
 
 
@@ -48,10 +37,6 @@ def pytest_collection_finish(session):
     gc.enable()
 
 
-def pytest_unconfigure(config):
-    gc.unfreeze()  # or what Triton's bindings still hold at the end is reported as leaked
-
-
 def pytest_collection_modifyitems(config, items):
     """The long files first.  Without --thorough the heavier proofs are left out, as deselected."""
     order = {name: place for place, name in enumerate(LONG)}
@@ -64,24 +49,8 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item not in set(heavy)]
 
 
-def pytest_ignore_collect(collection_path, config):
-    """Without fairseq, too, the core's tests only: the others' imports would fail."""
-    if HAS_FAIRSEQ and not config.getoption("--core"):
-        return None
-    place = _place(collection_path)
-    # folders, too, since what a conftest.py imports may not be there
-    is_other = bool(place.parts) and not set(CORE) & {place.name, place.parts[0]}
-    return True if is_other and (place.suffix == ".py" or collection_path.is_dir()) else None
-
-
 def _place(path):
     return path.relative_to(Path(__file__).parent)
-
-
-def pytest_report_header(config):
-    if not HAS_FAIRSEQ:
-        return "fairseq is not installed: only the tests of what needs torch alone are collected"
-    return None
 
 
 def pytest_make_parametrize_id(val):

@@ -1,0 +1,342 @@
+"""eager, sdpa and chunked against the equation of attention, sequence by sequence in float64."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from tupe_fairseq.attention import FEW_SCORES, Padding, choose, chunked, eager, make_mask, sdpa
+from tupe_fairseq.modules import POOLINGS, TupeMultiheadAttention
+
+B, L, H, K, SCALING = 3, 9, 2, 5, 0.3
+LENGTHS = {"whole": [9, 9, 9], "mixed": [9, 1, 4], "empty": [6, 0, 9], "all padding": [0, 0, 0]}
+CPU = torch.device("cpu")
+NAMES = ["eager", "sdpa", "chunked"]
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+def padding_of(lengths, seq_len=L):
+    return torch.arange(seq_len) >= torch.tensor(lengths)[:, None]
+
+
+def random(*shape, dtype=torch.float64):
+    return torch.randn(*shape, dtype=torch.float64).to(dtype).requires_grad_()
+
+
+def by_the_equation(q, k, v, bias, lengths):
+    """softmax(scaling * q k^T + bias) v of each sequence alone, zeros at its padding."""
+    rows = []
+    for b, n in enumerate(lengths):
+        qs, ks, vs = (x[b, :n].transpose(0, 1) for x in (q, k, v))
+        scores = SCALING * qs @ ks.transpose(1, 2) + (0 if bias is None else bias[:, :n, :n])
+        row = (scores.softmax(-1) @ vs).transpose(0, 1)
+        rows.append(torch.cat([row, row.new_zeros(q.size(1) - n, H, K)]))
+    return torch.stack(rows)
+
+
+def attend(name, q, k, v, bias, lengths, dropout=0.0):
+    """By an implementation; zeros at padding."""
+    mask = padding_of(lengths, q.size(1))
+    padding = Padding(mask)
+    options = {"scaling": SCALING, "dropout": dropout}
+    if name == "chunked":
+        packed = [padding.pack(x) for x in (q, k, v)]
+        return padding.unpack(chunked.attend(*packed, bias, padding.lengths, **options))
+    wide = torch.promote_types(q.dtype, torch.float32)
+    made = make_mask(bias, padding, q.dtype if name == "sdpa" else wide)
+    out = (sdpa if name == "sdpa" else eager).attend(q, k, v, made, **options)
+    return out.masked_fill(mask[..., None, None], 0)
+
+
+def with_gradients(out, leaves):
+    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(3), dtype=out.dtype)
+    return [out, *torch.autograd.grad((out * weights).sum(), leaves)]
+
+
+@pytest.mark.parametrize("with_bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize("name", NAMES)
+def test_outputs_and_gradients(name, lengths, with_bias):
+    q, k, v = (random(B, L, H, K) for _ in range(3))
+    bias = random(H, L, L) if with_bias else None
+    leaves = [q, k, v, bias] if with_bias else [q, k, v]
+    expected = with_gradients(by_the_equation(q, k, v, bias, lengths), leaves)
+    actual = with_gradients(attend(name, q, k, v, bias, lengths), leaves)
+    for ours, theirs in zip(actual, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["eager", "sdpa"])
+def test_padding_anywhere_and_documents(name):
+    """A query sees the tokens of its own document, and no padding."""
+    q, k, v = (random(B, L, H, K) for _ in range(3))
+    bias = random(B, H, L, L)
+    starts = torch.zeros(B, L, dtype=torch.bool)
+    starts[0, 4] = starts[2, 1] = starts[2, 5] = True
+    right, middle = padding_of([9, 1, 7]), padding_of([9, 1, 7])
+    middle[0, 3:5] = True
+    for mask, documents in ((middle, None), (right, starts)):
+        padding = Padding(mask, documents)
+        number = torch.zeros(B, L) if documents is None else documents.cumsum(1)
+        sees = (number[:, :, None] == number[:, None, :]) & ~mask[:, None, :]
+        scores = SCALING * torch.einsum("bihk,bjhk->bhij", q, k) + bias
+        probs = scores.masked_fill(~sees[:, None], float("-inf")).softmax(-1)
+        expected = torch.einsum("bhij,bjhk->bihk", probs, v)[~mask]
+        out = (sdpa if name == "sdpa" else eager).attend(
+            q, k, v, make_mask(bias, padding, q.dtype), scaling=SCALING, dropout=0.0
+        )[~mask]
+        leaves = [q, k, v, bias]
+        for ours, theirs in zip(with_gradients(out, leaves), with_gradients(expected, leaves)):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_at_padding_reaches_nobody(name):
+    q, k, v = (random(B, L, H, K, dtype=torch.float32) for _ in range(3))
+    bias, lengths = random(H, L, L, dtype=torch.float32), [9, 0, 4]
+    out = attend(name, q, k, v, bias, lengths)
+    assert out.isfinite().all()
+    changed = [
+        x.masked_fill(padding_of(lengths)[..., None, None], value)
+        for x, value in ((q, 9.0), (k, -99.0), (v, 1e4))
+    ]
+    assert attend(name, *changed, bias, lengths).equal(out)
+    grads = torch.autograd.grad(out.sum(), [q, k, v])
+    assert all(not grad[padding_of(lengths)].any() for grad in grads)
+
+
+# ---- 16 bits, large logits ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("large", [0.0, 1e4], ids=["bias of 1", "bias of 1e4"])
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("name", NAMES)
+def test_precision(name, dtype, large):
+    """A bias that lifts or lowers whole rows, and hides or prefers keys, by 1e4."""
+    lengths = [9, 0, 4]
+    q, k, v = (random(B, L, H, K, dtype=dtype) for _ in range(3))
+    rows, columns = torch.randint(-1, 2, (H, L, 1)), torch.randint(-1, 1, (H, 1, L))
+    bias = (torch.randn(H, L, L) + large * (rows + columns)).requires_grad_()
+    out = attend(name, q, k, v, bias, lengths)
+    weights = torch.randn(out.shape).to(dtype)
+    grads = torch.autograd.grad((out * weights).sum(), [q, k, v, bias])
+    exact = [x.detach().double().requires_grad_() for x in (q, k, v, bias)]
+    expected = by_the_equation(*exact, lengths)
+    exact_grads = torch.autograd.grad((expected * weights.double()).sum(), exact)
+    # of numbers of about 1 to 10, a dozen roundings; and float32 keeps 2^-24 of 1e4 in a logit
+    tolerance = 16 * torch.finfo(dtype).eps + large * 2**-22
+    assert out.dtype == dtype and bias.dtype == torch.float32
+    for ours, theirs in zip((out, *grads), (expected, *exact_grads)):
+        assert ours.isfinite().all()
+        scale = max(1.0, theirs.abs().max().item())
+        torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=tolerance * scale)
+
+
+def test_the_mask_of_16_bits_is_finest_where_it_matters():
+    """ALiBi's row spans hundreds: without the move of its maximum to 0, bf16 keeps units."""
+    bias = -torch.arange(600.0).flip(0).expand(H, 1, 600) + 300
+    mask = make_mask(bias, None, torch.bfloat16)
+    assert mask.dtype == torch.bfloat16
+    near = mask.float()[..., -100:]
+    torch.testing.assert_close(near, bias[..., -100:] - 300, rtol=2**-8, atol=0)
+    assert make_mask(bias, None, torch.float32) is bias
+    assert make_mask(None, None, torch.float32) is None
+
+
+# ---- Dropout ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tile", [2**18, 162, 81, 40, 1])
+@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
+def test_chunked_with_dropout_is_its_equation(monkeypatch, p, tile):
+    """dropout(P) V and its gradients, with the masks drawn again; in tiles of any size."""
+    monkeypatch.setattr(chunked, "TILE", tile)
+    lengths = [7, 0, 9, 1]
+    n, longest = sum(lengths), max(lengths)
+    leaves = q, k, v, bias = *(random(n, H, K) for _ in range(3)), random(H, longest, longest)
+    torch.manual_seed(1)
+    out = chunked.attend(q, k, v, bias, lengths, scaling=SCALING, dropout=p)
+    torch.manual_seed(1)
+    dropout = chunked.DropoutMask(p, int(torch.randint(2**62, ()))) if p else None
+    keep = {}
+    for where in chunked.make_tiles(lengths, H):
+        ones = torch.ones([x.stop - x.start for x in (where.heads, where.rows, where.tokens)])
+        ones, size = ones.double(), ones.size(2)
+        of_sequence = keep.setdefault(where.tokens.start, torch.ones(H, size, size).double())
+        drawn = dropout.drop(ones, out=torch.empty_like(ones)) * dropout.scale if p else ones
+        of_sequence[where.heads, where.rows] = drawn
+    parts, start = [], 0
+    for length in lengths:
+        qs, ks, vs = (x[start : start + length].transpose(0, 1) for x in (q, k, v))
+        probs = (SCALING * qs @ ks.transpose(1, 2) + bias[:, :length, :length]).softmax(-1)
+        if length:
+            parts.append(((probs * keep[start]) @ vs).transpose(0, 1))
+        start += length
+    results = with_gradients(out, leaves), with_gradients(torch.cat(parts), leaves)
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dropout_keeps_its_share_and_the_mean(name):
+    """Of equal probabilities and values 1, an output is the share that is kept, over 1 - p."""
+    length, p = 64, 0.25
+    q = k = torch.zeros(2, length, H, K)
+    v = torch.ones(2, length, H, K)
+    torch.manual_seed(1)
+    out = attend(name, q, k, v, None, [length] * 2, dropout=p)[..., 0]
+    draws = out.numel() * length
+    # five standard deviations of the mean of so many draws
+    assert abs(out.mean() - 1) < 5 * math.sqrt(p / (1 - p) / draws)
+    assert abs(out.std() - math.sqrt(p / (1 - p) / length)) < 0.02
+    assert out.unique().numel() > 10
+    torch.manual_seed(1)
+    assert attend(name, q, k, v, None, [length] * 2, dropout=p)[..., 0].equal(out)
+    assert not attend(name, q, k, v, None, [length] * 2, dropout=p)[..., 0].equal(out)
+    assert not attend(name, q, k, v, None, [length] * 2, dropout=1.0).any()
+
+
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 0.9, 1.0])
+def test_dropout_masks(p):
+    x = torch.ones(2**18 + 3)
+    kept = chunked.DropoutMask(p, 5).drop(x, out=torch.empty_like(x))
+    assert set(kept.unique().tolist()) <= {0.0, 1.0}
+    assert abs(kept.mean() - (1 - p)) <= 5 * math.sqrt(p * (1 - p) / x.numel()) + 2**-17
+    # neighbours are independent: of the four that one random number gives, too
+    for step in (1, 2, 3, 4):
+        both = (kept[:-step] * kept[step:]).mean()
+        assert abs(both - (1 - p) ** 2) < 0.005
+    scale = chunked.DropoutMask(p, 5).scale
+    assert scale == pytest.approx(1 / (1 - p) if p < 1 else 0, rel=2**-14)
+
+
+def test_chunked_does_not_depend_on_threads_and_saves_no_probabilities():
+    n, length = 512, 256
+    q, k, v = (random(n, H, K, dtype=torch.float32) for _ in range(3))
+    bias = random(H, length, length, dtype=torch.float32)
+    saved, results, threads = [], [], torch.get_num_threads()
+    for number in (1, 2):
+        torch.set_num_threads(number)
+        torch.manual_seed(2)
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x, lambda x: x):
+            out = chunked.attend(q, k, v, bias, [length] * 2, scaling=SCALING, dropout=0.1)
+        results.append(with_gradients(out, [q, k, v, bias]))
+    torch.set_num_threads(threads)
+    for one, two in zip(*results):
+        torch.testing.assert_close(one, two, rtol=0, atol=1e-5)
+    assert sum(x.numel() for x in saved) == 2 * (4 * n * H * K + bias.numel())
+
+
+# ---- Padding and the choice ---------------------------------------------------------------------
+
+
+def test_padding_packs_and_unpacks():
+    padding = Padding(padding_of([9, 1, 4]))
+    x = random(B, L, 2)
+    assert padding.any and padding.is_on_right and padding.lengths == [9, 1, 4]
+    packed = padding.pack(x)
+    assert packed.equal(torch.cat([x[0], x[1, :1], x[2, :4]]))
+    assert padding.unpack(packed).equal(x.masked_fill(padding.mask[..., None], 0))
+    (padding.unpack(packed) ** 2).sum().backward()
+    assert x.grad.equal(2 * x.detach().masked_fill(padding.mask[..., None], 0))
+    assert not Padding(padding_of([9, 9, 9])).any
+    middle = padding_of([9, 1, 4])
+    middle[0, 2] = True
+    assert not Padding(middle).is_on_right and Padding(middle).lengths == []
+    with pytest.raises(ValueError, match="begins with padding.*pad on the right"):
+        Padding(padding_of([9, 1, 4]).flip(1))
+    with pytest.raises(ValueError, match="only where padding is on the right"):
+        Padding(middle, torch.zeros(B, L, dtype=torch.bool))
+
+
+def test_documents_of_a_row():
+    starts = torch.zeros(2, 6, dtype=torch.bool)
+    starts[0, 0] = starts[0, 2] = starts[1, 3] = True
+    padding = Padding(padding_of([6, 5], 6), starts)
+    assert padding.lengths == [2, 4, 3, 2]
+    assert padding.positions.tolist() == [[0, 1, 0, 1, 2, 3], [0, 1, 2, 0, 1, 2]]
+    assert (padding.documents[:, 1:] > padding.documents[:, :-1]).equal(starts[:, 1:])
+
+
+RIGHT, MIDDLE = Padding(padding_of([9, 1, 4])), Padding(torch.tensor([[False, True, False]]))
+
+
+@pytest.mark.parametrize(
+    "chosen, name, device, padding, content, trained, scores",
+    [
+        ("chunked", "auto", CPU, None, False, True, FEW_SCORES),
+        ("chunked", "auto", CPU, RIGHT, False, True, FEW_SCORES),
+        ("eager", "auto", CPU, MIDDLE, False, True, FEW_SCORES),
+        ("eager", "auto", CPU, None, True, True, FEW_SCORES),
+        ("eager", "auto", CPU, None, False, True, FEW_SCORES - 1),
+        ("sdpa", "auto", CPU, None, False, False, FEW_SCORES),
+        ("sdpa", "auto", torch.device("cuda"), None, False, True, FEW_SCORES),
+        ("eager", "eager", CPU, None, False, True, FEW_SCORES),
+        ("sdpa", "sdpa", CPU, None, True, True, 1),
+        ("chunked", "chunked", CPU, RIGHT, False, False, 1),
+    ],
+)
+def test_what_auto_chooses(chosen, name, device, padding, content, trained, scores):
+    options = {"has_content_bias": content, "is_trained": trained, "num_scores": scores}
+    assert choose(name, device, padding, **options) == chosen
+
+
+@pytest.mark.parametrize(
+    "device, padding, content, reason",
+    [
+        (torch.device("cuda"), None, False, "CPU only.*cuda"),
+        (CPU, MIDDLE, False, "padding at the end"),
+        (CPU, None, True, "reads the words"),
+    ],
+)
+def test_chunked_says_why_it_cannot(device, padding, content, reason):
+    with pytest.raises(RuntimeError, match=f"--attn-impl chunked .*{reason}.*--attn-impl auto"):
+        choose("chunked", device, padding, has_content_bias=content, is_trained=True, num_scores=1)
+
+
+# ---- The modules --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["eager", "sdpa"])
+def test_the_module_is_its_equation_and_knows_no_position(name):
+    module = TupeMultiheadAttention(H * K, H, scaling=SCALING).double().eval()
+    torch.nn.init.normal_(module.in_proj_weight)
+    torch.nn.init.normal_(module.in_proj_bias)
+    x, bias = random(B, L, H * K), random(H, L, L)
+    run = {"eager": eager, "sdpa": sdpa}[name].attend
+    actual = module(x, bias[None], attend=run)
+    q, k, v = (x @ module.in_proj_weight.t() + module.in_proj_bias).chunk(3, dim=-1)
+    q, k, v = (part.unflatten(-1, (H, K)) for part in (q, k, v))
+    heads = by_the_equation(q, k, v, bias, [L] * B).flatten(2)
+    expected = heads @ module.out_proj.weight.t() + module.out_proj.bias
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
+    order = torch.randperm(L)
+    permuted = module(x[:, order], bias[:, order][..., order], attend=run)
+    torch.testing.assert_close(permuted, actual[:, order], rtol=0, atol=1e-12)
+    probs = module.attention_weights(x, bias)
+    torch.testing.assert_close(probs.sum(-1), torch.ones(B, H, L).double())
+    torch.testing.assert_close((probs @ v.transpose(1, 2)).transpose(1, 2).flatten(2), heads)
+
+
+def test_pooling():
+    real = ~padding_of([9, 1, 4])
+    hidden = random(B, L, 2)
+    mean = POOLINGS["mean"](hidden.masked_fill(~real[..., None], 1e3), real)
+    expected = torch.stack([hidden[b, :n].mean(0) for b, n in enumerate([9, 1, 4])])
+    torch.testing.assert_close(mean, expected)
+    assert POOLINGS["cls"](hidden, real).equal(hidden[:, 0])
+    # a sum beyond half precision
+    many = torch.full((1, 4000, 2), 60.0, dtype=torch.float16)
+    assert (POOLINGS["mean"](many, torch.ones(1, 4000, dtype=torch.bool)) == 60).all()
+
+
+def test_tiles_cover_each_score_once():
+    for lengths, heads in itertools.product(([700, 3, 0, 512], [1], []), (1, 12)):
+        tiles = chunked.make_tiles(lengths, heads)
+        counts = {}
+        for tile in tiles:
+            size = math.prod(x.stop - x.start for x in tile)
+            assert size <= max(chunked.TILE, tile.tokens.stop - tile.tokens.start)
+            counts[tile.tokens.start] = counts.get(tile.tokens.start, 0) + size
+        assert sum(counts.values()) == heads * sum(n * n for n in lengths)

@@ -1,0 +1,467 @@
+"""The encoder: every encoding and implementation as eager on each text alone, and torch's tools."""
+
+import contextlib
+import copy
+import dataclasses
+import functools
+import io
+import json
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from helpers.position_cases import (
+    ALL_OF_ENCODER,
+    BATCH,
+    DIM,
+    HEADS,
+    MAX,
+    REL_POS,
+    SEQ_LEN,
+    Case,
+    assert_near,
+    encoder_of,
+    parametrized,
+    random_input,
+)
+from tupe_fairseq import TupeConfig, TupeEncoder
+from tupe_fairseq.attention import chunked, eager, sdpa
+from tupe_fairseq.modules import TupeEncoderLayer
+from tupe_fairseq.options import POSITION_ENCODINGS
+
+PADDING = torch.tensor([[False] * SEQ_LEN, [False] * 4 + [True] * 3])
+STARTS = torch.zeros(BATCH, SEQ_LEN, dtype=torch.bool)
+STARTS[0, 3] = STARTS[0, 4] = STARTS[1, 2] = True
+#: where the texts of a batch begin and end
+TEXTS = {
+    "padded": [(0, 0, 7), (1, 0, 4)],
+    "unpad": [(0, 0, 7), (1, 0, 4)],
+    "documents": [(0, 0, 3), (0, 3, 4), (0, 4, 7), (1, 0, 2), (1, 2, 4)],
+}
+#: each encoding with all the terms that it can have
+LARGEST = [*{case.name: case for case in ALL_OF_ENCODER}.values(), Case("tupe", REL_POS)]
+ENCODINGS = [Case(name, {}) for name in POSITION_ENCODINGS]
+#: one of each mechanism, since an export takes seconds
+EXPORTED = ("tupe", "sinusoidal", "transformer-xl", "rope", "shaw")
+
+
+def gradients(encoder, out, weights):
+    encoder.zero_grad()
+    (out * weights).sum().backward()
+    return {name: p.grad.clone() for name, p in encoder.named_parameters()}
+
+
+@pytest.mark.parametrize("normalize_before", [False, True], ids=["post-LN", "pre-LN"])
+@parametrized(ALL_OF_ENCODER)
+def test_every_way_is_eager_on_each_text_alone(monkeypatch, case, normalize_before):
+    ran = []
+    for module in (eager, sdpa, chunked):
+        attend = module.attend
+        monkeypatch.setattr(
+            module, "attend", lambda *x, f=attend, m=module, **o: ran.append(m) or f(*x, **o)
+        )
+    build = functools.partial(encoder_of, case, normalize_before=normalize_before)
+    x, weights = random_input(), random_input().sin()
+    for kind, texts in TEXTS.items():
+        alone, expected = build(attn_impl="eager"), torch.zeros(BATCH, SEQ_LEN, DIM).double()
+        for b, start, end in texts:
+            expected[b, start:end] = alone(x[b : b + 1, start:end])[0]
+        theirs = gradients(alone, expected, weights)
+        for module in (eager, sdpa, chunked):
+            name = module.__name__.rpartition(".")[2]
+            encoder = build(attn_impl=name, unpad=kind == "unpad")
+            starts = STARTS if kind == "documents" else None
+            if name == "chunked" and encoder.encoding.uses("content_bias"):
+                with pytest.raises(RuntimeError, match="--attn-impl chunked cannot serve here"):
+                    encoder(x, PADDING, document_starts=starts)
+                continue
+            ran.clear()
+            out = encoder(x, PADDING, document_starts=starts)
+            assert ran == [module] * 2
+            if kind != "padded" or name == "chunked":
+                assert not out[PADDING].any()
+            out = out.masked_fill(PADDING[..., None], 0)
+            assert_near(out, expected)
+            ours = gradients(encoder, out, weights)
+            for parameter, gradient in theirs.items():
+                torch.testing.assert_close(ours[parameter], gradient, rtol=1e-9, atol=1e-10)
+
+
+@parametrized(LARGEST)
+def test_hidden_states_and_attention_weights(case):
+    for normalize_before in (False, True):
+        encoder, x = encoder_of(case, normalize_before=normalize_before), random_input()
+        out, hiddens = encoder(x, PADDING, return_all_hiddens=True)
+        assert len(hiddens) == 3 and not hiddens[0][PADDING].any()
+        last = encoder.layer_norm(hiddens[-1]) if normalize_before else hiddens[-1]
+        assert last.equal(out) and out.equal(encoder(x, PADDING))
+        weights = encoder.attention_weights(x, PADDING)
+        assert [tuple(w.shape) for w in weights] == [(BATCH, HEADS, SEQ_LEN, SEQ_LEN)] * 2
+        for w in weights:
+            assert_near(w.sum(-1), torch.ones(BATCH, HEADS, SEQ_LEN).double())
+            assert not w[1, :, :, 4:].any() and (w[0] > 0).all()
+        # the last layer again, from its input and its probabilities
+        layer, y = encoder.layers[1], hiddens[1]
+        if encoder.config.position_each_layer:
+            y = y + encoder.position.embed(SEQ_LEN)
+        normed = layer.self_attn_layer_norm(y) if normalize_before else y
+        v = normed @ layer.self_attn.in_proj_weight[-DIM:].t() + layer.self_attn.in_proj_bias[-DIM:]
+        v = weights[1] @ v.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+        y = y + layer.self_attn.out_proj(v.transpose(1, 2).flatten(2))
+        y = y if normalize_before else layer.self_attn_layer_norm(y)
+        z = layer.final_layer_norm(y) if normalize_before else y
+        y = y + layer.fc2(nn.functional.gelu(layer.fc1(z)))
+        y = y if normalize_before else layer.final_layer_norm(y)
+        assert_near(y[~PADDING], hiddens[2][~PADDING])
+
+
+@parametrized(LARGEST)
+def test_rows_without_a_token_and_padding_in_the_middle(case):
+    x = random_input()
+    empty, middle = PADDING.clone(), PADDING.clone()
+    empty[1], middle[0, 2:4] = True, True
+    for unpad in (False, True):
+        encoder = encoder_of(case, attn_impl="auto", unpad=unpad)
+        out = encoder(x, empty)
+        assert out.isfinite().all()
+        assert_near(out[0], encoder(x[:1])[0])
+        assert encoder(x, torch.ones_like(PADDING)).isfinite().all()
+        out = encoder(x, middle)
+        changed = encoder(x.masked_fill(middle[..., None], 7.0), middle)
+        assert changed[~middle].equal(out[~middle])
+
+
+# ---- Dropout ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["eager", "sdpa", "chunked"])
+def test_dropout_depends_on_the_seed_alone(name):
+    encoder = encoder_of(Case("tupe", REL_POS), attn_impl=name, attention_dropout=0.3).train()
+    x = random_input()
+
+    def run(seed):
+        torch.manual_seed(seed)
+        out = encoder(x, PADDING)
+        return torch.cat(
+            [out.flatten(), *(g.flatten() for g in gradients(encoder, out, 1).values())]
+        )
+
+    assert run(1).equal(run(1)) and not run(1).equal(run(2))
+    assert encoder.eval()(x, PADDING).equal(encoder(x, PADDING))
+
+
+@pytest.mark.parametrize("unpad", [False, True], ids=["padded", "unpad"])
+def test_dropout_of_the_embedding(unpad):
+    x = torch.randn(60, 8, DIM, dtype=torch.float64)
+    padding = torch.arange(8) >= torch.tensor([[5, 8]]).expand(30, 2).reshape(60, 1)
+    for p in (1.0, 0.25):
+        encoder = encoder_of(Case("tupe", {}), dropout=p, unpad=unpad).train()
+        _, (first, *_) = encoder(x, padding, return_all_hiddens=True)
+        whole = encoder.layernorm_embedding(x)
+        kept = first[~padding] != 0
+        # five standard deviations of the mean of so many draws
+        assert abs(kept.double().mean() - (1 - p)) <= 5 * (p * (1 - p) / kept.numel()) ** 0.5
+        torch.testing.assert_close(first[~padding][kept], whole[~padding][kept] / (1 - p or 1))
+
+
+@pytest.mark.parametrize("name", ["dropout", "activation_dropout", "attention_dropout"])
+def test_each_dropout_acts_in_training_alone(name):
+    x = random_input()
+    encoder = encoder_of(Case("tupe", {}), **{name: 0.5})
+    plain = encoder_of(Case("tupe", {}))(x)
+    assert encoder(x).equal(plain)
+    assert not encoder.train()(x).equal(plain)
+
+
+# ---- What a state dict says ---------------------------------------------------------------------
+
+NAMES = """
+position_version
+layernorm_embedding.weight layernorm_embedding.bias
+position_bias.untied_absolute.pos.weight
+position_bias.untied_absolute.pos_ln.weight position_bias.untied_absolute.pos_ln.bias
+position_bias.untied_absolute.pos_q_proj.weight position_bias.untied_absolute.pos_q_proj.bias
+position_bias.untied_absolute.pos_k_proj.weight position_bias.untied_absolute.pos_k_proj.bias
+position_bias.relative.relative_attention_bias.weight
+layers.0.self_attn.in_proj_weight layers.0.self_attn.in_proj_bias
+layers.0.self_attn.out_proj.weight layers.0.self_attn.out_proj.bias
+layers.0.self_attn_layer_norm.weight layers.0.self_attn_layer_norm.bias
+layers.0.fc1.weight layers.0.fc1.bias layers.0.fc2.weight layers.0.fc2.bias
+layers.0.final_layer_norm.weight layers.0.final_layer_norm.bias
+layer_norm.weight layer_norm.bias
+""".split()
+#: other encodings, in place of those of position_bias
+POSITION_NAMES = {
+    "learned": ["position_bias.pos.weight"],
+    "transformer-xl": [
+        f"layers.0.self_attn.position.{name}"
+        for name in ("global_content_bias", "global_position_bias", "pos_k_proj.weight")
+    ],
+    "shaw": ["layers.0.self_attn.position.relative_keys.weight"],
+    "alibi": ["position_bias.cls_to_other", "position_bias.other_to_cls"],
+    "disentangled": [name.replace("untied_absolute.", "") for name in NAMES[3:11]],
+}
+
+
+def test_names_that_checkpoints_have():
+    encoder = encoder_of(Case("tupe", REL_POS), num_layers=1, normalize_before=True)
+    assert set(encoder.state_dict()) == set(NAMES)
+    others = [name for name in NAMES if not name.startswith("position_bias")]
+    for name, own in POSITION_NAMES.items():
+        options = {"untie_cls": True} if name == "alibi" else {}
+        options = REL_POS if name == "disentangled" else options
+        encoder = encoder_of(Case(name, options), num_layers=1, normalize_before=True)
+        assert set(encoder.state_dict()) == {*others, *own}, name
+
+
+def test_the_record_as_checkpoints_have_it():
+    encoder = TupeEncoder(TupeConfig(position_encoding="learned", rel_pos=True, untie_cls=True))
+    assert bytes(encoder.position_version.tolist()).decode() == (
+        '{"max_rel_pos": 128, "num_heads": 2, "rel_pos": true, "rel_pos_buckets": 32, '
+        '"scheme": "learned", "tie_cls": false, "untie_cls": true}'
+    )
+
+
+@pytest.fixture(scope="module")
+def states():
+    return {case.id: encoder_of(case).state_dict() for case in ALL_OF_ENCODER}
+
+
+@parametrized(ALL_OF_ENCODER)
+def test_other_options_are_refused(case, states):
+    encoder, x = encoder_of(case), random_input()
+    expected = encoder(x)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.zero_()
+    for other in ALL_OF_ENCODER:
+        if other != case:
+            flag = "--position-encoding is" if other.name != case.name else "--[a-z-]+ is"
+            with pytest.raises(ValueError, match=rf"position options differ: .*{flag}"):
+                encoder.load_state_dict(states[other.id])
+    encoder.load_state_dict(states[case.id])
+    assert encoder(x).equal(expected)
+
+
+def test_what_else_a_state_dict_must_be():
+    config = TupeConfig(embed_dim=16, num_heads=8, rel_pos=True, max_rel_pos=3001)
+    encoder = TupeEncoder(config)
+    state = encoder.state_dict()
+    # every shape fits, and the scaling and all scores would differ
+    two = TupeEncoder(dataclasses.replace(config, num_heads=4)).state_dict()
+    with pytest.raises(ValueError, match="--encoder-attention-heads is 4 in the checkpoint and 8"):
+        encoder.load_state_dict(two)
+    without = {name: x for name, x in state.items() if name != "position_version"}
+    with pytest.raises(ValueError, match="holds no position options.*tupe-convert"):
+        encoder.load_state_dict(without)
+    with pytest.raises(RuntimeError, match="Missing key.*0.position_version"):
+        nn.Sequential(encoder).load_state_dict({f"0.{name}": x for name, x in without.items()})
+    # a part, as of adapters, needs no record; one that is there must fit
+    part = {name: x + 1 for name, x in state.items() if "fc1" in name}
+    assert not encoder.load_state_dict(part, strict=False).unexpected_keys
+    assert encoder.state_dict()["layers.0.fc1.bias"].equal(part["layers.0.fc1.bias"])
+    with pytest.raises(ValueError, match="--encoder-attention-heads is 4"):
+        nn.Sequential(encoder).load_state_dict({f"0.{n}": x for n, x in two.items()}, strict=False)
+    # cast to 16 bits with all weights, and as version 0.1 wrote it
+    for dtype in (torch.bfloat16, torch.float16):
+        encoder.load_state_dict({name: x.to(dtype) for name, x in state.items()})
+        assert encoder.to(dtype).position_version.dtype == torch.int64
+    record = {name: x for name, x in config.record.items() if name != "num_heads"}
+    old = torch.tensor(list(json.dumps(record, sort_keys=True).encode()))
+    encoder.load_state_dict({**state, "position_version": old})
+    assert encoder.position_version.equal(state["position_version"])
+
+
+def test_saved_copied_and_made_on_the_meta_device():
+    for case in ENCODINGS[::2]:
+        encoder, x = encoder_of(case, torch.float32), random_input(dtype=torch.float32)
+        expected = encoder(x, PADDING)
+        file = io.BytesIO()
+        torch.save(encoder.state_dict(), file)
+        file.seek(0)
+        state = torch.load(file, weights_only=True)
+        with torch.device("meta"):
+            meta = TupeEncoder(encoder.config).eval()
+            assert meta(x.to("meta")).is_meta
+        empty = copy.deepcopy(meta).to_empty(device="cpu")
+        empty.reset_parameters()
+        assert empty.position_version.equal(encoder.position_version)
+        empty.load_state_dict(state)
+        meta.load_state_dict(state, assign=True)
+        for other in (meta, empty, copy.deepcopy(encoder)):
+            assert other(x, PADDING).equal(expected), case
+
+
+# ---- What wraps and what compiles ---------------------------------------------------------------
+
+
+class Checkpointed(nn.Module):
+    """As fairseq's checkpoint_wrapper: the forward pass again in the backward pass."""
+
+    def __init__(self, layer, use_reentrant):
+        super().__init__()
+        self.layer, self.use_reentrant = layer, use_reentrant
+
+    def forward(self, x, mask, **options):
+        def run(x, mask):
+            return self.layer(x, mask, **options)
+
+        return checkpoint(run, x, mask, use_reentrant=self.use_reentrant)
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False], ids=["reentrant", "hooks"])
+@pytest.mark.parametrize("impl", ["eager", "sdpa", "auto"])
+@parametrized(LARGEST)
+def test_activation_checkpointing(case, impl, use_reentrant):
+    config = dataclasses.replace(
+        encoder_of(case).config, attn_impl=impl, dropout=0.1, attention_dropout=0.1, unpad=True
+    )
+    x, results = random_input(), []
+    for wrap in (nn.Identity(), functools.partial(Checkpointed, use_reentrant=use_reentrant)):
+        torch.manual_seed(2)
+        encoder = TupeEncoder(config, wrap_layer=wrap).double()
+        torch.manual_seed(3)
+        results.append(gradients(encoder, encoder(x, PADDING), 1))
+    for ours, theirs in zip(results[1].values(), results[0].values(), strict=True):
+        assert_near(ours, theirs)
+
+
+class FirstLayerOnly(nn.ModuleList):
+    """As fairseq's LayerDropModuleList, which skips layers in training."""
+
+    def __iter__(self):
+        layers = list(super().__iter__())
+        return iter(layers[:1] if self.training else layers)
+
+
+def test_layerdrop():
+    config, x = encoder_of(Case("shaw", {})).config, random_input()
+    encoder = TupeEncoder(config, layer_list=FirstLayerOnly).double()
+    one = TupeEncoder(dataclasses.replace(config, num_layers=1)).double()
+    one.load_state_dict({n: x for n, x in encoder.state_dict().items() if ".1." not in n})
+    out, hiddens = encoder.train()(x, return_all_hiddens=True)
+    assert len(hiddens) == 2 and out.equal(one(x))
+    assert len(encoder.eval()(x, return_all_hiddens=True)[1]) == 3
+    assert len(encoder.attention_weights(x)) == len(encoder.position_encodings()) == 2
+
+
+@pytest.mark.parametrize("impl, backend", [("sdpa", "aot_eager"), ("chunked", "eager")])
+def test_compiled_layers(monkeypatch, impl, backend):
+    monkeypatch.setattr(
+        TupeEncoderLayer, "compile", functools.partialmethod(nn.Module.compile, backend=backend)
+    )
+    plain = encoder_of(Case("tupe", REL_POS), attn_impl=impl, num_layers=1)
+    options = {"num_layers": 1, "compile_layers": True}
+    encoder = encoder_of(Case("tupe", REL_POS), attn_impl=impl, **options)
+    assert list(encoder.state_dict()) == list(plain.state_dict())
+    for length in (SEQ_LEN, 5):
+        x, padding = random_input(length), PADDING[:, :length]
+        out, expected = encoder(x, padding), plain(x, padding)
+        assert_near(out[~padding], expected[~padding])
+        weights = (~padding)[..., None]
+        theirs = gradients(plain, expected, weights)
+        for name, ours in gradients(encoder, out, weights).items():
+            assert_near(ours, theirs[name])
+
+
+@parametrized([case for case in LARGEST if case.name in EXPORTED])
+@torch.no_grad()
+def test_exported_with_an_open_length(case):
+    encoder = encoder_of(case, attn_impl="auto", num_layers=1)
+    before = encoder(random_input(), PADDING)
+    sizes = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
+    exported = torch.export.export(
+        encoder, (random_input(), PADDING), dynamic_shapes=(sizes, sizes)
+    ).module()
+    masks = (
+        PADDING,
+        torch.zeros(1, MAX, dtype=torch.bool),
+        torch.tensor([[False, True, True], [False] * 3, [False, True, False]]),
+    )
+    for mask in masks:
+        x = random_input(mask.size(1), len(mask))
+        assert_near(exported(x, mask)[~mask], encoder(x, mask)[~mask])
+    assert encoder(random_input(), PADDING).equal(before)
+
+
+# ---- 16 bits ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
+@parametrized(LARGEST)
+def test_16_bits_are_near_float64(case, dtype):
+    encoder, exact = encoder_of(case, dtype, attn_impl="auto", unpad=True), encoder_of(case)
+    exact.load_state_dict(encoder.state_dict())
+    mask = torch.arange(SEQ_LEN) >= torch.tensor([[7], [4], [0]])
+    x = random_input(batch=3).to(dtype)
+    weights = random_input(batch=3).to(dtype).masked_fill(mask[..., None], 0)
+    out, expected = encoder(x, mask), exact(x.double(), mask)
+    ours, theirs = gradients(encoder, out, weights), gradients(exact, expected, weights.double())
+    assert out.dtype == dtype and all(g.isfinite().all() for g in (out, *ours.values()))
+
+    def distance(actual, expected):
+        return ((actual.double() - expected).norm() / expected.norm()).item()
+
+    # A rounding moves a number by up to eps / 2, 0.3 eps in the mean square; some 12 in each of two
+    # layers add up at random: 0.3 * 24 ** 0.5 = 1.4 eps. A gradient has those of three passes, and
+    # the means that LayerNorm and softmax subtract double them: 5 eps.
+    eps = torch.finfo(dtype).eps
+    assert distance(out[~mask], expected[~mask]) < 2 * eps
+    flat = [torch.cat([g.double().flatten() for g in grads.values()]) for grads in (ours, theirs)]
+    assert distance(*flat) < 5 * eps
+
+
+@pytest.mark.parametrize("impl", ["eager", "sdpa", "auto"])
+@parametrized(LARGEST)
+def test_finite_in_fp16_with_logits_of_1e4(case, impl):
+    encoder = encoder_of(case, torch.float16, attn_impl=impl)
+    with torch.no_grad():
+        for layer in encoder.layers:
+            layer.self_attn.in_proj_weight[: 2 * DIM] *= 40
+        for name, parameter in encoder.named_parameters():
+            if "relative_attention_bias" in name:
+                parameter *= 1e4
+            elif "position" in name and "_proj" in name:
+                parameter *= 40
+    mask = torch.arange(SEQ_LEN) >= torch.tensor([[7], [0]])
+    out = encoder(random_input(dtype=torch.float16), mask)
+    assert out.isfinite().all()
+    assert all(g.isfinite().all() for g in gradients(encoder, out[~mask], 1).values())
+
+
+@pytest.mark.parametrize("impl", ["eager", "sdpa", "auto"])
+@parametrized(LARGEST)
+def test_autocast(case, impl):
+    encoder, x = encoder_of(case, torch.float32, attn_impl=impl), random_input(dtype=torch.float32)
+    results = []
+    for context in (torch.autocast("cpu", dtype=torch.bfloat16), contextlib.nullcontext()):
+        with context:
+            out = encoder(x, PADDING)[~PADDING]
+        results.append([out.float(), *gradients(encoder, out.float(), 1).values()])
+    eps = torch.finfo(torch.bfloat16).eps
+    for ours, theirs in zip(*results):
+        assert ours.dtype == torch.float32
+        # as above; and small gradients of large ones that cancel
+        assert (ours - theirs).norm() < 4 * eps * (theirs.norm() + results[1][0].norm())
+
+
+# ---- What is refused ----------------------------------------------------------------------------
+
+
+def test_wrong_input_is_refused():
+    encoder, x = encoder_of(Case("tupe", {})), random_input()
+    for mask in (PADDING[:, 1:], PADDING[:1], PADDING.long(), PADDING[..., None]):
+        for call in (encoder, encoder.attention_weights):
+            with pytest.raises(ValueError, match=r"key_padding_mask is .* expected are bool"):
+                call(x, mask)
+        with pytest.raises(ValueError, match="document_starts is"):
+            encoder(x, None, document_starts=mask)
+    for call in (encoder, encoder.attention_weights):
+        with pytest.raises(ValueError, match="begins with padding.*pad on the right"):
+            call(x, PADDING.flip(1))
+    with pytest.raises(ValueError, match=r"seq_len \(12\) .*max_positions \(11\).*--max-positions"):
+        encoder(random_input(MAX + 1))
+    with pytest.raises(ValueError, match="without dropout; call eval"):
+        encoder.train().attention_weights(x)
