@@ -1,0 +1,707 @@
+"""One-line faults in the package, each of which the tests named beside it must catch.
+
+    python tests/faults.py [--only NAME ...] [--list]
+
+Each fault is put into a copy of the repository, never into the repository itself, and the tests run
+there. First the copy without a fault must pass all of them: tests that fail anyway would seem to
+catch everything. Exit code 1 if a fault is missed.
+"""
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+REPO = Path(__file__).resolve().parents[1]
+ENCODINGS = "tests/recorded/test_recorded.py -k encoding"
+GOLDENS = "tests/core/test_goldens.py -k eager"
+SCHEMES = "tests/core/test_schemes.py"
+ENCODER = "tests/core/test_encoder.py"
+ATTENTION = "tests/core/test_attention.py"
+
+
+class Fault(NamedTuple):
+    """``new`` in place of ``old``, which is in the file exactly once.
+
+    ``tests`` are the arguments of pytest: files, ``::`` and ``-k`` as usual.
+    """
+
+    name: str
+    file: str  # in tupe_fairseq/
+    old: str
+    new: str
+    tests: str
+
+
+FAULTS = [
+    # ---- Positions
+    Fault(
+        "sign of the absolute term",
+        "position/tupe.py",
+        "bias = self.scaling * torch.matmul(",
+        "bias = -self.scaling * torch.matmul(",
+        GOLDENS,
+    ),
+    Fault(
+        "scaling for one term instead of two",
+        "position/tupe.py",
+        "scaling=(2 * embed_dim",
+        "scaling=(1 * embed_dim",
+        GOLDENS,
+    ),
+    Fault(
+        "T5's far buckets off by one",
+        "position/t5_bias.py",
+        "far = (exact + (log",
+        "far = (exact + 1 + (log",
+        "tests/core/test_oracle.py",
+    ),
+    Fault(
+        "before and after swapped in T5's buckets",
+        "position/t5_bias.py",
+        "(relative_position > 0).long() * half",
+        "(relative_position < 0).long() * half",
+        "tests/core/test_oracle.py",
+    ),
+    Fault(
+        "distances in reverse where positions are counted",
+        "position/t5_bias.py",
+        "by_distance.unfold(1, n, 1).flip(1)",
+        "by_distance.unfold(1, n, 1)",
+        GOLDENS,
+    ),
+    Fault(
+        "the column of [CLS] gets the row's value",
+        "position/t5_bias.py",
+        "torch.where(column_is_cls, other_to_cls[:, None, None], bias)",
+        "torch.where(column_is_cls, cls_to_other[:, None, None], bias)",
+        GOLDENS,
+    ),
+    Fault(
+        "the column of [CLS] wins over the row",
+        "position/t5_bias.py",
+        "return torch.where(row_is_cls, cls_to_other",
+        "return torch.where(row_is_cls & ~column_is_cls, cls_to_other",
+        SCHEMES,
+    ),
+    Fault(
+        "one row of the table for both directions of [CLS]",
+        "position/tupe.py",
+        "for r in (0, 1))",
+        "for r in (0, 0))",
+        GOLDENS,
+    ),
+    Fault(
+        "the row of [CLS] among T5's buckets",
+        "position/t5_bias.py",
+        "num_buckets + 1 if causal else num_buckets // 2",
+        "num_buckets + 1 if causal else num_buckets",
+        GOLDENS,
+    ),
+    Fault(
+        "slopes of ALiBi",
+        "position/alibi.py",
+        "slopes = [2 ** (-8 * (h + 1) / lower)",
+        "slopes = [2 ** (-8 * h / lower)",
+        SCHEMES,
+    ),
+    Fault(
+        "angles of RoPE",
+        "position/rope.py",
+        "10000.0 ** (-steps / half)",
+        "10000.0 ** (-steps / (half + 1))",
+        SCHEMES,
+    ),
+    Fault(
+        "Shaw's distances cut one too early",
+        "position/shaw.py",
+        ".clamp(-reach, reach)",
+        ".clamp(-reach, reach - 1)",
+        SCHEMES,
+    ),
+    Fault(
+        "shortest half-life of Enformer",
+        "position/relative_keys.py",
+        "linspace(3, math.log2(longest)",
+        "linspace(2, math.log2(longest)",
+        SCHEMES,
+    ),
+    Fault(
+        "Transformer-XL's distance with the other sign",
+        "position/relative_keys.py",
+        "distances = -in_float64(distances)",
+        "distances = in_float64(distances)",
+        SCHEMES,
+    ),
+    Fault(
+        "Transformer-XL's shift off by one",
+        "position/relative_keys.py",
+        "narrow(-1, num_queries - 1, num_queries * row)",
+        "narrow(-1, num_queries - 2, num_queries * row)",
+        SCHEMES,
+    ),
+    Fault(
+        "a global bias scaled twice",
+        "position/relative_keys.py",
+        "self.bias_scaling = 1.0",
+        "self.bias_scaling = self.scaling",
+        SCHEMES,
+    ),
+    Fault(
+        "disentangled attention forgets position to word",
+        "position/disentangled.py",
+        "+ pos_q @ k.transpose(-2, -1))",
+        "+ q @ pos_k.transpose(-2, -1))",
+        SCHEMES,
+    ),
+    Fault(
+        "frequencies of the sinusoid",
+        "position/absolute.py",
+        "max(half - 1, 1)",
+        "max(half, 1)",
+        SCHEMES,
+    ),
+    Fault(
+        "a causal query sees later keys",
+        "position/base.py",
+        "is_later = relative_positions(positions_q, positions_k, q.device) > 0",
+        "is_later = relative_positions(positions_q, positions_k, q.device) > 1",
+        "tests/core/test_properties.py -k causal",
+    ),
+    Fault(
+        "a bias of 16 bits",
+        "position/tupe.py",
+        "dtype = torch.promote_types(q.dtype, torch.float32)",
+        "dtype = q.dtype",
+        SCHEMES,
+    ),
+    # ---- Attention and the encoder
+    Fault(
+        "padding hides queries instead of keys",
+        "attention/sdpa.py",
+        "padding.mask[:, None, None, :]",
+        "padding.mask[:, None, :, None]",
+        GOLDENS,
+    ),
+    Fault(
+        "scores of 16 bits",
+        "attention/eager.py",
+        "scores.to(torch.promote_types(scores.dtype, torch.float32))",
+        "scores.to(scores.dtype)",
+        ATTENTION,
+    ),
+    Fault(
+        "a mask of 16 bits around 0, not around its maximum",
+        "attention/sdpa.py",
+        "mask = mask - mask.detach().amax(dim=-1, keepdim=True)",
+        "pass",
+        ATTENTION,
+    ),
+    Fault(
+        "dropout does not scale what it keeps",
+        "attention/chunked.py",
+        "2**16 / (2**16 - dropped) if dropped < 2**16",
+        "1.0 if dropped < 2**16",
+        ATTENTION,
+    ),
+    Fault(
+        "dropout drops another share",
+        "attention/chunked.py",
+        "self.threshold = dropped - 2**15 - 1",
+        "self.threshold = dropped - 2**15 + 999",
+        ATTENTION,
+    ),
+    Fault(
+        "dropout of attention in evaluation",
+        "modules/tupe_multihead_attention.py",
+        "dropout = self.dropout if self.training else 0.0",
+        "dropout = self.dropout",
+        ENCODER,
+    ),
+    Fault(
+        "another dropout mask in the backward pass",
+        "attention/chunked.py",
+        "DropoutMask(dropout, seed), torch.promote_types",
+        "DropoutMask(dropout, seed + 1), torch.promote_types",
+        ATTENTION,
+    ),
+    Fault(
+        "the seed of dropout is fixed",
+        "attention/chunked.py",
+        "int(torch.randint(2**62, ())) if dropout else 0",
+        "1 if dropout else 0",
+        ATTENTION,
+    ),
+    Fault(
+        "the gradient of the bias is scaled",
+        "attention/chunked.py",
+        "+= grad_scores\n",
+        "+= scaling * grad_scores\n",
+        ATTENTION,
+    ),
+    Fault(
+        "packed sequences begin at the wrong token",
+        "attention/chunked.py",
+        "        start += n\n",
+        "        start += max(n - 1, 0)\n",
+        ATTENTION,
+    ),
+    Fault(
+        "positions of packed tokens off by one",
+        "encoder.py",
+        "torch.cat([torch.arange(n) for n in (0, *lengths)])",
+        "torch.cat([1 + torch.arange(n) for n in (0, *lengths)]).clamp(max=3)",
+        ENCODER,
+    ),
+    Fault(
+        "documents of a row are not kept apart",
+        "attention/sdpa.py",
+        "hidden = hidden | (documents",
+        "hidden = hidden & (documents",
+        ENCODER,
+    ),
+    Fault(
+        "documents share the positions of their row",
+        "attention/padding.py",
+        "places - (places * starts)",
+        "places - 0 * (places * starts)",
+        ENCODER,
+    ),
+    Fault(
+        "positions are added again before the first layer",
+        "encoder.py",
+        "if number and added is not None",
+        "if added is not None",
+        ENCODER,
+    ),
+    Fault(
+        "padding enters the layers",
+        "encoder.py",
+        "x = x.masked_fill(padding.mask.unsqueeze(-1), 0)",
+        "pass",
+        ENCODER,
+    ),
+    Fault(
+        "rounding noise as the gradient of a constant row",
+        "encoder.py",
+        "position.cls_row_is_constant",
+        "not position",
+        "tests/core/test_oracle.py",
+    ),
+    Fault(
+        "pre-LN without its final LayerNorm",
+        "encoder.py",
+        "        if self.layer_norm is not None:",
+        "        if False:",
+        "tests/core/test_oracle.py",
+    ),
+    Fault(
+        "no residual around attention",
+        "modules/tupe_encoder_layer.py",
+        "x = x + F.dropout(y, self.dropout, self.training)",
+        "x = F.dropout(y, self.dropout, self.training)",
+        GOLDENS,
+    ),
+    Fault(
+        "the mean counts padding",
+        "modules/pooling.py",
+        "/ weights.sum(dim=1)",
+        "/ real.size(1)",
+        ATTENTION,
+    ),
+    # ---- State dicts and checkpoints
+    Fault(
+        "a name in state dicts",
+        "encoder.py",
+        'RECORD = "position_version"',
+        'RECORD = "options_version"',
+        ENCODER,
+    ),
+    Fault(
+        "position options are not compared",
+        "options.py",
+        "if saved.get(name) != ours.get(name)",
+        "if type(saved.get(name)) is not type(ours.get(name))",
+        ENCODER,
+    ),
+    Fault(
+        "a default of the record",
+        "options.py",
+        "MAX_DISTANCE = 128",
+        "MAX_DISTANCE = 64",
+        ENCODER,
+    ),
+    Fault(
+        "another vocabulary of the same size is taken",
+        "plugin/model/sentence_encoder.py",
+        "saved.tolist() != self.vocabulary_version.tolist()",
+        "saved.shape != self.vocabulary_version.shape",
+        "tests/commands/test_score.py -k other",
+    ),
+    Fault(
+        "the hash of a vocabulary forgets its order",
+        "checkpoint/contents.py",
+        '"\\n".join(symbols)',
+        '"\\n".join(sorted(symbols))',
+        "tests/commands/test_score.py -k other",
+    ),
+    Fault(
+        "a checkpoint may name any architecture",
+        "checkpoint/checked_options.py",
+        r'_named(r"tupe_roberta(_\w+)?"',
+        r'_named(r"\w+"',
+        "tests/checkpoint/test_checked_options.py",
+    ),
+    Fault(
+        "a checkpoint may name any activation",
+        "checkpoint/checked_options.py",
+        '"pooler_activation_fn": _one_of(*_POOLER_ACTIVATIONS)',
+        '"pooler_activation_fn": _named(".{1,99}", "a name")',
+        "tests/checkpoint/test_checked_options.py",
+    ),
+    Fault(
+        "a checkpoint may ask for any class",
+        "checkpoint/restricted_unpickler.py",
+        'raise RefusedGlobal(f"it asks for {module}.{name}, which no checkpoint needs")',
+        "return _Global(_placeholder)",
+        "tests/checkpoint/test_restricted_load.py -k names_that",
+    ),
+    Fault(
+        "infinite weights are accepted",
+        "checkpoint/checked_tensors.py",
+        "if not torch.isfinite(tensor).all():",
+        "if torch.isnan(tensor).all():",
+        "tests/checkpoint/test_checked_options.py -k no_weights",
+    ),
+    Fault(
+        "a conversion mixes up queries' and keys' projections",
+        "checkpoint/from_authors.py",
+        "pos_q_proj",
+        "pos_k_proj",
+        GOLDENS,
+    ),
+    # ---- Trainings
+    Fault(
+        "starts of documents are predicted",
+        "plugin/model/isolated_documents.py",
+        '"target": target.masked_fill(is_start, self.pad)',
+        '"target": target',
+        "tests/plugin/model/test_isolated_documents.py -k never_masked",
+    ),
+    Fault(
+        "whole words are not known",
+        "plugin/model/whole_words.py",
+        'if not safe_getattr(task_config, "mask_whole_words") or',
+        'if safe_getattr(task_config, "mask_whole_words") or',
+        "tests/plugin/model/test_whole_words.py -k as_a_whole",
+    ),
+    Fault(
+        "warm-up is rounded up",
+        "programs/schedule.py",
+        "math.floor(ratio * total + 0.5)",
+        "math.ceil(ratio * total)",
+        "tests/plugin/glue/test_warmup_ratio.py -k rounded",
+    ),
+    Fault(
+        "every seed is 1",
+        "finetune/experiment.py",
+        '"--seed", run.seed',
+        '"--seed", 1',
+        "tests/finetune/test_experiment.py tests/finetune/test_protocol.py",
+    ),
+    Fault(
+        "the first of a truncated pair loses a token",
+        "tasks/pair_lengths.py",
+        "(room + 1) // 2",
+        "room // 2",
+        "tests/plugin/glue/test_truncate_pair.py",
+    ),
+    Fault(
+        "truncation drops </s>",
+        "plugin/glue/truncate_pair.py",
+        "torch.cat([item[: size - 1], item[-1:]])",
+        "item[:size]",
+        "tests/plugin/glue/test_truncate_pair.py",
+    ),
+    Fault(
+        "windows for tagging begin too far apart",
+        "tasks/windows.py",
+        "following <= begin + room // 2",
+        "following <= begin + room",
+        "tests/tasks/test_windows.py",
+    ),
+    Fault(
+        "class weights have no effect",
+        "plugin/glue/criterion.py",
+        'F.nll_loss(lprobs, targets, weights, reduction="sum")',
+        'F.nll_loss(lprobs, targets, None, reduction="sum")',
+        "tests/plugin/glue/test_labels.py -k weights_of_classes",
+    ),
+    Fault(
+        "--balance weighs frequent classes more",
+        "finetune/class_weights.py",
+        "len(train) / (task.num_classes * np.maximum(counts, 1))",
+        "(task.num_classes * np.maximum(counts, 1)) / len(train)",
+        "tests/finetune/test_own_baselines.py tests/finetune/test_own_protocol.py",
+    ),
+    # ---- Metrics and results
+    Fault(
+        "kappa instead of Matthews",
+        "tasks/metrics.py",
+        "from sklearn.metrics import matthews_corrcoef",
+        "from sklearn.metrics import cohen_kappa_score as matthews_corrcoef",
+        "tests/tasks/test_metrics.py",
+    ),
+    Fault(
+        "F1 over both classes",
+        "tasks/metrics.py",
+        '"f1": Metric((CLASSIFICATION,), _f1("binary")',
+        '"f1": Metric((CLASSIFICATION,), _f1("macro")',
+        "tests/tasks/test_metrics.py",
+    ),
+    Fault(
+        "Pearson and Spearman swapped",
+        "tasks/metrics.py",
+        '_correlation("pearsonr"), _correlation("spearmanr")',
+        '_correlation("spearmanr"), _correlation("pearsonr")',
+        "tests/tasks/test_metrics.py",
+    ),
+    Fault(
+        "the worst run is taken for the best",
+        "finetune/scores.py",
+        "return max(scores, key=scores.__getitem__",
+        "return min(scores, key=scores.__getitem__",
+        "tests/finetune/test_scores.py",
+    ),
+    Fault(
+        "the best seed instead of the median",
+        "finetune/scores.py",
+        "medians[split][name] = median(values)",
+        "medians[split][name] = max(values)",
+        "tests/finetune/test_scores.py",
+    ),
+    Fault(
+        "differences with the other sign",
+        "compare/aggregate.py",
+        "loss - targets[seed]",
+        "targets[seed] - loss",
+        "tests/compare/test_aggregate.py",
+    ),
+    Fault(
+        "one degree of freedom too many",
+        "compare/aggregate.py",
+        "t_quantile(n - 1)",
+        "t_quantile(n)",
+        "tests/compare/test_aggregate.py",
+    ),
+    # ---- Export and inference
+    Fault(
+        "a tensor's name in exported folders",
+        "export/folder_tensors.py",
+        '"lm_head.layer_norm."',
+        '"lm_head.norm."',
+        "tests/export/test_remote_models.py -k masked_lm",
+    ),
+    Fault(
+        "an option that is not exported",
+        "export/folder_config.py",
+        '    "normalize_before": "encoder_normalize_before",\n',
+        "",
+        "tests/export/test_folder_config.py",
+    ),
+    Fault(
+        "special tokens of exported tokenizers off by one",
+        "export/tokenizer/tokenizer_files.py",
+        '{"id": order.symbols.index(symbol), **_special(symbol)}',
+        '{"id": order.symbols.index(symbol) + 1, **_special(symbol)}',
+        "tests/export/test_tokenizers.py -k sentencepiece",
+    ),
+    Fault(
+        "predictions in the order of lengths",
+        "prediction/batched_encoder.py",
+        "zip(rows, results.cpu().numpy())",
+        "zip(sorted(rows), results.cpu().numpy())",
+        "tests/prediction/test_batched_encoder.py",
+    ),
+    Fault(
+        "pseudo-likelihood masks the token before",
+        "scoring/pseudo_likelihood.py",
+        "1 + copies % pieces",
+        "copies % pieces",
+        "tests/scoring/test_pseudo_likelihood.py -k loop",
+    ),
+    Fault(
+        "the unacceptable sentence is to win",
+        "scoring/shares.py",
+        "self.right += good > bad",
+        "self.right += good < bad",
+        "tests/scoring/test_shares.py",
+    ),
+    # ---- Data
+    Fault(
+        "other Unicode normalisation",
+        "text/treatment.py",
+        'unicodedata.normalize("NFC", text)',
+        'unicodedata.normalize("NFKC", text)',
+        "tests/text/test_treatment.py",
+    ),
+    Fault(
+        "of duplicates the last one stays",
+        "text/deduplication.py",
+        'entries["line"][order[1:][',
+        'entries["line"][order[:-1][',
+        "tests/text/test_deduplication.py",
+    ),
+    Fault(
+        "a split takes the others' share",
+        "text/splitting.py",
+        "total += fraction",
+        "total = fraction",
+        "tests/text/test_splitting.py",
+    ),
+    Fault(
+        "order of several workers",
+        "text/parallel.py",
+        "window.append(pool.submit(_call, item))",
+        "window.appendleft(pool.submit(_call, item))",
+        "tests/recorded/test_recorded.py -k 'prepare_pretrain and 2'",
+    ),
+    Fault(
+        "a file that resumes has a hole",
+        "files/resumed_file.py",
+        'file.seek(record["bytes"])',
+        'file.seek(record["bytes"] + 1)',
+        "tests/files/test_resumed_file.py",
+    ),
+    Fault(
+        "sentences of STS-B swapped",
+        "glue/glue_tasks.py",
+        "texts=(8, 9)",
+        "texts=(9, 8)",
+        "tests/glue/test_tasks.py",
+    ),
+    Fault(
+        "order of RTE's labels",
+        "glue/glue_tasks.py",
+        '("entailment", "not_entailment")',
+        '("not_entailment", "entailment")',
+        "tests/glue/test_tasks.py",
+    ),
+    Fault(
+        "a dropped row of GLUE is not counted",
+        "glue/official.py",
+        "rows.dropped[reason] += 1",
+        "pass",
+        "tests/glue/test_official.py",
+    ),
+    Fault(
+        "an unmarked label is taken for the class after it",
+        "plugin/glue/task.py",
+        "classes = [symbol - first for symbol",
+        "classes = [symbol - first + 1 for symbol",
+        "tests/plugin/glue/test_labels.py -k targets",
+    ),
+]
+
+
+def copy_repository(folder: Path) -> None:
+    for name in ("tupe_fairseq", "tests", "examples", "scripts", "README.md", "pyproject.toml"):
+        source = REPO / name
+        if source.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__", ".pytest_cache", ".hypothesis")
+            shutil.copytree(source, folder / name, ignore=ignored)
+        elif source.exists():
+            shutil.copy2(source, folder / name)
+
+
+def run_tests(folder: Path, tests: list[str]) -> tuple[int, str]:
+    """pytest in the copy, from which the package must come."""
+    env = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+    code = (
+        "import sys, pytest, tupe_fairseq\n"
+        f"assert tupe_fairseq.__path__[0] == {str(folder / 'tupe_fairseq')!r}\n"
+        "sys.exit(pytest.main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", code, "-q", "-x", "--tb=no", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def last_line(output: str) -> str:
+    lines = output.strip().splitlines()
+    return lines[-1] if lines else "nothing printed"
+
+
+def check_control(folder: Path, faults: list[Fault]) -> bool:
+    """Whether all tests pass without a fault; those without ``-k`` in one call, for speed."""
+    named = dict.fromkeys(fault.tests for fault in faults)
+    files = dict.fromkeys(word for t in named if " -k " not in t for word in t.split())
+    calls = [" ".join(files)] * bool(files) + [tests for tests in named if " -k " in tests]
+    passed = True
+    for tests in calls:
+        code, output = run_tests(folder, shlex.split(tests))
+        if code or not re.search(r"\d+ passed", output):
+            passed = False
+            print(f"without a fault: {tests}: exit code {code}: {last_line(output)}", flush=True)
+    return passed
+
+
+def put_in(folder: Path, fault: Fault) -> Path:
+    """Write the fault into the copy, and give back the file."""
+    path = folder / "tupe_fairseq" / fault.file
+    text = path.read_text("utf-8")
+    count = text.count(fault.old)
+    if count != 1:
+        sys.exit(f"{fault.name}: {fault.old!r} is {count} times in {fault.file}, not once")
+    path.write_text(text.replace(fault.old, fault.new), "utf-8")
+    # Python recognizes a changed file by its time in seconds and its size
+    when = time.time() + 10 * (1 + FAULTS.index(fault))
+    os.utime(path, (when, when))
+    return path
+
+
+def try_fault(folder: Path, fault: Fault) -> bool:
+    """Whether a test fails; a collection error, or a test that is not there, does not count."""
+    path = put_in(folder, fault)
+    code, output = run_tests(folder, shlex.split(fault.tests))
+    shutil.copy2(REPO / "tupe_fairseq" / fault.file, path)
+    is_caught = code == 1 and re.search(r"\d+ failed", output) is not None
+    failed = re.search(r"FAILED (\S+)", output)
+    by = failed.group(1) if failed and is_caught else f"exit code {code}: {last_line(output)}"
+    print(f"{'caught' if is_caught else 'MISSED'}  {fault.name:54} {by}", flush=True)
+    return is_caught
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these faults")
+    parser.add_argument("--list", action="store_true", help="check the texts, and run nothing")
+    args = parser.parse_args()
+    faults = [fault for fault in FAULTS if not args.only or fault.name in args.only]
+    if args.only and len(faults) != len(args.only):
+        parser.error(f"there is no fault {sorted(set(args.only) - {f.name for f in faults})}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        copy_repository(folder)
+        if args.list:
+            for fault in faults:
+                shutil.copy2(REPO / "tupe_fairseq" / fault.file, put_in(folder, fault))
+                print(f"{fault.name:54} {fault.file}")
+            return
+        if not check_control(folder, faults):
+            sys.exit("the copy without a fault fails: nothing can be said of the faults")
+        print(f"without a fault all pass; {len(faults)} faults:", flush=True)
+        missed = [fault for fault in faults if not try_fault(folder, fault)]
+        print(f"{len(faults) - len(missed)} of {len(faults)} caught")
+        sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()
