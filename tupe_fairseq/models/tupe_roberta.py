@@ -33,6 +33,7 @@ from tupe_fairseq.options import (
     POSITION_ENCODINGS,
     POSITION_OPTIONS,
     TupeConfig,
+    dependent_defaults,
     flag,
 )
 
@@ -105,7 +106,7 @@ def base_architecture(args):
     for name, option in POSITION_OPTIONS.items():
         if option.default is not None:
             default(name, option.default)
-    for name, value in TupeConfig.from_roberta_options(args).encoding_defaults.items():
+    for name, value in dependent_defaults(args.position_encoding, args.rel_pos).items():
         default(name, value)
     for name in SWITCHES:
         default(name, False)
