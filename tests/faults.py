@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 REPO = Path(__file__).resolve().parents[1]
-ENCODINGS = "tests/recorded/test_recorded.py -k encoding"
 GOLDENS = "tests/test_goldens.py -k 'eager and (tupe_a or tupe_r-)'"
 
 
@@ -153,12 +152,11 @@ FAULTS = [
         GOLDENS,
     ),
     Fault(
-        "scores of 16 bits",
-        "attention/eager.py",
-        "scores.to(torch.promote_types(scores.dtype, torch.float32))",
-        "scores.to(scores.dtype)",
-        "tests/attention/test_large_logits.py tests/test_encoder_in_16_bits.py "
-        "tests/modules/test_tupe_multihead_attention.py",
+        "bias of 16 bits",
+        "position/relative_position_bias.py",
+        "return table.to(torch.promote_types(table.dtype, torch.float32))",
+        "return table",
+        "tests/position/test_relative_position_bias.py",
     ),
     Fault(
         "dropout does not scale what it keeps",
@@ -186,7 +184,7 @@ FAULTS = [
         "attention/padding.py",
         "starts.append(starts[-1] + length)",
         "starts.append(max(0, starts[-1] + length - 1))",
-        "tests/test_encoder_speed_options.py -k 'unpad_changes_nothing'",
+        "tests/recorded/test_recorded.py -k 'unpad and tupe-r'",
     ),
     Fault(
         "positions of packed tokens off by one",
@@ -245,14 +243,14 @@ FAULTS = [
         "plugin/model/sentence_encoder.py",
         "saved.tolist() != self.vocabulary_version.tolist()",
         "saved.shape != self.vocabulary_version.shape",
-        "tests/commands/test_score.py -k other",
+        "tests/recorded/test_recorded.py -k another_vocabulary",
     ),
     Fault(
         "the hash of a vocabulary forgets its order",
         "checkpoint/contents.py",
         '"\\n".join(symbols)',
         '"\\n".join(sorted(symbols))',
-        "tests/commands/test_score.py -k other",
+        "tests/recorded/test_recorded.py -k another_vocabulary",
     ),
     Fault(
         "a checkpoint may name any architecture",
@@ -287,7 +285,7 @@ FAULTS = [
         "checkpoint/from_authors.py",
         "pos_q_proj",
         "pos_k_proj",
-        GOLDENS,
+        "tests/checkpoint/test_from_authors.py -k computes_the_same",
     ),
     # ---- Trainings
     Fault(
