@@ -33,7 +33,7 @@ if [ ! -e "$out/pretrained" ]; then
     run fairseq-train "$out/data-bin" --user-dir "$user_dir" --arch tupe_roberta_tiny --rel-pos \
         --encoder-layers 3 --encoder-embed-dim 192 --encoder-ffn-embed-dim 768 \
         --encoder-attention-heads 4 --dropout 0 --attention-dropout 0 \
-        --task masked_lm --criterion masked_lm --sample-break-mode complete \
+        --task tupe_masked_lm --criterion masked_lm --sample-break-mode complete \
         --tokens-per-sample 128 --max-positions 128 \
         --optimizer adam --adam-betas '(0.9,0.98)' --adam-eps 1e-6 --weight-decay 0.01 \
         --clip-norm 1.0 --lr 1e-3 --lr-scheduler polynomial_decay \

@@ -119,7 +119,7 @@ show "${prepare[@]}"
 # on the plateau where it has learned only the frequencies of the pieces.
 train=(
     fairseq-train "$run/data-bin" --user-dir tupe_fairseq --arch tupe_roberta_tiny --rel-pos
-    --task masked_lm --criterion masked_lm --sample-break-mode none
+    --task tupe_masked_lm --criterion masked_lm --sample-break-mode none
     --tokens-per-sample $length --max-positions $length --batch-size 32
     --dropout 0 --attention-dropout 0
     --optimizer adam --adam-betas "(0.9, 0.98)" --adam-eps 1e-6 --weight-decay 0.01 --clip-norm 1.0
@@ -143,7 +143,6 @@ if [ ! -e "$run/trained" ]; then
         if [ -n "$older" ]; then cp "$older" "$last"; fi
     fi
     logged "$run/train.log" progress "${train[@]}" --max-update $updates --save-dir "$run/checkpoints"
-    cp "$run"/data-bin/{dict.txt,sentencepiece.bpe.model} "$run/checkpoints/"
     touch "$run/trained"
 fi
 
@@ -153,7 +152,7 @@ for name in before checkpoints; do
     if [ ! -e "$run/validate-$name.log" ]; then
         rm -f "$run/validate.partial"
         logged "$run/validate.partial" perplexity \
-            fairseq-validate "$run/data-bin" --user-dir tupe_fairseq --task masked_lm \
+            fairseq-validate "$run/data-bin" --user-dir tupe_fairseq --task tupe_masked_lm \
             --path "$run/$name/checkpoint_best.pt" --batch-size 32 --num-workers 0 \
             --required-batch-size-multiple 1 --log-format simple "${cpu[@]}"
         mv "$run/validate.partial" "$run/validate-$name.log"

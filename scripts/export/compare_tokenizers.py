@@ -19,7 +19,7 @@ from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, Sentencepi
 from tokenizers import Tokenizer
 
 from tupe_fairseq.files.names import DICTIONARY, MASK, SENTENCEPIECE_MODEL
-from tupe_fairseq.plugin.model.recorded_bpe import recorded_bpe
+from tupe_fairseq.inference.hub import recorded_bpe
 
 BATCH = 1000
 

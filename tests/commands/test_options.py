@@ -6,8 +6,8 @@ import pytest
 
 from helpers.running import USER_DIR, call_program
 from tupe_fairseq.commands.options import main, model_flags
-from tupe_fairseq.plugin.model.flags import FIXED_OPTIONS
-from tupe_fairseq.position import POSITION_OPTIONS
+from tupe_fairseq.models.tupe_roberta import FIXED_OPTIONS
+from tupe_fairseq.options import POSITION_OPTIONS, flag
 from tupe_fairseq.programs.command import parse_training
 
 
@@ -23,14 +23,14 @@ def test_every_flag_with_the_value_that_a_training_has(listed):
     values = vars(parse_training(words))
     # one flag a part, from its name on
     parts = dict(re.findall(r"^  (--[a-z-]+)(.*?)(?=^  --|^$|\Z)", listed, re.M | re.S))
-    assert {option.flag for option in POSITION_OPTIONS.values()} < set(parts)
+    assert {flag(name) for name in POSITION_OPTIONS} < set(parts)
     assert {"--encoder-layers", "--attn-impl", "--unpad", "--dropout"} < set(parts)
-    for flag, text in parts.items():
-        name = flag[2:].replace("-", "_")
-        assert name not in FIXED_OPTIONS, f"{flag} is refused"
+    for part, text in parts.items():
+        name = part[2:].replace("-", "_")
+        assert name not in FIXED_OPTIONS, f"{part} is refused"
         shown = re.search(r"\[(\S+)\]\s*$", text)
         if shown:
-            assert str(values[name]) == shown.group(1), flag
+            assert str(values[name]) == shown.group(1), part
     assert "num encoder layers [4]" in listed
 
 

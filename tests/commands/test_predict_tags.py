@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from tupe_fairseq.tasks.task_report import read_task_report, task_of
 
 from helpers.exporting import MAX_POSITIONS, build, save
 from helpers.glue_files import sentence, write_pretrain_dir
@@ -13,6 +12,7 @@ from helpers.running import call_program
 from tupe_fairseq.commands.prepare_task import main as prepare
 from tupe_fairseq.finetune.beside_model import copy_beside
 from tupe_fairseq.inference.predict import predict as through_fairseq
+from tupe_fairseq.labelled.task_report import read_task_report, task_of
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 
 HEAD = "token_tagging_head"

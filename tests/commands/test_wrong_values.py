@@ -3,8 +3,8 @@
 import pytest
 
 from helpers.called_bare import called_bare
+from tupe_fairseq.commands.extras import missing
 from tupe_fairseq.commands.start import NEEDS
-from tupe_fairseq.missing_package import missing
 
 #: empty files, and thus folders: what is checked is that they are there
 FILES = (

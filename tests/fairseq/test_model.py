@@ -72,7 +72,7 @@ def described(model):
         "unties [CLS]": position.unties_cls,
         "attention": encoder.config.attn_impl,
         "unpad": (encoder.config.unpad, model.encoder.unpad),
-        "documents begin with": encoder.document_start,
+        "documents begin with": model.encoder.document_start,
         "compiled": layer._compiled_call_impl is not None,
         "checkpointed": "forward" in vars(layer),  # fairseq's wrapper takes its place
     }
@@ -182,8 +182,8 @@ def test_token_embeddings_and_padding(data):
     encoder = build(data, *TINY, "--unpad").encoder.eval()
     tokens = torch.tensor([[0, 5, 6, 2], [0, 7, 2, PAD]])
     own = encoder.sentence_encoder.embed_tokens(tokens)
-    x = encoder.sentence_encoder(tokens, token_embeddings=own)["encoder_out"][0]
-    assert x.equal(encoder.sentence_encoder(tokens)["encoder_out"][0])
+    x, _ = encoder.extract_features(tokens, token_embeddings=own)
+    assert x.equal(encoder.extract_features(tokens)[0])
     logits, _ = encoder(tokens)
     assert logits[1, 3].abs().max() == 0
     torch.testing.assert_close(logits[1, :3], encoder(tokens[1:, :3])[0][0], rtol=0, atol=1e-6)

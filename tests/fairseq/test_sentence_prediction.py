@@ -90,7 +90,8 @@ def test_metrics_are_of_the_whole_set(name, size, folders):
         ]
         assert values[metric] == pytest.approx(100 * np.mean(parts), abs=1e-4)
     assert set(values) - {"loss", "nll_loss", "wpb", "bsz", "wps"} == LOGGED[name]
-    assert validate(task, model, criterion, samples) == values  # nothing is left of the first pass
+    again = validate(task, model, criterion, samples)  # nothing is left of the first pass
+    assert {metric: again[metric] for metric in LOGGED[name]}.items() <= values.items()
 
 
 @pytest.mark.parametrize("name", ["MRPC", "STS-B"])
@@ -208,7 +209,7 @@ def test_samples_are_as_long_as_the_model(folders):
     task, _, _ = build("MRPC", folders)
     dataset = task.load_dataset("train")
     tokens = [dataset[row]["net_input.src_tokens"] for row in range(len(dataset))]
-    assert max(map(len, tokens)) == cli.MAX_POSITIONS == dataset.sizes.max()
+    assert max(map(len, tokens)) == cli.MAX_POSITIONS == max(*dataset.sizes)
     assert all(x[0] == 0 and x[-1] == 2 and (x == 2).sum() == 3 for x in tokens)
 
 
@@ -269,18 +270,14 @@ def test_the_updates_that_it_counts_on(update_freq, shards, skip, folders):
 
 
 @pytest.mark.parametrize("name", ["CoLA", "STS-B"])
-def test_fine_tuning_resumes_with_numpy_scores(name, folders, pretrained, tmp_path):
-    """The best score in a checkpoint is numpy's; fairseq must read it on torch 2.6 and later."""
+def test_fine_tuning_resumes(name, folders, pretrained, tmp_path):
     flags = ["--finetune-from-model", pretrained / LAST, *DECAY, "--max-epoch"]
     records = finetune(folders[name], tmp_path / "a", name, *flags, 3)
     key = f"valid_{cli.GLUE_TASKS[name].selection}"
-    assert len([record for record in records if key in record]) == 3
+    scores = [float(record[key]) for record in records if key in record]
     finetune(folders[name], tmp_path / "b", name, *flags, 1)
     finetune(folders[name], tmp_path / "b", name, *flags, 3)
-    for checkpoint in (LAST, BEST):
-        cli.assert_same_weights(tmp_path / "a" / checkpoint, tmp_path / "b" / checkpoint)
-    scores = [
-        torch.load(tmp_path / folder / LAST, weights_only=True)["extra_state"]["best"]
-        for folder in "ab"
-    ]
-    assert scores[0] == scores[1] == max(float(r[key]) for r in records if key in r) or True
+    for file in (LAST, BEST):
+        cli.assert_same_weights(tmp_path / "a" / file, tmp_path / "b" / file)
+        state = torch.load(tmp_path / "b" / file, weights_only=True)["extra_state"]
+        assert len(scores) == 3 and state["best"] == pytest.approx(max(scores), abs=1e-3)

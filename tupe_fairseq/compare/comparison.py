@@ -135,7 +135,7 @@ class Comparison:
     def common_words(self, arch: str) -> List[str]:
         """The arguments that all runs of an architecture share, without --train-flags."""
         words: List[Any] = [fairseq_train(), self.data, "--user-dir", user_dir()]
-        words += ["--arch", arch, "--task", "masked_lm", "--criterion", "masked_lm"]
+        words += ["--arch", arch, "--task", "tupe_masked_lm", "--criterion", "masked_lm"]
         words += ["--sample-break-mode", "complete", "--tokens-per-sample", self.tokens_per_sample]
         words += ["--max-positions", self.tokens_per_sample]
         words += ["--skip-invalid-size-inputs-valid-test"]

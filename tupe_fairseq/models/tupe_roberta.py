@@ -33,6 +33,7 @@ from tupe_fairseq.options import (
     POSITION_ENCODINGS,
     POSITION_OPTIONS,
     TupeConfig,
+    dependent_defaults,
     flag,
 )
 
@@ -105,7 +106,7 @@ def base_architecture(args):
     for name, option in POSITION_OPTIONS.items():
         if option.default is not None:
             default(name, option.default)
-    for name, value in TupeConfig.from_roberta_options(args).encoding_defaults.items():
+    for name, value in dependent_defaults(args.position_encoding, args.rel_pos).items():
         default(name, value)
     for name in SWITCHES:
         default(name, False)
@@ -181,34 +182,8 @@ def check_hydra_keys(args) -> None:
 # ---- The model ----------------------------------------------------------------------------------
 
 
-class TupeSentenceEncoder(TupeEncoder):
-    """A :class:`TupeEncoder` with its token embedding, and the output that RoBERTa expects.
-
-    Shape: src_tokens (B, L) -> {"encoder_out": [(L, B, D)], "encoder_states": list of (L, B, D)}.
-    ``<s>`` is at index 0, padding on the right. ``document_start`` is the token that begins another
-    document of a sample. ``token_embeddings`` (B, L, D) replace those of the tokens.
-    """
-
-    def __init__(self, config, embed_tokens, document_start=None, **hooks):
-        super().__init__(config, **hooks)
-        self.embed_tokens = embed_tokens
-        self.document_start = document_start
-
-    def forward(self, src_tokens, return_all_hiddens=False, token_embeddings=None):
-        mask = src_tokens.eq(self.embed_tokens.padding_idx)
-        starts = None if self.document_start is None else src_tokens.eq(self.document_start)
-        if token_embeddings is None:
-            token_embeddings = self.embed_tokens(src_tokens)
-        out = super().forward(token_embeddings, mask, return_all_hiddens, starts)
-        x, hiddens = out if return_all_hiddens else (out, [])
-        return {
-            "encoder_out": [x.transpose(0, 1)],
-            "encoder_states": [hidden.transpose(0, 1) for hidden in hiddens],
-        }
-
-
 class TupeRobertaEncoder(RobertaEncoder):
-    """fairseq's RoBERTa encoder, with its LM head, around a :class:`TupeSentenceEncoder`."""
+    """fairseq's RoBERTa encoder, with its LM head, around a :class:`TupeEncoder`."""
 
     def __init__(self, args, dictionary):
         super().__init__(args, dictionary)
@@ -225,13 +200,33 @@ class TupeRobertaEncoder(RobertaEncoder):
         drop = args.encoder_layerdrop
         self.padding_idx = embed_tokens.padding_idx
         self.unpad = args.unpad
-        return TupeSentenceEncoder(
+        # the token that begins another document of a sample
+        self.document_start = dictionary.bos() if args.isolate_documents else None
+        encoder = TupeEncoder(
             TupeConfig.from_roberta_options(args),
-            embed_tokens,
-            dictionary.bos() if args.isolate_documents else None,
             wrap_layer=wrap_layer,
             layer_list=partial(LayerDropModuleList, drop) if drop > 0 else nn.ModuleList,
         )
+        encoder.embed_tokens = embed_tokens
+        return encoder
+
+    def extract_features(
+        self, src_tokens, return_all_hiddens=False, token_embeddings=None, **unused
+    ):
+        """As RoBERTa's. ``<s>`` is at index 0, padding on the right.
+
+        Shape: src_tokens (B, L), perhaps embeddings in place of theirs (B, L, D) -> (B, L, D), and
+        {"inner_states": list of (L, B, D)}.
+        """
+        encoder = self.sentence_encoder
+        if token_embeddings is None:
+            token_embeddings = encoder.embed_tokens(src_tokens)
+        mask = src_tokens.eq(self.padding_idx)
+        starts = None if self.document_start is None else src_tokens.eq(self.document_start)
+        if not return_all_hiddens:
+            return encoder(token_embeddings, mask, False, starts), {"inner_states": None}
+        x, hiddens = encoder(token_embeddings, mask, True, starts)
+        return x, {"inner_states": [hidden.transpose(0, 1) for hidden in hiddens]}
 
     def forward(
         self,

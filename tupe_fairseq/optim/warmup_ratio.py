@@ -3,6 +3,7 @@
 import logging
 import math
 from dataclasses import dataclass, field
+
 # omegaconf 2.0 knows neither `float | None` nor `list[int]`
 from typing import List, Optional  # noqa: UP035
 

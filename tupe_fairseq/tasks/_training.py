@@ -82,9 +82,10 @@ class TrainingTask(FairseqTask):
             state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
             self._check_state_dict(state["model"])
         except (KeyError, OSError, RuntimeError, TypeError, pickle.UnpicklingError) as error:
+            text = str(error).partition("WeightsUnpickler error: ")[2] or str(error)
             # without torch's advice to try weights_only=False
-            reason = str(error).partition("WeightsUnpickler error: ")[2] or str(error)
-            reason = reason.strip().partition("\n")[0][:200]
+            lines = [line for line in text.splitlines() if line and "weights_only" not in line]
+            reason = lines[0][:200] if lines else type(error).__name__
             raise ValueError(f"{path} is damaged or not a checkpoint: {reason}") from None
         except ValueError as error:
             raise ValueError(f"{path} does not fit this model: {error}") from None

@@ -15,7 +15,6 @@ from case import CANARY, REFUSED, Case
 
 from helpers.crafted import Touch, a_dict, a_global, a_tensor, archive, legacy, number, text
 from kinds.checkpoint_bytes import _loaded
-from tupe_fairseq.plugin.on_import import torch_is_at_least
 
 KIND = "checkpoint pickle"
 _ALL = (
@@ -88,7 +87,7 @@ def cases(scenes: Path, draw: random.Random) -> Iterator[Case]:
                 torch.save(state, path, _use_new_zipfile_serialization=zipped)
 
             # fairseq's own, which has a restricted unpickler from torch 2.6 on (README)
-            of_fairseq = ["RobertaModel"] if zipped and torch_is_at_least(2, 6) else []
+            of_fairseq = ["RobertaModel"] if zipped else []
             for reader in (*readers(2), *of_fairseq):
                 yield _case(f"a call in {name}, {form}", reader, write)
     for kind, by_hand in (("calls", _CALLS), ("tensor", _TENSORS)):

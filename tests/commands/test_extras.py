@@ -1,0 +1,42 @@
+"""A command that lacks a package says which extra brings it."""
+
+import ast
+import re
+import sys
+
+import pytest
+
+from helpers import cli
+from tupe_fairseq.commands.extras import EXTRA_OF
+from tupe_fairseq.commands.start import NEEDS
+
+# what pip calls it, where that is another name
+DISTRIBUTIONS = {
+    "fairseq_cli": "fairseq", "omegaconf": "fairseq", "yaml": "fairseq", "google": "protobuf",
+    "sentence_splitter": "sentence-splitter", "sklearn": "scikit-learn",
+    "subword_nmt": "subword-nmt",
+}  # fmt: skip
+
+
+def test_extras_and_commands_are_those_of_pyproject():
+    text = (cli.REPO / "pyproject.toml").read_text()
+    section = text.split("[project.optional-dependencies]")[1].split("\n[")[0]
+    extras = dict(re.findall(r"^(\w+) = (\[.*?\])$", section, re.M | re.S))
+    for package, extra in EXTRA_OF.items():
+        names = {re.match(r"[\w-]+", line).group() for line in ast.literal_eval(extras[extra])}
+        assert DISTRIBUTIONS.get(package, package) in names
+    scripts = re.findall(r'^tupe-[\w-]+ = "tupe_fairseq\.commands\.start:(\w+)"', text, re.M)
+    assert sorted(scripts) == sorted(NEEDS)
+
+
+@pytest.mark.parametrize("package, words", [
+    ("sentencepiece", ["encode", "model.pt", "a.txt", "--output-file", "b.npy"]),
+    ("yaml", ["compare", "--config", "settings.yaml"]),
+])  # fmt: skip
+def test_the_extra_is_named(package, words, tmp_path):
+    (tmp_path / "settings.yaml").write_text("updates: 1\n")
+    blocked = f"import sys\nsys.modules[{package!r}] = None\n"
+    code = f"from tupe_fairseq.commands import start\nstart.{words[0]}({words[1:]!r})"
+    process = cli.run(sys.executable, "-c", blocked + code, cwd=tmp_path, check=False)
+    expected = f"{package} is not installed; pip install 'tupe_fairseq[{EXTRA_OF[package]}]'"
+    assert process.returncode == 2 and expected in process.stdout.splitlines()[-1]

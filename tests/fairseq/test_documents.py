@@ -1,0 +1,137 @@
+"""tupe_masked_lm: isolated documents, and whole-word masking."""
+
+import pytest
+import torch
+from fairseq import tasks
+
+from helpers import cli
+from tupe_fairseq.tasks.masked_lm import DocumentStarts, UnmaskedStarts
+
+BOS, PAD, EOS = 0, 1, 2
+ISOLATED = "--isolate-documents"
+
+
+def build(data, *flags):
+    cfg = cli.config(data, *cli.MODEL, *cli.PRETRAINING, "--rel-pos", *flags)
+    task = tasks.setup_task(cfg.task)
+    return task, task.build_model(cfg.model)
+
+
+def samples(data, *flags):
+    """Source and target of each sample, and its tokens before masking."""
+    task, _ = build(data, *flags)
+    task.load_dataset("train")
+    for n in range(len(task.dataset("train"))):
+        sample = task.dataset("train")[n]
+        source, target = sample["net_input.src_tokens"], sample["target"]
+        yield source, target, torch.where(target == PAD, source, target)
+
+
+CUTS = {
+    "one": ([0, 7, 2, 8, 2], [0, 7, 2, 8, 2]),
+    "two": ([0, 7, 2, 2, 8, 2], [0, 7, 2, 0, 8, 2]),
+    "begins with an end": ([0, 2, 8, 2], [0, 0, 8, 2]),
+    "ends with one": ([0, 7, 2, 2], [0, 7, 2, 0]),
+    "two ends": ([0, 7, 2, 2, 2, 8], [0, 7, 2, 0, 0, 8]),
+}
+
+
+@pytest.mark.parametrize("what", CUTS)
+def test_empty_lines_become_starts(what):
+    tokens, expected = CUTS[what]
+    assert DocumentStarts([torch.tensor(tokens)], BOS, EOS)[0].tolist() == expected
+
+
+def test_starts_inside_a_sample_are_never_masked():
+    mask, word = 9, 5
+    sample = {
+        "net_input.src_tokens": torch.tensor([mask, word, EOS, mask, word, mask, BOS, word]),
+        "target": torch.tensor([BOS, PAD, PAD, BOS, PAD, 7, BOS, PAD]),
+        "id": 4,
+    }
+    masked = UnmaskedStarts([sample], BOS, PAD)[0]
+    # the first <s> is masked as it was
+    assert masked["net_input.src_tokens"].tolist() == [mask, word, EOS, BOS, word, mask, BOS, word]
+    assert masked["target"].tolist() == [BOS, PAD, PAD, PAD, PAD, 7, PAD, PAD]
+
+
+@pytest.mark.parametrize("words", [[], ["--mask-whole-words"]], ids=["tokens", "words"])
+@pytest.mark.parametrize("mode", ["none", "complete"])
+def test_samples_are_those_of_fairseq_but_for_the_starts(mode, words, subwords):
+    flags = ["--sample-break-mode", mode, "--mask-prob", 0.5, *words]
+    starts = predicted = 0
+    for stock, own in zip(samples(subwords, *flags), samples(subwords, *flags, ISOLATED)):
+        (_, stock_target, before), (source, target, after) = stock, own
+        changed = before != after
+        follows = torch.zeros_like(changed)
+        follows[1:] = (before[:-1] == EOS) | (before[:-1] == BOS)
+        assert changed.equal(before.eq(EOS) & follows) and after[changed].eq(BOS).all()
+        assert source[changed].eq(BOS).all() and target[changed].eq(PAD).all()
+        assert target[~changed].equal(stock_target[~changed])
+        starts += int(changed.sum())
+        predicted += int(stock_target[changed].ne(PAD).sum())
+    assert starts > 20 and predicted > 5
+
+
+def test_a_sample_is_encoded_as_its_documents_alone(data):
+    _, model = build(data, ISOLATED, "--unpad")
+    for parameter in model.eval().parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    first, second, third = ([BOS, 7, 8, EOS], [BOS, 9, EOS], [BOS, 10, 11, 12, EOS])
+    tokens = torch.tensor([[*first, *second, *third], [*third, *first, PAD, PAD, PAD]])
+    logits, _ = model(tokens)
+    for row, documents in enumerate([(first, second, third), (third, first)]):
+        start = 0
+        for document in documents:
+            expected, _ = model(torch.tensor([document]))
+            x = logits[row, start : start + len(document)]
+            # some hundreds of roundings of logits of size 1
+            torch.testing.assert_close(x, expected[0], rtol=0, atol=1e-5)
+            start += len(document)
+
+
+def test_words_are_masked_as_a_whole(subwords):
+    task, _ = build(subwords, "--mask-whole-words", "--mask-prob", 0.3)
+    symbols, inside, masked_tokens = task.source_dictionary.symbols, 0, 0
+    for _, target, tokens in samples(subwords, "--mask-whole-words", "--mask-prob", 0.3):
+        begins = [n < 4 or symbols[n].startswith("\u2581") for n in tokens.tolist()]
+        masked = target.ne(PAD).tolist()
+        for place in range(1, len(begins)):
+            if not begins[place]:
+                assert masked[place] == masked[place - 1]
+                inside += masked[place]
+        masked_tokens += sum(masked)
+    assert masked_tokens > inside > 20
+
+
+def test_whole_words_by_a_given_bpe(subwords, data, tmp_path):
+    """With --bpe the vocabulary is that of its flags, wherever it is."""
+    model = subwords / "sentencepiece.bpe.model"
+    flags = ["--mask-whole-words", "--bpe", "sentencepiece", "--sentencepiece-model", model]
+    task, _ = build(data, *flags)
+    task.load_dataset("train")
+    assert task.args._name == "sentencepiece"
+    with pytest.raises(ValueError, match="does not work with --bpe bert"):
+        build(data, "--mask-whole-words", "--bpe", "bert")[0].load_dataset("train")
+
+
+def test_a_trained_model_is_loaded_without_the_flags(subwords_trained):
+    from tupe_fairseq import TupeRobertaModel
+
+    hub = TupeRobertaModel.from_pretrained(str(subwords_trained), "checkpoint_last.pt")
+    assert hub.model.encoder.document_start is None
+    saved = cli.weights(subwords_trained / "checkpoint_last.pt")
+    name = "encoder.sentence_encoder.layers.0.fc1.weight"
+    assert hub.model.state_dict()[name].equal(saved[name])
+
+
+def test_fairseqs_own_commands_keep_the_documents(subwords_trained):
+    """As fairseq-validate loads it: by the options of the file."""
+    from fairseq.checkpoint_utils import load_model_ensemble_and_task
+
+    (model,), _, task = load_model_ensemble_and_task([str(subwords_trained / "checkpoint_last.pt")])
+    assert model.encoder.document_start == BOS
+    task.load_dataset("valid")
+    valid = task.dataset("valid")
+    starts = [valid[n]["net_input.src_tokens"][1:].eq(BOS).any() for n in range(len(valid))]
+    assert any(starts)

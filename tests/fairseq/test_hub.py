@@ -1,0 +1,173 @@
+"""from_pretrained(save_dir) gives fairseq's hub interface, and ours for positions and texts."""
+
+import json
+import random
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from fairseq.models.roberta import RobertaModel
+from fairseq.models.roberta.hub_interface import RobertaHubInterface
+
+from helpers import cli
+from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.files.names import REPORT
+from tupe_fairseq.labelled.task_description import Task
+
+LAST = "checkpoint_last.pt"
+TOKENS = torch.tensor([[0, 7, 8, 9, 5, 2], [0, 6, 5, 2, 1, 1]])
+
+
+@pytest.fixture(scope="module")
+def hub(subwords_trained):
+    return TupeRobertaModel.from_pretrained(str(subwords_trained), LAST).eval()
+
+
+def lines(subwords):
+    return (subwords / "text.txt").read_text().splitlines()
+
+
+# ---- fairseq's interface ------------------------------------------------------------------------
+
+
+def test_text_is_encoded_and_decoded(hub, subwords):
+    assert isinstance(hub, RobertaHubInterface)
+    text = lines(subwords)[0]
+    tokens = hub.encode(text)
+    assert tokens[0] == 0 and tokens[-1] == 2 and hub.decode(tokens) == text
+    with pytest.raises(ValueError, match=r"give one sequence, \(L\)"):
+        hub.decode(tokens[None])
+
+
+def test_a_mask_is_filled(hub, subwords):
+    word = lines(subwords)[0].split()[0]
+    for text, score, filled in hub.fill_mask(f"{word} <mask>", topk=4):
+        assert "<mask>" not in text and 0 < score < 1 and filled.strip() in text
+
+
+def test_stock_from_pretrained(subwords_trained, hub):
+    """fairseq's own way to load it, with our --user-dir."""
+    stock = RobertaModel.from_pretrained(
+        str(subwords_trained), LAST, user_dir=cli.USER_DIR, bpe="sentencepiece"
+    ).eval()
+    assert stock.extract_features(TOKENS[0]).equal(hub.extract_features(TOKENS[0]))
+
+
+def test_features_and_heads(hub):
+    features = hub.extract_features(TOKENS)
+    states = hub.extract_features(TOKENS, return_all_hiddens=True)
+    assert features.shape == (2, 6, 12) and len(states) == 3 and states[-1].equal(features)
+    hub.register_classification_head("topics", num_classes=5)
+    hub.eval()
+    logits = hub.predict("topics", TOKENS, return_logits=True)
+    alone = torch.cat(
+        [hub.predict("topics", x, return_logits=True) for x in (TOKENS[0], TOKENS[1, :4])]
+    )
+    torch.testing.assert_close(logits, alone, rtol=0, atol=1e-6)
+    assert hub.predict("topics", TOKENS).equal(logits.log_softmax(-1))
+    with pytest.raises(ValueError, match="has 17 tokens, .* and the model takes 16; shorten it"):
+        hub.predict("topics", torch.full((17,), 5))
+
+
+def test_overrides(subwords_trained, tmp_path):
+    for name in (LAST, "dict.txt"):
+        shutil.copy(subwords_trained / name, tmp_path)
+    hub = TupeRobertaModel.from_pretrained(str(tmp_path), LAST, attn_impl="eager", dropout=0.3)
+    config = hub.model.encoder.sentence_encoder.config
+    assert (config.attn_impl, config.dropout) == ("eager", 0.3) and hub.bpe is None
+    with pytest.raises(FileNotFoundError, match="is not a folder"):
+        TupeRobertaModel.from_pretrained(str(tmp_path / "absent"))
+    with pytest.raises(FileNotFoundError, match="other.pt does not exist"):
+        TupeRobertaModel.from_pretrained(str(tmp_path), "other.pt")
+
+
+def test_several_threads(hub):
+    texts = [torch.cat([torch.tensor([0]), torch.arange(5, 5 + n)]) for n in range(15)]
+    expected = [hub.extract_features(text) for text in texts]
+
+    def compute(seed):
+        order = random.Random(seed).choices(range(len(texts)), k=40)
+        return all(hub.extract_features(texts[n]).equal(expected[n]) for n in order)
+
+    with torch.no_grad(), ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(compute, range(4)))
+
+
+# ---- Positions and attention --------------------------------------------------------------------
+
+
+def test_position_bias(hub):
+    encoder = hub.model.encoder.sentence_encoder
+    terms, bias = hub.position_bias(6), encoder.position_bias
+    torch.testing.assert_close(terms.absolute, bias.untied_absolute(6))
+    torch.testing.assert_close(terms.relative, bias.relative(6))
+    torch.testing.assert_close(terms.absolute + terms.relative, terms.sum)
+    assert terms.sum.shape == (3, 6, 6) and not terms.sum.requires_grad
+    with pytest.raises(ValueError, match="all layers share"):
+        hub.position_bias(6, layer=0)
+
+
+def test_attention_is_what_the_model_uses(hub):
+    encoder, calls = hub.model.encoder.sentence_encoder, []
+    layers = [layer.self_attn for layer in encoder.layers]
+    handles = [x.register_forward_hook(lambda *call: calls.append(call)) for x in layers]
+    with torch.no_grad():
+        features, weights = hub.extract_features(TOKENS, return_attention=True)
+        assert features.equal(hub.extract_features(TOKENS)) and len(weights) == 2
+    for handle in handles:
+        handle.remove()
+    is_token = TOKENS.ne(1)
+    for probabilities, (attention, (x, *_), output) in zip(weights, calls[:2]):
+        assert probabilities.shape == (2, 3, 6, 6)
+        assert probabilities[1, :, :, 4:].abs().max() == 0
+        whole = x.new_zeros(2, 6, 12)
+        whole[is_token] = x  # trained with --unpad: the layers get no padding
+        v = whole @ attention.in_proj_weight[24:].t() + attention.in_proj_bias[24:]
+        v = v.unflatten(-1, (3, 4)).transpose(1, 2)
+        expected = attention.out_proj((probabilities @ v).transpose(1, 2).flatten(-2))
+        torch.testing.assert_close(output, expected[is_token], rtol=0, atol=1e-6)
+    with pytest.raises(ValueError, match=r"call eval\(\) first"):
+        hub.train().extract_features(TOKENS, return_attention=True)
+    hub.eval()
+
+
+# ---- Predictions --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_predict_texts_of_a_fine_tuned_model(pooling, subwords, subwords_trained, tmp_path):
+    """Fine-tuned, then loaded from its --save-dir alone; the labels come from report.json."""
+    data, labels = tmp_path / "data", ("good", "very bad")
+    task = Task("mine", "classification", labels, 1, ("train",), ("accuracy",), "accuracy")
+    for split, count in (("train", 20), ("valid", 6)):
+        cli.write_bin(data / "input0" / split, [[5 + n % 9, 6, 2] for n in range(count)])
+        cli.write_bin(data / "label" / split, [[4 + n % 2, 2] for n in range(count)])
+    (data / "label" / "dict.txt").write_text("good 1\nvery%20bad 1\n")
+    shutil.copy(subwords / "dict.txt", data / "input0")
+    shutil.copy(subwords / "sentencepiece.bpe.model", data)
+    treatment = {"unicode": "NFC", "lowercase": False}
+    report = {"description": task.to_record(), "text_treatment": treatment}
+    (data / REPORT).write_text(json.dumps(report))
+    flags = cli.finetuning("CoLA")
+    del flags[flags.index("--glue-task") : flags.index("--glue-task") + 2]
+    flags += ["--metrics", "accuracy", "--best-checkpoint-metric", "accuracy", "--max-epoch", 1]
+    flags += ["--pooling", pooling, "--finetune-from-model", subwords_trained / LAST]
+    cli.train(data, tmp_path / "out", *flags)
+
+    hub = TupeRobertaModel.from_pretrained(str(tmp_path / "out"), LAST)
+    with pytest.raises(ValueError, match=r"call eval\(\) first"):
+        hub.train().predict_texts(["a"])
+    texts = lines(subwords)[:3]
+    predictions = hub.eval().predict_texts(texts)
+    for text, row in zip(texts, predictions):
+        tokens = hub.encode(text)
+        if len(tokens) <= 16:
+            scores = hub.predict("sentence_classification_head", tokens)[0].exp()
+            assert row["label"] == labels[scores.argmax()]
+            assert row["probability"] == pytest.approx(scores.max().item(), abs=1e-5)
+    with pytest.raises(ValueError, match="the model takes 1 texts at a time, not 2"):
+        hub.predict_texts([["a", "b"]])
+    (tmp_path / "out" / REPORT).unlink()
+    with pytest.raises(FileNotFoundError, match="which says what labels are predicted"):
+        hub.predict_texts(["a"])
