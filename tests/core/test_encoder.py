@@ -273,6 +273,10 @@ def test_what_else_a_state_dict_must_be():
     old = torch.tensor(list(json.dumps(record, sort_keys=True).encode()))
     encoder.load_state_dict({**state, "position_version": old})
     assert encoder.position_version.equal(state["position_version"])
+    for record in (b"null", b"[1]", b"{", b""):
+        damaged = {**state, "position_version": torch.tensor(list(record), dtype=torch.int64)}
+        with pytest.raises(ValueError):
+            encoder.load_state_dict(damaged)
 
 
 def test_saved_copied_and_made_on_the_meta_device():
