@@ -234,13 +234,13 @@ def rates(records):
 
 def test_warmup_ratio(folders, tmp_path):
     cola = folders["CoLA"]
-    records = finetune(cola, tmp_path / "a", "CoLA", *RATIO, 0.2, *EPOCHS)
+    records = finetune(cola, tmp_path / "a", "CoLA", *RATIO, 0.22, *EPOCHS)
     plain = [*DECAY, "--warmup-updates", 3, "--total-num-update", 15]
     assert rates(records) == rates(finetune(cola, tmp_path / "b", "CoLA", *plain, *EPOCHS))
     assert sorted(rates(records)) == list(range(1, 16))
     cli.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
     path = tmp_path / "a" / "checkpoint_2_10.pt"
-    rest = finetune(cola, tmp_path / "c", "CoLA", *RATIO, 0.2, *EPOCHS, "--restore-file", path)
+    rest = finetune(cola, tmp_path / "c", "CoLA", *RATIO, 0.22, *EPOCHS, "--restore-file", path)
     assert rates(rest) == {n: lr for n, lr in rates(records).items() if n > 10}
     cli.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "c" / LAST)
     for flags, reason in (
