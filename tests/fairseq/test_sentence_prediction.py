@@ -177,6 +177,14 @@ def test_a_wrong_row_is_named(labels, tmp_path):
         task.load_dataset("valid")
 
 
+def test_classes_are_in_the_order_of_the_dictionary(tmp_path):
+    data = cli.write_glue(tmp_path / "data", "MNLI")
+    write_bin(data / "label" / "valid", [[4 + row % 3, 2] for row in range(23)])
+    task, _, _ = cli.build(cli.config(data, *cli.finetuning("MNLI"), *DECAY))
+    targets = torch.cat([sample["target"].view(-1) for sample in cli.batches(task, "valid", 5)])
+    assert sorted(targets.tolist()) == sorted(row % 3 for row in range(23))
+
+
 # ---- Truncation ---------------------------------------------------------------------------------
 
 
