@@ -288,8 +288,6 @@ class TupeEncoder(nn.Module):
         saved = state_dict.get(prefix + RECORD)
         if saved is not None:
             # integers again if the whole state dict was cast to half precision
-            record = json.loads(bytes(saved.long().tolist()).decode())
-            # version 0.1 did not record the heads
-            self.config.check_record({"num_heads": self.config.num_heads, **record})
-            state_dict[prefix + RECORD] = self._record()
+            self.config.check_record(json.loads(bytes(saved.long().tolist()).decode()))
+            state_dict[prefix + RECORD] = self._record()  # that of version 0.1 is shorter
         super()._load_from_state_dict(state_dict, prefix, *args)
