@@ -7,7 +7,6 @@ import pytest
 
 from helpers.drawn import drawn
 from helpers.drawn import strategies as st
-from helpers.hidden import hide
 from helpers.running import REPO, call_program
 from tupe_fairseq.command_flags import compare
 from tupe_fairseq.command_flags.config_flag import add_config_flag
@@ -131,12 +130,6 @@ def test_no_file(tmp_path):
     assert refused(tmp_path / "absent.yaml").endswith(
         f"No such file or directory: '{tmp_path}/absent.yaml'"
     )
-
-
-def test_without_a_reader_of_yaml(file, monkeypatch):
-    file.write_text(WHOLE)
-    hide(monkeypatch, "yaml")
-    assert "error: yaml is not installed; pip install 'tupe_fairseq[fairseq]'" in refused(file)
 
 
 def test_choices_hold_for_what_is_in_the_file(file):

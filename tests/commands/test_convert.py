@@ -106,7 +106,6 @@ def test_the_printed_commands_run(authors, run, tmp_path):
     )
     words[0] = tmp_path / "data-bin"
     process = run("fairseq-train", *words, "--cpu", "--num-workers", 0, "--data-buffer-size", 0)
-    assert "loaded 43 of 43 tensors; newly initialized: none" in process.stdout
     assert "done training" in process.stdout
 
 
@@ -144,7 +143,7 @@ def test_a_hub_with_gpt2_and_without_its_files(tmp_path):
 def test_the_hub_without_a_package(authors, monkeypatch, caplog):
     hide(monkeypatch, "subword_nmt")
     hub = TupeRobertaModel.from_pretrained(str(authors[0] / "the model"), "model.pt")
-    assert hub.bpe is None and "pip install 'tupe_fairseq[fastbpe]'" in caplog.text
+    assert hub.bpe is None and "No module named 'subword_nmt'" in caplog.text
 
 
 def test_tupe_plot_splits_text_the_same_way(authors, tmp_path):

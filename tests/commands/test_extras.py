@@ -12,7 +12,7 @@ from tupe_fairseq.commands.start import NEEDS
 
 # what pip calls it, where that is another name
 DISTRIBUTIONS = {
-    "fairseq_cli": "fairseq", "omegaconf": "fairseq", "yaml": "fairseq", "google": "protobuf",
+    "fairseq_cli": "fairseq", "omegaconf": "fairseq", "yaml": "fairseq",
     "sentence_splitter": "sentence-splitter", "sklearn": "scikit-learn",
     "subword_nmt": "subword-nmt",
 }  # fmt: skip

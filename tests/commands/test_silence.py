@@ -39,7 +39,9 @@ def test_what_is_imported_says_nothing(tmp_path):
         [sys.executable, "-c", LOADING, checkpoint.parent, checkpoint.name, tmp_path / "data"],
         env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    assert process.stdout == "" and process.returncode == 0
+    # fairseq itself, on every import
+    lines = [line for line in process.stdout.splitlines() if "tensorboardX" not in line]
+    assert lines == [] and process.returncode == 0
 
 
 @pytest.mark.parametrize(

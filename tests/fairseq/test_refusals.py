@@ -70,6 +70,11 @@ def test_no_file(flag, data, tmp_path):
 def test_files_that_are_no_checkpoint(data, pretrained, tmp_path):
     whole = (pretrained / LAST).read_bytes()
     torch.save({"a": 1}, tmp_path / "other.pt")
+    state = torch.load(pretrained / LAST, weights_only=True)
+    del state["model"]["encoder.lm_head.dense.bias"]
+    torch.save(state, tmp_path / "part.pt")
+    with pytest.raises(ValueError, match="part.pt .* no tensor encoder.lm_head.dense.bias"):
+        cli.pretrain(data, tmp_path / "out", "--rel-pos", "--restore-file", tmp_path / "part.pt")
     (tmp_path / "half.pt").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text.pt").write_text("a text\n")
     for name in ("other", "half", "text"):

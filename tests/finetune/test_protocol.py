@@ -71,7 +71,6 @@ def test_each_run_is_as_planned(grid):
         assert len(targets) == ROWS["valid"]
         expected = metrics.matthews_corrcoef(targets, predictions)
         assert found["metrics"]["valid"]["mcc"] == pytest.approx(expected, abs=1e-12)
-    assert "loaded 43 of 47 tensors; newly initialized: classification_heads" in text
     assert (folder / "command.sh").read_text().split("\n", 1)[1] in text
     assert "--max-positions 512, but the model has 64: longer rows are truncated" in text
 
@@ -235,5 +234,5 @@ def test_a_checkpoint_that_lacks_a_tensor(chain, tmp_path):
     code, text = call(command)
     assert code == 2
     assert "tupe-finetune: error: fairseq-train ended with exit code 1; the end of" in text
-    assert "Cannot load model parameters from checkpoint" in text
+    assert "part.pt is damaged or not a checkpoint: " in text
     assert not (tmp_path / "CoLA" / "results.md").exists()

@@ -23,28 +23,6 @@ def experiment(tmp_path):
     return Experiment(str(tmp_path / "runs"), data, model, RunSettings(epochs=2, batch_size=3))
 
 
-@pytest.mark.parametrize(
-    "new, other",
-    [
-        ("none", None),
-        ("classification_heads.head.dense.weight, encoder.vocabulary_version", None),
-        ("classification_heads.head.dense.weight, encoder.lm_head.bias", "encoder.lm_head.bias"),
-    ],
-)
-def test_only_the_head_may_be_new(new, other):
-    line = f"loaded 3 of 4 tensors; newly initialized: {new}; in the file, but not here: none"
-    if other is None:
-        scored_run._check_loaded(line, "train.log")
-    else:
-        with pytest.raises(ValueError, match=f"only part of --checkpoint was loaded, not {other}$"):
-            scored_run._check_loaded(line, "train.log")
-
-
-def test_nothing_loaded():
-    with pytest.raises(ValueError, match="no tensor was loaded from --checkpoint; see train.log"):
-        scored_run._check_loaded(None, "train.log")
-
-
 def test_a_checkpoint_of_nan_has_diverged(experiment):
     """Its classes are as finite as any: the first of them, always."""
     state = whole_state()

@@ -20,7 +20,7 @@ EXTRA_OF = {
     "regex": "fastbpe",
     "sacremoses": "fastbpe",
     "subword_nmt": "fastbpe",
-    "google": "hf",  # protobuf
+    "protobuf": "hf",
     "safetensors": "hf",
     "tokenizers": "hf",
     "transformers": "hf",

@@ -47,7 +47,7 @@ def _command(name: str) -> Callable[[Optional[List[str]]], None]:
         try:
             run_with_packages(argv)
         except ModuleNotFoundError as error:
-            package = str(error.name).partition(".")[0]
+            package = str(error.name).partition(".")[0].replace("google", "protobuf")
             if package not in EXTRA_OF:
                 raise
             stop(program, advice(package))

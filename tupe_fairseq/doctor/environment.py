@@ -15,7 +15,7 @@ from tupe_fairseq.doctor.plugin_registration import check_registration
 from tupe_fairseq.doctor.python_and_torch import check_numpy, check_python, check_torch
 
 # where what is imported has another name than what EXTRA_OF calls it
-_IMPORTED = {"google": "google.protobuf"}
+_IMPORTED = {"protobuf": "google.protobuf"}
 
 
 def check_environment(scripts: Sequence[str]) -> Iterator[Finding]:

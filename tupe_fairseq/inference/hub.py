@@ -30,6 +30,7 @@ from tupe_fairseq.labelled.trained_kind import check_kind, trained_kind
 from tupe_fairseq.prediction.batches import BATCH_TOKENS, BATCH_TOKENS_ON_GPU
 from tupe_fairseq.prediction.predictor import predictor
 from tupe_fairseq.prediction.row_predictions import answers
+from tupe_fairseq.programs.log import quiet
 from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary, is_recorded
 from tupe_fairseq.text.found_vocabulary import find_dictionary
 from tupe_fairseq.text.to_tokens import open_vocabulary
@@ -99,11 +100,12 @@ def load_model(path: str, data: str, **overrides: Any):
     values = {**FROM_OTHER_PARTS, **options, "data": data, "_name": name}
     values = {key: value for key, value in values.items() if hasattr(defaults, key)}
     config = OmegaConf.merge(OmegaConf.structured(defaults), values)
-    task = TASK_REGISTRY[name].setup_task(config)
     try:
-        model = task.build_model(argparse.Namespace(**{**options, "_name": options["arch"]}))
+        with quiet("fairseq"):
+            task = TASK_REGISTRY[name].setup_task(config)
+            model = task.build_model(argparse.Namespace(**{**options, "_name": options["arch"]}))
         model.load_state_dict(tensors)
-    except (KeyError, RuntimeError) as error:  # torch's, in many lines
+    except (KeyError, RuntimeError, ValueError) as error:  # torch says it in many lines
         raise CheckpointError(f"{path} cannot be loaded: {' '.join(str(error).split())}") from None
     return model, task
 

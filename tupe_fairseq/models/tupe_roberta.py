@@ -380,6 +380,11 @@ class TupeRobertaModel(RobertaModel):
                     "its own dict.txt, and data prepared with it"
                 )
 
+        for name in self.state_dict():
+            is_optional = name.startswith("classification_heads.") or name.endswith("_version")
+            if name not in state_dict and not is_optional:
+                raise ValueError(f"the checkpoint has no tensor {name}, which this model needs")
+
     @classmethod
     def from_pretrained(
         cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
