@@ -1,6 +1,7 @@
 """The package gives what the first edition gave, which record.py wrote beside this file."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -59,6 +60,16 @@ def test_state_dict(case):
     if not CASES[case][1].get("normalize_before"):
         assert set(expected["common"]) - set(common) == {"layer_norm.weight", "layer_norm.bias"}
     assert found == {"shapes": {**own["shapes"], **common}, "options": own["options"]}
+
+
+def test_another_vocabulary_of_the_same_size_is_refused(work, tmp_path):
+    from tupe_fairseq import TupeRobertaModel
+
+    folder = shutil.copytree(work.checkpoint().parent, tmp_path / "swapped")
+    first, second, *rest = (folder / "dict.txt").read_text("utf-8").splitlines(keepends=True)
+    (folder / "dict.txt").write_text("".join([second, first, *rest]), "utf-8")
+    with pytest.raises(ValueError, match="different vocabulary"):
+        TupeRobertaModel.from_pretrained(str(folder), "checkpoint_last.pt")
 
 
 @pytest.mark.parametrize("vocabulary", ["sentencepiece", "gpt2", "fastbpe"])
