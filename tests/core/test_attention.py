@@ -133,6 +133,13 @@ def test_precision(name, dtype, large):
         torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=tolerance * scale)
 
 
+def test_probabilities_of_16_bits_are_float32_with_a_mask_or_without():
+    q, k = (random(B, L, H, K, dtype=torch.bfloat16) for _ in range(2))
+    for mask in (None, torch.zeros(L, L)):
+        probs = eager.attention_probabilities(q, k, mask, scaling=SCALING)
+        torch.testing.assert_close(probs.sum(-1), torch.ones(B, H, L))
+
+
 def test_the_mask_of_16_bits_is_finest_where_it_matters():
     """ALiBi's row spans hundreds: without the move of its maximum to 0, bf16 keeps units."""
     bias = -torch.arange(600.0).flip(0).expand(H, 1, 600) + 300
