@@ -342,8 +342,8 @@ FAULTS = [
         "another vocabulary of the same size is taken",
         "models/tupe_roberta.py",
         "if int(version) != int(self.encoder.vocabulary_version):",
-        "if int(version) < 0:",
-        "tests/recorded/test_recorded.py -k another_vocabulary",
+        "if version.shape != self.encoder.vocabulary_version.shape:",
+        "tests/fairseq/test_refusals.py -k another_vocabulary",
     ),
     Fault(
         "the hash of a vocabulary forgets its order",
@@ -399,7 +399,7 @@ FAULTS = [
         "whole words are not known",
         "tasks/masked_lm.py",
         "if self.cfg.mask_whole_words:",
-        "if False:",
+        "if not self.cfg.mask_whole_words:",
         "tests/fairseq/test_documents.py -k as_a_whole",
     ),
     Fault(
@@ -407,7 +407,7 @@ FAULTS = [
         "programs/schedule.py",
         "math.floor(ratio * total + 0.5)",
         "math.ceil(ratio * total)",
-        "tests/recorded/test_recorded.py -k fine_tuning_results",
+        "tests/fairseq/test_sentence_prediction.py -k warmup",
     ),
     Fault(
         "every seed is 1",
@@ -440,8 +440,8 @@ FAULTS = [
     Fault(
         "class weights have no effect",
         "criterions/sentence_prediction.py",
-        'targets, weights, reduction="sum")',
-        'targets, None, reduction="sum")',
+        'dim=-1), targets, weights, reduction="sum")',
+        'dim=-1), targets, None, reduction="sum")',
         "tests/fairseq/test_sentence_prediction.py -k class_weights",
     ),
     Fault(
@@ -606,7 +606,7 @@ FAULTS = [
         "tasks/sentence_prediction.py",
         "classes = [symbol - first for symbol",
         "classes = [symbol - first + 1 for symbol",
-        "tests/fairseq/test_sentence_prediction.py -k any_number",
+        "tests/fairseq/test_sentence_prediction.py -k order_of_the_dictionary",
     ),
 ]
 

@@ -6,7 +6,7 @@ import torch
 from kinds import FINE_TUNED, PRETRAINED, SIZE
 from running import USER_DIR, run
 
-from tupe_fairseq.finetune.beside_model import copy_beside
+from tupe_fairseq.files.vocabulary_files import copy_vocabulary
 
 TRAINING = [
     "--user-dir", USER_DIR, "--arch", "tupe_roberta_tiny", *SIZE,
@@ -52,7 +52,7 @@ def fine_tune(name, glue, start, out):
         "--finetune-from-model", start, "--save-dir", out,
     )  # fmt: skip
     strengthen(out / CHECKPOINT, HEADS, 0.6)
-    copy_beside(str(data), str(out))
+    copy_vocabulary(str(data), str(out))
 
 
 def strengthen(path, parts, size):

@@ -10,7 +10,7 @@ from helpers.glue_files import sentence, write_pretrain_dir
 from helpers.predicting import predict
 from helpers.running import call_program
 from tupe_fairseq.commands.prepare_task import main as prepare
-from tupe_fairseq.finetune.beside_model import copy_beside
+from tupe_fairseq.files.vocabulary_files import copy_vocabulary
 from tupe_fairseq.inference.predict import predict as through_fairseq
 from tupe_fairseq.labelled.task_report import read_task_report, task_of
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
@@ -55,7 +55,7 @@ def model(tmp_path_factory):
     network.register_tagging_head(HEAD, len(TAGS))
     torch.nn.init.normal_(network.classification_heads[HEAD].out_proj.weight)
     checkpoint = save(folder / "model", args, network)
-    copy_beside(str(folder / "data"), str(folder / "model"))
+    copy_vocabulary(str(folder / "data"), str(folder / "model"))
     return checkpoint, folder / "data", folder / "in.conll"
 
 

@@ -102,19 +102,20 @@ def test_hidden_states_and_attention_weights(case):
         for w in weights:
             assert_near(w.sum(-1), torch.ones(BATCH, HEADS, SEQ_LEN).double())
             assert not w[1, :, :, 4:].any() and (w[0] > 0).all()
-        # the last layer again, from its input and its probabilities
-        layer, y = encoder.layers[1], hiddens[1]
-        if encoder.config.position_each_layer:
-            y = y + encoder.position.embed(SEQ_LEN)
-        normed = layer.self_attn_layer_norm(y) if normalize_before else y
-        v = normed @ layer.self_attn.in_proj_weight[-DIM:].t() + layer.self_attn.in_proj_bias[-DIM:]
-        v = weights[1] @ v.unflatten(-1, (HEADS, -1)).transpose(1, 2)
-        y = y + layer.self_attn.out_proj(v.transpose(1, 2).flatten(2))
-        y = y if normalize_before else layer.self_attn_layer_norm(y)
-        z = layer.final_layer_norm(y) if normalize_before else y
-        y = y + layer.fc2(nn.functional.gelu(layer.fc1(z)))
-        y = y if normalize_before else layer.final_layer_norm(y)
-        assert_near(y[~PADDING], hiddens[2][~PADDING])
+        # each layer again, from its input and its probabilities
+        for number, layer in enumerate(encoder.layers):
+            attn, y = layer.self_attn, hiddens[number]
+            if number and encoder.config.position_each_layer:
+                y = y + encoder.position.embed(SEQ_LEN)
+            normed = layer.self_attn_layer_norm(y) if normalize_before else y
+            v = nn.functional.linear(normed, attn.in_proj_weight[-DIM:], attn.in_proj_bias[-DIM:])
+            v = weights[number] @ v.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+            y = y + attn.out_proj(v.transpose(1, 2).flatten(2))
+            y = y if normalize_before else layer.self_attn_layer_norm(y)
+            z = layer.final_layer_norm(y) if normalize_before else y
+            y = y + layer.fc2(nn.functional.gelu(layer.fc1(z)))
+            y = y if normalize_before else layer.final_layer_norm(y)
+            assert_near(y[~PADDING], hiddens[number + 1][~PADDING])
 
 
 @parametrized(LARGEST)
@@ -272,6 +273,10 @@ def test_what_else_a_state_dict_must_be():
     old = torch.tensor(list(json.dumps(record, sort_keys=True).encode()))
     encoder.load_state_dict({**state, "position_version": old})
     assert encoder.position_version.equal(state["position_version"])
+    for record in (b"null", b"[1]", b"{", b""):
+        damaged = {**state, "position_version": torch.tensor(list(record), dtype=torch.int64)}
+        with pytest.raises(ValueError):
+            encoder.load_state_dict(damaged)
 
 
 def test_saved_copied_and_made_on_the_meta_device():

@@ -25,7 +25,7 @@ ROOMS = {
     "checkpoint": ("encoder files modules options position",),
     "programs": ("checkpoint",),
     "optim": ("programs",),
-    "tasks": ("checkpoint labelled optim",),
+    "tasks": ("checkpoint files labelled optim",),
     "criterions": ("glue labelled tasks",),
     "prediction": ("encoder files labelled rows text",),
     "plots": ("encoder files inference",),

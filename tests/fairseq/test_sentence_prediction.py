@@ -177,6 +177,14 @@ def test_a_wrong_row_is_named(labels, tmp_path):
         task.load_dataset("valid")
 
 
+def test_classes_are_in_the_order_of_the_dictionary(tmp_path):
+    data = cli.write_glue(tmp_path / "data", "MNLI")
+    write_bin(data / "label" / "valid", [[4 + row % 3, 2] for row in range(23)])
+    task, _, _ = cli.build(cli.config(data, *cli.finetuning("MNLI"), *DECAY))
+    targets = torch.cat([sample["target"].view(-1) for sample in cli.batches(task, "valid", 5)])
+    assert sorted(targets.tolist()) == sorted(row % 3 for row in range(23))
+
+
 # ---- Truncation ---------------------------------------------------------------------------------
 
 
@@ -234,13 +242,13 @@ def rates(records):
 
 def test_warmup_ratio(folders, tmp_path):
     cola = folders["CoLA"]
-    records = finetune(cola, tmp_path / "a", "CoLA", *RATIO, 0.2, *EPOCHS)
+    records = finetune(cola, tmp_path / "a", "CoLA", *RATIO, 0.22, *EPOCHS)
     plain = [*DECAY, "--warmup-updates", 3, "--total-num-update", 15]
     assert rates(records) == rates(finetune(cola, tmp_path / "b", "CoLA", *plain, *EPOCHS))
     assert sorted(rates(records)) == list(range(1, 16))
     cli.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
     path = tmp_path / "a" / "checkpoint_2_10.pt"
-    rest = finetune(cola, tmp_path / "c", "CoLA", *RATIO, 0.2, *EPOCHS, "--restore-file", path)
+    rest = finetune(cola, tmp_path / "c", "CoLA", *RATIO, 0.22, *EPOCHS, "--restore-file", path)
     assert rates(rest) == {n: lr for n, lr in rates(records).items() if n > 10}
     cli.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "c" / LAST)
     for flags, reason in (

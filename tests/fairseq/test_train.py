@@ -105,7 +105,10 @@ def test_stock_roberta_resumes(data, tmp_path):
     size = ["--encoder-layers", 2, "--encoder-embed-dim", 12, "--encoder-ffn-embed-dim", 20]
     stock = ["--user-dir", cli.USER_DIR, "--arch", "roberta_base", *size]
     stock += ["--encoder-attention-heads", 3, *cli.PRETRAINING, "--task", "masked_lm"]
-    cli.train(data, tmp_path / "a", *stock, *EVERY_5)
-    path = tmp_path / "a" / AT_5
-    cli.train(data, tmp_path / "b", *stock, "--restore-file", path)
-    cli.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
+    losses = cli.losses(cli.train(data, tmp_path / "a", *stock, *EVERY_5))
+    flags = ["--restore-file", tmp_path / "a" / AT_5]
+    assert cli.losses(cli.train(data, tmp_path / "b", *stock, *flags)) == losses[5:]
+    # of 0.12.2's layers, some tensors are copies that only inference makes and reads
+    name = "encoder.sentence_encoder.embed_tokens.weight"
+    one, other = (cli.weights(tmp_path / folder / LAST)[name] for folder in "ab")
+    assert one.equal(other)

@@ -1,13 +1,13 @@
 """How fairseq reads and writes its checkpoints: what it may read, and copies that are atomic."""
 
 import argparse
-import os
-import shutil
 import struct
 
 import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
+
+from tupe_fairseq.files.atomic import atomic_copy
 
 _CODES = {"f8": "d", "f4": "f", "f2": "e", "i8": "q", "i4": "i", "b1": "?"}
 
@@ -50,11 +50,7 @@ class AtomicPathManager(PathManager):
     def copy(src_path, dst_path, overwrite=False):
         if PathManager.path_requires_pathmanager(dst_path):
             return PathManager.copy(src_path, dst_path, overwrite=overwrite)
-        partial = f"{dst_path}.tmp"
-        shutil.copyfile(src_path, partial)
-        with open(partial, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(partial, dst_path)
+        atomic_copy(src_path, dst_path)
         return True
 
 

@@ -10,8 +10,8 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.steps import keep_settings
+from tupe_fairseq.files.vocabulary_files import remove_vocabulary
 from tupe_fairseq.finetune.baselines import baseline
-from tupe_fairseq.finetune.beside_model import copy_beside, remove_beside
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
 from tupe_fairseq.finetune.held_out import score_test_sets
 from tupe_fairseq.finetune.overall import write_overall
@@ -118,7 +118,7 @@ def _finetune(experiment: Experiment, run: FineTuningRun, bar: tqdm, lock) -> Di
 def _keep_best(
     experiment: Experiment, results: Results, keep_checkpoints: bool
 ) -> Optional[FineTuningRun]:
-    """Remove the checkpoints that are no longer needed, and complete the others.
+    """Remove the checkpoints that are no longer needed, and the vocabularies beside them.
 
     Returns:
         FineTuningRun: the best run, None if all diverged.
@@ -130,8 +130,6 @@ def _keep_best(
         for name in (LAST, *(() if keeps_best else (BEST,))):
             if os.path.exists(experiment.path(run, name)):
                 os.remove(experiment.path(run, name))
-        if os.path.exists(experiment.path(run, BEST)):
-            copy_beside(experiment.data.folder, experiment.path(run))
-        else:
-            remove_beside(experiment.path(run))
+        if not os.path.exists(experiment.path(run, BEST)):
+            remove_vocabulary(experiment.path(run))
     return best

@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import shutil
 
 import numpy as np
 import torch
@@ -12,23 +11,8 @@ from fairseq.tasks import FairseqTask
 from fairseq.utils import safe_getattr, split_paths
 
 from tupe_fairseq.checkpoint.fairseq_files import copy_atomically
+from tupe_fairseq.files.vocabulary_files import copy_vocabulary
 from tupe_fairseq.optim.warmup_ratio import record_batches
-
-# files of a data folder that from_pretrained looks for beside a checkpoint
-VOCABULARY_FILES = (
-    "dict.txt",
-    "input0/dict.txt",
-    "label/dict.txt",
-    "report.json",
-    "sentencepiece.bpe.model",
-    "vocabulary.json",
-    "bpecodes",
-    "code",
-    "encoder.json",
-    "vocab.bpe",
-    "vocab.json",
-    "merges.txt",
-)
 
 
 class TrainingTask(FairseqTask):
@@ -115,12 +99,3 @@ class FineTuningTask(TrainingTask):
             return dataset
         with data_utils.numpy_seed(self.cfg.seed):
             return SortDataset(dataset, sort_order=[np.random.permutation(len(dataset))])
-
-
-def copy_vocabulary(data: str, save_dir: str) -> None:
-    """Copy dictionary and vocabulary beside the checkpoints, where from_pretrained needs them."""
-    for name in VOCABULARY_FILES:
-        source, copy = os.path.join(data, name), os.path.join(save_dir, name)
-        if os.path.isfile(source) and os.path.realpath(source) != os.path.realpath(copy):
-            os.makedirs(os.path.dirname(copy), exist_ok=True)
-            shutil.copyfile(source, copy)
