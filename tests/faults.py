@@ -355,8 +355,8 @@ FAULTS = [
     Fault(
         "a checkpoint may name any architecture",
         "checkpoint/checked_options.py",
-        '_named(r"tupe_roberta(_\\w+)?"',
-        '_named(r"\\w+"',
+        r'_named(r"tupe_roberta(_\w+)?"',
+        r'_named(r"\w+"',
         "tests/checkpoint/test_checked_options.py -k 'wrong_kind or other_models'",
     ),
     Fault(
