@@ -648,7 +648,10 @@ def fine_tuning(work):
     """What a fine-tuning reports: of the data, and of made-up scores of six runs."""
     out = work.folder / "runs"
     words = ["--data", work.glue() / "CoLA", "--checkpoint", work.checkpoint()]
-    words += ["--output-dir", out, "--epochs", 1, "--batch-size", 16, "--cpu", "--dropout", 0]
+    words += ["--output-dir", out, "--batch-size", 16, "--cpu", "--dropout", 0]
+    printed = call("tupe-finetune", *words, "--epochs", 3, "--dry-run")
+    schedule = re.search(r"--warmup-updates (\d+) --total-num-update (\d+)", printed).groups()
+    words += ["--epochs", 1]
     call("tupe-finetune", *words, "--lrs", "1e-2", "--seeds", 1)
     real = json.loads((out / "CoLA" / "lr0.01-seed1" / "result.json").read_text())
     scores = {"0.001": (0.31, 0.12, 0.4), "0.01": (0.52, 0.11, 0.35)}
@@ -665,6 +668,7 @@ def fine_tuning(work):
     found["by_lr"] = {row["lr"]: row["metrics"] for row in results["by_lr"]}
     submission = (out / "submission" / "CoLA.tsv").read_text().splitlines()
     found["submission"] = [submission[0], len(submission), submission[1].split("\t")[0]]
+    found["warm-up and updates of 3 epochs"] = list(schedule)
     return {"updates": real["updates"], "epochs": real["epochs"], **found}
 
 
