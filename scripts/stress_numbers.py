@@ -4,7 +4,7 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -100,7 +100,7 @@ def main() -> None:
     sys.exit(failures > 0)
 
 
-def _options(name: str, args: argparse.Namespace) -> Tuple[Dict[str, Any], ...]:
+def _options(name: str, args: argparse.Namespace) -> tuple[dict[str, Any], ...]:
     takes, far = POSITION_ENCODINGS[name], args.max_rel_pos or args.length
     if "rel_pos" in takes:
         buckets = {"rel_pos": True, "rel_pos_buckets": args.rel_pos_bins, "max_rel_pos": far}
@@ -108,7 +108,7 @@ def _options(name: str, args: argparse.Namespace) -> Tuple[Dict[str, Any], ...]:
     return ({"max_rel_pos": far},) if "max_rel_pos" in takes else ({},)
 
 
-def _encoder(name: str, options: Dict[str, Any], args, dtype: torch.dtype) -> TupeEncoder:
+def _encoder(name: str, options: dict[str, Any], args, dtype: torch.dtype) -> TupeEncoder:
     config = TupeConfig(
         embed_dim=DIM, num_heads=HEADS, num_layers=LAYERS, ffn_embed_dim=2 * DIM,
         max_positions=args.length, dropout=0.0, attention_dropout=0.0, position_encoding=name,
@@ -122,7 +122,7 @@ def _encoder(name: str, options: Dict[str, Any], args, dtype: torch.dtype) -> Tu
     return encoder
 
 
-def _answer(encoder: TupeEncoder, length: int) -> Tuple[Tensor, Tensor, Tensor]:
+def _answer(encoder: TupeEncoder, length: int) -> tuple[Tensor, Tensor, Tensor]:
     """Of a whole sequence, a short one and padding alone: outputs at tokens, and all gradients.
 
     The last are those of LayerNorm's parameters.
@@ -142,7 +142,7 @@ def _answer(encoder: TupeEncoder, length: int) -> Tuple[Tensor, Tensor, Tensor]:
     return (out[~padding].double(), *(_joined(grads) for grads in (others, norms)))
 
 
-def _joined(grads: List[Tensor]) -> Tensor:
+def _joined(grads: list[Tensor]) -> Tensor:
     return torch.cat([grad.double().flatten() for grad in grads])
 
 

@@ -21,7 +21,7 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
-from typing import List, NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 from rich.console import Console
@@ -101,11 +101,11 @@ class Training(NamedTuple):
     """What the log of a training says."""
 
     words_per_second: float  # median of the intervals after the first
-    losses: List[float]  # in bits, of each interval
+    losses: list[float]  # in bits, of each interval
     updates: int
 
 
-def fairseq_train() -> List:
+def fairseq_train() -> list:
     """The console script, or what it calls where fairseq is on sys.path without being installed."""
     script = BIN / "fairseq-train"
     return [script] if script.exists() else [sys.executable, "-m", "fairseq_cli.train"]
@@ -145,7 +145,7 @@ def read_log(said: str) -> Training:
     return Training(statistics.median(speeds[1:]), losses, updates)
 
 
-def fault(training: Training, updates: int) -> Optional[str]:
+def fault(training: Training, updates: int) -> str | None:
     """Why a training is not a sound one; None if it is."""
     if training.updates != updates:
         return f"{training.updates} updates, not {updates}"

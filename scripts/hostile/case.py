@@ -1,7 +1,8 @@
 """One hostile or broken input: where it goes, who reads it, and what would be right."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Callable, NamedTuple, Sequence, Tuple
+from typing import NamedTuple
 
 # what a reader may make of an input
 REFUSED = "refused"  # nothing else
@@ -28,7 +29,7 @@ class Case(NamedTuple):
     name: str
     scene: str
     change: Callable[[Path], object]
-    readers: Tuple[str, ...]
+    readers: tuple[str, ...]
     right: str
 
 
@@ -37,6 +38,6 @@ def replaced(place: str, content: bytes) -> Callable[[Path], object]:
     return lambda folder: (folder / place).write_bytes(content)
 
 
-def each_reader(cases: Sequence[Case]) -> Sequence[Tuple[Case, str]]:
+def each_reader(cases: Sequence[Case]) -> Sequence[tuple[Case, str]]:
     """The trials: every case with every one of its readers."""
     return [(case, reader) for case in cases for reader in case.readers]

@@ -4,19 +4,20 @@ import copy
 import json
 import math
 import random
-from typing import Any, Dict, Iterator, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from case import REFUSED, SAME, VALUE
 
 DEEP = "[" * 200_000
 #: what stands in for a value of another type; json.dumps writes NaN and Infinity as Python does
-ODD_VALUES: Tuple[Any, ...] = (
+ODD_VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 2.5, 2**63, 10**400, math.nan, math.inf, "", "x", "../x", "\x1b[2J", [], [1],
     {}, {"x": 1},
 )  # fmt: skip
 
 
-def flips(content: bytes, count: int, draw: random.Random) -> Iterator[Tuple[str, bytes]]:
+def flips(content: bytes, count: int, draw: random.Random) -> Iterator[tuple[str, bytes]]:
     """One bit changed, at places drawn."""
     for _ in range(count if content else 0):
         place, bit = draw.randrange(len(content)), draw.randrange(8)
@@ -25,14 +26,14 @@ def flips(content: bytes, count: int, draw: random.Random) -> Iterator[Tuple[str
         yield f"bit {bit} of byte {place}", bytes(changed)
 
 
-def cuts(content: bytes, boundaries: Sequence[int]) -> Iterator[Tuple[str, bytes]]:
+def cuts(content: bytes, boundaries: Sequence[int]) -> Iterator[tuple[str, bytes]]:
     """The beginning alone: up to each boundary, and to a byte before and after it."""
     around = {place + more for place in boundaries for more in (-1, 0, 1)}
     for place in sorted(place for place in around if 0 <= place < len(content)):
         yield f"cut to {place} of {len(content)} bytes", content[:place]
 
 
-def no_such_file(content: bytes) -> Iterator[Tuple[str, bytes, str]]:
+def no_such_file(content: bytes) -> Iterator[tuple[str, bytes, str]]:
     """What is no file of this kind at all, or more than one, and what would be right."""
     yield "empty", b"", REFUSED
     yield "zeros", bytes(len(content)), REFUSED
@@ -42,7 +43,7 @@ def no_such_file(content: bytes) -> Iterator[Tuple[str, bytes, str]]:
     yield "something before it", b"\0" * 100 + content, REFUSED
 
 
-def no_such_json(content: bytes) -> Iterator[Tuple[str, bytes, str]]:
+def no_such_json(content: bytes) -> Iterator[tuple[str, bytes, str]]:
     """As above, for JSON."""
     text = content.decode()
     for name, other in (("null", "null"), ("list", "[]"), ("number", "3"), ("text", '"x"'),
@@ -56,7 +57,7 @@ def no_such_json(content: bytes) -> Iterator[Tuple[str, bytes, str]]:
     yield "JSON empty", b"", REFUSED
 
 
-def json_fields(content: bytes, draw: random.Random, each: int) -> Iterator[Tuple[str, bytes, str]]:
+def json_fields(content: bytes, draw: random.Random, each: int) -> Iterator[tuple[str, bytes, str]]:
     """Each field gone, and with some values of other types; ``each`` of these per field."""
     sound = json.loads(content)
     for place in _places(sound):
@@ -71,7 +72,7 @@ def json_fields(content: bytes, draw: random.Random, each: int) -> Iterator[Tupl
             yield f"{name} is {shown}", _dumped(_with(sound, place, value)), right
 
 
-def _places(sound: Any, above: Tuple = ()) -> Iterator[Tuple]:
+def _places(sound: Any, above: tuple = ()) -> Iterator[tuple]:
     """Every field of nested objects, and the first of every list."""
     if isinstance(sound, dict):
         for name, value in sound.items():
@@ -81,19 +82,19 @@ def _places(sound: Any, above: Tuple = ()) -> Iterator[Tuple]:
         yield from _places(sound[0], (*above, 0))
 
 
-def _at(sound: Any, place: Tuple) -> Any:
+def _at(sound: Any, place: tuple) -> Any:
     for name in place:
         sound = sound[name]
     return sound
 
 
-def _with(sound: Any, place: Tuple, value: Any) -> Any:
+def _with(sound: Any, place: tuple, value: Any) -> Any:
     changed = copy.deepcopy(sound)
     _at(changed, place[:-1])[place[-1]] = value
     return changed
 
 
-def _without(sound: Any, place: Tuple) -> Any:
+def _without(sound: Any, place: tuple) -> Any:
     changed = copy.deepcopy(sound)
     del _at(changed, place[:-1])[place[-1]]
     return changed
@@ -110,6 +111,6 @@ def thinned(found: Sequence, most: int, draw: random.Random) -> Sequence:
     return [found[place] for place in sorted(draw.sample(range(len(found)), most))]
 
 
-def named(values: Dict[str, Any]) -> Iterator[Tuple[str, Any]]:
+def named(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """For loops that read like the other generators."""
     yield from values.items()

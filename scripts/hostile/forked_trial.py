@@ -7,8 +7,9 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, Dict, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 # of computing; what waits for something is stopped by the clock, even on a busy machine
 SECONDS, MOST_SECONDS = 20, 180
@@ -27,7 +28,7 @@ class Outcome(NamedTuple):
         mib (float): the memory that it took beyond this process's, at most.
     """
 
-    code: Optional[int]
+    code: int | None
     output: str
     seconds: float
     mib: float
@@ -62,7 +63,7 @@ def run_forked(
     return Outcome(code, log.read_text(errors="replace"), computing, mib)
 
 
-def contents(folder: Path) -> Dict[str, Tuple[int, bytes]]:
+def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
     """Every file's size and bytes; folders and others by their type alone."""
     found = {}
     for path in sorted(folder.rglob("*")):

@@ -3,9 +3,10 @@
 import fnmatch
 import importlib
 import sys
-from typing import Callable, Dict, NamedTuple, Optional, Sequence, Set, Tuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-Contents = Dict[str, Tuple[int, bytes]]
+Contents = dict[str, tuple[int, bytes]]
 CHECKPOINT = "checkpoint_best.pt"
 
 
@@ -23,11 +24,11 @@ class Reader(NamedTuple):
     """
 
     program: str
-    arguments: Tuple[str, ...]
+    arguments: tuple[str, ...]
     scene: str
-    results: Tuple[str, ...] = ()
-    leaves: Tuple[str, ...] = ()
-    function: Optional[Callable] = None
+    results: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
+    function: Callable | None = None
 
     @property
     def of_fairseq(self) -> bool:
@@ -52,7 +53,7 @@ class Reader(NamedTuple):
         sys.argv = [self.program, *self.arguments]
         (module.cli_main if kind == "fairseq" else module.main)()
 
-    def result(self, after: Contents, output: str) -> Optional[bytes]:
+    def result(self, after: Contents, output: str) -> bytes | None:
         """What it has made of its input; None: not all that it should have."""
         if self.function is not None:
             return "".join(line for line in output.splitlines() if line.startswith("[")).encode()
@@ -70,7 +71,7 @@ class Reader(NamedTuple):
         """Whether a file may be there after an error."""
         return any(fnmatch.fnmatch(name, pattern) for pattern in self.leaves)
 
-    def words(self, before: Contents) -> Set[str]:
+    def words(self, before: Contents) -> set[str]:
         """Of these a message has one: the name of a file or folder, or a flag."""
         return {"--", *(name.rpartition("/")[2] for name in before)}
 
@@ -115,7 +116,7 @@ def _hub(name: str) -> Callable:
     return load
 
 
-def _training(*more: str) -> Tuple[str, ...]:
+def _training(*more: str) -> tuple[str, ...]:
     import tupe_fairseq
 
     return (
@@ -130,7 +131,7 @@ def _training(*more: str) -> Tuple[str, ...]:
     )  # fmt: skip
 
 
-def _hydra() -> Tuple[str, ...]:
+def _hydra() -> tuple[str, ...]:
     import tupe_fairseq
 
     sizes = ("layers=2", "embed_dim=16", "ffn_embed_dim=24", "attention_heads=2")
@@ -163,7 +164,7 @@ _TRAIN_LEAVES = ("saved", "saved/*")
 # fairseq's own training, which makes the checkpoint of the scenes
 TRAINING = Reader("fairseq-train", _training(), "pretrained")
 
-READERS: Dict[str, Reader] = {
+READERS: dict[str, Reader] = {
     "encode": Reader(
         "tupe-encode", ("model.pt", "in.txt", "--output-file", "out.npy", *_MODEL), "pretrained",
         ("out.npy",),

@@ -8,8 +8,8 @@ import gzip
 import lzma
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, Dict
 
 import torch
 from readers import CHECKPOINT, READERS, TRAINING, Reader
@@ -202,7 +202,7 @@ def _inside(folder: Path, one: Reader) -> int:
     return code
 
 
-SCENES: Dict[str, Callable[[Path], None]] = {
+SCENES: dict[str, Callable[[Path], None]] = {
     "pretrained": _pretrained,
     "fine-tuned": _fine_tuned,
     "interrupted": _interrupted,

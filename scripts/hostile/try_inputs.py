@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Dict, List, NamedTuple
+from typing import NamedTuple
 
 os.environ.update(OMP_NUM_THREADS="1", PYTHONHASHSEED="0", MPLBACKEND="agg")
 _HERE = Path(__file__).resolve().parent
@@ -100,7 +100,7 @@ def main() -> None:
     raise SystemExit(1 if bad else 0)
 
 
-def chosen(scenes: Path, args: argparse.Namespace) -> List:
+def chosen(scenes: Path, args: argparse.Namespace) -> list:
     found = []
     for module in args.only or [module.name for module in pkgutil.iter_modules(kinds.__path__)]:
         draw = random.Random(f"{args.seed} {module}")
@@ -114,13 +114,13 @@ def chosen(scenes: Path, args: argparse.Namespace) -> List:
     return found
 
 
-def number_of_inputs(trials: List) -> int:
+def number_of_inputs(trials: list) -> int:
     return len({(case.kind, case.name, case.scene) for case, _ in trials})
 
 
-def run(trials: List, scenes: Path, work: Path, args: argparse.Namespace) -> int:
+def run(trials: list, scenes: Path, work: Path, args: argparse.Namespace) -> int:
     begin, sound = time.monotonic(), {}
-    counts: Dict[str, int] = collections.Counter()
+    counts: dict[str, int] = collections.Counter()
     output = open(args.output_file, "w") if args.output_file else open(os.devnull, "w")
     with output:
         for number, (case, reader) in enumerate(trials):
@@ -178,7 +178,7 @@ def fresh(scene: Path, work: Path) -> Path:
     return folder
 
 
-def record(trial: Trial) -> Dict:
+def record(trial: Trial) -> dict:
     return {
         "kind": trial.case.kind,
         "case": trial.case.name,

@@ -1,7 +1,6 @@
 """What an outcome is worth: as it should be, or which fault it shows."""
 
 import re
-from typing import Dict, Tuple
 
 import numpy as np
 from case import CANARY, REFUSED, SAME
@@ -13,12 +12,12 @@ GOOD = ("refused", "accepted: the same", "accepted: another value", "refused by 
 _LONGEST_MESSAGE = 1000
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
-Contents = Dict[str, Tuple[int, bytes]]
+Contents = dict[str, tuple[int, bytes]]
 
 
 def verdict(
     outcome: Outcome, reader: Reader, right: str, before: Contents, after: Contents, sound: bytes
-) -> Tuple[str, str]:
+) -> tuple[str, str]:
     """A verdict, and what it is about.
 
     Args:
@@ -41,7 +40,7 @@ def verdict(
     return _of_refused(outcome, reader, before, after)
 
 
-def _of_accepted(outcome, reader, right, after, sound) -> Tuple[str, str]:
+def _of_accepted(outcome, reader, right, after, sound) -> tuple[str, str]:
     given = reader.result(after, outcome.output)
     if given is None:
         return "nothing written", "exit code 0"
@@ -56,7 +55,7 @@ def _of_accepted(outcome, reader, right, after, sound) -> Tuple[str, str]:
     return "accepted: another value", ""
 
 
-def _of_refused(outcome, reader, before, after) -> Tuple[str, str]:
+def _of_refused(outcome, reader, before, after) -> tuple[str, str]:
     changed = sorted(
         name
         for name in {*before, *after}

@@ -8,7 +8,6 @@ import shutil
 import signal
 import sys
 from pathlib import Path
-from typing import List
 
 import ending
 import working as known
@@ -125,7 +124,7 @@ def end(name: str, command: known.Command, folder: Path, number_of_moments: int,
                 shutil.rmtree(out)
 
 
-def _problems(command: known.Command, one: ending.Ended, number: int, prog: str) -> List[str]:
+def _problems(command: known.Command, one: ending.Ended, number: int, prog: str) -> list[str]:
     problems = [f"left: {child}" for child in one.children]
     if one.all_seconds > command.limit:
         problems.append(f"{one.all_seconds:.1f} s")

@@ -12,7 +12,6 @@ import time
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Optional
 
 LIMIT = 5.0  # seconds, of a command of ours and of all that it has started
 _LONGEST = 900  # seconds, of a command that nobody ends
@@ -41,23 +40,23 @@ class Ended:
     seconds: float
     all_seconds: float
     code: int
-    lines: List[str]
-    children: List[str]
+    lines: list[str]
+    children: list[str]
     had_children: int
 
 
-def program(words: List[str]) -> List[str]:
+def program(words: list[str]) -> list[str]:
     """The command line of a console script, by its function."""
     if not words[0].startswith("tupe-"):
         return [str(Path(sys.executable).parent / words[0]), *words[1:]]
     return [sys.executable, "-c", _SCRIPT.format(_name(words)), *words[1:]]
 
 
-def _name(words: List[str]) -> str:
+def _name(words: list[str]) -> str:
     return words[0][len("tupe-") :].replace("-", "_")
 
 
-def _forked(words: List[str]) -> None:
+def _forked(words: list[str]) -> None:
     """In a fork of this process, which has imported what takes long: the console script."""
     sys.argv = words
     if words[0].startswith("tupe-"):
@@ -76,8 +75,8 @@ class Process:
         is_fork (bool): of this process, instead of another Python.
     """
 
-    def __init__(self, words: List[str], env: Dict[str, str], log: Path, is_fork: bool):
-        self._code: Optional[int] = None
+    def __init__(self, words: list[str], env: dict[str, str], log: Path, is_fork: bool):
+        self._code: int | None = None
         line = program(words)
         self.pid = os.fork()
         if self.pid:
@@ -95,7 +94,7 @@ class Process:
         finally:
             os._exit(99)
 
-    def _end(self, words: List[str]) -> None:
+    def _end(self, words: list[str]) -> None:
         """As Python does, but leave all that was imported to the system."""
         code = 0
         try:
@@ -118,7 +117,7 @@ class Process:
                 return bool(int(line.split()[1], 16) >> (number - 1) & 1)
         return False
 
-    def wait(self, seconds: float) -> Optional[int]:
+    def wait(self, seconds: float) -> int | None:
         """The exit code; None if it is still there after so long."""
         end = time.monotonic() + seconds
         while self._code is None:
@@ -134,10 +133,10 @@ class Process:
 
 
 def run(
-    words: List[str],
-    env: Dict[str, str],
+    words: list[str],
+    env: dict[str, str],
     log: Path,
-    delay: Optional[float] = None,
+    delay: float | None = None,
     number: int = signal.SIGINT,
     to_group: bool = False,
     is_fork: bool = True,
@@ -184,7 +183,7 @@ def run(
     )  # fmt: skip
 
 
-def _session(leader: int) -> List[str]:
+def _session(leader: int) -> list[str]:
     """The command lines of the living processes of a session."""
     found = []
     for folder in Path("/proc").iterdir():
@@ -200,12 +199,12 @@ def _session(leader: int) -> List[str]:
     return found
 
 
-def _lines(text: str) -> List[str]:
+def _lines(text: str) -> list[str]:
     lines = (line.split("\r")[-1].replace("\x1b[A", "").strip() for line in text.split("\n"))
     return [line for line in lines if line and not _BAR.search(line)]
 
 
-def not_whole(out: Path, expected: Path) -> List[str]:
+def not_whole(out: Path, expected: Path) -> list[str]:
     """The files under their final names that are not what they are to be."""
     found = []
     for path in sorted(out.rglob("*")):

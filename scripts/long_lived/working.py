@@ -1,9 +1,9 @@
 """What the commands work on while they are ended: small inputs, large enough for some seconds."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, List
 
 import torch
 from ending import LIMIT
@@ -30,7 +30,7 @@ class Command:
         is_fairseqs (bool): its last words are not ours.
     """
 
-    words: Callable[[Path], List[str]]
+    words: Callable[[Path], list[str]]
     limit: float = LIMIT
     is_fairseqs: bool = False
 
@@ -55,7 +55,7 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def commands(folder: Path, glue: Path) -> Dict[str, Command]:
+def commands(folder: Path, glue: Path) -> dict[str, Command]:
     """All console scripts of pyproject.toml, and fairseq-train with the plugin.
 
     Args:
@@ -67,22 +67,22 @@ def commands(folder: Path, glue: Path) -> Dict[str, Command]:
     classifier, authors = folder / "classifier" / "checkpoint_best.pt", folder / "authors"
     rows = folder / "rows.csv"
 
-    def module(made: Callable[[Path], List[str]]) -> Command:
+    def module(made: Callable[[Path], list[str]]) -> Command:
         """A command of scripts/soak, which starts Python with a module."""
 
-        def words(out: Path) -> List[str]:
+        def words(out: Path) -> list[str]:
             _, _, name, *rest = made(out)
             return [f"tupe-{name.split('.')[-1].replace('_', '-')}", *rest]
 
         return Command(words)
 
     def given(program: str, *words, **options) -> Command:
-        def made(out: Path) -> List[str]:
+        def made(out: Path) -> list[str]:
             return [program, *(str(word).replace("OUT", str(out)) for word in words)]
 
         return Command(made, **options)
 
-    def compare(out: Path, more: str = "") -> List[str]:
+    def compare(out: Path, more: str = "") -> list[str]:
         *words, train_flags = subjects.compare(data, out)
         return [*words, train_flags + more, "--parallel", "2"]
 

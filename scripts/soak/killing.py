@@ -7,7 +7,6 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Optional
 
 import results
 
@@ -27,7 +26,7 @@ class Kill:
         alone (bool): the first process only, not what it has started.
     """
 
-    delay: Optional[float]
+    delay: float | None
     file: int
     alone: bool
 
@@ -62,12 +61,12 @@ class Ended:
 
 
 def attempt(
-    commands: List[List[str]],
+    commands: list[list[str]],
     programs: Path,
     out: Path,
     log: Path,
-    env: Dict[str, str],
-    kill: Optional[Kill] = None,
+    env: dict[str, str],
+    kill: Kill | None = None,
 ) -> Ended:
     """Run commands in parallel, to their end or until they are killed.
 

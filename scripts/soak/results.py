@@ -4,8 +4,8 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, List
 
 import torch
 
@@ -14,12 +14,12 @@ _MEASURED = re.compile(r"seconds|words_per_second|memory|machine|time|wall|side_
 _TEMPORARY = (".tmp", ".partial", ".parts")
 
 
-def of_files(out: Path) -> Dict[str, object]:
+def of_files(out: Path) -> dict[str, object]:
     """The bytes of every file."""
     return {name: _sha256(path.read_bytes()) for name, path in _files(out).items()}
 
 
-def of_training(out: Path, log: str) -> Dict[str, object]:
+def of_training(out: Path, log: str) -> dict[str, object]:
     """The losses of every update, however often it was made, and everything in the checkpoints."""
     found = {name: _of_checkpoint(path) for name, path in _files(out).items()}
     for kind, key in (("train_inner", "loss"), ("valid", "valid_loss")):
@@ -29,18 +29,18 @@ def of_training(out: Path, log: str) -> Dict[str, object]:
     return found
 
 
-def of_finetuning(out: Path) -> Dict[str, object]:
+def of_finetuning(out: Path) -> dict[str, object]:
     """Predictions, tables, records and weights; of pictures and logs that they are there."""
     return {name: _content(path, out) for name, path in _files(out).items()}
 
 
-def of_comparison(out: Path) -> Dict[str, object]:
+def of_comparison(out: Path) -> dict[str, object]:
     """As :func:`of_finetuning`; results.md is of results.json, in which times do not count."""
     found = of_finetuning(out)
     return {name: "" if name.endswith("results.md") else value for name, value in found.items()}
 
 
-def temporary(out: Path) -> List[str]:
+def temporary(out: Path) -> list[str]:
     """The files that a running command has begun to write and that are not complete."""
     found = []
     for folder, _, names in os.walk(out):  # which passes over what is gone meanwhile
@@ -51,7 +51,7 @@ def temporary(out: Path) -> List[str]:
     return found
 
 
-def _files(out: Path) -> Dict[str, Path]:
+def _files(out: Path) -> dict[str, Path]:
     return {str(path.relative_to(out)): path for path in sorted(out.rglob("*")) if path.is_file()}
 
 
@@ -109,7 +109,7 @@ def _digest(digest, value) -> None:
         digest.update(repr(value).encode())
 
 
-def records(log: str, kind: str) -> Iterator[Dict[str, str]]:
+def records(log: str, kind: str) -> Iterator[dict[str, str]]:
     """What fairseq's JSON log says of a kind, train_inner, train or valid; Hydra's log, too."""
     of_kind = re.compile(rf"(?:\| {kind} \| |\[{kind}\]\[INFO\] - )(\{{.*)")
     for line in log.splitlines():

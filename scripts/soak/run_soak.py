@@ -6,7 +6,6 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Dict, List
 
 from forks import REPO, programs_for
 from killing import Ended, Kill, attempt
@@ -60,7 +59,7 @@ def main() -> None:
     sys.exit(any("FAILED" in line for line in lines))
 
 
-def _soak(args: argparse.Namespace, names: List[str], programs: Path) -> List[str]:
+def _soak(args: argparse.Namespace, names: list[str], programs: Path) -> list[str]:
     """The line of the table of each subject."""
     folder = args.out.resolve()
     write_inputs(folder, programs, args.glue, {"prepare-glue", "finetune"} & set(names))
@@ -102,7 +101,7 @@ def _cut(folder: Path, out: Path, rows: int = 300) -> None:
         (out / path.name).write_bytes("".join(head).encode())
 
 
-def _once(folder: Path, programs: Path, command: List[str]) -> None:
+def _once(folder: Path, programs: Path, command: list[str]) -> None:
     ended = attempt([command], programs, folder, folder / "inputs.log", environment())
     if ended.code:
         sys.exit(f"scripts/soak.sh: error: an input was not made; see {folder / 'inputs.log'}")
@@ -126,8 +125,8 @@ class Soak:
         self.name, self.subject, self.programs = name, subject, programs
         self.folder, self.kills = folder, kills
         self.chance = random.Random(f"{name} {seed}")
-        self.ends: List[Ended] = []
-        self.problems: List[str] = []
+        self.ends: list[Ended] = []
+        self.problems: list[str] = []
 
     def run(self) -> str:
         """Kill and compare; the line of the table."""
@@ -179,7 +178,7 @@ class Soak:
             return ended.seconds, {}
         return ended.seconds, self.subject.result(out, log.read_text(errors="replace"))
 
-    def _compare(self, out: Path, expected: Dict[str, object], found: Dict[str, object]) -> None:
+    def _compare(self, out: Path, expected: dict[str, object], found: dict[str, object]) -> None:
         names = [*expected, *(name for name in found if name not in expected)]
         wrong = [name for name in names if expected.get(name) != found.get(name)]
         if wrong:

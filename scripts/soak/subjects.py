@@ -2,9 +2,9 @@
 
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, List
 
 import results
 
@@ -21,8 +21,8 @@ class Subject:
         result (callable): output folder and log to everything that must not depend on kills.
     """
 
-    commands: Callable[[Path], List[List[str]]]
-    result: Callable[[Path, str], Dict[str, object]]
+    commands: Callable[[Path], list[list[str]]]
+    result: Callable[[Path, str], dict[str, object]]
 
 
 def _free_port() -> int:
@@ -31,16 +31,16 @@ def _free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _words(*words) -> List[str]:
+def _words(*words) -> list[str]:
     return [str(word) for word in words]
 
 
-def _tupe(name: str, *words) -> List[str]:
+def _tupe(name: str, *words) -> list[str]:
     module = f"tupe_fairseq.commands.{name}"
     return _words("python", "-m", module, *words)
 
 
-def prepare_pretrain(text: Path, valid: Path, out: Path) -> List[str]:
+def prepare_pretrain(text: Path, valid: Path, out: Path) -> list[str]:
     """tupe-prepare-pretrain on a small text, in several processes."""
     return _tupe(
         "prepare_pretrain", "--input", text, "--valid-input", valid, "--output-dir", out,
@@ -48,7 +48,7 @@ def prepare_pretrain(text: Path, valid: Path, out: Path) -> List[str]:
     )  # fmt: skip
 
 
-def prepare_glue(glue: Path, data: Path, out: Path) -> List[str]:
+def prepare_glue(glue: Path, data: Path, out: Path) -> list[str]:
     """tupe-prepare-glue on two tasks."""
     return _tupe(
         "prepare_glue", "--glue-dir", glue, "--tasks", "CoLA,MRPC", "--pretrain-dir", data,
@@ -62,7 +62,7 @@ _SIZE = [
 ]  # fmt: skip
 
 
-def pretrain(data: Path, save_dir: Path, updates: int, *flags) -> List[str]:
+def pretrain(data: Path, save_dir: Path, updates: int, *flags) -> list[str]:
     """fairseq-train that validates and saves after every third update, and keeps two of these."""
     return _words(
         "fairseq-train", data, "--user-dir", REPO / "tupe_fairseq",
@@ -79,7 +79,7 @@ def pretrain(data: Path, save_dir: Path, updates: int, *flags) -> List[str]:
     )  # fmt: skip
 
 
-def _gloo(data: Path, save_dir: Path, updates: int, *flags) -> List[List[str]]:
+def _gloo(data: Path, save_dir: Path, updates: int, *flags) -> list[list[str]]:
     workers = [
         "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp", "--distributed-no-spawn",
         "--distributed-world-size", 2,
@@ -91,7 +91,7 @@ def _gloo(data: Path, save_dir: Path, updates: int, *flags) -> List[List[str]]:
     ]
 
 
-def finetune(data: Path, checkpoint: Path, out: Path) -> List[str]:
+def finetune(data: Path, checkpoint: Path, out: Path) -> list[str]:
     """tupe-finetune with two runs of two epochs."""
     return _tupe(
         "finetune", "--data", data, "--checkpoint", checkpoint, "--output-dir", out, "--lrs",
@@ -99,7 +99,7 @@ def finetune(data: Path, checkpoint: Path, out: Path) -> List[str]:
     )  # fmt: skip
 
 
-def compare(data: Path, out: Path) -> List[str]:
+def compare(data: Path, out: Path) -> list[str]:
     """tupe-compare with two schemes."""
     return _tupe(
         "compare", data, "--output-dir", out, "--schemes", "learned; tupe --rel-pos", "--seeds", 1,
@@ -109,7 +109,7 @@ def compare(data: Path, out: Path) -> List[str]:
     )  # fmt: skip
 
 
-def subjects(folder: Path, glue: Path, updates: int) -> Dict[str, Subject]:
+def subjects(folder: Path, glue: Path, updates: int) -> dict[str, Subject]:
     """All subjects by name.
 
     Args:
@@ -151,6 +151,6 @@ def subjects(folder: Path, glue: Path, updates: int) -> Dict[str, Subject]:
     }
 
 
-def environment() -> Dict[str, str]:
+def environment() -> dict[str, str]:
     """For all commands: one thread, this copy of the package."""
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPO), "PYTHONUNBUFFERED": "1"}

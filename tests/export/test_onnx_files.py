@@ -5,10 +5,10 @@ import importlib.util
 import numpy as np
 import pytest
 import torch
+from tupe_fairseq.missing_package import MissingPackage
 
 from helpers.folders import SENTENCE_HEAD, SIZES, TOKEN_HEAD, batch, write_folder
 from tupe_fairseq.export import onnx_files
-from tupe_fairseq.missing_package import MissingPackage
 
 MISSING = [name for name in onnx_files.NEEDED if importlib.util.find_spec(name) is None]
 needs_onnx = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")

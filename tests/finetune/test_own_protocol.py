@@ -125,9 +125,7 @@ def test_what_is_beside_the_results(kind, runs):
 def test_updates_of_windows(runs):
     """Sentences that are longer than the model are several rows."""
     folder = runs / "runs" / "tagging" / "lr0.01-seed1"
-    found = re.search(
-        r"train: (\d+) of 48 .*; (\d+) windows", (folder / "train.log").read_text()
-    )
+    found = re.search(r"train: (\d+) of 48 .*; (\d+) windows", (folder / "train.log").read_text())
     long, windows = map(int, found.groups())
     assert long > 5 and windows > 48
     planned = 3 * math.ceil(windows / 8)

@@ -1,7 +1,6 @@
 """Small files in the official GLUE formats, with the oddities of the official ones."""
 
 from dataclasses import dataclass, field
-from typing import List, Tuple
 
 import sentencepiece
 
@@ -58,9 +57,9 @@ OBJECTS = ("the house", "an old tree", "nobody", "two apples", "the sea")
 class Rows:
     """What a reader must find in a file: the rows that are not broken."""
 
-    texts: List[Tuple[str, ...]] = field(default_factory=list)
-    labels: List[str] = field(default_factory=list)
-    index: List[str] = field(default_factory=list)
+    texts: list[tuple[str, ...]] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    index: list[str] = field(default_factory=list)
     read: int = 0
     dropped: int = 0
 

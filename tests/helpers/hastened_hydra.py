@@ -85,7 +85,7 @@ def _copy_below(value, memo=None):
 
 
 def _reading_once(parse_rule):
-    @functools.lru_cache(maxsize=None)
+    @functools.cache
     def read(text, rule_name):
         return parse_rule(OverridesParser.create(), text, rule_name)
 

@@ -1,6 +1,6 @@
 """Every position encoding of the catalogue with every option that it takes, at toy size."""
 
-from typing import Any, Dict, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ class Case(NamedTuple):
     """A scheme and its options."""
 
     name: str
-    options: Dict[str, Any]
+    options: dict[str, Any]
 
     @property
     def unties_cls(self) -> bool:

@@ -7,7 +7,8 @@ settings of the optimizer, are left out.
 
 import math
 import re
-from typing import Any, Callable, Dict, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from tupe_fairseq.checkpoint.limits import MOST_LAYERS, WIDEST
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
@@ -54,7 +55,7 @@ _SHARE = _Allowed("a number from 0 to 1", lambda v: type(v) in (int, float) and 
 _NUMBER = _Allowed("a number", lambda v: type(v) in (bool, int, float) and math.isfinite(v))
 _TOKEN = _whole(0, 2**31 - 1)
 
-_ALLOWED: Dict[str, _Allowed] = {
+_ALLOWED: dict[str, _Allowed] = {
     "arch": _named(r"tupe_roberta(_\w+)?", "one of tupe_roberta"),
     # sizes
     "encoder_layers": _whole(1, MOST_LAYERS),
@@ -116,7 +117,7 @@ def in_brief(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-def checked_options(given: Dict[str, Any], path: str) -> Dict[str, Any]:
+def checked_options(given: dict[str, Any], path: str) -> dict[str, Any]:
     """Those of a tupe_roberta checkpoint's options that are used, each of its type and range.
 
     Args:

@@ -4,7 +4,7 @@ Checked before a model is built, which the options of a file could otherwise mak
 """
 
 import re
-from typing import Any, Dict, Set
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ _VERSION = re.compile(r"(.*[._])?version")
 _LONGEST_VERSION = 600
 
 
-def tensors_in(state: Dict[str, Any], path: str) -> Dict[str, Tensor]:
+def tensors_in(state: dict[str, Any], path: str) -> dict[str, Tensor]:
     """The state dict of a checkpoint.
 
     Args:
@@ -67,7 +67,7 @@ def _problem(name: str, tensor: Tensor) -> str:
     return ""
 
 
-def check_finite(tensors: Dict[str, Tensor], path: str) -> None:
+def check_finite(tensors: dict[str, Tensor], path: str) -> None:
     """Refuse weights that are NaN or infinite.
 
     Raises:
@@ -81,7 +81,7 @@ def check_finite(tensors: Dict[str, Tensor], path: str) -> None:
             )
 
 
-def check_sizes(options: Dict[str, Any], tensors: Dict[str, Tensor], path: str) -> None:
+def check_sizes(options: dict[str, Any], tensors: dict[str, Tensor], path: str) -> None:
     """Refuse options that would build a model of other sizes than the tensors have.
 
     Args:
@@ -116,7 +116,7 @@ def check_sizes(options: Dict[str, Any], tensors: Dict[str, Tensor], path: str) 
         )
 
 
-def _check_heads(tensors: Dict[str, Tensor], width: int, tagging: Set[str], path: str) -> None:
+def _check_heads(tensors: dict[str, Tensor], width: int, tagging: set[str], path: str) -> None:
     """Each classification head is made by two shapes, which must fit, or one for tags by one."""
     for name in {match.group(1) for match in map(_HEAD.match, tensors) if match}:
         dense, out = (tensors.get(f"{name}.{part}.weight") for part in ("dense", "out_proj"))

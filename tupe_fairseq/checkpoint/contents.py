@@ -2,7 +2,8 @@
 
 import argparse
 import hashlib
-from typing import Any, Dict, Iterable, List
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
 
 
-def options_in(state: Dict[str, Any], path: str) -> Dict[str, Any]:
+def options_in(state: dict[str, Any], path: str) -> dict[str, Any]:
     """The options with which a checkpoint's model was built; its architecture is ``arch``.
 
     Args:
@@ -34,7 +35,7 @@ def options_in(state: Dict[str, Any], path: str) -> Dict[str, Any]:
     return vars(args)
 
 
-def updates_in(state: Dict[str, Any], path: str) -> int:
+def updates_in(state: dict[str, Any], path: str) -> int:
     """The number of updates after which a checkpoint was written.
 
     Args:
@@ -51,7 +52,7 @@ def updates_in(state: Dict[str, Any], path: str) -> int:
     return updates
 
 
-def best_in(state: Dict[str, Any], path: str) -> float:
+def best_in(state: dict[str, Any], path: str) -> float:
     """The best score that fairseq had seen when it wrote a checkpoint.
 
     Args:
@@ -81,7 +82,7 @@ def vocabulary_version(symbols: Iterable[str]) -> Tensor:
     return torch.tensor(int.from_bytes(digest[:6], "big"))
 
 
-def symbols_of(lines: Iterable[str]) -> List[str]:
+def symbols_of(lines: Iterable[str]) -> list[str]:
     """The symbols of fairseq's dictionary for the lines of a dict.txt, with ``<mask>``."""
     symbols = [*BUILT_IN_SYMBOLS, *(line.rpartition(" ")[0] for line in lines)]
     return symbols if MASK in symbols else [*symbols, MASK]

@@ -1,8 +1,9 @@
 """Converts a foreign checkpoint into one of this project."""
 
 import argparse
+from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any
 
 from torch import Tensor
 
@@ -17,7 +18,7 @@ from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, CLS, MEAN
 from tupe_fairseq.options import TupeConfig
 
 
-def converter_of(options: Dict[str, Any], own: Optional[ModuleType] = None) -> ModuleType:
+def converter_of(options: dict[str, Any], own: ModuleType | None = None) -> ModuleType:
     """The module that converts the checkpoints of the code that wrote these options.
 
     It has ``NAME``, ``HIDDEN_SYMBOLS``, ``convert_options`` and ``rename_tensors``.
@@ -49,7 +50,7 @@ def converter_of(options: Dict[str, Any], own: Optional[ModuleType] = None) -> M
     )
 
 
-def convert_dictionary(lines: List[str], path: str, hidden: Sequence[str] = ()) -> List[str]:
+def convert_dictionary(lines: list[str], path: str, hidden: Sequence[str] = ()) -> list[str]:
     """The dict.txt with which stock fairseq gives every word its old id.
 
     Args:
@@ -73,8 +74,8 @@ def convert_dictionary(lines: List[str], path: str, hidden: Sequence[str] = ()) 
 
 
 def _expected_shapes(
-    args: argparse.Namespace, vocab_size: int, heads: Dict[str, int], encoder: TupeEncoder
-) -> Dict[str, List[int]]:
+    args: argparse.Namespace, vocab_size: int, heads: dict[str, int], encoder: TupeEncoder
+) -> dict[str, list[int]]:
     """Names and shapes of a whole tupe_roberta state dict."""
     dim = args.encoder_embed_dim
     prefix = "encoder.sentence_encoder."
@@ -98,7 +99,7 @@ def _expected_shapes(
     return shapes
 
 
-def classification_heads(model: Dict[str, Tensor]) -> Dict[str, int]:
+def classification_heads(model: dict[str, Tensor]) -> dict[str, int]:
     """The classification heads of a state dict: name to number of classes."""
     return {
         name.split(".")[1]: tensor.size(0)
@@ -108,10 +109,10 @@ def classification_heads(model: Dict[str, Tensor]) -> Dict[str, int]:
 
 
 def convert_tensors(
-    renamed: Dict[str, Tensor],
+    renamed: dict[str, Tensor],
     args: argparse.Namespace,
     vocab_size: int,
-) -> Dict[str, Tensor]:
+) -> dict[str, Tensor]:
     """The state dict of tupe_roberta that computes the same numbers, in float32.
 
     Args:
@@ -177,7 +178,7 @@ def fine_tuning_options(
     return argparse.Namespace(**{**vars(options), **fine_tuning, **switches})
 
 
-def new_state(model: Dict[str, Tensor], args: argparse.Namespace) -> Dict[str, Any]:
+def new_state(model: dict[str, Tensor], args: argparse.Namespace) -> dict[str, Any]:
     """A checkpoint with a new training state: epoch 1, update 0, no optimizer state.
 
     Args:

@@ -1,7 +1,7 @@
 """The options of tupe_roberta that the options of a foreign checkpoint become."""
 
 import argparse
-from typing import Any, Dict
+from typing import Any
 
 from tupe_fairseq.checkpoint.checked_options import checked_options, in_brief
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
@@ -24,10 +24,10 @@ MODEL_DEFAULTS = {
 
 
 def tupe_roberta_options(
-    given: Dict[str, Any],
-    fixed: Dict[str, Any],
-    defaults: Dict[str, Any],
-    position: Dict[str, Any],
+    given: dict[str, Any],
+    fixed: dict[str, Any],
+    defaults: dict[str, Any],
+    position: dict[str, Any],
 ) -> argparse.Namespace:
     """The options of the tupe_roberta checkpoint that is equal to the given model.
 

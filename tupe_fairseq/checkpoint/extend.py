@@ -1,7 +1,6 @@
 """Makes a model of ours take longer sequences: ``tupe-extend``."""
 
 import argparse
-from typing import Dict, List, Optional, Tuple
 
 from torch import Tensor
 
@@ -16,11 +15,11 @@ _SHARED = f"{ENCODER}position_bias."
 
 
 def extend(
-    model: Dict[str, Tensor],
+    model: dict[str, Tensor],
     options: argparse.Namespace,
     max_positions: int,
-    method: Optional[str],
-) -> Tuple[Dict[str, Tensor], argparse.Namespace, List[str]]:
+    method: str | None,
+) -> tuple[dict[str, Tensor], argparse.Namespace, list[str]]:
     """The same model for sequences of up to ``max_positions`` tokens; only a table changes.
 
     Args:
@@ -67,7 +66,7 @@ def extend(
     return {**model, name: table}, new_options, remarks
 
 
-def _check_method(name: str, position: PositionEncoding, method: Optional[str]) -> None:
+def _check_method(name: str, position: PositionEncoding, method: str | None) -> None:
     """Refuse a method that is missing, or would have no effect."""
     if position.TABLE is not None:
         if method is None:

@@ -3,7 +3,7 @@
 import argparse
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from torch import Tensor
 
@@ -42,23 +42,23 @@ class ForeignModel:
 
     origin: str
     found: int
-    tensors: Dict[str, Tensor]
+    tensors: dict[str, Tensor]
     options: argparse.Namespace
-    lines: List[str]
+    lines: list[str]
     is_authors: bool
-    words: List[str]
-    head: Optional[str] = None
-    labels: Optional[List[str]] = None
-    remarks: List[str] = field(default_factory=list)
+    words: list[str]
+    head: str | None = None
+    labels: list[str] | None = None
+    remarks: list[str] = field(default_factory=list)
 
 
 def read_checkpoint(
     path: str,
-    lines: List[str],
+    lines: list[str],
     dictionary: str,
-    label_lines: Optional[List[str]],
+    label_lines: list[str] | None,
     label_dict: str,
-    own: Optional[ModuleType] = None,
+    own: ModuleType | None = None,
 ) -> ForeignModel:
     """Read a checkpoint of the TUPE authors' code or of fairseq's RoBERTa without running its code.
 
@@ -107,7 +107,7 @@ def read_checkpoint(
     )
 
 
-def _check_vocabulary(recorded: Tensor, lines: List[str], path: str, dictionary: str) -> None:
+def _check_vocabulary(recorded: Tensor, lines: list[str], path: str, dictionary: str) -> None:
     """Refuse a dict.txt that is not the one with which a checkpoint of our own was trained."""
     if int(recorded) != int(vocabulary_version(symbols_of(lines))):
         raise CheckpointError(
@@ -116,7 +116,7 @@ def _check_vocabulary(recorded: Tensor, lines: List[str], path: str, dictionary:
 
 
 def _labelled_head(
-    tensors: Dict[str, Tensor], given: Dict[str, Any], label_lines: List[str], label_dict: str
+    tensors: dict[str, Tensor], given: dict[str, Any], label_lines: list[str], label_dict: str
 ) -> str:
     """The name of the fine-tuned head, whose classes the label dictionary must cover."""
     heads = classification_heads(tensors)

@@ -1,7 +1,7 @@
 """Maps the TUPE authors' tensor names and options to ours."""
 
 import argparse
-from typing import Any, Dict
+from typing import Any
 
 from torch import Tensor
 
@@ -39,12 +39,12 @@ def our_tensor_name(theirs: str) -> str:
     return theirs
 
 
-def rename_tensors(theirs: Dict[str, Tensor]) -> Dict[str, Tensor]:
+def rename_tensors(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     """A state dict of theirs under our names."""
     return {our_tensor_name(name): tensor for name, tensor in theirs.items()}
 
 
-def convert_options(given: Dict[str, Any]) -> argparse.Namespace:
+def convert_options(given: dict[str, Any]) -> argparse.Namespace:
     """The options of tupe_roberta that build the same model.
 
     Raises:

@@ -1,7 +1,7 @@
 """Reads a checkpoint of our own ``learned``, which is fairseq's RoBERTa under other names."""
 
 import argparse
-from typing import Any, Dict
+from typing import Any
 
 from torch import Tensor
 
@@ -17,13 +17,13 @@ HIDDEN_SYMBOLS = ()
 _DEFAULTS = {"position_encoding": "tupe", "encoder_normalize_before": False}
 
 
-def rename_tensors(ours: Dict[str, Tensor]) -> Dict[str, Tensor]:
+def rename_tensors(ours: dict[str, Tensor]) -> dict[str, Tensor]:
     """Its state dict without the records of options and vocabulary, which conversion makes new."""
     records = {VOCABULARY, f"{ENCODER}position_version"}
     return {name: tensor for name, tensor in ours.items() if name not in records}
 
 
-def convert_options(given: Dict[str, Any]) -> argparse.Namespace:
+def convert_options(given: dict[str, Any]) -> argparse.Namespace:
     """Its options.
 
     Raises:

@@ -5,7 +5,7 @@ A checkpoint of fairseq's main branch has options that 0.12.2 refuses, so that i
 """
 
 import argparse
-from typing import Any, Dict
+from typing import Any
 
 from tupe_fairseq.checkpoint.checked_options import checked_options
 from tupe_fairseq.checkpoint.convert_options import MODEL_DEFAULTS
@@ -27,7 +27,7 @@ _DEFAULTS = {**MODEL_DEFAULTS, "pooler_dropout": 0.1, "task": "masked_lm"}
 _OF_MAIN = ("d2v2_multi", "skip_masking")
 
 
-def convert_options(given: Dict[str, Any]) -> argparse.Namespace:
+def convert_options(given: dict[str, Any]) -> argparse.Namespace:
     """Its options, of model and task.
 
     Raises:

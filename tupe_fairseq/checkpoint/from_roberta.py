@@ -5,7 +5,7 @@ Source: Liu et al. 2019, https://arxiv.org/abs/1907.11692; fairseq/models/robert
 
 import argparse
 import re
-from typing import Any, Dict
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -54,7 +54,7 @@ def _present_name(name: str) -> str:
     return name.replace(".emb_layer_norm.", ".layernorm_embedding.")
 
 
-def rename_tensors(theirs: Dict[str, Tensor]) -> Dict[str, Tensor]:
+def rename_tensors(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     """A state dict of RoBERTa as that of tupe_roberta with ``learned`` positions.
 
     Query, key and value projections become one matrix, (3 D, D), as they were in the oldest
@@ -80,7 +80,7 @@ def rename_tensors(theirs: Dict[str, Tensor]) -> Dict[str, Tensor]:
     return model
 
 
-def _stack_projections(model: Dict[str, Tensor], attention: str, kind: str) -> None:
+def _stack_projections(model: dict[str, Tensor], attention: str, kind: str) -> None:
     names = [f"{attention}{part}_proj.{kind}" for part in "qkv"]
     stacked = f"{attention}in_proj_{kind}"
     shapes = {model[name].shape if name in model else None for name in names}
@@ -88,7 +88,7 @@ def _stack_projections(model: Dict[str, Tensor], attention: str, kind: str) -> N
         model[stacked] = torch.cat([model.pop(name) for name in names])
 
 
-def convert_options(given: Dict[str, Any]) -> argparse.Namespace:
+def convert_options(given: dict[str, Any]) -> argparse.Namespace:
     """The options of tupe_roberta that build the same model.
 
     Raises:

@@ -4,7 +4,7 @@ Its weights fit a head that gets the first token's as well, and would silently c
 else; and whoever loads a state dict sees nothing else of the file.
 """
 
-from typing import Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor

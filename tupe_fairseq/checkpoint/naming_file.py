@@ -1,7 +1,7 @@
 """Says which file it is about when a checkpoint's contents cannot be used."""
 
 import contextlib
-from typing import Iterator
+from collections.abc import Iterator
 
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 

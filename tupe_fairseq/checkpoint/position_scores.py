@@ -1,7 +1,7 @@
 """What the position vectors of a ``learned`` model add to the attention scores of each layer."""
 
 import copy
-from typing import NamedTuple, Tuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -59,7 +59,7 @@ def without_positions(encoder: TupeEncoder, words: Tensor) -> TupeEncoder:
 
 
 @torch.no_grad()
-def layer_inputs(encoder: TupeEncoder, embedding: Tensor) -> Tuple[TupeEncoder, Tuple]:
+def layer_inputs(encoder: TupeEncoder, embedding: Tensor) -> tuple[TupeEncoder, tuple]:
     """The same random sequences of words with and without positions, through all layers.
 
     Both see the same words, so that only what positions do is left between them.

@@ -18,7 +18,7 @@ import os
 import pickle
 import stat
 import zipfile
-from typing import Any, BinaryIO, Dict
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
@@ -85,7 +85,7 @@ def _load_zip(file: BinaryIO, most_bytes: int) -> Any:
                 f"{len(pickles)} uncompressed entries of its archive are named data.pkl, not 1"
             )
         folder = pickles[0][: -len("data.pkl")]
-        storages: Dict[str, Storage] = {}
+        storages: dict[str, Storage] = {}
 
         def load_storage(dtype, key, numel):
             if key not in storages:
@@ -112,7 +112,7 @@ def _load_legacy(file: BinaryIO, most_bytes: int) -> Any:
     magic, protocol, _system = (RestrictedUnpickler(_Bounded(file)).load() for _ in range(3))
     if magic != _LEGACY_MAGIC or protocol != _LEGACY_PROTOCOL:
         raise pickle.UnpicklingError("it does not begin as torch's files do")
-    storages: Dict[str, Storage] = {}
+    storages: dict[str, Storage] = {}
     left = os.fstat(file.fileno()).st_size
 
     def load_storage(dtype, key, numel):
@@ -138,7 +138,7 @@ def _load_legacy(file: BinaryIO, most_bytes: int) -> Any:
     return state
 
 
-def restricted_load(path: str) -> Dict[str, Any]:
+def restricted_load(path: str) -> dict[str, Any]:
     """Read a checkpoint onto the CPU without running anything that it contains.
 
     Args:

@@ -12,7 +12,8 @@ import collections
 import math
 import pickle
 import struct
-from typing import Any, Callable, Dict, Optional
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -147,12 +148,12 @@ class RestrictedUnpickler(pickle._Unpickler):  # Python's own in Python: C's tak
         most_bytes (int): what all tensors together may take.
     """
 
-    dispatch: Dict[int, Callable] = dict.fromkeys(range(256), _refuse)
+    dispatch: dict[int, Callable] = dict.fromkeys(range(256), _refuse)
     for _name in _INSTRUCTIONS.split():
         _code = getattr(pickle, _name)[0]
         dispatch[_code] = pickle._Unpickler.dispatch[_code]
 
-    def __init__(self, file, load_storage: Optional[Callable] = None, most_bytes: int = 0):
+    def __init__(self, file, load_storage: Callable | None = None, most_bytes: int = 0):
         super().__init__(file, encoding="utf-8")
         self._load_storage = load_storage
         self._bytes_left = most_bytes

@@ -1,7 +1,7 @@
 """Makes TUPE-A of a model with learned positions: ``tupe-convert --untie``."""
 
 import argparse
-from typing import Dict, List, NamedTuple, Tuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,8 +58,8 @@ def check_untied(options: argparse.Namespace) -> None:
 
 
 def untie(
-    model: Dict[str, Tensor], options: argparse.Namespace
-) -> Tuple[Dict[str, Tensor], argparse.Namespace, List[LayerReport]]:
+    model: dict[str, Tensor], options: argparse.Namespace
+) -> tuple[dict[str, Tensor], argparse.Namespace, list[LayerReport]]:
     """The TUPE-A that is nearest to a model with learned positions.
 
     The words get the mean position vector, ``<s>`` that of its position; queries and keys are
@@ -104,7 +104,7 @@ def untie(
     return new, new_options, _reports(scores, fitted_scores(bias).detach())
 
 
-def _untied_words(model: Dict[str, Tensor]) -> Dict[str, Tensor]:
+def _untied_words(model: dict[str, Tensor]) -> dict[str, Tensor]:
     """The word embedding with positions in it, and the rescaled queries and keys."""
     words, table = model[EMBEDDING].clone(), model[f"{ENCODER}position_bias.pos.weight"]
     padding, cls = words[_PADDING].clone(), words[_CLS] + table[0]
@@ -119,7 +119,7 @@ def _untied_words(model: Dict[str, Tensor]) -> Dict[str, Tensor]:
     return changed
 
 
-def _reports(scores: List[Tensor], bias: Tensor) -> List[LayerReport]:
+def _reports(scores: list[Tensor], bias: Tensor) -> list[LayerReport]:
     reports = []
     for one in scores:
         whole = centred(one).pow(2).mean()
@@ -129,7 +129,7 @@ def _reports(scores: List[Tensor], bias: Tensor) -> List[LayerReport]:
     return reports
 
 
-def in_words(reports: List[LayerReport]) -> List[str]:
+def in_words(reports: list[LayerReport]) -> list[str]:
     """What the reports say, a line a layer, and what must follow."""
     lines = [
         f"layer {number}: positions moved the scores by {one.spread:.3g} (standard deviation); the "

@@ -1,13 +1,12 @@
 """Tells a whole checkpoint from what an interrupted or failing machine has left of one."""
 
 import zipfile
-from typing import Optional
 
 # torch's files since 1.6 are archives, whose list of entries is at the end; older ones are pickles
 _ARCHIVE, _PICKLE = b"PK\x03\x04", b"\x80"
 
 
-def damage(path: str) -> Optional[str]:
+def damage(path: str) -> str | None:
     """What is wrong with the bytes of a checkpoint; nothing of it is loaded, nor kept in memory.
 
     Every entry is read and compared with its checksum, so that a part that never reached the disk

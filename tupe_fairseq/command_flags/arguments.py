@@ -2,17 +2,17 @@
 
 import math
 import operator
-from typing import Callable, List, Optional, Tuple
+from collections.abc import Callable
 
 
 def in_range(
     flag: str,
     value: float,
     *,
-    at_least: Optional[float] = None,
-    above: Optional[float] = None,
-    at_most: Optional[float] = None,
-    below: Optional[float] = None,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
 ) -> None:
     """Refuse a number outside its limits, infinite ones included.
 
@@ -31,7 +31,7 @@ def in_range(
         raise ValueError(f"{flag} ({value}) must be {wanted}")
 
 
-def numbers(flag: str, text: str, convert: Callable, is_allowed: Callable, kind: str) -> List:
+def numbers(flag: str, text: str, convert: Callable, is_allowed: Callable, kind: str) -> list:
     """Read numbers separated by commas, each only once.
 
     Args:
@@ -43,7 +43,7 @@ def numbers(flag: str, text: str, convert: Callable, is_allowed: Callable, kind:
     Raises:
         ValueError: if a part is not such a number, or is there twice.
     """
-    values: List = []
+    values: list = []
     for part in text.split(","):
         try:
             value = convert(part)
@@ -57,13 +57,13 @@ def numbers(flag: str, text: str, convert: Callable, is_allowed: Callable, kind:
     return values
 
 
-def seeds(text: str, flag: str = "--seeds") -> Tuple[int, ...]:
+def seeds(text: str, flag: str = "--seeds") -> tuple[int, ...]:
     """Read seeds: whole numbers from 1 to 2^32 - 1, because fairseq seeds numpy with them."""
     kind = "whole number from 1 to 4294967295"
     return tuple(numbers(flag, text, int, lambda seed: 0 < seed < 2**32, kind))
 
 
-def learning_rates(text: str, flag: str = "--lrs") -> Tuple[float, ...]:
+def learning_rates(text: str, flag: str = "--lrs") -> tuple[float, ...]:
     """Read learning rates: numbers above 0."""
     kind = "number above 0"
     return tuple(numbers(flag, text, float, lambda lr: 0 < lr < math.inf, kind))

@@ -3,7 +3,6 @@
 import argparse
 import os
 import shlex
-from typing import Dict, List, Tuple
 
 from tupe_fairseq.command_flags import arguments
 from tupe_fairseq.command_flags.checked_readouts import given_claims, given_readouts
@@ -44,7 +43,7 @@ def check(args: argparse.Namespace) -> None:
         can_be_written("--output-dir", args.output_dir)
 
 
-def seeds_of_schemes(args: argparse.Namespace) -> Dict[Scheme, Tuple[int, ...]]:
+def seeds_of_schemes(args: argparse.Namespace) -> dict[Scheme, tuple[int, ...]]:
     """Read --schemes and --seeds: the seeds of each scheme."""
     others = arguments.seeds(args.seeds)
     return {
@@ -53,7 +52,7 @@ def seeds_of_schemes(args: argparse.Namespace) -> Dict[Scheme, Tuple[int, ...]]:
     }
 
 
-def rates(args: argparse.Namespace) -> Tuple[float, ...]:
+def rates(args: argparse.Namespace) -> tuple[float, ...]:
     """Read --tune-lrs: ascending; none if it is not given."""
     if args.tune_lrs is None:
         if args.tune_updates is not None:
@@ -69,7 +68,7 @@ def rates(args: argparse.Namespace) -> Tuple[float, ...]:
     return tuple(sorted(found))
 
 
-def archs(text: str) -> List[str]:
+def archs(text: str) -> list[str]:
     """Read --arch: sizes of tupe_roberta separated by commas, each once."""
     found = [arch.strip() for arch in text.split(",")]
     for arch in found:
@@ -82,7 +81,7 @@ def archs(text: str) -> List[str]:
     return found
 
 
-def train_flags(text: str) -> Tuple[str, ...]:
+def train_flags(text: str) -> tuple[str, ...]:
     """Split --train-flags into words, as a shell does."""
     try:
         return tuple(shlex.split(text))
@@ -90,7 +89,7 @@ def train_flags(text: str) -> Tuple[str, ...]:
         raise ValueError(f"--train-flags {text}: {error}") from error
 
 
-def gpus(args: argparse.Namespace) -> List[int]:
+def gpus(args: argparse.Namespace) -> list[int]:
     """Read --gpus: numbers separated by commas; no more than --parallel uses."""
     found = arguments.numbers(
         "--gpus", args.gpus or "0", int, lambda gpu: gpu >= 0, "GPU number (0, 1, ...)"

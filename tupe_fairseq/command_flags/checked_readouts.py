@@ -3,7 +3,8 @@
 import argparse
 import os
 import shlex
-from typing import List, NoReturn, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NoReturn
 
 from tupe_fairseq.command_flags import finetune
 from tupe_fairseq.command_flags.arguments import in_range
@@ -49,7 +50,7 @@ def given_readouts(args: argparse.Namespace) -> Readouts:
 
 def given_claims(
     args: argparse.Namespace, schemes: Sequence[str], readouts: Readouts
-) -> List[Claim]:
+) -> list[Claim]:
     """Read --claims.
 
     Args:
@@ -62,7 +63,7 @@ def given_claims(
     return [] if args.claims is None else parse_claims(args.claims, schemes, readouts.names())
 
 
-def _tasks(args: argparse.Namespace) -> Tuple[str, ...]:
+def _tasks(args: argparse.Namespace) -> tuple[str, ...]:
     """The folders, absolute, each of which has the words of DATA."""
     folders = [os.path.abspath(part.strip()) for part in args.tasks.split(",")]
     words = _bytes(os.path.join(args.data.split(":")[0], DICTIONARY))
@@ -88,7 +89,7 @@ def _bytes(path: str) -> bytes:
         return file.read()
 
 
-def _poolings(text: str) -> Tuple[str, ...]:
+def _poolings(text: str) -> tuple[str, ...]:
     found = tuple(part.strip() for part in text.split(","))
     for part in found:
         if part not in POOLING_NAMES:
@@ -98,7 +99,7 @@ def _poolings(text: str) -> Tuple[str, ...]:
     return found
 
 
-def _finetune_flags(text: str) -> Tuple[str, ...]:
+def _finetune_flags(text: str) -> tuple[str, ...]:
     """Split --finetune-flags into words, all of which tupe-finetune takes."""
     try:
         words = shlex.split(text)

@@ -1,10 +1,9 @@
 """--config: a command's flags from a file."""
 
 import argparse
-from typing import Dict
 
 
-def add_config_flag(parser: argparse.ArgumentParser, separators: Dict[str, str]) -> None:
+def add_config_flag(parser: argparse.ArgumentParser, separators: dict[str, str]) -> None:
     """Let the flags of a command stand in a file, too.
 
     :mod:`tupe_fairseq.commands.config_file` reads it.

@@ -1,7 +1,7 @@
 """Paths on the command line; messages name flag, path, and what is in the way."""
 
 import os
-from typing import Iterable, Optional
+from collections.abc import Iterable
 
 
 def check_is_file(flag: str, path: str, advice: str = "") -> None:
@@ -53,7 +53,7 @@ def can_be_written(flag: str, folder: str) -> None:
         raise ValueError(f"{flag} {folder}: {place} may not be written to; give another folder")
 
 
-def can_be_output(flag: str, path: str, inputs: Iterable[Optional[str]]) -> None:
+def can_be_output(flag: str, path: str, inputs: Iterable[str | None]) -> None:
     """Refuse a file that cannot be written, or would replace what is read.
 
     Args:

@@ -4,7 +4,6 @@ import argparse
 import csv
 import os
 import re
-from typing import Tuple
 
 from tupe_fairseq.command_flags import arguments
 from tupe_fairseq.command_flags.given_paths import no_separators
@@ -74,7 +73,7 @@ def own_task(args: argparse.Namespace) -> OwnTask:
     )
 
 
-def _labels(text: str) -> Tuple[str, ...]:
+def _labels(text: str) -> tuple[str, ...]:
     labels = [label.strip() for label in next(csv.reader([text]), [])] or [""]
     for place, label in enumerate(labels):
         if not label or label in labels[:place]:
@@ -83,7 +82,7 @@ def _labels(text: str) -> Tuple[str, ...]:
     return tuple(labels)
 
 
-def _scale(text: str) -> Tuple[float, float]:
+def _scale(text: str) -> tuple[float, float]:
     try:
         low, high = map(float, text.split(","))
         arguments.in_range("--scale", high - low, above=0)

@@ -1,7 +1,6 @@
 """tupe-prepare-glue's flags."""
 
 import argparse
-from typing import List
 
 from tupe_fairseq.command_flags.encoding_flags import add_encoding_flags, check_encoding_flags
 from tupe_fairseq.command_flags.given_paths import check_is_folder
@@ -43,7 +42,7 @@ def check(args: argparse.Namespace) -> None:
     check_encoding_flags(args)
 
 
-def tasks(names: str) -> List[GlueTask]:
+def tasks(names: str) -> list[GlueTask]:
     """Read --tasks."""
     if names.strip() == "ALL":
         return list(GLUE_TASKS.values())

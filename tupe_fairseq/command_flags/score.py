@@ -1,7 +1,6 @@
 """tupe-score's flags."""
 
 import argparse
-from typing import List
 
 from tupe_fairseq.command_flags.arguments import in_range, numbers
 from tupe_fairseq.command_flags.given_paths import (
@@ -136,7 +135,7 @@ def check(args: argparse.Namespace) -> None:
         can_be_written("--results", args.results)
 
 
-def sample_lengths(text: str) -> List[int]:
+def sample_lengths(text: str) -> list[int]:
     """Read --lengths: whole numbers separated by commas, each once; in order."""
     kind = "whole number from 3 on"
     return sorted(numbers("--lengths", text, int, lambda length: length > 2, kind))

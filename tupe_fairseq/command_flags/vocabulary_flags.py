@@ -1,7 +1,6 @@
 """The flags for the files of a vocabulary, and their checks."""
 
 import argparse
-from typing import Dict, Optional, Tuple
 
 from tupe_fairseq.command_flags.given_paths import check_is_file
 from tupe_fairseq.text.foreign_vocabulary import KINDS
@@ -29,7 +28,7 @@ def add_vocabulary_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def given_vocabulary(args: argparse.Namespace) -> Optional[Tuple[str, Dict[str, str]]]:
+def given_vocabulary(args: argparse.Namespace) -> tuple[str, dict[str, str]] | None:
     """The kind that was given, and the path of each of its files by the name that it gets in OUT.
 
     Raises:

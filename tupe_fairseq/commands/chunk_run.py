@@ -5,7 +5,8 @@ import contextlib
 import itertools
 import logging
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from tupe_fairseq.commands.text_input import BadRows, TextInput
 from tupe_fairseq.files.atomic import atomic_write
@@ -19,19 +20,19 @@ from tupe_fairseq.version import __version__
 _MANY_UNKNOWN = 0.01
 
 #: texts of a chunk -> what a row gets for each, and what was read
-Work = Callable[[List[List[str]]], Tuple[List[Any], Counts]]
+Work = Callable[[list[list[str]]], tuple[list[Any], Counts]]
 
 
 class _Plain:
     """What writes parts to where nothing can be resumed."""
 
     parts = 0
-    told: Dict[str, Any] = {}
+    told: dict[str, Any] = {}
 
     def __init__(self, write: Callable[[bytes], Any]):
         self._write = write
 
-    def add(self, content: bytes, told: Dict[str, Any]) -> None:
+    def add(self, content: bytes, told: dict[str, Any]) -> None:
         self._write(content)
 
 
@@ -59,7 +60,7 @@ def count_rows(source: TextInput, logger: logging.Logger, check: Callable[[Chunk
 
 def settings_of(
     args: argparse.Namespace, devices: Sequence[str], files: Sequence[str]
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """What an interrupted run must have in common with the one that goes on with it.
 
     Args:
@@ -80,10 +81,10 @@ def run_chunks(
     source: TextInput,
     make: Callable[[str], Work],
     devices: Sequence[str],
-    to_bytes: Callable[[Chunk, List[Any], bool], bytes],
+    to_bytes: Callable[[Chunk, list[Any], bool], bytes],
     output: Any,
-    total: Optional[int] = None,
-    on_bad: Optional[BadRows] = None,
+    total: int | None = None,
+    on_bad: BadRows | None = None,
 ) -> Counts:
     """Do all chunks that are not done.
 
@@ -107,9 +108,10 @@ def run_chunks(
         total=total, initial=counts.rows, unit="row", unit_scale=True, disable=None, leave=False
     )
     left, right = itertools.tee(_left(source.chunks(on_bad), output))
-    with bar, contextlib.closing(
-        map_on_devices(make, (chunk.texts for chunk in right), devices)
-    ) as done:
+    with (
+        bar,
+        contextlib.closing(map_on_devices(make, (chunk.texts for chunk in right), devices)) as done,
+    ):
         for number, ((found, read), chunk) in enumerate(zip(done, left), output.parts):
             counts.add(read)
             output.add(to_bytes(chunk, found, not number), vars(counts).copy())
@@ -139,7 +141,7 @@ def _left(chunks: Iterator[Chunk], output: Any) -> Iterator[Chunk]:
 
 @contextlib.contextmanager
 def opened_output(
-    path: Optional[str], source: TextInput, settings: Callable[[], Dict[str, Any]]
+    path: str | None, source: TextInput, settings: Callable[[], dict[str, Any]]
 ) -> Iterator[Any]:
     """Where parts are added to: standard output, or a file that can be resumed if the input can.
 
@@ -159,7 +161,7 @@ def opened_output(
             yield output
 
 
-def tell(counts: Counts, logger: logging.Logger, output: Optional[str]) -> None:
+def tell(counts: Counts, logger: logging.Logger, output: str | None) -> None:
     """Log what was read, and what may be wrong with it."""
     logger.info("%d rows, %d pieces", counts.rows, counts.pieces)
     if counts.cut:

@@ -4,7 +4,6 @@ import argparse
 import logging
 import os
 import sys
-from typing import Dict, List, Optional, Tuple
 
 import torch
 
@@ -25,7 +24,7 @@ logger = logging.getLogger("tupe-compare")
 _UNFINISHED = 75  # sysexits.h: a temporary failure, try again
 
 
-def main(argv: Optional[List[str]] = None) -> None:
+def main(argv: list[str] | None = None) -> None:
     run_program(get_parser(), run, argv, check=check, resumes=True)
 
 
@@ -73,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
     logger.info("written to %s: results.md, results.json and figures", comparison.folder)
 
 
-def _runs(sizes: List[str], seeds: Dict[Scheme, Tuple[int, ...]]) -> List[ComparisonRun]:
+def _runs(sizes: list[str], seeds: dict[Scheme, tuple[int, ...]]) -> list[ComparisonRun]:
     """All of them; the first seed of all schemes comes before the second of any."""
     return [
         ComparisonRun(arch, scheme, own[place])
@@ -84,7 +83,7 @@ def _runs(sizes: List[str], seeds: Dict[Scheme, Tuple[int, ...]]) -> List[Compar
     ]
 
 
-def _devices(args: argparse.Namespace) -> List[Optional[str]]:
+def _devices(args: argparse.Namespace) -> list[str | None]:
     """The value of CUDA_VISIBLE_DEVICES for each of the concurrent runs; None on the CPU."""
     if args.cpu:
         return [None] * (args.parallel or 1)
@@ -95,7 +94,7 @@ def _devices(args: argparse.Namespace) -> List[Optional[str]]:
             "here. To train on the CPU, pass --cpu"
         )
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names: Tuple[str, ...] = tuple(visible.split(",")) if visible else ()
+    names: tuple[str, ...] = tuple(visible.split(",")) if visible else ()
     return [
         names[gpu] if gpu < len(names) else str(gpu)
         for gpu in (numbers[place % len(numbers)] for place in range(args.parallel or len(numbers)))

@@ -3,7 +3,6 @@
 import argparse
 import os
 from dataclasses import replace
-from typing import Optional
 
 from tupe_fairseq.command_flags.checked_compare import COUNTS, archs, rates, train_flags
 from tupe_fairseq.command_flags.checked_readouts import given_readouts
@@ -63,7 +62,7 @@ def with_schedule(settings: Comparison, args: argparse.Namespace) -> Comparison:
     return whole
 
 
-def _threads(given: Optional[int], parallel: int) -> int:
+def _threads(given: int | None, parallel: int) -> int:
     if given is not None:
         return given
     found = os.environ.get("OMP_NUM_THREADS", "")

@@ -2,7 +2,8 @@
 
 import argparse
 import difflib
-from typing import Any, Dict, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 _FLAG = "--config"
 _SWITCH = {"true": True, "false": False}
@@ -40,13 +41,13 @@ def take_config(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
             action.default, action.required = value, False
 
 
-def _values(parser: argparse.ArgumentParser, path: str) -> Dict[argparse.Action, Any]:
+def _values(parser: argparse.ArgumentParser, path: str) -> dict[argparse.Action, Any]:
     """The value of each flag in the file."""
     flags = {_key(action): action for action in parser._actions}
     for name in ("config", "help"):
         del flags[name]
     separators = parser._option_string_actions[_FLAG].separators  # type: ignore[attr-defined]
-    found: Dict[argparse.Action, Any] = {}
+    found: dict[argparse.Action, Any] = {}
     for line, key, parts, is_list in _entries(path):
         place = f"{_FLAG} {path}, line {line}: {key}"
         if key not in flags:
@@ -80,7 +81,7 @@ def _value(parser: argparse.ArgumentParser, action: argparse.Action, text: str) 
     return value
 
 
-def _entries(path: str) -> List[Tuple[int, str, List[str], bool]]:
+def _entries(path: str) -> list[tuple[int, str, list[str], bool]]:
     """Line, key, value or values, and whether it is a list, of everything in the file."""
     import yaml  # comes with fairseq, and only few calls need it
 

@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import logging
 import os
-from typing import List, Optional
 
 from tupe_fairseq.checkpoint import convert, from_learned, from_own
 from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
@@ -26,7 +25,7 @@ from tupe_fairseq.programs.shell_text import show
 logger = logging.getLogger("tupe-convert")
 
 
-def main(argv: Optional[List[str]] = None) -> None:
+def main(argv: list[str] | None = None) -> None:
     run_program(get_parser(), run, argv, check=check)
 
 
@@ -82,7 +81,7 @@ def _read(args: argparse.Namespace) -> ForeignModel:
     return foreign
 
 
-def _report(foreign: ForeignModel, model, paths: List[str], vocabulary) -> None:
+def _report(foreign: ForeignModel, model, paths: list[str], vocabulary) -> None:
     for remark in foreign.remarks:
         logger.info("%s", remark)
     logger.info(

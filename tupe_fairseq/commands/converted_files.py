@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import torch
 
@@ -16,14 +16,14 @@ from tupe_fairseq.files.write_together import Sink, write_together
 from tupe_fairseq.text.foreign_vocabulary import make_record
 
 
-def as_text(lines: List[str]) -> bytes:
+def as_text(lines: list[str]) -> bytes:
     """A text file of these lines."""
     return "".join(f"{line}\n" for line in lines).encode()
 
 
 def with_record(
-    kind: str, paths: Dict[str, str], dictionary: bytes, max_positions: int
-) -> Dict[str, bytes]:
+    kind: str, paths: dict[str, str], dictionary: bytes, max_positions: int
+) -> dict[str, bytes]:
     """The files of a vocabulary by name, and the record of them.
 
     Args:
@@ -42,8 +42,8 @@ def with_record(
 
 
 def write_folder(
-    folder: str, state: Dict[str, Any], files: Dict[str, bytes], overwrite: bool
-) -> List[str]:
+    folder: str, state: dict[str, Any], files: dict[str, bytes], overwrite: bool
+) -> list[str]:
     """Write the checkpoint as model.pt, and the other files: all of them, or none.
 
     A vocabulary that an earlier run recorded there, which may be another dict.txt's, goes.

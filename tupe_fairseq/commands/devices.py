@@ -1,7 +1,6 @@
 """The devices on which a command runs a model over texts."""
 
 import argparse
-from typing import List
 
 import torch
 
@@ -9,7 +8,7 @@ from tupe_fairseq.command_flags import arguments
 from tupe_fairseq.prediction.batches import BATCH_TOKENS, BATCH_TOKENS_ON_GPU
 
 
-def devices_of(args: argparse.Namespace) -> List[str]:
+def devices_of(args: argparse.Namespace) -> list[str]:
     """The devices on which the model is to run; completes --batch-tokens.
 
     Raises:
@@ -24,7 +23,7 @@ def devices_of(args: argparse.Namespace) -> List[str]:
     return devices
 
 
-def _devices(args: argparse.Namespace) -> List[str]:
+def _devices(args: argparse.Namespace) -> list[str]:
     if args.gpus is None:
         return ["cuda:0"] if torch.cuda.is_available() and not args.cpu else ["cpu"]
     # it does not begin to use the GPUs, which processes that are forked later could not

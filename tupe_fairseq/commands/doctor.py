@@ -4,7 +4,7 @@ import argparse
 import logging
 import sys
 import warnings
-from typing import Iterator, List, Optional
+from collections.abc import Iterator
 
 from tupe_fairseq.command_flags.doctor import check, get_parser
 from tupe_fairseq.commands.program import run_program
@@ -14,7 +14,7 @@ from tupe_fairseq.doctor.environment import check_environment
 from tupe_fairseq.doctor.finding import ERROR, Finding, run_checks
 
 
-def main(argv: Optional[List[str]] = None) -> None:
+def main(argv: list[str] | None = None) -> None:
     run_program(get_parser(), run, argv, check=check)
 
 
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> None:
     # fairseq and torch advise and warn on import; what matters of it is checked
     warnings.simplefilter("ignore")
     logging.getLogger().setLevel(logging.ERROR)
-    findings: List[Finding] = []
+    findings: list[Finding] = []
     for finding in _all(args):
         findings.append(finding)
         if not args.json:

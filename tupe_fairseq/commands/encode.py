@@ -3,7 +3,7 @@
 import argparse
 import logging
 import os
-from typing import Any, List, Optional
+from typing import Any
 
 from tupe_fairseq.command_flags import arguments
 from tupe_fairseq.command_flags.encode import check, get_parser
@@ -31,7 +31,7 @@ from tupe_fairseq.text.to_tokens import open_vocabulary, places_of
 logger = logging.getLogger("tupe-encode")
 
 
-def main(argv: Optional[List[str]] = None) -> None:
+def main(argv: list[str] | None = None) -> None:
     run_program(get_parser(), run, argv, check=check, resumes=True)
 
 
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
         )  # fmt: skip
         return Embedder(TextSequences(to_tokens, encoder.config.max_positions), run)
 
-    def to_bytes(chunk: Chunk, vectors: List[Any], is_first: bool) -> bytes:
+    def to_bytes(chunk: Chunk, vectors: list[Any], is_first: bool) -> bytes:
         header = HEADERS[ending](total, width) if is_first else b""
         return header + vector_bytes(vectors)
 
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
     tell(counts, logger, f"{args.output_file}: {total} vectors of {width} numbers")
 
 
-def keep_layers(encoder: WordEncoder, layers: Optional[int]) -> None:
+def keep_layers(encoder: WordEncoder, layers: int | None) -> None:
     """Leave out the layers after the Nth, and what comes after the last one.
 
     Args:

@@ -4,7 +4,7 @@ import argparse
 import functools
 import logging
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
 from tupe_fairseq.command_flags.export import check, get_parser
@@ -39,7 +39,7 @@ from tupe_fairseq.text.to_tokens import places_of
 logger = logging.getLogger("tupe-export")
 
 
-def main(argv: Optional[List[str]] = None) -> None:
+def main(argv: list[str] | None = None) -> None:
     with quiet("tupe_fairseq"):  # the model is built and run, but not trained
         run_program(get_parser(), run, argv, check=check)
 
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
         _write(stage, exported.files)
         logger.info("comparing the folder with the checkpoint, on %d %s", len(texts), sample)
         reference = reference_of(source, args.model_type)
-        onnx: Dict[str, float] = {}
+        onnx: dict[str, float] = {}
         parity = measure(stage, reference, texts, args.python, args.model_type == MODEL_TYPE)
         _log_parity(parity)
         if args.onnx:
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> None:
     _show_next(args, source.head)
 
 
-def _texts(path: Optional[str]):
+def _texts(path: str | None):
     """The sentences to compare on, and what they are, in words."""
     if path is None:
         return default_texts(), f"texts of {len(SENTENCES)} built-in sentences"
@@ -126,7 +126,7 @@ def _texts(path: Optional[str]):
     return lines, "given sentences"
 
 
-def _write(folder: str, files: Dict[str, bytes]) -> None:
+def _write(folder: str, files: dict[str, bytes]) -> None:
     def put(content: bytes, file: Sink) -> None:
         file.write(content)
 
@@ -135,7 +135,7 @@ def _write(folder: str, files: Dict[str, bytes]) -> None:
     )
 
 
-def _report(places: List[str]) -> Optional[Dict[str, Any]]:
+def _report(places: list[str]) -> dict[str, Any] | None:
     """What tupe-prepare-pretrain or tupe-prepare-glue recorded, if anything."""
     for place in places:
         path = os.path.join(place, REPORT)

@@ -4,7 +4,6 @@ import argparse
 import logging
 import os
 from pathlib import Path
-from typing import Dict, List, Optional
 
 from tupe_fairseq.checkpoint import from_own
 from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
@@ -31,7 +30,7 @@ logger = logging.getLogger("tupe-extend")
 _BESIDE = (os.path.join("input0", DICTIONARY), os.path.join("label", DICTIONARY), REPORT)
 
 
-def main(argv: Optional[List[str]] = None) -> None:
+def main(argv: list[str] | None = None) -> None:
     run_program(get_parser(), run, argv, check=check)
 
 
@@ -67,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
     show(next_commands(args.output_dir, options, prepares, data or "data-bin"))
 
 
-def _files(places: List[str], dictionary: str, max_positions: int) -> Dict[str, bytes]:
+def _files(places: list[str], dictionary: str, max_positions: int) -> dict[str, bytes]:
     """What goes beside the checkpoint: name to content."""
     files = {DICTIONARY: Path(dictionary).read_bytes()}
     names = _BESIDE

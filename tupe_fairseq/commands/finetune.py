@@ -4,7 +4,6 @@ import argparse
 import logging
 import os
 from dataclasses import replace
-from typing import List, Optional
 
 import torch
 
@@ -26,7 +25,7 @@ from tupe_fairseq.programs.shell_text import show
 logger = logging.getLogger("tupe-finetune")
 
 
-def main(argv: Optional[List[str]] = None) -> None:
+def main(argv: list[str] | None = None) -> None:
     run_program(get_parser(), run, argv, check=check, resumes=True)
 
 

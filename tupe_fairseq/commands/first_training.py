@@ -2,13 +2,12 @@
 
 import os
 import shutil
-from typing import List
 
 from tupe_fairseq.commands.recipe import masked_lm_training
 from tupe_fairseq.programs.shell_text import as_shell
 
 
-def first_training(folders: List[str], tokens_per_sample: int) -> str:
+def first_training(folders: list[str], tokens_per_sample: int) -> str:
     """Shell text that trains a small TUPE-R; an hour or less on what this machine has.
 
     Args:

@@ -1,11 +1,9 @@
 """Whether a vocabulary whose files the flags give is that of a checkpoint."""
 
-from typing import Dict, List
-
 from tupe_fairseq.text.foreign_vocabulary import KINDS
 
 
-def check_fits(kind: str, paths: Dict[str, str], words: List[str], is_authors: bool) -> None:
+def check_fits(kind: str, paths: dict[str, str], words: list[str], is_authors: bool) -> None:
     """Refuse a vocabulary that the checkpoint was not trained with.
 
     Args:

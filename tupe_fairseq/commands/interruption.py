@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 import threading
-from typing import Callable, Iterator, NoReturn, Optional
+from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 #: seconds to end child processes and to remove half-written files
 PATIENCE = 4
@@ -26,7 +27,7 @@ class Interruption:
     """
 
     def __init__(self, program: str, advice: str = ""):
-        self.number: Optional[int] = None
+        self.number: int | None = None
         self._program = program
         self._advice = advice
         self._is_told = False

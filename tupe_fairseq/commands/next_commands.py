@@ -2,7 +2,6 @@
 
 import argparse
 import os
-from typing import List
 
 from tupe_fairseq.commands.recipe import masked_lm_training
 from tupe_fairseq.files.names import MODEL
@@ -38,7 +37,7 @@ def next_commands(
         if rate is not None:
             flags += ["--" + name.replace("_", "-"), str(rate)]
     train = masked_lm_training(data, flags, length=length, updates=10_000, warmup=1000, lr="1e-4")
-    pretrain: List[str] = [
+    pretrain: list[str] = [
         "tupe-prepare-pretrain", "--input", "train.txt", "--vocabulary", folder,
         "--tokens-per-sample", str(length), "--output-dir", "data-bin",
     ]  # fmt: skip

@@ -1,7 +1,6 @@
 """tupe-options: the model's flags of fairseq-train, which its own --help leaves out."""
 
 import argparse
-from typing import List, Optional
 
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.roberta import RobertaModel
@@ -51,7 +50,7 @@ def model_flags(arch: str) -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Optional[List[str]] = None) -> None:
+def main(argv: list[str] | None = None) -> None:
     run_program(get_parser(), run, argv)
 
 

@@ -4,7 +4,6 @@ import argparse
 import importlib
 import logging
 import os
-from typing import List, Optional
 
 from tupe_fairseq.command_flags.plot import check, get_parser
 from tupe_fairseq.commands.program import run_program
@@ -22,7 +21,7 @@ FIGURES = (
 )
 
 
-def main(argv: Optional[List[str]] = None) -> None:
+def main(argv: list[str] | None = None) -> None:
     run_program(get_parser(), run, argv, check=check)
 
 

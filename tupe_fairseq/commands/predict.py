@@ -3,7 +3,8 @@
 import argparse
 import io
 import logging
-from typing import Any, Callable, List, Optional
+from collections.abc import Callable
+from typing import Any
 
 from tupe_fairseq.command_flags.predict import check, get_parser
 from tupe_fairseq.command_flags.vocabulary_flags import CHOICES, given_vocabulary
@@ -31,7 +32,7 @@ from tupe_fairseq.text.to_tokens import ToTokens, open_vocabulary, places_of
 logger = logging.getLogger("tupe-predict")
 
 
-def main(argv: Optional[List[str]] = None) -> None:
+def main(argv: list[str] | None = None) -> None:
     run_program(get_parser(), run, argv, check=check, resumes=True)
 
 
@@ -120,11 +121,11 @@ class _Lines:
         """
         self._written(chunk, [["-"] * self._added] * len(chunk.values), False)
 
-    def of(self, chunk: Chunk, found: List[List[Any]], is_first: bool) -> bytes:
+    def of(self, chunk: Chunk, found: list[list[Any]], is_first: bool) -> bytes:
         """The lines of a chunk, and the names of the columns before the first."""
         return self._written(chunk, found, is_first and self._header)
 
-    def _written(self, chunk: Chunk, found: List[List[Any]], header: bool) -> bytes:
+    def _written(self, chunk: Chunk, found: list[list[Any]], header: bool) -> bytes:
         lines = io.StringIO(newline="")
         writer = row_writer(self._path, self.columns, lines, header)
         for values, more in zip(chunk.values, found):

@@ -3,7 +3,6 @@
 import argparse
 import logging
 import os
-from typing import List, Optional
 
 from tupe_fairseq.command_flags.prepare_glue import check, get_parser, tasks
 from tupe_fairseq.commands.prepared_task import (
@@ -17,7 +16,7 @@ from tupe_fairseq.glue.prepare import prepare_task
 logger = logging.getLogger("tupe-prepare-glue")
 
 
-def main(argv: Optional[List[str]] = None) -> None:
+def main(argv: list[str] | None = None) -> None:
     run_program(get_parser(), run, argv, check=check, resumes=True)
 
 

@@ -4,7 +4,6 @@ import argparse
 import logging
 import os
 import shutil
-from typing import List, Optional
 
 from tupe_fairseq.command_flags.prepare_pretrain import check, get_parser
 from tupe_fairseq.commands.first_training import first_training
@@ -26,7 +25,7 @@ from tupe_fairseq.text.treatment import TextTreatment
 logger = logging.getLogger("tupe-prepare-pretrain")
 
 
-def main(argv: Optional[List[str]] = None) -> None:
+def main(argv: list[str] | None = None) -> None:
     run_program(get_parser(), run, argv, check=check, resumes=True)
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-from typing import List, Optional
 
 from tupe_fairseq.command_flags.given_task import own_task
 from tupe_fairseq.command_flags.prepare_task import check, get_parser
@@ -19,7 +18,7 @@ from tupe_fairseq.labelled.read_own_task import read_own_task
 logger = logging.getLogger("tupe-prepare-task")
 
 
-def main(argv: Optional[List[str]] = None) -> None:
+def main(argv: list[str] | None = None) -> None:
     run_program(get_parser(), run, argv, check=check, resumes=True)
 
 

@@ -4,7 +4,8 @@ import argparse
 import contextlib
 import logging
 import os
-from typing import Any, Dict, Iterator, List, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.names import REPORT
@@ -16,7 +17,7 @@ from tupe_fairseq.text.pretrain_dir import PretrainDir
 _MOST_LISTED = 50
 
 
-def opened_pretraining(args: argparse.Namespace) -> Tuple[PretrainDir, int]:
+def opened_pretraining(args: argparse.Namespace) -> tuple[PretrainDir, int]:
     """Vocabulary and text treatment, and the length above which rows are counted as too long.
 
     Raises:
@@ -47,7 +48,7 @@ def output_folder(path: str) -> Iterator[None]:
             os.rmdir(path)
 
 
-def log_report(logger: logging.Logger, report: Dict[str, Any]) -> None:
+def log_report(logger: logging.Logger, report: dict[str, Any]) -> None:
     """Say in a table and in warnings what was read, kept and dropped."""
     for line in _table(report):
         logger.info("%s", line)
@@ -56,7 +57,7 @@ def log_report(logger: logging.Logger, report: Dict[str, Any]) -> None:
         logger.warning("warning: %s: %s", report["task"], warning)
 
 
-def _table(report: Dict[str, Any]) -> List[str]:
+def _table(report: dict[str, Any]) -> list[str]:
     """The report as lines of a table, one per split."""
     over = f"over {report['max_positions']}"
     rows = [(report["task"], "read", "kept", over, "unknown", "labels; dropped; warnings")]
@@ -74,7 +75,7 @@ def _table(report: Dict[str, Any]) -> List[str]:
     ]
 
 
-def _counts(values: Dict[str, int]) -> str:
+def _counts(values: dict[str, int]) -> str:
     parts = [f"{name}: {count}" for name, count in values.items()]
     more = [f"and {len(parts) - _MOST_LISTED} more"] if len(parts) > _MOST_LISTED else []
     return ", ".join(parts[:_MOST_LISTED] + more) or "-"

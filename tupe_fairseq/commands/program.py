@@ -4,7 +4,8 @@ import argparse
 import difflib
 import logging
 import sys
-from typing import Callable, List, NoReturn, Optional, Sequence
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from tupe_fairseq.commands.config_file import take_config
 from tupe_fairseq.commands.interruption import Interruption, raised
@@ -19,9 +20,9 @@ Check = Callable[[argparse.Namespace], None]
 def run_program(
     parser: argparse.ArgumentParser,
     run: Callable[[argparse.Namespace], None],
-    argv: Optional[List[str]] = None,
+    argv: list[str] | None = None,
     *,
-    check: Optional[Check] = None,
+    check: Check | None = None,
     resumes: bool = False,
 ) -> None:
     """Parse and check the arguments, and run.
@@ -69,7 +70,7 @@ def set_up_log(program: str) -> None:
     )
 
 
-def parsed(parser: argparse.ArgumentParser, argv: Optional[List[str]] = None) -> argparse.Namespace:
+def parsed(parser: argparse.ArgumentParser, argv: list[str] | None = None) -> argparse.Namespace:
     """The arguments, those of a --config file included; --help and wrong flags end the process,
     with exit codes 0 and 2."""
     words = sys.argv[1:] if argv is None else argv

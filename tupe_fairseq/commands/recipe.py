@@ -1,13 +1,13 @@
 """The fairseq-train command for masked words that our commands print, ready to be copied."""
 
-from typing import List, Sequence
+from collections.abc import Sequence
 
 from tupe_fairseq.programs.shell_text import user_dir
 
 
 def masked_lm_training(
     data: str, model: Sequence[str], *, length: int, updates: int, warmup: int, lr: str
-) -> List[str]:
+) -> list[str]:
     """The words of a training that saves as it goes, and resumes if it is started again.
 
     Args:

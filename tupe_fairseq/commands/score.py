@@ -5,7 +5,8 @@ import contextlib
 import logging
 import os
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -38,7 +39,7 @@ _ON_GPU = 4 * BATCH_TOKENS
 _MANY_UNKNOWN = 0.01
 
 
-def main(argv: Optional[List[str]] = None) -> None:
+def main(argv: list[str] | None = None) -> None:
     run_program(get_parser(), run, argv, check=check)
 
 
@@ -116,7 +117,7 @@ def _reader(args: argparse.Namespace) -> Callable[[], Iterator[Any]]:
 
 def _score(args: argparse.Namespace, scorer: PseudoLikelihood, rows: Iterator[Any]):
     """Write the score of every row; the totals by name, and the shares."""
-    totals: Dict[str, Total] = {}
+    totals: dict[str, Total] = {}
     shares = Shares()
     names = ("sentences",) if args.pairs is None else ("acceptable", "other")
     with _written(args) as write:
@@ -131,7 +132,7 @@ def _score(args: argparse.Namespace, scorer: PseudoLikelihood, rows: Iterator[An
 
 
 @contextlib.contextmanager
-def _written(args: argparse.Namespace) -> Iterator[Callable[[Dict[str, Any]], Any]]:
+def _written(args: argparse.Namespace) -> Iterator[Callable[[dict[str, Any]], Any]]:
     """What writes the columns of a row to where they go."""
     if args.output is not None:
         make = line_maker(os.path.splitext(args.output)[1])
@@ -156,7 +157,7 @@ def _warn(counts: Counts) -> None:
 
 
 def _tell(
-    args: argparse.Namespace, counts: Counts, totals: Dict[str, Total], shares: Shares
+    args: argparse.Namespace, counts: Counts, totals: dict[str, Total], shares: Shares
 ) -> None:
     scores = {name: total.to_dict() for name, total in totals.items()}
     for name, one in scores.items():
@@ -165,7 +166,7 @@ def _tell(
             name, one["sentences"], one["pieces"], one["loss"], one["pseudo_perplexity"],
         )  # fmt: skip
     table = totals_table(scores)
-    found: Dict[str, Any] = {}
+    found: dict[str, Any] = {}
     if args.pairs is not None:
         found = shares.to_dict()
         table = f"{shares_table(found)}\n{table}"

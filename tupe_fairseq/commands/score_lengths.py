@@ -4,7 +4,8 @@ import argparse
 import logging
 import os
 import sys
-from typing import Any, Callable, Iterator, List
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from tupe_fairseq.command_flags.score import sample_lengths
 from tupe_fairseq.files.fingerprint import file_sha256
@@ -19,7 +20,7 @@ logger = logging.getLogger("tupe-score")
 _FIGURE = "loss_by_length.png"
 
 
-def given_lengths(args: argparse.Namespace) -> List[int]:
+def given_lengths(args: argparse.Namespace) -> list[int]:
     """The lengths in order; none if the flag is not given.
 
     Raises:
@@ -32,7 +33,7 @@ def given_lengths(args: argparse.Namespace) -> List[int]:
     return sample_lengths(args.lengths)
 
 
-def check_lengths(lengths: List[int], loaded: LoadedModel, checkpoint: str) -> None:
+def check_lengths(lengths: list[int], loaded: LoadedModel, checkpoint: str) -> None:
     """Refuse samples that are longer than the model takes.
 
     Raises:
@@ -48,7 +49,7 @@ def check_lengths(lengths: List[int], loaded: LoadedModel, checkpoint: str) -> N
 def score_lengths(
     args: argparse.Namespace,
     loaded: LoadedModel,
-    lengths: List[int],
+    lengths: list[int],
     rows: Iterator[Any],
     device: str,
     batch_tokens: int,
@@ -90,7 +91,7 @@ def score_lengths(
     _tell(args, found)
 
 
-def _tell(args: argparse.Namespace, found: List[Any]) -> None:
+def _tell(args: argparse.Namespace, found: list[Any]) -> None:
     table = lengths_table(found)
     sys.stdout.write(table)
     sys.stdout.flush()

@@ -4,7 +4,7 @@ If a package is missing, it says which extra brings it.
 """
 
 import importlib
-from typing import Callable, List, Optional
+from collections.abc import Callable
 
 from tupe_fairseq.commands.extras import EXTRA_OF, advice, missing
 from tupe_fairseq.commands.interruption import end_at_once, ignore
@@ -30,10 +30,10 @@ NEEDS = {
 }
 
 
-def _command(name: str) -> Callable[[Optional[List[str]]], None]:
+def _command(name: str) -> Callable[[list[str] | None], None]:
     program = f"tupe-{name.replace('_', '-')}"
 
-    def start(argv: Optional[List[str]] = None) -> None:
+    def start(argv: list[str] | None = None) -> None:
         if argv is not None:
             run(argv)
             return
@@ -43,7 +43,7 @@ def _command(name: str) -> Callable[[Optional[List[str]]], None]:
         finally:
             ignore()
 
-    def run(argv: Optional[List[str]]) -> None:
+    def run(argv: list[str] | None) -> None:
         try:
             run_with_packages(argv)
         except ModuleNotFoundError as error:
@@ -52,7 +52,7 @@ def _command(name: str) -> Callable[[Optional[List[str]]], None]:
                 raise
             stop(program, advice(package))
 
-    def run_with_packages(argv: Optional[List[str]]) -> None:
+    def run_with_packages(argv: list[str] | None) -> None:
         # ends here with --help and what is wrong, before the imports of what does the work
         flags = importlib.import_module(f"tupe_fairseq.command_flags.{name}")
         args = parsed(flags.get_parser(), argv)

@@ -3,7 +3,8 @@
 import argparse
 import logging
 from collections import Counter
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from tupe_fairseq.command_flags.row_flags import STANDARD_INPUT
 from tupe_fairseq.prediction.row_chunks import Chunk, read_chunks
@@ -24,12 +25,12 @@ class TextInput(NamedTuple):
     """
 
     file: RowFile
-    places: List[int]
+    places: list[int]
     is_words: bool
     skips: bool
 
     @property
-    def columns(self) -> List[str]:
+    def columns(self) -> list[str]:
         """The names of all columns."""
         return self.file.columns
 
@@ -38,7 +39,7 @@ class TextInput(NamedTuple):
         """Whether the rows can be read only once."""
         return isinstance(self.file, StandardInput)
 
-    def chunks(self, on_bad: Optional[Callable[[BadRow], None]] = None) -> Iterator[Chunk]:
+    def chunks(self, on_bad: Callable[[BadRow], None] | None = None) -> Iterator[Chunk]:
         """The rows from the first on; bad ones, if they are left out, go to ``on_bad``.
 
         Raises:
@@ -49,7 +50,7 @@ class TextInput(NamedTuple):
 
 
 def open_input(
-    args: argparse.Namespace, texts: Optional[int], is_words: bool, logger: logging.Logger
+    args: argparse.Namespace, texts: int | None, is_words: bool, logger: logging.Logger
 ) -> TextInput:
     """Open INPUT and find its texts; what is guessed is logged.
 
@@ -77,12 +78,12 @@ def open_input(
     return TextInput(file, places, is_words, args.skip_bad_rows)
 
 
-def _given(args: argparse.Namespace, file: RowFile) -> List[str]:
+def _given(args: argparse.Namespace, file: RowFile) -> list[str]:
     flags = {"--text": args.text, "--text2": args.text2}
     return [file.column(name, flag) for flag, name in flags.items() if name is not None]
 
 
-def _guessed(file: RowFile, texts: Optional[int], logger: logging.Logger) -> List[str]:
+def _guessed(file: RowFile, texts: int | None, logger: logging.Logger) -> list[str]:
     guess = guess_columns(file, "--text", "--text2")
     names = [guess.text] if guess.second is None or texts == 1 else [guess.text, guess.second]
     said = ", ".join(f"{role} is column {name!r}" for role, name in zip(("text", "text2"), names))
@@ -94,7 +95,7 @@ class BadRows:
     """Counts the rows that are left out, by reason."""
 
     def __init__(self):
-        self.counts: Dict[str, int] = Counter()
+        self.counts: dict[str, int] = Counter()
         self.first = ""
 
     def __call__(self, bad: BadRow) -> None:

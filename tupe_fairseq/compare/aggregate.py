@@ -2,15 +2,16 @@
 
 import math
 import statistics
-from typing import Any, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from tupe_fairseq.compare.measures import measures
 from tupe_fairseq.compare.student_t import t_quantile
 
-Result = Dict[str, Any]
+Result = dict[str, Any]
 
 
-def spread(values: Sequence[float]) -> Optional[Dict[str, Any]]:
+def spread(values: Sequence[float]) -> dict[str, Any] | None:
     """Mean and spread of a number over seeds.
 
     Returns:
@@ -31,7 +32,7 @@ def spread(values: Sequence[float]) -> Optional[Dict[str, Any]]:
     }
 
 
-def differences(runs: Sequence[Result], baseline: Sequence[Result]) -> Dict[int, float]:
+def differences(runs: Sequence[Result], baseline: Sequence[Result]) -> dict[int, float]:
     """The final loss of runs less that of the baseline's run with the same seed.
 
     Args:
@@ -45,11 +46,11 @@ def differences(runs: Sequence[Result], baseline: Sequence[Result]) -> Dict[int,
     return {seed: loss - targets[seed] for seed, loss in own.items() if seed in targets}
 
 
-def _final_losses(runs: Sequence[Result]) -> Dict[int, float]:
+def _final_losses(runs: Sequence[Result]) -> dict[int, float]:
     return {run["seed"]: run["final_loss"] for run in runs if run["diverged"] is None}
 
 
-def updates_to_reach(curve: Sequence[Dict[str, float]], target: float) -> Optional[float]:
+def updates_to_reach(curve: Sequence[dict[str, float]], target: float) -> float | None:
     """The updates after which the loss first reaches the target.
 
     Linear between validations.  If the very first one is below the target, its updates are
@@ -72,7 +73,7 @@ def updates_to_reach(curve: Sequence[Dict[str, float]], target: float) -> Option
     return None
 
 
-def summarize_schemes(results: List[Result], baseline: str) -> List[Dict[str, Any]]:
+def summarize_schemes(results: list[Result], baseline: str) -> list[dict[str, Any]]:
     """The statistics of each scheme, for each model size.
 
     Args:
@@ -112,13 +113,13 @@ def summarize_schemes(results: List[Result], baseline: str) -> List[Dict[str, An
     return table
 
 
-def _spreads(found: List[Dict[str, float]]) -> Dict[str, Any]:
+def _spreads(found: list[dict[str, float]]) -> dict[str, Any]:
     """Of each measure, over the runs that have it."""
     names = dict.fromkeys(name for one in found for name in one)
     return {name: spread([one[name] for one in found if name in one]) for name in names}
 
 
-def _to_baseline(runs: List[Result], of_baseline: List[Result]) -> Optional[Dict[str, Any]]:
+def _to_baseline(runs: list[Result], of_baseline: list[Result]) -> dict[str, Any] | None:
     """The updates in which a scheme reaches the baseline's final loss of the same seed.
 
     A diverged run has not reached it.

@@ -1,7 +1,7 @@
 """Checks a comparison before anything runs."""
 
 import dataclasses
-from typing import Dict, Sequence, Tuple
+from collections.abc import Sequence
 
 from tupe_fairseq.compare.comparison import Comparison
 from tupe_fairseq.compare.parse_schemes import FLAGS, Scheme
@@ -69,7 +69,7 @@ def check_train_flags(comparison: Comparison, arch: str) -> None:
 
 def check_schemes(
     comparison: Comparison, arch: str, schemes: Sequence[Scheme]
-) -> Dict[Tuple[str, Scheme], int]:
+) -> dict[tuple[str, Scheme], int]:
     """Build each scheme's encoder of a size, to refuse now what cannot be built.
 
     Returns:

@@ -1,7 +1,7 @@
 """Draws the claims of a comparison: their differences in units of what would count."""
 
 import os
-from typing import Any, Dict, List
+from typing import Any
 
 from tupe_fairseq.compare.claims import DOES_NOT, HOLDS, IN_PART, UNKNOWN
 from tupe_fairseq.plots import canvas
@@ -10,7 +10,7 @@ _COLOURS = {**dict(zip((HOLDS, DOES_NOT, IN_PART), canvas.COLOURS)), UNKNOWN: "#
 _WIDEST = 6.0  # units; an interval that is wider runs out of the figure
 
 
-def write_claims(results: Dict[str, Any], folder: str) -> List[str]:
+def write_claims(results: dict[str, Any], folder: str) -> list[str]:
     """Draw a figure for each size.
 
     Args:
@@ -32,7 +32,7 @@ def write_claims(results: Dict[str, Any], folder: str) -> List[str]:
     return paths
 
 
-def _draw(rows: List[Dict[str, Any]]):
+def _draw(rows: list[dict[str, Any]]):
     figure = canvas.new_figure(11, 1.2 + 0.34 * len(rows))
     axis = figure.subplots()
     for place, row in enumerate(rows):

@@ -10,9 +10,10 @@ difference would count, for example::
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any
 
 from tupe_fairseq.compare.aggregate import spread, updates_to_reach
 from tupe_fairseq.compare.measures import LOSS, measures
@@ -43,15 +44,15 @@ class Claim:
     worse: str
     readout: str
     amount: float
-    added: Tuple[str, ...]
-    subtracted: Tuple[str, ...] = ()
+    added: tuple[str, ...]
+    subtracted: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         """As it is written."""
         return f"{self.better} over {self.worse}: {self.readout} by {self.amount:g}"
 
-    def gain(self, better: Dict[str, Any], worse: Dict[str, Any]) -> Optional[float]:
+    def gain(self, better: dict[str, Any], worse: dict[str, Any]) -> float | None:
         """By how much one run is better than another; None if one of them lacks the numbers.
 
         A run that never reaches the other's final loss has saved none of its updates.
@@ -68,12 +69,12 @@ class Claim:
             (other[LOSS] - own[LOSS]) if self.readout == LOSS else self._of(own) - self._of(other)
         )
 
-    def _of(self, found: Dict[str, float]) -> float:
+    def _of(self, found: dict[str, float]) -> float:
         less = fmean(found[name] for name in self.subtracted) if self.subtracted else 0.0
         return fmean(found[name] for name in self.added) - less
 
 
-def parse_claims(text: str, schemes: Sequence[str], readouts: Sequence[str]) -> List[Claim]:
+def parse_claims(text: str, schemes: Sequence[str], readouts: Sequence[str]) -> list[Claim]:
     """Read --claims: claims separated by semicolons.
 
     Args:
@@ -117,7 +118,7 @@ def _amount(text: str, where: str) -> float:
     return amount
 
 
-def _names(text: str, where: str, readouts: Sequence[str]) -> Tuple[str, ...]:
+def _names(text: str, where: str, readouts: Sequence[str]) -> tuple[str, ...]:
     """``CoLA,MRPC/cls`` is the mean of ``CoLA/cls`` and ``MRPC/cls``."""
     tasks, slash, pooling = text.strip().rpartition("/")
     names = [f"{task.strip()}/{pooling}" for task in tasks.split(",")] if slash else [pooling]
@@ -128,7 +129,7 @@ def _names(text: str, where: str, readouts: Sequence[str]) -> Tuple[str, ...]:
     return tuple(names)
 
 
-def judge(claim: Claim, runs: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
+def judge(claim: Claim, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The verdict on a claim, from the runs of one size.
 
     Differences are paired by pre-training seed, and their interval is Student's t.
@@ -153,7 +154,7 @@ def judge(claim: Claim, runs: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
     }
 
 
-def _verdict(gain: Optional[Dict[str, Any]], amount: float) -> str:
+def _verdict(gain: dict[str, Any] | None, amount: float) -> str:
     if gain is None or gain["margin95"] is None:
         return UNKNOWN
     low, high = gain["mean"] - gain["margin95"], gain["mean"] + gain["margin95"]

@@ -3,7 +3,7 @@
 import os
 import shlex
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from tupe_fairseq.compare.compared_data import fingerprint
 from tupe_fairseq.compare.parse_schemes import Scheme
@@ -71,12 +71,12 @@ class Comparison:
     validate_every: int
     batch_size: int = 16
     tokens_per_sample: int = 128
-    lr: Optional[float] = 1e-3
+    lr: float | None = 1e-3
     cpu: bool = False
     fp16: bool = False
     threads: int = 1
-    train_flags: Tuple[str, ...] = ()
-    tune_lrs: Tuple[float, ...] = ()
+    train_flags: tuple[str, ...] = ()
+    tune_lrs: tuple[float, ...] = ()
     tune_updates: int = 0
     seconds: float = 0.0
     readouts: Readouts = Readouts()
@@ -103,11 +103,11 @@ class Comparison:
         return all(os.path.exists(self.path(run, name)) for name in needed)
 
     @property
-    def environment(self) -> Dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """The environment variables of each run, on any device."""
         return {"OMP_NUM_THREADS": str(self.threads)}
 
-    def settings(self) -> Dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """What runs share and results depend on; a folder with other settings is refused."""
         kept = {key: value for key, value in vars(self).items() if key not in ("folder", "data")}
         for name in ("train_flags", "tune_lrs"):
@@ -115,7 +115,7 @@ class Comparison:
         kept["readouts"] = self.readouts.settings()
         return {"data": fingerprint(self.data), **kept, "versions": versions()}
 
-    def validations(self, done: int) -> List[int]:
+    def validations(self, done: int) -> list[int]:
         """After how many updates a run that has made ``done`` has been validated."""
         return validations(self.updates, self.validate_every, done)
 
@@ -132,9 +132,9 @@ class Comparison:
             lines.append(f"export {name}={shlex.quote(value)}")
         return "\n".join([*lines, as_shell(self.command(run))]) + "\n"
 
-    def common_words(self, arch: str) -> List[str]:
+    def common_words(self, arch: str) -> list[str]:
         """The arguments that all runs of an architecture share, without --train-flags."""
-        words: List[Any] = [fairseq_train(), self.data, "--user-dir", user_dir()]
+        words: list[Any] = [fairseq_train(), self.data, "--user-dir", user_dir()]
         words += ["--arch", arch, "--task", "tupe_masked_lm", "--criterion", "masked_lm"]
         words += ["--sample-break-mode", "complete", "--tokens-per-sample", self.tokens_per_sample]
         words += ["--max-positions", self.tokens_per_sample]
@@ -156,13 +156,13 @@ class Comparison:
         words += ["--fp16"] if self.fp16 else []
         return [str(word) for word in words]
 
-    def command(self, run: ComparisonRun) -> List[str]:
+    def command(self, run: ComparisonRun) -> list[str]:
         """The arguments of a run's fairseq-train command."""
         own = [*run.scheme.words, "--seed", str(run.seed), "--save-dir", self.path(run)]
         return [*self.common_words(run.arch), *self.train_flags, *own]
 
 
-def validations(updates: int, every: int, done: int) -> List[int]:
+def validations(updates: int, every: int, done: int) -> list[int]:
     """After how many of its updates a run that has made ``done`` has been validated."""
     found = list(range(every, done + 1, every))
     return found if done < updates else sorted({*found, updates})

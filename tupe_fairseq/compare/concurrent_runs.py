@@ -4,8 +4,9 @@ import logging
 import queue
 import subprocess
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any
 
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
@@ -20,13 +21,13 @@ from tupe_fairseq.programs.train import end
 logger = logging.getLogger("tupe-compare")
 
 #: a run, and the settings that it is made with
-PlannedRun = Tuple[Comparison, ComparisonRun]
+PlannedRun = tuple[Comparison, ComparisonRun]
 
 
 def make_runs(
     planned: Sequence[PlannedRun],
-    parameters: Dict[Tuple[str, Scheme], int],
-    devices: Sequence[Optional[str]],
+    parameters: dict[tuple[str, Scheme], int],
+    devices: Sequence[str | None],
     lock: int,
     limit: TimeLimit,
     keep_checkpoints: bool = False,
@@ -50,10 +51,10 @@ def make_runs(
     """
     devices = devices[: max(1, len(planned))]
     count = len(devices)
-    free: queue.Queue[Optional[str]] = queue.Queue()
+    free: queue.Queue[str | None] = queue.Queue()
     for device in devices:
         free.put(device)
-    processes: List[subprocess.Popen] = []
+    processes: list[subprocess.Popen] = []
     stopping, out_of_time = threading.Event(), threading.Event()
     total = sum(comparison.updates for comparison, _ in planned)
     bar = tqdm(total=total, unit="update", disable=None)
@@ -67,7 +68,7 @@ def make_runs(
         out_of_time.set()
         end(*processes)
 
-    def make(comparison: Comparison, run: ComparisonRun) -> Optional[Dict[str, Any]]:
+    def make(comparison: Comparison, run: ComparisonRun) -> dict[str, Any] | None:
         made = 0
 
         def show_updates(updates: int) -> None:

@@ -1,13 +1,14 @@
 """Draws the final losses of a comparison, and their differences, with 95% intervals."""
 
 import os
-from typing import Any, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from tupe_fairseq.compare.aggregate import differences
 from tupe_fairseq.plots import canvas
 
 
-def write_final_losses(results: Dict[str, Any], folder: str) -> str:
+def write_final_losses(results: dict[str, Any], folder: str) -> str:
     """Draw a line for each scheme: dots for the seeds, a bar for the interval of their mean.
 
     Args:
@@ -21,7 +22,7 @@ def write_final_losses(results: Dict[str, Any], folder: str) -> str:
     return path
 
 
-def _draw(results: Dict[str, Any]):
+def _draw(results: dict[str, Any]):
     """For each size the losses on the left, and the differences to the baseline on the right."""
     archs = list(dict.fromkeys(row["arch"] for row in results["summary"]))
     rows = [[row for row in results["summary"] if row["arch"] == arch] for arch in archs]
@@ -49,15 +50,15 @@ def _draw(results: Dict[str, Any]):
     return figure
 
 
-def _of(runs: Sequence[Dict[str, Any]], scheme: str) -> List[Dict[str, Any]]:
+def _of(runs: Sequence[dict[str, Any]], scheme: str) -> list[dict[str, Any]]:
     return [run for run in runs if run["scheme"] == scheme]
 
 
 def draw_row(
     panel,
     place: float,
-    values: List[float],
-    found: Optional[Dict[str, Any]],
+    values: list[float],
+    found: dict[str, Any] | None,
     colour: str = canvas.COLOURS[0],
 ) -> None:
     """A dot for each seed, and the interval of their mean.
@@ -75,7 +76,7 @@ def draw_row(
         panel.errorbar([found["mean"]], [place], xerr=[found["margin95"]], **style)
 
 
-def scheme_name(row: Dict[str, Any]) -> str:
+def scheme_name(row: dict[str, Any]) -> str:
     """The label of a row, with the number of seeds."""
     count = len(row["seeds"]) - len(row["diverged"])
     return f"{row['scheme']} (diverged)" if not count else f"{row['scheme']} (n = {count})"

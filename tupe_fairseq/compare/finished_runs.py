@@ -2,7 +2,8 @@
 
 import glob
 import os
-from typing import Any, Dict, Iterable, List, Tuple
+from collections.abc import Iterable
+from typing import Any
 
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun, validations
 from tupe_fairseq.compare.measured_readouts import READOUTS
@@ -31,7 +32,7 @@ _RESULT = {
 }
 
 
-def finished(comparison: Comparison) -> List[Dict[str, Any]]:
+def finished(comparison: Comparison) -> list[dict[str, Any]]:
     """The results of all finished runs of the folder, from any call with these settings.
 
     Raises:
@@ -40,7 +41,7 @@ def finished(comparison: Comparison) -> List[Dict[str, Any]]:
     return [_read(comparison, path) for path in _paths(comparison)]
 
 
-def finished_schemes(comparison: Comparison) -> List[str]:
+def finished_schemes(comparison: Comparison) -> list[str]:
     """The labels of their schemes, with any settings.
 
     Raises:
@@ -49,12 +50,12 @@ def finished_schemes(comparison: Comparison) -> List[str]:
     return [_record(path, {"scheme": str})["scheme"] for path in _paths(comparison)]
 
 
-def _paths(comparison: Comparison) -> List[str]:
+def _paths(comparison: Comparison) -> list[str]:
     pattern = os.path.join(glob.escape(comparison.folder), "*", "*", "result.json")
     return sorted(glob.glob(pattern))
 
 
-def _read(comparison: Comparison, path: str) -> Dict[str, Any]:
+def _read(comparison: Comparison, path: str) -> dict[str, Any]:
     result = {**dict.fromkeys(_RESULT), **_record(path, _RESULT)}
     try:
         scheme = parse_scheme(result["scheme"], "scheme")
@@ -81,7 +82,7 @@ def _read(comparison: Comparison, path: str) -> Dict[str, Any]:
     return result
 
 
-def _record(path: str, shape: Any) -> Dict[str, Any]:
+def _record(path: str, shape: Any) -> dict[str, Any]:
     try:
         return read_record(path, shape)
     except ValueError as error:
@@ -92,9 +93,9 @@ def _with_remedy(error: ValueError, path: str) -> str:
     return f"{error}; delete {path}, and the run is made again"
 
 
-def first_seeds(results: Iterable[Dict[str, Any]]) -> Dict[Tuple[str, str], int]:
+def first_seeds(results: Iterable[dict[str, Any]]) -> dict[tuple[str, str], int]:
     """The seed of each size and scheme that has one of these results; the lowest, if several."""
-    seeds: Dict[Tuple[str, str], int] = {}
+    seeds: dict[tuple[str, str], int] = {}
     for result in sorted(results, key=lambda result: result["seed"]):
         seeds.setdefault((result["arch"], result["scheme"]), result["seed"])
     return seeds

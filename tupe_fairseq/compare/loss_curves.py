@@ -1,7 +1,7 @@
 """Draws the loss curves of a comparison as PNG files."""
 
 import os
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from tupe_fairseq.plots import canvas
 
@@ -10,10 +10,10 @@ _COLOURS = (canvas.COLOURS[-1], *canvas.COLOURS[:-1])
 _DASHES = ("-", "--", ":")
 _END = 0.6  # the share of the updates at which the second panel begins
 
-Curve = Tuple[List[float], List[float]]
+Curve = tuple[list[float], list[float]]
 
 
-def write_figures(results: Dict[str, Any], folder: str) -> List[str]:
+def write_figures(results: dict[str, Any], folder: str) -> list[str]:
     """Draw the validation loss of all schemes against updates and against training time.
 
     Args:
@@ -34,7 +34,7 @@ def write_figures(results: Dict[str, Any], folder: str) -> List[str]:
     return written
 
 
-def _draw(results: Dict[str, Any], key: str, label: str):
+def _draw(results: dict[str, Any], key: str, label: str):
     archs = list(dict.fromkeys(row["arch"] for row in results["summary"]))
     figure = canvas.new_figure(11, 5.6 * len(archs))
     for arch, part in zip(archs, figure.subfigures(len(archs), 1, squeeze=False)[:, 0]):
@@ -49,7 +49,7 @@ def _draw(results: Dict[str, Any], key: str, label: str):
     return figure
 
 
-def _draw_size(figure, results: Dict[str, Any], key: str, label: str) -> None:
+def _draw_size(figure, results: dict[str, Any], key: str, label: str) -> None:
     """The two panels of one size and their legend."""
     left, right = figure.subplots(1, 2)
     means = {}
@@ -89,7 +89,7 @@ def _draw_size(figure, results: Dict[str, Any], key: str, label: str) -> None:
     )  # fmt: skip
 
 
-def _worst_first(results: Dict[str, Any]) -> List[Tuple[int, Dict[str, Any]]]:
+def _worst_first(results: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
     """The summary's rows with their places in it, which decide colours; the baseline's is 0."""
 
     def final(numbered):
@@ -99,7 +99,7 @@ def _worst_first(results: Dict[str, Any]) -> List[Tuple[int, Dict[str, Any]]]:
     return sorted(enumerate(results["summary"]), key=final, reverse=True)
 
 
-def mean_curve(curves: List[List[Dict[str, float]]], key: str) -> Optional[Curve]:
+def mean_curve(curves: list[list[dict[str, float]]], key: str) -> Curve | None:
     """The mean over seeds, at the updates that all of them were validated at.
 
     Args:
@@ -119,7 +119,7 @@ def mean_curve(curves: List[List[Dict[str, float]]], key: str) -> Optional[Curve
     return mean(key), mean("loss")
 
 
-def _draw_run(panel, run: Dict[str, Any], key: str, style: Dict[str, Any]) -> None:
+def _draw_run(panel, run: dict[str, Any], key: str, style: dict[str, Any]) -> None:
     x = [point[key] for point in run["curve"]]
     y = [point["loss"] for point in run["curve"]]
     panel.plot(x, y, linewidth=0.8, alpha=0.45, **style)
@@ -128,7 +128,7 @@ def _draw_run(panel, run: Dict[str, Any], key: str, style: Dict[str, Any]) -> No
         panel.plot(x[-1:], y[-1:], color=style["color"], **mark)
 
 
-def _limits(results: Dict[str, Any], key: str, left, right) -> None:
+def _limits(results: dict[str, Any], key: str, left, right) -> None:
     """The whole runs on a logarithmic scale, or the end, close enough to see differences."""
     whole = [run["curve"] for run in results["runs"] if run["diverged"] is None]
     left.set_yscale("log")
@@ -149,12 +149,12 @@ def _limits(results: Dict[str, Any], key: str, left, right) -> None:
     _fit(right.set_ylim, [point["loss"] for point in end])
 
 
-def _fit(set_limits, values: List[float]) -> None:
+def _fit(set_limits, values: list[float]) -> None:
     margin = 0.04 * (max(values) - min(values)) or 0.01 * max(values)
     set_limits(min(values) - margin, max(values) + margin)
 
 
-def _legend(row: Dict[str, Any]) -> str:
+def _legend(row: dict[str, Any]) -> str:
     final = row["final_loss"]
     if final is None:
         return f"{row['scheme']}: diverged"
@@ -163,7 +163,7 @@ def _legend(row: Dict[str, Any]) -> str:
     return f"{row['scheme']}: {final['mean']:.3f}{margin}{diverged}"
 
 
-def _caption(results: Dict[str, Any]) -> str:
+def _caption(results: dict[str, Any]) -> str:
     arch = results["summary"][0]["arch"]
     counts = sorted({len(row["seeds"]) for row in results["summary"]})
     if counts == [1]:

@@ -4,7 +4,8 @@ import logging
 import os
 import shutil
 import subprocess
-from typing import Any, Callable, Dict, List, Optional
+from collections.abc import Callable
+from typing import Any
 
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
 from tupe_fairseq.compare.readout_commands import Readout, readout_commands
@@ -35,10 +36,10 @@ def make_readouts(
     run: ComparisonRun,
     *,
     diverged: bool = False,
-    gpu: Optional[str] = None,
-    lock: Optional[int] = None,
+    gpu: str | None = None,
+    lock: int | None = None,
     on_start: Callable[[subprocess.Popen], None] = lambda process: None,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Read everything out of checkpoint_last.pt that an earlier call has not, and keep it.
 
     Args:
@@ -58,7 +59,7 @@ def make_readouts(
     env = dict(comparison.environment)
     if gpu is not None:
         env["CUDA_VISIBLE_DEVICES"] = gpu
-    found: Dict[str, Any] = {PAIRS: None, "tasks": {}}
+    found: dict[str, Any] = {PAIRS: None, "tasks": {}}
     for one in [] if diverged else readout_commands(comparison, run, folder):
         done = os.path.join(folder, one.name.replace("/", "-") + ".done")
         # the results of a task are there from its first run on
@@ -78,7 +79,7 @@ def make_readouts(
     return found
 
 
-def _pairs(one: Readout) -> Dict[str, Any]:
+def _pairs(one: Readout) -> dict[str, Any]:
     shares = read_record(one.results, _SCORED)["pairs"]
     return {
         "accuracy": shares["all"]["accuracy"],
@@ -86,11 +87,11 @@ def _pairs(one: Readout) -> Dict[str, Any]:
     }
 
 
-def _scores(one: Readout) -> Dict[str, Any]:
+def _scores(one: Readout) -> dict[str, Any]:
     """The scores at the best rate; a diverged run counts as 0, as in tupe-finetune's tables."""
     results = read_record(one.results, _FINETUNED)
     metric = results["selection"]
-    runs: List[Dict[str, Any]] = [run for run in results["runs"] if run["lr"] == results["best_lr"]]
+    runs: list[dict[str, Any]] = [run for run in results["runs"] if run["lr"] == results["best_lr"]]
     return {
         "metric": metric,
         "scores": [run["metrics"]["valid"][metric] if run["metrics"] else 0.0 for run in runs],

@@ -5,8 +5,9 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from statistics import median
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any
 
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
 from tupe_fairseq.compare.measured_readouts import make_readouts
@@ -33,13 +34,13 @@ def compare_one(
     *,
     position_parameters: int,
     side_by_side: int = 1,
-    gpu: Optional[str] = None,
+    gpu: str | None = None,
     keep_checkpoint: bool = False,
-    lock: Optional[int] = None,
-    seconds: Optional[float] = None,
+    lock: int | None = None,
+    seconds: float | None = None,
     on_updates: Callable[[int], None] = lambda updates: None,
     on_start: Callable[[subprocess.Popen], None] = lambda process: None,
-) -> Optional[Dict[str, Any]]:
+) -> dict[str, Any] | None:
     """Train, or resume an interrupted training, write result.json, and read the model out.
 
     Args:
@@ -103,7 +104,7 @@ def compare_one(
     return result
 
 
-def _stopping(last: str, seconds: Optional[float]) -> List[str]:
+def _stopping(last: str, seconds: float | None) -> list[str]:
     """Flags with which fairseq-train validates, saves and ends after so many seconds."""
     if seconds is None:
         return []
@@ -113,7 +114,7 @@ def _stopping(last: str, seconds: Optional[float]) -> List[str]:
 
 def _resumed(
     comparison: Comparison, run: ComparisonRun, side_by_side: int
-) -> Tuple[int, Measurement]:
+) -> tuple[int, Measurement]:
     """The updates that are made already, and the curve up to there; both begin afresh if the
     checkpoint is damaged or the curve lacks a validation before it."""
     folder, curve = comparison.path(run), comparison.path(run, "curve.jsonl")
@@ -136,8 +137,8 @@ def _resumed(
 
 
 def _result(
-    comparison: Comparison, run: ComparisonRun, measured: Measurement, diverged: Optional[str]
-) -> Dict[str, Any]:
+    comparison: Comparison, run: ComparisonRun, measured: Measurement, diverged: str | None
+) -> dict[str, Any]:
     planned = comparison.validations(comparison.updates)
     points = [point for point in measured.points if point["updates"] in planned]
     if diverged is None and (not points or points[-1]["updates"] != comparison.updates):
@@ -168,7 +169,7 @@ def _result(
     }
 
 
-def _parameters(log_path: str) -> Optional[int]:
+def _parameters(log_path: str) -> int | None:
     found = None
     if os.path.exists(log_path):
         with open(log_path, encoding="utf-8", errors="replace") as file:

@@ -4,7 +4,8 @@ import json
 import math
 import re
 import time
-from typing import Any, Callable, Dict, List, Optional
+from collections.abc import Callable
+from typing import Any
 
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.files.record import check_record
@@ -48,8 +49,8 @@ class Measurement:
     ):
         self.path = path
         self.side_by_side = side_by_side
-        self.device: Optional[str] = None
-        self.pid: Optional[int] = None
+        self.device: str | None = None
+        self.pid: int | None = None
         self.points = [point for point in read_points(path) if point["updates"] <= updates]
         last = self.points[-1] if self.points else {}
         self._seconds = last.get("seconds", 0.0)
@@ -57,15 +58,15 @@ class Measurement:
         self._updates = self._logged = last.get("updates", 0)
         self._words = 0.0
         self._clock = clock
-        self._since: Optional[float] = None
-        self._gpu_mib: Optional[float] = None
+        self._since: float | None = None
+        self._gpu_mib: float | None = None
         self._write()
 
     def has(self, updates: int) -> bool:
         """Whether there is a point after so many updates; of none there is nothing to measure."""
         return updates == 0 or any(point["updates"] == updates for point in self.points)
 
-    def follow(self, line: str) -> Optional[int]:
+    def follow(self, line: str) -> int | None:
         """Record a line of the log.
 
         Returns:
@@ -94,7 +95,7 @@ class Measurement:
             self._seconds += self._clock() - self._since
             self._since = None
 
-    def _log(self, record: Dict[str, Any]) -> int:
+    def _log(self, record: dict[str, Any]) -> int:
         updates = int(record["num_updates"])
         self._words += float(record["wpb"]) * (updates - self._logged)
         self._logged = updates
@@ -104,7 +105,7 @@ class Measurement:
             self._remember_peak(self._gpu_mib - float(record["gb_free"]) * _MIB_PER_GIB)
         return updates
 
-    def _remember_peak(self, mib: Optional[float]) -> None:
+    def _remember_peak(self, mib: float | None) -> None:
         if mib is not None:
             self._peak = mib if self._peak is None else max(self._peak, mib)
 
@@ -143,7 +144,7 @@ _POINT = {
 }
 
 
-def read_points(path: str) -> List[Dict[str, Any]]:
+def read_points(path: str) -> list[dict[str, Any]]:
     """The points in a file; none if it does not exist.
 
     Raises:
@@ -163,7 +164,7 @@ def read_points(path: str) -> List[Dict[str, Any]]:
     return points
 
 
-def peak_resident_mib(pid: Optional[int]) -> Optional[float]:
+def peak_resident_mib(pid: int | None) -> float | None:
     """The peak resident memory of a running process in MiB; None if /proc does not have it."""
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8") as file:

@@ -1,14 +1,14 @@
 """The numbers of a finished run by name, as tables and claims take them."""
 
 from statistics import fmean
-from typing import Any, Dict
+from typing import Any
 
 from tupe_fairseq.compare.readouts import PAIRS
 
 LOSS = "loss"
 
 
-def measures(run: Dict[str, Any]) -> Dict[str, float]:
+def measures(run: dict[str, Any]) -> dict[str, float]:
     """What a run has of each.
 
     Args:

@@ -4,8 +4,8 @@ A schedule must know its length beforehand.  The short runs are kept in OUT/spee
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Dict, List, Sequence, Tuple
 
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
 from tupe_fairseq.compare.concurrent_runs import PlannedRun
@@ -31,7 +31,7 @@ def speed_settings(comparison: Comparison) -> Comparison:
     )
 
 
-def speed_runs(comparison: Comparison, runs: Sequence[ComparisonRun]) -> List[PlannedRun]:
+def speed_runs(comparison: Comparison, runs: Sequence[ComparisonRun]) -> list[PlannedRun]:
     """A short run for each size and scheme, finished ones included.
 
     Args:
@@ -40,7 +40,7 @@ def speed_runs(comparison: Comparison, runs: Sequence[ComparisonRun]) -> List[Pl
     """
     settings = speed_settings(comparison)
     seeds = first_seeds(finished(settings))
-    first: Dict[Tuple[str, str], ComparisonRun] = {}
+    first: dict[tuple[str, str], ComparisonRun] = {}
     for run in runs:
         first.setdefault((run.arch, run.scheme.label), run)
     return [
@@ -49,7 +49,7 @@ def speed_runs(comparison: Comparison, runs: Sequence[ComparisonRun]) -> List[Pl
     ]
 
 
-def paced(comparison: Comparison, runs: Sequence[ComparisonRun]) -> List[PlannedRun]:
+def paced(comparison: Comparison, runs: Sequence[ComparisonRun]) -> list[PlannedRun]:
     """The runs, each with as many updates as its scheme makes in the seconds.
 
     Raises:

@@ -2,12 +2,11 @@
 
 import shlex
 from dataclasses import dataclass
-from typing import Dict, Optional, Tuple
 
 from tupe_fairseq import options
 
 #: the flags of a scheme, and whether each takes a number
-FLAGS: Dict[str, bool] = {
+FLAGS: dict[str, bool] = {
     options.flag(name): option.default is None for name, option in options.POSITION_OPTIONS.items()
 }
 
@@ -22,7 +21,7 @@ class Scheme:
     """
 
     name: str
-    flags: Tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -30,7 +29,7 @@ class Scheme:
         return " ".join((self.name, *self.flags))
 
     @property
-    def words(self) -> Tuple[str, ...]:
+    def words(self) -> tuple[str, ...]:
         """The flags of fairseq-train."""
         return ("--position-encoding", self.name, *self.flags)
 
@@ -59,7 +58,7 @@ def parse_scheme(text: str, flag: str = "--schemes") -> Scheme:
             f"{where}: unknown position encoding {words[0]!r}; --position-encoding is one of "
             f"{', '.join(options.POSITION_ENCODINGS)}"
         )
-    given: Dict[str, Tuple[str, ...]] = {}
+    given: dict[str, tuple[str, ...]] = {}
     rest = iter(words[1:])
     for word in rest:
         if word not in FLAGS:
@@ -79,7 +78,7 @@ def _number(where, flag, text) -> str:
     return str(int(text))
 
 
-def parse_schemes(text: str) -> Dict[Scheme, Optional[str]]:
+def parse_schemes(text: str) -> dict[Scheme, str | None]:
     """Read --schemes: schemes separated by semicolons, each once, with its own seeds or without.
 
     Returns:
@@ -87,7 +86,7 @@ def parse_schemes(text: str) -> Dict[Scheme, Optional[str]]:
     Raises:
         ValueError: as :func:`parse_scheme`, or if one is listed twice.
     """
-    schemes: Dict[Scheme, Optional[str]] = {}
+    schemes: dict[Scheme, str | None] = {}
     # a semicolon at the end does not start another scheme
     for part in text.strip().rstrip(";").split(";"):
         name, at, seeds = part.partition("@")

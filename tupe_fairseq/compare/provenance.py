@@ -2,14 +2,13 @@
 
 import os
 import platform
-from typing import Dict
 
 import torch
 
 from tupe_fairseq.version import __version__
 
 
-def versions() -> Dict[str, str]:
+def versions() -> dict[str, str]:
     """The versions of the software on which the numbers depend."""
     import fairseq  # the processor's name is for those without it, too
 

@@ -1,7 +1,7 @@
 """The commands that read a trained model out: tupe-score and tupe-finetune."""
 
 import os
-from typing import List, NamedTuple
+from typing import NamedTuple
 
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
 from tupe_fairseq.compare.readouts import PAIRS
@@ -19,11 +19,11 @@ class Readout(NamedTuple):
     """
 
     name: str
-    words: List[str]
+    words: list[str]
     results: str
 
 
-def readout_commands(comparison: Comparison, run: ComparisonRun, folder: str) -> List[Readout]:
+def readout_commands(comparison: Comparison, run: ComparisonRun, folder: str) -> list[Readout]:
     """One for each readout of the comparison, in the order of their names.
 
     Args:

@@ -1,7 +1,7 @@
 """Draws what was read out of the models of a comparison, with 95% intervals."""
 
 import os
-from typing import Any, Dict, List
+from typing import Any
 
 from tupe_fairseq.compare.claims import LOSS
 from tupe_fairseq.compare.final_losses import draw_row, scheme_name
@@ -12,7 +12,7 @@ from tupe_fairseq.plots import canvas
 _MOST_IN_A_ROW = 3
 
 
-def write_readouts(results: Dict[str, Any], folder: str) -> List[str]:
+def write_readouts(results: dict[str, Any], folder: str) -> list[str]:
     """Draw a figure for each size: a panel for the minimal pairs and for each task.
 
     Args:
@@ -32,9 +32,9 @@ def write_readouts(results: Dict[str, Any], folder: str) -> List[str]:
     return paths
 
 
-def _panels(rows: List[Dict[str, Any]]) -> Dict[str, List[str]]:
+def _panels(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     """Title to the measures that share a panel: a task with each pooling."""
-    panels: Dict[str, List[str]] = {}
+    panels: dict[str, list[str]] = {}
     for name in dict.fromkeys(name for row in rows for name in row["measures"]):
         task = name.rpartition("/")[0]
         if name == PAIRS:
@@ -44,7 +44,7 @@ def _panels(rows: List[Dict[str, Any]]) -> Dict[str, List[str]]:
     return panels
 
 
-def _draw(rows: List[Dict[str, Any]], runs: List[Dict[str, Any]], panels: Dict[str, List[str]]):
+def _draw(rows: list[dict[str, Any]], runs: list[dict[str, Any]], panels: dict[str, list[str]]):
     height, width = canvas.wrapped(len(panels), _MOST_IN_A_ROW)
     figure = canvas.new_figure(2.5 + 3.2 * width, height * (1.1 + 0.3 * len(rows)))
     axes = figure.subplots(height, width, squeeze=False, sharey=True).ravel()

@@ -1,6 +1,6 @@
 """What was read out of the models of a comparison, and the claims, as markdown."""
 
-from typing import Any, Dict, List
+from typing import Any
 
 from tupe_fairseq.compare.claims import LOSS, UPDATES
 from tupe_fairseq.compare.readouts import PAIRS
@@ -8,7 +8,7 @@ from tupe_fairseq.compare.spread_text import mean_and_margin
 from tupe_fairseq.files.markdown import markdown_table
 
 
-def readout_sections(table: List[Dict[str, Any]]) -> List[str]:
+def readout_sections(table: list[dict[str, Any]]) -> list[str]:
     """Minimal pairs and fine-tuned tasks of one size.
 
     Args:
@@ -19,7 +19,7 @@ def readout_sections(table: List[Dict[str, Any]]) -> List[str]:
     names = list(dict.fromkeys(name for row in table for name in row["measures"]))
     phenomena = [name for name in names if name.startswith(f"{PAIRS}/")]
     tasks = [name for name in names if name not in (LOSS, PAIRS, *phenomena)]
-    lines: List[str] = []
+    lines: list[str] = []
     if PAIRS in names:
         lines += ["### Minimal pairs", ""]
         lines += [_by_scheme(table, {PAIRS: "all pairs"})]
@@ -38,7 +38,7 @@ def readout_sections(table: List[Dict[str, Any]]) -> List[str]:
     return lines
 
 
-def _by_scheme(table: List[Dict[str, Any]], columns: Dict[str, str]) -> str:
+def _by_scheme(table: list[dict[str, Any]], columns: dict[str, str]) -> str:
     rows = [
         [row["scheme"], *(mean_and_margin(row["measures"].get(name), ".1f") for name in columns)]
         for row in table
@@ -46,7 +46,7 @@ def _by_scheme(table: List[Dict[str, Any]], columns: Dict[str, str]) -> str:
     return markdown_table(["scheme", *columns.values()], rows)
 
 
-def _by_measure(table: List[Dict[str, Any]], names: List[str]) -> str:
+def _by_measure(table: list[dict[str, Any]], names: list[str]) -> str:
     """A row for each phenomenon; the means alone."""
     rows = []
     for name in names:
@@ -56,7 +56,7 @@ def _by_measure(table: List[Dict[str, Any]], names: List[str]) -> str:
     return markdown_table(["phenomenon", *(row["scheme"] for row in table)], rows)
 
 
-def claim_section(rows: List[Dict[str, Any]]) -> List[str]:
+def claim_section(rows: list[dict[str, Any]]) -> list[str]:
     """The claims of one size.
 
     Args:

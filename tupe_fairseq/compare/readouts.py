@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.names import CLS, REPORT
@@ -25,24 +25,24 @@ class Readouts:
 
     pairs: str = ""
     pairs_per_file: int = 0
-    tasks: Tuple[str, ...] = ()
-    poolings: Tuple[str, ...] = (CLS,)
-    finetune_flags: Tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    poolings: tuple[str, ...] = (CLS,)
+    finetune_flags: tuple[str, ...] = ()
 
-    def names(self) -> List[str]:
+    def names(self) -> list[str]:
         """The names of all, in order."""
         pairs = [PAIRS] if self.pairs else []
         return pairs + [
             f"{task}/{pooling}" for task in self.task_names() for pooling in self.poolings
         ]
 
-    def task_names(self) -> List[str]:
+    def task_names(self) -> list[str]:
         """The names of the tasks: those of their folders."""
         return [os.path.basename(folder) for folder in self.tasks]
 
-    def settings(self) -> Dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """What the numbers depend on; empty if nothing is read out."""
-        found: Dict[str, Any] = {}
+        found: dict[str, Any] = {}
         if self.pairs:
             found[PAIRS] = _content(self.pairs)
             found["pairs_per_file"] = self.pairs_per_file

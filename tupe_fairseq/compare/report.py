@@ -1,6 +1,6 @@
 """The results of a comparison as markdown."""
 
-from typing import Any, Dict, List
+from typing import Any
 
 from tupe_fairseq.compare.readout_tables import claim_section, readout_sections
 from tupe_fairseq.compare.spread_text import number, perplexity
@@ -8,7 +8,7 @@ from tupe_fairseq.compare.tuning_table import tuning_section
 from tupe_fairseq.files.markdown import markdown_table
 
 
-def headline(row: Dict[str, Any], baseline: str) -> str:
+def headline(row: dict[str, Any], baseline: str) -> str:
     """A sentence on how soon a scheme reaches the baseline's final loss."""
     found, label = row["to_baseline"], f"`{row['scheme']}`"
     if found is None:
@@ -31,7 +31,7 @@ def _seeds(count: int) -> str:
     return "1 seed" if count == 1 else f"{count} seeds"
 
 
-def _to_baseline(row: Dict[str, Any]) -> str:
+def _to_baseline(row: dict[str, Any]) -> str:
     found = row["to_baseline"]
     if found is None:
         return "-"
@@ -43,7 +43,7 @@ def _to_baseline(row: Dict[str, Any]) -> str:
     return number(found["fraction"], ".2f")
 
 
-def report(results: Dict[str, Any]) -> str:
+def report(results: dict[str, Any]) -> str:
     """The text of OUT/results.md.
 
     Args:
@@ -70,7 +70,7 @@ def report(results: Dict[str, Any]) -> str:
     return "\n".join([*lines, "## Settings", "", *_settings(results), ""])
 
 
-def _size(table: List[Dict[str, Any]], baseline: str, settings: Dict[str, Any]) -> List[str]:
+def _size(table: list[dict[str, Any]], baseline: str, settings: dict[str, Any]) -> list[str]:
     """The section of one model size."""
     return [
         f"### Updates to the final validation loss of `{baseline}`",
@@ -100,11 +100,11 @@ def _size(table: List[Dict[str, Any]], baseline: str, settings: Dict[str, Any]) 
     ]  # fmt: skip
 
 
-def _name(row: Dict[str, Any], baseline: str) -> str:
+def _name(row: dict[str, Any], baseline: str) -> str:
     return row["scheme"] + (" (baseline)" if row["scheme"] == baseline else "")
 
 
-def _losses(row: Dict[str, Any], baseline: str) -> List[str]:
+def _losses(row: dict[str, Any], baseline: str) -> list[str]:
     seeds = ", ".join(map(str, row["seeds"]))
     if row["diverged"]:
         seeds += f" (diverged: {', '.join(map(str, row['diverged']))})"
@@ -119,13 +119,13 @@ def _losses(row: Dict[str, Any], baseline: str) -> List[str]:
     return [_name(row, baseline), seeds, *cells]
 
 
-def _difference(row: Dict[str, Any]) -> str:
+def _difference(row: dict[str, Any]) -> str:
     found = row["difference"]
     fewer = found is not None and found["n"] < row["final_loss"]["n"]
     return number(found, "+.3f") + (f", {_seeds(found['n'])}" if fewer else "")
 
 
-def _costs(row: Dict[str, Any], baseline: str) -> List[str]:
+def _costs(row: dict[str, Any], baseline: str) -> list[str]:
     beside = f" ({row['side_by_side']} concurrent)" if row["side_by_side"] > 1 else ""
     return [
         _name(row, baseline),
@@ -138,7 +138,7 @@ def _costs(row: Dict[str, Any], baseline: str) -> List[str]:
     ]
 
 
-def _loss_notes(table: List[Dict[str, Any]], baseline: str) -> List[str]:
+def _loss_notes(table: list[dict[str, Any]], baseline: str) -> list[str]:
     counts = {row["final_loss"]["n"] for row in table if row["final_loss"] is not None}
     notes = [
         "Losses are in bits per masked token on the validation set; the perplexity is that of the "
@@ -166,7 +166,7 @@ def _loss_notes(table: List[Dict[str, Any]], baseline: str) -> List[str]:
     return [" ".join(notes), ""]
 
 
-def _cost_notes(settings: Dict[str, Any], table: List[Dict[str, Any]]) -> List[str]:
+def _cost_notes(settings: dict[str, Any], table: list[dict[str, Any]]) -> list[str]:
     memory = (
         "peak memory is the process's peak resident memory, Python and torch included"
         if settings["cpu"]
@@ -185,7 +185,7 @@ def _cost_notes(settings: Dict[str, Any], table: List[Dict[str, Any]]) -> List[s
     return [" ".join(notes), ""]
 
 
-def _settings(results: Dict[str, Any]) -> List[str]:
+def _settings(results: dict[str, Any]) -> list[str]:
     settings = results["settings"]
     versions = ", ".join(f"{name} {text}" for name, text in settings["versions"].items())
     flags = " ".join(settings["train_flags"])
@@ -215,7 +215,7 @@ def _settings(results: Dict[str, Any]) -> List[str]:
     ]  # fmt: skip
 
 
-def _read_out(readouts: Dict[str, Any]) -> List[str]:
+def _read_out(readouts: dict[str, Any]) -> list[str]:
     """What the tables of pairs and tasks depend on."""
     lines = []
     if "pairs" in readouts:

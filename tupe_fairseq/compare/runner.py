@@ -2,7 +2,8 @@
 
 import logging
 import os
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from tupe_fairseq.compare.aggregate import summarize_schemes
 from tupe_fairseq.compare.claims import Claim, judge
@@ -24,12 +25,12 @@ logger = logging.getLogger("tupe-compare")
 def run_comparison(
     comparison: Comparison,
     runs: Sequence[ComparisonRun],
-    parameters: Dict[Tuple[str, Scheme], int],
-    baseline: Optional[str],
+    parameters: dict[tuple[str, Scheme], int],
+    baseline: str | None,
     claims: Sequence[Claim],
-    devices: Sequence[Optional[str]],
+    devices: Sequence[str | None],
     keep_checkpoints: bool = False,
-    limit: Optional[TimeLimit] = None,
+    limit: TimeLimit | None = None,
 ) -> str:
     """Make the unfinished runs, and write the results of all finished ones.
 
@@ -60,7 +61,7 @@ def run_comparison(
         keep_settings(comparison.folder, settings, since=NEW_SETTINGS)
         finished(comparison)  # a damaged one is refused before anything runs
 
-        def write() -> Dict[str, Any]:
+        def write() -> dict[str, Any]:
             return _write_results(comparison, settings, baseline, order, claims)
 
         def make(planned: Sequence[PlannedRun], kind: str, then: str = "", **options) -> None:
@@ -98,7 +99,7 @@ def run_comparison(
 
 def first_runs(
     comparison: Comparison, runs: Sequence[ComparisonRun]
-) -> Tuple[List[PlannedRun], str]:
+) -> tuple[list[PlannedRun], str]:
     """The runs that a comparison begins with, and what comes then, to which the number is missing.
 
     Those are all, unless short ones have to decide how long they are, or at which rate they learn.
@@ -111,7 +112,7 @@ def first_runs(
     return planned, ""
 
 
-def _baseline(comparison: Comparison, given: Optional[str], order: Sequence[str]) -> str:
+def _baseline(comparison: Comparison, given: str | None, order: Sequence[str]) -> str:
     known = list(dict.fromkeys([*order, *finished_schemes(comparison)]))
     if given is None:
         return "learned" if "learned" in known else known[0]
@@ -125,17 +126,17 @@ def _baseline(comparison: Comparison, given: Optional[str], order: Sequence[str]
 
 def _write_results(
     comparison: Comparison,
-    settings: Dict[str, Any],
+    settings: dict[str, Any],
     baseline: str,
-    order: Sequence[Tuple[str, str]],
+    order: Sequence[tuple[str, str]],
     claims: Sequence[Claim],
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Write results.json and results.md, and return the content of the first."""
     runs = finished(comparison)
     known = [*order, *((run["arch"], run["scheme"]) for run in runs)]
     archs, schemes = (list(dict.fromkeys(names)) for names in zip(*known))
 
-    def place(found: Dict[str, Any]) -> Tuple:
+    def place(found: dict[str, Any]) -> tuple:
         scheme = found["scheme"]
         return archs.index(found["arch"]), scheme != baseline, schemes.index(scheme), found["seed"]
 

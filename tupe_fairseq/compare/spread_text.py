@@ -1,6 +1,6 @@
 """The numbers of a comparison as text."""
 
-from typing import Any, Dict, Optional
+from typing import Any
 
 _MOST_BITS = 1000  # 2 to a higher power is beyond a float
 
@@ -10,7 +10,7 @@ def perplexity(loss: float) -> str:
     return f"{2**loss:,.1f}" if loss < _MOST_BITS else f"above 2^{_MOST_BITS}"
 
 
-def mean_and_margin(found: Optional[Dict[str, Any]], form: str) -> str:
+def mean_and_margin(found: dict[str, Any] | None, form: str) -> str:
     """Mean and 95% interval as text, "mean ± margin"; of one value the value.
 
     Args:
@@ -25,7 +25,7 @@ def mean_and_margin(found: Optional[Dict[str, Any]], form: str) -> str:
     return f"{mean} ± {format(found['margin95'], form.replace('+', ''))}"
 
 
-def number(found: Optional[Dict[str, Any]], form: str = ".3f", *, margin: bool = True) -> str:
+def number(found: dict[str, Any] | None, form: str = ".3f", *, margin: bool = True) -> str:
     """Mean and spread as text.
 
     Args:

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from typing import Callable, Iterator, Optional
+from collections.abc import Callable, Iterator
 
 # seconds before the end, or that share of all, if it is less
 _SAVING, _SHARE_TO_SAVE = 40.0, 0.25  # from which a run starts, validates and saves
@@ -26,19 +26,17 @@ class TimeLimit:
         clock (callable): gives the time in seconds.
     """
 
-    def __init__(
-        self, seconds: Optional[float] = None, clock: Callable[[], float] = time.monotonic
-    ):
+    def __init__(self, seconds: float | None = None, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
         self._end = None if seconds is None else clock() + seconds
         self._saving = min(_SAVING, _SHARE_TO_SAVE * (seconds or 0.0))
         self._ending = min(_ENDING, _SHARE_TO_END * (seconds or 0.0))
 
-    def left(self) -> Optional[float]:
+    def left(self) -> float | None:
         """The seconds until runs must have ended; None without a limit."""
         return None if self._end is None else self._end - self._ending - self._clock()
 
-    def to_train(self) -> Optional[float]:
+    def to_train(self) -> float | None:
         """The seconds that a run which starts now may train; None without a limit."""
         return None if self._end is None else self._end - self._saving - self._clock()
 

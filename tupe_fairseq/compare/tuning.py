@@ -4,8 +4,9 @@ They are kept in OUT/tuning, in a folder for each rate, and resumed like any oth
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any
 
 from tupe_fairseq.compare.comparison import Comparison
 from tupe_fairseq.compare.concurrent_runs import PlannedRun
@@ -15,7 +16,7 @@ from tupe_fairseq.compare.readouts import Readouts
 _VALIDATIONS = 4  # only the last one counts; from the others an interrupted run resumes
 
 
-def tuning_runs(planned: Sequence[PlannedRun]) -> List[PlannedRun]:
+def tuning_runs(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
     """The short runs that decide the rates of these runs, finished ones included.
 
     Each scheme of each size has one per rate, with the first of its seeds; or with the seed of
@@ -25,7 +26,7 @@ def tuning_runs(planned: Sequence[PlannedRun]) -> List[PlannedRun]:
         planned (sequence): all runs, with a grid in their settings; the first one of a scheme
             has its first seed.
     """
-    first: Dict[Tuple[str, str], PlannedRun] = {}
+    first: dict[tuple[str, str], PlannedRun] = {}
     for own, run in planned:
         first.setdefault((run.arch, run.scheme.label), (own, run))
     seeds = first_seeds(_rows(planned[0][0]))
@@ -58,7 +59,7 @@ def _folder(comparison: Comparison, rate: float) -> str:
     return os.path.join(comparison.folder, "tuning", f"lr{rate!r}")
 
 
-def read_tuning(comparison: Comparison) -> List[Dict[str, Any]]:
+def read_tuning(comparison: Comparison) -> list[dict[str, Any]]:
     """What the finished short runs have shown, for the schemes that have one at each rate.
 
     Returns:
@@ -72,7 +73,7 @@ def read_tuning(comparison: Comparison) -> List[Dict[str, Any]]:
     return [row for row in rows if len(row["rates"]) == len(comparison.tune_lrs)]
 
 
-def tuned(planned: Sequence[PlannedRun]) -> List[PlannedRun]:
+def tuned(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
     """The runs with the rate of each, once the short runs have decided it."""
     rows = read_tuning(planned[0][0])
     rates = {(row["arch"], row["scheme"]): row["lr"] for row in rows}
@@ -82,8 +83,8 @@ def tuned(planned: Sequence[PlannedRun]) -> List[PlannedRun]:
     ]
 
 
-def _rows(comparison: Comparison) -> List[Dict[str, Any]]:
-    rows: Dict[Tuple[str, str, int], Dict[str, Any]] = {}
+def _rows(comparison: Comparison) -> list[dict[str, Any]]:
+    rows: dict[tuple[str, str, int], dict[str, Any]] = {}
     for lr in comparison.tune_lrs:
         for result in finished(replace(comparison, folder=_folder(comparison, lr))):
             key = (result["arch"], result["scheme"], result["seed"])

@@ -1,11 +1,11 @@
 """The learning rates of a comparison as markdown."""
 
-from typing import Any, Dict, List
+from typing import Any
 
 from tupe_fairseq.files.markdown import markdown_table
 
 
-def tuning_section(rows: List[Dict[str, Any]]) -> List[str]:
+def tuning_section(rows: list[dict[str, Any]]) -> list[str]:
     """How the learning rates of one size were chosen.
 
     Args:
@@ -17,7 +17,7 @@ def tuning_section(rows: List[Dict[str, Any]]) -> List[str]:
         return []
     rates = [f"{rate['lr']:g}" for rate in rows[0]["rates"]]
 
-    def cells(row: Dict[str, Any]) -> List[str]:
+    def cells(row: dict[str, Any]) -> list[str]:
         losses = [rate["final_loss"] for rate in row["rates"]]
         shown = ["diverged" if loss is None else f"{loss:.3f}" for loss in losses]
         return [row["scheme"], *shown, f"{row['lr']:g}" + (" (edge)" if row["at_edge"] else "")]

@@ -1,6 +1,6 @@
 """Checks whether a checkpoint, data and a vocabulary belong together."""
 
-from typing import Dict, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
 
 from tupe_fairseq.checkpoint.contents import symbols_of
 from tupe_fairseq.doctor.checkpoint_facts import CheckpointFacts
@@ -21,7 +21,7 @@ _OWN = "give --data FOLDER, the folder that the checkpoint was trained with"
 _PREPARE = "tupe-prepare-pretrain (-glue, -task), once more with the right vocabulary"
 
 
-def check_dictionary(dictionary: str, checkpoint: Optional[CheckpointFacts]) -> Finding:
+def check_dictionary(dictionary: str, checkpoint: CheckpointFacts | None) -> Finding:
     """Whether dict.txt is whole, and lists the words that a checkpoint was trained with."""
     name = "dictionary" if checkpoint is None else "dictionary and checkpoint"
     try:
@@ -41,7 +41,7 @@ def check_dictionary(dictionary: str, checkpoint: Optional[CheckpointFacts]) -> 
     return Finding(name, OK, f"{found}: those of the checkpoint")
 
 
-def check_pieces(kind: str, paths: Dict[str, str], dictionary: str) -> Finding:
+def check_pieces(kind: str, paths: dict[str, str], dictionary: str) -> Finding:
     """Whether a vocabulary makes the words of dict.txt, and not many others."""
     name, found = "vocabulary and dictionary", f"{', '.join(paths.values())} ({kind})"
     try:
@@ -67,7 +67,7 @@ def check_pieces(kind: str, paths: Dict[str, str], dictionary: str) -> Finding:
 
 def check_tokens(data: DataFacts, num_symbols: int) -> Iterator[Finding]:
     """The ids of a sample of each part: that they are of the dictionary, and known pieces."""
-    rates: List[Tuple[str, float]] = []
+    rates: list[tuple[str, float]] = []
     for split in data.splits:
         ids = data.sample(split)
         if not len(ids):
@@ -120,7 +120,7 @@ def check_lengths(data: DataFacts, longest: int) -> Finding:
     return Finding("lengths", WARNING, found, wrong, command)
 
 
-def check_classes(data: DataFacts, checkpoint: CheckpointFacts) -> Optional[Finding]:
+def check_classes(data: DataFacts, checkpoint: CheckpointFacts) -> Finding | None:
     """Whether a fine-tuned model has the classes of a task's data; None if there are none."""
     if not data.classes or not checkpoint.heads:
         return None

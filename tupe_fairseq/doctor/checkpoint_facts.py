@@ -1,7 +1,8 @@
 """What a checkpoint is, read without running anything that it contains."""
 
 import shlex
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -36,11 +37,11 @@ class CheckpointFacts(NamedTuple):
     """
 
     path: str
-    vocabulary: Dict[str, Tensor]
-    max_positions: Optional[int]
+    vocabulary: dict[str, Tensor]
+    max_positions: int | None
     hidden_symbols: tuple
-    heads: Dict[str, int]
-    findings: List[Finding]
+    heads: dict[str, int]
+    findings: list[Finding]
 
 
 def read_checkpoint_facts(path: str, dictionary: str) -> CheckpointFacts:
@@ -70,7 +71,7 @@ def read_checkpoint_facts(path: str, dictionary: str) -> CheckpointFacts:
     return _facts(path, tensors, options, tuple(converter.HIDDEN_SYMBOLS), [finding])
 
 
-def _ours(state: Dict[str, Any], path: str) -> CheckpointFacts:
+def _ours(state: dict[str, Any], path: str) -> CheckpointFacts:
     options, tensors = checked_contents(state, path)
     found = f"{path}, {_described(options)}"
     try:
@@ -81,7 +82,7 @@ def _ours(state: Dict[str, Any], path: str) -> CheckpointFacts:
     return _facts(path, tensors, options, (), findings)
 
 
-def _position_options(path: str, options: Dict[str, Any], tensors: Dict[str, Tensor]) -> Finding:
+def _position_options(path: str, options: dict[str, Any], tensors: dict[str, Tensor]) -> Finding:
     """Whether the options that the file names are those that its weights were trained with."""
     flags = [f"--position-encoding {options.get('position_encoding', 'tupe')}"]
     for name in POSITION_OPTIONS:
@@ -105,7 +106,7 @@ def _facts(path, tensors, options, hidden, findings) -> CheckpointFacts:
     return CheckpointFacts(path, vocabulary, options.get("max_positions"), hidden, heads, findings)
 
 
-def _described(options: Dict[str, Any]) -> str:
+def _described(options: dict[str, Any]) -> str:
     layers, width, heads, length = (options.get(name) for name in _SIZES)
     of = f"{options.get('arch')} for {options.get('task', 'masked_lm')}"
     return f"{of}: {layers} layers of {width}, {heads} heads, {length} positions"

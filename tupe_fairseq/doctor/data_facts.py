@@ -1,7 +1,7 @@
 """What a data folder holds, for pre-training or for fine-tuning; read in little memory."""
 
 import os
-from typing import Dict, List, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ class Split(NamedTuple):
     """
 
     name: str
-    prefixes: List[str]
+    prefixes: list[str]
     rows: int
 
 
@@ -42,7 +42,7 @@ class DataFacts(NamedTuple):
 
     folder: str
     dictionary: str
-    splits: List[Split]
+    splits: list[Split]
     texts: int
     classes: int
     tokens_per_sample: int
@@ -79,12 +79,12 @@ def read_data_facts(folder: str) -> DataFacts:
     )  # fmt: skip
 
 
-def _splits(sides: List[str]) -> List[Split]:
+def _splits(sides: list[str]) -> list[Split]:
     names = sorted(name[:-4] for name in os.listdir(sides[0]) if name.endswith(".idx"))
     found = []
     for name in names:
         prefixes = [os.path.join(side, name) for side in sides]
-        rows: Dict[str, int] = {prefix: count(prefix)[0] for prefix in prefixes}
+        rows: dict[str, int] = {prefix: count(prefix)[0] for prefix in prefixes}
         if len(set(rows.values())) > 1:
             told = " and ".join(f"{prefix} has {number} rows" for prefix, number in rows.items())
             raise ValueError(f"{told}; they must have equally many")

@@ -1,7 +1,7 @@
 """Checks of GPUs, and of a step of training on each device."""
 
 import glob
-from typing import Iterator
+from collections.abc import Iterator
 
 from tupe_fairseq.doctor.finding import ERROR, OK, WARNING, Finding, brief
 

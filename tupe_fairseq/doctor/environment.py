@@ -1,6 +1,6 @@
 """All checks of what is installed, in an order in which each stands on those before it."""
 
-from typing import Dict, Iterator, List, Sequence, Set
+from collections.abc import Iterator, Sequence
 
 from tupe_fairseq.commands.extras import EXTRA_OF
 from tupe_fairseq.doctor.devices import check_devices
@@ -24,7 +24,7 @@ def check_environment(scripts: Sequence[str]) -> Iterator[Finding]:
     Args:
         scripts (sequence of str): the console scripts of this version.
     """
-    failed: Set[str] = set()
+    failed: set[str] = set()
     checks = {
         "python": check_python,
         "torch": check_torch,
@@ -55,7 +55,7 @@ def check_environment(scripts: Sequence[str]) -> Iterator[Finding]:
 
 def check_extras() -> Finding:
     """Which extras are not complete; what they are for is optional, so that is no warning."""
-    absent: Dict[str, List[str]] = {}
+    absent: dict[str, list[str]] = {}
     for package, extra in EXTRA_OF.items():
         if extra != "fairseq" and _is_absent(package):
             absent.setdefault(extra, []).append(package)

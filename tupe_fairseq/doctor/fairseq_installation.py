@@ -5,7 +5,7 @@ import importlib.util
 import os
 import shutil
 import sys
-from typing import Iterator, List, Tuple
+from collections.abc import Iterator
 
 from tupe_fairseq.commands.extras import FIRST_WITHOUT_FAIRSEQ
 from tupe_fairseq.doctor.finding import ERROR, OK, WARNING, Finding, brief
@@ -22,7 +22,7 @@ _CONFIGURATION = {
 }
 
 
-def check_fairseq(python: Tuple[int, ...] = sys.version_info[:3]) -> Finding:
+def check_fairseq(python: tuple[int, ...] = sys.version_info[:3]) -> Finding:
     """Which fairseq there is, and whether it can be imported.
 
     Args:
@@ -72,12 +72,12 @@ def official_version() -> Iterator[str]:
     return (one.version for one in distributions_of("fairseq") if one.name == "fairseq")
 
 
-def _right_one(python: Tuple[int, ...]) -> str:
+def _right_one(python: tuple[int, ...]) -> str:
     """What to install."""
     return "fairseq==0.12.2" if python < FIRST_OF_MAIN else "ve-fairseq==0.12.3"
 
 
-def _absent(installed: List[Distribution], python: Tuple[int, ...]) -> Finding:
+def _absent(installed: list[Distribution], python: tuple[int, ...]) -> Finding:
     if installed:  # by the records of pip
         names = " ".join(one.name for one in installed)
         return Finding(
@@ -92,7 +92,7 @@ def _absent(installed: List[Distribution], python: Tuple[int, ...]) -> Finding:
 
 
 def _cannot_be_imported(
-    installed: List[Distribution], found: str, error: Exception, python: Tuple[int, ...]
+    installed: list[Distribution], found: str, error: Exception, python: tuple[int, ...]
 ) -> Finding:
     wrong = f"import fairseq fails: {brief(error)}"
     names = " ".join(one.name for one in installed)

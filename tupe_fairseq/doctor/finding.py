@@ -1,6 +1,7 @@
 """What one check found, and what runs a check."""
 
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Union
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 #: the exit code that the worst of them gives
@@ -32,13 +33,13 @@ class Finding(NamedTuple):
         text += f"; to mend it: {self.command}" if self.command else ""
         return " ".join(text.split("\n"))
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return dict(self._asdict())
 
 
 #: what a check gives: one finding, or several, one after the other
-Findings = Union[Finding, Iterable[Finding]]
+Findings = Finding | Iterable[Finding]
 
 
 def brief(error: BaseException) -> str:
@@ -47,7 +48,7 @@ def brief(error: BaseException) -> str:
     return f"{type(error).__name__}: {text if len(text) <= 300 else text[:297] + '...'}"
 
 
-def run_checks(checks: Dict[str, Callable[[], Findings]]) -> Iterator[Finding]:
+def run_checks(checks: dict[str, Callable[[], Findings]]) -> Iterator[Finding]:
     """Run checks one after the other; one that fails itself is a finding, and the next one runs.
 
     Args:
@@ -67,6 +68,6 @@ def _listed(found: Findings) -> Iterator[Finding]:
         yield from found
 
 
-def worst(findings: List[Finding]) -> str:
+def worst(findings: list[Finding]) -> str:
     """The gravest level."""
     return max((finding.level for finding in findings), key=EXIT_CODES.__getitem__, default=OK)

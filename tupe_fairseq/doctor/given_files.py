@@ -1,7 +1,8 @@
 """All checks of the files that are to be used together."""
 
 import os
-from typing import Iterator, NamedTuple, Optional
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from tupe_fairseq.doctor.belonging import (
     check_classes,
@@ -33,9 +34,9 @@ class GivenFiles(NamedTuple):
         sentencepiece_model (str, optional): a file.
     """
 
-    checkpoint: Optional[str]
-    data: Optional[str]
-    sentencepiece_model: Optional[str]
+    checkpoint: str | None
+    data: str | None
+    sentencepiece_model: str | None
 
 
 def check_files(given: GivenFiles) -> Iterator[Finding]:
@@ -44,14 +45,14 @@ def check_files(given: GivenFiles) -> Iterator[Finding]:
     if given.checkpoint is not None:
         places = places_of(given.checkpoint, given.data)
     dictionary = _dictionary(places)
-    checkpoint: Optional[CheckpointFacts] = None
+    checkpoint: CheckpointFacts | None = None
     if given.checkpoint is not None:
         try:
             checkpoint = read_checkpoint_facts(given.checkpoint, dictionary or DICTIONARY)
             yield from checkpoint.findings
         except (OSError, ValueError) as error:
             yield from refused_checkpoint(error)
-    data: Optional[DataFacts] = None
+    data: DataFacts | None = None
     if given.data is not None:
         try:
             data = read_data_facts(given.data)
@@ -82,14 +83,14 @@ def check_files(given: GivenFiles) -> Iterator[Finding]:
             yield found
 
 
-def _dictionary(places) -> Optional[str]:
+def _dictionary(places) -> str | None:
     try:
         return find_dictionary(places) if places else None
     except FileNotFoundError:
         return None
 
 
-def _vocabulary(given: GivenFiles, places, dictionary: Optional[str]) -> Iterator[Finding]:
+def _vocabulary(given: GivenFiles, places, dictionary: str | None) -> Iterator[Finding]:
     """The SentencePiece model that a flag names, or the vocabulary that is beside the others."""
     path = given.sentencepiece_model
     if path is not None:

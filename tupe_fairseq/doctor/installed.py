@@ -4,7 +4,7 @@ import importlib.metadata
 import importlib.util
 import os
 import re
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 
 class Distribution(NamedTuple):
@@ -17,7 +17,7 @@ class Distribution(NamedTuple):
         return f"{self.name} {self.version}"
 
 
-def version_of(name: str) -> Optional[str]:
+def version_of(name: str) -> str | None:
     """The version of a distribution; None if it is not installed."""
     try:
         return importlib.metadata.version(name)
@@ -25,13 +25,13 @@ def version_of(name: str) -> Optional[str]:
         return None
 
 
-def distributions_of(package: str) -> List[Distribution]:
+def distributions_of(package: str) -> list[Distribution]:
     """The distributions that bring a package, each once, in order of their names.
 
     Args:
         package (str): the name under which it is imported.
     """
-    found: Dict[str, Distribution] = {}
+    found: dict[str, Distribution] = {}
     for distribution in importlib.metadata.distributions():
         name = distribution.metadata["Name"]
         if name and _brings(distribution, package):
@@ -40,7 +40,7 @@ def distributions_of(package: str) -> List[Distribution]:
     return [found[name] for name in sorted(found)]
 
 
-def scripts_of(distribution: str) -> Tuple[str, ...]:
+def scripts_of(distribution: str) -> tuple[str, ...]:
     """The console scripts that a distribution has installed; none if it is not installed."""
     try:
         points = importlib.metadata.distribution(distribution).entry_points
@@ -49,7 +49,7 @@ def scripts_of(distribution: str) -> Tuple[str, ...]:
     return tuple(point.name for point in points if point.group == "console_scripts")
 
 
-def place_of(package: str) -> Optional[str]:
+def place_of(package: str) -> str | None:
     """The folder that a package would be imported from; None if there is none."""
     spec = importlib.util.find_spec(package)
     if spec is None:
@@ -58,7 +58,7 @@ def place_of(package: str) -> Optional[str]:
     return os.path.normpath(next(iter(places), ""))
 
 
-def release(version: str) -> Tuple[int, int]:
+def release(version: str) -> tuple[int, int]:
     """The first two numbers of a version, by which releases are compared."""
     numbers = [int(number) for number in re.findall(r"\d+", version.split("+")[0])]
     major, minor = (numbers + [0, 0])[:2]

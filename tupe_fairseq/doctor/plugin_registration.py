@@ -1,7 +1,7 @@
 """Checks whether fairseq knows the plugin, and whether the copy that runs is the installed one."""
 
 import os
-from typing import Sequence
+from collections.abc import Sequence
 
 from tupe_fairseq.doctor.finding import ERROR, OK, WARNING, Finding
 from tupe_fairseq.doctor.installed import Distribution, distributions_of, place_of, scripts_of

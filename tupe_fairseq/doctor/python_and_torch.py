@@ -2,7 +2,6 @@
 
 import platform
 import sys
-from typing import Optional, Tuple
 
 from tupe_fairseq.commands.extras import FIRST_WITHOUT_FAIRSEQ
 from tupe_fairseq.doctor.finding import ERROR, OK, WARNING, Finding, brief
@@ -18,12 +17,12 @@ TESTED_TORCH = ("2.10.0", "2.13.0")
 _NUMPY_OF_OFFICIAL = (1, 24)
 
 
-def tested_torch(python: Tuple[int, ...]) -> str:
+def tested_torch(python: tuple[int, ...]) -> str:
     """The torch that was tested with a Python."""
     return TESTED_TORCH[python >= FIRST_OF_MAIN]
 
 
-def check_python(python: Tuple[int, ...] = sys.version_info[:3]) -> Finding:
+def check_python(python: tuple[int, ...] = sys.version_info[:3]) -> Finding:
     """Whether this Python is one that the package, and fairseq, run on.
 
     Args:
@@ -43,7 +42,7 @@ def check_python(python: Tuple[int, ...] = sys.version_info[:3]) -> Finding:
     return Finding("python", OK, found)
 
 
-def check_torch(python: Tuple[int, ...] = sys.version_info[:3]) -> Finding:
+def check_torch(python: tuple[int, ...] = sys.version_info[:3]) -> Finding:
     """Whether torch can be imported, and is not too old."""
     version = version_of("torch")
     command = f"pip install torch=={tested_torch(python)}"
@@ -62,7 +61,7 @@ def check_torch(python: Tuple[int, ...] = sys.version_info[:3]) -> Finding:
     return Finding("torch", OK, torch.__version__)
 
 
-def check_numpy(fairseq: Optional[str] = None) -> Finding:
+def check_numpy(fairseq: str | None = None) -> Finding:
     """Whether numpy is there, and works with torch and with fairseq.
 
     Args:

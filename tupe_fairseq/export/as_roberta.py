@@ -5,7 +5,8 @@ value projections are apart; there is one type of token, whose vector is zero.
 """
 
 import re
-from typing import Any, Dict, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,7 +36,7 @@ _NAMES = (
 )  # fmt: skip
 
 
-def check_is_roberta(options: Any, head: Optional[Head]) -> None:
+def check_is_roberta(options: Any, head: Head | None) -> None:
     """Refuse what transformers' RoBERTa cannot compute.
 
     Args:
@@ -44,7 +45,7 @@ def check_is_roberta(options: Any, head: Optional[Head]) -> None:
     Raises:
         ValueError: if there is something; the message names the first.
     """
-    only: Dict[str, Any] = {
+    only: dict[str, Any] = {
         "position_encoding": "learned",
         **dict.fromkeys(POSITION_OPTIONS),
         "encoder_normalize_before": False,
@@ -66,8 +67,8 @@ def check_is_roberta(options: Any, head: Optional[Head]) -> None:
 
 
 def roberta_config(
-    options: Any, symbols: Sequence[str], head: Optional[Head] = None
-) -> Dict[str, Any]:
+    options: Any, symbols: Sequence[str], head: Head | None = None
+) -> dict[str, Any]:
     """The content of config.json.
 
     Args:
@@ -105,14 +106,14 @@ def roberta_config(
     }
 
 
-def roberta_tensors(tensors: Dict[str, Tensor], head: Optional[Head] = None) -> Dict[str, Tensor]:
+def roberta_tensors(tensors: dict[str, Tensor], head: Head | None = None) -> dict[str, Tensor]:
     """The tensors of model.safetensors; with a classification head without the LM head's.
 
     Args:
         tensors (dict): those of a folder of ours.
         head (Head, optional): the classification head that the folder has.
     """
-    found: Dict[str, Tensor] = {}
+    found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         renamed = _renamed(name)
         match = _IN_PROJ.fullmatch(renamed)

@@ -1,7 +1,8 @@
 """The model card of a folder: what the model is, how to use it, and what was measured."""
 
 import textwrap
-from typing import Any, Dict, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from tupe_fairseq.export.folder_config import NAMES, Head
 from tupe_fairseq.export.parity import Parity
@@ -48,14 +49,14 @@ class CardFacts(NamedTuple):
     """
 
     name: str
-    license: Optional[str]
+    license: str | None
     languages: Sequence[str]
-    config: Dict[str, Any]
+    config: dict[str, Any]
     parameters: int
-    head: Optional[Head]
+    head: Head | None
     vocabulary: str
-    report: Optional[Dict[str, Any]]
-    onnx: Dict[str, float]
+    report: dict[str, Any] | None
+    onnx: dict[str, float]
     parity: Parity
     sample: str
 
@@ -83,7 +84,7 @@ def _wrapped(text: str) -> str:
     return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
-def _is_ours(config: Dict[str, Any]) -> bool:
+def _is_ours(config: dict[str, Any]) -> bool:
     return config["model_type"] == "tupe"
 
 
@@ -103,7 +104,7 @@ def _front_matter(facts: CardFacts) -> str:
     return "\n".join([*lines, "---"])
 
 
-def scheme(config: Dict[str, Any]) -> str:
+def scheme(config: dict[str, Any]) -> str:
     """The position encoding in words."""
     if not _is_ours(config):
         return "learned positions (RoBERTa's)"
@@ -140,7 +141,7 @@ def _summary(facts: CardFacts) -> str:
     return "\n\n".join(map(_wrapped, text.split("\n\n")))
 
 
-def _length(config: Dict[str, Any]) -> int:
+def _length(config: dict[str, Any]) -> int:
     return config["max_position_embeddings"] - (0 if _is_ours(config) else 2)
 
 
@@ -163,13 +164,13 @@ def _text(facts: CardFacts) -> str:
     return _wrapped(text)
 
 
-def _options(config: Dict[str, Any]) -> str:
+def _options(config: dict[str, Any]) -> str:
     names = [name for name in NAMES if config.get(name) not in (None, False)]
     rows = [[f"`{name}`", str(config[name])] for name in names]
     return markdown_table(["option", "value"], rows)
 
 
-def _data(report: Optional[Dict[str, Any]]) -> str:
+def _data(report: dict[str, Any] | None) -> str:
     if _has(report, _TASK):
         rows = [[name, f"{split['rows']:,}"] for name, split in report["splits"].items()]
         table = markdown_table(["split", "sentences or pairs"], rows)

@@ -1,7 +1,6 @@
 """What --license and --language may be, which a model card repeats."""
 
 import re
-from typing import List
 
 _LICENSE = re.compile(r"[a-z0-9][a-z0-9.+-]*", re.ASCII)
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*", re.ASCII)
@@ -18,7 +17,7 @@ def checked_license(text: str) -> str:
     return text
 
 
-def checked_languages(text: str) -> List[str]:
+def checked_languages(text: str) -> list[str]:
     """What --language may be: codes, separated by commas.
 
     Raises:

@@ -1,7 +1,8 @@
 """What each option of a checkpoint is called in a folder's config.json, in both directions."""
 
 import argparse
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from tupe_fairseq.checkpoint.checked_options import checked_options, in_brief
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
@@ -57,7 +58,7 @@ class Head(NamedTuple):
     """
 
     name: str
-    labels: List[str]
+    labels: list[str]
     kind: str
 
     @property
@@ -71,7 +72,7 @@ class Head(NamedTuple):
         return "ForTokenClassification" if self.of_tokens else "ForSequenceClassification"
 
 
-def token_ids(symbols: Sequence[str]) -> Dict[str, int]:
+def token_ids(symbols: Sequence[str]) -> dict[str, int]:
     """The ids of the special tokens, under their names in config.json.
 
     Args:
@@ -83,8 +84,8 @@ def token_ids(symbols: Sequence[str]) -> Dict[str, int]:
 
 
 def to_config(
-    options: Any, symbols: Sequence[str], vocabulary_version: int, head: Optional[Head] = None
-) -> Dict[str, Any]:
+    options: Any, symbols: Sequence[str], vocabulary_version: int, head: Head | None = None
+) -> dict[str, Any]:
     """The content of config.json.
 
     Args:
@@ -114,7 +115,7 @@ def to_config(
     }
 
 
-def head_fields(head: Head) -> Dict[str, Any]:
+def head_fields(head: Head) -> dict[str, Any]:
     """What config.json says of a classification head."""
     return {
         "classification_head_name": head.name,
@@ -124,7 +125,7 @@ def head_fields(head: Head) -> Dict[str, Any]:
     }
 
 
-def from_config(config: Dict[str, Any], path: str) -> argparse.Namespace:
+def from_config(config: dict[str, Any], path: str) -> argparse.Namespace:
     """The options of the tupe_roberta checkpoint that a folder becomes.
 
     Args:

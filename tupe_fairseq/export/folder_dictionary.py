@@ -1,7 +1,7 @@
 """The dict.txt of a model folder, and that it is the model's."""
 
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.convert import convert_dictionary
@@ -14,11 +14,11 @@ from tupe_fairseq.files.text_lines import read_lines
 
 def folder_lines(
     folder: str,
-    config: Dict[str, Any],
+    config: dict[str, Any],
     rows: int,
-    given: Optional[List[str]],
-    numbers: Optional[Dict[str, int]],
-) -> List[str]:
+    given: list[str] | None,
+    numbers: dict[str, int] | None,
+) -> list[str]:
     """The lines of a folder's dict.txt; of what its tokenizer.json makes, if it has none.
 
     Args:

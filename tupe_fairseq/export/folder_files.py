@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,21 +29,21 @@ FILES = (
 )
 
 
-def code_files() -> Dict[str, str]:
+def code_files() -> dict[str, str]:
     """The Python files of a TUPE folder: name -> text."""
     here = Path(__file__).parent
     return {name: (here / name).read_text(encoding="utf-8") for name in CODE}
 
 
 def folder_files(
-    config: Dict[str, Any],
-    tensors: Dict[str, Tensor],
-    code: Dict[str, str],
-    tokenizer: Dict[str, str],
+    config: dict[str, Any],
+    tensors: dict[str, Tensor],
+    code: dict[str, str],
+    tokenizer: dict[str, str],
     dictionary: bytes,
     pooling: str,
     max_length: int,
-) -> Dict[str, bytes]:
+) -> dict[str, bytes]:
     """The content of each file by its path in the folder.
 
     Args:
@@ -68,7 +68,7 @@ def folder_files(
     }
 
 
-def safetensors_bytes(tensors: Dict[str, Tensor]) -> bytes:
+def safetensors_bytes(tensors: dict[str, Tensor]) -> bytes:
     """A file in the safetensors format.
 
     Raises:

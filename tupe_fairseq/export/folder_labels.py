@@ -1,7 +1,7 @@
 """The classes of a fine-tuned model folder, and the label/dict.txt that they become."""
 
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from tupe_fairseq.checkpoint.checked_options import checked_options
 from tupe_fairseq.checkpoint.checked_tensors import TAGGING_HEAD
@@ -15,7 +15,7 @@ from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, R
 _UNNAMED = re.compile(r"LABEL_\d+")
 
 
-def head_name(config: Dict[str, Any], path: str, of_tokens: bool) -> str:
+def head_name(config: dict[str, Any], path: str, of_tokens: bool) -> str:
     """The name of the classification head in a checkpoint.
 
     Args:
@@ -31,7 +31,7 @@ def head_name(config: Dict[str, Any], path: str, of_tokens: bool) -> str:
     return name
 
 
-def kind_of_head(config: Dict[str, Any], outputs: int, of_tokens: bool) -> str:
+def kind_of_head(config: dict[str, Any], outputs: int, of_tokens: bool) -> str:
     """The kind of task that a head is for: transformers takes one output for a score.
 
     Args:
@@ -47,8 +47,8 @@ def kind_of_head(config: Dict[str, Any], outputs: int, of_tokens: bool) -> str:
 
 
 def label_lines(
-    config: Dict[str, Any], outputs: int, given: Optional[List[str]], path: str
-) -> List[str]:
+    config: dict[str, Any], outputs: int, given: list[str] | None, path: str
+) -> list[str]:
     """The lines of label/dict.txt, in the order of the head's outputs.
 
     Args:
@@ -80,7 +80,7 @@ def label_lines(
     return given
 
 
-def _names(config: Dict[str, Any], outputs: int, path: str) -> List[str]:
+def _names(config: dict[str, Any], outputs: int, path: str) -> list[str]:
     names = config.get("id2label")
     if names is None:  # transformers leaves out its own default
         return [f"LABEL_{number}" for number in range(outputs)]

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import tempfile
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,7 +55,7 @@ class FolderProcess:
                 f"--python {self._python} cannot be started: {error.strerror}"
             ) from error
         #: those of transformers, torch and python there
-        self.versions: Dict[str, str] = {}
+        self.versions: dict[str, str] = {}
         try:
             self.versions = self._ask("versions")["versions"]
         except BaseException:
@@ -81,7 +81,7 @@ class FolderProcess:
         if missing:
             raise FolderError(f"{kind} finds no weights in the folder for {', '.join(missing)}")
 
-    def encode(self, texts: List[str], pairs: Optional[List[str]] = None) -> List[List[int]]:
+    def encode(self, texts: list[str], pairs: list[str] | None = None) -> list[list[int]]:
         """The token ids of texts, or of pairs of them, not cut."""
         return self._ask("encode", texts=texts, pairs=pairs, trust=self._trust)["ids"]
 
@@ -91,7 +91,7 @@ class FolderProcess:
         flat = torch.frombuffer(answer["content"], dtype=torch.float32)
         return flat.view(answer["shape"])
 
-    def _ask(self, what: str, **request: Any) -> Dict[str, Any]:
+    def _ask(self, what: str, **request: Any) -> dict[str, Any]:
         try:
             self._process.stdin.write(json.dumps({"do": what, **request}).encode() + b"\n")
             self._process.stdin.flush()

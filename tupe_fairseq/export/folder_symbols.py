@@ -1,7 +1,7 @@
 """The dictionary that a tokenizer.json makes: fairseq's symbols by their ids."""
 
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, DICTIONARY, MASK
@@ -15,8 +15,8 @@ _CONTINUED = "@@"
 
 
 def tokenizer_lines(
-    folder: str, numbers: Optional[Dict[str, int]] = None, unlisted: int = 0
-) -> List[str]:
+    folder: str, numbers: dict[str, int] | None = None, unlisted: int = 0
+) -> list[str]:
     """The lines of a dict.txt that gives every word of a folder's tokenizer its id there.
 
     Args:
@@ -53,7 +53,7 @@ def tokenizer_lines(
     return [f"{word} 1" for word in words]
 
 
-def _ids(path: str, numbers: Dict[str, int]) -> Dict[str, int]:
+def _ids(path: str, numbers: dict[str, int]) -> dict[str, int]:
     """The id of each symbol."""
     content = read_record(
         path,
@@ -82,7 +82,7 @@ def _ids(path: str, numbers: Dict[str, int]) -> Dict[str, int]:
     return {**dict(pairs), **dict(added)}
 
 
-def _fastbpe_word(piece: str, stand_ins: Dict[str, str]) -> str:
+def _fastbpe_word(piece: str, stand_ins: dict[str, str]) -> str:
     """What dict.txt calls a piece: marked is there not a word's end, but every other piece."""
     if not piece.endswith(_END):
         return piece + _CONTINUED
@@ -90,7 +90,7 @@ def _fastbpe_word(piece: str, stand_ins: Dict[str, str]) -> str:
     return stand_ins.get(word, word)
 
 
-def _stand_ins(decoder: Dict[str, Any], path: str) -> Dict[str, str]:
+def _stand_ins(decoder: dict[str, Any], path: str) -> dict[str, str]:
     """The words of which others stand in the pieces: what the decoder replaces."""
     check_record(decoder, {"decoders": ([dict], None)}, path, "decoder")
     found = {}
@@ -101,7 +101,7 @@ def _stand_ins(decoder: Dict[str, Any], path: str) -> Dict[str, str]:
     return found
 
 
-def _in_order(ids: Dict[str, int], path: str) -> List[str]:
+def _in_order(ids: dict[str, int], path: str) -> list[str]:
     words = sorted(ids, key=ids.__getitem__)
     for number, word in enumerate(words):
         if ids[word] != number:

@@ -1,6 +1,6 @@
 """What each tensor of a checkpoint is called in a model folder, in both directions."""
 
-from typing import Dict, Iterator, Optional, Tuple
+from collections.abc import Iterator
 
 from torch import Tensor
 
@@ -26,8 +26,8 @@ _RECORDS = (ENCODER + "position_version", VOCABULARY)
 
 
 def to_folder(
-    state: Dict[str, Tensor], head: Optional[str] = None, tied: bool = True
-) -> Dict[str, Tensor]:
+    state: dict[str, Tensor], head: str | None = None, tied: bool = True
+) -> dict[str, Tensor]:
     """The tensors of model.safetensors, in float32, none of which shares memory with another.
 
     Args:
@@ -64,8 +64,8 @@ def to_folder(
 
 
 def from_folder(
-    tensors: Dict[str, Tensor], head: Optional[str] = None, tied: bool = True
-) -> Dict[str, Tensor]:
+    tensors: dict[str, Tensor], head: str | None = None, tied: bool = True
+) -> dict[str, Tensor]:
     """The state dict of a checkpoint, without the two records of options and vocabulary.
 
     Args:
@@ -90,14 +90,14 @@ def from_folder(
     return state
 
 
-def _names(head: Optional[str], of_tokens: bool = False) -> Tuple[Tuple[str, str], ...]:
+def _names(head: str | None, of_tokens: bool = False) -> tuple[tuple[str, str], ...]:
     if head is None:
         return _NAMES
     own = f"{_HEADS}{head}." + ("out_proj." if of_tokens else "")
     return (*_NAMES, (own, "classifier."))
 
 
-def _renamed(name: str, pairs) -> Optional[str]:
+def _renamed(name: str, pairs) -> str | None:
     found: Iterator[str] = (
         after + name[len(before) :]
         for before, after in pairs

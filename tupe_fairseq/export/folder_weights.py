@@ -2,7 +2,6 @@
 
 import os
 import re
-from typing import Dict
 
 from torch import Tensor
 
@@ -17,7 +16,7 @@ _PART = re.compile(r"[\w.-]{1,200}\.safetensors", re.ASCII)
 _PICKLED = re.compile(r".*\.(bin|pt|pth|ckpt)|.*\.bin\.index\.json")
 
 
-def read_weights(folder: str) -> Dict[str, Tensor]:
+def read_weights(folder: str) -> dict[str, Tensor]:
     """The tensors of a folder by the names that they have there.
 
     Args:
@@ -39,8 +38,8 @@ def read_weights(folder: str) -> Dict[str, Tensor]:
                 f"not read; save the model as safetensors ({WEIGHTS}), save_pretrained's default"
             )
         raise FileNotFoundError(f"{whole} is missing")
-    places: Dict[str, str] = read_record(index, {"weight_map": {str: str}})["weight_map"]
-    tensors: Dict[str, Tensor] = {}
+    places: dict[str, str] = read_record(index, {"weight_map": {str: str}})["weight_map"]
+    tensors: dict[str, Tensor] = {}
     for part in sorted(set(places.values())):
         path = os.path.join(folder, part)
         if not _PART.fullmatch(part):

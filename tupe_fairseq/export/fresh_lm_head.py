@@ -1,7 +1,5 @@
 """A new LM head for an encoder that was saved without one, as RoBERTa initializes it."""
 
-from typing import Dict
-
 import torch
 from torch import Tensor
 
@@ -12,12 +10,12 @@ _SPREAD = 0.02  # of RoBERTa's initial weights
 _SEED = 1  # the same folder becomes the same checkpoint
 
 
-def lacks_lm_head(model: Dict[str, Tensor]) -> bool:
+def lacks_lm_head(model: dict[str, Tensor]) -> bool:
     """Whether a state dict has no LM head, but for the word embedding that it may be tied to."""
     return not any(name.startswith(_LM_HEAD) and name != f"{_LM_HEAD}weight" for name in model)
 
 
-def with_lm_head(model: Dict[str, Tensor]) -> Dict[str, Tensor]:
+def with_lm_head(model: dict[str, Tensor]) -> dict[str, Tensor]:
     """A state dict with an LM head: its own, or a new one whose matrix is the word embedding.
 
     Args:

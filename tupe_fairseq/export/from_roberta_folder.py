@@ -6,7 +6,7 @@ which ``checkpoint/from_roberta.py`` converts.
 
 import argparse
 import re
-from typing import Any, Dict
+from typing import Any
 
 from torch import Tensor
 
@@ -64,7 +64,7 @@ _FIXED = {
 _UNUSED_ROWS = 2
 
 
-def convert_options(config: Dict[str, Any], path: str) -> argparse.Namespace:
+def convert_options(config: dict[str, Any], path: str) -> argparse.Namespace:
     """The options of the tupe_roberta checkpoint that a folder becomes.
 
     Args:
@@ -98,7 +98,7 @@ def convert_options(config: Dict[str, Any], path: str) -> argparse.Namespace:
     return tupe_roberta_options(given, {}, defaults, {"position_encoding": "learned"})
 
 
-def rename_tensors(tensors: Dict[str, Tensor], head: str, tied: bool) -> Dict[str, Tensor]:
+def rename_tensors(tensors: dict[str, Tensor], head: str, tied: bool) -> dict[str, Tensor]:
     """The state dict of tupe_roberta with ``learned`` positions; what is unknown keeps its name.
 
     Every token there is of type 0, whose vector is added to the positions.
@@ -110,7 +110,7 @@ def rename_tensors(tensors: Dict[str, Tensor], head: str, tied: bool) -> Dict[st
     Raises:
         CheckpointError: if a tensor is there twice.
     """
-    model: Dict[str, Tensor] = {}
+    model: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         renamed = _renamed(name, head)
         if renamed in model and not (renamed == _LM_BIAS and tensor.equal(model[renamed])):

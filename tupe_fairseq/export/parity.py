@@ -1,6 +1,7 @@
 """Compares a model folder, as transformers uses it, with the checkpoint that it was made of."""
 
-from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,8 +34,8 @@ class Reference(NamedTuple):
         unknown (int): the id of ``<unk>``, for which it takes those.
     """
 
-    encode: Callable[..., List[int]]
-    logits: Dict[str, Callable[[Tensor], Tensor]]
+    encode: Callable[..., list[int]]
+    logits: dict[str, Callable[[Tensor], Tensor]]
     pad: int
     eos: int
     max_positions: int
@@ -55,11 +56,11 @@ class Parity(NamedTuple):
         versions (dict): of transformers, torch and python.
     """
 
-    differences: Dict[str, float]
+    differences: dict[str, float]
     sentences: int
     tokens: int
     longest: int
-    versions: Dict[str, str]
+    versions: dict[str, str]
 
 
 def measure(folder: str, reference: Reference, texts: Sequence[str], python: str, trust: bool):
@@ -89,7 +90,7 @@ def measure(folder: str, reference: Reference, texts: Sequence[str], python: str
         return Parity(differences, len(texts), tokens, max(map(len, sequences)), theirs.versions)
 
 
-def _same_ids(theirs: FolderProcess, reference: Reference, texts: List[str]) -> List[List[int]]:
+def _same_ids(theirs: FolderProcess, reference: Reference, texts: list[str]) -> list[list[int]]:
     """The ids of each text in the folder."""
     ours = [reference.encode(text) for text in texts]
     seconds = texts[1:] + texts[:1]
@@ -114,7 +115,7 @@ def _same_ids(theirs: FolderProcess, reference: Reference, texts: List[str]) -> 
     return found
 
 
-def _cut(ids: List[int], reference: Reference) -> List[int]:
+def _cut(ids: list[int], reference: Reference) -> list[int]:
     longest = reference.max_positions
     return ids if len(ids) <= longest else [*ids[: longest - 1], reference.eos]
 
@@ -147,9 +148,9 @@ def _largest(kind, theirs, reference, logits, sequences) -> float:
     return largest
 
 
-def _batches(sequences: List[List[int]], pad: int) -> Iterator[Tensor]:
+def _batches(sequences: list[list[int]], pad: int) -> Iterator[Tensor]:
     """Padded batches in the order of the text, so of unequal lengths."""
-    batch: List[List[int]] = []
+    batch: list[list[int]] = []
     for ids in [*sequences, None]:
         longest = max(map(len, [*batch, ids or []]))
         is_full = len(batch) == _SENTENCES or longest * (len(batch) + 1) > _TOKENS

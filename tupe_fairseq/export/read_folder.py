@@ -1,7 +1,8 @@
 """Reads a model folder of the transformers library, ours or a RoBERTa's, without its code."""
 
 import os
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -27,7 +28,7 @@ _LEFT_OUT = {"qa_outputs.": "the question-answering head"}
 # the layer of a head of tokens, which is the last one of fairseq's
 _OF_TOKENS = {f"classifier.{part}": f"classifier.out_proj.{part}" for part in ("weight", "bias")}
 # what fairseq's task is called, and its options, by the kind of the head
-_TASKS: Dict[str, Dict[str, Any]] = {
+_TASKS: dict[str, dict[str, Any]] = {
     CLASSIFICATION: {},
     REGRESSION: {"regression_target": True},
     MULTILABEL: {"task": "glue_sentence_prediction", "multilabel": True},
@@ -46,8 +47,8 @@ class _Kind(NamedTuple):
             out.
     """
 
-    options: Callable[[Dict[str, Any], str], Any]
-    rename: Callable[[Dict[str, Tensor], str, bool], Dict[str, Tensor]]
+    options: Callable[[dict[str, Any], str], Any]
+    rename: Callable[[dict[str, Tensor], str, bool], dict[str, Tensor]]
     prefix: str
 
 
@@ -61,9 +62,9 @@ _KINDS = {
 
 def read_folder(
     folder: str,
-    given_lines: Optional[List[str]] = None,
-    given_labels: Optional[List[str]] = None,
-    numbers: Optional[Dict[str, int]] = None,
+    given_lines: list[str] | None = None,
+    given_labels: list[str] | None = None,
+    numbers: dict[str, int] | None = None,
 ) -> ForeignModel:
     """Read a folder as tupe-export, ``save_pretrained`` or ``Trainer`` write it.
 
@@ -132,7 +133,7 @@ def read_folder(
     )
 
 
-def _with_a_place(found: Dict[str, Tensor], prefix: str) -> Tuple[Dict[str, Tensor], List[str]]:
+def _with_a_place(found: dict[str, Tensor], prefix: str) -> tuple[dict[str, Tensor], list[str]]:
     """The tensors that a checkpoint has a place for, and what is said of the others."""
     if not any(name.startswith(prefix) for name in found):
         found = {prefix + name: tensor for name, tensor in found.items()}

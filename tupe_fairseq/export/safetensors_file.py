@@ -9,7 +9,7 @@ import json
 import math
 import os
 import stat
-from typing import Any, BinaryIO, Dict, List, Tuple
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ _LONGEST_HEADER = 2**24
 _METADATA = "__metadata__"
 
 
-def read_safetensors(path: str) -> Dict[str, Tensor]:
+def read_safetensors(path: str) -> dict[str, Tensor]:
     """The tensors of a file by name, on the CPU.
 
     Args:
@@ -60,7 +60,7 @@ def read_safetensors(path: str) -> Dict[str, Tensor]:
     return tensors
 
 
-def _header(file: BinaryIO, path: str) -> Tuple[List[Tuple[int, str, torch.dtype, List[int]]], int]:
+def _header(file: BinaryIO, path: str) -> tuple[list[tuple[int, str, torch.dtype, list[int]]], int]:
     """Begin, name, dtype and shape of each tensor in the order of their bytes; the bytes left."""
     left = os.fstat(file.fileno()).st_size - 8
     length = int.from_bytes(file.read(8), "little")
@@ -78,7 +78,7 @@ def _header(file: BinaryIO, path: str) -> Tuple[List[Tuple[int, str, torch.dtype
     return sorted(entries, key=lambda e: (e[0], math.prod(e[3]))), left - length
 
 
-def _entry(name: str, value: Any, path: str) -> Tuple[int, str, torch.dtype, List[int]]:
+def _entry(name: str, value: Any, path: str) -> tuple[int, str, torch.dtype, list[int]]:
     fields = value if isinstance(value, dict) else {}
     kind, shape, offsets = (fields.get(key) for key in ("dtype", "shape", "data_offsets"))
     if isinstance(kind, str) and kind not in _DTYPES:
@@ -99,7 +99,7 @@ def _are_sizes(values: Any) -> bool:
     return isinstance(values, list) and all(type(n) is int and 0 <= n < 2**63 for n in values)
 
 
-def _without_repeats(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name is there twice")

@@ -1,7 +1,5 @@
 """Sentences on which a folder is compared with its checkpoint, unless others are given."""
 
-from typing import List
-
 #: the largest difference of a logit on them, or on others that are given
 LIMIT = 1e-4
 #: of different lengths, with what splits words in odd ways
@@ -31,7 +29,7 @@ SENTENCES = (
 )
 
 
-def default_texts() -> List[str]:
+def default_texts() -> list[str]:
     """The sentences, and longer texts of several of them: what is too long is cut later."""
     joined = [" ".join(SENTENCES[:n] * 4) for n in (2, 5, 9, len(SENTENCES))]
     return [*SENTENCES, *joined]

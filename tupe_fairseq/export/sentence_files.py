@@ -3,7 +3,7 @@
 In the form of its version 2, which version 6 reads, too, and which servers look for.
 """
 
-from typing import Any, Dict
+from typing import Any
 
 from tupe_fairseq.files.names import CLS, MEAN
 
@@ -13,7 +13,7 @@ _OTHER_SWITCHES = ("pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens
 _MODULES = "sentence_transformers.models"
 
 
-def sentence_files(pooling: str, hidden_size: int, max_length: int) -> Dict[str, Any]:
+def sentence_files(pooling: str, hidden_size: int, max_length: int) -> dict[str, Any]:
     """The content of each file, as JSON values, by its path in the folder.
 
     Args:

@@ -4,7 +4,7 @@ fairseq takes such a piece for ``<unk>``.  A tokenizer gives each piece an id of
 the unlisted ones are the last, and the model has the vector of ``<unk>`` for each.
 """
 
-from typing import Any, Dict
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ _BIAS = "lm_head.decoder.bias"
 _LESS = 20.0
 
 
-def with_unlisted_rows(tensors: Dict[str, Tensor], count: int) -> Dict[str, Tensor]:
+def with_unlisted_rows(tensors: dict[str, Tensor], count: int) -> dict[str, Tensor]:
     """The tensors of a folder with ``count`` further words.
 
     Args:
@@ -39,7 +39,7 @@ def with_unlisted_rows(tensors: Dict[str, Tensor], count: int) -> Dict[str, Tens
     return found
 
 
-def unlisted_in(config: Dict[str, Any], path: str) -> int:
+def unlisted_in(config: dict[str, Any], path: str) -> int:
     """How many a folder's config.json says that there are.
 
     Args:
@@ -57,7 +57,7 @@ def unlisted_in(config: Dict[str, Any], path: str) -> int:
     return count
 
 
-def without_unlisted_rows(tensors: Dict[str, Tensor], count: int) -> Dict[str, Tensor]:
+def without_unlisted_rows(tensors: dict[str, Tensor], count: int) -> dict[str, Tensor]:
     """The way back: the tensors without the last ``count`` words."""
     names = {*_MATRICES, _BIAS, *(name[len("tupe.") :] for name in _MATRICES[:1])}
     return {

@@ -1,6 +1,6 @@
 """How a folder is used, as the section of a model card."""
 
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from tupe_fairseq.export.folder_config import Head
 from tupe_fairseq.export.model_types import MODEL_TYPE
@@ -77,14 +77,14 @@ print({{output.name: value.shape for output, value in zip(session.get_outputs(),
 Files: {files}."""
 
 
-def pipeline_of(head: Optional[Head]) -> str:
+def pipeline_of(head: Head | None) -> str:
     """The name of transformers' pipeline for a folder with this head, or with none."""
     if head is None:
         return "fill-mask"
     return "token-classification" if head.of_tokens else "text-classification"
 
 
-def usage(name: str, config: Dict[str, Any], head: Optional[Head], onnx: List[str]) -> str:
+def usage(name: str, config: dict[str, Any], head: Head | None, onnx: list[str]) -> str:
     """The section.
 
     Args:

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from typing import Any, List
+from typing import Any
 
 
 def file_sha256(path: str) -> str:
@@ -19,7 +19,7 @@ def content_record(path: str) -> str:
     return f"{os.path.getsize(path)} bytes, {file_sha256(path)}"
 
 
-def fingerprint(path: str, before: Any = None) -> List[Any]:
+def fingerprint(path: str, before: Any = None) -> list[Any]:
     """Name, size, time of change and SHA-256 of a file, to be recorded as JSON.
 
     Args:

@@ -1,6 +1,6 @@
 """Tables in markdown."""
 
-from typing import Iterable
+from collections.abc import Iterable
 
 
 def markdown_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

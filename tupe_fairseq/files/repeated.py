@@ -1,9 +1,9 @@
 """Finds a name that is listed twice, in time that grows with the list and no faster."""
 
-from typing import Iterable, Optional
+from collections.abc import Iterable
 
 
-def first_repeated(names: Iterable[str]) -> Optional[str]:
+def first_repeated(names: Iterable[str]) -> str | None:
     """The first name that was there before, None if all differ.
 
     Lists of columns and symbols are as long as a file makes them.

@@ -3,7 +3,8 @@
 import contextlib
 import os
 import shutil
-from typing import Any, Dict, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from tupe_fairseq.files.fingerprint import fingerprint
 from tupe_fairseq.files.lock import locked
@@ -27,14 +28,14 @@ class ResumedFile:
         recorded (str): the file that says so.
     """
 
-    def __init__(self, steps: Steps, file: Any, record: Dict[str, Any]):
+    def __init__(self, steps: Steps, file: Any, record: dict[str, Any]):
         self._steps = steps
         self.recorded = steps.path
         self._file = file
         self.parts: int = record["parts"]
-        self.told: Dict[str, Any] = record["told"]
+        self.told: dict[str, Any] = record["told"]
 
-    def add(self, content: bytes, told: Dict[str, Any]) -> None:
+    def add(self, content: bytes, told: dict[str, Any]) -> None:
         """Write a part, and record that it is whole.
 
         Args:
@@ -51,7 +52,7 @@ class ResumedFile:
 
 
 @contextlib.contextmanager
-def resumed_file(path: str, settings: Dict[str, Any]) -> Iterator[ResumedFile]:
+def resumed_file(path: str, settings: dict[str, Any]) -> Iterator[ResumedFile]:
     """Yields what adds parts to a file, which gets its name when the block succeeds.
 
     Until then they are in the folder PATH.parts, which stays if the block fails after a part.

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import shutil
-from typing import Iterator, List, Sequence
+from collections.abc import Iterator, Sequence
 
 from tupe_fairseq.files.lock import locked
 
@@ -54,7 +54,7 @@ def refuse_existing(path: str, overwrite: bool) -> None:
         raise FileExistsError(f"{path} is there already; give another --output-dir, or --overwrite")
 
 
-def _files_in(folder: str) -> List[str]:
+def _files_in(folder: str) -> list[str]:
     """Their paths within it."""
     return [
         os.path.relpath(os.path.join(place, name), folder)

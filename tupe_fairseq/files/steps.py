@@ -1,7 +1,8 @@
 """Records the finished steps of a long command, so that a second run resumes there."""
 
 import os
-from typing import Any, Dict, Mapping, Optional, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tupe_fairseq.files.atomic import read_json, write_json
 from tupe_fairseq.files.fingerprint import is_fingerprint
@@ -33,13 +34,13 @@ class Steps:
     def __init__(
         self,
         folder: str,
-        settings: Dict[str, Any],
-        used_by: Optional[Mapping[str, Sequence[str]]] = None,
+        settings: dict[str, Any],
+        used_by: Mapping[str, Sequence[str]] | None = None,
         since: Sequence[str] = (),
     ):
         self.path = os.path.join(folder, _NAME)
         self._settings = settings
-        self._finished: Dict[str, Any] = {}
+        self._finished: dict[str, Any] = {}
         if os.path.exists(self.path):
             known = _read(self.path)
             before = {**{name: settings[name] for name in since}, **known["settings"]}
@@ -67,7 +68,7 @@ class Steps:
     def _is_finished(self, step: str) -> bool:
         return any(name == step or name.startswith(f"{step} ") for name in self._finished)
 
-    def result(self, name: str, shape: Any = object) -> Optional[Any]:
+    def result(self, name: str, shape: Any = object) -> Any | None:
         """What :meth:`finish` was given for this step, None if it is not finished.
 
         Args:
@@ -101,7 +102,7 @@ class Steps:
         write_json(self.path, {"settings": self._settings, "finished": self._finished})
 
 
-def recorded_settings(folder: str) -> Dict[str, Any]:
+def recorded_settings(folder: str) -> dict[str, Any]:
     """The settings that a folder was made with; empty if it has no record.
 
     Raises:
@@ -111,7 +112,7 @@ def recorded_settings(folder: str) -> Dict[str, Any]:
     return _read(path)["settings"] if os.path.exists(path) else {}
 
 
-def _read(path: str) -> Dict[str, Any]:
+def _read(path: str) -> dict[str, Any]:
     known = read_json(path)
     if not isinstance(known, dict) or set(known) != {"settings", "finished"}:
         raise ValueError(f"{path} was not written by this command; give another folder")
@@ -127,7 +128,7 @@ def _difference(key: str, before: Any, now: Any) -> str:
     return f"{key} was {before!r} and is now {now!r}"
 
 
-def keep_settings(folder: str, settings: Dict[str, Any], since: Sequence[str] = ()) -> None:
+def keep_settings(folder: str, settings: dict[str, Any], since: Sequence[str] = ()) -> None:
     """Record the settings of a folder whose parts record themselves whether they are finished.
 
     Raises:

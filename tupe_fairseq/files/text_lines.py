@@ -1,10 +1,9 @@
 """Reads the lines of a text file as fairseq does."""
 
 import os
-from typing import List
 
 
-def read_lines(path: str, named: str) -> List[str]:
+def read_lines(path: str, named: str) -> list[str]:
     """The lines of a file in UTF-8; only a newline ends one.
 
     Args:

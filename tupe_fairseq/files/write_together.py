@@ -2,7 +2,8 @@
 
 import contextlib
 import os
-from typing import Any, Callable, Dict
+from collections.abc import Callable
+from typing import Any
 
 
 class Sink:
@@ -42,7 +43,7 @@ class Sink:
         os.fsync(self._file.fileno())
 
 
-def write_together(contents: Dict[str, Callable[[Sink], Any]]) -> None:
+def write_together(contents: dict[str, Callable[[Sink], Any]]) -> None:
     """Write every file under a temporary name, and only then give each its own.
 
     So a disk that fills up on the way leaves earlier files of these names as they were.

@@ -1,7 +1,8 @@
 """Answers of any kind of task: measured, and in the words of those who wrote the labels."""
 
 import json
-from typing import Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from tupe_fairseq.labelled.task_description import (
 
 def measured(
     task: Task, names: Sequence[str], predictions: Answers, targets: Answers
-) -> Dict[str, float]:
+) -> dict[str, float]:
     """The metrics of predictions, as fractions.
 
     Raises:
@@ -34,7 +35,7 @@ def flat(answers: Answers) -> np.ndarray:
     return np.concatenate(answers) if isinstance(answers, list) else answers
 
 
-def in_words(task: Task, answers: Answers) -> List[str]:
+def in_words(task: Task, answers: Answers) -> list[str]:
     """Each answer as a cell of a file of tabs: a label, a score, or a JSON list of labels or tags.
 
     Lists are JSON, because labels may have spaces and commas.
@@ -75,7 +76,7 @@ def from_words(task: Task, cells: Sequence[str]) -> Answers:
     return labels
 
 
-def _tags(task: Task, rows: Sequence[np.ndarray]) -> List[List[str]]:
+def _tags(task: Task, rows: Sequence[np.ndarray]) -> list[list[str]]:
     return [[task.labels[number] for number in row.tolist()] for row in rows]
 
 
@@ -88,7 +89,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _list(cell: str) -> List[str]:
+def _list(cell: str) -> list[str]:
     found = json.loads(cell)
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise ValueError(f"{cell[:50]} is not a list of labels")

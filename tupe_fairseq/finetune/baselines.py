@@ -1,7 +1,8 @@
 """What answers without looking at the text would score: the least that training should beat."""
 
 from collections import Counter, defaultdict
-from typing import Any, Callable, Dict, List, Tuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +13,10 @@ from tupe_fairseq.finetune.task_folder import TaskData
 from tupe_fairseq.labelled.task_description import MULTILABEL, TAGGING
 
 #: the answer in words, and the answers for a split
-_Baseline = Tuple[str, Callable[[str], Answers]]
+_Baseline = tuple[str, Callable[[str], Answers]]
 
 
-def baseline(data: TaskData) -> Dict[str, Any]:
+def baseline(data: TaskData) -> dict[str, Any]:
     """The scores of answers that are chosen on the training set.
 
     A classification gives its most frequent class (the first one if tied), a regression the mean
@@ -28,7 +29,7 @@ def baseline(data: TaskData) -> Dict[str, Any]:
     """
     answer, answers = _baseline(data)
 
-    def scores(kind: str) -> Dict[str, Dict[str, float]]:
+    def scores(kind: str) -> dict[str, dict[str, float]]:
         return {
             split: measured(data.task, metric_names(data.task), answers(split), data.targets(split))
             for split in data.splits(kind)
@@ -61,15 +62,15 @@ def _baseline(data: TaskData) -> _Baseline:
     return answer, answers
 
 
-def _tag_of_each_word(data: TaskData, train: List[np.ndarray]) -> _Baseline:
-    counts: Dict[bytes, Counter] = defaultdict(Counter)
+def _tag_of_each_word(data: TaskData, train: list[np.ndarray]) -> _Baseline:
+    counts: dict[bytes, Counter] = defaultdict(Counter)
     for words, tags in zip(read_words(data.folder, "train"), train):
         for word, tag in zip(words, tags.tolist()):
             counts[word][tag] += 1
     of_word = {word: _most(tags) for word, tags in counts.items()}
     otherwise = _most(sum(counts.values(), Counter()))
 
-    def answers(split: str) -> List[np.ndarray]:
+    def answers(split: str) -> list[np.ndarray]:
         return [
             np.array([of_word.get(word, otherwise) for word in words], dtype=np.int64)
             for words in read_words(data.folder, split)

@@ -1,7 +1,5 @@
 """Weights of classes that are not equally frequent."""
 
-from typing import List
-
 import numpy as np
 
 from tupe_fairseq.finetune.answers import flat
@@ -9,7 +7,7 @@ from tupe_fairseq.finetune.task_folder import TaskData
 from tupe_fairseq.labelled.task_description import MULTILABEL
 
 
-def balanced_weights(data: TaskData) -> List[float]:
+def balanced_weights(data: TaskData) -> list[float]:
     """The weight of each class in the loss, by which all weigh the same in the training set.
 
     It is n / (C n_c) for a class with n_c of n rows (or words), out of C classes; for a task of

@@ -4,7 +4,7 @@ import functools
 import os
 import re
 from dataclasses import dataclass
-from typing import List, Optional
+from typing import Optional
 
 from tupe_fairseq.finetune.label_files import count_windows
 from tupe_fairseq.finetune.pretrained import Pretrained
@@ -81,10 +81,10 @@ class RunSettings:
     weight_decay: float = 0.01
     pretrained: bool = True
     # None as in the records of 0.1.0, which had none of them
-    metric: Optional[str] = None
-    class_weights: Optional[List[float]] = None
-    patience: Optional[int] = None
-    pooling: Optional[str] = None
+    metric: str | None = None
+    class_weights: list[float] | None = None
+    patience: int | None = None
+    pooling: str | None = None
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Experiment:
         """The run's command as a shell script, to be run by hand."""
         return f"# {self.data.task.name}, {run.name}\n{as_shell(self.command(run))}\n"
 
-    def command(self, run: FineTuningRun) -> List[str]:
+    def command(self, run: FineTuningRun) -> list[str]:
         """The arguments of the run's fairseq-train command."""
         task, settings = self.data.task, self.settings
         total = self.updates
@@ -167,7 +167,7 @@ class Experiment:
             words += ["--fp16-scale-window", 128]
         return [str(word) for word in words]
 
-    def _task_flags(self) -> List[str]:
+    def _task_flags(self) -> list[str]:
         task, weights = self.data.task, self.settings.class_weights
         name = "token_tagging" if task.kind == TAGGING else "glue_sentence_prediction"
         words = ["--task", name, "--criterion", name]

@@ -2,7 +2,6 @@
 
 import logging
 import os
-from typing import Dict, Optional
 
 from tupe_fairseq.finetune.answers import measured
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
@@ -15,8 +14,8 @@ logger = logging.getLogger("tupe-finetune")
 
 
 def score_test_sets(
-    experiment: Experiment, run: Optional[FineTuningRun]
-) -> Dict[str, Dict[str, float]]:
+    experiment: Experiment, run: FineTuningRun | None
+) -> dict[str, dict[str, float]]:
     """Predict the test sets with the best run, and write its predictions-SPLIT.tsv.
 
     Args:
@@ -46,9 +45,7 @@ def score_test_sets(
     return scores
 
 
-def found_predictions(
-    experiment: Experiment, run: FineTuningRun, split: str
-) -> Optional[Predicted]:
+def found_predictions(experiment: Experiment, run: FineTuningRun, split: str) -> Predicted | None:
     """The predictions that a run has left; None, with a warning if they are damaged."""
     path = experiment.path(run, f"predictions-{split}.tsv")
     if not os.path.exists(path):

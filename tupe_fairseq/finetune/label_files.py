@@ -2,7 +2,6 @@
 
 import math
 import os
-from typing import List, Union
 
 import numpy as np
 
@@ -12,13 +11,13 @@ from tupe_fairseq.labelled.windows import windows
 from tupe_fairseq.text.mmap_index import count, first_sentences, first_tokens
 
 #: int64 (N,) classes, float64 (N,) scores, bool (N, C) labels; or int64 (words,) tags of N rows
-Answers = Union[np.ndarray, List[np.ndarray]]
+Answers = np.ndarray | list[np.ndarray]
 
 _FIRST = len(BUILT_IN_SYMBOLS)
 _PAD, _UNKNOWN = map(BUILT_IN_SYMBOLS.index, ("<pad>", "<unk>"))
 
 
-def label_files(task: Task, split: str) -> List[str]:
+def label_files(task: Task, split: str) -> list[str]:
     """The files of a split's labels, relative to the data folder."""
     if task.is_regression:
         return [f"label/{split}.label"]
@@ -49,7 +48,7 @@ def read_labels(folder: str, task: Task, split: str) -> Answers:
     return [_listed(row[row != _PAD] - _FIRST, task, prefix) for row in symbols]
 
 
-def read_words(folder: str, split: str) -> List[List[bytes]]:
+def read_words(folder: str, split: str) -> list[list[bytes]]:
     """The words of each row of a tagging task, each as its pieces, which tell it from others.
 
     Raises:
@@ -97,7 +96,7 @@ def unscaled(task: Task, scores: np.ndarray) -> np.ndarray:
     return low + np.asarray(scores, dtype=np.float64) * (high - low)
 
 
-def text_lines(path: str) -> List[str]:
+def text_lines(path: str) -> list[str]:
     """The lines of a text, which only line feeds separate; refused by name if it is none."""
     with open(path, encoding="utf-8", newline="") as file:
         try:
@@ -107,7 +106,7 @@ def text_lines(path: str) -> List[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _rows(prefix: str) -> List[np.ndarray]:
+def _rows(prefix: str) -> list[np.ndarray]:
     return first_sentences(prefix, count(prefix)[0])
 
 

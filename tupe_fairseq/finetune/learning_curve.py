@@ -1,12 +1,12 @@
 """What a run's log says of each epoch."""
 
 import os
-from typing import Any, Dict, List
+from typing import Any
 
 from tupe_fairseq.programs.log import record_of
 
 
-def read_curve(path: str, metric: str) -> List[Dict[str, Any]]:
+def read_curve(path: str, metric: str) -> list[dict[str, Any]]:
     """The training loss and the score of each epoch that was validated.
 
     A training that began again from an earlier epoch counts from there.
@@ -18,7 +18,7 @@ def read_curve(path: str, metric: str) -> List[Dict[str, Any]]:
         list of dict: ``epoch`` (int, from 1); ``score`` (float), times 100; ``loss`` (float), as
         fairseq logs it, or NaN if the run ended before.
     """
-    points: Dict[int, Dict[str, Any]] = {}
+    points: dict[int, dict[str, Any]] = {}
     if not os.path.isfile(path):
         return []
     with open(path, encoding="utf-8", errors="replace") as log:

@@ -1,6 +1,6 @@
 """The results of all tasks of a folder of runs."""
 
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.results import write_results
@@ -20,7 +20,7 @@ def write_overall(runs_dir: str) -> None:
         write_results(runs_dir, overall, overall_table(overall))
 
 
-def overall_results(summaries: List[Dict[str, Any]]) -> Dict[str, Any]:
+def overall_results(summaries: list[dict[str, Any]]) -> dict[str, Any]:
     """The scores of all tasks, and the averages of GLUE's.
 
     A task's score is its median at the best learning rate; with two metrics, or two development
@@ -29,8 +29,8 @@ def overall_results(summaries: List[Dict[str, Any]]) -> Dict[str, Any]:
     Args:
         summaries (list of dict): the tasks' results.json, in the order of the table.
     """
-    tasks: Dict[str, Any] = {}
-    own: Dict[str, Any] = {}
+    tasks: dict[str, Any] = {}
+    own: dict[str, Any] = {}
     for summary in summaries:
         description = summary.get("description")
         if description is None:
@@ -55,7 +55,7 @@ def overall_results(summaries: List[Dict[str, Any]]) -> Dict[str, Any]:
     }
 
 
-def _row(summary: Dict[str, Any]) -> Dict[str, Any]:
+def _row(summary: dict[str, Any]) -> dict[str, Any]:
     pooling = summary["settings"].get("pooling")
     best_lr = next(row for row in summary["by_lr"] if row["lr"] == summary["best_lr"])
     return {
@@ -72,10 +72,10 @@ def _row(summary: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def _averages(rows: List[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
+def _averages(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     if not rows:
         return None
-    averages: Dict[str, Any] = {"tasks": len(rows)}
+    averages: dict[str, Any] = {"tasks": len(rows)}
     for key in ("score", "best_run_score", "baseline_score"):
         values = [row[key] for row in rows]
         averages[key] = None if None in values else sum(values) / len(values)

@@ -1,6 +1,6 @@
 """The table of all tasks as markdown."""
 
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from tupe_fairseq.files.markdown import markdown_table
 from tupe_fairseq.finetune.tables import (
@@ -14,14 +14,14 @@ from tupe_fairseq.finetune.tables import (
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 
 
-def overall_table(overall: Dict[str, Any]) -> str:
+def overall_table(overall: dict[str, Any]) -> str:
     """The text of RUNS/results.md: GLUE's tasks with their average, and one's own tasks."""
     parts = [_glue_table(overall)] if overall["tasks"] else []
     return "\n".join(parts + ([_own_table(overall["own_tasks"])] if "own_tasks" in overall else []))
 
 
-def _glue_table(overall: Dict[str, Any]) -> str:
-    rows: List[List[str]] = []
+def _glue_table(overall: dict[str, Any]) -> str:
+    rows: list[list[str]] = []
     for name, row in overall["tasks"].items():
         task = GLUE_TASKS[name]
         parts = [
@@ -66,7 +66,7 @@ def _glue_table(overall: Dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _own_table(tasks: Dict[str, Any]) -> str:
+def _own_table(tasks: dict[str, Any]) -> str:
     header = [
         "task", "metric", "score", "best run", "baseline", "learning rate", "seeds",
         "test set, best run", "test set, baseline",
@@ -98,9 +98,9 @@ def _own_table(tasks: Dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _test_cell(scores: Dict[str, Dict[str, float]], selection: str) -> str:
+def _test_cell(scores: dict[str, dict[str, float]], selection: str) -> str:
     return ", ".join(percent(metrics[selection]) for metrics in scores.values())
 
 
-def _cell(value: Optional[float]) -> str:
+def _cell(value: float | None) -> str:
     return "diverged" if value is None else percent(value)

@@ -2,7 +2,7 @@
 
 import importlib.util
 import logging
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from tupe_fairseq.labelled.task_description import CLASSIFICATION, TAGGING, Task
 logger = logging.getLogger("tupe-finetune")
 
 
-def class_table(task: Task, predicted: Optional[Predicted]) -> List[Dict[str, Any]]:
+def class_table(task: Task, predicted: Predicted | None) -> list[dict[str, Any]]:
     """:func:`class_scores` of the best run's predictions; empty for scores, or without any."""
     if predicted is None or task.is_regression:
         return []
@@ -28,8 +28,8 @@ def class_table(task: Task, predicted: Optional[Predicted]) -> List[Dict[str, An
 def draw_pictures(
     experiment: Experiment,
     results: Results,
-    best: Optional[FineTuningRun],
-    predicted: Optional[Predicted],
+    best: FineTuningRun | None,
+    predicted: Predicted | None,
 ) -> None:
     """Write what there is to see as PNG files; without matplotlib only say so.
 
@@ -76,7 +76,7 @@ def draw_pictures(
     logger.info("%s: %s", experiment.folder, ", ".join(f"{name}.png" for name in figures))
 
 
-def confusions(task: Task, predicted: Predicted, labels: List[str]) -> Tuple[np.ndarray, List[str]]:
+def confusions(task: Task, predicted: Predicted, labels: list[str]) -> tuple[np.ndarray, list[str]]:
     """How often each of some classes is predicted for each of them.
 
     Args:

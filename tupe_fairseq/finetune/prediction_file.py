@@ -1,6 +1,6 @@
 """A run's predictions for a split beside the true answers: predictions-SPLIT.tsv."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.finetune.answers import from_words, in_words
@@ -17,7 +17,7 @@ class Predicted(NamedTuple):
     """
 
     predictions: Answers
-    targets: Optional[Answers]
+    targets: Answers | None
 
 
 def write_predictions(path: str, data: TaskData, predicted: Predicted) -> None:

@@ -6,7 +6,7 @@ written anew first, by tupe-export and tupe-convert.
 
 import os
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Tuple
+from typing import Any
 
 from tupe_fairseq.checkpoint.checked_options import checked_options
 from tupe_fairseq.checkpoint.checked_tensors import (
@@ -48,11 +48,11 @@ class Pretrained:
     """
 
     path: str
-    flags: Tuple[str, ...]
+    flags: tuple[str, ...]
     max_positions: int
     vocabulary_size: int
-    vocabulary_version: Optional[int]
-    identity: Dict[str, Any]
+    vocabulary_version: int | None
+    identity: dict[str, Any]
 
 
 def read_pretrained(path: str) -> Pretrained:
@@ -93,7 +93,7 @@ def read_pretrained(path: str) -> Pretrained:
     )
 
 
-def _flags(options: Dict[str, Any]) -> Tuple[str, ...]:
+def _flags(options: dict[str, Any]) -> tuple[str, ...]:
     words = []
     for name in ("arch", *_VALUES, *_SWITCHES, "position_encoding", *POSITION_OPTIONS):
         value, flag = options.get(name), "--" + name.replace("_", "-")

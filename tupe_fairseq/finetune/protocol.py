@@ -2,7 +2,8 @@
 
 import logging
 import os
-from typing import Any, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
@@ -31,12 +32,12 @@ logger = logging.getLogger("tupe-finetune")
 _TRAIN = "input0/train.bin"
 
 
-def _others(data: TaskData) -> List[str]:
+def _others(data: TaskData) -> list[str]:
     """All files of the splits but one, whose hash 0.1.0 recorded under another name."""
     return [name for name in data.files() if name != _TRAIN]
 
 
-def settings_of(experiment: Experiment) -> Dict[str, Any]:
+def settings_of(experiment: Experiment) -> dict[str, Any]:
     """The settings that all runs of a folder share; a folder with other settings is refused."""
     settings = experiment.settings
 
@@ -99,7 +100,7 @@ def run_protocol(
     return table
 
 
-def _finetune(experiment: Experiment, run: FineTuningRun, bar: tqdm, lock) -> Dict[str, Any]:
+def _finetune(experiment: Experiment, run: FineTuningRun, bar: tqdm, lock) -> dict[str, Any]:
     """Make one run, with its epochs and scores on the progress bar."""
     epochs = experiment.settings.epochs
 
@@ -117,7 +118,7 @@ def _finetune(experiment: Experiment, run: FineTuningRun, bar: tqdm, lock) -> Di
 
 def _keep_best(
     experiment: Experiment, results: Results, keep_checkpoints: bool
-) -> Optional[FineTuningRun]:
+) -> FineTuningRun | None:
     """Remove the checkpoints that are no longer needed, and the vocabularies beside them.
 
     Returns:

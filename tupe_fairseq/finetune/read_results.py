@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import replace
-from typing import Any, Dict, List
+from typing import Any
 
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.record import check_record, read_record
@@ -30,12 +30,12 @@ def finished(experiment: Experiment) -> Results:
     return dict(sorted(results.items()))
 
 
-def _metrics(task: Task) -> Dict[str, Dict[str, type]]:
+def _metrics(task: Task) -> dict[str, dict[str, type]]:
     splits = [split for split in task.splits if split.startswith("valid")]
     return {split: dict.fromkeys(metric_names(task), float) for split in splits}
 
 
-def _result(path: str, run: FineTuningRun, task: Task) -> Dict[str, Any]:
+def _result(path: str, run: FineTuningRun, task: Task) -> dict[str, Any]:
     shape = {
         "run": str,
         "lr": str,
@@ -53,7 +53,7 @@ def _result(path: str, run: FineTuningRun, task: Task) -> Dict[str, Any]:
     return result
 
 
-def read_summaries(runs_dir: str) -> List[Dict[str, Any]]:
+def read_summaries(runs_dir: str) -> list[dict[str, Any]]:
     """The results.json of each task of a folder of runs: GLUE's in its order, then one's own.
 
     Folders with results of something else are left out.
@@ -76,7 +76,7 @@ def read_summaries(runs_dir: str) -> List[Dict[str, Any]]:
     return found
 
 
-def _summary(content: Any, path: str, name: str) -> Dict[str, Any]:
+def _summary(content: Any, path: str, name: str) -> dict[str, Any]:
     """The results.json of a task, checked."""
     shape = {
         "task": str,

@@ -3,7 +3,8 @@
 import logging
 import math
 import os
-from typing import Any, Callable, Dict, Optional
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +31,8 @@ def finetune(
     experiment: Experiment,
     run: FineTuningRun,
     on_score: Callable[[int, float], None],
-    lock: Optional[int],
-) -> Dict[str, Any]:
+    lock: int | None,
+) -> dict[str, Any]:
     """Train, or resume an interrupted training, and write predictions and result.json.
 
     Args:
@@ -49,7 +50,7 @@ def finetune(
     with atomic_write(experiment.path(run, "command.sh")) as file:
         file.write(experiment.script(run))
     keep_what_counts(experiment, run)
-    result: Dict[str, Any] = {
+    result: dict[str, Any] = {
         "run": run.name,
         "lr": run.lr_text,
         "seed": run.seed,
@@ -95,7 +96,7 @@ def _updates(experiment: Experiment, run: FineTuningRun) -> int:
     return updates
 
 
-def _score(experiment: Experiment, run: FineTuningRun) -> Dict[str, Dict[str, float]]:
+def _score(experiment: Experiment, run: FineTuningRun) -> dict[str, dict[str, float]]:
     task = experiment.data.task
     best = experiment.path(run, BEST)
     if not os.path.exists(best):

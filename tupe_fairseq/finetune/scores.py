@@ -1,17 +1,17 @@
 """Scores on the development sets: of runs and of a task."""
 
 from statistics import median
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from tupe_fairseq.finetune.experiment import FineTuningRun
 from tupe_fairseq.finetune.selection import metric_names
 from tupe_fairseq.labelled.task_description import Task
 
 #: the result.json of each finished run, in the order of the runs
-Results = Dict[FineTuningRun, Dict[str, Any]]
+Results = dict[FineTuningRun, dict[str, Any]]
 
 
-def best_run(results: Results, task: Task) -> Optional[FineTuningRun]:
+def best_run(results: Results, task: Task) -> FineTuningRun | None:
     """The run with the best score on the main development set; the first one if tied.
 
     Returns:
@@ -25,7 +25,7 @@ def best_run(results: Results, task: Task) -> Optional[FineTuningRun]:
     return max(scores, key=scores.__getitem__, default=None)
 
 
-def by_learning_rate(results: Results, task: Task) -> List[Dict[str, Any]]:
+def by_learning_rate(results: Results, task: Task) -> list[dict[str, Any]]:
     """The median over the seeds of each learning rate, for each metric.
 
     A diverged run counts as 0 in each metric.
@@ -37,7 +37,7 @@ def by_learning_rate(results: Results, task: Task) -> List[Dict[str, Any]]:
     for lr in dict.fromkeys(result["lr"] for result in results.values()):
         runs = [result for result in results.values() if result["lr"] == lr]
         scored = [run for run in runs if run["diverged"] is None]
-        medians: Dict[str, Dict[str, float]] = {}
+        medians: dict[str, dict[str, float]] = {}
         for split in [split for split in task.splits if split.startswith("valid")]:
             medians[split] = {}
             for name in metric_names(task):
@@ -57,11 +57,11 @@ def by_learning_rate(results: Results, task: Task) -> List[Dict[str, Any]]:
 
 def task_results(
     task: Task,
-    settings: Dict[str, Any],
+    settings: dict[str, Any],
     results: Results,
-    best: Optional[FineTuningRun],
-    constant: Dict[str, Any],
-) -> Dict[str, Any]:
+    best: FineTuningRun | None,
+    constant: dict[str, Any],
+) -> dict[str, Any]:
     """The content of a task's results.json.
 
     Args:
@@ -88,7 +88,7 @@ def task_results(
     }
 
 
-def score(metrics: Dict[str, Dict[str, float]], task: Task) -> float:
+def score(metrics: dict[str, dict[str, float]], task: Task) -> float:
     """One number for a task: the mean over its development sets.
 
     Of a benchmark also over the metrics that it reports; of one's own task, the one that picks

@@ -1,18 +1,17 @@
 """Which metrics a task reports, and which one picks checkpoints."""
 
 from dataclasses import replace
-from typing import List, Optional
 
 from tupe_fairseq.labelled.metrics import check_metrics
 from tupe_fairseq.labelled.task_description import Task
 
 
-def metric_names(task: Task) -> List[str]:
+def metric_names(task: Task) -> list[str]:
     """The task's metrics, and the one by which checkpoints are picked."""
     return list(dict.fromkeys([*task.metrics, task.selection]))
 
 
-def by_metric(task: Task, metric: Optional[str]) -> Task:
+def by_metric(task: Task, metric: str | None) -> Task:
     """The task with another metric that picks checkpoints.
 
     Args:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-from typing import Optional
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from tupe_fairseq.programs.save_dir import BEST
 logger = logging.getLogger("tupe-finetune")
 
 
-def submit(experiment: Experiment, run: Optional[FineTuningRun]) -> None:
+def submit(experiment: Experiment, run: FineTuningRun | None) -> None:
     """Predict the test sets of a GLUE task with the best run, and write the official files."""
     task, splits = task_named(experiment.data.task.name), experiment.data.splits("test")
     if run is None or not splits:
@@ -40,7 +39,7 @@ def submit(experiment: Experiment, run: Optional[FineTuningRun]) -> None:
         logger.info("wrote %s with the predictions of %s", written, run.name)
 
 
-def _saved_predictions(path: str, task: GlueTask, rows: int) -> Optional[np.ndarray]:
+def _saved_predictions(path: str, task: GlueTask, rows: int) -> np.ndarray | None:
     """The predictions in a file; None if there is none, or it is damaged."""
     if not os.path.exists(path):
         return None

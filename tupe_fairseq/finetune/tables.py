@@ -1,6 +1,7 @@
 """The results of a task as markdown."""
 
-from typing import Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from tupe_fairseq.files.markdown import markdown_table
 from tupe_fairseq.finetune.selection import metric_names
@@ -59,7 +60,7 @@ def metric_in_words(name: str, beside: Sequence[str] = ()) -> str:
     return f"mean of {' and '.join(METRIC_LABELS[part] for part in parts)}"
 
 
-def task_table(summary: Dict[str, Any], task: Task) -> str:
+def task_table(summary: dict[str, Any], task: Task) -> str:
     """The text of RUNS/TASK/results.md.
 
     Args:
@@ -74,7 +75,7 @@ def task_table(summary: Dict[str, Any], task: Task) -> str:
         for split, name in columns
     ]
 
-    def cells(metrics) -> List[str]:
+    def cells(metrics) -> list[str]:
         return [percent(metrics[split][name]) for split, name in columns]
 
     medians = [
@@ -122,7 +123,7 @@ def _set(task: Task, split: str) -> str:
     return MNLI_SETS[split] if task.benchmark else split
 
 
-def _options(settings: Dict[str, Any], task: Task) -> List[str]:
+def _options(settings: dict[str, Any], task: Task) -> list[str]:
     """What else was asked for, a line each."""
     lines = []
     if settings.get("pooling") is not None:
@@ -141,7 +142,7 @@ def _options(settings: Dict[str, Any], task: Task) -> List[str]:
     return [*lines, ""] if lines else []
 
 
-def _test_sets(summary: Dict[str, Any], task: Task, baseline: str) -> List[str]:
+def _test_sets(summary: dict[str, Any], task: Task, baseline: str) -> list[str]:
     """The tables of the test sets that have labels."""
     lines = []
     for split, metrics in summary.get("test", {}).items():
@@ -158,7 +159,7 @@ def _test_sets(summary: Dict[str, Any], task: Task, baseline: str) -> List[str]:
     return lines
 
 
-def _classes(classes: List[Dict[str, Any]]) -> List[str]:
+def _classes(classes: list[dict[str, Any]]) -> list[str]:
     """The table of the classes, those that are shown in figures, too."""
     if not classes:
         return []
@@ -176,7 +177,7 @@ def _classes(classes: List[Dict[str, Any]]) -> List[str]:
     ]
 
 
-def remark(row: Dict[str, Any]) -> str:
+def remark(row: dict[str, Any]) -> str:
     """What stands behind a task's name in the table of all tasks, where it is not as usual.
 
     Args:
@@ -187,7 +188,7 @@ def remark(row: Dict[str, Any]) -> str:
     return f" ({', '.join(words)})" if words else ""
 
 
-def origin(settings: Dict[str, Any]) -> str:
+def origin(settings: dict[str, Any]) -> str:
     """A sentence on where the weights came from."""
     name = settings["checkpoint"]["name"]
     if settings["pretrained"]:
@@ -195,6 +196,6 @@ def origin(settings: Dict[str, Any]) -> str:
     return f"NOT pre-trained: random weights, a model of the size of {name}"
 
 
-def rows(settings: Dict[str, Any]) -> int:
+def rows(settings: dict[str, Any]) -> int:
     """The rows per update."""
     return settings["batch_size"] * settings["update_freq"] * settings["gpus"]

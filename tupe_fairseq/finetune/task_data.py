@@ -2,7 +2,7 @@
 
 import logging
 import os
-from typing import Any, Dict, Optional
+from typing import Any
 
 from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.files.fingerprint import file_sha256
@@ -31,7 +31,7 @@ _REPORT = {
 _TAKEN = ("", ".", "..", "submission")
 
 
-def read_task_data(folder: str, name: Optional[str] = None) -> TaskData:
+def read_task_data(folder: str, name: str | None = None) -> TaskData:
     """Read a task's data folder and check that it is finished and complete.
 
     Args:
@@ -63,7 +63,7 @@ def read_task_data(folder: str, name: Optional[str] = None) -> TaskData:
     return data
 
 
-def _task(report: Dict[str, Any], path: str) -> Task:
+def _task(report: dict[str, Any], path: str) -> Task:
     """The task of a report; version 0.1.0 described GLUE's by their names alone."""
     if report.get("description") is None and report["task"] in GLUE_TASKS:
         return GLUE_TASKS[report["task"]].task

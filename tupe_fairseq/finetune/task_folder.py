@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import dataclass
-from typing import Dict, List, Tuple
 
 from tupe_fairseq.finetune.label_files import (
     Answers,
@@ -31,9 +30,9 @@ class TaskData:
     task: Task
     max_positions: int
     vocabulary: str
-    rows: Dict[str, int]
+    rows: dict[str, int]
 
-    def splits(self, kind: str) -> Tuple[str, ...]:
+    def splits(self, kind: str) -> tuple[str, ...]:
         """The existing splits of a kind (valid or test), the main one first."""
         names = [name for name in self.task.splits if name.rstrip("0123456789") == kind]
         return tuple(name for name in names if name in self.rows)
@@ -46,7 +45,7 @@ class TaskData:
         """Whether words are known; those of a tagging task begin where label/ has symbols."""
         return self.task.kind != TAGGING or self._has_label_files(split)
 
-    def files(self) -> List[str]:
+    def files(self) -> list[str]:
         """All files of the splits, relative to the folder; each has its part in the results."""
         names = []
         for split in self.rows:
@@ -71,7 +70,7 @@ class TaskData:
             raise ValueError(f"{prefix} has {len(targets)} labels for {self.rows[split]} rows")
         return targets
 
-    def test_index(self, split: str) -> List[str]:
+    def test_index(self, split: str) -> list[str]:
         """The official index of each row of a benchmark's test split.
 
         Raises:

@@ -1,6 +1,6 @@
 """Writes the results of a task, as far as its runs are finished."""
 
-from typing import Any, Dict, Optional
+from typing import Any
 
 from tupe_fairseq.files.results import write_results
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
@@ -13,11 +13,11 @@ from tupe_fairseq.finetune.tables import task_table
 
 def write_task(
     experiment: Experiment,
-    settings: Dict[str, Any],
+    settings: dict[str, Any],
     results: Results,
-    best: Optional[FineTuningRun],
-    constant: Dict[str, Any],
-    test: Optional[Dict[str, Dict[str, float]]] = None,
+    best: FineTuningRun | None,
+    constant: dict[str, Any],
+    test: dict[str, dict[str, float]] | None = None,
 ) -> str:
     """Write RUNS/TASK/results.json and results.md.
 
@@ -42,6 +42,6 @@ def write_task(
     return table
 
 
-def best_predictions(experiment: Experiment, best: Optional[FineTuningRun]) -> Optional[Predicted]:
+def best_predictions(experiment: Experiment, best: FineTuningRun | None) -> Predicted | None:
     """The best run's predictions of the main development set; None if there are none."""
     return None if best is None else found_predictions(experiment, best, "valid")

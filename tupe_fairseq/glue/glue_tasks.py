@@ -1,7 +1,6 @@
 """The nine GLUE tasks as officially distributed: files, columns, labels, metrics."""
 
 from dataclasses import dataclass, field
-from typing import Dict, Optional, Tuple
 
 from tupe_fairseq.labelled.task_description import CLASSIFICATION, REGRESSION, Task
 
@@ -32,21 +31,21 @@ class GlueTask:
     """
 
     name: str
-    texts: Tuple[int, ...]
+    texts: tuple[int, ...]
     label: int
-    labels: Tuple[str, ...] = ("0", "1")
-    metrics: Tuple[str, ...] = ACCURACY
+    labels: tuple[str, ...] = ("0", "1")
+    metrics: tuple[str, ...] = ACCURACY
     selection: str = "accuracy"
     epochs: int = 10
     header: bool = True
-    dev_label: Optional[int] = None
-    test_texts: Optional[Tuple[int, ...]] = None
-    fields: Optional[int] = None
-    no_label: Optional[str] = None
-    files: Dict[str, str] = field(
+    dev_label: int | None = None
+    test_texts: tuple[int, ...] | None = None
+    fields: int | None = None
+    no_label: str | None = None
+    files: dict[str, str] = field(
         default_factory=lambda: {"train": "train.tsv", "valid": "dev.tsv", "test": "test.tsv"}
     )
-    submissions: Dict[str, str] = field(default_factory=dict)
+    submissions: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_pair(self) -> bool:

@@ -1,7 +1,7 @@
 """Reads the official GLUE files: tab-separated fields without quoting, one row per line."""
 
 import os
-from typing import Dict, Iterator, List, Tuple
+from collections.abc import Iterator
 
 from tupe_fairseq.glue.glue_tasks import STSB_MAX_SCORE, GlueTask
 from tupe_fairseq.labelled.task_rows import TaskRows
@@ -11,7 +11,7 @@ _SAMPLE_BYTES = 1 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def official_files(task: GlueTask, glue_dir: str) -> Dict[str, str]:
+def official_files(task: GlueTask, glue_dir: str) -> dict[str, str]:
     """The task's files, split to path; missing test sets are left out.
 
     Raises:
@@ -99,7 +99,7 @@ def read_rows(task: GlueTask, split: str, path: str) -> TaskRows:
     return rows
 
 
-def _lines(path: str) -> Iterator[Tuple[int, bytes]]:
+def _lines(path: str) -> Iterator[tuple[int, bytes]]:
     """The lines, numbered from 1; only line feeds end one, and blank ends are skipped."""
     blank = 0
     with open(path, "rb") as file:
@@ -116,7 +116,7 @@ def _lines(path: str) -> Iterator[Tuple[int, bytes]]:
             yield number, line
 
 
-def _fields(line: bytes) -> Tuple[List[str], bool]:
+def _fields(line: bytes) -> tuple[list[str], bool]:
     """The fields of a line, and whether the line was UTF-8."""
     try:
         return line.decode("utf-8").split("\t"), True

@@ -1,7 +1,7 @@
 """Prepares one GLUE task: from the official files to data for fairseq's sentence_prediction."""
 
 import os
-from typing import Any, Dict, List
+from typing import Any
 
 from tupe_fairseq.files.atomic import write_json
 from tupe_fairseq.files.fingerprint import content_record
@@ -20,7 +20,7 @@ def prepare_task(
     folder: str,
     max_positions: int,
     workers: int = 1,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Write the data folder of a task, unless it is finished.
 
     Args:
@@ -50,7 +50,7 @@ def prepare_task(
     return report
 
 
-def _read(task: GlueTask, paths: Dict[str, str]) -> ReadTask:
+def _read(task: GlueTask, paths: dict[str, str]) -> ReadTask:
     splits = {split: read_rows(task, split, path) for split, path in paths.items()}
     warnings = _check_labels(task, paths, splits)
     for split, name in task.files.items():
@@ -59,7 +59,7 @@ def _read(task: GlueTask, paths: Dict[str, str]) -> ReadTask:
     return ReadTask(task.task, splits, warnings)
 
 
-def _check_labels(task: GlueTask, paths, splits: Dict[str, TaskRows]) -> List[str]:
+def _check_labels(task: GlueTask, paths, splits: dict[str, TaskRows]) -> list[str]:
     """Refuse labels that cannot be learned; warn of classes that do not occur."""
     if task.is_regression:
         return []

@@ -1,13 +1,13 @@
 """Test predictions in the format of the official GLUE submission."""
 
 import os
-from typing import List, Sequence
+from collections.abc import Sequence
 
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.glue.glue_tasks import STSB_MAX_SCORE, GlueTask
 
 
-def official_predictions(task: GlueTask, predictions: Sequence) -> List[str]:
+def official_predictions(task: GlueTask, predictions: Sequence) -> list[str]:
     """Predictions in GLUE's format: labels, or scores from 0 to 5 with three decimals.
 
     Args:

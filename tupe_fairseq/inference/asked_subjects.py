@@ -1,10 +1,9 @@
 """What the flags of tupe-plot say of models: their labels, and which heads are shown."""
 
 import os
-from typing import List, Tuple
 
 
-def labels(paths: List[str]) -> List[str]:
+def labels(paths: list[str]) -> list[str]:
     """A short, unique name for each checkpoint: its folder, its file name, or more of its path.
 
     Raises:
@@ -20,7 +19,7 @@ def labels(paths: List[str]) -> List[str]:
     return [os.sep.join(parts) for parts in full]
 
 
-def heads(text: str) -> Tuple[int, ...]:
+def heads(text: str) -> tuple[int, ...]:
     """Read --heads: numbers from 0 on, separated by commas; in order, each once.
 
     Raises:

@@ -1,7 +1,7 @@
 """What an export of a checkpoint writes, and what it is compared with."""
 
 import functools
-from typing import Any, Dict, NamedTuple
+from typing import Any, NamedTuple
 
 from tupe_fairseq.export.as_roberta import check_is_roberta, roberta_config, roberta_tensors
 from tupe_fairseq.export.folder_config import to_config
@@ -25,8 +25,8 @@ class Exported(NamedTuple):
         parameters (int): how many numbers the model has.
     """
 
-    config: Dict[str, Any]
-    files: Dict[str, bytes]
+    config: dict[str, Any]
+    files: dict[str, bytes]
     parameters: int
 
 

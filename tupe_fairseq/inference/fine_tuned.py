@@ -1,6 +1,6 @@
 """Loads a fine-tuned encoder and its head; needs torch alone, and runs no code of the file."""
 
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -38,9 +38,9 @@ class TaskHead(nn.Module):
             another pooling.
     """
 
-    def __init__(self, tensors: Dict[str, Tensor], activation: str, pooling: str):
+    def __init__(self, tensors: dict[str, Tensor], activation: str, pooling: str):
         super().__init__()
-        self.dense: Optional[nn.Linear] = None
+        self.dense: nn.Linear | None = None
         if "dense.weight" in tensors:
             inner, width = tensors["dense.weight"].shape
             self.dense = nn.Linear(width, inner)
@@ -75,7 +75,7 @@ class FineTuned(NamedTuple):
     head: TaskHead
     kind: str
     outputs: int
-    symbols: List[str]
+    symbols: list[str]
 
 
 def load_fine_tuned(path: str, dictionary: str) -> FineTuned:
@@ -103,7 +103,7 @@ def load_fine_tuned(path: str, dictionary: str) -> FineTuned:
     return FineTuned(encoder, head.eval(), trained_kind(options), outputs, symbols)
 
 
-def _head(options: Dict[str, Any], tensors: Dict[str, Tensor], path: str):
+def _head(options: dict[str, Any], tensors: dict[str, Tensor], path: str):
     """Name and outputs of the head."""
     heads = classification_heads(tensors)
     if not heads:

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -44,7 +44,7 @@ class WordEncoder(TupeEncoder):
         self.embed_tokens = nn.Embedding(num_symbols, config.embed_dim)
 
 
-def load_model(path: str, data: str) -> Tuple[WordEncoder, List[str]]:
+def load_model(path: str, data: str) -> tuple[WordEncoder, list[str]]:
     """A checkpoint's encoder in evaluation mode on the CPU, and its symbols in order.
 
     Args:
@@ -63,7 +63,7 @@ def load_model(path: str, data: str) -> Tuple[WordEncoder, List[str]]:
     return encoder, symbols
 
 
-def checked_contents(state: Dict[str, Any], path: str) -> Tuple[Dict[str, Any], Dict[str, Tensor]]:
+def checked_contents(state: dict[str, Any], path: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The options and tensors of a checkpoint of tupe_roberta.
 
     Args:
@@ -82,7 +82,7 @@ def checked_contents(state: Dict[str, Any], path: str) -> Tuple[Dict[str, Any], 
 
 
 def build_encoder(
-    options: Dict[str, Any], tensors: Dict[str, Tensor], num_symbols: int
+    options: dict[str, Any], tensors: dict[str, Tensor], num_symbols: int
 ) -> WordEncoder:
     """The encoder of these options, in evaluation mode on the CPU, with the file's weights.
 
@@ -100,7 +100,7 @@ def build_encoder(
     return encoder.eval()
 
 
-def check_vocabulary(tensors: Dict[str, Tensor], symbols: List[str]) -> None:
+def check_vocabulary(tensors: dict[str, Tensor], symbols: list[str]) -> None:
     """Refuse symbols that are not those of the checkpoint.
 
     Raises:
@@ -121,7 +121,7 @@ def check_vocabulary(tensors: Dict[str, Tensor], symbols: List[str]) -> None:
             )
 
 
-def _symbols(path: str, data: str) -> List[str]:
+def _symbols(path: str, data: str) -> list[str]:
     for name in (DICTIONARY, os.path.join("input0", DICTIONARY)):
         found = os.path.join(data, name)
         if os.path.isfile(found):
@@ -132,7 +132,7 @@ def _symbols(path: str, data: str) -> List[str]:
     )
 
 
-def symbols_in(dictionary: str) -> List[str]:
+def symbols_in(dictionary: str) -> list[str]:
     """The symbols of fairseq's dictionary for a dict.txt, ``<mask>`` included.
 
     Raises:
@@ -145,7 +145,7 @@ def symbols_in(dictionary: str) -> List[str]:
         raise ValueError(f"{dictionary} is not a dictionary of fairseq's: {error}") from error
 
 
-def _distinct(symbols: List[str]) -> List[str]:
+def _distinct(symbols: list[str]) -> list[str]:
     twice = first_repeated(symbols)
     if twice is not None:
         raise ValueError(f"it lists {twice!r} twice, or as fairseq does itself")

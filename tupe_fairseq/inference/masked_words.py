@@ -3,7 +3,7 @@
 It needs torch alone, and runs no code of the file.
 """
 
-from typing import Dict, List, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
@@ -68,7 +68,7 @@ class LoadedModel(NamedTuple):
     """
 
     model: MaskedWords
-    symbols: List[str]
+    symbols: list[str]
     max_positions: int
     origin: str
     task: str
@@ -112,7 +112,7 @@ def load_masked_words(path: str, dictionary: str) -> LoadedModel:
     return LoadedModel(model.eval(), symbols, options["max_positions"], origin, task)
 
 
-def _head(tensors: Dict[str, Tensor], path: str) -> Dict[str, Tensor]:
+def _head(tensors: dict[str, Tensor], path: str) -> dict[str, Tensor]:
     """The LM head's tensors by their names in :class:`MaskedWords`."""
     parts = {"weight": "output.weight", "bias": "output.bias"}
     for part in ("dense", "layer_norm"):

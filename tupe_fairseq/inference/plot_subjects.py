@@ -3,7 +3,7 @@
 import argparse
 import logging
 import os
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ _BOS, _, _EOS, _UNK = range(len(BUILT_IN_SYMBOLS))
 READABLE = 30
 
 
-def load_subjects(args: argparse.Namespace) -> Dict[str, Subject]:
+def load_subjects(args: argparse.Namespace) -> dict[str, Subject]:
     """All models by label, with the same number of positions, so that they can be compared.
 
     Args:
@@ -59,7 +59,7 @@ def _checked_length(length: int, config, path: str) -> int:
     return length
 
 
-def _checked_heads(text: str, config, path: str) -> Tuple[int, ...]:
+def _checked_heads(text: str, config, path: str) -> tuple[int, ...]:
     found = heads(text)
     if found[-1] >= config.num_heads:
         raise ValueError(
@@ -75,12 +75,10 @@ class _Text(NamedTuple):
     path: str
     data: str
     encoder: WordEncoder
-    symbols: List[str]
-    to_pieces: Optional[ToPieces]
+    symbols: list[str]
+    to_pieces: ToPieces | None
 
-    def added_to(
-        self, subject: Subject, lines: Optional[List[str]], sentence: Optional[str]
-    ) -> Subject:
+    def added_to(self, subject: Subject, lines: list[str] | None, sentence: str | None) -> Subject:
         sentences = self._sentences(subject.length, lines)
         blocks = cut_blocks(sentences, subject.length, _BOS)
         if blocks is not None:
@@ -102,13 +100,13 @@ class _Text(NamedTuple):
         return subject._replace(sentence=self._embedded(shown), pieces=pieces)
 
     @staticmethod
-    def _example(sentences: List[Tensor], longest: int) -> Optional[Tensor]:
+    def _example(sentences: list[Tensor], longest: int) -> Tensor | None:
         """The first sentence short enough for readable token labels, or else the shortest one."""
         fitting = [tokens for tokens in sentences if 2 < len(tokens) < longest]
         readable = (tokens for tokens in fitting if len(tokens) < READABLE)
         return next(readable, min(fitting, key=len, default=None))
 
-    def _sentences(self, length: int, lines: Optional[List[str]]) -> List[Tensor]:
+    def _sentences(self, length: int, lines: list[str] | None) -> list[Tensor]:
         if lines is not None:
             return [self._encode(line) for line in lines]
         # more than enough: a sentence has at least its </s>
@@ -122,7 +120,7 @@ class _Text(NamedTuple):
         return self.encoder.embed_tokens(tokens).detach()
 
 
-def _read_lines(path: str) -> List[str]:
+def _read_lines(path: str) -> list[str]:
     with open(path, encoding="utf-8") as file:
         try:
             lines = [line.strip() for line in file]
@@ -134,7 +132,7 @@ def _read_lines(path: str) -> List[str]:
     return lines
 
 
-def _valid_sentences(data: str, num_symbols: int, most: int) -> Optional[List[Tensor]]:
+def _valid_sentences(data: str, num_symbols: int, most: int) -> list[Tensor] | None:
     """The first sentences of a data folder's valid split; None if it has none.
 
     Shape:

@@ -1,6 +1,6 @@
 """The part of the attention logits that depends on positions alone, split into its terms."""
 
-from typing import Dict, NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,15 +20,13 @@ class PositionTerms(NamedTuple):
         (H, T, T) each; None for a term that the scheme does not have.
     """
 
-    absolute: Optional[Tensor]
-    relative: Optional[Tensor]
+    absolute: Tensor | None
+    relative: Tensor | None
     sum: Tensor
 
 
 @torch.no_grad()
-def position_terms(
-    encoder: TupeEncoder, seq_len: int, layer: Optional[int] = None
-) -> PositionTerms:
+def position_terms(encoder: TupeEncoder, seq_len: int, layer: int | None = None) -> PositionTerms:
     """The logits that the position encoding gives to a sequence without content (q = k = 0).
 
     Args:
@@ -48,14 +46,14 @@ def position_terms(
 
 
 @torch.no_grad()
-def terms_by_layer(encoder: TupeEncoder, seq_len: int) -> Dict[Optional[int], PositionTerms]:
+def terms_by_layer(encoder: TupeEncoder, seq_len: int) -> dict[int | None, PositionTerms]:
     """:func:`position_terms` by layer number, or under None if all layers share the scheme."""
     scheme = encoder.config.position_encoding
     return {n: _terms(p, scheme, seq_len) for n, p in encoder.position_encodings().items()}
 
 
 def _of_layer(
-    by_layer: Dict[Optional[int], PositionEncoding], scheme: str, layer: Optional[int]
+    by_layer: dict[int | None, PositionEncoding], scheme: str, layer: int | None
 ) -> PositionEncoding:
     if layer in by_layer:
         return by_layer[layer]

@@ -1,6 +1,6 @@
 """Predictions of a fine-tuned checkpoint for every row of a split."""
 
-from typing import Any, List, NamedTuple, Optional, Union
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from tupe_fairseq.tasks.tagging import WindowedSentences
 
 #: of each row the class, int64 (N,); the score, float32 (N,); whether it has each label,
 #: bool (N, C); or the tags of its words, int64 (words,) of N rows
-Answers = Union[np.ndarray, List[np.ndarray]]
+Answers = np.ndarray | list[np.ndarray]
 
 
 class Predictions(NamedTuple):
@@ -25,7 +25,7 @@ class Predictions(NamedTuple):
     """
 
     values: Answers
-    targets: Optional[Answers]
+    targets: Answers | None
 
 
 @torch.no_grad()
@@ -50,8 +50,8 @@ def predict(
     use_cuda = torch.cuda.is_available() and not cpu
     model = (model.cuda() if use_cuda else model).eval()
 
-    values: List[Any] = [None] * len(dataset)
-    targets: List[Any] = [None] * len(dataset)
+    values: list[Any] = [None] * len(dataset)
+    targets: list[Any] = [None] * len(dataset)
     # by length: less padding
     order = sorted(range(len(dataset)), key=dataset.size)
     for start in range(0, len(order), batch_size):
@@ -87,12 +87,12 @@ def _is(cfg, option: str) -> bool:
     return bool(safe_getattr(cfg, option, False))
 
 
-def _by_row(batch: Tensor, word_starts: Optional[Tensor]):
+def _by_row(batch: Tensor, word_starts: Tensor | None):
     """The part of each row, in a batch of rows or of their words."""
     return batch if word_starts is None else batch.split(word_starts.sum(1).tolist())
 
 
-def _joined(rows: List[Tensor], dataset, cfg) -> Answers:
+def _joined(rows: list[Tensor], dataset, cfg) -> Answers:
     if isinstance(dataset, WindowedSentences):
         return dataset.joined([row.numpy() for row in rows])
     if _is(cfg, "multilabel"):

@@ -1,7 +1,7 @@
 """A checkpoint to be exported: its tensors, its vocabulary, its head, and fairseq's hub on it."""
 
 import os
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from fairseq.data import Dictionary
 from torch import Tensor
@@ -37,10 +37,10 @@ class SourceModel(NamedTuple):
 
     hub: TupeRobertaHub
     options: Any
-    tensors: Dict[str, Tensor]
-    symbols: List[str]
-    head: Optional[Head]
-    other_heads: List[str]
+    tensors: dict[str, Tensor]
+    symbols: list[str]
+    head: Head | None
+    other_heads: list[str]
     task: str
 
 
@@ -48,9 +48,9 @@ def read_source(
     checkpoint: str,
     dictionary: str,
     vocabulary: FoundVocabulary,
-    places: List[str],
-    head: Optional[str] = None,
-    label_dict: Optional[str] = None,
+    places: list[str],
+    head: str | None = None,
+    label_dict: str | None = None,
     padded: bool = False,
 ) -> SourceModel:
     """Read a checkpoint without running its code.
@@ -106,12 +106,12 @@ def _check_dictionary(path: str, rows: int, checkpoint: str, padded: bool) -> No
 
 
 def _chosen_head(
-    tensors: Dict[str, Tensor],
-    options: Dict[str, Any],
-    name: Optional[str],
-    label_dict: Optional[str],
-    places: List[str],
-) -> Optional[Head]:
+    tensors: dict[str, Tensor],
+    options: dict[str, Any],
+    name: str | None,
+    label_dict: str | None,
+    places: list[str],
+) -> Head | None:
     heads = classification_heads(tensors)
     if not heads:
         task = options.get("task", "masked_lm")
@@ -146,7 +146,7 @@ def _chosen_head(
     return _labelled(name, heads[name], kind, label_dict, places)
 
 
-def _kind(options: Dict[str, Any], classes: int) -> str:
+def _kind(options: dict[str, Any], classes: int) -> str:
     if options.get("multilabel"):
         return MULTILABEL
     return REGRESSION if options.get("regression_target") or classes == 1 else CLASSIFICATION

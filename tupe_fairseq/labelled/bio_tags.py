@@ -1,7 +1,7 @@
 """BIO tags: B-x begins an entity of type x, I-x is inside one, O is outside of all."""
 
 import re
-from typing import Iterable, Optional, Sequence
+from collections.abc import Iterable, Sequence
 
 _TAG = re.compile(r"O|[BI]-.+", re.DOTALL)
 
@@ -12,7 +12,7 @@ def are_bio(tags: Iterable[str]) -> bool:
     return all(map(_TAG.fullmatch, found)) and found != {"O"}
 
 
-def first_break(tags: Sequence[str]) -> Optional[int]:
+def first_break(tags: Sequence[str]) -> int | None:
     """The place, from 0, of the first tag of a sentence that no BIO sequence has there.
 
     That is a tag of another form, or I-x that does not follow B-x or I-x; None if there is none.

@@ -1,13 +1,14 @@
 """Precision, recall and F1 of each class, by scikit-learn."""
 
-from typing import Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 
 def class_scores(
     labels: Sequence[str], predictions: np.ndarray, targets: np.ndarray
-) -> List[Dict[str, Any]]:
+) -> list[dict[str, Any]]:
     """What is found of each class, and how much of what is found is right.
 
     Args:
@@ -33,7 +34,7 @@ def class_scores(
     return found
 
 
-def most_frequent(classes: List[Dict[str, Any]], most: int = 30) -> List[Dict[str, Any]]:
+def most_frequent(classes: list[dict[str, Any]], most: int = 30) -> list[dict[str, Any]]:
     """Those of :func:`class_scores` that a page can show: the most frequent ones, in their order.
 
     Args:

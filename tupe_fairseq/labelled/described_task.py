@@ -1,7 +1,7 @@
 """The task of a fine-tuned checkpoint, from the report.json of its data that is beside it."""
 
 import os
-from typing import Sequence
+from collections.abc import Sequence
 
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.names import REPORT

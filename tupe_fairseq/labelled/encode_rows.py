@@ -3,7 +3,8 @@
 import contextlib
 import os
 from collections import Counter
-from typing import Any, Callable, Dict, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def encode_rows(
     max_positions: int,
     workers: int,
     advance: Callable[[int], Any],
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Write FOLDER/input0/SPLIT (and input1/SPLIT); of tagging, FOLDER/label/SPLIT, too.
 
     Args:
@@ -96,7 +97,7 @@ def _batches(task: Task, rows: TaskRows, number: int) -> Iterator[RowBatch]:
             yield RowBatch([texts[number] for texts in rows.texts[part]])
 
 
-def _label_counts(task: Task, rows: TaskRows) -> Dict[str, int]:
+def _label_counts(task: Task, rows: TaskRows) -> dict[str, int]:
     """How often each label occurs; for scores, how many are in each fifth of the scale."""
     if not rows.labels:
         return {}

@@ -1,7 +1,7 @@
 """Texts and labels as files have them, by the kind of task."""
 
 import math
-from typing import Iterable, List, Optional, Sequence, Tuple
+from collections.abc import Iterable, Sequence
 
 from tupe_fairseq.labelled.own_task import OwnTask
 from tupe_fairseq.labelled.task_description import MULTILABEL, REGRESSION, TAGGING
@@ -47,7 +47,7 @@ def check_texts(values: Sequence[Value]) -> None:
         )
 
 
-def parse_words(value: Value, tags: Optional[Label]) -> Tuple[str, ...]:
+def parse_words(value: Value, tags: Label | None) -> tuple[str, ...]:
     """The words of a sentence, of which a text has spaces between.
 
     Args:
@@ -64,7 +64,7 @@ def parse_words(value: Value, tags: Optional[Label]) -> Tuple[str, ...]:
     return words
 
 
-def sorted_labels(labels: Iterable[str]) -> Tuple[str, ...]:
+def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:
     """Labels in order: numbers, if all are, by their value; otherwise by their characters."""
     found = set(labels)
     if all(map(_is_number, found)):
@@ -77,8 +77,8 @@ def shown(label: str) -> str:
     return repr(label if len(label) <= _MOST_SHOWN else label[:_MOST_SHOWN] + "...")
 
 
-def _whole(values: Iterable[str], what: str) -> Tuple[str, ...]:
-    found: List[str] = [value.strip() for value in values]
+def _whole(values: Iterable[str], what: str) -> tuple[str, ...]:
+    found: list[str] = [value.strip() for value in values]
     if not all(found):
         raise BadRow(f"there is an empty {what}", f"empty {what}")
     return tuple(found)

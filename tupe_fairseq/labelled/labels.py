@@ -1,7 +1,7 @@
 """Labels of any spelling as symbols of fairseq's dictionary, which have no spaces."""
 
 import re
-from typing import Dict, Sequence
+from collections.abc import Sequence
 from urllib.parse import quote, unquote
 
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
@@ -25,6 +25,6 @@ def label_of(symbol: str) -> str:
     return unquote(symbol)
 
 
-def label_ids(labels: Sequence[str]) -> Dict[str, int]:
+def label_ids(labels: Sequence[str]) -> dict[str, int]:
     """The number of each label in the dictionary that lists them in this order."""
     return {label: number for number, label in enumerate(labels, len(BUILT_IN_SYMBOLS))}

@@ -6,7 +6,8 @@ needed without.
 
 import math
 import warnings
-from typing import Any, Callable, Dict, NamedTuple, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 
@@ -20,7 +21,7 @@ class Metric(NamedTuple):
         is_binary (bool): whether it is of class 1 of two.
     """
 
-    kinds: Tuple[str, ...]
+    kinds: tuple[str, ...]
     function: Callable[[Any, Any], float]
     is_binary: bool = False
 
@@ -124,7 +125,7 @@ def are_bio(tags: Sequence[str]) -> bool:
     return all(tag == "O" or (tag[:2] in ("B-", "I-") and len(tag) > 2) for tag in tags)
 
 
-def task_metrics(names: Sequence[str], predictions, targets) -> Dict[str, float]:
+def task_metrics(names: Sequence[str], predictions, targets) -> dict[str, float]:
     """Compute metrics; each is a fraction, not a percentage.
 
     A correlation with constant predictions is undefined; it counts as 0, as Matthews' does, and as

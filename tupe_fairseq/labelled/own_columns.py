@@ -1,7 +1,7 @@
 """Opens the files of a task of one's own, and finds their columns."""
 
 import logging
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 from tupe_fairseq.labelled.own_task import OwnTask
 from tupe_fairseq.labelled.task_description import MULTILABEL, TAGGING
@@ -25,11 +25,11 @@ class OpenedFile(NamedTuple):
     """
 
     file: RowFile
-    texts: Tuple[str, ...]
-    label: Optional[str]
+    texts: tuple[str, ...]
+    label: str | None
 
 
-def open_files(options: OwnTask) -> Dict[str, OpenedFile]:
+def open_files(options: OwnTask) -> dict[str, OpenedFile]:
     """Open the file of each split; what is guessed about the first one holds for all, and is said.
 
     Raises:
@@ -49,7 +49,7 @@ def open_files(options: OwnTask) -> Dict[str, OpenedFile]:
     return found
 
 
-def _columns(file: RowFile, options: OwnTask) -> Tuple[Tuple[str, ...], str]:
+def _columns(file: RowFile, options: OwnTask) -> tuple[tuple[str, ...], str]:
     """The columns of train: as they were given, for files whose columns have other places."""
     given = (options.text, options.second_text)
     texts, label = tuple(name for name in given if name is not None), options.label

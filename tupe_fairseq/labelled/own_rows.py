@@ -1,8 +1,9 @@
 """Reads the rows of a file of one's own: texts and labels by the kind of task."""
 
 from collections import Counter
-from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
-from typing import Counter as CounterType
+from collections import Counter as CounterType
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from tupe_fairseq.labelled.label_values import check_texts, parse_label, parse_words
 from tupe_fairseq.labelled.own_columns import OpenedFile
@@ -24,12 +25,12 @@ class OwnRow(NamedTuple):
 
     number: int
     index: int
-    texts: Tuple[str, ...]
-    label: Optional[Label]
+    texts: tuple[str, ...]
+    label: Label | None
 
 
 #: what is wrong with a row, in words for this one and in words for all like it; None if nothing is
-Check = Callable[[OwnRow], Optional[Tuple[str, str]]]
+Check = Callable[[OwnRow], tuple[str, str] | None]
 
 
 class OwnRows:
@@ -53,7 +54,7 @@ class OwnRows:
         self._file = opened.file
         self._are_words = options.kind == TAGGING
         self._skips = options.skip_bad_rows
-        self.rows: List[OwnRow] = []
+        self.rows: list[OwnRow] = []
         self.dropped: CounterType[str] = Counter()
         self.read = 0
         columns = [*opened.texts, *([opened.label] if opened.label else [])]

@@ -1,7 +1,6 @@
 """Divides the rows of a task of one's own into its splits."""
 
 import logging
-from typing import Dict, List, Set
 
 from tupe_fairseq.labelled.own_rows import OwnRow, OwnRows, as_task_rows
 from tupe_fairseq.labelled.own_task import OwnTask
@@ -15,7 +14,7 @@ logger = logging.getLogger(__name__)
 _FEWEST = 2
 
 
-def own_splits(options: OwnTask, train: OwnRows, others: Dict[str, OwnRows]) -> Dict[str, TaskRows]:
+def own_splits(options: OwnTask, train: OwnRows, others: dict[str, OwnRows]) -> dict[str, TaskRows]:
     """The rows of each split, and what is counted of them; valid is put aside from train if absent.
 
     Args:
@@ -46,7 +45,7 @@ def own_splits(options: OwnTask, train: OwnRows, others: Dict[str, OwnRows]) -> 
     return splits
 
 
-def _aside(options: OwnTask, rows: List[OwnRow]) -> Set[int]:
+def _aside(options: OwnTask, rows: list[OwnRow]) -> set[int]:
     is_stratified = options.kind in (CLASSIFICATION, MULTILABEL)
     strata = [tuple(sorted(as_tuple(row.label or ()))) if is_stratified else () for row in rows]
     has_scores = options.kind == REGRESSION

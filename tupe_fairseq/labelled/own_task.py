@@ -1,7 +1,7 @@
 """What a user says of a task of one's own, before its files are read."""
 
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Tuple
+from typing import Any
 
 from tupe_fairseq.files.fingerprint import content_record
 
@@ -31,20 +31,20 @@ class OwnTask:
 
     name: str
     kind: str
-    files: Dict[str, str]
-    text: Optional[str] = None
-    second_text: Optional[str] = None
-    label: Optional[str] = None
+    files: dict[str, str]
+    text: str | None = None
+    second_text: str | None = None
+    label: str | None = None
     header: bool = True
-    labels: Tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     separator: str = ","
-    tags: Optional[str] = None
-    scale: Optional[Tuple[float, float]] = None
+    tags: str | None = None
+    scale: tuple[float, float] | None = None
     valid_share: float = 0.1
     seed: int = 1
     skip_bad_rows: bool = False
 
-    def record(self) -> Dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """All that the data folder depends on, for its steps.json; the files by their bytes.
 
         Raises:

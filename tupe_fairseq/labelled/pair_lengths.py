@@ -1,11 +1,9 @@
 """How much two sentences keep when they are too long together."""
 
-from typing import Tuple
-
 import numpy as np
 
 
-def pair_lengths(first, second, room: int) -> Tuple[np.ndarray, np.ndarray]:
+def pair_lengths(first, second, room: int) -> tuple[np.ndarray, np.ndarray]:
     """The lengths after removing tokens from the longer of two sentences one by one.
 
     As BERT's longest-first truncation; if both are equally long, the second loses the token.

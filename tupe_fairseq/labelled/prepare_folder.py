@@ -3,7 +3,8 @@
 import logging
 import os
 import shutil
-from typing import Any, Callable, Dict, List, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
@@ -31,19 +32,19 @@ class ReadTask(NamedTuple):
     """
 
     task: Task
-    splits: Dict[str, TaskRows]
-    warnings: List[str]
+    splits: dict[str, TaskRows]
+    warnings: list[str]
 
 
 def prepare_folder(
     name: str,
-    sources: Dict[str, Any],
+    sources: dict[str, Any],
     read: Callable[[], ReadTask],
     pretrained: PretrainDir,
     folder: str,
     max_positions: int,
     workers: int = 1,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Write the data folder of a task, unless it is finished.
 
     Args:

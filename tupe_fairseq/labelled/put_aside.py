@@ -2,12 +2,12 @@
 
 import random
 from collections import Counter, defaultdict
-from typing import Dict, Hashable, List, Sequence, Set, Tuple
+from collections.abc import Hashable, Sequence
 
 
 def put_aside(
-    strata: Sequence[Hashable], labels: Sequence[Tuple[str, ...]], share: float, seed: int
-) -> Set[int]:
+    strata: Sequence[Hashable], labels: Sequence[tuple[str, ...]], share: float, seed: int
+) -> set[int]:
     """Draw a share of the rows, as evenly as possible from each stratum.
 
     A row stays if it has a label that no other row would have that stays, so a few less may be
@@ -22,7 +22,7 @@ def put_aside(
         set of int: the rows drawn, by their places.
     """
     draw = random.Random(seed)
-    members: Dict[Hashable, List[int]] = defaultdict(list)
+    members: dict[Hashable, list[int]] = defaultdict(list)
     for row, stratum in enumerate(strata):
         members[stratum].append(row)
     # the strata in the order in which they begin

@@ -1,7 +1,6 @@
 """Reads the files of a task of one's own: what is learned, and the rows of each split."""
 
 import logging
-from typing import Dict, List, Optional, Tuple
 
 from tupe_fairseq.labelled.bio_tags import are_bio
 from tupe_fairseq.labelled.label_values import shown, sorted_labels
@@ -33,7 +32,7 @@ _METRICS = {
 }
 
 
-def read_own_task(options: OwnTask, files: Dict[str, OpenedFile]) -> ReadTask:
+def read_own_task(options: OwnTask, files: dict[str, OpenedFile]) -> ReadTask:
     """Read the files.
 
     Args:
@@ -50,7 +49,7 @@ def read_own_task(options: OwnTask, files: Dict[str, OpenedFile]) -> ReadTask:
     tags = _tag_scheme(options, train.rows)
     if tags == BIO:
         train.check(check_bio)
-    labels: Tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     if options.kind == REGRESSION:
         if options.scale is not None:
             train.check(check_scale(options.scale))
@@ -81,7 +80,7 @@ def read_own_task(options: OwnTask, files: Dict[str, OpenedFile]) -> ReadTask:
     return ReadTask(task, splits, [])
 
 
-def _tag_scheme(options: OwnTask, rows: List[OwnRow]) -> Optional[str]:
+def _tag_scheme(options: OwnTask, rows: list[OwnRow]) -> str | None:
     """What tags are; None of other labels."""
     if options.kind != TAGGING or options.tags is not None:
         return options.tags
@@ -93,7 +92,7 @@ def _tag_scheme(options: OwnTask, rows: List[OwnRow]) -> Optional[str]:
     return PLAIN
 
 
-def _labels(options: OwnTask, train: OwnRows, path: str) -> Tuple[str, ...]:
+def _labels(options: OwnTask, train: OwnRows, path: str) -> tuple[str, ...]:
     """The labels in the order of the classes; all are in train."""
     if options.labels:
         train.check(check_labels(options.labels, "is not one of --labels"))
@@ -112,7 +111,7 @@ def _labels(options: OwnTask, train: OwnRows, path: str) -> Tuple[str, ...]:
     return labels
 
 
-def _scale(train: TaskRows) -> Tuple[float, float]:
+def _scale(train: TaskRows) -> tuple[float, float]:
     scores = [float(label) for (label,) in map(as_tuple, train.labels)]
     low, high = min(scores), max(scores)
     if low == high:
@@ -121,7 +120,7 @@ def _scale(train: TaskRows) -> Tuple[float, float]:
     return low, high
 
 
-def _count_outside(scale: Tuple[float, float], splits: Dict[str, TaskRows]) -> None:
+def _count_outside(scale: tuple[float, float], splits: dict[str, TaskRows]) -> None:
     low, high = scale
     for rows in splits.values():
         outside = sum(not low <= float(one) <= high for x in rows.labels for one in as_tuple(x))

@@ -1,7 +1,5 @@
 """What a row may not have: each check says what is wrong, for this row and for all like it."""
 
-from typing import Optional, Tuple
-
 from tupe_fairseq.labelled.bio_tags import first_break
 from tupe_fairseq.labelled.label_values import shown
 from tupe_fairseq.labelled.own_rows import Check, OwnRow
@@ -9,7 +7,7 @@ from tupe_fairseq.labelled.own_task import PLAIN
 from tupe_fairseq.labelled.task_rows import as_tuple
 
 
-def check_bio(row: OwnRow) -> Optional[Tuple[str, str]]:
+def check_bio(row: OwnRow) -> tuple[str, str] | None:
     """Refuses tags that are not BIO."""
     tags = as_tuple(row.label or ())
     place = first_break(tags)
@@ -23,11 +21,11 @@ def check_bio(row: OwnRow) -> Optional[Tuple[str, str]]:
     )
 
 
-def check_scale(scale: Tuple[float, float]) -> Check:
+def check_scale(scale: tuple[float, float]) -> Check:
     """Refuses scores outside a scale."""
     low, high = scale
 
-    def check(row: OwnRow) -> Optional[Tuple[str, str]]:
+    def check(row: OwnRow) -> tuple[str, str] | None:
         (label,) = as_tuple(row.label or ())
         if low <= float(label) <= high:
             return None
@@ -37,11 +35,11 @@ def check_scale(scale: Tuple[float, float]) -> Check:
     return check
 
 
-def check_labels(labels: Tuple[str, ...], problem: str) -> Check:
+def check_labels(labels: tuple[str, ...], problem: str) -> Check:
     """Refuses other labels than these; what is wrong with others is said by ``problem``."""
     known = set(labels)
 
-    def check(row: OwnRow) -> Optional[Tuple[str, str]]:
+    def check(row: OwnRow) -> tuple[str, str] | None:
         unknown = next((one for one in as_tuple(row.label or ()) if one not in known), None)
         if unknown is None:
             return None

@@ -1,6 +1,7 @@
 """Encodes rows of a task, some thousand at a time, so that several processes can share the work."""
 
-from typing import Any, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,14 +26,14 @@ class RowBatch(NamedTuple):
     """
 
     texts: Sequence[Any]
-    tags: Optional[Sequence[Sequence[str]]] = None
+    tags: Sequence[Sequence[str]] | None = None
 
 
 class EncodedBatch(NamedTuple):
     """The sentences of some rows, of tagging their tags, and counts of them."""
 
     texts: Sentences
-    tags: Optional[Sentences]
+    tags: Sentences | None
     unknown: int
     words_apart: int
 

@@ -1,7 +1,7 @@
 """The description of a task: what its rows have, what is predicted, and how that is measured."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, Dict, Optional, Tuple
+from typing import Any
 
 CLASSIFICATION, REGRESSION, MULTILABEL, TAGGING = KINDS = (
     "classification",
@@ -47,13 +47,13 @@ class Task:
 
     name: str
     kind: str
-    labels: Tuple[str, ...]
+    labels: tuple[str, ...]
     texts: int
-    splits: Tuple[str, ...]
-    metrics: Tuple[str, ...]
+    splits: tuple[str, ...]
+    metrics: tuple[str, ...]
     selection: str
     epochs: int = 10
-    scale: Optional[Tuple[float, float]] = None
+    scale: tuple[float, float] | None = None
     benchmark: str = ""
 
     @property
@@ -69,7 +69,7 @@ class Task:
         """The outputs of the head: 1 for a regression."""
         return len(self.labels) or 1
 
-    def to_record(self) -> Dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """The same for JSON."""
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -77,7 +77,7 @@ class Task:
         }
 
     @classmethod
-    def from_record(cls, record: Dict[str, Any]) -> "Task":
+    def from_record(cls, record: dict[str, Any]) -> "Task":
         """The task of :meth:`to_record`, whose shape has been checked with :data:`RECORD`."""
         values = ((name, record[name]) for name in RECORD)
         return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values})

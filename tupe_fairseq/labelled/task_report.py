@@ -1,7 +1,7 @@
 """The report.json of a task's data folder."""
 
 import os
-from typing import Any, Dict
+from typing import Any
 
 from tupe_fairseq.files.names import REPORT
 from tupe_fairseq.files.record import check_record, read_record
@@ -27,7 +27,7 @@ _SHAPE = {
 }
 
 
-def read_task_report(folder: str) -> Dict[str, Any]:
+def read_task_report(folder: str) -> dict[str, Any]:
     """What ``prepare_task`` wrote when it finished the folder.
 
     Raises:
@@ -37,7 +37,7 @@ def read_task_report(folder: str) -> Dict[str, Any]:
     return read_record(os.path.join(folder, REPORT), _SHAPE)
 
 
-def task_of(report: Dict[str, Any], path: str) -> Task:
+def task_of(report: dict[str, Any], path: str) -> Task:
     """The task that a report describes.
 
     Args:

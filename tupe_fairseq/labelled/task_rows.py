@@ -1,18 +1,18 @@
 """The rows of one split of a task, as they were read and before they are encoded."""
 
 from collections import Counter
+from collections import Counter as CounterType
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Counter as CounterType
-from typing import List, Sequence, Set, Tuple, Union
 
 #: The length at which a text is cut before it is encoded: far beyond any max_positions, since a
 #: broken file can hold megabytes in one line.
 MAX_CHARACTERS = 100_000
 #: a class or a score as it is written; of multilabel and tagging, the labels or the tags
-Label = Union[str, Tuple[str, ...]]
+Label = str | tuple[str, ...]
 
 
-def as_tuple(label: Label) -> Tuple[str, ...]:
+def as_tuple(label: Label) -> tuple[str, ...]:
     """All labels of a row, of any kind of task."""
     return (label,) if isinstance(label, str) else label
 
@@ -32,13 +32,13 @@ class TaskRows:
         cut (set of int): the kept rows with a text cut at MAX_CHARACTERS.
     """
 
-    texts: List[Tuple[str, ...]] = field(default_factory=list)
-    labels: List[Label] = field(default_factory=list)
-    index: List[str] = field(default_factory=list)
+    texts: list[tuple[str, ...]] = field(default_factory=list)
+    labels: list[Label] = field(default_factory=list)
+    index: list[str] = field(default_factory=list)
     read: int = 0
     dropped: CounterType[str] = field(default_factory=Counter)
     warnings: CounterType[str] = field(default_factory=Counter)
-    cut: Set[int] = field(default_factory=set)
+    cut: set[int] = field(default_factory=set)
 
     def add_texts(self, texts: Sequence[str], are_words: bool = False) -> None:
         """Add the texts of a row, or its words; what is unusual about them is counted."""

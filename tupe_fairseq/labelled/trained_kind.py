@@ -1,6 +1,7 @@
 """What kind of task a checkpoint was trained for, and whether a task is of this kind."""
 
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from tupe_fairseq.labelled.task_description import (
     CLASSIFICATION,

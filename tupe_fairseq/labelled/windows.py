@@ -1,6 +1,7 @@
 """Splits a sentence that is longer than the model into parts that overlap."""
 
-from typing import List, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,7 @@ class Window(NamedTuple):
     last: int
 
 
-def windows(word_starts: Sequence[int], pieces: int, room: int) -> List[Window]:
+def windows(word_starts: Sequence[int], pieces: int, room: int) -> list[Window]:
     """The windows of a sentence, in order; one if it fits.
 
     Every word is predicted in exactly one window, also if it has more pieces than there is room

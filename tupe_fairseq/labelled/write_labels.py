@@ -2,7 +2,6 @@
 
 import os
 from collections import Counter
-from typing import Dict
 
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, DICTIONARY
@@ -13,7 +12,7 @@ from tupe_fairseq.text.mmap_writer import ended, item_type, sentence_writer
 from tupe_fairseq.text.piece_numbers import in_a_row
 
 
-def write_labels(task: Task, splits: Dict[str, TaskRows], folder: str) -> None:
+def write_labels(task: Task, splits: dict[str, TaskRows], folder: str) -> None:
     """Write classes or labels in the order of the task, or scores as shares of the scale.
 
     Args:

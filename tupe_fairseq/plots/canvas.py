@@ -1,6 +1,6 @@
 """Shared by all figures: sizes, colours, output as a file or as pixels."""
 
-from typing import Iterable, List, Tuple
+from collections.abc import Iterable
 
 import matplotlib.figure  # before numpy: the extra for figures brings both
 import numpy as np
@@ -39,7 +39,7 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def symmetric_limit(values: Iterable[Tensor]) -> Tuple[float, bool]:
+def symmetric_limit(values: Iterable[Tensor]) -> tuple[float, bool]:
     """Half the width of a colour scale around 0, and whether a few values are beyond it.
 
     The 99.5th percentile: a single outlier, such as [CLS] may have, would make all others pale.
@@ -51,12 +51,12 @@ def symmetric_limit(values: Iterable[Tensor]) -> Tuple[float, bool]:
     return limit, highest > limit
 
 
-def wrapped(count: int, most: int) -> Tuple[int, int]:
+def wrapped(count: int, most: int) -> tuple[int, int]:
     """Rows and columns for ``count`` panels, at most ``most`` in a row, in rows of equal length."""
     rows = -(-count // most)
     return rows, -(-count // rows)
 
 
-def colours(count: int) -> List[str]:
+def colours(count: int) -> list[str]:
     """A colour for each of several models."""
     return [COLOURS[i % len(COLOURS)] for i in range(count)]

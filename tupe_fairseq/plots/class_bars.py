@@ -1,6 +1,6 @@
 """Precision, recall and F1 of each class as bars, with the number of its rows."""
 
-from typing import Any, Dict, List
+from typing import Any
 
 import matplotlib.figure
 import numpy as np
@@ -11,7 +11,7 @@ from tupe_fairseq.plots.confusion_matrix import short
 _MEASURES = ("precision", "recall", "f1")
 
 
-def draw(classes: List[Dict[str, Any]], title: str) -> matplotlib.figure.Figure:
+def draw(classes: list[dict[str, Any]], title: str) -> matplotlib.figure.Figure:
     """Draw three bars for each class, from top to bottom.
 
     Args:

@@ -1,7 +1,5 @@
 """Which class is taken for which: a matrix of counts, coloured by the shares of each row."""
 
-from typing import List
-
 import matplotlib.figure
 import numpy as np
 
@@ -12,7 +10,7 @@ _MOST_NUMBERS = 15
 _LONGEST = 24  # characters of a label
 
 
-def draw(counts: np.ndarray, labels: List[str], title: str) -> matplotlib.figure.Figure:
+def draw(counts: np.ndarray, labels: list[str], title: str) -> matplotlib.figure.Figure:
     """Draw a matrix.
 
     Args:
@@ -50,6 +48,6 @@ def short(label: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "\u2026"
 
 
-def _is_brief(names: List[str]) -> bool:
+def _is_brief(names: list[str]) -> bool:
     """Whether they fit beside each other."""
     return max(map(len, names)) <= 3 or sum(map(len, names)) <= 30

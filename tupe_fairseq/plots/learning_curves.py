@@ -1,6 +1,6 @@
 """Training loss and development score of several runs, epoch by epoch."""
 
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 import matplotlib.figure
 from matplotlib.ticker import MaxNLocator
@@ -9,7 +9,7 @@ from tupe_fairseq.plots import canvas
 
 
 def draw(
-    curves: Dict[str, List[Dict[str, Any]]], best: Optional[str], metric: str, title: str
+    curves: dict[str, list[dict[str, Any]]], best: str | None, metric: str, title: str
 ) -> matplotlib.figure.Figure:
     """Draw all runs faintly, in a colour for each learning rate, and the best one boldly.
 

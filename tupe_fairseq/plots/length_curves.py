@@ -1,11 +1,12 @@
 """Draws a model's loss by the length of samples, and by the position in them."""
 
-from typing import Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from tupe_fairseq.plots import canvas
 
 
-def length_curves(name: str, lengths: Sequence[Dict[str, Any]]):
+def length_curves(name: str, lengths: Sequence[dict[str, Any]]):
     """A figure of two panels: loss at each length, and at each length by position.
 
     Args:
@@ -35,7 +36,7 @@ def length_curves(name: str, lengths: Sequence[Dict[str, Any]]):
     return figure
 
 
-def logarithmic_lengths(panel, sizes: List[int]) -> None:
+def logarithmic_lengths(panel, sizes: list[int]) -> None:
     """Give a panel's x axis the lengths as its only ticks, each twice the one before as far."""
     panel.set_xscale("log", base=2)
     panel.set_xticks(sizes, [f"{size:,}" for size in sizes])

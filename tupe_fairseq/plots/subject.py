@@ -1,6 +1,6 @@
 """A subject of the figures: a model, its heads and length, and text."""
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,11 +36,11 @@ class Subject(NamedTuple):
 
     encoder: TupeEncoder
     length: int
-    heads: Tuple[int, ...]
-    blocks: Optional[Tensor] = None
-    words: Optional[Tensor] = None
-    sentence: Optional[Tensor] = None
-    pieces: Optional[List[str]] = None
+    heads: tuple[int, ...]
+    blocks: Tensor | None = None
+    words: Tensor | None = None
+    sentence: Tensor | None = None
+    pieces: list[str] | None = None
 
 
 def all_of(encoder: TupeEncoder) -> Subject:
@@ -60,7 +60,7 @@ def with_text(subject: Subject) -> Subject:
     return subject
 
 
-def cut_blocks(sentences: List[Tensor], length: int, cls: int) -> Optional[Tensor]:
+def cut_blocks(sentences: list[Tensor], length: int, cls: int) -> Tensor | None:
     """Sentences, one after the other, cut into sequences of one length with [CLS] first.
 
     If there is little text, the sequences are shorter, so that there are FEWEST_BLOCKS of them.

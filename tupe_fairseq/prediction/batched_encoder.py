@@ -1,7 +1,8 @@
 """Runs sequences through an encoder in batches of similar length; the results keep their order."""
 
 import dataclasses
-from typing import Any, Callable, List, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,7 +43,7 @@ class BatchedEncoder:
         self._batch_tokens = batch_tokens
 
     @torch.inference_mode()
-    def __call__(self, sequences: Sequence[List[int]]) -> List[np.ndarray]:
+    def __call__(self, sequences: Sequence[list[int]]) -> list[np.ndarray]:
         """What ``finish`` gives for each sequence, float32 or integers.
 
         Args:
@@ -50,7 +51,7 @@ class BatchedEncoder:
         Raises:
             ValueError: if one is longer than the encoder's longest, and positions have a table.
         """
-        found: List[Any] = [None] * len(sequences)
+        found: list[Any] = [None] * len(sequences)
         for rows in batches_by_length([len(ids) for ids in sequences], self._batch_tokens):
             results = self._finished([sequences[row] for row in rows])
             results = results.float() if results.is_floating_point() else results
@@ -58,7 +59,7 @@ class BatchedEncoder:
                 found[row] = result
         return found
 
-    def _finished(self, batch: List[List[int]]) -> Tensor:
+    def _finished(self, batch: list[list[int]]) -> Tensor:
         lengths = np.array([len(ids) for ids in batch])
         real = np.arange(lengths.max()) < lengths[:, None]
         tokens = np.full(real.shape, PAD)

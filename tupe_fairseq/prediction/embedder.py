@@ -1,6 +1,6 @@
 """From texts to one vector each, as sentence-transformers makes them."""
 
-from typing import List, Sequence, Tuple
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,7 +20,7 @@ class Embedder:
         self._to_sequences = to_sequences
         self._run = run
 
-    def __call__(self, rows: Sequence[Sequence[str]]) -> Tuple[List[np.ndarray], Counts]:
+    def __call__(self, rows: Sequence[Sequence[str]]) -> tuple[list[np.ndarray], Counts]:
         """The vector of each row, float32 (D), and what was read.
 
         Args:

@@ -1,6 +1,7 @@
 """Predictions of a fine-tuned model for texts, whatever it was trained for."""
 
-from typing import Any, Callable, List, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch import Tensor
 
@@ -13,7 +14,7 @@ from tupe_fairseq.prediction.text_sequences import Counts, TextSequences
 from tupe_fairseq.text.to_tokens import ToTokens
 
 #: texts of rows, or words of sentences -> the values of each row, and what was read
-Predict = Callable[[Sequence[Sequence[str]]], Tuple[List[List[Any]], Counts]]
+Predict = Callable[[Sequence[Sequence[str]]], tuple[list[list[Any]], Counts]]
 
 
 class Predictor:
@@ -26,13 +27,13 @@ class Predictor:
     """
 
     def __init__(
-        self, to_sequences: TextSequences, run: BatchedEncoder, answer: Callable[..., List[Any]]
+        self, to_sequences: TextSequences, run: BatchedEncoder, answer: Callable[..., list[Any]]
     ):
         self._to_sequences = to_sequences
         self._run = run
         self._answer = answer
 
-    def __call__(self, rows: Sequence[Sequence[str]]) -> Tuple[List[List[Any]], Counts]:
+    def __call__(self, rows: Sequence[Sequence[str]]) -> tuple[list[list[Any]], Counts]:
         """The values of each row, and what was read.
 
         Args:

@@ -1,6 +1,7 @@
 """Reads the rows of a file in chunks, with the texts that a model gets of each."""
 
-from typing import Iterable, Iterator, List, NamedTuple, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from tupe_fairseq.rows.row_file import Row, Value
 
@@ -17,8 +18,8 @@ class Chunk(NamedTuple):
         texts (list): what the model gets of each: its texts, or the words of a sentence.
     """
 
-    values: List[List[Value]]
-    texts: List[List[str]]
+    values: list[list[Value]]
+    texts: list[list[str]]
 
 
 def read_chunks(rows: Iterable[Row], places: Sequence[int], is_words: bool) -> Iterator[Chunk]:

@@ -1,7 +1,8 @@
 """What the outputs of a task's head say about a row, in the words of the task."""
 
 import math
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,8 @@ class Answers(NamedTuple):
             (C); of a tagging the tags' numbers, int64 (words).
     """
 
-    names: Tuple[str, ...]
-    of: Callable[[np.ndarray], List[Any]]
+    names: tuple[str, ...]
+    of: Callable[[np.ndarray], list[Any]]
 
 
 def answers(task: Task) -> Answers:
@@ -42,28 +43,28 @@ def answers(task: Task) -> Answers:
     return Answers(names, lambda outputs: make(task, outputs))
 
 
-def _label(task: Task, logits: np.ndarray) -> List[Any]:
+def _label(task: Task, logits: np.ndarray) -> list[Any]:
     best = int(logits.argmax())
     rest = np.exp(logits.astype(np.float64) - float(logits[best])).sum()
     return [task.labels[best], round(1 / float(rest), _DIGITS)]
 
 
-def _score(task: Task, outputs: np.ndarray) -> List[Any]:
+def _score(task: Task, outputs: np.ndarray) -> list[Any]:
     low, high = task.scale or (0.0, 1.0)
     return [round(low + (high - low) * float(outputs[0]), _DIGITS)]
 
 
-def _labels(task: Task, logits: np.ndarray) -> List[Any]:
+def _labels(task: Task, logits: np.ndarray) -> list[Any]:
     chosen = [number for number, logit in enumerate(logits.tolist()) if logit > 0]
     found = [round(1 / (1 + math.exp(-float(logits[number]))), _DIGITS) for number in chosen]
     return [[task.labels[number] for number in chosen], found]
 
 
-def _tags(task: Task, numbers: Sequence[int]) -> List[Any]:
+def _tags(task: Task, numbers: Sequence[int]) -> list[Any]:
     return [[task.labels[number] for number in numbers]]
 
 
-_KINDS: Dict[str, Tuple[Tuple[str, ...], Callable[[Task, Any], List[Any]]]] = {
+_KINDS: dict[str, tuple[tuple[str, ...], Callable[[Task, Any], list[Any]]]] = {
     CLASSIFICATION: (("label", "probability"), _label),
     REGRESSION: (("score",), _score),
     MULTILABEL: (("labels", "probabilities"), _labels),

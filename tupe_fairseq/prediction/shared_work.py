@@ -1,7 +1,8 @@
 """Does chunks on several devices at a time, with the results in order."""
 
 import multiprocessing
-from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from tupe_fairseq.text.parallel import ordered_map
 
@@ -13,7 +14,7 @@ class _OnItsDevice:
         self._make = make
         self._devices = devices
         self._taken = multiprocessing.Value("i", 0)
-        self._function: Optional[Callable[[Any], Any]] = None
+        self._function: Callable[[Any], Any] | None = None
 
     def __call__(self, item: Any) -> Any:
         if self._function is None:

@@ -1,6 +1,7 @@
 """Tags of the words of sentences of any length."""
 
-from typing import Any, Callable, List, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,26 +23,26 @@ class Tagger:
 
     def __init__(
         self,
-        to_words: Callable[[Sequence[str]], List[List[int]]],
+        to_words: Callable[[Sequence[str]], list[list[int]]],
         run: BatchedEncoder,
         max_positions: int,
-        answer: Callable[[np.ndarray], List[Any]],
+        answer: Callable[[np.ndarray], list[Any]],
     ):
         self._to_words = to_words
         self._run = run
         self._room = max_positions - 2
         self._answer = answer
 
-    def __call__(self, rows: Sequence[Sequence[str]]) -> Tuple[List[List[Any]], Counts]:
+    def __call__(self, rows: Sequence[Sequence[str]]) -> tuple[list[list[Any]], Counts]:
         """The values of each sentence, and what was read.
 
         Args:
             rows (sequence): the words of each sentence.
         """
         counts = Counts(rows=len(rows))
-        sequences: List[List[int]] = []
+        sequences: list[list[int]] = []
         # of each sequence its sentence, and where the words are in it that it decides
-        places: List[Tuple[int, np.ndarray]] = []
+        places: list[tuple[int, np.ndarray]] = []
         for row, words in enumerate(rows):
             split = self._to_words(words)
             pieces = [one for ids in split for one in ids]
@@ -54,7 +55,7 @@ class Tagger:
             counts.unknown += pieces.count(UNKNOWN)
             counts.empty += not pieces
             counts.divided += len(found) > 1
-        tags: List[List[int]] = [[] for _ in rows]
+        tags: list[list[int]] = [[] for _ in rows]
         for (row, words), numbers in zip(places, self._run(sequences)):
             tags[row] += numbers[words].tolist()
         return [self._answer(np.array(one)) for one in tags], counts

@@ -1,7 +1,7 @@
 """Turns texts and pairs of texts into the sequences that fairseq's tasks make of them."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Callable, List, Sequence
 
 import numpy as np
 
@@ -44,11 +44,11 @@ class TextSequences:
         max_positions (int): the model's longest sequence, ``<s>`` and ``</s>`` included.
     """
 
-    def __init__(self, to_tokens: Callable[[str], List[int]], max_positions: int):
+    def __init__(self, to_tokens: Callable[[str], list[int]], max_positions: int):
         self._to_tokens = to_tokens
         self._max_positions = max_positions
 
-    def __call__(self, rows: Sequence[Sequence[str]], counts: Counts) -> List[List[int]]:
+    def __call__(self, rows: Sequence[Sequence[str]], counts: Counts) -> list[list[int]]:
         """The ids of each row.
 
         Args:
@@ -75,7 +75,7 @@ class TextSequences:
         return np.stack(pair_lengths(*sizes.T, room), axis=1)
 
 
-def _joined(texts: List[List[int]], kept: List[int]) -> List[int]:
+def _joined(texts: list[list[int]], kept: list[int]) -> list[int]:
     first = texts[0]
     found = [*first[: kept[0] + 1], first[-1]]
     for ids, size in zip(texts[1:], kept[1:]):

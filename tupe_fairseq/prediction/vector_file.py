@@ -2,7 +2,7 @@
 
 import io
 import json
-from typing import Callable, Dict, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -26,7 +26,7 @@ def _safetensors(rows: int, width: int) -> bytes:
 
 
 #: ending of a file -> rows and width -> what is before the numbers: float32, little-endian, by rows
-HEADERS: Dict[str, Callable[[int, int], bytes]] = dict(zip(VECTOR_FILES, (_npy, _safetensors)))
+HEADERS: dict[str, Callable[[int, int], bytes]] = dict(zip(VECTOR_FILES, (_npy, _safetensors)))
 
 
 def vector_bytes(vectors: Sequence[np.ndarray]) -> bytes:

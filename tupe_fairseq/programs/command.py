@@ -1,7 +1,8 @@
 """The options of fairseq-train, parsed without running it."""
 
 import argparse
-from typing import NoReturn, Sequence
+from collections.abc import Sequence
+from typing import NoReturn
 
 from fairseq import options
 

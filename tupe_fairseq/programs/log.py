@@ -3,10 +3,11 @@
 import contextlib
 import json
 import logging
-from typing import Any, Dict, Iterator, Optional
+from collections.abc import Iterator
+from typing import Any
 
 
-def record_of(line: str, tag: str) -> Optional[Dict[str, Any]]:
+def record_of(line: str, tag: str) -> dict[str, Any] | None:
     """The numbers of a line such as ``... | valid | {"epoch": 1, "valid_loss": "8.317"}``.
 
     Args:

@@ -1,7 +1,6 @@
 """The number of updates of a run, and the number of warm-up updates."""
 
 import math
-from typing import List, Optional
 
 # the paper's share of the updates for the warm-up
 WARMUP_RATIO = 0.06
@@ -19,10 +18,10 @@ def batches_per_epoch(rows: int, batch_size: int, gpus: int) -> int:
 
 
 def total_updates(
-    batches: Optional[int],
+    batches: int | None,
     max_epoch: int,
     max_update: int = 0,
-    update_freq: List[int] = (1,),
+    update_freq: list[int] = (1,),
     skip_remainder_batch: bool = False,
 ) -> int:
     """The number of updates that a run of fairseq-train makes.

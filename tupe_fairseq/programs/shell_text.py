@@ -3,7 +3,6 @@
 import os
 import shlex
 import sys
-from typing import List
 
 from tqdm import tqdm
 
@@ -15,9 +14,9 @@ def user_dir() -> str:
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def as_shell(words: List[str]) -> str:
+def as_shell(words: list[str]) -> str:
     """The command as text for a shell, with one flag and its value per line."""
-    groups: List[str] = []
+    groups: list[str] = []
     for word in words:
         if word.startswith("--") or len(groups) == 0:
             groups.append(shlex.quote(word))

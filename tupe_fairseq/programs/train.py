@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 from collections import deque
-from typing import Callable, Dict, List, Optional
+from collections.abc import Callable
 
 from tupe_fairseq.programs.with_parent import ends_with_parent
 
@@ -19,12 +19,12 @@ class Diverged(Exception):
 
 
 def train(
-    command: List[str],
+    command: list[str],
     log_path: str,
     on_line: Callable[[str], None] = lambda line: None,
     *,
-    lock: Optional[int] = None,
-    env: Optional[Dict[str, str]] = None,
+    lock: int | None = None,
+    env: dict[str, str] | None = None,
     on_start: Callable[[subprocess.Popen], None] = lambda process: None,
 ) -> None:
     """Run such a command to its end; if this call is interrupted, the process is ended.
@@ -43,16 +43,19 @@ def train(
         ValueError: if it failed; the message ends with the last lines of the log.
     """
     tail, diverged = deque(maxlen=_TAIL), None
-    with open(log_path, "a", encoding="utf-8") as log, subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
-        env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
-        pass_fds=[] if lock is None else [lock],
-        preexec_fn=ends_with_parent(),
-    ) as process:
+    with (
+        open(log_path, "a", encoding="utf-8") as log,
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+            pass_fds=[] if lock is None else [lock],
+            preexec_fn=ends_with_parent(),
+        ) as process,
+    ):
         try:
             on_start(process)
             for line in process.stdout:

@@ -4,12 +4,12 @@ import ctypes
 import os
 import signal
 import sys
-from typing import Callable, Optional
+from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
 
 
-def ends_with_parent() -> Optional[Callable[[], None]]:
+def ends_with_parent() -> Callable[[], None] | None:
     """The ``preexec_fn`` of a Popen; None where the system cannot do it (only Linux can).
 
     The kernel kills the child when the thread that started it ends, so that thread must be the one

@@ -1,6 +1,6 @@
 """Sentences of .conll files: a token and its tags per line, a blank line after each sentence."""
 
-from typing import Iterator, List, Sequence, Tuple, Union
+from collections.abc import Iterator, Sequence
 
 from tupe_fairseq.rows.decoded_lines import decoded_lines
 from tupe_fairseq.rows.row_file import OTHER_COLUMNS, BadRow, Row, RowFile, counted, numbered
@@ -33,7 +33,7 @@ class ConllRows(RowFile):
         if len(self.columns) > 1:
             self.tags = self.columns[-1]
 
-    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Union[Row, BadRow]]:
+    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Row | BadRow]:
         place_of = {name: place for place, name in enumerate(self.columns)}
         places = [place_of[name] for name in columns]
         for begin, lines in self._sentences():
@@ -44,7 +44,7 @@ class ConllRows(RowFile):
             else:
                 yield Row(begin, [[token[place] for token in tokens] for place in places])
 
-    def _sentences(self) -> Iterator[Tuple[int, List[str]]]:
+    def _sentences(self) -> Iterator[tuple[int, list[str]]]:
         begin, lines = 0, []
         for number, line in decoded_lines(self.path):
             if not _is_between(line):
@@ -61,7 +61,7 @@ class ConllRows(RowFile):
         if lines:
             yield begin, lines
 
-    def _fields(self, line: str, number: int) -> List[str]:
+    def _fields(self, line: str, number: int) -> list[str]:
         fields = self._split(line)
         if len(fields) != len(self.columns) or "" in fields:
             count = counted(sum(map(bool, fields)))
@@ -72,7 +72,7 @@ class ConllRows(RowFile):
             )
         return fields
 
-    def _split(self, line: str) -> List[str]:
+    def _split(self, line: str) -> list[str]:
         fields = line.rstrip("\r").split(self._separator)
         # of spaces there may be several
         return fields if self._separator == "\t" else list(filter(None, fields))

@@ -1,6 +1,6 @@
 """The lines of a file of rows, none of which may be lost."""
 
-from typing import Iterator, Tuple
+from collections.abc import Iterator
 
 from tupe_fairseq.text.reading import TextFile
 
@@ -8,7 +8,7 @@ from tupe_fairseq.text.reading import TextFile
 LINE_BYTES = 32 << 20
 
 
-def decoded_lines(path: str) -> Iterator[Tuple[int, str]]:
+def decoded_lines(path: str) -> Iterator[tuple[int, str]]:
     """Yield number and text of each line, without what ends it; only a line feed does.
 
     Args:

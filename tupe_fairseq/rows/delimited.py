@@ -1,12 +1,12 @@
 """Rows of .tsv and .csv files."""
 
 import csv
-from typing import Callable, Iterator, List, Sequence, Tuple, Union
+from collections.abc import Callable, Iterator, Sequence
 
 from tupe_fairseq.rows.decoded_lines import LINE_BYTES, decoded_lines
 from tupe_fairseq.rows.row_file import OTHER_COLUMNS, BadRow, Row, RowFile, counted, numbered
 
-_Records = Iterator[Tuple[int, List[str]]]
+_Records = Iterator[tuple[int, list[str]]]
 
 
 class DelimitedRows(RowFile):
@@ -31,7 +31,7 @@ class DelimitedRows(RowFile):
         self._first_line, values = first
         super().__init__(path, values if header else numbered(len(values)))
 
-    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Union[Row, BadRow]]:
+    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Row | BadRow]:
         place_of = {name: place for place, name in enumerate(self.columns)}
         places = [place_of[name] for name in columns]
         records = _without_blank_end(self.path, self._split)

@@ -1,6 +1,6 @@
 """Guesses by their names which columns have the text, a second text, and the label."""
 
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 from tupe_fairseq.rows.row_file import RowFile
 from tupe_fairseq.text.json_texts import names_of
@@ -41,8 +41,8 @@ class GuessedColumns(NamedTuple):
     """
 
     text: str
-    second: Optional[str]
-    label: Optional[str]
+    second: str | None
+    label: str | None
     said: str
 
 
@@ -50,8 +50,8 @@ def guess_columns(
     file: RowFile,
     text_flag: str,
     label_flag: str,
-    text: Optional[str] = None,
-    label: Optional[str] = None,
+    text: str | None = None,
+    label: str | None = None,
 ) -> GuessedColumns:
     """Guess; names in capitals are names as well.
 
@@ -62,7 +62,7 @@ def guess_columns(
     Raises:
         ValueError: if no column is known to have text; the message lists the columns.
     """
-    names: Dict[str, str] = {}
+    names: dict[str, str] = {}
     for name in file.columns:
         if name not in (text, label):
             names.setdefault(name.lower(), name)
@@ -74,7 +74,7 @@ def guess_columns(
     by_name = next((names[name] for name in _LABELS if name in names), None)
     found_label = label or file.tags or by_name
     if text is not None:
-        texts: Optional[Tuple[str, ...]] = (text,)
+        texts: tuple[str, ...] | None = (text,)
     elif file.tags is not None:
         texts = (file.columns[0],)
     else:
@@ -94,7 +94,7 @@ def guess_columns(
     return GuessedColumns(texts[0], second, found_label, f"{file.path}: {said} ({advice})")
 
 
-def _texts(names: Dict[str, str], label: Optional[str]) -> Optional[Tuple[str, ...]]:
+def _texts(names: dict[str, str], label: str | None) -> tuple[str, ...] | None:
     for pair in _PAIRS:
         if all(name in names for name in pair):
             return tuple(names[name] for name in pair)

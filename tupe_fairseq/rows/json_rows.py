@@ -1,6 +1,7 @@
 """Rows of .jsonl files: a JSON object each."""
 
-from typing import Any, Dict, Iterator, Sequence, Tuple, Union
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tupe_fairseq.rows.decoded_lines import decoded_lines
 from tupe_fairseq.rows.row_file import OTHER_COLUMNS, BadRow, Row, RowFile
@@ -27,7 +28,7 @@ class JsonRows(RowFile):
             raise first[1]
         super().__init__(path, list(first[1]))
 
-    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Union[Row, BadRow]]:
+    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Row | BadRow]:
         known = set(self.columns)
         for number, values in _objects(self.path):
             place = self.place(number)
@@ -46,7 +47,7 @@ class JsonRows(RowFile):
                 yield as_row(number, place, columns, map(values.__getitem__, columns))
 
 
-def _objects(path: str) -> Iterator[Tuple[int, Union[Dict[str, Any], BadRow]]]:
+def _objects(path: str) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
     for number, line in decoded_lines(path):
         if line and not line.isspace():
             try:

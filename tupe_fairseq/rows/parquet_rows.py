@@ -1,6 +1,6 @@
 """Rows of .parquet files."""
 
-from typing import Iterator, Sequence, Union
+from collections.abc import Iterator, Sequence
 
 from tupe_fairseq.rows.row_file import BadRow, Row, RowFile
 from tupe_fairseq.rows.row_values import as_row
@@ -22,7 +22,7 @@ class ParquetRows(RowFile):
         self._file = ParquetFile(path)
         super().__init__(path, self._file.columns)
 
-    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Union[Row, BadRow]]:
+    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Row | BadRow]:
         for first, batch in self._file.batches(columns):
             for number, values in enumerate(zip(*batch), first):
                 yield as_row(number, self.place(number), columns, values)

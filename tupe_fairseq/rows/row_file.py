@@ -1,13 +1,14 @@
 """What all files of rows have in common: columns with names, and rows with numbers."""
 
-from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Union
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from tupe_fairseq.files.repeated import first_repeated
 from tupe_fairseq.text.json_texts import names_of
 from tupe_fairseq.text.reading import TEXT_CHARACTERS
 
 #: a text, or the texts of a list, such as the tokens of a sentence
-Value = Union[str, List[str]]
+Value = str | list[str]
 #: the reason of a :class:`BadRow` with more or fewer columns than the first row
 OTHER_COLUMNS = "another number of columns"
 
@@ -21,7 +22,7 @@ class Row(NamedTuple):
     """
 
     number: int
-    values: List[Value]
+    values: list[Value]
 
 
 class BadRow(ValueError):
@@ -54,9 +55,9 @@ class RowFile:
     #: what :attr:`Row.number` counts
     unit = "line"
     has_names = True
-    tags: Optional[str] = None
+    tags: str | None = None
 
-    def __init__(self, path: str, columns: List[str]):
+    def __init__(self, path: str, columns: list[str]):
         self.path = path
         self.columns = columns
         repeated = first_repeated(columns)
@@ -87,8 +88,8 @@ class RowFile:
 
     def rows(
         self,
-        columns: Optional[Sequence[str]] = None,
-        on_bad: Optional[Callable[[BadRow], None]] = None,
+        columns: Sequence[str] | None = None,
+        on_bad: Callable[[BadRow], None] | None = None,
     ) -> Iterator[Row]:
         """Yield the rows, in bounded memory; each call begins anew.
 
@@ -116,7 +117,7 @@ class RowFile:
         if row is None:
             raise ValueError(f"{self.path} has no rows")
 
-    def _checked(self, row: Row, names: Sequence[str]) -> Union[Row, BadRow]:
+    def _checked(self, row: Row, names: Sequence[str]) -> Row | BadRow:
         for name, value in zip(names, row.values):
             characters = len(value) if isinstance(value, str) else sum(map(len, value))
             if characters > TEXT_CHARACTERS:
@@ -127,12 +128,12 @@ class RowFile:
                 )
         return row
 
-    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Union[Row, BadRow]]:
+    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Row | BadRow]:
         # a bad row is yielded, since a generator that raises has ended
         raise NotImplementedError
 
 
-def numbered(count: int) -> List[str]:
+def numbered(count: int) -> list[str]:
     """What columns without names are called: "1", "2", ..."""
     return [str(number) for number in range(1, count + 1)]
 

@@ -2,7 +2,8 @@
 
 import json
 import re
-from typing import Any, Iterable, Sequence, Union
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tupe_fairseq.rows.row_file import BadRow, Row, Value
 
@@ -11,9 +12,7 @@ _KINDS = {type(None): "null", list: "a list", dict: "an object", bytes: "bytes"}
 _HALVES = re.compile("[\ud800-\udfff]")
 
 
-def as_row(
-    number: int, place: str, columns: Sequence[str], values: Iterable[Any]
-) -> Union[Row, BadRow]:
+def as_row(number: int, place: str, columns: Sequence[str], values: Iterable[Any]) -> Row | BadRow:
     """A text as it is, a number or a truth value as JSON writes it, a list of these as a list.
 
     Args:

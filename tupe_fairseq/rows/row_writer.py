@@ -4,7 +4,8 @@ import contextlib
 import csv
 import json
 import os
-from typing import IO, Any, Callable, Iterator, List, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any
 
 from tupe_fairseq.files.atomic import atomic_write
 
@@ -19,7 +20,7 @@ class RowWriter:
         line (callable): a list of texts and numbers -> a line, without what ends it.
     """
 
-    def __init__(self, path: str, columns: List[str], file, line: Callable[..., str]):
+    def __init__(self, path: str, columns: list[str], file, line: Callable[..., str]):
         self._path = path
         self._columns = columns
         self._file = file
@@ -84,7 +85,7 @@ def row_writer(path: str, columns: Sequence[str], file: IO[str], header: bool = 
     return writer
 
 
-def added_columns(columns: Sequence[str], more: Sequence[str]) -> List[str]:
+def added_columns(columns: Sequence[str], more: Sequence[str]) -> list[str]:
     """The columns of an input and those that are put after them.
 
     Raises:
@@ -98,7 +99,7 @@ def added_columns(columns: Sequence[str], more: Sequence[str]) -> List[str]:
     return found
 
 
-def _tab_line(path: str, columns: List[str], values: Sequence[Any]) -> str:
+def _tab_line(path: str, columns: list[str], values: Sequence[Any]) -> str:
     fields = _flat(path, columns, values)
     for name, field in zip(columns, fields):
         if any(sign in field for sign in "\t\n\r"):
@@ -111,14 +112,14 @@ def _tab_line(path: str, columns: List[str], values: Sequence[Any]) -> str:
     return "\t".join(fields)
 
 
-def _comma_line(path: str, columns: List[str], values: Sequence[Any]) -> str:
-    lines: List[str] = []
+def _comma_line(path: str, columns: list[str], values: Sequence[Any]) -> str:
+    lines: list[str] = []
     # \r\n: or it would not quote a \r on every Python
     csv.writer(_Into(lines), lineterminator="\r\n").writerow(_flat(path, columns, values))
     return lines[0][:-2]
 
 
-def _json_line(path: str, columns: List[str], values: Sequence[Any]) -> str:
+def _json_line(path: str, columns: list[str], values: Sequence[Any]) -> str:
     return json.dumps(dict(zip(columns, values)), ensure_ascii=False)
 
 
@@ -128,11 +129,11 @@ _LINES = {".tsv": _tab_line, ".csv": _comma_line, ".jsonl": _json_line}
 class _Into:
     """A file to csv; a list of what it writes."""
 
-    def __init__(self, lines: List[str]):
+    def __init__(self, lines: list[str]):
         self.write = lines.append
 
 
-def _flat(path: str, columns: List[str], values: Sequence[Any]) -> List[str]:
+def _flat(path: str, columns: list[str], values: Sequence[Any]) -> list[str]:
     return [_joined(path, name, value) for name, value in zip(columns, values)]
 
 

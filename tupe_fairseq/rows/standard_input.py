@@ -1,7 +1,7 @@
 """Rows that are lines of standard input."""
 
 import sys
-from typing import Iterator, Sequence, Union
+from collections.abc import Iterator, Sequence
 
 from tupe_fairseq.rows.decoded_lines import LINE_BYTES
 from tupe_fairseq.rows.row_file import OTHER_COLUMNS, BadRow, Row, RowFile, counted
@@ -17,7 +17,7 @@ class StandardInput(RowFile):
     def __init__(self, columns: Sequence[str]):
         super().__init__("standard input", list(columns))
 
-    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Union[Row, BadRow]]:
+    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Row | BadRow]:
         places = [self.columns.index(name) for name in columns]
         number = 0
         while True:

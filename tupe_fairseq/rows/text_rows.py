@@ -1,6 +1,6 @@
 """Rows of .txt files: a text each."""
 
-from typing import Iterator, Sequence, Union
+from collections.abc import Iterator, Sequence
 
 from tupe_fairseq.rows.decoded_lines import decoded_lines
 from tupe_fairseq.rows.row_file import BadRow, Row, RowFile
@@ -16,6 +16,6 @@ class TextRows(RowFile):
     def __init__(self, path: str):
         super().__init__(path, ["text"])
 
-    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Union[Row, BadRow]]:
+    def _rows(self, columns: Sequence[str], is_all: bool) -> Iterator[Row | BadRow]:
         for number, line in decoded_lines(self.path):
             yield Row(number, [line.rstrip("\r")] * len(columns))

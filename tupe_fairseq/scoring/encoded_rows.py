@@ -1,7 +1,8 @@
 """Turns rows into tokens, and counts what their sentences are made of."""
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Iterator, List, Tuple
+from typing import Any
 
 from tupe_fairseq.text.reading import TEXT_CHARACTERS
 
@@ -37,7 +38,7 @@ class RowEncoder:
     """
 
     def __init__(
-        self, to_tokens: Callable[[str], List[int]], unknown: int, max_positions: int, to_cut: bool
+        self, to_tokens: Callable[[str], list[int]], unknown: int, max_positions: int, to_cut: bool
     ):
         self._to_tokens = to_tokens
         self._unknown = unknown
@@ -45,7 +46,7 @@ class RowEncoder:
         self._to_cut = to_cut
         self.counts = Counts()
 
-    def __call__(self, rows: Iterable[Any]) -> Iterator[Tuple[Any, List[List[int]]]]:
+    def __call__(self, rows: Iterable[Any]) -> Iterator[tuple[Any, list[list[int]]]]:
         """Each row, and the tokens of its sentences.
 
         Raises:
@@ -57,7 +58,7 @@ class RowEncoder:
             self.counts.rows += 1
             yield row, encoded
 
-    def _encoded(self, sentence: str, place: str) -> List[int]:
+    def _encoded(self, sentence: str, place: str) -> list[int]:
         if len(sentence) > TEXT_CHARACTERS:
             raise ValueError(
                 f"{place}: {len(sentence):,} characters are more than {TEXT_CHARACTERS:,}"

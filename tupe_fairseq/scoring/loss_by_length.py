@@ -4,7 +4,8 @@ At every length the same pieces are masked, so that only the context of a piece 
 """
 
 import random
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,7 @@ _SEED = 1
 _BOS = 0
 
 
-def with_chosen(lines: Iterable[List[int]]) -> Iterator[Tuple[List[int], List[bool]]]:
+def with_chosen(lines: Iterable[list[int]]) -> Iterator[tuple[list[int], list[bool]]]:
     """The tokens of a text, line by line, and which of them are masked: the same in every run.
 
     Args:
@@ -64,8 +65,8 @@ class LossAtLength:
         self._bin_width = bin_width
         self._device = device
         self._samples = max(1, batch_tokens // length)
-        self._tokens: List[int] = []
-        self._chosen: List[bool] = []
+        self._tokens: list[int] = []
+        self._chosen: list[bool] = []
         number = -(-length // bin_width)
         self._sums = torch.zeros(number, dtype=torch.float64)
         self._counts = torch.zeros(number, dtype=torch.float64)
@@ -109,7 +110,7 @@ class LossAtLength:
         self._sums.index_add_(0, bins, losses.double().cpu())
         self._counts.index_add_(0, bins, torch.ones(len(bins), dtype=torch.float64))
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As recorded in results.json: natural logarithms; a bin's ``to`` is not in it."""
         bins = [
             {
@@ -128,7 +129,7 @@ class LossAtLength:
         }
 
 
-def lengths_table(found: Sequence[Dict[str, Any]]) -> str:
+def lengths_table(found: Sequence[dict[str, Any]]) -> str:
     """Markdown of what :meth:`LossAtLength.to_dict` gives for each length."""
     bins = found[-1]["by_position"]
     header = ["tokens of a sample", "loss", *(f"{one['from']} to {one['to'] - 1}" for one in bins)]

@@ -5,7 +5,7 @@ import os
 import re
 import tarfile
 import zlib
-from typing import Dict, Iterator, List, Sequence, Tuple
+from collections.abc import Iterator, Sequence
 
 from tupe_fairseq.scoring.sentence_rows import bounded_lines
 from tupe_fairseq.text.reading import TextFile
@@ -26,7 +26,7 @@ class PairFiles:
     """
 
     def __init__(self, paths: Sequence[str]):
-        self._paths: List[str] = []
+        self._paths: list[str] = []
         for path in paths:
             found = _in_folder(path) if os.path.isdir(path) else [path]
             self._paths += [one for one in found if one not in self._paths]
@@ -39,14 +39,14 @@ class PairFiles:
                     "a .tar archive of some"
                 )
 
-    def lines(self) -> Iterator[Tuple[str, str, Iterator[bytes]]]:
+    def lines(self) -> Iterator[tuple[str, str, Iterator[bytes]]]:
         """The short name, the whole name and the lines of each file, which are to be read at once.
 
         Raises:
             OSError: if a file cannot be read.
             ValueError: if it is damaged, or an archive has no .jsonl file.
         """
-        names: Dict[str, str] = {}
+        names: dict[str, str] = {}
         for path in self._paths:
             opened = _in_archive(path) if _TAR.search(path) else [(path, _lines(path))]
             for whole, lines in opened:
@@ -56,7 +56,7 @@ class PairFiles:
                 yield short, whole, lines
 
 
-def _in_folder(folder: str) -> List[str]:
+def _in_folder(folder: str) -> list[str]:
     found = [
         os.path.join(place, name)
         for place, _, names in os.walk(folder)
@@ -76,7 +76,7 @@ def _lines(path: str) -> Iterator[bytes]:
         raise ValueError(f"{path} has a line that is longer than any sentence")
 
 
-def _in_archive(path: str) -> Iterator[Tuple[str, Iterator[bytes]]]:
+def _in_archive(path: str) -> Iterator[tuple[str, Iterator[bytes]]]:
     """Members are read in the archive's order, in memory, and only what is a plain file."""
     found = False
     try:

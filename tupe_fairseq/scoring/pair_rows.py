@@ -1,8 +1,9 @@
 """Reads minimal pairs out of JSON lines, and says which row is wrong."""
 
 import json
+from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Dict, Iterator, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from tupe_fairseq.scoring.pair_files import PairFiles
 
@@ -21,7 +22,7 @@ class Columns(NamedTuple):
 
     good: str
     bad: str
-    phenomenon: Optional[str] = None
+    phenomenon: str | None = None
 
 
 class PairRow(NamedTuple):
@@ -50,7 +51,7 @@ class PairRow(NamedTuple):
 
 
 def read_pairs(
-    files: PairFiles, columns: Columns, per_file: Optional[int] = None
+    files: PairFiles, columns: Columns, per_file: int | None = None
 ) -> Iterator[PairRow]:
     """The pairs of all files, in order.
 
@@ -80,7 +81,7 @@ def read_pairs(
             raise ValueError(f"{whole} is empty; each row must be a pair")
 
 
-def _object(line: bytes, place: str) -> Dict[str, Any]:
+def _object(line: bytes, place: str) -> dict[str, Any]:
     if not line.strip():
         raise ValueError(f"{place} is empty; each row must be a pair")
     try:
@@ -94,7 +95,7 @@ def _object(line: bytes, place: str) -> Dict[str, Any]:
     return row
 
 
-def _text(row: Dict[str, Any], name: str, place: str) -> str:
+def _text(row: dict[str, Any], name: str, place: str) -> str:
     value = row.get(name)
     if not isinstance(value, str) or not value.strip():
         problem = "has no" if name not in row else "has no text in"

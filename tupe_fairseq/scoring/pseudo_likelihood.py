@@ -5,7 +5,8 @@ https://arxiv.org/abs/1910.14659.
 """
 
 import math
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -52,8 +53,8 @@ class PseudoLikelihood:
         self._advance = advance
 
     def stream(
-        self, rows: Iterable[Tuple[Any, Sequence[List[int]]]]
-    ) -> Iterator[Tuple[Any, List[float]]]:
+        self, rows: Iterable[tuple[Any, Sequence[list[int]]]]
+    ) -> Iterator[tuple[Any, list[float]]]:
         """Score the sentences of rows of any number, in memory that does not grow with it.
 
         Args:
@@ -62,7 +63,7 @@ class PseudoLikelihood:
         Returns:
             iterator: the same pairs in order, with scores in place of the sentences.
         """
-        waiting: List[Tuple[Any, Sequence[List[int]]]] = []
+        waiting: list[tuple[Any, Sequence[list[int]]]] = []
         copies = 0
         for row in rows:
             waiting.append(row)
@@ -72,19 +73,19 @@ class PseudoLikelihood:
                 waiting, copies = [], 0
         yield from self._scored(waiting)
 
-    def _scored(self, rows: Sequence[Tuple[Any, Sequence[List[int]]]]):
+    def _scored(self, rows: Sequence[tuple[Any, Sequence[list[int]]]]):
         every = [tuple(tokens) for _, sentences in rows for tokens in sentences]
         scores = iter(self.scores([list(tokens) for tokens in every]))
         for row, sentences in rows:
             yield row, [next(scores) for _ in sentences]
 
-    def scores(self, sentences: Sequence[List[int]]) -> List[float]:
+    def scores(self, sentences: Sequence[list[int]]) -> list[float]:
         """The score of each sentence, in natural logarithms; 0 of one without pieces.
 
         Args:
             sentences (sequence of list of int): tokens, with ``<s>`` and ``</s>``.
         """
-        by_length: Dict[int, Dict[Tuple[int, ...], float]] = {}
+        by_length: dict[int, dict[tuple[int, ...], float]] = {}
         for tokens in sentences:
             by_length.setdefault(len(tokens), {})[tuple(tokens)] = 0.0
         for length, found in by_length.items():
@@ -94,7 +95,7 @@ class PseudoLikelihood:
         self._advance(repeated)
         return [by_length[len(tokens)][tuple(tokens)] for tokens in sentences]
 
-    def _score_equally_long(self, length: int, found: Dict[Tuple[int, ...], float]) -> None:
+    def _score_equally_long(self, length: int, found: dict[tuple[int, ...], float]) -> None:
         pieces = length - 2
         if pieces < 1:
             return

@@ -1,14 +1,15 @@
 """The scores of rows as lines of text: tab-separated values, or JSON."""
 
 import json
-from typing import Any, Callable, Dict, List, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from tupe_fairseq.scoring.pair_rows import PairRow
 
 FORMATS = (".tsv", ".jsonl")
 
 
-def fields(row: Any, tokens: Sequence[List[int]], scores: Sequence[float]) -> Dict[str, Any]:
+def fields(row: Any, tokens: Sequence[list[int]], scores: Sequence[float]) -> dict[str, Any]:
     """The columns of a row.
 
     Args:
@@ -34,7 +35,7 @@ def fields(row: Any, tokens: Sequence[List[int]], scores: Sequence[float]) -> Di
     }
 
 
-def line_maker(suffix: str) -> Callable[[Dict[str, Any]], str]:
+def line_maker(suffix: str) -> Callable[[dict[str, Any]], str]:
     """What makes the lines of a row's columns; the first of a .tsv has their names, too.
 
     Args:
@@ -44,7 +45,7 @@ def line_maker(suffix: str) -> Callable[[Dict[str, Any]], str]:
         return lambda found: json.dumps(found, ensure_ascii=False) + "\n"
     is_first = True
 
-    def tab_separated(found: Dict[str, Any]) -> str:
+    def tab_separated(found: dict[str, Any]) -> str:
         nonlocal is_first
         lines = ["\t".join(found)] if is_first else []
         is_first = False

@@ -1,7 +1,8 @@
 """Reads sentences, one a line, and says which line is wrong."""
 
 import sys
-from typing import IO, Iterator, NamedTuple, Optional
+from collections.abc import Iterator
+from typing import IO, NamedTuple
 
 from tupe_fairseq.text.not_text import refuse_what_is_no_text
 from tupe_fairseq.text.reading import LINE_BYTES, TextFile
@@ -24,7 +25,7 @@ class SentenceRow(NamedTuple):
         return (self.sentence,)
 
 
-def read_sentences(path: Optional[str], skip_empty: bool = False) -> Iterator[SentenceRow]:
+def read_sentences(path: str | None, skip_empty: bool = False) -> Iterator[SentenceRow]:
     """The lines of a file.
 
     Args:
@@ -53,7 +54,7 @@ def read_sentences(path: Optional[str], skip_empty: bool = False) -> Iterator[Se
         raise ValueError(f"{name} is empty; give one sentence in each line")
 
 
-def _lines(path: Optional[str]) -> Iterator[bytes]:
+def _lines(path: str | None) -> Iterator[bytes]:
     if path is None:
         yield from bounded_lines(sys.stdin.buffer, "standard input")
         return

@@ -1,7 +1,8 @@
 """The share of minimal pairs that are ranked right, by file and phenomenon."""
 
 import math
-from typing import Any, Dict, Iterable, List
+from collections.abc import Iterable
+from typing import Any
 
 from tupe_fairseq.files.markdown import markdown_table
 
@@ -29,7 +30,7 @@ class Share:
     def standard_error(self) -> float:
         return math.sqrt(self.accuracy * (1 - self.accuracy) / self.pairs)
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As recorded in results.json."""
         return {
             "pairs": self.pairs,
@@ -40,7 +41,7 @@ class Share:
         }
 
 
-def mean_share(shares: Iterable[Share]) -> Dict[str, Any]:
+def mean_share(shares: Iterable[Share]) -> dict[str, Any]:
     """The mean of shares that count alike, whatever their pairs; and its standard error."""
     every = list(shares)
     variance = sum(share.standard_error**2 for share in every)
@@ -56,8 +57,8 @@ class Shares:
 
     def __init__(self) -> None:
         self.all = Share()
-        self.files: Dict[str, Share] = {}
-        self.phenomena: Dict[str, Share] = {}
+        self.files: dict[str, Share] = {}
+        self.phenomena: dict[str, Share] = {}
 
     def add(self, file: str, phenomenon: str, good: float, bad: float) -> None:
         """Count a pair; one without a phenomenon counts for none."""
@@ -67,9 +68,9 @@ class Shares:
         for share in groups:
             share.add(good, bad)
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As recorded in results.json."""
-        found: Dict[str, Any] = {
+        found: dict[str, Any] = {
             "all": self.all.to_dict(),
             "mean_of_files": mean_share(self.files.values()),
         }
@@ -81,10 +82,10 @@ class Shares:
         return found
 
 
-def shares_table(found: Dict[str, Any]) -> str:
+def shares_table(found: dict[str, Any]) -> str:
     """Markdown of what :meth:`Shares.to_dict` gives."""
 
-    def row(name: str, share: Dict[str, Any]) -> List[str]:
+    def row(name: str, share: dict[str, Any]) -> list[str]:
         counts = [f"{share[key]:,}" if key in share else "" for key in ("pairs", "ties")]
         return [name, *(f"{100 * share[key]:.2f}" for key in ("accuracy", "standard_error")),
                 *counts]  # fmt: skip

@@ -1,7 +1,7 @@
 """Sums of scores: log-likelihood, loss and pseudo-perplexity of many sentences together."""
 
 import math
-from typing import Any, Dict
+from typing import Any
 
 from tupe_fairseq.files.markdown import markdown_table
 
@@ -26,7 +26,7 @@ class Total:
         self.pieces += pieces
         self.score += score
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As recorded in results.json."""
         loss = -self.score / self.pieces
         return {
@@ -38,7 +38,7 @@ class Total:
         }
 
 
-def totals_table(found: Dict[str, Dict[str, Any]]) -> str:
+def totals_table(found: dict[str, dict[str, Any]]) -> str:
     """Markdown of what :meth:`Total.to_dict` gives, by name."""
     header = ["", "pseudo-perplexity", "loss", "sentences", "pieces"]
     rows = [

@@ -7,7 +7,6 @@ sacremoses where theirs is a script of Moses.
 import itertools
 import re
 import string
-from typing import List
 
 import regex
 import sacremoses
@@ -47,14 +46,14 @@ class AuthorsText:
         self._punctuation = sacremoses.MosesPunctNormalizer("en", perl_parity=True)
         self._moses = sacremoses.MosesTokenizer("en")
 
-    def words(self, line: str) -> List[str]:
+    def words(self, line: str) -> list[str]:
         """The words of a line; a word is never empty and has no white space."""
         line = _NOT_PRINTING.sub(" ", self._punctuation.normalize(_tidied(line)))
         line = line.lower().replace("\\", " ")
         line = re.sub(r"\.{2,}", lambda dots: f" {dots.group()} ", line)
         parts = itertools.chain.from_iterable(map(_edges_apart, line.split()))
         parts = list(itertools.chain.from_iterable(map(_symbol_or_parts, parts)))
-        found: List[str] = []
+        found: list[str] = []
         for is_symbol, group in itertools.groupby(parts, SYMBOLS.__contains__):
             between = list(group)
             if not is_symbol:
@@ -71,7 +70,7 @@ def _tidied(line: str) -> str:
     return " ".join(line.split())
 
 
-def _edges_apart(word: str) -> List[str]:
+def _edges_apart(word: str) -> list[str]:
     """Each punctuation mark at the edges, and what is between them, if anything."""
     without_left = word.lstrip(_EDGES)
     middle = without_left.rstrip(_EDGES)
@@ -80,7 +79,7 @@ def _edges_apart(word: str) -> List[str]:
     return [*left, *([middle] if middle else []), *right]
 
 
-def _symbol_or_parts(word: str) -> List[str]:
+def _symbol_or_parts(word: str) -> list[str]:
     for symbol, pattern in _SYMBOL_OF:
         if pattern.fullmatch(word):
             return [symbol]

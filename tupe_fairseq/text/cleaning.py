@@ -1,7 +1,7 @@
 """The first pass over raw text: clean lines, and a hash of each to find duplicates by."""
 
 import hashlib
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.text.documents import DocumentWriter, Lines, collapse
@@ -19,7 +19,7 @@ class CleanBlock(NamedTuple):
 
     lines: Lines
     hashes: bytes
-    counts: Dict[str, int]
+    counts: dict[str, int]
 
 
 class Cleaner:
@@ -38,7 +38,7 @@ class Cleaner:
     def __init__(
         self,
         treatment: TextTreatment,
-        split_language: Optional[str] = None,
+        split_language: str | None = None,
         min_chars: int = 1,
         max_chars: int = 100_000,
     ):
@@ -54,7 +54,7 @@ class Cleaner:
         text, invalid = _decode(block)
         return self._clean(self.treatment.apply(text).split("\n")[:-1], invalid)
 
-    def documents(self, texts: List[str], invalid: int = 0) -> CleanBlock:
+    def documents(self, texts: list[str], invalid: int = 0) -> CleanBlock:
         """Clean texts that are whole documents, whatever blank lines they have inside.
 
         Args:
@@ -62,7 +62,7 @@ class Cleaner:
             invalid (int): how many more there were that are not UTF-8; each counts as one line.
         """
         lines = self.treatment.apply("\n".join([*texts, ""])).split("\n")[:-1]
-        separated: List[str] = []
+        separated: list[str] = []
         start = 0
         for text in texts:
             end = start + text.count("\n") + 1
@@ -71,14 +71,14 @@ class Cleaner:
             start = end
         return self._clean(separated, invalid)
 
-    def _clean(self, lines: List[str], invalid: int) -> CleanBlock:
+    def _clean(self, lines: list[str], invalid: int) -> CleanBlock:
         read = invalid + len(lines) - lines.count("")
         split_off = 0
         if self._splitter is not None:
             before = len(lines)
             lines = self._sentences(lines)
             split_off = len(lines) - before
-        kept: List[bytes] = []
+        kept: list[bytes] = []
         hashes = []
         too_short = too_long = 0
         for line in lines:
@@ -101,7 +101,7 @@ class Cleaner:
         }
         return CleanBlock(collapse(kept), b"".join(hashes), counts)
 
-    def _sentences(self, lines: List[str]) -> List[str]:
+    def _sentences(self, lines: list[str]) -> list[str]:
         found = []
         for line in lines:
             if line:
@@ -141,8 +141,8 @@ class RowCleaner:
 
 
 def clean_file(
-    path: str, cleaner: Cleaner, prefix: str, workers: int, bar, field: Optional[str] = None
-) -> Dict[str, int]:
+    path: str, cleaner: Cleaner, prefix: str, workers: int, bar, field: str | None = None
+) -> dict[str, int]:
     """Clean a file into PREFIX.txt and PREFIX.hash (8 bytes for each line that is not blank).
 
     Args:

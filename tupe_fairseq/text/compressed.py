@@ -3,7 +3,8 @@
 import bz2
 import io
 import lzma
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 _STORED_BYTES = 1 << 16
 _READ_BYTES = 1 << 20

@@ -1,7 +1,7 @@
 """Makes report.json, the record of prepared pre-training data."""
 
 import hashlib
-from typing import Any, Dict, List
+from typing import Any
 
 from tupe_fairseq.text.treatment import AsItIs, TextTreatment
 
@@ -10,12 +10,12 @@ DROPPED = ("invalid_utf8", "too_short", "too_long", "duplicate", "no_pieces")
 
 def build_report(
     options,
-    cleaned: Dict[str, int],
-    split: Dict[str, Dict[str, int]],
-    encoded: Dict[str, List[Dict[str, int]]],
-    vocabulary: Dict[str, Any],
+    cleaned: dict[str, int],
+    split: dict[str, dict[str, int]],
+    encoded: dict[str, list[dict[str, int]]],
+    vocabulary: dict[str, Any],
     dictionary: str,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Put the counts of all steps together.
 
     ``lines`` adds up: read + split_off + cut - joined - all that were dropped = train + valid +
@@ -76,7 +76,7 @@ def build_report(
     }
 
 
-def summary(report: Dict[str, Any]) -> List[str]:
+def summary(report: dict[str, Any]) -> list[str]:
     """The report in a few lines."""
 
     def numbers(counts):

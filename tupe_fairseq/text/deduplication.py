@@ -1,7 +1,6 @@
 """Finds every line that occurred before, in bounded memory."""
 
 import os
-from typing import List
 
 import numpy as np
 
@@ -13,7 +12,7 @@ _BYTES_PER_LINE = 64
 _CHUNK_LINES = 1 << 20
 
 
-def mark_duplicates(hash_files: List[str], marks: str, folder: str, memory: int = 256 << 20) -> int:
+def mark_duplicates(hash_files: list[str], marks: str, folder: str, memory: int = 256 << 20) -> int:
     """Mark every line whose hash occurred before.
 
     The hashes are first distributed over files by their top bits, so that each file can be sorted
@@ -60,7 +59,7 @@ def mark_duplicates(hash_files: List[str], marks: str, folder: str, memory: int 
     return duplicates
 
 
-def _deal(hash_file: str, first_line: int, bits: int, parts: List[str]) -> int:
+def _deal(hash_file: str, first_line: int, bits: int, parts: list[str]) -> int:
     """Append each hash, with the number of its line, to the file of its top bits."""
     with open(hash_file, "rb") as file:
         while True:

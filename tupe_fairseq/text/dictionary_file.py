@@ -1,7 +1,5 @@
 """Reads the words of a dict.txt, as strictly as we write it."""
 
-from typing import Dict, List
-
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
 from tupe_fairseq.files.repeated import first_repeated
 
@@ -9,7 +7,7 @@ from tupe_fairseq.files.repeated import first_repeated
 _MOST_DIGITS = 100
 
 
-def listed_words(path: str) -> List[str]:
+def listed_words(path: str) -> list[str]:
     """The words, in order.
 
     fairseq takes more than this for a dictionary: negative counts, and its mark by which a later
@@ -45,7 +43,7 @@ def listed_words(path: str) -> List[str]:
     return words
 
 
-def dictionary_ids(path: str) -> Dict[str, int]:
+def dictionary_ids(path: str) -> dict[str, int]:
     """The id of each symbol of fairseq's dictionary for a dict.txt, the built-in ones included.
 
     Raises:

@@ -1,6 +1,7 @@
 """Joins blocks that were processed separately into text with blank lines between documents."""
 
-from typing import Iterable, List, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 
 class Lines(NamedTuple):
@@ -17,7 +18,7 @@ class Lines(NamedTuple):
 
 def collapse(lines: Iterable[bytes]) -> Lines:
     """Join lines; of several blank ones in a row one is kept."""
-    kept: List[bytes] = []
+    kept: list[bytes] = []
     documents = 0
     for line in lines:
         if line:

@@ -2,7 +2,7 @@
 
 import io
 import re
-from typing import Iterable, List, Tuple
+from collections.abc import Iterable
 
 from tupe_fairseq.files.names import FILLER
 
@@ -45,16 +45,16 @@ class FastBpe:
         # their fastBPE leaves these whole, the public one does not
         self._whole = {*SYMBOLS, "<unk>"}
 
-    def split(self, line: str) -> List[str]:
+    def split(self, line: str) -> list[str]:
         """The pieces of a line; "@@" ends a piece within a word."""
         if len(self._bpe.cache) > _REMEMBERED:
             self._bpe.cache.clear()
-        pieces: List[str] = []
+        pieces: list[str] = []
         for word in self._text.words(line):
             pieces += [word] if word in self._whole else self._bpe.segment_tokens([word])
         return pieces
 
-    def join(self, pieces: List[str]) -> str:
+    def join(self, pieces: list[str]) -> str:
         """The words that the pieces make, lower case and tokenized."""
         return f"{' '.join(pieces)} ".replace(f"{_CONTINUED} ", "").rstrip(" ")
 
@@ -87,7 +87,7 @@ def _is_made(word: str, made) -> bool:
     return len(piece) == 1 or end in made
 
 
-def read_codes(path: str) -> List[Tuple[str, str]]:
+def read_codes(path: str) -> list[tuple[str, str]]:
     """The pairs that fastBPE's codes join, the first first.
 
     Raises:

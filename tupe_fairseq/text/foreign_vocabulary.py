@@ -1,7 +1,8 @@
 """The vocabulary of a converted checkpoint, which its folder and the data made with it record."""
 
 import os
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.fingerprint import file_sha256
@@ -23,7 +24,7 @@ class Kind(NamedTuple):
         check (callable): the paths and the words of a dict.txt; refuses files that do not fit.
     """
 
-    files: Tuple[str, ...]
+    files: tuple[str, ...]
     text: str
     open: Callable[..., Any]
     check: Callable[..., None]
@@ -73,7 +74,7 @@ def is_recorded(folder: str) -> bool:
     return os.path.isfile(os.path.join(folder, VOCABULARY))
 
 
-def vocabulary_files(folder: str) -> Dict[str, str]:
+def vocabulary_files(folder: str) -> dict[str, str]:
     """Name and path of the record and of the vocabulary's files; dict.txt is not among them.
 
     Raises:
@@ -83,7 +84,7 @@ def vocabulary_files(folder: str) -> Dict[str, str]:
     return {name: os.path.join(folder, name) for name in names}
 
 
-def make_record(kind: str, hashes: Dict[str, str], max_positions: int) -> Dict[str, Any]:
+def make_record(kind: str, hashes: dict[str, str], max_positions: int) -> dict[str, Any]:
     """The content of vocabulary.json.
 
     Args:
@@ -99,7 +100,7 @@ def make_record(kind: str, hashes: Dict[str, str], max_positions: int) -> Dict[s
     }
 
 
-def _read_record(folder: str) -> Dict[str, Any]:
+def _read_record(folder: str) -> dict[str, Any]:
     path = os.path.join(folder, VOCABULARY)
     if not os.path.isfile(path):
         raise FileNotFoundError(
@@ -107,7 +108,7 @@ def _read_record(folder: str) -> Dict[str, Any]:
             "(--bpe-codes, --gpt2-encoder-json and --gpt2-vocab-bpe, or --sentencepiece-model)"
         )
     record: Any = read_json(path)
-    kind: Optional[Kind] = None
+    kind: Kind | None = None
     if isinstance(record, dict) and isinstance(record.get("kind"), str):
         kind = KINDS.get(record["kind"])
     if (

@@ -1,7 +1,8 @@
 """Finds the dictionary, the vocabulary and the labels that belong to a checkpoint."""
 
 import os
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from tupe_fairseq.files.names import DICTIONARY, MASK, SENTENCEPIECE_MODEL, VOCABULARY
 from tupe_fairseq.text.dictionary_file import listed_words
@@ -19,7 +20,7 @@ class FoundVocabulary(NamedTuple):
     """
 
     kind: str
-    paths: Dict[str, str]
+    paths: dict[str, str]
     recorded: bool
 
 
@@ -69,7 +70,7 @@ def find_vocabulary(places: Sequence[str], dictionary: str, choices: str) -> Fou
     )
 
 
-def check_fits(kind: str, paths: Dict[str, str], dictionary: str) -> None:
+def check_fits(kind: str, paths: dict[str, str], dictionary: str) -> None:
     """Refuse files of a vocabulary that cannot make the words of a dict.txt.
 
     Raises:
@@ -79,7 +80,7 @@ def check_fits(kind: str, paths: Dict[str, str], dictionary: str) -> None:
     KINDS[kind].check(*paths.values(), words)
 
 
-def find_labels(places: Sequence[str], given: Optional[str]) -> Optional[Tuple[str, List[str]]]:
+def find_labels(places: Sequence[str], given: str | None) -> tuple[str, list[str]] | None:
     """The path of the labels' dictionary and its labels; None if there is none.
 
     Args:

@@ -1,6 +1,7 @@
 """GPT-2's byte BPE, with which fairseq's public RoBERTa was trained."""
 
-from typing import Any, Dict, Iterable, List
+from collections.abc import Iterable
+from typing import Any
 
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.names import FILLER
@@ -35,11 +36,11 @@ class Gpt2Bpe:
         # fairseq's encoder holds a module, which cannot be sent to another process
         return type(self), self._files
 
-    def split(self, line: str) -> List[str]:
+    def split(self, line: str) -> list[str]:
         """The numbers of the pieces of a line, as text."""
         return list(map(str, self._encoder.encode(line)))
 
-    def join(self, pieces: List[str]) -> str:
+    def join(self, pieces: list[str]) -> str:
         """The text of the pieces; other words, such as ``<mask>``, are left out."""
         return self._encoder.decode([int(piece) for piece in pieces if piece.isdigit()])
 
@@ -60,7 +61,7 @@ def check_numbers(encoder_json: str, vocab_bpe: str, words: Iterable[str]) -> No
         )
 
 
-def _read_numbers(encoder_json: str, vocab_bpe: str) -> Dict[str, int]:
+def _read_numbers(encoder_json: str, vocab_bpe: str) -> dict[str, int]:
     """The number of each piece; every byte and every joined pair has one."""
     from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 

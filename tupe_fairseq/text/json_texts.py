@@ -2,7 +2,8 @@
 
 import json
 import re
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 from tupe_fairseq.text.reading import TextFile
 
@@ -38,7 +39,7 @@ class JsonTexts:
     def bytes_read(self) -> int:
         return self._file.bytes_read
 
-    def blocks(self) -> Iterator[Tuple[int, bytes]]:
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
         """Yield blocks of about 1 MiB: the number of the first line, and whole lines.
 
         Raises:
@@ -49,7 +50,7 @@ class JsonTexts:
             yield number, block
             number += block.count(b"\n")
 
-    def texts(self, block: Tuple[int, bytes]) -> Tuple[List[str], int]:
+    def texts(self, block: tuple[int, bytes]) -> tuple[list[str], int]:
         """The texts of a block, and how many lines are left out because they are not UTF-8.
 
         Blank lines are none.
@@ -76,7 +77,7 @@ class JsonTexts:
         return texts, invalid
 
 
-def json_object(line: str, path: str, number: int) -> Dict[str, Any]:
+def json_object(line: str, path: str, number: int) -> dict[str, Any]:
     """Read a JSON object.
 
     Args:
@@ -115,13 +116,13 @@ def names_of(names) -> str:
     return (", ".join(listed[:_MOST_NAMES]) or "none") + more
 
 
-def _no_text(values: Dict[str, Any], field: str) -> str:
+def _no_text(values: dict[str, Any], field: str) -> str:
     if field in values:
         return f"--text-field {field} is {kind_of(values[field])}, not a text"
     return f"there is no field {field!r} (--text-field); the fields are {names_of(values)}"
 
 
-def _decoded_lines(content: bytes) -> List[Optional[str]]:
+def _decoded_lines(content: bytes) -> list[str | None]:
     """The lines; None for those that are not UTF-8."""
     try:
         decoded = content.decode()
@@ -130,7 +131,7 @@ def _decoded_lines(content: bytes) -> List[Optional[str]]:
     return list(decoded.split("\n")[:-1])
 
 
-def _decoded(line: bytes) -> Optional[str]:
+def _decoded(line: bytes) -> str | None:
     try:
         return line.decode()
     except UnicodeDecodeError:

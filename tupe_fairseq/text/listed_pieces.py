@@ -1,6 +1,7 @@
 """Splits text into the words of a given dict.txt; what it does not list is unknown."""
 
-from typing import Any, Dict, Iterable, List, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tupe_fairseq.files.atomic import atomic_copy
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
@@ -35,12 +36,12 @@ class ListedPieces:
     def __len__(self) -> int:
         return len(self._pieces)
 
-    def encode(self, lines: Sequence[str]) -> List[List[int]]:
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """The ids of the pieces of each line; places in dict.txt, counted from 1."""
         ids = self._ids
         return [[ids.get(piece, 0) for piece in self._split(line)] for line in lines]
 
-    def numbers(self, ids: Dict[str, int]) -> List[int]:
+    def numbers(self, ids: dict[str, int]) -> list[int]:
         """The number of each id in fairseq's dictionary; that of ``<unk>`` if it lacks the piece.
 
         Args:

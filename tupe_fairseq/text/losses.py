@@ -1,12 +1,10 @@
 """Says in words what the cleaning dropped and what the vocabulary does not know."""
 
-from typing import Dict, List
-
 # the share of lines, or of pieces, whose loss deserves a warning
 _MUCH = 0.01
 
 
-def dropped_lines(counts: Dict[str, int], max_chars: int) -> str:
+def dropped_lines(counts: dict[str, int], max_chars: int) -> str:
     """Why lines were dropped, and what to do about it.
 
     Args:
@@ -26,13 +24,13 @@ def dropped_lines(counts: Dict[str, int], max_chars: int) -> str:
     return f"of {lines:,} lines, " + (", ".join(parts) or "none is dropped")
 
 
-def is_much_dropped(counts: Dict[str, int]) -> bool:
+def is_much_dropped(counts: dict[str, int]) -> bool:
     """Whether so many lines are not UTF-8 or too long that the text may not be what it seems."""
     dropped = counts["invalid_utf8"] + counts["too_long"]
     return dropped > _MUCH * (counts["read"] + counts["split_off"])
 
 
-def unknown_pieces(rates: Dict[str, float], is_learned: bool) -> List[str]:
+def unknown_pieces(rates: dict[str, float], is_learned: bool) -> list[str]:
     """Warnings of splits for which the vocabulary lacks many characters.
 
     Args:

@@ -2,7 +2,6 @@
 
 import os
 import struct
-from typing import List, Tuple
 
 import numpy as np
 
@@ -21,7 +20,7 @@ def dtype_code(dtype: np.dtype) -> int:
     return next(code for code, name in _DTYPES.items() if dtype == np.dtype(name))
 
 
-def _read_header(prefix: str) -> Tuple[int, int]:
+def _read_header(prefix: str) -> tuple[int, int]:
     with open(prefix + ".idx", "rb") as file:
         header = file.read(HEADER_BYTES)
     if len(header) == HEADER_BYTES:
@@ -31,7 +30,7 @@ def _read_header(prefix: str) -> Tuple[int, int]:
     raise ValueError(f"{prefix}.idx is not in fairseq's mmap format, or cut short")
 
 
-def count(prefix: str) -> Tuple[int, int]:
+def count(prefix: str) -> tuple[int, int]:
     """Sentences and tokens (including the </s> of each) of PREFIX.idx and PREFIX.bin.
 
     Raises:
@@ -104,7 +103,7 @@ def first_tokens(prefix: str) -> np.ndarray:
     return tokens[begins].astype(np.int64)
 
 
-def first_sentences(prefix: str, most: int) -> List[np.ndarray]:
+def first_sentences(prefix: str, most: int) -> list[np.ndarray]:
     """The tokens of the first sentences, int64, at most so many.
 
     Raises:
@@ -114,7 +113,7 @@ def first_sentences(prefix: str, most: int) -> List[np.ndarray]:
     return [tokens[a:b].astype(np.int64) for a, b in zip(begins[:most], ends[:most])]
 
 
-def _mapped(prefix: str) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _mapped(prefix: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All tokens, in a file that is not read yet, and where each sentence begins and ends."""
     sentences, total = count(prefix)
     code, _ = _read_header(prefix)

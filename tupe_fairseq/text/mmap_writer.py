@@ -2,7 +2,8 @@
 
 import contextlib
 import struct
-from typing import IO, Iterator, NamedTuple
+from collections.abc import Iterator
+from typing import IO, NamedTuple
 
 import numpy as np
 

@@ -7,8 +7,9 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any
 
 _KILLED = "a process was killed, perhaps for lack of memory; {}"
 _function = None

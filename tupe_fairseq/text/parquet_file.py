@@ -1,7 +1,8 @@
 """Reads columns of a parquet file of any size in batches of rows."""
 
 import contextlib
-from typing import Any, Iterator, List, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
@@ -28,7 +29,7 @@ class ParquetFile:
     def __init__(self, path: str):
         self.path = path
         with self._open() as file:
-            self.columns: List[str] = list(file.schema_arrow.names)
+            self.columns: list[str] = list(file.schema_arrow.names)
             self.rows: int = file.metadata.num_rows
             self._types = list(file.schema_arrow.types)
             groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
@@ -45,7 +46,7 @@ class ParquetFile:
         found = self.type_of(column)
         return str(found) in ("string", "large_string", "string_view")
 
-    def batches(self, columns: Sequence[str]) -> Iterator[Tuple[int, List[List[Any]]]]:
+    def batches(self, columns: Sequence[str]) -> Iterator[tuple[int, list[list[Any]]]]:
         """Yield batches of some MiB: the number of the first row, and the values of each column.
 
         Args:
@@ -62,7 +63,7 @@ class ParquetFile:
                 yield number, [self._values(batch, name, number) for name in names]
                 number += batch.num_rows
 
-    def _values(self, batch, name: str, number: int) -> List[Any]:
+    def _values(self, batch, name: str, number: int) -> list[Any]:
         try:
             return batch.column(batch.schema.get_field_index(name)).to_pylist()
         except UnicodeDecodeError as error:

@@ -1,7 +1,7 @@
 """Reads the text of one column of a parquet file."""
 
 import os
-from typing import Iterator, List, Tuple
+from collections.abc import Iterator
 
 from tupe_fairseq.text.json_texts import names_of
 from tupe_fairseq.text.parquet_file import ParquetFile
@@ -42,7 +42,7 @@ class ParquetTexts:
             raise ValueError(f"{path}: --text-field {field} is a column of {kind}, not of texts")
         self.bytes_read = 0
 
-    def blocks(self) -> Iterator[List[str]]:
+    def blocks(self) -> Iterator[list[str]]:
         """Yield texts, about a million characters at a time.
 
         Raises:
@@ -50,7 +50,7 @@ class ParquetTexts:
             ValueError: if it is damaged, or a text is null; the message names file and row.
         """
         size = os.path.getsize(self._file.path)
-        texts: List[str] = []
+        texts: list[str] = []
         characters = 0
         for number, (column,) in self._file.batches([self._field]):
             if None in column:
@@ -68,6 +68,6 @@ class ParquetTexts:
             yield texts
         self.bytes_read = size
 
-    def texts(self, block: List[str]) -> Tuple[List[str], int]:
+    def texts(self, block: list[str]) -> tuple[list[str], int]:
         """The texts of a block, as they are, and how many are left out: none."""
         return block, 0

@@ -1,6 +1,6 @@
 """From clean text to fairseq's files: the numbers of the pieces of every line."""
 
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ class EncodedBlock(NamedTuple):
     """Sentences, no two blank ones in a row, and counts of them."""
 
     sentences: Sentences
-    counts: Dict[str, int]
+    counts: dict[str, int]
 
 
 class PieceEncoder:
@@ -45,7 +45,7 @@ class PieceEncoder:
         lines = block.decode().split("\n")[:-1]
         limit = self.max_pieces
         ids, found = in_a_row(self.pieces.encode(lines))
-        lengths: List[int] = []
+        lengths: list[int] = []
         written = cut = no_pieces = 0
         for line, length in zip(lines, found.tolist()):
             if length:
@@ -104,7 +104,7 @@ class _Documents:
         self._is_between = bool(ends)
 
 
-def encode_file(path: str, encoder: PieceEncoder, prefix: str, workers: int, bar) -> Dict[str, int]:
+def encode_file(path: str, encoder: PieceEncoder, prefix: str, workers: int, bar) -> dict[str, int]:
     """Encode a file of cleaned lines into PREFIX.bin and PREFIX.idx.
 
     Args:

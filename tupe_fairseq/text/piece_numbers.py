@@ -1,7 +1,8 @@
 """The numbers that the pieces of a vocabulary have in fairseq's dictionary."""
 
 import itertools
-from typing import Any, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ def piece_numbers(pieces: Any, dictionary: str) -> np.ndarray:
     return np.array(pieces.numbers(ids), item_type(len(ids)))
 
 
-def in_a_row(rows: Sequence[Sequence[int]]) -> Tuple[np.ndarray, np.ndarray]:
+def in_a_row(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     """The ids of all rows, and the length of each, as arrays of integers."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     ids = np.fromiter(itertools.chain.from_iterable(rows), np.intp, int(lengths.sum()))

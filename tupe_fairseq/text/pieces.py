@@ -1,6 +1,6 @@
 """Splits text with a SentencePiece model, and writes the fairseq dictionary that matches it."""
 
-from typing import Dict, Iterable, List, Sequence
+from collections.abc import Iterable, Sequence
 
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, FILLER, MASK
@@ -41,20 +41,20 @@ class Pieces:
     def __len__(self) -> int:
         return len(self._pieces)
 
-    def encode(self, lines: Sequence[str]) -> List[List[int]]:
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """The ids of the pieces of each line."""
         # one thread; for more, run several processes
         return self._processor.encode(list(lines), out_type=int, num_threads=1)
 
-    def split(self, line: str) -> List[str]:
+    def split(self, line: str) -> list[str]:
         """The pieces of a line as text."""
         return [self._pieces[i] for i in self.encode([line])[0]]
 
-    def join(self, pieces: List[str]) -> str:
+    def join(self, pieces: list[str]) -> str:
         """The text that the pieces make, as fairseq's encoding of SentencePiece joins them."""
         return "".join(pieces).replace("\u2581", " ").strip()
 
-    def numbers(self, ids: Dict[str, int]) -> List[int]:
+    def numbers(self, ids: dict[str, int]) -> list[int]:
         """The number of each id in fairseq's dictionary; that of ``<unk>`` if it lacks the piece.
 
         Args:

@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import logging
 import os
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 from tupe_fairseq.files.atomic import atomic_copy, atomic_write, write_json
 from tupe_fairseq.files.names import DICTIONARY, REPORT
@@ -26,11 +26,11 @@ from tupe_fairseq.text.workspace import Workspace, progress, remove
 logger = logging.getLogger("tupe-prepare-pretrain")
 
 #: counts by what is counted
-Counts = Dict[str, int]
+Counts = dict[str, int]
 
 
 # what the steps record
-_CLEANED: Dict[str, Any] = dict.fromkeys(
+_CLEANED: dict[str, Any] = dict.fromkeys(
     ("read", "split_off", "invalid_utf8", "too_short", "too_long", "documents"), int
 )
 _CLEANED["rows"] = (int, None)  # earlier versions read none, and recorded nothing
@@ -55,7 +55,7 @@ class Pipeline:
         self.steps = steps
         self.space = Workspace(options)
 
-    def run(self) -> Tuple[Dict[str, Any], List[str]]:
+    def run(self) -> tuple[dict[str, Any], list[str]]:
         """Run all steps.
 
         Returns:
@@ -140,7 +140,7 @@ class Pipeline:
 
     # 3
 
-    def split(self) -> Dict[str, Counts]:
+    def split(self) -> dict[str, Counts]:
         """Distribute the documents over splits and shards."""
         result = self.steps.result("split", {"train": _SPLIT, str: _SPLIT})
         if result is None:
@@ -162,7 +162,7 @@ class Pipeline:
         remove(self.space.path("duplicates"))
         return result
 
-    def _split_train(self, prefixes, first_line) -> Dict[str, Counts]:
+    def _split_train(self, prefixes, first_line) -> dict[str, Counts]:
         options = self.options
         fractions = {
             split: fraction
@@ -187,14 +187,14 @@ class Pipeline:
             counts = self._deal(prefixes, first_line, splits, ByPosition(fractions, lines))
         return counts
 
-    def _deal(self, prefixes, first_line, splits, choose) -> Dict[str, Counts]:
+    def _deal(self, prefixes, first_line, splits, choose) -> dict[str, Counts]:
         parts = read_parts(prefixes, self.space.path("duplicates"), first_line)
         paths = {split: self.space.texts(split) for split in splits}
         options = self.options
         with progress("splitting", None, " parts") as bar:
             return deal(parts, choose, paths, options.join_short, options.max_chars, bar.update)
 
-    def _check_split(self, splits: Dict[str, Counts]) -> None:
+    def _check_split(self, splits: dict[str, Counts]) -> None:
         for split, counts in splits.items():
             if not counts["lines"]:
                 raise ValueError(
@@ -210,7 +210,7 @@ class Pipeline:
 
     # 4
 
-    def learn_vocabulary(self) -> Dict[str, Any]:
+    def learn_vocabulary(self) -> dict[str, Any]:
         """Train the SentencePiece model, or copy the given one or vocabulary; write dict.txt."""
         result = self.steps.result("vocabulary", _VOCABULARY)
         if result is None:
@@ -240,7 +240,7 @@ class Pipeline:
             self.steps.finish("vocabulary", result)
         return result
 
-    def _copy_vocabulary(self, folder: str) -> Dict[str, Any]:
+    def _copy_vocabulary(self, folder: str) -> dict[str, Any]:
         foreign = ForeignVocabulary(folder)
         for name, path in {DICTIONARY: foreign.dictionary, **foreign.files}.items():
             atomic_copy(path, os.path.join(self.space.folder, name))
@@ -258,7 +258,7 @@ class Pipeline:
 
     # 5
 
-    def encode(self, splits: List[str]) -> Dict[str, List[Counts]]:
+    def encode(self, splits: list[str]) -> dict[str, list[Counts]]:
         """Write every split as fairseq reads it, each shard as a step of its own."""
         todo = [
             (f"encode {split} {shard}", split, path, self.space.data(split, shard))
@@ -266,7 +266,7 @@ class Pipeline:
             for shard, path in enumerate(self.space.texts(split))
         ]
         missing = [path for name, _, path, _ in todo if self.steps.result(name, _ENCODED) is None]
-        found: Dict[str, List[Counts]] = {split: [] for split in splits}
+        found: dict[str, list[Counts]] = {split: [] for split in splits}
         pieces = self._pieces()[0]
         encoder = PieceEncoder(pieces, self.space.dictionary, self.options.tokens_per_sample - 2)
         with progress("encoding", sum(map(os.path.getsize, missing)), "B") as bar:
@@ -295,7 +295,7 @@ class Pipeline:
             "this command has begun the folder; delete it, and run the command again"
         )
 
-    def complete_shards(self, splits: List[str]) -> None:
+    def complete_shards(self, splits: list[str]) -> None:
         """Copy what every data folder needs into those of further shards."""
         shared = [self.space.dictionary, *self._pieces()[1]]
         for split in splits:

@@ -1,7 +1,7 @@
 """What fine-tuning data inherits from pre-training: the vocabulary and the text treatment."""
 
 import os
-from typing import Any, Dict
+from typing import Any
 
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.fingerprint import file_sha256
@@ -88,6 +88,6 @@ class PretrainDir:
 
 
 def _tokens_per_sample(report: str):
-    content: Dict[str, Any] = read_json(report)
+    content: dict[str, Any] = read_json(report)
     settings = content.get("settings") if isinstance(content, dict) else None
     return settings.get("tokens_per_sample") if isinstance(settings, dict) else None

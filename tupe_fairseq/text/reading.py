@@ -6,7 +6,7 @@ import lzma
 import os
 import re
 import zlib
-from typing import Iterator, Optional
+from collections.abc import Iterator
 
 from tupe_fairseq.text.compressed import open_bz2, open_xz
 
@@ -40,7 +40,7 @@ class TextFile:
         bytes_read (int): the position of :meth:`blocks` in the file, in bytes as stored.
     """
 
-    def __init__(self, path: str, longest: Optional[int] = None):
+    def __init__(self, path: str, longest: int | None = None):
         self.path = path
         self._longest = longest
         self.too_long = 0

@@ -3,7 +3,6 @@
 import functools
 import os
 import re
-from typing import List
 
 import sentence_splitter
 
@@ -42,7 +41,7 @@ class LineSentences:
         # what is remembered cannot be sent to another process
         return type(self), (self._language,)
 
-    def split(self, line: str) -> List[str]:
+    def split(self, line: str) -> list[str]:
         """The sentences of a line, without empty ones."""
         if " ".join(line.split()) != line:  # where it matters what is white space
             return list(filter(None, self._whole(line)))
@@ -58,7 +57,7 @@ class LineSentences:
         return "\n".join(self._whole(text))
 
 
-def split_languages() -> List[str]:
+def split_languages() -> list[str]:
     """The languages that sentences can be split in, as sentence_splitter has a file for each."""
     files = os.listdir(
         os.path.join(os.path.dirname(sentence_splitter.__file__), "non_breaking_prefixes")

@@ -3,7 +3,7 @@
 import argparse
 import logging
 import os
-from typing import Any, Dict, Tuple
+from typing import Any
 
 from tupe_fairseq.files.fingerprint import fingerprint
 from tupe_fairseq.files.names import DICTIONARY
@@ -21,7 +21,7 @@ _FIRST_USE = {
 _LONG_TO_READ = 1 << 30
 
 
-def text_files(options: argparse.Namespace) -> Dict[str, str]:
+def text_files(options: argparse.Namespace) -> dict[str, str]:
     """Every file of text, by role.
 
     Args:
@@ -34,7 +34,7 @@ def text_files(options: argparse.Namespace) -> Dict[str, str]:
     return named
 
 
-def input_files(options: argparse.Namespace) -> Dict[str, str]:
+def input_files(options: argparse.Namespace) -> dict[str, str]:
     """Every file that is read, by role."""
     named = text_files(options)
     if options.sentencepiece_model:
@@ -46,7 +46,7 @@ def input_files(options: argparse.Namespace) -> Dict[str, str]:
     return named
 
 
-def settings(options: argparse.Namespace, before: Dict[str, Any]) -> Dict[str, Any]:
+def settings(options: argparse.Namespace, before: dict[str, Any]) -> dict[str, Any]:
     """The options, and the fingerprints of the input files.
 
     Args:
@@ -63,7 +63,7 @@ def settings(options: argparse.Namespace, before: Dict[str, Any]) -> Dict[str, A
     return found
 
 
-def used_by(names) -> Dict[str, Tuple[str, ...]]:
+def used_by(names) -> dict[str, tuple[str, ...]]:
     """For each setting, the steps that first depend on it, as :class:`Steps` takes them.
 
     What a message says to change can be changed, then, without doing again what does not depend

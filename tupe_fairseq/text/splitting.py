@@ -1,7 +1,8 @@
 """Distributes documents over train, valid, test and shards, without the duplicate lines."""
 
 import contextlib
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.text.cleaning import HASH_BYTES
@@ -28,7 +29,7 @@ class Part(NamedTuple):
     key: int
     document: int
     number: int
-    lines: List[bytes]
+    lines: list[bytes]
 
 
 def read_parts(prefixes: Iterable[str], marks: str, first_line: int = 0) -> Iterator[Part]:
@@ -45,7 +46,7 @@ def read_parts(prefixes: Iterable[str], marks: str, first_line: int = 0) -> Iter
         for prefix in prefixes:
             with open(prefix + ".txt", "rb") as text, open(prefix + ".hash", "rb") as hashes:
                 key, number, lines = b"", 0, []
-                known: Iterator[Tuple[bytes, bool]] = _of_lines(hashes, marked)
+                known: Iterator[tuple[bytes, bool]] = _of_lines(hashes, marked)
                 for line in text:
                     if line == b"\n":
                         if lines:
@@ -67,7 +68,7 @@ def read_parts(prefixes: Iterable[str], marks: str, first_line: int = 0) -> Iter
                 document += 1
 
 
-def _of_lines(hashes, marked) -> Iterator[Tuple[bytes, bool]]:
+def _of_lines(hashes, marked) -> Iterator[tuple[bytes, bool]]:
     """The hash of each line, and whether it is a duplicate, from where the two files stand."""
     while True:
         found = hashes.read(HASH_BYTES * _LINES)
@@ -89,14 +90,14 @@ class ByHash:
         fractions (dict): split to its share, without train.
     """
 
-    def __init__(self, fractions: Dict[str, float]):
+    def __init__(self, fractions: dict[str, float]):
         self._limits = []
         total = 0.0
         for split, fraction in fractions.items():
             total += fraction
             self._limits.append((split, int(total * 2**64)))
 
-    def __call__(self, part: Part, first_line: int) -> Dict[str, List[bytes]]:
+    def __call__(self, part: Part, first_line: int) -> dict[str, list[bytes]]:
         for split, limit in self._limits:
             if part.key < limit:
                 return {split: part.lines}
@@ -111,7 +112,7 @@ class ByPosition:
         lines (int): lines in all.
     """
 
-    def __init__(self, fractions: Dict[str, float], lines: int):
+    def __init__(self, fractions: dict[str, float], lines: int):
         self._starts = []
         end = lines
         for split, fraction in fractions.items():
@@ -120,7 +121,7 @@ class ByPosition:
             end = start
         self._starts.append(("train", 0, end))
 
-    def __call__(self, part: Part, first_line: int) -> Dict[str, List[bytes]]:
+    def __call__(self, part: Part, first_line: int) -> dict[str, list[bytes]]:
         found = {}
         for split, start, end in self._starts:
             lines = part.lines[max(0, start - first_line) : max(0, end - first_line)]
@@ -151,7 +152,7 @@ class SplitWriter:
         self.counts = {"documents": 0, "parts": 0, "lines": 0, "joined": 0}
         self._last_document = None
 
-    def write(self, part: Part, lines: List[bytes]) -> None:
+    def write(self, part: Part, lines: list[bytes]) -> None:
         """Write those lines of a part that belong to this split."""
         shard = self.counts["parts"] % len(self._writers)
         self.counts["parts"] += 1
@@ -168,8 +169,8 @@ class SplitWriter:
             lines = joined
         self._writers[shard].write(Lines(b"\n".join(lines) + b"\n", 1))
 
-    def _join(self, lines: List[bytes]) -> Iterator[bytes]:
-        held: Optional[str] = None
+    def _join(self, lines: list[bytes]) -> Iterator[bytes]:
+        held: str | None = None
         for line in (encoded.decode() for encoded in lines):
             if held is None:
                 held = line
@@ -184,12 +185,12 @@ class SplitWriter:
 
 def deal(
     parts: Iterable[Part],
-    choose: Callable[[Part, int], Dict[str, List[bytes]]],
-    paths: Dict[str, List[str]],
+    choose: Callable[[Part, int], dict[str, list[bytes]]],
+    paths: dict[str, list[str]],
     join_short: int,
     max_chars: int,
     on_part: Callable[[], object] = lambda: None,
-) -> Dict[str, Dict[str, int]]:
+) -> dict[str, dict[str, int]]:
     """Write the parts to the splits that ``choose`` gives them to.
 
     Args:

@@ -1,7 +1,7 @@
 """Turns sentences into pieces, cleaned like the text that a model was trained on."""
 
 import os
-from typing import Any, Optional
+from typing import Any
 
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.names import REPORT, SENTENCEPIECE_MODEL
@@ -23,7 +23,7 @@ class ToPieces:
         ValueError: if the vocabulary or the record of the clean-up cannot be used.
     """
 
-    def __init__(self, data: str, folder: str, model: Optional[str] = None):
+    def __init__(self, data: str, folder: str, model: str | None = None):
         places = list(dict.fromkeys([data, folder]))
         recorded = next(filter(is_recorded, places), None)
         if model is None and recorded is not None:
@@ -47,7 +47,7 @@ class ToPieces:
         return self._pieces.to_text(self._pieces.encode([self._treatment.apply(line)])[0])
 
 
-def recorded_treatment(data: str) -> Optional[Any]:
+def recorded_treatment(data: str) -> Any | None:
     """What a data folder's report.json says was done to its text; None if nothing does.
 
     Raises:

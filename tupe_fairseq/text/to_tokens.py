@@ -1,7 +1,8 @@
 """Turns a sentence into a model's token ids, as its training text was turned into them."""
 
 import os
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
 from tupe_fairseq.text.foreign_vocabulary import KINDS
@@ -31,7 +32,7 @@ class ToTokens:
         paths (list of str): the vocabulary's files.
     """
 
-    def __init__(self, symbols: List[str], kind: str, paths: Dict[str, str], treatment: Any):
+    def __init__(self, symbols: list[str], kind: str, paths: dict[str, str], treatment: Any):
         splitter = KINDS[kind].open(*paths.values())
         self._split, self._before_word = splitter.split, splitter.before_word
         self._apply = treatment.apply
@@ -40,11 +41,11 @@ class ToTokens:
         for symbol in (*BUILT_IN_SYMBOLS, MASK):
             self._ids[symbol] = UNKNOWN
 
-    def __call__(self, sentence: str) -> List[int]:
+    def __call__(self, sentence: str) -> list[int]:
         """``<s>``, the pieces and ``</s>`` as ids; a line feed is a space."""
         return [BOS, *self._pieces(self._apply(one_line(sentence))), EOS]
 
-    def words(self, words: Sequence[str]) -> List[List[int]]:
+    def words(self, words: Sequence[str]) -> list[list[int]]:
         """The ids of the pieces of each word of a sentence, at least one, as ``word_pieces``."""
         found = []
         for place, word in enumerate(words):
@@ -52,15 +53,15 @@ class ToTokens:
             found.append(self._pieces(self._before_word + line if place and line else line))
         return [ids or [UNKNOWN] for ids in found]
 
-    def _pieces(self, line: str) -> List[int]:
+    def _pieces(self, line: str) -> list[int]:
         return [self._ids.get(piece, UNKNOWN) for piece in self._split(line)]
 
 
 def open_vocabulary(
-    symbols: List[str],
+    symbols: list[str],
     places: Sequence[str],
     dictionary: str,
-    given: Optional[Tuple[str, Dict[str, str]]],
+    given: tuple[str, dict[str, str]] | None,
     is_ours: bool,
     choices: str,
 ) -> ToTokens:
@@ -95,7 +96,7 @@ def open_vocabulary(
     return ToTokens(symbols, kind, paths, treatment)
 
 
-def places_of(checkpoint: str, data: Optional[str]) -> List[str]:
+def places_of(checkpoint: str, data: str | None) -> list[str]:
     """The folders in which dictionary and vocabulary may be, first the one that was given.
 
     Raises:

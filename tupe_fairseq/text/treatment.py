@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from typing import Any, Dict
+from typing import Any
 
 # White space that is not one single space; a single one would match most often and change nothing.
 _SPACE = re.compile(r" [^\S\n]+|[^\S\n ][^\S\n]*")
@@ -67,12 +67,12 @@ class TextTreatment:
         text = _MASK.sub("< ", text)
         return text.replace(" \n", "\n").replace("\n ", "\n").strip(" ")
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As recorded in report.json under ``text_treatment``."""
         return {"unicode": "NFC", "lowercase": self.lowercase}
 
     @classmethod
-    def from_dict(cls, recorded: Dict[str, Any], path: str = "report.json") -> "TextTreatment":
+    def from_dict(cls, recorded: dict[str, Any], path: str = "report.json") -> "TextTreatment":
         """The treatment that :meth:`to_dict` recorded.
 
         Args:
@@ -105,6 +105,6 @@ class AsItIs:
         """The text with each line stripped."""
         return "\n".join(line.strip() for line in text.split("\n"))
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As recorded in report.json under ``text_treatment``."""
         return {"unicode": "as it is", "lowercase": False}

@@ -3,7 +3,7 @@
 import io
 import os
 import re
-from typing import Iterable, Iterator, List
+from collections.abc import Iterable, Iterator
 
 import sentencepiece
 
@@ -15,7 +15,7 @@ _TOO_HIGH = re.compile(r"Vocabulary size too high .* value <= (\d+)")
 _TOO_LOW = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 
 
-def sample_lines(paths: List[str], max_bytes: int) -> Iterator[str]:
+def sample_lines(paths: list[str], max_bytes: int) -> Iterator[str]:
     """Yield lines sampled evenly from the files, about ``max_bytes`` in total, without blank ones.
 
     Args:
@@ -84,7 +84,7 @@ def train_model(
 
 
 def learn_model(
-    paths: List[str],
+    paths: list[str],
     sample_bytes: int,
     vocab_size: int,
     model_type: str,

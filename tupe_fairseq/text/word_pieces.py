@@ -1,13 +1,14 @@
 """Splits sentences of given words into pieces, word by word, so that each piece has its word."""
 
-from typing import Any, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from tupe_fairseq.text.treatment import one_line
 
 
 def word_pieces(
     pieces: Any, treatment: Any, sentences: Sequence[Sequence[str]]
-) -> List[List[List[int]]]:
+) -> list[list[list[int]]]:
     """The ids of the pieces of each word of each sentence.
 
     They are those that the words have in the line that they make with spaces between, as far as a

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-from typing import Dict, List
 
 from tqdm import tqdm
 
@@ -27,7 +26,7 @@ class Workspace:
         self.model = os.path.join(self.folder, SENTENCEPIECE_MODEL)
         self.dictionary = os.path.join(self.folder, DICTIONARY)
         # in order of precedence: lines of valid are dropped from train
-        self.sources: Dict[str, List[str]] = {
+        self.sources: dict[str, list[str]] = {
             "valid": options.valid_input or [],
             "test": options.test_input or [],
             "train": options.input,
@@ -38,11 +37,11 @@ class Workspace:
         """An intermediate file."""
         return os.path.join(self.work, "".join(map(str, words)))
 
-    def cleaned(self, source: str) -> List[str]:
+    def cleaned(self, source: str) -> list[str]:
         """The prefix of the cleaned text and hashes of each input file."""
         return [self.path("clean-", source, i) for i in range(len(self.sources[source]))]
 
-    def texts(self, split: str) -> List[str]:
+    def texts(self, split: str) -> list[str]:
         """The text of a split, by shard."""
         shards = len(self.folders) if split == "train" else 1
         return [self.path(split, shard, ".txt") for shard in range(shards)]

@@ -6,7 +6,8 @@ import math
 import os
 import statistics
 import time
-from typing import Callable, Dict, List, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 
@@ -19,7 +20,7 @@ MOST_CALLS = 200
 class Sample(NamedTuple):
     """The measurements of one competitor."""
 
-    seconds: List[float]
+    seconds: list[float]
     peak_bytes: int  # above the level before the call, at the peak
 
     @property
@@ -53,7 +54,7 @@ def calls_in_a_row(call: Callable[[], object]) -> int:
     return min(max(math.ceil(GPU_SECONDS / seconds_of(call)), 1), MOST_CALLS)
 
 
-def compare(calls: Dict[str, Callable[[], object]], rounds: int) -> Dict[str, Sample]:
+def compare(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, Sample]:
     """Times the calls one after the other, ``rounds`` times, after two rounds not counted.
 
     A temporary slowdown of the machine affects all of them, so compare their ratios.  The

@@ -2,8 +2,8 @@
 
 import random
 import struct
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator
 
 from case import REFUSED, SAME, VALUE, Case, replaced
 from damage import cuts, flips, no_such_file, thinned
@@ -59,7 +59,7 @@ def _of_fairseq(scenes: Path, place: str, draw: random.Random) -> Iterator[Case]
     yield Case(KIND, f"{place}.bin: cut to a half", "pretrained", change, (reader,), REFUSED)
 
 
-def _indices(sound: bytes) -> Dict[str, bytes]:
+def _indices(sound: bytes) -> dict[str, bytes]:
     """An index whose header or sizes claim something else."""
     count = struct.unpack_from("<Q", sound, 18)[0]
 

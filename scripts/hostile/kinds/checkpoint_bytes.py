@@ -4,8 +4,8 @@ import io
 import random
 import struct
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 import torch
 from case import REFUSED, SAME, VALUE, Case, replaced

@@ -2,8 +2,9 @@
 
 import copy
 import random
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any
 
 import torch
 from case import REFUSED, SAME, VALUE, Case
@@ -51,7 +52,7 @@ def cases(scenes: Path, draw: random.Random) -> Iterator[Case]:
             yield _of_option(sound, "arch", value, f"arch is {value}", reader, SAME)
 
 
-def _of_option(sound: Dict, option: str, value: Any, name: str, reader: str, right: str) -> Case:
+def _of_option(sound: dict, option: str, value: Any, name: str, reader: str, right: str) -> Case:
     """With a package beside the checkpoint, which a flag of fairseq's would import."""
     scene = "finished" if reader.startswith("finetune") else "pretrained"
 
@@ -75,7 +76,7 @@ def _case(name: str, state: Any, reader: str, right: str) -> Case:
     return Case(KIND, name, "pretrained", change, (reader,), right)
 
 
-def _states(sound: Dict) -> Iterator:
+def _states(sound: dict) -> Iterator:
     """What a state may lack, or have too much of."""
     for name in sound:
         yield (
@@ -88,7 +89,7 @@ def _states(sound: Dict) -> Iterator:
             yield f"{name} is a {shown}", {**sound, name: value}, SAME
     model = sound["model"]
 
-    def with_tensor(name: str, tensor: Any) -> Dict:
+    def with_tensor(name: str, tensor: Any) -> dict:
         return {**sound, "model": {**model, name: tensor}}
 
     weight = model[_WEIGHT]

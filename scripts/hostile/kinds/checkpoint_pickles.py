@@ -7,8 +7,9 @@ import os
 import pickle
 import random
 import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator
+from typing import Any
 
 import torch
 from case import CANARY, REFUSED, Case
@@ -112,7 +113,7 @@ def _case(name: str, reader: str, write: Callable) -> Case:
     return Case(KIND, name, scene, lambda folder: write(folder / place), (reader,), REFUSED)
 
 
-def _slots(sound: Dict) -> Iterator:
+def _slots(sound: dict) -> Iterator:
     """The state with a call in each of its places: values, keys, options, tensors, and nested."""
     for name in ("args", "cfg", "model", "optimizer_history", "extra_state", "new"):
         yield f"{name}", {**sound, name: Touch(CANARY)}
@@ -153,7 +154,7 @@ def _hand(form: Callable, content: bytes) -> Callable:
     return write
 
 
-def _bombs() -> Dict[str, Callable[[Path], Any]]:
+def _bombs() -> dict[str, Callable[[Path], Any]]:
     def swollen(entry: str) -> Callable[[Path], None]:
         def write(path: Path) -> None:
             with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:

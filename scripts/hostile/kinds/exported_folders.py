@@ -3,8 +3,8 @@
 import json
 import random
 import struct
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator
 
 from case import REFUSED, SAME, VALUE, Case, replaced
 from damage import DEEP, cuts, flips, json_fields, no_such_file, no_such_json, thinned
@@ -59,7 +59,7 @@ def _weights(sound: bytes, draw: random.Random) -> Iterator[Case]:
     for value in (0, 1, 2**31, 2**63, 2**64 - 1, length + 1, length - 1, len(sound)):
         content = struct.pack("<Q", value) + sound[8:]
         yield _case(place, f"a header of {value} bytes", content, REFUSED)
-    changes: Dict[str, Dict] = {
+    changes: dict[str, dict] = {
         "offsets exchanged": {"data_offsets": header[first]["data_offsets"][::-1]},
         "negative offsets": {"data_offsets": [-4, 0]},
         "offsets of 2^62": {"data_offsets": [2**62, 2**62 + 4]},

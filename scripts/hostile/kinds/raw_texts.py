@@ -6,8 +6,8 @@ import json
 import lzma
 import os
 import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Callable, Dict, Iterator
 
 from case import REFUSED, VALUE, Case, replaced
 from damage import DEEP, flips
@@ -43,7 +43,7 @@ def cases(scenes: Path, draw: random.Random) -> Iterator[Case]:
             yield Case(KIND, name, scene, make, (reader,), REFUSED)
 
 
-def _texts(sound: bytes, draw: random.Random) -> Dict[str, bytes]:
+def _texts(sound: bytes, draw: random.Random) -> dict[str, bytes]:
     return {
         "empty": b"",
         "newlines alone": b"\n" * 100_000,
@@ -64,7 +64,7 @@ def _texts(sound: bytes, draw: random.Random) -> Dict[str, bytes]:
     }
 
 
-def _compressed(sound: bytes, draw: random.Random) -> Dict[str, bytes]:
+def _compressed(sound: bytes, draw: random.Random) -> dict[str, bytes]:
     letters = b"a" * 2**20
     found = {}
     for ending, module in (("gz", gzip), ("xz", lzma), ("bz2", bz2)):
@@ -85,7 +85,7 @@ def _compressed(sound: bytes, draw: random.Random) -> Dict[str, bytes]:
     return found
 
 
-def _rows(sound: bytes) -> Dict[str, bytes]:
+def _rows(sound: bytes) -> dict[str, bytes]:
     values = (None, 1, 2.5, True, [], {}, ["a"], "", "\x00", "\ud800", "x" * 2_000_000)
     odd = {
         f"a text {value!r:.20}": sound + json.dumps({"text": value}).encode() + b"\n"

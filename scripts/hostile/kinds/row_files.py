@@ -3,8 +3,8 @@
 import gzip
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator
 
 from case import REFUSED, VALUE, Case, replaced
 from damage import DEEP, cuts, flips, thinned
@@ -41,7 +41,7 @@ def cases(scenes: Path, draw: random.Random) -> Iterator[Case]:
 _NEVER = ("empty", "in UTF-16", "no UTF-8", "only a header")
 
 
-def _any_text(sound: bytes) -> Dict[str, bytes]:
+def _any_text(sound: bytes) -> dict[str, bytes]:
     half = sound.index(b"\n", len(sound) // 2) + 1
     before, after = sound[:half], sound[half:]
     return {
@@ -67,7 +67,7 @@ def _any_text(sound: bytes) -> Dict[str, bytes]:
 
 
 def _delimited(sign: bytes):
-    def odd(sound: bytes) -> Dict[str, bytes]:
+    def odd(sound: bytes) -> dict[str, bytes]:
         lines = sound.splitlines(keepends=True)
         head, body = lines[0], lines[1:]
         names = head.strip().split(sign)
@@ -102,7 +102,7 @@ def _delimited(sign: bytes):
     return odd
 
 
-def _json_lines(sound: bytes) -> Dict[str, bytes]:
+def _json_lines(sound: bytes) -> dict[str, bytes]:
     lines = sound.splitlines(keepends=True)
     head, body = lines[0], b"".join(lines[1:])
     values = (None, 1, True, [], {}, ["a", 1], [["a"]], "\x1b[2J", "../x", float("nan"), "\ud800")
@@ -124,7 +124,7 @@ def _json_lines(sound: bytes) -> Dict[str, bytes]:
     }
 
 
-def _conll(sound: bytes) -> Dict[str, bytes]:
+def _conll(sound: bytes) -> dict[str, bytes]:
     return {
         "a word alone": sound + b"\nalone\n",
         "three columns": sound + b"\na\tb\tO\n",

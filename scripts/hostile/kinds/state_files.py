@@ -2,8 +2,8 @@
 
 import random
 import struct
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator, Tuple
 
 from case import SAME, VALUE, Case, replaced
 from damage import cuts, flips, json_fields, no_such_file, no_such_json, thinned
@@ -12,7 +12,7 @@ KIND = "state file"
 _RUN = "runs/RTE/lr2e-5-seed1"
 _COMPARED = "out/tupe_roberta_tiny/learned-seed1"
 # scene, file, reader, how many of the changed fields
-_JSON: Tuple[Tuple[str, str, str, int], ...] = (
+_JSON: tuple[tuple[str, str, str, int], ...] = (
     ("finished", f"{_RUN}/result.json", "finetune again", 30),
     ("finished", "runs/RTE/steps.json", "finetune again", 26),
     ("finished", "runs/RTE/results.json", "finetune again", 16),

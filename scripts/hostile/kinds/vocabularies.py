@@ -1,8 +1,8 @@
 """Dictionaries, lists of labels, SentencePiece models, and the vocabularies of other programs."""
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, Tuple
 
 from case import REFUSED, SAME, VALUE, Case, replaced
 from damage import cuts, flips, json_fields, no_such_file, no_such_json, thinned
@@ -35,11 +35,11 @@ def _dictionaries(scenes: Path, draw: random.Random) -> Iterator[Case]:
             yield Case(KIND_DICT, f"labels: {name}", "fine-tuned", change, ("predict",), SAME)
 
 
-def _odd_dictionaries(sound: bytes, draw: random.Random) -> Iterator[Tuple[str, bytes, str]]:
+def _odd_dictionaries(sound: bytes, draw: random.Random) -> Iterator[tuple[str, bytes, str]]:
     lines = sound.splitlines(keepends=True)
     first, second, *rest = lines
     word = first.split()[0]
-    odd: Dict[str, bytes] = {
+    odd: dict[str, bytes] = {
         "two lines exchanged": b"".join([second, first, *rest]),
         "a line gone": b"".join(lines[1:]),
         "a line more": sound + b"more 1\n",

@@ -1,8 +1,8 @@
 """Configs for fairseq-hydra-train, of which only that no code runs, and for tupe-compare."""
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 from case import VALUE, Case, replaced
 from damage import cuts, flips, thinned

@@ -7,7 +7,8 @@ lose one to the mark before it; that is followed for the first marks of a row.
 """
 
 import itertools
-from typing import Any, Dict, Iterable, List
+from collections.abc import Iterable
+from typing import Any
 
 import sacremoses
 
@@ -45,7 +46,7 @@ _KEEPING = {
 }
 
 
-def authors_normalizers() -> List[Dict[str, Any]]:
+def authors_normalizers() -> list[dict[str, Any]]:
     """From a line to its words with spaces between them, but for what Moses sets apart."""
     steps = [replace(_WHITE_SPACE, " "), _ENDS, replace(r"\.{4,}", "...")]
     steps += [replace_string("<<", "«"), replace_string(">>", "»")]
@@ -67,7 +68,7 @@ def authors_normalizers() -> List[Dict[str, Any]]:
     return [*steps, replace_string("-", " - ")]
 
 
-def authors_pre_tokenizers() -> List[Dict[str, Any]]:
+def authors_pre_tokenizers() -> list[dict[str, Any]]:
     """What Moses' tokenizer sets apart in the words."""
     moses = sacremoses.MosesTokenizer("en")
     alpha, number = _ranges(moses.IsAlpha), _ranges(moses.IsN)
@@ -90,13 +91,13 @@ def authors_pre_tokenizers() -> List[Dict[str, Any]]:
     ]
 
 
-def _split(pattern: str, behavior: str = "Isolated") -> Dict[str, Any]:
+def _split(pattern: str, behavior: str = "Isolated") -> dict[str, Any]:
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": False}
 
 
 def _ranges(characters: Iterable[str]) -> str:
     """The inside of a character class."""
-    found: List[List[int]] = []
+    found: list[list[int]] = []
     for code in sorted(set(map(ord, characters))):
         if found and found[-1][1] == code - 1:
             found[-1][1] = code

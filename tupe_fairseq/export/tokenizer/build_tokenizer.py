@@ -1,6 +1,6 @@
 """The files of a fast tokenizer, from a vocabulary's own files and fairseq's dictionary."""
 
-from typing import Callable, Dict, Sequence
+from collections.abc import Callable, Sequence
 
 from tupe_fairseq.export.tokenizer.from_fastbpe import fastbpe_tokenizer
 from tupe_fairseq.export.tokenizer.from_gpt2 import gpt2_tokenizer
@@ -12,7 +12,7 @@ from tupe_fairseq.export.tokenizer.tokenizer_files import (
 )
 from tupe_fairseq.text.foreign_vocabulary import KINDS
 
-_MAKERS: Dict[str, Callable] = {
+_MAKERS: dict[str, Callable] = {
     "fastbpe": fastbpe_tokenizer,
     "gpt2": gpt2_tokenizer,
     "sentencepiece": sentencepiece_tokenizer,
@@ -26,7 +26,7 @@ def build_tokenizer(
     max_length: int,
     padded_vocabulary: bool = False,
     unlisted: bool = False,
-) -> Dict[str, str]:
+) -> dict[str, str]:
     """The content of each file, by its name: tokenizer.json, and the two that go with it.
 
     The ids are those of fairseq's dictionary, and text gets the ids that the hub interface gives.

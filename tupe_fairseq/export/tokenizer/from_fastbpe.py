@@ -1,6 +1,6 @@
 """A tokenizer with the pieces of fastBPE's codes, after the TUPE authors' treatment of text."""
 
-from typing import Any, Dict
+from typing import Any
 
 from tupe_fairseq.export.tokenizer.symbols_in_order import SymbolsInOrder, with_unlisted
 from tupe_fairseq.export.tokenizer.tokenizer_files import (
@@ -40,7 +40,7 @@ def fastbpe_tokenizer(order: SymbolsInOrder, codes: str, allow_unlisted: bool):
     vocabulary = {}
     for id_, symbol in enumerate([*order.symbols, *order.unlisted]):
         vocabulary[_piece(symbol, STAND_INS)] = id_
-    words: Dict[str, Any] = {"type": "BPEDecoder", "suffix": _END}
+    words: dict[str, Any] = {"type": "BPEDecoder", "suffix": _END}
     symbols = [replace_string(stand_in, symbol) for symbol, stand_in in STAND_INS.items()]
     content = tokenizer_json(
         order,
@@ -57,7 +57,7 @@ def _name(piece: str) -> str:
     return piece[: -len(_END)] if piece.endswith(_END) else piece + _CONTINUED
 
 
-def _piece(name: str, stand_ins: Dict[str, str]) -> str:
+def _piece(name: str, stand_ins: dict[str, str]) -> str:
     """The piece that has a name in dict.txt."""
     if name in BUILT_IN_SYMBOLS or name == MASK:
         return name

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from typing import Dict
 
 from tupe_fairseq.export.tokenizer.symbols_in_order import SymbolsInOrder, with_unlisted
 from tupe_fairseq.export.tokenizer.tokenizer_files import bpe_model, tokenizer_json
@@ -21,7 +20,7 @@ def gpt2_tokenizer(order: SymbolsInOrder, encoder_json: str, vocab_bpe: str, all
         ValueError: if there are such numbers and may not be, or a piece has the name of a symbol.
     """
     with open(encoder_json, encoding="utf-8") as file:
-        numbers: Dict[str, int] = json.load(file)
+        numbers: dict[str, int] = json.load(file)
     with open(vocab_bpe, encoding="utf-8") as file:
         pairs = [line.split() for line in file.read().split("\n")[1:-1]]
     pieces = {str(number): piece for piece, number in numbers.items()}

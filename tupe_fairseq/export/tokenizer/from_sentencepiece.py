@@ -1,7 +1,7 @@
 """A tokenizer with the pieces of a SentencePiece model."""
 
 import base64
-from typing import Any, Dict, List
+from typing import Any
 
 from tupe_fairseq.export.tokenizer.symbols_in_order import SymbolsInOrder, with_unlisted
 from tupe_fairseq.export.tokenizer.tokenizer_files import (
@@ -72,7 +72,7 @@ def _read_proto(path: str) -> Any:
         return sentencepiece_model_pb2.ModelProto.FromString(file.read())
 
 
-def _normalizers(spec: Any) -> List[Dict[str, Any]]:
+def _normalizers(spec: Any) -> list[dict[str, Any]]:
     """SentencePiece's rules, which the library applies to one grapheme after another.
 
     There, a rule for the first character of a grapheme hides one for more of it and drops the
@@ -94,12 +94,12 @@ def _normalizers(spec: Any) -> List[Dict[str, Any]]:
     return steps
 
 
-def _but_for(character: str, step: Dict[str, Any]) -> List[Dict[str, Any]]:
+def _but_for(character: str, step: dict[str, Any]) -> list[dict[str, Any]]:
     """A step, and a character that SentencePiece's rules keep where it does not."""
     return [replace_string(character, _STAND_IN), step, replace_string(_STAND_IN, character)]
 
 
-def _pre_tokenizers(spec: Any, pieces: Dict[str, float]) -> List[Dict[str, Any]]:
+def _pre_tokenizers(spec: Any, pieces: dict[str, float]) -> list[dict[str, Any]]:
     within = any(_SPACE in piece[1:] for piece in pieces)
     return [
         {
@@ -118,7 +118,7 @@ def _pre_tokenizers(spec: Any, pieces: Dict[str, float]) -> List[Dict[str, Any]]
     ]
 
 
-def _decoder(spec: Any, is_byte: bool) -> Dict[str, Any]:
+def _decoder(spec: Any, is_byte: bool) -> dict[str, Any]:
     spaces = {
         "type": "Metaspace",
         "replacement": _SPACE,
@@ -130,7 +130,7 @@ def _decoder(spec: Any, is_byte: bool) -> Dict[str, Any]:
     return {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}, spaces]}
 
 
-def _unigram(order: SymbolsInOrder, scores: Dict[str, float], is_byte: bool) -> Dict[str, Any]:
+def _unigram(order: SymbolsInOrder, scores: dict[str, float], is_byte: bool) -> dict[str, Any]:
     """Symbols that are not pieces have a space at their end, which is never in a text's pieces."""
     best = max(scores.values())
     specials = {*BUILT_IN_SYMBOLS, MASK}
@@ -143,7 +143,7 @@ def _unigram(order: SymbolsInOrder, scores: Dict[str, float], is_byte: bool) -> 
     return {"type": "Unigram", "unk_id": 3, "byte_fallback": is_byte, "vocab": vocabulary}
 
 
-def _bpe(order: SymbolsInOrder, scores: Dict[str, float], is_byte: bool) -> Dict[str, Any]:
+def _bpe(order: SymbolsInOrder, scores: dict[str, float], is_byte: bool) -> dict[str, Any]:
     """The pairs that join to a piece, the best piece first."""
     pairs = [
         [piece[:end], piece[end:]]

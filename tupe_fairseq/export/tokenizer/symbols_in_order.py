@@ -1,6 +1,7 @@
 """fairseq's dictionary as a tokenizer needs it, and what it refuses."""
 
-from typing import Iterable, List, NamedTuple, Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, FILLER, MASK
 from tupe_fairseq.files.repeated import first_repeated
@@ -15,11 +16,11 @@ class SymbolsInOrder(NamedTuple):
             have the ids after it.
     """
 
-    symbols: List[str]
-    unlisted: List[str]
+    symbols: list[str]
+    unlisted: list[str]
 
     @property
-    def words(self) -> List[str]:
+    def words(self) -> list[str]:
         """The words of dict.txt, without the mask."""
         return [word for word in self.symbols[len(BUILT_IN_SYMBOLS) :] if word != MASK]
 

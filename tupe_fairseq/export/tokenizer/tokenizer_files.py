@@ -1,7 +1,7 @@
 """The parts that the files of all kinds of tokenizers have in common."""
 
 import json
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from tupe_fairseq.export.tokenizer.symbols_in_order import SymbolsInOrder
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
@@ -23,10 +23,10 @@ _ROLES = {
 
 def tokenizer_json(
     order: SymbolsInOrder,
-    normalizers: List[Dict[str, Any]],
-    pre_tokenizers: List[Dict[str, Any]],
-    model: Dict[str, Any],
-    decoder: Dict[str, Any],
+    normalizers: list[dict[str, Any]],
+    pre_tokenizers: list[dict[str, Any]],
+    model: dict[str, Any],
+    decoder: dict[str, Any],
 ) -> str:
     """The text of tokenizer.json.
 
@@ -82,7 +82,7 @@ def special_tokens_map_json() -> str:
     return json.dumps(_ROLES, indent=2) + "\n"
 
 
-def count_unlisted(files: Dict[str, str]) -> int:
+def count_unlisted(files: dict[str, str]) -> int:
     """How many ids after the dictionary's the tokenizer gives to pieces that it lacks.
 
     Args:
@@ -91,17 +91,17 @@ def count_unlisted(files: Dict[str, str]) -> int:
     return json.loads(files["tokenizer_config.json"]).get(_UNLISTED, 0)
 
 
-def replace(pattern: str, content: str) -> Dict[str, Any]:
+def replace(pattern: str, content: str) -> dict[str, Any]:
     """The normalizer that puts ``content`` in the place of what a regular expression matches."""
     return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
 
 
-def replace_string(text: str, content: str) -> Dict[str, Any]:
+def replace_string(text: str, content: str) -> dict[str, Any]:
     """The normalizer or decoder that puts ``content`` in the place of ``text``."""
     return {"type": "Replace", "pattern": {"String": text}, "content": content}
 
 
-def bpe_model(vocabulary: Dict[str, int], pairs: List[List[str]], **changes: Any) -> Dict[str, Any]:
+def bpe_model(vocabulary: dict[str, int], pairs: list[list[str]], **changes: Any) -> dict[str, Any]:
     """The model that joins pairs.
 
     A symbol of more than a character that no pair makes never comes out of a text.
@@ -126,7 +126,7 @@ def bpe_model(vocabulary: Dict[str, int], pairs: List[List[str]], **changes: Any
     }
 
 
-def _special(symbol: str) -> Dict[str, Any]:
+def _special(symbol: str) -> dict[str, Any]:
     return {
         "content": symbol,
         "single_word": False,
@@ -138,13 +138,13 @@ def _special(symbol: str) -> Dict[str, Any]:
     }
 
 
-def _post_processor() -> Dict[str, Any]:
+def _post_processor() -> dict[str, Any]:
     """``<s> A </s>``, and ``<s> A </s> </s> B </s>``, as fairseq's hub encodes two sentences."""
 
-    def special(symbol: str) -> Dict[str, Any]:
+    def special(symbol: str) -> dict[str, Any]:
         return {"SpecialToken": {"id": symbol, "type_id": 0}}
 
-    def text(name: str) -> Dict[str, Any]:
+    def text(name: str) -> dict[str, Any]:
         return {"Sequence": {"id": name, "type_id": 0}}
 
     single = [special(_BOS), text("A"), special(_EOS)]
@@ -159,7 +159,7 @@ def _post_processor() -> Dict[str, Any]:
     }
 
 
-def _sequence(parts: List[Dict[str, Any]], name: str) -> Optional[Dict[str, Any]]:
+def _sequence(parts: list[dict[str, Any]], name: str) -> dict[str, Any] | None:
     if len(parts) < 2:
         return parts[0] if parts else None
     return {"type": "Sequence", name: parts}

@@ -1,7 +1,5 @@
 """attention.png: the attention maps of one sentence."""
 
-from typing import Dict
-
 import torch
 from torch import Tensor
 
@@ -23,7 +21,7 @@ def measure(subject: Subject) -> Tensor:
     return torch.cat(weights)[:, list(subject.heads)].cpu()
 
 
-def draw(measured: Dict[str, Tensor], subjects: Dict[str, Subject]):
+def draw(measured: dict[str, Tensor], subjects: dict[str, Subject]):
     """One row per layer, one column per head and model; tokens are labelled at the outer edges."""
     from tupe_fairseq.plots import canvas
 

@@ -1,6 +1,6 @@
 """cls.png: the bias to and from [CLS], and the attention that [CLS] gets and gives."""
 
-from typing import Dict, NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,8 +40,8 @@ class ClsAttention(NamedTuple):
 class ClsReport(NamedTuple):
     """The values; None for what does not apply, and why."""
 
-    bias: Optional[ClsBias]
-    attention: Optional[ClsAttention]
+    bias: ClsBias | None
+    attention: ClsAttention | None
     left_out: str
 
 
@@ -98,7 +98,7 @@ def measure(subject: Subject) -> ClsReport:
     return ClsReport(*parts, "; ".join(reasons))
 
 
-def draw(measured: Dict[str, ClsReport], subjects: Dict[str, Subject]):
+def draw(measured: dict[str, ClsReport], subjects: dict[str, Subject]):
     """Left: the bias of each model by head. Right: the attention of all models by layer."""
     from tupe_fairseq.plots import canvas
 
@@ -140,7 +140,7 @@ def _draw_bias(ax, bias: ClsBias, heads, label: str) -> None:
     ax.legend(fontsize="x-small", loc="upper left")
 
 
-def _draw_attention(axes, attentions: Dict[str, ClsAttention], canvas) -> None:
+def _draw_attention(axes, attentions: dict[str, ClsAttention], canvas) -> None:
     titles = ("Attention that [CLS] gets from the others", "Attention that [CLS] keeps to itself")
     for ax, name, title in zip(axes, ("received", "kept"), titles):
         for (label, attention), colour in zip(attentions.items(), canvas.colours(len(attentions))):

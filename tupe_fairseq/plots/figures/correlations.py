@@ -1,7 +1,5 @@
 """correlations.png: the four correlations of words and positions when both are in the input."""
 
-from typing import Dict, Tuple
-
 import torch
 from torch import Tensor, nn
 
@@ -51,7 +49,7 @@ def four_correlations(encoder: TupeEncoder, words: Tensor) -> Tensor:
     return torch.stack(scores)
 
 
-def _normalised(norm: nn.LayerNorm, words: Tensor, positions: Tensor) -> Tuple[Tensor, Tensor]:
+def _normalised(norm: nn.LayerNorm, words: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
     """LN(words + positions) as a sum of two; see :func:`four_correlations`."""
     whole = words + positions
     scale = torch.rsqrt(whole.var(-1, unbiased=False, keepdim=True) + norm.eps)
@@ -82,7 +80,7 @@ def measure(subject: Subject) -> Tensor:
     return total / (len(subject.words) * len(heads))
 
 
-def draw(measured: Dict[str, Tensor], subjects: Dict[str, Subject]):
+def draw(measured: dict[str, Tensor], subjects: dict[str, Subject]):
     """One row of four matrices per model, with one colour scale per row."""
     from tupe_fairseq.plots import canvas
 

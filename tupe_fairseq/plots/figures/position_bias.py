@@ -1,7 +1,5 @@
 """position_bias.png: the position-to-position matrix of each head."""
 
-from typing import Dict
-
 from torch import Tensor
 
 from tupe_fairseq.inference.position_terms import terms_by_layer
@@ -11,7 +9,7 @@ from tupe_fairseq.plots.subject import NoMeaning, Subject
 MOST_COLUMNS = 8
 
 
-def measure(subject: Subject) -> Dict[str, Tensor]:
+def measure(subject: Subject) -> dict[str, Tensor]:
     """The matrices by name: absolute, relative and sum if there are two terms, else the sum.
 
     Shape:
@@ -34,7 +32,7 @@ def measure(subject: Subject) -> Dict[str, Tensor]:
     return {name: matrix[heads].cpu() for name, matrix in terms._asdict().items()}
 
 
-def draw(measured: Dict[str, Dict[str, Tensor]], subjects: Dict[str, Subject]):
+def draw(measured: dict[str, dict[str, Tensor]], subjects: dict[str, Subject]):
     """A grid of matrices, one row per model and term.
 
     Each matrix has a colour scale of its own, whose end its title names: on a common one the

@@ -1,6 +1,6 @@
 """profile_by_distance.png: the mean bias at each relative position."""
 
-from typing import Dict, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ def by_offset(bias: Tensor) -> Profile:
     return Profile(offsets, mean, spread)
 
 
-def measure(subject: Subject) -> Dict[str, Profile]:
+def measure(subject: Subject) -> dict[str, Profile]:
     """The profiles of the matrices of :func:`position_bias.measure`.
 
     Raises:
@@ -50,7 +50,7 @@ def measure(subject: Subject) -> Dict[str, Profile]:
     return {name: by_offset(bias) for name, bias in position_bias.measure(subject).items()}
 
 
-def draw(measured: Dict[str, Dict[str, Profile]], subjects: Dict[str, Subject]):
+def draw(measured: dict[str, dict[str, Profile]], subjects: dict[str, Subject]):
     """One panel per head; all terms of one model, or the sums of several."""
     from matplotlib import colormaps
 

@@ -1,6 +1,6 @@
 """variance.png: how much of the hidden states' variance position and word explain."""
 
-from typing import Dict, List, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,8 +17,8 @@ class Shares(NamedTuple):
             assignment to as many groups explains on average.
     """
 
-    position: List[float]
-    token: List[float]
+    position: list[float]
+    token: list[float]
     position_by_chance: float
     token_by_chance: float
 
@@ -72,7 +72,7 @@ def measure(subject: Subject) -> Shares:
     )
 
 
-def draw(measured: Dict[str, Shares], subjects: Dict[str, Subject]):
+def draw(measured: dict[str, Shares], subjects: dict[str, Subject]):
     """Two panels, layer by layer; dotted lines are what chance explains."""
     from tupe_fairseq.plots import canvas
 
