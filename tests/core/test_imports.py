@@ -31,7 +31,7 @@ ROOMS = {
     "plots": ("encoder files inference",),
     "inference": (
         "checkpoint encoder export files labelled models modules options plots position "
-        "prediction tasks text",
+        "prediction programs tasks text",
     ),
     "models": ("checkpoint encoder inference modules options",),
 }

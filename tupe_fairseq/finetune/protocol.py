@@ -11,7 +11,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.steps import keep_settings
-from tupe_fairseq.files.vocabulary_files import remove_vocabulary
+from tupe_fairseq.files.vocabulary_files import copy_vocabulary, remove_vocabulary
 from tupe_fairseq.finetune.baselines import baseline
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
 from tupe_fairseq.finetune.held_out import score_test_sets
@@ -131,6 +131,8 @@ def _keep_best(
         for name in (LAST, *(() if keeps_best else (BEST,))):
             if os.path.exists(experiment.path(run, name)):
                 os.remove(experiment.path(run, name))
-        if not os.path.exists(experiment.path(run, BEST)):
+        if os.path.exists(experiment.path(run, BEST)):
+            copy_vocabulary(experiment.data.folder, experiment.path(run))
+        else:
             remove_vocabulary(experiment.path(run))
     return best
