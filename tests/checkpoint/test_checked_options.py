@@ -229,18 +229,7 @@ def test_tensors_of_other_names(reader, tmp_path):
     state = whole_state()
     del state["model"][E + "layers.1.fc2.bias"]
     save(state, folder / "model.pt")
-    assert "Missing key(s) in state_dict" in refused(reader, folder)
-
-
-@pytest.mark.parametrize(
-    "content", [b"caf\xe9 1\n", b"word0 1\nword0 1\n", b"word0\n"], ids=["latin-1", "twice", "bare"]
-)
-def test_a_dictionary_that_fairseq_cannot_read(content, tmp_path):
-    """Of the first it raises a bare Exception, of the second a RuntimeError."""
-    folder = folder_with(tmp_path)
-    (folder / "dict.txt").write_bytes(content)
-    with pytest.raises(ValueError, match="dict.txt"):
-        READERS["from_pretrained"](folder)
+    assert "layers.1.fc2.bias" in refused(reader, folder)
 
 
 def test_half_precision_is_no_problem(tmp_path):

@@ -105,7 +105,7 @@ def load_model(path: str, data: str, **overrides: Any):
             task = TASK_REGISTRY[name].setup_task(config)
             model = task.build_model(argparse.Namespace(**{**options, "_name": options["arch"]}))
         model.load_state_dict(tensors)
-    except (KeyError, RuntimeError, ValueError) as error:  # torch says it in many lines
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:  # torch says it in many lines
         raise CheckpointError(f"{path} cannot be loaded: {' '.join(str(error).split())}") from None
     return model, task
 
