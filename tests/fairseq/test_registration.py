@@ -106,14 +106,14 @@ def test_what_user_dir_imports():
 AFTER_FAIRSEQ = {
     "by path": USER_DIR.format(cli.USER_DIR),
     "with a slash": USER_DIR.format(cli.USER_DIR + "/"),
-    "roundabout": USER_DIR.format(f"{cli.REPO}/tests/../tupe_fairseq"),
+    "roundabout": USER_DIR.format(f"{cli.USER_DIR}/../tupe_fairseq"),
     "by name": USER_DIR.format("tupe_fairseq"),  # a folder here, in fairseq, or beside it
-    "twice": USER_DIR.format(cli.USER_DIR) + USER_DIR.format(f"{cli.REPO}/./tupe_fairseq"),
+    "twice": USER_DIR.format(cli.USER_DIR) + USER_DIR.format(f"{cli.PARENT}/./tupe_fairseq"),
     "by import": "import tupe_fairseq\n",
     "a part first": "import tupe_fairseq.tasks.tagging\n",
 }
 BEFORE_FAIRSEQ = {
-    "roundabout": "import tupe_fairseq\n" + USER_DIR.format(f"{cli.REPO}/x/../tupe_fairseq"),
+    "roundabout": "import tupe_fairseq\n" + USER_DIR.format(f"{cli.PARENT}/x/../tupe_fairseq"),
     "TupeRobertaModel": "from tupe_fairseq import TupeRobertaModel\n",
 }
 # each way in a child of one process that has imported fairseq, which takes seconds
@@ -160,5 +160,5 @@ def test_the_core_needs_no_fairseq(tmp_path):
         "try:\n    tupe_fairseq.TupeRobertaModel\nexcept ModuleNotFoundError as error:\n"
         "    print(error)"
     )
-    path = f"{tmp_path}:{cli.REPO}"
+    path = f"{tmp_path}:{cli.PARENT}"
     assert python(code, env={"PYTHONPATH": path}).strip().endswith("no fairseq")

@@ -12,13 +12,16 @@ from unittest import mock
 
 import torch
 
+import tupe_fairseq
 from helpers.glue_data import random_rows, write_bin, write_task
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 
 REPO = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-USER_DIR = str(REPO / "tupe_fairseq")
-ENV = {**os.environ, "PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"}
+# the package under test, which may be installed: --user-dir takes no second copy
+USER_DIR = tupe_fairseq.__path__[0]
+PARENT = Path(USER_DIR).parent
+ENV = {**os.environ, "PYTHONPATH": str(PARENT), "OMP_NUM_THREADS": "1"}
 WORDS = [f"w{n}" for n in range(30)]
 MAX_POSITIONS = 16
 # all different, so that a wrong axis fails
