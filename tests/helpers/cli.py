@@ -69,7 +69,8 @@ def run(*command, check=True, env=None, cwd=None):
     if (BIN / command[0]).exists():
         command[0] = str(BIN / command[0])
     process = subprocess.run(
-        command, cwd=cwd, env={**ENV, **(env or {})}, text=True, timeout=300,
+        # python -c imports from its folder first
+        command, cwd=cwd or PARENT, env={**ENV, **(env or {})}, text=True, timeout=300,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     if check and process.returncode:
