@@ -161,4 +161,5 @@ def test_the_core_needs_no_fairseq(tmp_path):
         "    print(error)"
     )
     path = f"{tmp_path}:{cli.PARENT}"
-    assert python(code, env={"PYTHONPATH": path}).strip().endswith("no fairseq")
+    output = python(code, env={"PYTHONPATH": path}, cwd=tmp_path)
+    assert output.strip().endswith("no fairseq")
