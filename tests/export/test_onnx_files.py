@@ -5,7 +5,6 @@ import importlib.util
 import numpy as np
 import pytest
 import torch
-from tupe_fairseq.missing_package import MissingPackage
 
 from helpers.folders import SENTENCE_HEAD, SIZES, TOKEN_HEAD, batch, write_folder
 from tupe_fairseq.export import onnx_files
@@ -65,12 +64,6 @@ def test_a_file_that_differs_is_refused(difference, tmp_path, monkeypatch):
     monkeypatch.setattr(onnx_files, "largest_difference", lambda *_: difference)
     with pytest.raises(ValueError, match="onnx/model.onnx differs from the model by"):
         onnx_files.export_onnx(str(tmp_path / "a"))
-
-
-def test_missing_packages_are_named(monkeypatch):
-    monkeypatch.setattr(onnx_files, "missing", lambda *_: ["onnx", "onnxscript"])
-    with pytest.raises(MissingPackage, match=r"onnx, onnxscript are not installed.*\[onnx\]"):
-        onnx_files.check_installed()
 
 
 def test_the_largest_difference_is_nan_if_one_is(monkeypatch):

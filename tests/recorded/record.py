@@ -20,6 +20,7 @@ import json
 import logging
 import random
 import re
+import subprocess
 import sys
 import tempfile
 import zlib
@@ -176,7 +177,17 @@ def record_encodings():
 
 
 def call(command, *words):
-    """Run a console script in this process; an AssertionError with its output if it fails."""
+    """Run a console script; an AssertionError with its output if it fails.
+
+    In this process, except for those that fork: a fork of a process with threads can hang.
+    """
+    if command.startswith("tupe-prepare"):
+        path = Path(sys.executable).with_name(command)
+        words = [path, *map(str, words)]
+        process = subprocess.run(words, capture_output=True, text=True)
+        said = process.stdout + process.stderr
+        assert process.returncode == 0, f"{words}\n{said}"
+        return said
     if command == "fairseq-train":
         target, given = "fairseq_cli.train:cli_main", ()
     else:
