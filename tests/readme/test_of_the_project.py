@@ -37,4 +37,4 @@ def test_readme(folder, stranger, monkeypatch):
     assert (folder / "longer" / "model.pt").exists() and (
         folder / "by-length" / "results.md"
     ).exists()
-    assert len(outputs) == 18
+    assert len(outputs) == 17
