@@ -16,8 +16,8 @@ from helpers.running import BIN, SHARED, run  # noqa: E402
 
 #: where a file takes long, the longest tests first, so that all workers end at the same time
 LONG = (
-    "readme", "through_fairseq", "fairseq", "scripts", "compare", "finetune", "commands", "text",
-    "plugin", "core", "export", "checkpoint", "glue",
+    "readme", "fairseq", "scripts", "compare", "finetune", "commands", "text", "core", "export",
+    "checkpoint", "glue",
 )  # fmt: skip
 
 
