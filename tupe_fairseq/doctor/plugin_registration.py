@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 
+from tupe_fairseq import register
 from tupe_fairseq.doctor.finding import ERROR, OK, WARNING, Finding
 from tupe_fairseq.doctor.installed import Distribution, distributions_of, place_of, scripts_of
 from tupe_fairseq.version import __version__
@@ -25,6 +26,7 @@ def check_registration(scripts: Sequence[str]) -> Finding:
         from fairseq.models import ARCH_MODEL_REGISTRY
         from fairseq.tasks import TASK_REGISTRY
 
+        register()  # as --user-dir does
         archs = [name for name in ARCH_MODEL_REGISTRY if name.startswith("tupe_roberta")]
         absent = [n for n in _TASKS if n not in TASK_REGISTRY or n not in CRITERION_REGISTRY]
         if absent or not archs:
