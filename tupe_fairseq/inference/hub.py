@@ -19,7 +19,7 @@ from fairseq.utils import import_user_module, safe_getattr
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from tupe_fairseq import register
+import tupe_fairseq
 from tupe_fairseq.checkpoint.checked_options import checked_options
 from tupe_fairseq.checkpoint.checked_tensors import check_finite, check_sizes, tensors_in
 from tupe_fairseq.checkpoint.contents import options_in
@@ -88,7 +88,7 @@ def from_pretrained(
 
 def load_model(path: str, data: str, **overrides: Any):
     """The model of a checkpoint and its task, from checked options and finite tensors alone."""
-    register()
+    tupe_fairseq.register()
     state = restricted_load(path)
     given = {**options_in(state, path), **dict.fromkeys(overrides)}
     options = {**checked_options(given, path), "load_checkpoint_heads": True, **overrides}
