@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from helpers import cli
-from tupe_fairseq.commands.extras import EXTRA_OF
-from tupe_fairseq.commands.start import NEEDS
+from tupe_fairseq.cli.extras import EXTRA_OF
+from tupe_fairseq.cli.main import COMMANDS
 
 # what pip calls it, where that is another name
 DISTRIBUTIONS = {
@@ -25,8 +25,8 @@ def test_extras_and_commands_are_those_of_pyproject():
     for package, extra in EXTRA_OF.items():
         names = {re.match(r"[\w-]+", line).group() for line in ast.literal_eval(extras[extra])}
         assert DISTRIBUTIONS.get(package, package) in names
-    scripts = re.findall(r'^tupe-[\w-]+ = "tupe_fairseq\.commands\.start:(\w+)"', text, re.M)
-    assert sorted(scripts) == sorted(NEEDS)
+    scripts = re.findall(r'^tupe-([\w-]+) = "tupe_fairseq\.cli\.main:main"', text, re.M)
+    assert sorted(scripts) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize("package, words", [

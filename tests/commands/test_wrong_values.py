@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.called_bare import called_bare
-from tupe_fairseq.commands.extras import missing
+from tupe_fairseq.cli.extras import missing
 from tupe_fairseq.commands.start import NEEDS
 
 #: empty files, and thus folders: what is checked is that they are there

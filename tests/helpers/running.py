@@ -13,6 +13,7 @@ from pathlib import Path
 import tupe_fairseq
 from helpers.forked import run_forked
 from helpers.silence import no_foreign_lines, no_warnings
+from tupe_fairseq.cli import main as cli
 
 REPO = Path(__file__).resolve().parents[2]
 SHARED = REPO.parent / "shared"
@@ -45,7 +46,9 @@ def run(*command, cwd=None, check=True, env=None):
 
 
 def call_program(main, words, is_silent=True):
-    """Run a console script's main in this process, which saves its start; exit code and output.
+    """Run a command ("predict") or a main in this process, which saves its start.
+
+    Returns its exit code and output.
 
     What other libraries have to say is a failure, unless it is a program of fairseq's.
     """
@@ -54,7 +57,8 @@ def call_program(main, words, is_silent=True):
     quietly = no_warnings() if is_silent else contextlib.nullcontext()
     with quietly, contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
-            main([str(word) for word in words])
+            words = [str(word) for word in words]
+            code = (cli.run(main, words) if isinstance(main, str) else main(words)) or 0
         except SystemExit as stop:
             code = stop.code
         finally:  # the command sets up logging for itself

@@ -6,7 +6,7 @@ If a package is missing, it says which extra brings it.
 import importlib
 from collections.abc import Callable
 
-from tupe_fairseq.commands.extras import EXTRA_OF, advice, missing
+from tupe_fairseq.cli.extras import EXTRA_OF, advice, missing
 from tupe_fairseq.commands.interruption import end_at_once, ignore
 from tupe_fairseq.commands.program import checked, parsed, set_up_log, stop
 
@@ -20,7 +20,6 @@ NEEDS = {
     "export": ("fairseq", "safetensors"),
     "extend": ("fairseq",),
     "finetune": ("fairseq", "scipy", "seqeval", "sklearn"),
-    "options": ("fairseq",),
     "plot": ("matplotlib",),
     "predict": ("sentencepiece",),
     "prepare_glue": ("sentencepiece", "tqdm"),
@@ -74,7 +73,6 @@ encode = _command("encode")
 export = _command("export")
 extend = _command("extend")
 finetune = _command("finetune")
-options = _command("options")
 plot = _command("plot")
 predict = _command("predict")
 prepare_glue = _command("prepare_glue")

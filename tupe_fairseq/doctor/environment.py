@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from tupe_fairseq.commands.extras import EXTRA_OF
+from tupe_fairseq.cli.extras import EXTRA_OF
 from tupe_fairseq.doctor.devices import check_devices
 from tupe_fairseq.doctor.fairseq_installation import (
     check_fairseq,

@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 
-from tupe_fairseq.commands.extras import FIRST_WITHOUT_FAIRSEQ
+from tupe_fairseq.cli.extras import FIRST_WITHOUT_FAIRSEQ
 from tupe_fairseq.doctor.finding import ERROR, OK, WARNING, Finding, brief
 from tupe_fairseq.doctor.installed import Distribution, distributions_of, place_of, version_of
 from tupe_fairseq.doctor.python_and_torch import FIRST_OF_MAIN

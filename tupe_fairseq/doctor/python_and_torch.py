@@ -3,7 +3,7 @@
 import platform
 import sys
 
-from tupe_fairseq.commands.extras import FIRST_WITHOUT_FAIRSEQ
+from tupe_fairseq.cli.extras import FIRST_WITHOUT_FAIRSEQ
 from tupe_fairseq.doctor.finding import ERROR, OK, WARNING, Finding, brief
 from tupe_fairseq.doctor.installed import release, version_of
 

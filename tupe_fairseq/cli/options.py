@@ -1,16 +1,8 @@
-"""tupe-options: the model's flags of fairseq-train, which its own --help leaves out."""
+"""tupe-options: the model flags of fairseq-train, which its own --help leaves out."""
 
 import argparse
 
-from fairseq.models import ARCH_CONFIG_REGISTRY
-from fairseq.models.roberta import RobertaModel
-
-from tupe_fairseq.command_flags.options import get_parser
-from tupe_fairseq.commands.program import run_program
-from tupe_fairseq.models.tupe_roberta import FIXED_OPTIONS, add_tupe_args
-from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
-from tupe_fairseq.programs.console_scripts import fairseq_train
-from tupe_fairseq.programs.shell_text import user_dir
+from tupe_fairseq.options import ARCHITECTURES
 
 
 class _WithValue(argparse.HelpFormatter):
@@ -21,15 +13,39 @@ class _WithValue(argparse.HelpFormatter):
         return f"{text} [%(default)s]" if action.default is not None and action.nargs != 0 else text
 
 
-def model_flags(arch: str) -> argparse.ArgumentParser:
-    """A parser of the model's flags, without those that do not apply to tupe_roberta.
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-options",
+        description="List the flags with which fairseq-train sets up a tupe_roberta, each with its "
+        "value in an architecture.",
+        epilog="example: tupe-options --arch tupe_roberta_base",
+    )
+    parser.add_argument(
+        "--arch",
+        default="tupe_roberta_base",
+        choices=list(ARCHITECTURES),
+        help="architecture whose values are shown; default %(default)s",
+    )
+    return parser
 
-    Args:
-        arch (str): the architecture whose values are the defaults.
-    """
+
+def main(argv: list[str] | None = None) -> None:
+    """Print the flags."""
+    args = get_parser().parse_args(argv)
+    model_flags(args.arch).print_help()
+
+
+def model_flags(arch: str) -> argparse.ArgumentParser:
+    """A parser of the model's flags, with an architecture's values as defaults."""
+    from fairseq.models import ARCH_CONFIG_REGISTRY
+    from fairseq.models.roberta import RobertaModel
+
+    from tupe_fairseq.models.tupe_roberta import FIXED_OPTIONS, add_tupe_args
+    from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
+
     parser = argparse.ArgumentParser(
         prog="fairseq-train",
-        usage=f"fairseq-train DATA --user-dir {user_dir()} --arch {arch} --task TASK [flags]",
+        usage=f"fairseq-train DATA --user-dir tupe_fairseq --arch {arch} --task TASK [flags]",
         description="Flags of the model, [with the architecture's values]. Those of tasks, "
         "optimizers and the rest are in fairseq-train --help.",
         add_help=False,
@@ -48,17 +64,3 @@ def model_flags(arch: str) -> argparse.ArgumentParser:
             if action.dest == "activation_fn":  # fairseq lists some that its encoder alone knows
                 action.choices = sorted(ACTIVATIONS)
     return parser
-
-
-def main(argv: list[str] | None = None) -> None:
-    run_program(get_parser(), run, argv)
-
-
-def run(args: argparse.Namespace) -> None:
-    """Print the flags."""
-    fairseq_train()  # says what to install if there is none
-    model_flags(args.arch).print_help()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,1 @@
+"""The commands, one file each: flags, checks and main()."""

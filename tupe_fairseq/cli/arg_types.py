@@ -1,0 +1,98 @@
+"""Types of command-line values for argparse, which refuses wrong ones with the flag's name."""
+
+import argparse
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def at_least(limit: int) -> Callable[[str], int]:
+    """A whole number, ``limit`` or more."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = limit - 1
+        if not limit <= value < 2**31:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {limit} or more")
+        return value
+
+    return parse
+
+
+count = at_least(1)
+
+
+def positive(text: str) -> float:
+    """A finite number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
+def fraction(text: str) -> float:
+    """A number of at least 0 and below 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0 and below 1")
+    return value
+
+
+def comma_list(one: Callable[[str], Any]) -> Callable[[str], list]:
+    """Different values, separated by commas."""
+
+    def parse(text: str) -> list:
+        values = [one(part.strip()) for part in text.split(",")]
+        for value in values:
+            if values.count(value) > 1:
+                raise argparse.ArgumentTypeError(f"{value} is listed twice in {text!r}")
+        return values
+
+    return parse
+
+
+def file(text: str) -> str:
+    """An existing file."""
+    if not os.path.isfile(text):
+        reason = "is not a file" if os.path.exists(text) else "does not exist"
+        raise argparse.ArgumentTypeError(f"{text} {reason}")
+    return text
+
+
+def folder(text: str) -> str:
+    """An existing folder."""
+    return folder_with()(text)
+
+
+def folder_with(*names: str) -> Callable[[str], str]:
+    """An existing folder that has these files."""
+
+    def parse(text: str) -> str:
+        if not os.path.isdir(text):
+            raise argparse.ArgumentTypeError(f"{text} is not a folder")
+        for name in names:
+            if not os.path.exists(os.path.join(text, name)):
+                raise argparse.ArgumentTypeError(f"{text} has no {name}")
+        return text
+
+    return parse
+
+
+def writable(text: str) -> str:
+    """A folder that can be written to, or made."""
+    place = Path(text).absolute()
+    while not os.path.lexists(place):
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise argparse.ArgumentTypeError(f"{text} cannot be written: {place} is in the way")
+    return text

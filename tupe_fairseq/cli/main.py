@@ -1,0 +1,90 @@
+"""Where every command starts: finds its file, and turns what goes wrong into one line.
+
+tupe-finetune, tupe finetune and python -m tupe_fairseq finetune are the same.
+"""
+
+import importlib
+import importlib.util
+import logging
+import os
+import signal
+import sys
+from typing import NoReturn
+
+from tupe_fairseq.cli.extras import EXTRA_OF, advice
+
+#: in the order of work
+COMMANDS = {
+    "prepare-pretrain": "turn raw text into data for pre-training",
+    "prepare-glue": "turn GLUE's files into data for fine-tuning",
+    "prepare-task": "turn your labelled files into data for fine-tuning",
+    "options": "list the model flags of fairseq-train",
+    "finetune": "fine-tune on a task: grid, best run, table, submission",
+    "compare": "train several position encodings and compare them",
+    "predict": "predict labels for a file of texts",
+    "encode": "turn texts into vectors",
+    "score": "score sentences, minimal pairs and lengths",
+    "plot": "draw what a model does with positions",
+    "convert": "make a checkpoint of the authors', RoBERTa's or transformers' yours",
+    "extend": "give a checkpoint more positions",
+    "export": "write a folder for transformers, and ONNX",
+    "doctor": "check this installation, a checkpoint, and data",
+}
+_LONGEST_LINE = 900
+
+
+def main() -> NoReturn:
+    """The target of all console scripts."""
+    name, argv = os.path.basename(sys.argv[0]).removeprefix("tupe-"), sys.argv[1:]
+    if name not in COMMANDS:
+        if not argv or argv[0] not in COMMANDS:
+            print("usage: tupe COMMAND ...     (or tupe-COMMAND ...; --help tells the flags)\n")
+            print("\n".join(f"  {command:17} {text}" for command, text in COMMANDS.items()))
+            sys.exit(0 if not argv or argv[0] in ("-h", "--help") else 2)
+        name, *argv = argv
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    sys.exit(run(name, argv))
+
+
+def run(name: str, argv: list[str]) -> int:
+    """Run one command; its exit code: 2 after wrong input, 130 after Ctrl-C."""
+    program = f"tupe-{name}"
+    try:
+        module = f"tupe_fairseq.cli.{name.replace('-', '_')}"
+        if not importlib.util.find_spec(module):  # not moved here yet
+            start = importlib.import_module("tupe_fairseq.commands.start")
+            getattr(start, name.replace("-", "_"))(argv)
+            return 0
+        log_to_stderr(program)
+        importlib.import_module(module).main(argv)
+    except SystemExit as end:  # argparse has said why
+        return int(end.code or 0)
+    except KeyboardInterrupt:
+        print(f"{program}: interrupted", file=sys.stderr)
+        return 130
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0].replace("google", "protobuf")
+        if package not in EXTRA_OF:
+            raise
+        print(f"{program}: error: {advice(package)}", file=sys.stderr)
+        return 2
+    except (OSError, ValueError) as error:
+        print(f"{program}: error: {shown(str(error))}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def shown(message: str) -> str:
+    """Text of a file may be in a message, and must neither act on the terminal nor fill it."""
+    text = message if len(message) <= _LONGEST_LINE else f"{message[:_LONGEST_LINE]}..."
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def log_to_stderr(program: str) -> None:
+    """Log under the name of the program; of other libraries warnings only."""
+    handler = logging.StreamHandler()
+    handler.addFilter(lambda record: record.levelno > logging.INFO or record.name[:4] == "tupe")
+    # force: importing fairseq may have configured logging
+    logging.basicConfig(
+        format=f"{program}: %(message)s", level=logging.INFO, handlers=[handler], force=True
+    )
