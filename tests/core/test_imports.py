@@ -19,6 +19,7 @@ ROOMS = {
     "files": ("", ""),
     "text": ("files",),
     "rows": ("files text",),
+    "data": ("files text",),
     "labelled": ("files rows text",),
     "glue": ("files labelled text",),
     "scoring": ("files text",),
