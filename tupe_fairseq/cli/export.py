@@ -1,0 +1,100 @@
+"""tupe-export: a folder for transformers, sentence-transformers and onnxruntime."""
+
+import argparse
+import importlib.metadata
+import logging
+import os
+import re
+from typing import Any
+
+from tupe_fairseq.cli import arg_types
+from tupe_fairseq.command_flags.vocabulary_flags import CHOICES, add_vocabulary_flags, given_vocabulary
+
+logger = logging.getLogger("tupe-export")
+
+
+def license_id(text: str) -> str:
+    """An identifier that model hubs know, such as mit."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an identifier such as mit or apache-2.0")
+    return text
+
+
+def language(text: str) -> str:
+    """A code such as en or pt-BR."""
+    if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]+)*", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a code such as en or pt-BR")
+    return text
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-export",
+        description="Write a folder that transformers, sentence-transformers and, with --onnx, "
+        "onnxruntime use like any other model, without fairseq and this package. Before it gets "
+        "its name, it is compared with the checkpoint: the same token ids, logits within 1e-4.",
+        epilog="example: tupe-export checkpoints/checkpoint_best.pt --data data-bin --output-dir "
+        "my-model --license mit --language en",
+    )
+    add = parser.add_argument
+    add("checkpoint", metavar="CHECKPOINT", type=arg_types.file, help="pre-trained or fine-tuned")
+    add("--output-dir", required=True, metavar="OUT", type=arg_types.writable, help="a new folder")
+    add("--overwrite", action="store_true", help="replace the files of an earlier export in OUT")
+    add(
+        "--data",
+        metavar="DIR",
+        type=arg_types.folder,
+        help="folder with dict.txt, the vocabulary and, for a fine-tuned model, label/dict.txt; "
+        "what it lacks is read from the checkpoint's folder, the default",
+    )
+    add_vocabulary_flags(parser)
+    add("--head", metavar="NAME", help="classification head to export, if there are several")
+    add("--label-dict", metavar="FILE", type=arg_types.file, help="label/dict.txt of the head")
+    add(
+        "--padded-vocabulary",
+        action="store_true",
+        help="also export the words that pad dict.txt (madeupword0000, ...)",
+    )
+    add(
+        "--as",
+        dest="model_type",
+        choices=("tupe", "roberta"),
+        default="tupe",
+        help="model type: tupe, whose code is in OUT, or transformers' own roberta, for "
+        "--position-encoding learned without further position options; default %(default)s",
+    )
+    add(
+        "--pooling",
+        choices=("mean", "cls"),
+        default="mean",
+        help="vector of a text in sentence-transformers: the mean of its tokens, or that of <s>; "
+        "default %(default)s",
+    )
+    add("--onnx", action="store_true", help="also write OUT/onnx/model.onnx for onnxruntime")
+    add(
+        "--sample",
+        metavar="FILE",
+        type=arg_types.file,
+        help="text, one sentence a line, on which to compare; default: built-in sentences",
+    )
+    add("--license", metavar="ID", type=license_id, help="for the model card, such as mit")
+    add(
+        "--language",
+        metavar="en,...",
+        type=arg_types.comma_list(language),
+        default=[],
+        help="for the model card: languages of the training text",
+    )
+    return parser
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = get_parser().parse_args(argv)
+    from tupe_fairseq.export.write_folder import new_folder
+
+    with new_folder(args.output_dir, args.overwrite) as folder:
+        head = export(args, folder)
+    trust = ", trust_remote_code=True" if args.model_type == "tupe" else ""
+    print(f"# to use it where transformers is installed (more in {args.output_dir}/README.md):")
+    print("from transformers import pipeline")
+    print(f"pipeline({pipeline_of(head)!r}, {args.output_dir!r}{trust})")
