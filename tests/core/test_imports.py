@@ -36,7 +36,7 @@ ROOMS = {
     "models": ("checkpoint encoder inference modules options",),
 }
 #: the rooms above those
-UPPER = ("export", "finetune", "compare", "doctor", "command_flags", "commands", "cli", "__main__")
+UPPER = ("export", "finetune", "compare", "command_flags", "commands", "cli", "__main__")
 
 
 def imported(path):
