@@ -20,7 +20,7 @@ ROOMS = {
     "text": ("files",),
     "rows": ("files text",),
     "data": ("files text",),
-    "labelled": ("files rows text",),
+    "labelled": ("data files rows text",),
     "glue": ("files labelled text",),
     "scoring": ("files text",),
     "checkpoint": ("encoder files modules options position",),
