@@ -1,0 +1,278 @@
+"""Files of rows of every format are read and written; columns are found, and bad rows named."""
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+import re
+import sys
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from helpers.drawn import drawn
+from helpers.drawn import strategies as st
+from helpers.hidden import hide
+from tupe_fairseq.data.columns import choose_columns
+from tupe_fairseq.data.rows import RowError, ending_of, read_columns, read_rows, write_rows
+
+COMPRESSIONS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
+#: the same rows, and the lines in which they begin
+SAME = {
+    "a.tsv": (b"text\tlabel\nth\xc3\xa9 \"one\"\t1\r\n\ntwo\tno\n\n", [2, 4]),
+    "a.csv": (b'\xef\xbb\xbftext,label\r\n"th\xc3\xa9 ""one""",1\r\ntwo,no', [2, 3]),
+    "a.jsonl": (
+        b'{"text": "th\xc3\xa9 \\"one\\"", "label": 1}\n\n{"label": "no", "text": "two"}\n', [1, 3],
+    ),
+}  # fmt: skip
+# a line feed in a .tsv is a row, a carriage return before it belongs to neither
+LETTERS = st.characters(blacklist_categories=["Cs"], blacklist_characters="\r\n\t\x00\ufeff")
+CELLS = st.text(LETTERS, min_size=1, max_size=6)
+TABLES = st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=5)
+BYTES = st.binary(max_size=60) | st.lists(
+    st.sampled_from([b'"', b",", b"\t", b"\n", b"\r", b"x", b"{", b"}", b'"a": 1', b"\xff", b"\0"]),
+    max_size=20,
+).map(b"".join)
+
+
+def write(path, content):
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return str(path)
+
+
+def values(path, *columns, **options):
+    return [list(row.values()) for _, row in read_rows(path, list(columns) or None, **options)]
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("name", SAME)
+def test_the_same_rows(name, compression, tmp_path):
+    content, lines = SAME[name]
+    path = write(tmp_path / (name.upper() + compression), COMPRESSIONS[compression](content))
+    assert read_columns(path) == ["text", "label"]
+    rows = [{"text": 'thé "one"', "label": "1"}, {"text": "two", "label": "no"}]
+    assert list(read_rows(path)) == list(zip(lines, rows))
+    assert values(path, "label", "text") == [["1", 'thé "one"'], ["no", "two"]]
+
+
+def test_a_text_in_each_line(tmp_path, monkeypatch):
+    """Empty ones, too, so that no line is lost."""
+    content = 'thé "one"\t1\r\n\ntwo'.encode()
+    expected = [(1, {"text": 'thé "one"\t1'}), (2, {"text": ""}), (3, {"text": "two"})]
+    assert list(read_rows(write(tmp_path / "a.txt.gz", gzip.compress(content)))) == expected
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    assert list(read_rows("-")) == expected
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\nc\n")))
+    with pytest.raises(RowError, match="standard input, line 2 has 1 texts, not 2 with tabs"):
+        assert next(rows := read_rows("-", ["text", "text2"])) == (1, {"text": "a", "text2": "b"})
+        next(rows)
+    assert values(write(tmp_path / "a.tsv", "text\na\n\nb\n")) == [["a"], [""], ["b"]]
+
+
+def test_parquet(tmp_path):
+    columns = {
+        "text": ["one", "two", "three"], "label": [1, 0, 2], "score": [0.5, 1.0, -2.0],
+        "good": [True, False, True], "tokens": [["a", "b"], [], ["c"]], "null": ["x", None, "y"],
+    }  # fmt: skip
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    path = str(tmp_path / "a.parquet")
+    assert read_columns(path) == list(columns)
+    assert list(read_rows(path, ["tokens", "label"]))[1] == (2, {"tokens": [], "label": "0"})
+    assert values(path, "score", "good")[1:] == [["1.0", "false"], ["-2.0", "true"]]
+    bad = []
+    assert [number for number, _ in read_rows(path, on_bad=bad.append)] == [1, 3]
+    assert (
+        str(bad[0]) == f"{path}, row 2 has null in column 'null', which is neither text nor number"
+    )
+
+
+def test_csv_fields_with_everything(tmp_path):
+    path = write(tmp_path / "a.csv", b'a,b\n"1,\t""\r\n\n2",x\n"",""\n,\n"last\nof all",y\n')
+    assert [(number, *row.values()) for number, row in read_rows(path)] == [
+        (2, '1,\t"\r\n\n2', "x"), (5, "", ""), (6, "", ""), (7, "last\nof all", "y"),
+    ]  # fmt: skip
+    text = "words " * 100_000  # beyond the limit of csv
+    assert values(write(tmp_path / "b.csv", f'a,b\n"{text}",1\n')) == [[text, "1"]]
+
+
+def test_conll(tmp_path):
+    content = "-DOCSTART- -X- O\n\nEU NNP  B-ORG\nrejects VBZ O\n\n\n# NN O\r\n10\u2009000 CD O\n"
+    path = write(tmp_path / "a.conll.gz", gzip.compress(content.replace("\u2009", "_").encode()))
+    assert list(read_rows(path, ["1", "3"])) == [
+        (3, {"1": ["EU", "rejects"], "3": ["B-ORG", "O"]}),
+        (7, {"1": ["#", "10_000"], "3": ["O", "O"]}),
+    ]
+    tabs = write(tmp_path / "b.conll", "New York\tB-LOC\n \nis\tO")
+    assert values(tabs) == [[["New York"], ["B-LOC"]], [["is"], ["O"]]]
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("a.tsv", b"", " has no rows"),
+        ("a.csv", b"text,label\n\n", " has no rows"),
+        ("a.conll", b"\n-DOCSTART- O\n", " has no rows"),
+        ("a.tsv", b"a\tb\na\tb\na\n", ", line 3 has 1 fields, and the first row has 2"),
+        ("a.csv", b'a,b\n"x\ny",b\na,b,c\n', ", line 4 has 3 fields, and the first row has 2"),
+        ("a.csv", b"a,b,,\n1,2,3,4\n", " has several columns of the same name: 'a', 'b', '', ''"),
+        ("a.csv", b'a,b\nx,y\n"z,y\nx,y\n', ", line 3 begins no row of CSV: unexpected end of da"),
+        ("a.csv", b'a,b\n"x"y,z\n', ", line 2 begins no row of CSV: ',' expected after '\"'; is a"),
+        ("a.tsv", b"a\tb\nx\xff\ty\n", ", line 2 is not UTF-8; convert the file first: iconv -t"),
+        ("a.jsonl", b'{"a": 1}\n\n{"a": }\n', ", line 3 is not a JSON object (Expecting value"),
+        ("a.jsonl", b'[{"a": 1}]\n', ', line 1 is not a JSON object (it is [{"a": 1}]); of a list'),
+        ("a.jsonl", b'{"a": 1, "b": 2}\n{"b": 2}\n', ", line 2 has no 'a', unlike the first row"),
+        ("a.jsonl", b'{"a": 1}\n{"b": 2, "a": 1}\n', ", line 2 also has 'b', unlike the first row"),
+        ("a.jsonl", b'{"a": {}}\n', ", line 1 has a dict in column 'a', which is neither text nor"),
+        ("a.jsonl", b'{"a": ["x", null]}\n', ", line 1 has null in column 'a', which is neither"),
+        ("a.conll", b"a\tX\tO\nb\t\tO\n", ", line 2 has 2 fields, and the first token 3"),
+        ("a.text", b"words\n", " is no file of rows: its name should end in .tsv, .csv, .jsonl"),
+        ("a.csv.gz", b"a,b\n", " cannot be read: Not a gzipped file"),
+        ("a.tsv.gz", gzip.compress(b"a\tb\n" * 999)[:-9], " cannot be read: Compressed file ended"),
+        ("a.parquet", b"a,b\n", " cannot be read as parquet: "),
+    ],
+)  # fmt: skip
+def test_wrong(name, content, message, tmp_path):
+    path = write(tmp_path / name, content)
+    with pytest.raises(ValueError) as error:
+        list(read_rows(path))
+    assert str(error.value).startswith(path + message) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "name, content, kept, reasons",
+    [
+        ("a.tsv", "a\tb\n1\t2\nx\n3\t4\t5\n6\t7\n", ["1", "6"], ["other columns"] * 2),
+        ("a.csv", 'a,b\n"1\n",2\nx\n6,7\n', ["1\n", "6"], ["other columns"]),
+        (
+            "a.jsonl",
+            '{"a": 1, "b": null}\n[2]\n{"a": 3\n{"b": 4}\n{"a": null}\n{"a": "6 \\ud800"}\n',
+            ["1", "6 "],
+            ["not a JSON object"] * 2 + ["other columns", "neither text nor number"],
+        ),
+        ("a.conll", "1 A\n2 B\n\n3 A\n4\n5 A\n\n6 A\n", [["1", "2"], ["6"]], ["other columns"]),
+    ],
+    ids=["a.tsv", "a.csv", "a.jsonl", "a.conll"],
+)
+def test_bad_rows_are_left_out_on_request(name, content, kept, reasons, tmp_path):
+    path, bad = write(tmp_path / name, content), []
+    columns = read_columns(path)[:1]
+    assert values(path, *columns, on_bad=bad.append) == [[value] for value in kept]
+    assert [error.reason for error in bad] == reasons
+    assert all(str(error).startswith(f"{path}, line ") for error in bad)
+    with pytest.raises(RowError, match=re.escape(str(bad[0]))):
+        values(path, *columns)
+
+
+def test_a_quote_that_is_not_closed_is_no_bad_row(tmp_path):
+    """The rest of the file is in it."""
+    path = write(tmp_path / "a.csv", 'a,b\n1,2\n"3,4\n5,6\n')
+    with pytest.raises(ValueError, match="line 3 begins no row of CSV"):
+        values(path, on_bad=lambda bad: None)
+
+
+def test_without_pyarrow(tmp_path, monkeypatch):
+    hide(monkeypatch, "pyarrow")
+    path = write(tmp_path / "a.parquet", b"")
+    with pytest.raises(ModuleNotFoundError, match="pyarrow"):
+        read_columns(path)
+    with pytest.raises(ValueError, match="no file of rows"):
+        ending_of("a.parquet.gz")
+
+
+@drawn(25, table=TABLES, ascii=st.booleans())
+def test_any_text(tmp_path_factory, table, ascii):
+    folder = tmp_path_factory.mktemp("drawn")
+    with open(folder / "a.csv", "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([("one", "two"), *table])
+    lines = ["\t".join(row) + "\n" for row in [("one", "two"), *table]]
+    write(folder / "a.tsv", "".join(lines))
+    lines = [json.dumps(dict(zip(("one", "two"), row)), ensure_ascii=ascii) for row in table]
+    write(folder / "a.jsonl", "\n".join(lines))
+    for name in ("a.csv", "a.tsv", "a.jsonl"):
+        assert values(str(folder / name)) == [list(row) for row in table]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "conll", "txt", "csv.gz", "tsv.xz"])
+@drawn(25, content=BYTES)
+def test_any_bytes(ending, tmp_path_factory, content):
+    path = write(tmp_path_factory.mktemp("drawn") / f"b.{ending}", content)
+    try:
+        columns = read_columns(path)
+        assert all(list(row) == columns for _, row in read_rows(path))
+    except ValueError as error:
+        assert str(path) in str(error) and "\n" not in str(error)
+
+
+@pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl"])
+@pytest.mark.parametrize("header", [True, False])
+def test_written_rows_are_read_back(ending, header, tmp_path):
+    path = str(tmp_path / f"a.{ending}")
+    hard = ["tab\there", "line\nfeed", "carriage\rreturn", "\r\n", '"', "\n"]
+    texts = ["plain", "", 'a "quoted" one', "comma, semicolon; thé", " spaces "]
+    texts += hard if ending != "tsv" else []
+    write_rows(path, ["text", "n"], ({"n": 0.25, "text": text} for text in texts), header)
+    assert read_columns(path, header) == (
+        ["text", "n"] if header or ending == "jsonl" else ["1", "2"]
+    )
+    assert values(path, header=header) == [[text, "0.25"] for text in texts]
+    assert b"\r\n" not in (tmp_path / f"a.{ending}").read_bytes().replace(b'"\r\n"', b"")
+    write_rows(path, ["a"], [{"a": ["New", "York"]}, {"a": ""}])
+    assert values(path) == [[["New", "York"] if ending == "jsonl" else "New York"], [""]]
+
+
+def test_what_cannot_be_written(tmp_path):
+    path = write(tmp_path / "a.tsv", "before")
+    for value, message in [("a\tb", "with a tab or a line end"), (["New York"], "one with spaces")]:
+        with pytest.raises(ValueError, match=message):
+            write_rows(path, ["a"], [{"a": "fine"}, {"a": value}])
+    assert (tmp_path / "a.tsv").read_text() == "before" and len(list(tmp_path.iterdir())) == 1
+    with pytest.raises(ValueError, match="its name should end in .tsv, .csv, .jsonl"):
+        write_rows(str(tmp_path / "a.txt"), ["a"], [])
+
+
+@pytest.mark.parametrize(
+    "names, expected",
+    [
+        (["text", "label"], ("text", None, "label")),
+        (["idx", "Sentence", "Label"], ("Sentence", None, "Label")),
+        (["sentence1", "sentence2", "score"], ("sentence1", "sentence2", "score")),
+        (["label", "hypothesis", "premise"], ("premise", "hypothesis", "label")),
+        (["question", "label"], ("question", None, "label")),
+        (["id", "tokens", "pos_tags", "ner_tags"], ("tokens", None, "ner_tags")),
+        (["", "tweet", "target"], ("tweet", None, "target")),
+    ],
+)
+def test_guessed_columns(names, expected, tmp_path, caplog):
+    caplog.set_level("INFO")
+    path = write(tmp_path / "a.tsv", "\t".join(names) + "\n" + "\t".join("x" for _ in names))
+    assert choose_columns(path, labelled=True) == expected
+    assert f"a.tsv: guessed --text {expected[0]!r}, --label {expected[2]!r}" in caplog.text
+    assert choose_columns(path, num_texts=1) == (expected[0], None, None)
+
+
+def test_given_columns(tmp_path):
+    path = write(tmp_path / "a.tsv", "review\tverdict\ttext\tlabel\n1\t2\t3\t4\n")
+    assert choose_columns(path, text="1", labelled=True) == ("review", None, "label")
+    assert choose_columns(path, "review", "2", "text") == ("review", "verdict", None)
+    assert choose_columns(path, "1", "2", "3", header=False, labelled=True) == ("1", "2", "3")
+    conll = write(tmp_path / "a.conll", "EU NNP B-ORG\n")
+    assert choose_columns(conll, labelled=True) == ("1", None, "3")
+    for options, message in [
+        ({"text": "5"}, "no column '5' (--text); the columns are 'review', 'verdict', "),
+        ({"text": "4", "label": "4"}, "one column for two purposes"),
+        ({"header": False}, "has no names of columns; give --text by number"),
+        ({"text": "1", "num_texts": 2}, "the task has 2 texts, not 'review'; give --text and"),
+        ({"text": "1", "text2": "2", "num_texts": 1}, "the task has 1 texts, not 'review', 'ver"),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=re.escape(message)):
+            choose_columns(path, **options)
+    path = write(tmp_path / "b.csv", "a,b\n1,2\n")
+    with pytest.raises(
+        ValueError, match="no column whose name says that it is the text; give --text"
+    ):
+        choose_columns(path)
+    with pytest.raises(ValueError, match="that it is the label; give --label: 'a', 'b'"):
+        choose_columns(path, "a", labelled=True)
