@@ -36,7 +36,6 @@ IMPORTS = {
 ABSENT = {
     "compare": "absent --output-dir out --schemes tupe --updates 1",
     "convert": "--checkpoint absent --output-dir out",
-    "doctor": "--checkpoint absent",
     "encode": "absent absent.csv --output-file out.npy",
     "export": "absent --output-dir out",
     "extend": "absent --max-positions 64 --output-dir out",

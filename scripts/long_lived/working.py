@@ -93,7 +93,6 @@ def commands(folder: Path, glue: Path) -> dict[str, Command]:
             "tupe-convert", "--checkpoint", authors / "theirs.pt", "--dict",
             authors / "theirs.txt", "--bpe-codes", authors / "bpe-code", "--output-dir", "OUT/new",
         ),
-        "doctor": given("tupe-doctor"),
         "encode": given(
             "tupe-encode", classifier, rows, "--text", "text", "--output-file", "OUT/rows.npy",
             "--cpu",

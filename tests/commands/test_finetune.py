@@ -52,7 +52,7 @@ def test_the_same_without_an_error(files, capsys):
         (["--patience", 0], "--patience (0) must be at least 1"),
         (
             ["--metric", "pearson"],
-            "--metric pearson: 'pearson' is not for this kind of task; for classification",
+            "--metric pearson: 'pearson' is not for classification, which has",
         ),
         (["--dropout", 1], "--dropout (1.0) must be at least 0 and below 1"),
         (["--weight-decay", -1], "--weight-decay (-1.0) must be at least 0"),

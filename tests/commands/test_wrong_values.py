@@ -19,12 +19,10 @@ FILES = (
 GOOD = {
     "compare": "bin --output-dir out --schemes learned;tupe --updates 40",
     "convert": "--checkpoint there.pt --dict dict.txt --output-dir out",
-    "doctor": "",
     "encode": "there.pt rows.csv --output-file out.npy",
     "export": "there.pt --output-dir out",
     "extend": "there.pt --max-positions 64 --output-dir out",
     "finetune": "--data prepared --checkpoint there.pt --output-dir out",
-    "options": "",
     "plot": "there.pt --output-dir out",
     "predict": "there.pt rows.csv",
     "prepare_glue": "--glue-dir glue --tasks CoLA --pretrain-dir pretrain --output-dir out",
@@ -107,11 +105,6 @@ WRONG = {
         "--output-dir full": "full already holds model.pt, dict.txt; give another --output-dir",
         "= --checkpoint there.pt --output-dir out": "there.pt is a file, which needs --dict, too",
     },
-    "doctor": {
-        "--checkpoint absent": "--checkpoint absent does not exist",
-        "--data absent": "--data absent is not a folder",
-        "--sentencepiece-model absent": "--sentencepiece-model absent does not exist",
-    },
     "encode": {
         **_MODEL,
         "--pooling x": "invalid choice: 'x'",
@@ -161,7 +154,6 @@ WRONG = {
         "--data absent": "--data absent has no report.json",
         "--checkpoint absent": "--checkpoint absent does not exist",
     },
-    "options": {"--arch x": "invalid choice: 'x'"},
     "plot": {
         **_NO_FOLDER,
         "--dpi 1": "--dpi (1) must be at least 10",

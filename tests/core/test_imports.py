@@ -20,7 +20,7 @@ ROOMS = {
     "text": ("files",),
     "rows": ("files text",),
     "data": ("files text",),
-    "labelled": ("files rows text",),
+    "labelled": ("data files rows text",),
     "glue": ("files labelled text",),
     "scoring": ("files text",),
     "checkpoint": ("encoder files modules options position",),
@@ -37,7 +37,7 @@ ROOMS = {
     "models": ("checkpoint encoder inference modules options",),
 }
 #: the rooms above those
-UPPER = ("export", "finetune", "compare", "doctor", "command_flags", "commands", "cli", "__main__")
+UPPER = ("export", "finetune", "compare", "command_flags", "commands", "cli", "__main__")
 
 
 def imported(path):

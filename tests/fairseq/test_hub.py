@@ -169,5 +169,5 @@ def test_predict_texts_of_a_fine_tuned_model(pooling, subwords, subwords_trained
     with pytest.raises(ValueError, match="the model takes 1 texts at a time, not 2"):
         hub.predict_texts([["a", "b"]])
     (tmp_path / "out" / REPORT).unlink()
-    with pytest.raises(FileNotFoundError, match="which says what labels are predicted"):
+    with pytest.raises(FileNotFoundError, match="no task is described by"):
         hub.predict_texts(["a"])

@@ -8,17 +8,13 @@ from helpers.running import ENV, REPO
 
 CALLS = """
 import contextlib, io, json, sys
-from tupe_fairseq.commands import start
+from tupe_fairseq.cli import main as cli
 
 said = []
 for name, words in json.load(sys.stdin):
     before, printed = set(sys.modules), io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        try:
-            getattr(start, name)(words)
-            code = 0
-        except SystemExit as stop:
-            code = stop.code
+        code = cli.run(name.replace("_", "-"), words)
     # some are no libraries by their folder
     slow = {"torch", "numpy", "fairseq", "matplotlib", "transformers"}
     libraries = [

@@ -15,7 +15,6 @@ from tupe_fairseq.commands.program import checked, parsed, set_up_log, stop
 NEEDS = {
     "compare": ("fairseq", "matplotlib"),
     "convert": ("fairseq",),
-    "doctor": (),
     "encode": ("sentencepiece",),
     "export": ("fairseq", "safetensors"),
     "extend": ("fairseq",),
@@ -68,7 +67,6 @@ def _command(name: str) -> Callable[[list[str] | None], None]:
 
 compare = _command("compare")
 convert = _command("convert")
-doctor = _command("doctor")
 encode = _command("encode")
 export = _command("export")
 extend = _command("extend")

@@ -1,28 +1,11 @@
-"""Labels of any spelling as symbols of fairseq's dictionary, which have no spaces."""
+"""Moved to data.task."""
 
-import re
 from collections.abc import Sequence
-from urllib.parse import quote, unquote
 
-from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
+from tupe_fairseq.data.task import label_of, label_symbol
+from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
 
-# fairseq adds these to dictionaries by itself, or takes them for its own
-_RESERVED = re.compile("|".join([*map(re.escape, (*BUILT_IN_SYMBOLS, MASK)), r"madeupword\d+"]))
-
-
-def label_symbol(label: str) -> str:
-    """The symbol of a label: itself, unless it has spaces or ``%``, or is fairseq's own.
-
-    Those signs are written as in web addresses, ``very good`` as ``very%20good``.
-    """
-    if _RESERVED.fullmatch(label) or label.startswith("#fairseq:"):
-        return f"%{ord(label[0]):02X}{label[1:]}"
-    return "".join(quote(c, safe="") if c.isspace() or c == "%" else c for c in label)
-
-
-def label_of(symbol: str) -> str:
-    """The label whose symbol this is."""
-    return unquote(symbol)
+__all__ = ["label_ids", "label_of", "label_symbol"]
 
 
 def label_ids(labels: Sequence[str]) -> dict[str, int]:

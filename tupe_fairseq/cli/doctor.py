@@ -1,0 +1,188 @@
+"""tupe-doctor: checks an installation, a checkpoint, and data."""
+
+import argparse
+import logging
+import os
+import platform
+import sys
+import warnings
+from collections.abc import Callable
+from importlib.metadata import packages_distributions, version
+from importlib.util import find_spec
+
+from tupe_fairseq.cli import arg_types
+from tupe_fairseq.cli.extras import EXTRA_OF, FIRST_WITHOUT_FAIRSEQ, missing
+from tupe_fairseq.version import __version__
+
+# without these, training stops at the first batch
+_COMPILED = ("fairseq.data.data_utils_fast", "fairseq.data.token_block_utils_fast")
+
+
+class Doubt(Exception):
+    """Something that works in part, or may be intended."""
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-doctor",
+        description="Check Python, torch, fairseq, the plugin and the devices; with --checkpoint "
+        "or --data also whether files fit together. The exit code is 0, 1 after a warning, or 2 if "
+        "something is wrong.",
+        epilog="example: tupe-doctor --checkpoint checkpoints/checkpoint_best.pt --data data-bin",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--checkpoint", type=arg_types.file, metavar="FILE", help="a model to load")
+    text = "data of pre-training or of a task; default for dict.txt: the checkpoint's folder"
+    add("--data", type=arg_types.folder, metavar="DIR", help=text)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Print one line per check and end with the exit code."""
+    args = get_parser().parse_args(argv)
+    warnings.simplefilter("ignore")  # fairseq and torch warn on import
+    logging.getLogger().setLevel(logging.ERROR)
+    checks: dict[str, Callable[[], str]] = {
+        "python": check_python,
+        "torch": check_torch,
+        "fairseq": check_fairseq,
+        "plugin": check_plugin,
+        "extras": check_extras,
+        "devices": check_devices,
+    }
+    if args.checkpoint:
+        checks["checkpoint"] = lambda: check_checkpoint(args.checkpoint, args.data)
+    if args.data:
+        checks["data"] = lambda: check_data(args.data, args.checkpoint)
+    worst = 0
+    for name, check in checks.items():
+        try:
+            print(f"ok       {name}: {check()}", flush=True)
+        except Doubt as doubt:
+            worst = max(worst, 1)
+            print(f"warning  {name}: {doubt}", flush=True)
+        except Exception as error:  # a broken installation can raise anything
+            worst = 2
+            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+            print(f"wrong    {name}: {kind}{' '.join(str(error).split())[:500]}", flush=True)
+    sys.exit(worst)
+
+
+def check_python() -> str:
+    found = f"{platform.python_version()}, {platform.platform(terse=True)}, {sys.executable}"
+    if sys.version_info >= FIRST_WITHOUT_FAIRSEQ:
+        raise Doubt(f"{found}; fairseq, which training needs, runs on Python 3.10 to 3.12 only")
+    return found
+
+
+def check_torch() -> str:
+    import numpy
+    import torch
+
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 10):
+        raise ValueError(f"{torch.__version__} is too old; pip install 'torch>=2.10'")
+    return f"{torch.__version__}, numpy {numpy.__version__}"
+
+
+def check_fairseq() -> str:
+    """There is one fairseq, and it can be imported and is compiled."""
+    right = "fairseq==0.12.2 'numpy<1.24'" if sys.version_info < (3, 11) else "ve-fairseq==0.12.3"
+    if missing("fairseq"):
+        raise Doubt("not installed; training needs it: pip install 'tupe_fairseq[fairseq]'")
+    names = sorted(set(packages_distributions().get("fairseq", [])))
+    if len(names) > 1:
+        fix = f"pip uninstall -y {' '.join(names)} && pip install {right}"
+        raise ValueError(f"{' and '.join(names)} have overwritten each other's files; {fix}")
+    try:
+        import fairseq
+    except Exception as error:
+        raise ValueError(f"cannot be imported ({error}); pip install {right}") from error
+    absent = [name for name in _COMPILED if find_spec(name) is None]
+    if absent:
+        fix = "in fairseq's clone, run python setup.py build_ext --inplace"
+        raise ValueError(f"{' and '.join(absent)} are not compiled; {fix}")
+    versions = [f"{name} {version(name)}" for name in (*names, "omegaconf", "hydra-core")]
+    return f"{', '.join(versions)}, in {os.path.dirname(fairseq.__file__)}"
+
+
+def check_plugin() -> str:
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    from tupe_fairseq import __path__, register
+
+    register()  # as --user-dir does
+    archs = [name for name in ARCH_MODEL_REGISTRY if name.startswith("tupe_roberta")]
+    return f"{__version__} in {__path__[0]}, {len(archs)} architectures registered"
+
+
+def check_extras() -> str:
+    of_top = {"protobuf": "google"}
+    absent = [name for name in EXTRA_OF if missing(of_top.get(name, name))]
+    extras = sorted({EXTRA_OF[name] for name in absent})
+    return f"without {', '.join(extras)} (no {', '.join(absent)})" if extras else "all installed"
+
+
+def check_devices() -> str:
+    """A forward and a backward pass on each device, by the attention that ``auto`` chooses."""
+    import torch
+
+    from tupe_fairseq.attention import choose
+    from tupe_fairseq.encoder import TupeEncoder
+    from tupe_fairseq.options import TupeConfig
+
+    if os.path.exists("/dev/nvidia0") and not torch.cuda.is_available():
+        build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPUs"
+        raise Doubt(f"this machine has a GPU that torch, built for {build}, cannot use")
+    size, found = 256, []
+    for device in ["cpu", *(f"cuda:{n}" for n in range(torch.cuda.device_count()))]:
+        config = TupeConfig(128, num_heads=2, num_layers=1, ffn_embed_dim=64, max_positions=size)
+        dtype = torch.float32 if device == "cpu" else torch.float16
+        encoder = TupeEncoder(config).to(device, dtype).train()
+        out = encoder(torch.randn(2, size, 128, device=device, dtype=dtype))
+        out.float().square().mean().backward()
+        gradients = [p.grad for p in encoder.parameters() if p.grad is not None]
+        if not all(x.isfinite().all() for x in (out, *gradients)):
+            raise ValueError(f"a training step on {device} gives NaN; try --attn-impl eager")
+        of_step = {"has_content_bias": False, "is_trained": True, "num_scores": 2 * size * size}
+        chosen = choose("auto", out.device, None, **of_step)
+        name = "cpu" if device == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})"
+        found.append(f"{name} trains with {chosen} attention")
+    return ", ".join(found)
+
+
+def check_checkpoint(path: str, data: str | None) -> str:
+    """It can be loaded, and dict.txt has the hash that it records."""
+    from tupe_fairseq.inference.load_model import load_model
+
+    encoder, symbols = load_model(path, data or os.path.dirname(path) or ".")
+    config = encoder.config
+    return (
+        f"{path}: {config.num_layers} layers of {config.embed_dim}, {config.position_encoding} "
+        f"positions, {config.max_positions} at most; trained with this dict.txt ({len(symbols):,})"
+    )
+
+
+def check_data(folder: str, checkpoint: str | None) -> str:
+    """The longest row fits into the model's positions."""
+    from tupe_fairseq.inference.load_model import load_model
+    from tupe_fairseq.text.mmap_index import sentence_lengths
+
+    inputs = [os.path.join(folder, name) for name in ("input0", "input1")]
+    inputs = [path for path in inputs if os.path.isdir(path)] or [folder]
+    splits = sorted(name[:-4] for name in os.listdir(inputs[0]) if name.endswith(".idx"))
+    if not splits:
+        raise ValueError(f"{inputs[0]} has no binarized text (train.idx, train.bin)")
+    rows, longest = [], 0
+    for split in splits:
+        lengths = sum(sentence_lengths(os.path.join(path, split)) for path in inputs)
+        rows.append(f"{len(lengths):,} rows in {split}")
+        # each text has its </s>; fairseq adds <s>, and another </s> between two texts
+        longest = max(longest, int(lengths.max(initial=0)) + len(inputs))
+    found = f"{folder}: {', '.join(rows)}, the longest of {longest:,} tokens"
+    if checkpoint:
+        limit = load_model(checkpoint, folder)[0].config.max_positions
+        if longest > limit:
+            fix = "fairseq skips it" if inputs == [folder] else "tupe-finetune truncates it"
+            raise Doubt(f"{found}; above the model's max_positions ({limit:,}), so {fix}")
+    return found

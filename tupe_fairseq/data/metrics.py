@@ -1,0 +1,155 @@
+"""Metrics by scikit-learn, scipy and seqeval, which are imported only where they are needed."""
+
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
+
+_BIO = re.compile(r"O|[BI]-.+", re.DOTALL)
+
+
+class Metric(NamedTuple):
+    """A metric of targets and predictions, and the kinds of tasks that it is for."""
+
+    kinds: tuple[str, ...]
+    function: Callable[[Any, Any], float]
+    is_binary: bool = False  #: of the second of two classes
+
+
+def _correlation(name: str) -> Callable[[Any, Any], float]:
+    def correlation(targets, predictions):
+        from scipy import stats
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of constant predictions
+            value = float(getattr(stats, name)(predictions, targets)[0])
+        return value if math.isfinite(value) else 0.0
+
+    return correlation
+
+
+def _accuracy(targets, predictions):
+    if isinstance(targets, list):  # tags, of the words of all rows
+        hits = [a == b for rows in zip(targets, predictions) for a, b in zip(*rows)]
+        return sum(hits) / max(1, len(hits))
+    from sklearn.metrics import accuracy_score
+
+    return accuracy_score(targets, predictions)
+
+
+def _f1(average: str) -> Callable[[Any, Any], float]:
+    def f1(targets, predictions):
+        from sklearn.metrics import f1_score
+
+        return f1_score(targets, predictions, average=average, zero_division=0)
+
+    return f1
+
+
+def _entity_f1(targets, predictions):
+    from seqeval.metrics import f1_score
+
+    return f1_score(targets, predictions, zero_division=0)
+
+
+def _matthews(targets, predictions):
+    from sklearn.metrics import matthews_corrcoef
+
+    return matthews_corrcoef(targets, predictions)
+
+
+def _mean(*functions) -> Callable[[Any, Any], float]:
+    return lambda *sides: sum(float(function(*sides)) for function in functions) / len(functions)
+
+
+_PEARSON, _SPEARMAN = _correlation("pearsonr"), _correlation("spearmanr")
+
+#: all by name; entity_f1 is that of CoNLL's conlleval (seqeval's default mode): an entity is found
+#: if its type and both ends are right, and I-x after another type begins an entity
+METRICS = {
+    "accuracy": Metric((CLASSIFICATION, TAGGING), _accuracy),
+    "f1": Metric((CLASSIFICATION,), _f1("binary"), is_binary=True),
+    "macro_f1": Metric((CLASSIFICATION, MULTILABEL), _f1("macro")),
+    "micro_f1": Metric((MULTILABEL,), _f1("micro")),
+    "mcc": Metric((CLASSIFICATION,), _matthews),
+    "pearson": Metric((REGRESSION,), _PEARSON),
+    "spearman": Metric((REGRESSION,), _SPEARMAN),
+    "entity_f1": Metric((TAGGING,), _entity_f1),
+    "acc_and_f1": Metric((CLASSIFICATION,), _mean(_accuracy, _f1("binary")), is_binary=True),
+    "pearson_and_spearman": Metric((REGRESSION,), _mean(_PEARSON, _SPEARMAN)),
+}
+
+
+def are_bio(tags: Iterable[str]) -> bool:
+    """Whether all tags are O, B-type or I-type."""
+    return all(map(_BIO.fullmatch, tags))
+
+
+def check_metrics(names: Sequence[str], kind: str, labels: Sequence[str], flag: str) -> None:
+    """Refuse metrics that a task of this kind with these labels cannot have."""
+    fit = [name for name, metric in METRICS.items() if kind in metric.kinds]
+    for name in names:
+        if name not in fit:
+            raise ValueError(f"{flag}: {name!r} is not for {kind}, which has {', '.join(fit)}")
+        if METRICS[name].is_binary and len(labels) != 2:
+            raise ValueError(
+                f"{flag}: {name} is of the second of two classes, and there are {len(labels)}; "
+                "use macro_f1"
+            )
+        if name == "entity_f1" and not are_bio(labels):
+            other = next(tag for tag in labels if not are_bio([tag]))
+            raise ValueError(
+                f"{flag}: entity_f1 needs tags O, B-... and I-..., not {other!r}; use accuracy"
+            )
+
+
+def task_metrics(names: Sequence[str], predictions, targets) -> dict[str, float]:
+    """Metrics as fractions; an undefined correlation or F1 counts as 0.
+
+    Args:
+        predictions, targets: a class index or a score for each row; for labels bool (N, C); for
+            tags a list of tags for each row.
+    """
+    import numpy as np
+
+    if len(targets) and isinstance(targets[0], list):
+        predictions, targets = list(predictions), list(targets)
+        shapes = list(map(len, predictions)), list(map(len, targets))
+    else:
+        predictions, targets = np.asarray(predictions), np.asarray(targets)
+        shapes = predictions.shape, targets.shape
+    if shapes[0] != shapes[1] or len(targets) < 2:
+        raise ValueError(
+            f"{len(predictions)} predictions for {len(targets)} targets; metrics need equally many "
+            "of both, also in each row, and two or more"
+        )
+    return {name: float(METRICS[name].function(targets, predictions)) for name in names}
+
+
+def class_scores(labels: Sequence[str], predictions, targets) -> list[dict[str, Any]]:
+    """Precision, recall, F1 (0 if undefined) and support of each class.
+
+    Args:
+        predictions, targets: int (N,) classes, or bool (N, C).
+    """
+    from sklearn.metrics import precision_recall_fscore_support
+
+    found = []
+    for number, label in enumerate(labels):
+        if predictions.ndim == 2:
+            of_class = targets[:, number], predictions[:, number]
+        else:
+            of_class = targets == number, predictions == number
+        values = precision_recall_fscore_support(*of_class, average="binary", zero_division=0)
+        scores = dict(zip(("precision", "recall", "f1"), map(float, values[:3])))
+        found.append({"label": label, **scores, "support": int(of_class[0].sum())})
+    return found
+
+
+def most_frequent(classes: list[dict[str, Any]], most: int = 30) -> list[dict[str, Any]]:
+    """The ``most`` classes with the largest support, in their order."""
+    order = sorted(range(len(classes)), key=lambda number: -classes[number]["support"])
+    return [classes[number] for number in sorted(order[:most])]

@@ -1,0 +1,127 @@
+"""What a task predicts, as the report.json of its data folder records it."""
+
+import dataclasses
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, unquote
+
+from tupe_fairseq.files.atomic import read_json
+from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK, REPORT
+
+CLASSIFICATION, REGRESSION, MULTILABEL, TAGGING = KINDS = (
+    "classification",
+    "regression",
+    "multilabel",
+    "tagging",
+)
+# symbols that fairseq adds to each dictionary, or understands in a way of its own
+_RESERVED = re.compile(
+    "|".join([*map(re.escape, (*BUILT_IN_SYMBOLS, MASK)), r"madeupword\d+", "#fairseq:.*"]),
+    re.DOTALL,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A task.
+
+    Args:
+        name: of the task, and of the folder of its runs.
+        kind: what is predicted for a row: a class, a score, any number of labels, or a tag for
+            each word; one of ``KINDS``.
+        labels: the classes, labels or tags in the order of the head's outputs; none of a score.
+        texts: texts of a row, 1 or 2.
+        splits: train, valid, valid1, test, ...; fairseq numbers them in this order.
+        metrics: what is reported, of ``data.metrics.METRICS``.
+        selection: the metric that picks the best checkpoint.
+        epochs: passes over the training set by default.
+        scale: the lowest and the highest score; the model learns (score - low) / (high - low).
+        benchmark: "GLUE", or "" for your own task.
+    """
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    texts: int
+    splits: tuple[str, ...]
+    metrics: tuple[str, ...]
+    selection: str
+    epochs: int = 10
+    scale: tuple[float, float] | None = None
+    benchmark: str = ""
+
+    @classmethod
+    def load(cls, *folders: str) -> "Task":
+        """The task of the first folder whose report.json describes one."""
+        paths = [os.path.join(folder, REPORT) for folder in folders]
+        for path in filter(os.path.isfile, paths):
+            report = read_json(path)
+            if isinstance(report, dict) and report.get("description"):
+                return cls.from_record(report["description"], path)
+        raise FileNotFoundError(
+            f"no task is described by {' or '.join(paths)}; give --data, the folder that "
+            "tupe-prepare-task or tupe-prepare-glue wrote"
+        )
+
+    @classmethod
+    def from_record(cls, record: Any, path: str = REPORT) -> "Task":
+        """The task of :meth:`to_record`."""
+        try:
+            return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in record.items()})
+        except (AttributeError, TypeError) as error:
+            raise ValueError(f"{path} describes no task of this version: {error}") from error
+
+    def to_record(self) -> dict[str, Any]:
+        """The same for JSON."""
+        values = dataclasses.asdict(self).items()
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in values}
+
+    @property
+    def is_pair(self) -> bool:
+        return self.texts == 2
+
+    @property
+    def is_regression(self) -> bool:
+        return self.kind == REGRESSION
+
+    @property
+    def num_classes(self) -> int:
+        """The outputs of the head: 1 for a score."""
+        return len(self.labels) or 1
+
+    def check_model(self, path: str, kind: str, outputs: int) -> None:
+        """Refuse a fine-tuned checkpoint of another task."""
+        if (kind, outputs) != (self.kind, self.num_classes):
+            raise ValueError(
+                f"{path} was fine-tuned for {kind} with {outputs} outputs, but the task "
+                f"{self.name} is a {self.kind} with {self.num_classes}; give --data, the folder "
+                "that it was fine-tuned with"
+            )
+
+
+def read_report(folder: str) -> dict[str, Any]:
+    """The report.json of a task's data folder."""
+    return read_json(os.path.join(folder, REPORT))
+
+
+def trained_kind(options: Mapping[str, Any]) -> str:
+    """What a checkpoint predicts, by the options of its fairseq task."""
+    if options.get("task") == "token_tagging":
+        return TAGGING
+    if options.get("multilabel"):
+        return MULTILABEL
+    return REGRESSION if options.get("regression_target") else CLASSIFICATION
+
+
+def label_symbol(label: str) -> str:
+    """A label as a word of fairseq's dictionary: ``very good`` is ``very%20good``."""
+    if _RESERVED.fullmatch(label):
+        return f"%{ord(label[0]):02X}{label[1:]}"
+    return "".join(quote(c, safe="") if c.isspace() or c == "%" else c for c in label)
+
+
+def label_of(symbol: str) -> str:
+    """The label whose symbol this is."""
+    return unquote(symbol)

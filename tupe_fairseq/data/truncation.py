@@ -1,0 +1,85 @@
+"""Texts that are longer than the model: pairs are cut, sentences are tagged in windows."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+
+def pair_lengths(first, second, room: int) -> tuple[np.ndarray, np.ndarray]:
+    """How many tokens of two texts are kept, together at most ``room``.
+
+    Tokens are removed from the longer text one by one, from the second if both are equally long
+    (BERT's longest-first truncation). The lengths are those of one pair, or arrays of many.
+    """
+    first, second = np.asarray(first), np.asarray(second)
+    # the shorter text keeps everything up to half of the room; an odd token goes to the first
+    kept = np.minimum(first, np.maximum(room - second, (room + 1) // 2))
+    return kept, np.minimum(second, room - kept)
+
+
+class Window(NamedTuple):
+    """Tokens ``start`` to ``stop`` of a sentence, in which words ``first`` to ``last`` are tagged.
+
+    Each range includes its first and not its last; the other words of the window are context.
+    """
+
+    start: int
+    stop: int
+    first: int
+    last: int
+
+
+def windows(word_starts: Sequence[int], tokens: int, room: int) -> list[Window]:
+    """Overlapping windows of at most ``room`` tokens, one if the sentence fits.
+
+    A window begins at a word about half of the room after the one before. Each word is tagged in
+    the window with most context on its poorer side (the ends of the sentence lack none), so about
+    a quarter of the room on both sides; if tied in the first.
+
+    Args:
+        word_starts: the first token of each word; that of the first word is 0.
+        tokens: the length of the sentence.
+    """
+    starts = np.asarray(word_starts, dtype=np.int64)
+    ends = np.append(starts[1:], tokens)
+    if len(starts) and (starts[0] != 0 or (ends <= starts).any()):
+        raise ValueError(f"words begin at {starts[:5].tolist()} ..., in {tokens} tokens")
+    if not len(starts):
+        return []
+    if tokens <= room:
+        return [Window(0, tokens, 0, len(starts))]
+    spans = _spans(starts, tokens, room)
+    best = np.stack([_context(*span, starts, ends) for span in spans]).argmax(axis=0)
+    found = []
+    for number, (start, stop) in enumerate(spans):
+        words = np.flatnonzero(best == number)
+        if len(words):
+            found.append(Window(start, stop, int(words[0]), int(words[-1]) + 1))
+    return found
+
+
+def _spans(starts: np.ndarray, tokens: int, room: int) -> list[tuple[int, int]]:
+    """Where windows begin and end; every word begins in one of them."""
+    spans = [(0, room)]
+    rest_fits = starts[np.searchsorted(starts, tokens - room) :]
+    while spans[-1][1] < tokens:
+        begin = spans[-1][0]
+        following = starts[np.searchsorted(starts, begin, side="right") :]
+        if not len(following):  # the last word is longer than the room
+            break
+        near = following[following <= begin + room // 2]
+        start = int(near[-1] if len(near) else following[0])
+        if len(rest_fits) and begin < rest_fits[0] < start:
+            start = int(rest_fits[0])  # the last window is as full as possible
+        spans.append((start, min(start + room, tokens)))
+    return spans
+
+
+def _context(start: int, stop: int, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Tokens on the poorer side of each word; least for a word that begins outside."""
+    tokens = int(ends[-1])
+    left = starts - start if start else np.full_like(starts, tokens)
+    right = stop - ends if stop < tokens else np.full_like(starts, tokens)
+    outside = (starts < start) | (starts >= stop)
+    return np.where(outside, -2 * tokens, np.minimum(left, right))
