@@ -1,14 +1,18 @@
 """tupe-export: a folder for transformers, sentence-transformers and onnxruntime."""
 
 import argparse
-import importlib.metadata
 import logging
 import os
 import re
+import shutil
 from typing import Any
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.command_flags.vocabulary_flags import CHOICES, add_vocabulary_flags, given_vocabulary
+from tupe_fairseq.command_flags.vocabulary_flags import (
+    CHOICES,
+    add_vocabulary_flags,
+    given_vocabulary,
+)
 
 logger = logging.getLogger("tupe-export")
 
@@ -90,11 +94,162 @@ def get_parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> None:
     args = get_parser().parse_args(argv)
+    given = given_vocabulary(args)
     from tupe_fairseq.export.write_folder import new_folder
+    from tupe_fairseq.programs.log import quiet
 
-    with new_folder(args.output_dir, args.overwrite) as folder:
-        head = export(args, folder)
+    with quiet("tupe_fairseq"), new_folder(args.output_dir, args.overwrite) as folder:
+        pipeline = export(args, given, folder)
     trust = ", trust_remote_code=True" if args.model_type == "tupe" else ""
-    print(f"# to use it where transformers is installed (more in {args.output_dir}/README.md):")
+    logger.info("wrote %s", args.output_dir)
+    print(f"# where transformers is installed (more is in {args.output_dir}/README.md):")
     print("from transformers import pipeline")
-    print(f"pipeline({pipeline_of(head)!r}, {args.output_dir!r}{trust})")
+    print(f"pipeline({pipeline!r}, {args.output_dir!r}{trust})")
+
+
+def export(args: argparse.Namespace, given: Any, folder: str) -> str:
+    """Write a folder and compare it with the checkpoint; the pipeline that it is for."""
+    import torch
+    import transformers
+
+    from tupe_fairseq.export import check, names, onnx_files, write_folder
+    from tupe_fairseq.export.card import model_card, pipeline_of
+    from tupe_fairseq.export.tokenizer import build_tokenizer
+    from tupe_fairseq.files.atomic import read_json
+    from tupe_fairseq.files.names import FILLER, REPORT
+    from tupe_fairseq.inference.hub import load_model
+    from tupe_fairseq.text.found_vocabulary import find_dictionary, find_vocabulary
+    from tupe_fairseq.text.to_tokens import ToTokens, places_of
+    from tupe_fairseq.text.treatment import AsItIs
+
+    if args.onnx:
+        onnx_files.check_installed()
+    texts = sample(args.sample) if args.sample else check.TEXTS
+    places = places_of(args.checkpoint, args.data)
+    dictionary = find_dictionary(places)
+    vocabulary, paths = given or find_vocabulary(places, dictionary, CHOICES)[:2]
+    reports = [path for p in places if os.path.isfile(path := os.path.join(p, REPORT))]
+    report = read_json(reports[0]) if reports else {}
+
+    logger.info("reading %s, with %s", args.checkpoint, dictionary)
+    model, task = load_model(
+        args.checkpoint, os.path.dirname(dictionary) or ".", task="masked_lm",
+        attn_impl="auto", unpad=False, compile_layers=False, checkpoint_activations=False,
+    )  # fmt: skip
+    model.eval()
+    options, state, symbols = model.args, model.state_dict(), task.source_dictionary.symbols
+    fillers = [word for word in symbols if FILLER.fullmatch(word)]
+    if fillers and not args.padded_vocabulary:
+        raise ValueError(
+            f"{dictionary} is padded with {len(fillers)} words that are in no text, such as "
+            f"{fillers[0]}; to export them, too, give --padded-vocabulary"
+        )
+    head = chosen_head(state, options, places, args)
+
+    length = options.max_positions
+    tied = not getattr(options, "untie_weights_roberta", False)
+    tokenizer, unlisted = build_tokenizer(vocabulary, list(paths.values()), symbols, length)
+    version = int(model.encoder.vocabulary_version)
+    config = names.to_config(options, symbols, args.model_type, head, version)
+    if unlisted:
+        logger.info("%d tokens are not in %s: they get the vector of <unk>", unlisted, dictionary)
+        state = write_folder.with_unlisted(state, unlisted)
+        config.update(vocab_size=len(symbols) + unlisted, unlisted_pieces=unlisted)
+    tensors = names.to_transformers(state, args.model_type, head, tied)
+    write_folder.write_model(folder, config, tensors)
+    write_folder.write_sentence_files(folder, args.pooling, config["hidden_size"], length)
+    tokenizer.save_pretrained(folder)
+    shutil.copyfile(dictionary, os.path.join(folder, "dict.txt"))
+
+    logger.info("comparing the folder with the checkpoint on %d texts", len(texts))
+    to_tokens = ToTokens(symbols, vocabulary, paths, AsItIs())
+
+    def encode(text: str, second: str | None = None) -> list[int]:
+        return to_tokens(text) + ([] if second is None else [check.EOS, *to_tokens(second)[1:]])
+
+    def logits_of(name: str | None) -> Any:
+        of_head = {"features_only": True, "classification_head_name": name} if name else {}
+        return lambda tokens: model(tokens, **of_head)[0]
+
+    logits = {f"AutoModel{head.suffix}": logits_of(head.name)} if head else {}
+    if head is None or args.model_type == names.TUPE:  # transformers' RoBERTa has one or the other
+        logits["AutoModelForMaskedLM"] = logits_of(None)
+    differences = check.check_folder(folder, texts, encode, logits, len(symbols), length)
+    if args.onnx:
+        logger.info("writing onnx/")
+        differences.update(onnx_files.export_onnx(folder))
+    for name, difference in differences.items():
+        logger.info("%s: the same within %.1e", name, difference)
+    card = model_card(
+        config,
+        head,
+        report,
+        name=os.path.basename(os.path.realpath(args.output_dir)),
+        license=args.license,
+        languages=args.language,
+        parameters=sum(tensor.numel() for tensor in tensors.values()),
+        vocabulary={"gpt2": "GPT-2's byte-level BPE"}.get(vocabulary, "SentencePiece"),
+        max_positions=length,
+        onnx=args.onnx,
+        texts=len(texts),
+        transformers=transformers.__version__,
+        torch=torch.__version__.partition("+")[0],
+        differences=differences,
+    )
+    with open(os.path.join(folder, "README.md"), "w", encoding="utf-8") as file:
+        file.write(card)
+    return pipeline_of(head)
+
+
+def sample(path: str) -> list[str]:
+    """The lines of a file that are not empty."""
+    with open(path, encoding="utf-8") as file:
+        try:
+            lines = [line.strip() for line in file]
+        except UnicodeDecodeError as error:
+            raise ValueError(f"--sample {path} is not a text file in UTF-8") from error
+    if not any(lines):
+        raise ValueError(f"--sample {path} is empty; it needs one sentence a line")
+    return [line for line in lines if line]
+
+
+def chosen_head(state: Any, options: Any, places: list[str], args: argparse.Namespace) -> Any:
+    """The classification head to export with its labels; None if there is none."""
+    from tupe_fairseq.data.task import REGRESSION, TAGGING, label_of, trained_kind
+    from tupe_fairseq.export.names import HEADS, Head
+    from tupe_fairseq.files.names import FILLER, MASK
+    from tupe_fairseq.text.found_vocabulary import find_labels
+
+    heads = sorted({name.split(".")[1] for name in state if name.startswith(HEADS)})
+    if args.head and args.head not in heads:
+        raise ValueError(f"--head {args.head}: the checkpoint's heads are {heads or 'none'}")
+    if len(heads) > 1 and not args.head:
+        raise ValueError(
+            f"the checkpoint has {len(heads)} classification heads; give --head, one of "
+            f"{', '.join(heads)}"
+        )
+    if not heads:
+        if args.label_dict:
+            raise ValueError(
+                f"--label-dict {args.label_dict}: the checkpoint has no classification head"
+            )
+        return None
+    name = args.head or heads[0]
+    outputs = len(state[f"{HEADS}{name}.out_proj.bias"])
+    kind = trained_kind(vars(options))
+    if f"{HEADS}{name}.dense.bias" not in state:
+        kind = TAGGING
+    elif outputs == 1 and kind == "classification":
+        kind = REGRESSION
+    found = None if kind == REGRESSION else find_labels(places, args.label_dict)
+    if found is None:
+        labels = ["score"] if kind == REGRESSION else [f"LABEL_{n}" for n in range(outputs)]
+        return Head(name, labels, kind)
+    path, lines = found
+    labels = [label_of(word) for word in lines if word != MASK and not FILLER.fullmatch(word)]
+    if len(labels) != outputs:
+        raise ValueError(
+            f"{path} lists {len(labels)} labels, but head {name} has {outputs} outputs; give "
+            "--label-dict, the label/dict.txt that it was trained with"
+        )
+    return Head(name, labels, kind)

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, CLS, MASK
-from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.options import POSITION_OPTIONS
 from tupe_fairseq.version import __version__
 
