@@ -2,7 +2,6 @@
 
 import argparse
 import collections
-import json
 import os
 
 import pytest
@@ -12,7 +11,6 @@ from helpers.crafted import a_global, a_tensor, archive, legacy, number, text
 from helpers.drawn import drawn
 from helpers.drawn import strategies as st
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
-from tupe_fairseq.export.safetensors_file import read_safetensors
 
 # what one pickle after the other is made of: instructions, and what would do harm
 _PARTS = [
@@ -76,18 +74,3 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=8,
 )
-
-
-@drawn(15, header=JSON | st.dictionaries(st.text(max_size=3), st.fixed_dictionaries({
-    "dtype": st.sampled_from(["F32", "I64", "X", 3]),
-    "shape": st.lists(st.integers(-1, 2**63), max_size=3) | st.just("x"),
-    "data_offsets": st.lists(st.integers(-1, 64), min_size=1, max_size=3),
-}), max_size=3))  # fmt: skip
-def test_any_header_of_safetensors(folder, header):
-    path, content = folder / "c.safetensors", json.dumps(header).encode()
-    path.write_bytes(len(content).to_bytes(8, "little") + content + bytes(16))
-    try:
-        assert all(isinstance(t, torch.Tensor) for t in read_safetensors(str(path)).values())
-    except CheckpointError as error:
-        assert str(path) in str(error) and "\n" not in str(error)
-    path.unlink()

@@ -11,10 +11,7 @@ from safetensors.numpy import load_file
 from helpers.exporting import MAX_POSITIONS, write_model
 from helpers.predicting import encode, write_fine_tuned
 from helpers.running import REPO
-from tupe_fairseq.export.sentence_files import POOLINGS as SENTENCE_TRANSFORMERS
-from tupe_fairseq.files.names import POOLING_NAMES
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
-from tupe_fairseq.modules.pooling import POOLINGS
 
 TEXTS = ["The cat likes the house.", "A dog.", "", "An old tree sees nobody. " * 9, "No fish."]
 
@@ -90,10 +87,6 @@ def test_the_nearest_texts(models, tmp_path, capsys):
     assert lines[2].endswith(texts[3]) and len(lines) == 6
     with pytest.raises(SystemExit, match="queries.npy has 2 vectors for 4 texts"):
         search["main"]([str(tmp_path / name) for name in (*files[:2], files[0], files[3])])
-
-
-def test_poolings_are_those_of_sentence_transformers():
-    assert set(POOLINGS) == set(SENTENCE_TRANSFORMERS) == set(POOLING_NAMES)
 
 
 def test_pairs(models, tmp_path):

@@ -8,7 +8,6 @@ import json
 import os
 import shlex
 import shutil
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +15,7 @@ import torch
 
 from helpers import raw_text
 from helpers.authors import WORDS, their_checkpoint
-from helpers.exporting import exporting_quickly, write_model
+from helpers.exporting import write_model
 from helpers.glue_data import write_checkpoint, write_data
 from helpers.glue_files import write_glue, write_pretrain_dir
 from helpers.own_files import write_conll, write_csv
@@ -29,7 +28,6 @@ from tupe_fairseq.commands import (
     compare,
     convert,
     encode,
-    export,
     extend,
     finetune,
     predict,
@@ -574,80 +572,6 @@ def test_convert(tmp_path):
     elsewhere = {"--gpt2-encoder-json", "--gpt2-vocab-bpe", "--sentencepiece-model"}
     others = {"--overwrite", "--untie", "--anew"}
     assert flags_of(convert.get_parser()) == {*CONVERT, *others, *elsewhere}
-
-
-# tupe-export: files of OUT that a flag changes
-EXPORT = {
-    "--data": (["--data", "DIR/labelled"], {"config.json", "README.md"}),
-    "--label-dict": (["--label-dict", "DIR/labels.txt"], {"config.json", "README.md"}),
-    "--head": (["--head", "b"], {"config.json", "model.safetensors", "README.md"}),
-    "--as": (["--as", "roberta"], {
-        "config.json", "model.safetensors", "README.md", "configuration_tupe.py",
-        "modeling_tupe.py",
-    }),
-    "--pooling": (["--pooling", "cls"], {"1_Pooling/config.json"}),
-    "--license": (["--license", "mit"], {"README.md"}),
-    "--language": (["--language", "en,de"], {"README.md"}),
-    "--onnx": (["--onnx"], {"README.md"}),
-    "--sample": (["--sample", "DIR/sample.txt"], {"README.md"}),
-    "--python": (["--python", "sh"], set()),
-}  # fmt: skip
-
-
-def test_export(tmp_path, monkeypatch):
-    """--overwrite is the last: the folder is full by then."""
-    data = write_pretrain_dir(tmp_path / "data")
-    write_pretrain_dir(tmp_path / "labelled")
-    (tmp_path / "labelled" / "label").mkdir()
-    (tmp_path / "labelled" / "label" / "dict.txt").write_text("good 1\nbad 1\n")
-    (tmp_path / "labels.txt").write_text("yes 1\nno 1\n")
-    (tmp_path / "sample.txt").write_text("The cat.\nNo fish.\n")
-    write_model(tmp_path / "one", data, {"a": 2}, position_encoding="learned")
-    write_model(tmp_path / "two", data, {"a": 2, "b": 2}, position_encoding="learned")
-    seen = exporting_quickly(monkeypatch)
-
-    def call(out, *flags, expected=0, model="one"):
-        words = [f"DIR/{model}/checkpoint_best.pt", "--data", "DIR/data", "--output-dir", out]
-        words = [str(word).replace("DIR", str(tmp_path)) for word in [*words, *flags]]
-        seen.clear()
-        code, text = call_program(export.main, words)
-        assert code == expected, text
-        out = tmp_path / out[4:]
-        files = [path for path in out.rglob("*") if path.is_file()]
-        return {str(path.relative_to(out)): path.read_bytes() for path in files}
-
-    plain = call("DIR/plain/model")
-    usual = dict(seen)
-    for flag, (words, changed) in EXPORT.items():
-        assert words[0] == flag
-        base = plain
-        if flag == "--head":
-            call("DIR/none/model", expected=2, model="two")
-            base = call("DIR/one_head/model", "--head", "a", model="two")
-        found = call(f"DIR/out{flag}/model", *words, model="two" if flag == "--head" else "one")
-        names = {name for name in {**found, **base} if found.get(name) != base.get(name)}
-        assert names == changed, flag
-        assert (seen["texts"] == ["The cat.", "No fish."]) == (flag == "--sample")
-        assert (seen["python"] == "sh") == (flag == "--python")
-        assert seen["trust"] == (flag != "--as") and seen["onnx"] == (flag == "--onnx")
-    assert usual["trust"] and not usual["onnx"] and usual["python"] == sys.executable
-
-    # a vocabulary that is nowhere else
-    (data / "sentencepiece.bpe.model").rename(tmp_path / "pieces.model")
-    call("DIR/none/model", expected=2)
-    assert call("DIR/named/model", "--sentencepiece-model", "DIR/pieces.model") == plain
-    (tmp_path / "pieces.model").rename(data / "sentencepiece.bpe.model")
-    call("DIR/plain/model", "--license", "mit", expected=2)
-    assert (
-        call("DIR/plain/model", "--license", "mit", "--overwrite")["README.md"]
-        != plain["README.md"]
-    )
-    # of the other kinds of vocabularies, and padding: test_export.py
-    elsewhere = {
-        "--bpe-codes", "--gpt2-encoder-json", "--gpt2-vocab-bpe", "--sentencepiece-model",
-        "--padded-vocabulary", "--overwrite", "--output-dir",
-    }  # fmt: skip
-    assert flags_of(export.get_parser()) == {*EXPORT, *elsewhere}
 
 
 # tupe-score: what is given, and what is scored then, and otherwise

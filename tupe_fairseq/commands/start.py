@@ -16,7 +16,6 @@ NEEDS = {
     "compare": ("fairseq", "matplotlib"),
     "convert": ("fairseq",),
     "encode": ("sentencepiece",),
-    "export": ("fairseq", "safetensors"),
     "extend": ("fairseq",),
     "finetune": ("fairseq", "scipy", "seqeval", "sklearn"),
     "plot": ("matplotlib",),
@@ -68,7 +67,6 @@ def _command(name: str) -> Callable[[list[str] | None], None]:
 compare = _command("compare")
 convert = _command("convert")
 encode = _command("encode")
-export = _command("export")
 extend = _command("extend")
 finetune = _command("finetune")
 plot = _command("plot")
