@@ -1,4 +1,4 @@
-"""fairseq's dictionary: dict.txt lists a word and its count on each line, in the order of the ids."""
+"""fairseq's dictionary: dict.txt lists a word and its count on each line, the first id first."""
 
 import re
 from collections import Counter

@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import os
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
