@@ -31,7 +31,7 @@ ROOMS = {
     "prediction": ("encoder files labelled rows text",),
     "plots": ("encoder files inference",),
     "inference": (
-        "checkpoint encoder export files labelled models modules options plots position "
+        "checkpoint encoder files labelled models modules options plots position "
         "prediction fairseq_runs tasks text",
     ),
     "models": ("checkpoint encoder inference modules options",),

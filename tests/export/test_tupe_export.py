@@ -44,7 +44,7 @@ def finetuned(data):
     checkpoint = write_finetuned(
         folder, data, "mine", LABELS, rel_pos=True, task="sentence_prediction"
     )
-    report = {"splits": {"train": {"rows": 1234}}, "text_treatment": {"unicode": "NFC"}}
+    report = {"splits": {"train": {"rows": 1234}}}
     (folder / "report.json").write_text(json.dumps(report))
     return checkpoint
 

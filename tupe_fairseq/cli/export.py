@@ -8,11 +8,7 @@ import shutil
 from typing import Any
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.command_flags.vocabulary_flags import (
-    CHOICES,
-    add_vocabulary_flags,
-    given_vocabulary,
-)
+from tupe_fairseq.command_flags.vocabulary_flags import add_vocabulary_flags, given_vocabulary
 
 logger = logging.getLogger("tupe-export")
 
@@ -112,22 +108,20 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     import torch
     import transformers
 
+    from tupe_fairseq.data.dictionary import BOS, DICTIONARY, EOS, FILLER
+    from tupe_fairseq.data.tokenizer import REPORT, Tokenizer, places_of
     from tupe_fairseq.export import check, names, onnx_files, write_folder
     from tupe_fairseq.export.card import model_card, pipeline_of
     from tupe_fairseq.export.tokenizer import build_tokenizer
     from tupe_fairseq.files.atomic import read_json
-    from tupe_fairseq.files.names import FILLER, REPORT
     from tupe_fairseq.inference.hub import load_model
-    from tupe_fairseq.text.found_vocabulary import find_dictionary, find_vocabulary
-    from tupe_fairseq.text.to_tokens import ToTokens, places_of
-    from tupe_fairseq.text.treatment import AsItIs
 
     if args.onnx:
         onnx_files.check_installed()
     texts = sample(args.sample) if args.sample else check.TEXTS
     places = places_of(args.checkpoint, args.data)
-    dictionary = find_dictionary(places)
-    vocabulary, paths = given or find_vocabulary(places, dictionary, CHOICES)[:2]
+    vocabulary = Tokenizer.load(places, given and (given[0], list(given[1].values())))
+    dictionary = vocabulary.dictionary
     reports = [path for p in places if os.path.isfile(path := os.path.join(p, REPORT))]
     report = read_json(reports[0]) if reports else {}
 
@@ -148,7 +142,7 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
 
     length = options.max_positions
     tied = not getattr(options, "untie_weights_roberta", False)
-    tokenizer, unlisted = build_tokenizer(vocabulary, list(paths.values()), symbols, length)
+    tokenizer, unlisted = build_tokenizer(vocabulary.kind, vocabulary.paths, symbols, length)
     version = int(model.encoder.vocabulary_version)
     config = names.to_config(options, symbols, args.model_type, head, version)
     if unlisted:
@@ -159,13 +153,13 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     write_folder.write_model(folder, config, tensors)
     write_folder.write_sentence_files(folder, args.pooling, config["hidden_size"], length)
     tokenizer.save_pretrained(folder)
-    shutil.copyfile(dictionary, os.path.join(folder, "dict.txt"))
+    shutil.copyfile(dictionary, os.path.join(folder, DICTIONARY))
 
     logger.info("comparing the folder with the checkpoint on %d texts", len(texts))
-    to_tokens = ToTokens(symbols, vocabulary, paths, AsItIs())
 
-    def encode(text: str, second: str | None = None) -> list[int]:
-        return to_tokens(text) + ([] if second is None else [check.EOS, *to_tokens(second)[1:]])
+    def encode(*given: str) -> list[int]:
+        first, *second = vocabulary.encode_batch(given)
+        return [BOS, *first, EOS, *(token for ids in second for token in (EOS, *ids, EOS))]
 
     def logits_of(name: str | None) -> Any:
         of_head = {"features_only": True, "classification_head_name": name} if name else {}
@@ -188,7 +182,7 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
         license=args.license,
         languages=args.language,
         parameters=sum(tensor.numel() for tensor in tensors.values()),
-        vocabulary={"gpt2": "GPT-2's byte-level BPE"}.get(vocabulary, "SentencePiece"),
+        vocabulary=vocabulary,
         max_positions=length,
         onnx=args.onnx,
         texts=len(texts),
@@ -215,10 +209,9 @@ def sample(path: str) -> list[str]:
 
 def chosen_head(state: Any, options: Any, places: list[str], args: argparse.Namespace) -> Any:
     """The classification head to export with its labels; None if there is none."""
-    from tupe_fairseq.data.task import REGRESSION, TAGGING, label_of, trained_kind
+    from tupe_fairseq.data.dictionary import DICTIONARY, FILLER, MASK, read_dictionary
+    from tupe_fairseq.data.task import CLASSIFICATION, REGRESSION, TAGGING, label_of, trained_kind
     from tupe_fairseq.export.names import HEADS, Head
-    from tupe_fairseq.files.names import FILLER, MASK
-    from tupe_fairseq.text.found_vocabulary import find_labels
 
     heads = sorted({name.split(".")[1] for name in state if name.startswith(HEADS)})
     if args.head and args.head not in heads:
@@ -239,14 +232,15 @@ def chosen_head(state: Any, options: Any, places: list[str], args: argparse.Name
     kind = trained_kind(vars(options))
     if f"{HEADS}{name}.dense.bias" not in state:
         kind = TAGGING
-    elif outputs == 1 and kind == "classification":
+    elif outputs == 1 and kind == CLASSIFICATION:
         kind = REGRESSION
-    found = None if kind == REGRESSION else find_labels(places, args.label_dict)
-    if found is None:
+    paths = [args.label_dict or os.path.join(place, "label", DICTIONARY) for place in places]
+    path = next(filter(os.path.isfile, paths), None)
+    if kind == REGRESSION or path is None:
         labels = ["score"] if kind == REGRESSION else [f"LABEL_{n}" for n in range(outputs)]
         return Head(name, labels, kind)
-    path, lines = found
-    labels = [label_of(word) for word in lines if word != MASK and not FILLER.fullmatch(word)]
+    words = read_dictionary(path)
+    labels = [label_of(word) for word in words if word != MASK and not FILLER.fullmatch(word)]
     if len(labels) != outputs:
         raise ValueError(
             f"{path} lists {len(labels)} labels, but head {name} has {outputs} outputs; give "

@@ -20,6 +20,7 @@ EXTRA_OF = {
     "regex": "fastbpe",
     "sacremoses": "fastbpe",
     "subword_nmt": "fastbpe",
+    "jinja2": "hf",
     "protobuf": "hf",
     "safetensors": "hf",
     "tokenizers": "hf",

@@ -33,7 +33,6 @@ def model_card(config: dict[str, Any], head: Head | None, report: dict[str, Any]
         config=config,
         head=head,
         report=report,
-        text=report.get("text_treatment") or {},
         pipeline=pipeline_of(head),
         encoding=encoding(config),
         trust="" if config["model_type"] == ROBERTA else ", trust_remote_code=True",

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from tupe_fairseq.data.dictionary import EOS, PAD, UNK
+
 #: the largest difference of a logit
 LIMIT = 1e-4
-PAD, EOS, UNK = 1, 2, 3
 _BATCH = 8
 #: of different lengths, with what splits words in odd ways
 SENTENCES = (

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
-from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, CLS, MASK
 from tupe_fairseq.options import POSITION_OPTIONS
 from tupe_fairseq.version import __version__
 
@@ -75,7 +75,7 @@ ROBERTA_OPTIONS = {
     "position_encoding": "learned",
     **dict.fromkeys(POSITION_OPTIONS),
 }
-ROBERTA_HEAD = {"pooler_activation_fn": "tanh", "pooling": CLS}
+ROBERTA_HEAD = {"pooler_activation_fn": "tanh", "pooling": "cls"}
 #: and the other fields of its config.json
 ROBERTA_CONFIG = {
     "hidden_act": "gelu",
@@ -123,16 +123,12 @@ def to_transformers(
     Args:
         tied: the LM head's matrix is the word embedding, and left out.
     """
-    if tied and not state[LM_WEIGHT].equal(state[EMBEDDING]):
-        raise ValueError(
-            f"{LM_WEIGHT} is not the word embedding, as it must be without --untie-weights-roberta"
-        )
-    left_out = {LM_WEIGHT} if tied else set()
     tensors = {}
     for name, tensor in state.items():
         is_other_head = name.startswith(HEADS) and (not head or name.split(".")[1] != head.name)
         without_lm = model_type == ROBERTA and head and name.startswith("encoder.lm_head.")
-        if name.endswith("_version") or name in left_out or is_other_head or without_lm:
+        is_tied = tied and name == LM_WEIGHT
+        if name.endswith("_version") or is_tied or is_other_head or without_lm:
             continue
         renamed = _renamed(name, model_type, head, 0)
         tensor = tensor.detach().float()
@@ -157,12 +153,9 @@ def from_transformers(
         tensors = {f"{model_type}.{name}": tensor for name, tensor in tensors.items()}
     state: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        if model_type == ROBERTA and name.startswith("lm_head.decoder.bias"):
+        if model_type == ROBERTA and name == "lm_head.decoder.bias":
             name = "lm_head.bias"  # the same, if both are there
-        renamed = _renamed(name, model_type, head, 1)
-        if renamed in state and not state[renamed].equal(tensor):
-            raise ValueError(f"the tensor {name} is there twice")
-        state[renamed] = tensor
+        state[_renamed(name, model_type, head, 1)] = tensor
     if model_type == ROBERTA:
         positions = ENCODER + "position_bias.pos.weight"
         types = state.pop(_renamed(TOKEN_TYPES, ROBERTA, None, 1), None)
@@ -227,7 +220,7 @@ def to_config(
 
         defaults = {name: option.default for name, option in POSITION_OPTIONS.items()}
         fields.update({name: x for name, x in defaults.items() if fields[name] is None})
-        ids = map(symbols.index, (*BUILT_IN_SYMBOLS[:3], MASK))
+        ids = map(symbols.index, (*SPECIAL_TOKENS[:3], MASK))
         names = ("bos_token_id", "pad_token_id", "eos_token_id", "mask_token_id")
         fields.update(zip(names, ids), auto_map=AUTO_MAP, tupe_fairseq_version=__version__)
     if head is not None:

@@ -14,6 +14,7 @@ from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.convert import convert_dictionary, fine_tuning_options
 from tupe_fairseq.checkpoint.foreign_model import ForeignModel
 from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
+from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.task import (
     CLASSIFICATION,
     MULTILABEL,
@@ -30,7 +31,6 @@ from tupe_fairseq.export.names import (
     from_transformers,
 )
 from tupe_fairseq.export.write_folder import WEIGHTS, without_unlisted
-from tupe_fairseq.files.names import DICTIONARY
 from tupe_fairseq.files.text_lines import read_lines
 from tupe_fairseq.options import POSITION_OPTIONS
 
@@ -70,9 +70,11 @@ def read_folder(
     tensors = tensors_in({"model": tensors}, folder)
 
     head, labels = _head(config, tensors, path), None
-    state = from_transformers(
-        tensors, config["model_type"], head, not options["untie_weights_roberta"]
-    )
+    tied = not options["untie_weights_roberta"]
+    try:
+        state = from_transformers(tensors, config["model_type"], head, tied)
+    except KeyError as error:
+        raise ValueError(f"{folder} has no tensor for {error}") from None
     if "encoder.lm_head.dense.weight" not in state:
         state = _with_lm_head(state)
         remarks.append(

@@ -7,10 +7,10 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from tokenizers import normalizers as norm
 
-from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
+from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
 
-BOS, PAD, EOS, UNK = BUILT_IN_SYMBOLS
-SPECIAL = (*BUILT_IN_SYMBOLS, MASK)
+BOS, PAD, EOS, UNK = SPECIAL_TOKENS
+SPECIAL = (*SPECIAL_TOKENS, MASK)
 # SentencePiece's mark of a space
 SPACE = "\u2581"
 # Control characters that SentencePiece's rules nmt_* drop. As themselves: in a regular expression
@@ -185,7 +185,7 @@ def dictionary_words(path: str, unlisted: int, numbers: dict[str, int] | None) -
     ids = Tokenizer.from_file(path).get_vocab()
     words = sorted(ids, key=ids.__getitem__)
     words = words[: len(words) - unlisted]
-    if tuple(words[:4]) != BUILT_IN_SYMBOLS or [*map(ids.get, words)] != [*range(len(words))]:
+    if tuple(words[:4]) != SPECIAL_TOKENS or [*map(ids.get, words)] != [*range(len(words))]:
         raise ValueError(
             f"{path} has not the ids of a fairseq dictionary; give --dict, its dict.txt"
         )

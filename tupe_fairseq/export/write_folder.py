@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tupe_fairseq.data.dictionary import UNK
 from tupe_fairseq.export.names import EMBEDDING, LM_WEIGHT
-from tupe_fairseq.files.names import CLS, MEAN
 
 #: the code of a TUPE model, copied as it is
 CODE = ("configuration_tupe.py", "modeling_tupe.py")
@@ -26,7 +26,6 @@ FILES = (
 # What further tokens have less than <unk> as predictions, so that even thousands of them take
 # nothing from the probabilities of others, while a loss on one is still finite
 _LESS = 20.0
-_UNK = 3
 
 
 @contextlib.contextmanager
@@ -95,8 +94,8 @@ def write_sentence_files(folder: str, pooling: str, hidden_size: int, max_length
         "1_Pooling/config.json",
         {
             "word_embedding_dimension": hidden_size,
-            "pooling_mode_mean_tokens": pooling == MEAN,
-            "pooling_mode_cls_token": pooling == CLS,
+            "pooling_mode_mean_tokens": pooling == "mean",
+            "pooling_mode_cls_token": pooling == "cls",
             "pooling_mode_max_tokens": False,
             "pooling_mode_mean_sqrt_len_tokens": False,
             "include_prompt": True,
@@ -119,9 +118,9 @@ def with_unlisted(state: dict[str, Tensor], count: int) -> dict[str, Tensor]:
     """A checkpoint's tensors with ``count`` further tokens, which have the vectors of <unk>."""
     state = dict(state)
     for name in (EMBEDDING, LM_WEIGHT):
-        state[name] = torch.cat([state[name], state[name][_UNK].expand(count, -1)])
+        state[name] = torch.cat([state[name], state[name][UNK].expand(count, -1)])
     bias = state["encoder.lm_head.bias"]
-    state["encoder.lm_head.bias"] = torch.cat([bias, (bias[_UNK] - _LESS).expand(count)])
+    state["encoder.lm_head.bias"] = torch.cat([bias, (bias[UNK] - _LESS).expand(count)])
     return state
 
 
