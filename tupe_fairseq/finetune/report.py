@@ -1,33 +1,39 @@
-"""The results of a task as markdown."""
+"""The results of a task and of all tasks: results.json and results.md."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
+from tupe_fairseq.data.metrics import class_scores, most_frequent
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, Task
+from tupe_fairseq.files.atomic import atomic_write, read_json, write_json
+from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.markdown import markdown_table
-from tupe_fairseq.finetune.selection import metric_names
-from tupe_fairseq.labelled.class_scores import most_frequent
-from tupe_fairseq.labelled.task_description import (
-    CLASSIFICATION,
-    MULTILABEL,
-    REGRESSION,
-    TAGGING,
-    Task,
+from tupe_fairseq.finetune.command import Experiment
+from tupe_fairseq.finetune.scoring import (
+    Results,
+    best_run,
+    by_learning_rate,
+    flat,
+    metric_names,
+    read_predictions,
+    score,
 )
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 
-METRIC_LABELS = {
+_METRICS = {
     "accuracy": "accuracy",
-    "acc_and_f1": "mean of both",
+    "acc_and_f1": "mean of accuracy and F1",
     "entity_f1": "entity F1",
     "f1": "F1",
     "macro_f1": "macro F1",
     "mcc": "Matthews",
     "micro_f1": "micro F1",
     "pearson": "Pearson",
-    "pearson_and_spearman": "mean of both",
+    "pearson_and_spearman": "mean of Pearson and Spearman",
     "spearman": "Spearman",
 }
-_MEANS = {"acc_and_f1": ("accuracy", "f1"), "pearson_and_spearman": ("pearson", "spearman")}
-MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
+_MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
 _BASELINES = {
     CLASSIFICATION: "always {} (majority class)",
     REGRESSION: "always {} (mean score)",
@@ -36,166 +42,294 @@ _BASELINES = {
 }
 
 
-def percent(value: float) -> str:
-    """A fraction times 100, with one decimal."""
-    text = f"{100 * value:.1f}"
-    return "0.0" if text == "-0.0" else text
+def percent(value: float | None) -> str:
+    """A fraction times 100, with one decimal; "diverged" for None."""
+    return "diverged" if value is None else f"{100 * value:.1f}".replace("-0.0", "0.0")
 
 
-def in_cell(text: str) -> str:
-    """A label or a name, which a user chose, so that it stays in its cell of a table."""
+def count_of(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def metric_label(name: str, others: Sequence[str] = ()) -> str:
+    """A metric's name; a mean that stands beside its two parts need not repeat them."""
+    label = _METRICS[name]
+    is_beside = label.startswith("mean") and all(_METRICS[one] in label for one in others)
+    return "mean of both" if len(others) == 2 and is_beside else label
+
+
+def _in_cell(text: str) -> str:
+    """A label or name, which a user chose, without effect on the table."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
-def metric_in_words(name: str, beside: Sequence[str] = ()) -> str:
-    """A metric's name.
+def write_task(
+    experiment: Experiment,
+    settings: dict[str, Any],
+    results: Results,
+    constant: dict[str, Any],
+    test: dict[str, dict[str, float]] | None = None,
+) -> str:
+    """Write results.json and results.md of a task; returns the latter.
 
     Args:
-        name (str): the metric.
-        beside (sequence of str): those before it; a mean need not name its parts if they are these.
+        settings: what all runs share.
+        results: the finished runs, one or more.
+        constant: of :func:`tupe_fairseq.finetune.scoring.baseline`.
+        test: the best run's metrics on the test sets of your own task.
     """
-    parts = _MEANS.get(name, ())
-    if not parts or set(parts) == set(beside):
-        return METRIC_LABELS[name]
-    return f"mean of {' and '.join(METRIC_LABELS[part] for part in parts)}"
+    data, task = experiment.data, experiment.data.task
+    best, table = best_run(results, task), by_learning_rate(results, task)
+    best_lr = max(table, key=lambda row: row["metrics"]["valid"][task.selection])
+    summary = {
+        "task": task.name,
+        "selection": task.selection,
+        "settings": settings,
+        "best_lr": best_lr["lr"],
+        "score": score(best_lr["metrics"], task),
+        "best_run": None if best is None else best.name,
+        "best_run_score": None if best is None else score(results[best]["metrics"], task),
+        "baseline_score": score(constant["metrics"], task),
+        "baseline": constant,
+        "by_lr": table,
+        "runs": [results[run] for run in sorted(results)],
+    }
+    if not task.benchmark:
+        path = "" if best is None else experiment.path(best, "predictions-valid.tsv")
+        predicted = None if task.is_regression else read_predictions(path, data, "valid")
+        classes = predicted and class_scores(task.labels, *map(flat, predicted))
+        summary.update(description=task.to_record(), classes=classes or [], test=test or {})
+    text = task_table(summary, task)
+    _write(experiment.folder, summary, text)
+    return text
+
+
+def _write(folder: str, content: dict[str, Any], text: str) -> None:
+    with atomic_write(os.path.join(folder, "results.md")) as file:
+        file.write(text)
+    write_json(os.path.join(folder, "results.json"), content)
 
 
 def task_table(summary: dict[str, Any], task: Task) -> str:
-    """The text of RUNS/TASK/results.md.
-
-    Args:
-        summary (dict): of :func:`tupe_fairseq.finetune.scores.task_results`; of one's own task also
-            ``classes`` and ``test``.
-        task (Task): the task.
-    """
-    splits = [split for split in task.splits if split.startswith("valid")]
-    columns = [(split, name) for split in splits for name in metric_names(task)]
+    """results.md of a task."""
+    settings, constant = summary["settings"], summary["baseline"]
+    names, splits = metric_names(task), [split for split in task.splits if "valid" in split]
+    columns = [(split, name) for split in splits for name in names]
+    sets = _MNLI_SETS if task.benchmark else dict(zip(splits, splits))
     labels = [
-        metric_in_words(name, task.metrics) + (f" ({_set(task, split)})" if len(splits) > 1 else "")
+        metric_label(name, task.metrics) + (f" ({sets[split]})" if len(splits) > 1 else "")
         for split, name in columns
     ]
 
     def cells(metrics) -> list[str]:
+        if metrics is None:
+            return ["diverged"] * len(columns)
         return [percent(metrics[split][name]) for split, name in columns]
 
-    medians = [
-        [
-            row["lr"] + (" (best)" if row["lr"] == summary["best_lr"] else ""),
-            str(len(row["seeds"])),
-            *cells(row["metrics"]),
-        ]
+    baseline = _BASELINES[task.kind].format(_in_cell(constant["answer"]))
+    rates = [
+        [row["lr"] + " (best)" * (row["lr"] == summary["best_lr"]), str(len(row["seeds"])),
+         *cells(row["metrics"])]
         for row in summary["by_lr"]
-    ]
-    constant = summary["baseline"]
-    baseline = _BASELINES[task.kind].format(in_cell(constant["answer"]))
-    medians.append([baseline, "", *cells(constant["metrics"])])
-    settings = summary["settings"]
-    is_patient = settings.get("patience") is not None
+    ]  # fmt: skip
+    has_epochs = settings["patience"] is not None
     runs = [
-        [
-            run["run"] + (" (best)" if run["run"] == summary["best_run"] else ""),
-            *([str(run.get("epochs", ""))] if is_patient else []),
-            *(cells(run["metrics"]) if run["diverged"] is None else ["diverged"] * len(columns)),
-        ]
+        [run["run"] + " (best)" * (run["run"] == summary["best_run"]),
+         *([str(run["epochs"])] if has_epochs else []), *cells(run["metrics"])]
         for run in summary["runs"]
+    ]  # fmt: skip
+    header = ["run", *(["epochs"] if has_epochs else []), *labels]
+    checkpoint = settings["checkpoint"]
+    origin = f"Fine-tuned from {checkpoint['name']} (sha256 {checkpoint['sha256'][:12]})"
+    if not settings["pretrained"]:
+        origin = f"NOT pre-trained: random weights, a model of the size of {checkpoint['name']}"
+    rows = count_of(settings["batch_size"] * settings["update_freq"], "row")
+    epochs = count_of(settings["epochs"], "epoch")
+    lines = [
+        f"# {task.name}" + ("" if settings["pretrained"] else ", without pre-training"),
+        "",
+        f"{origin}; {epochs}; {rows} per update. Development set, times 100.",
+        "",
+        *_options(settings, task),
+        "## Median over the seeds",
+        "",
+        markdown_table(
+            ["learning rate", "seeds", *labels], [*rates, [baseline, "", *cells(constant["metrics"])]]
+        ),
+        "## Each run",
+        "",
+        markdown_table(header, runs),
     ]
-    return "\n".join(
-        [
-            f"# {task.name}" + ("" if settings["pretrained"] else ", without pre-training"),
-            "",
-            f"{origin(settings)}; {settings['epochs']} epochs; {rows(settings)} rows per update. "
-            "Development set, times 100.",
-            "",
-            *_options(settings, task),
-            "## Median over the seeds",
-            "",
-            markdown_table(["learning rate", "seeds", *labels], medians),
-            "## Each run",
-            "",
-            markdown_table(["run", *(["epochs"] if is_patient else []), *labels], runs),
-            *_test_sets(summary, task, baseline),
-            *_classes(summary.get("classes", [])),
-        ]
-    )
-
-
-def _set(task: Task, split: str) -> str:
-    return MNLI_SETS[split] if task.benchmark else split
-
-
-def _options(settings: dict[str, Any], task: Task) -> list[str]:
-    """What else was asked for, a line each."""
-    lines = []
-    if settings.get("pooling") is not None:
-        lines += [f"The head gets the {settings['pooling']} of a text's features (--pooling)."]
-    if settings.get("metric") is not None:
-        lines += [f"Checkpoints are picked by {metric_in_words(task.selection)} (--metric)."]
-    if settings.get("patience") is not None:
-        epochs = settings["patience"]
-        lines += [
-            f"Runs stopped early (--patience): better scores were waited for {epochs} epochs."
-        ]
-    if settings.get("class_weights") is not None:
-        weights = zip(task.labels, settings["class_weights"])
-        listed = ", ".join(f"{in_cell(label)} {weight:g}" for label, weight in weights)
-        lines += [f"Weights of the classes in the loss (--balance): {listed}."]
-    return [*lines, ""] if lines else []
-
-
-def _test_sets(summary: dict[str, Any], task: Task, baseline: str) -> list[str]:
-    """The tables of the test sets that have labels."""
-    lines = []
     for split, metrics in summary.get("test", {}).items():
-        names = metric_names(task)
-        answers = {summary["best_run"]: metrics, baseline: summary["baseline"]["test"][split]}
-        table = [[name, *(percent(one[of]) for of in names)] for name, one in answers.items()]
+        both = {summary["best_run"]: metrics, baseline: constant["test"][split]}
         lines += [
             f"## {split.capitalize()} set, by the run that is best on the development set",
             "",
             markdown_table(
-                ["run", *(metric_in_words(name, task.metrics) for name in names)], table
+                ["run", *(metric_label(name, task.metrics) for name in names)],
+                [[run, *(percent(found[name]) for name in names)] for run, found in both.items()],
             ),
         ]
-    return lines
+    return "\n".join(lines + _classes(summary.get("classes", [])))
+
+
+def _options(settings: dict[str, Any], task: Task) -> list[str]:
+    """A line for each option that changes the protocol."""
+    lines = []
+    if settings["pooling"]:
+        lines += [f"The head gets the {settings['pooling']} of a text's features (--pooling)."]
+    if settings["metric"]:
+        lines += [f"Checkpoints are picked by {metric_label(task.selection)} (--metric)."]
+    if settings["patience"]:
+        epochs = count_of(settings["patience"], "epoch")
+        lines += [f"Runs stopped after {epochs} without a better score (--patience)."]
+    if settings["class_weights"]:
+        weights = zip(task.labels, settings["class_weights"])
+        listed = ", ".join(f"{_in_cell(label)} {weight:g}" for label, weight in weights)
+        lines += [f"Weights of the classes in the loss (--balance): {listed}."]
+    return [*lines, ""] if lines else []
 
 
 def _classes(classes: list[dict[str, Any]]) -> list[str]:
-    """The table of the classes, those that are shown in figures, too."""
     if not classes:
         return []
-    table = [
-        [in_cell(one["label"]), *(percent(one[name]) for name in ("precision", "recall", "f1")),
-         str(one["support"])]
-        for one in most_frequent(classes)
-    ]  # fmt: skip
-    more = len(classes) - len(table)
+    shown, columns = most_frequent(classes), ("precision", "recall", "f1")
+    rows = [
+        [_in_cell(one["label"]), *(percent(one[name]) for name in columns), str(one["support"])]
+        for one in shown
+    ]
+    fewer = f"The {len(shown)} most frequent of {len(classes)}.\n\n"
     return [
         "## Each class, by the best run",
         "",
-        *([f"The {len(table)} most frequent of {len(classes)}.", ""] if more else []),
-        markdown_table(["class", "precision", "recall", "F1", "number"], table),
+        (fewer if len(shown) < len(classes) else "")
+        + markdown_table(["class", "precision", "recall", "F1", "number"], rows),
     ]
 
 
-def remark(row: dict[str, Any]) -> str:
-    """What stands behind a task's name in the table of all tasks, where it is not as usual.
+def write_overall(runs_dir: str) -> None:
+    """Write RUNS/results.json and results.md from the results.json of the tasks in RUNS."""
+    # another task may finish at the same time; the last one reads the results of both
+    with locked(runs_dir, wait=True):
+        own = sorted(name for name in os.listdir(runs_dir) if name not in GLUE_TASKS)
+        paths = [os.path.join(runs_dir, name, "results.json") for name in [*GLUE_TASKS, *own]]
+        summaries = [read_json(path) for path in paths if os.path.exists(path)]
+        overall = overall_results([one for one in summaries if "best_lr" in one])
+        _write(runs_dir, overall, overall_table(overall))
 
-    Args:
-        row (dict): with ``pretrained`` and, if it is not that of ``<s>``, the ``pooling``.
+
+def overall_results(summaries: list[dict[str, Any]]) -> dict[str, Any]:
+    """The scores of all tasks, and the averages of GLUE's.
+
+    A task's score is its median at the best learning rate; with two metrics of GLUE, or two
+    development sets, their mean.
     """
-    words = [] if row["pretrained"] else ["not pre-trained"]
-    words += [f"{row['pooling']} pooling"] if row.get("pooling") is not None else []
-    return f" ({', '.join(words)})" if words else ""
+    tasks: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    for summary in summaries:
+        settings = summary["settings"]
+        best_lr = next(row for row in summary["by_lr"] if row["lr"] == summary["best_lr"])
+        names = ("score", "best_lr", "best_run", "best_run_score", "baseline_score")
+        row = {
+            **{name: summary[name] for name in names},
+            "seeds": len(best_lr["seeds"]),
+            "metrics": best_lr["metrics"],
+            "pretrained": settings["pretrained"],
+            "checkpoint": settings["checkpoint"],
+            **({"pooling": settings["pooling"]} if settings["pooling"] else {}),
+        }
+        if "description" in summary:
+            row.update(test=summary["test"], baseline_test=summary["baseline"]["test"])
+            own[summary["task"]] = {**row, "description": summary["description"]}
+        else:
+            tasks[summary["task"]] = row
+    models = {
+        (row["pretrained"], row.get("pooling"), row["checkpoint"]["sha256"])
+        for row in tasks.values()
+    }
+    # scores of different models have no meaningful average
+    one_model = len(models) == 1
+    without_wnli = [row for name, row in tasks.items() if name != "WNLI"]
+    return {
+        "tasks": tasks,
+        "one_model": one_model,
+        "average": _averages([*tasks.values()]) if one_model else None,
+        "average_without_wnli": _averages(without_wnli) if one_model and "WNLI" in tasks else None,
+        **({"own_tasks": own} if own else {}),
+    }
 
 
-def origin(settings: dict[str, Any]) -> str:
-    """A sentence on where the weights came from."""
-    name = settings["checkpoint"]["name"]
-    if settings["pretrained"]:
-        return f"Fine-tuned from {name} (sha256 {settings['checkpoint']['sha256'][:12]})"
-    return f"NOT pre-trained: random weights, a model of the size of {name}"
+def _averages(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    averages: dict[str, Any] = {"tasks": len(rows)}
+    for key in ("score", "best_run_score", "baseline_score"):
+        values = [row[key] for row in rows]
+        averages[key] = None if None in values else sum(values) / len(values)
+    return averages if rows else None
 
 
-def rows(settings: dict[str, Any]) -> int:
-    """The rows per update."""
-    return settings["batch_size"] * settings["update_freq"] * settings["gpus"]
+def overall_table(overall: dict[str, Any]) -> str:
+    """RUNS/results.md: GLUE's tasks with their average, and your own tasks."""
+    parts = [_glue_table(overall)] if overall["tasks"] else []
+    return "\n".join(parts + ([_own_table(overall["own_tasks"])] if "own_tasks" in overall else []))
+
+
+def _cells(name: str, row: dict[str, Any], *metric: str) -> list[str]:
+    """The columns that GLUE's and your own tasks share."""
+    remarks = [] if row["pretrained"] else ["not pre-trained"]
+    remarks += [f"{row['pooling']} pooling"] if "pooling" in row else []
+    scores = (percent(row[key]) for key in ("score", "best_run_score", "baseline_score"))
+    label = _in_cell(name) + (f" ({', '.join(remarks)})" if remarks else "")
+    return [label, *metric, *scores, row["best_lr"], str(row["seeds"])]
+
+
+def _glue_table(overall: dict[str, Any]) -> str:
+    rows: list[list[str]] = []
+    for name, row in overall["tasks"].items():
+        metrics = row["metrics"]
+        parts = [
+            f"{_METRICS[metric]} {_MNLI_SETS[split] + ' ' if len(metrics) > 1 else ''}"
+            + percent(metrics[split][metric])
+            for split in metrics
+            for metric in GLUE_TASKS[name].metrics
+        ]
+        rows.append([*_cells(name, row), ", ".join(parts)])
+    for key, words in (("average", ""), ("average_without_wnli", " without WNLI")):
+        found = overall[key]
+        if found is not None:
+            scores = (percent(found[key]) for key in ("score", "best_run_score", "baseline_score"))
+            label = f"average of {found['tasks']} of {len(GLUE_TASKS)} tasks{words}"
+            rows.append([label, *scores, "", "", ""])
+    header = ["task", "score", "best run", "constant", "learning rate", "seeds", "medians"]
+    text = (
+        "# GLUE, development sets\n\nTimes 100. The score is the median over the seeds at the best "
+        "learning rate (the mean of two metrics,\nor of two sets); the constant is the score of "
+        "always giving the same answer.\n\n" + markdown_table(header, rows)
+    )
+    if overall["one_model"]:
+        return text
+    return text + (
+        "\nNo average, because the tasks were fine-tuned from different models, or pooled "
+        "differently.\n"
+    )
+
+
+def _own_table(tasks: dict[str, Any]) -> str:
+    header = [
+        "task", "metric", "score", "best run", "baseline", "learning rate", "seeds",
+        "test set, best run", "test set, baseline",
+    ]  # fmt: skip
+    rows = []
+    for name, row in tasks.items():
+        metric = row["description"]["selection"]
+        tests = [
+            ", ".join(percent(metrics[metric]) for metrics in row[key].values())
+            for key in ("test", "baseline_test")
+        ]
+        rows.append([*_cells(name, row, metric_label(metric)), *tests])
+    return (
+        "# Your own tasks, development sets\n\nTimes 100, by the metric that picks checkpoints. The "
+        "score is the median over the seeds at the best learning\nrate; the baseline sees no text, "
+        "or for tags one word. Each task's own results.md has the other metrics. Test sets are\n"
+        "scored once, by the run that is best on the development set.\n\n"
+        + markdown_table(header, rows)
+    )

@@ -1,55 +1,40 @@
-"""One run of the grid: train, predict the development set, score."""
+"""One run: train, predict the development sets, score."""
 
 import logging
-import math
 import os
-from collections.abc import Callable
+import threading
 from typing import Any
 
 import numpy as np
 
-from tupe_fairseq.checkpoint.checked_tensors import NotFinite
-from tupe_fairseq.checkpoint.contents import best_in
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.fairseq_runs.save_dir import BEST, LAST, remove_checkpoints, updates_of
+from tupe_fairseq.fairseq_runs.train import Diverged, quiet, record_of, train
 from tupe_fairseq.files.atomic import atomic_write, write_json
-from tupe_fairseq.finetune.answers import measured
-from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
-from tupe_fairseq.finetune.label_files import Answers, unscaled
-from tupe_fairseq.finetune.learning_curve import read_curve
-from tupe_fairseq.finetune.prediction_file import Predicted, write_predictions
-from tupe_fairseq.finetune.selection import metric_names
-from tupe_fairseq.finetune.unfinished_run import keep_what_counts
+from tupe_fairseq.finetune.command import Experiment, Run
+from tupe_fairseq.finetune.scoring import Predicted, measure, read_predictions, write_predictions
 from tupe_fairseq.inference.predict import predict
-from tupe_fairseq.programs.log import quiet, record_of
-from tupe_fairseq.programs.save_dir import BEST, LAST, updates_of
-from tupe_fairseq.programs.train import Diverged, train
 
 logger = logging.getLogger("tupe-finetune")
+# one model at a time in this process: loggers are set, and a GPU has other work
+_predicting = threading.Lock()
 
 
 def finetune(
-    experiment: Experiment,
-    run: FineTuningRun,
-    on_score: Callable[[int, float], None],
-    lock: int | None,
+    experiment: Experiment, run: Run, env: dict[str, str], on_updates, lock: int | None
 ) -> dict[str, Any]:
-    """Train, or resume an interrupted training, and write predictions and result.json.
+    """Train, or resume an interrupted training; the content of result.json, which is written.
 
     Args:
-        experiment (Experiment): what to train on what.
-        run (FineTuningRun): its learning rate and seed.
-        on_score (callable): called with epoch and score after each validation.
-        lock (int or None): a lock's descriptor, for the training process to hold.
-    Returns:
-        dict: the content of result.json.
-    Raises:
-        ValueError: if fairseq-train fails, makes an unexpected number of updates, or records a
-            score that its predictions do not have.
+        env: environment variables of the training.
+        on_updates: called with the updates so far, after each epoch.
+        lock: descriptor of a lock that the training process holds.
     """
     os.makedirs(experiment.path(run), exist_ok=True)
     with atomic_write(experiment.path(run, "command.sh")) as file:
         file.write(experiment.script(run))
-    keep_what_counts(experiment, run)
+    if experiment.settings.patience and os.path.exists(experiment.path(run, LAST)):
+        logger.info("%s restarts: fairseq does not save the count of --patience", run.name)
+        remove_checkpoints(experiment.path(run))
     result: dict[str, Any] = {
         "run": run.name,
         "lr": run.lr_text,
@@ -60,102 +45,81 @@ def finetune(
         "diverged": None,
         "metrics": None,
     }
+
+    def on_line(line: str) -> None:
+        record = record_of(line, "valid")
+        if record is not None:
+            on_updates(int(record["valid_num_updates"]))
+
     try:
-        _train(experiment, run, on_score, lock)
+        log_path = experiment.path(run, "train.log")
+        train(experiment.command(run), log_path, on_line, lock=lock, env=env)
         result["updates"] = _updates(experiment, run)
         result["metrics"] = _score(experiment, run)
     except Diverged as error:
         logger.warning("%s diverged: %s", run.name, error)
         result["diverged"] = str(error)
-    curve = read_curve(experiment.path(run, "train.log"), experiment.data.task.selection)
-    result["epochs"] = len(curve)
+    result["epochs"] = len(read_curve(experiment, run))
     write_json(experiment.path(run, "result.json"), result)
     return result
 
 
-def _train(experiment, run, on_score, lock) -> None:
-    metric = f"valid_{experiment.data.task.selection}"
-
-    def follow(line: str) -> None:
-        record = record_of(line, "valid")
-        if record is not None and metric in record:
-            on_score(int(record["epoch"]), float(record[metric]))
-
-    train(experiment.command(run), experiment.path(run, "train.log"), follow, lock=lock)
-
-
-def _updates(experiment: Experiment, run: FineTuningRun) -> int:
-    updates = updates_of(experiment.path(run, LAST))
-    planned = experiment.updates
+def _updates(experiment: Experiment, run: Run) -> int:
+    made, planned = updates_of(experiment.path(run, LAST)), experiment.updates
     # in fp16, updates whose gradients overflow are skipped
-    may_be_fewer = experiment.settings.fp16 or experiment.settings.patience is not None
-    if updates > planned or (updates < planned and not may_be_fewer):
+    may_be_fewer = experiment.settings.fp16 or experiment.settings.patience
+    if made != planned and not (made < planned and may_be_fewer):
         raise ValueError(
-            f"{run.name} made {updates} updates, but its learning rate was planned for {planned}"
+            f"{run.name} made {made} updates, but its learning rate was planned for {planned}"
         )
-    return updates
+    return made
 
 
-def _score(experiment: Experiment, run: FineTuningRun) -> dict[str, dict[str, float]]:
-    task = experiment.data.task
-    best = experiment.path(run, BEST)
-    if not os.path.exists(best):
+def _score(experiment: Experiment, run: Run) -> dict[str, dict[str, float]]:
+    if not os.path.exists(experiment.path(run, BEST)):
         raise Diverged("no validation had a finite score")
-    metrics = {}
-    for split in experiment.data.splits("valid"):
-        try:
-            predictions = predictions_of(experiment, best, split)
-        except NotFinite as error:
-            raise Diverged(str(error)) from error
-        targets = experiment.data.targets(split)
-        if task.is_regression and not np.isfinite(predictions).all():
+    task, splits = experiment.data.task, experiment.data.splits("valid")
+    return {split: measure(task, _predict(experiment, run, split)) for split in splits}
+
+
+def predictions(experiment: Experiment, run: Run, split: str) -> Predicted:
+    """The predictions in a run's predictions-SPLIT.tsv, which is written if it is not there."""
+    path = experiment.path(run, f"predictions-{split}.tsv")
+    found = read_predictions(path, experiment.data, split)
+    return _predict(experiment, run, split) if found is None else found
+
+
+def _predict(experiment: Experiment, run: Run, split: str) -> Predicted:
+    data, batch_size = experiment.data, experiment.settings.batch_size
+    with _predicting, quiet("fairseq", "tupe_fairseq"):
+        best = experiment.path(run, BEST)
+        values = predict(best, data.folder, split, batch_size, cpu=experiment.cpu).values
+    if data.task.is_regression:
+        values = data.unscaled(values)
+        if not np.isfinite(values).all():
             raise Diverged("predictions are not finite")
-        path = experiment.path(run, f"predictions-{split}.tsv")
-        write_predictions(path, experiment.data, Predicted(predictions, targets))
-        metrics[split] = measured(task, metric_names(task), predictions, targets)
-    _check_recorded(experiment, run, metrics["valid"][task.selection])
-    return metrics
+    predicted = Predicted(values, data.targets(split) if data.has_labels(split) else None)
+    write_predictions(experiment.path(run, f"predictions-{split}.tsv"), data.task, predicted)
+    return predicted
 
 
-def _check_recorded(experiment: Experiment, run: FineTuningRun, found: float) -> None:
-    """Check that fairseq picked the checkpoint by the score that its predictions have."""
-    metric = experiment.data.task.selection
-    path = experiment.path(run, BEST)
-    recorded = best_in(restricted_load(path), path) / 100
-    # half precision can move undecided rows to the other class; otherwise one at most
-    tolerance = (0.03 if experiment.settings.fp16 else 1e-3) + 1 / experiment.data.rows["valid"]
-    if not math.isclose(found, recorded, rel_tol=0, abs_tol=tolerance):
-        raise ValueError(
-            f"{run.name}: the best checkpoint's predictions have {metric} {found:.4f}, "
-            f"but fairseq recorded {recorded:.4f}"
-        )
+def read_curve(experiment: Experiment, run: Run) -> list[dict[str, Any]]:
+    """Of each epoch in train.log: ``epoch``, ``score`` (times 100), and ``loss`` in training.
 
-
-def predictions_of(experiment: Experiment, checkpoint: str, split: str) -> Answers:
-    """The answer for each row of a split; scores on the task's own scale.
-
-    Raises:
-        NotFinite: if the model is not.
-        ValueError: if there are not as many as rows, or the checkpoint is refused.
+    Of an epoch that was trained twice, because the run was interrupted, the later one counts.
     """
-    try:
-        with quiet("fairseq", "tupe_fairseq"):
-            found = predict(
-                checkpoint,
-                experiment.data.folder,
-                split,
-                experiment.settings.batch_size,
-                cpu=experiment.settings.gpus == 0,
-            ).values
-    except NotFinite:
-        raise
-    except CheckpointError as error:
-        folder = os.path.dirname(checkpoint)
-        raise ValueError(f"{error}; delete {folder}, and the run is made again") from error
-    if len(found) != experiment.data.rows[split]:
-        raise ValueError(
-            f"{len(found)} predictions for {experiment.data.rows[split]} rows of {split}"
-        )
-    if experiment.data.task.is_regression:
-        return unscaled(experiment.data.task, found)
-    return found
+    metric = f"valid_{experiment.data.task.selection}"
+    points: dict[int, dict[str, Any]] = {}
+    if not os.path.isfile(experiment.path(run, "train.log")):
+        return []
+    with open(experiment.path(run, "train.log"), encoding="utf-8", errors="replace") as log:
+        for line in log:
+            validated, trained = record_of(line, "valid"), record_of(line, "train")
+            if validated is not None and metric in validated:
+                epoch = int(validated["epoch"])
+                points = {number: points[number] for number in points if number < epoch}
+                score = float(validated[metric])
+                points[epoch] = {"epoch": epoch, "score": score, "loss": float("nan")}
+            elif trained is not None and int(trained["epoch"]) in points:  # it comes after
+                points[int(trained["epoch"])]["loss"] = float(trained["train_loss"])
+    return list(points.values())

@@ -11,9 +11,9 @@ from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, DICTIONARY, REPORT
 from tupe_fairseq.finetune.pretrained import Pretrained
-from tupe_fairseq.labelled.labels import label_symbol
-from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, TAGGING, Task
-from tupe_fairseq.labelled.windows import windows
+from tupe_fairseq.data.task import label_symbol
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, TAGGING, Task
+from tupe_fairseq.data.truncation import windows
 from tupe_fairseq.text.mmap_index import count, first_sentences
 
 #: int64 (N,) classes, float64 (N,) scores, bool (N, C) labels, or for tagging N times int64 (words,)
