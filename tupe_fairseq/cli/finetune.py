@@ -49,6 +49,41 @@ def get_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add("--output-dir", required=True, type=_output, metavar="RUNS", help="folder for all tasks")
     add("--task", metavar="TASK", help="refuse --data of another task")
+    add_protocol_flags(parser)
+    add(
+        "--pooling",
+        choices=POOLING_NAMES,
+        default=CLS,
+        help="what the head gets of a text: the features of <s> (cls), or the mean over all "
+        "tokens; default %(default)s",
+    )
+    devices = parser.add_mutually_exclusive_group()
+    devices.add_argument(
+        "--gpus",
+        type=comma_list(_gpu),
+        metavar="LIST",
+        help="GPU numbers, such as 0,1, for runs side by side; default: the first GPU, or the CPU",
+    )
+    devices.add_argument("--cpu", action="store_true", help="train on the CPU")
+    add("--parallel", type=count, metavar="N", help="runs at a time; default: one per GPU")
+    add("--fp16", action="store_true", help="mixed precision on GPUs")
+    add(
+        "--no-pretraining",
+        action="store_true",
+        help="for comparison: random weights for a model of the checkpoint's size",
+    )
+    add(
+        "--keep-checkpoints",
+        action="store_true",
+        help="keep the best checkpoint of each run, not only the best run's",
+    )
+    add("--dry-run", action="store_true", help="print the commands, run nothing")
+    return parser
+
+
+def add_protocol_flags(parser: argparse.ArgumentParser) -> None:
+    """The grid, and what its runs share."""
+    add = parser.add_argument
     add(
         "--lrs",
         type=comma_list(positive),
@@ -76,13 +111,6 @@ def get_parser() -> argparse.ArgumentParser:
         help="end a run after N epochs without a better score; the learning rate falls as without",
     )
     add(
-        "--pooling",
-        choices=POOLING_NAMES,
-        default=CLS,
-        help="what the head gets of a text: the features of <s> (cls), or the mean over all "
-        "tokens; default %(default)s",
-    )
-    add(
         "--metric",
         choices=METRICS,
         metavar="NAME",
@@ -96,28 +124,6 @@ def get_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add("--dropout", type=fraction, default=0.1, metavar="P", help="default %(default)s")
     add("--weight-decay", type=fraction, default=0.01, metavar="W", help="default %(default)s")
-    devices = parser.add_mutually_exclusive_group()
-    devices.add_argument(
-        "--gpus",
-        type=comma_list(_gpu),
-        metavar="LIST",
-        help="GPU numbers, such as 0,1, for runs side by side; default: the first GPU, or the CPU",
-    )
-    devices.add_argument("--cpu", action="store_true", help="train on the CPU")
-    add("--parallel", type=count, metavar="N", help="runs at a time; default: one per GPU")
-    add("--fp16", action="store_true", help="mixed precision on GPUs")
-    add(
-        "--no-pretraining",
-        action="store_true",
-        help="for comparison: random weights for a model of the checkpoint's size",
-    )
-    add(
-        "--keep-checkpoints",
-        action="store_true",
-        help="keep the best checkpoint of each run, not only the best run's",
-    )
-    add("--dry-run", action="store_true", help="print the commands, run nothing")
-    return parser
 
 
 def _data(text: str) -> str:
@@ -192,7 +198,9 @@ def main(argv: list[str] | None = None) -> None:
         pooling=None if args.pooling == CLS else args.pooling,
     )
     folder = os.path.join(os.path.abspath(args.output_dir), task.name)
-    experiment = Experiment(folder, data, model, settings, cpu=args.cpu if args.dry_run else devices == [None])
+    experiment = Experiment(
+        folder, data, model, settings, cpu=args.cpu if args.dry_run else devices == [None]
+    )
     if args.epochs is None:
         epochs = experiment.default_epochs()
         experiment = replace(experiment, settings=replace(settings, epochs=epochs))

@@ -61,7 +61,9 @@ def learning_curves(
             )  # fmt: skip
         labelled.add(label)
     panels["loss"].set(title="training", ylabel="loss")
-    panels["score"].set(title="development set", ylabel=f"{metric_label(task.selection)}, times 100")
+    panels["score"].set(
+        title="development set", ylabel=f"{metric_label(task.selection)}, times 100"
+    )
     for panel in panels.values():
         panel.set_xlabel("epoch")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))

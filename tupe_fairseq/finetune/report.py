@@ -33,6 +33,7 @@ _METRICS = {
     "pearson_and_spearman": "mean of Pearson and Spearman",
     "spearman": "Spearman",
 }
+_SCORES = {"score": "score", "best_run_score": "best run", "baseline_score": "baseline"}
 _MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
 _BASELINES = {
     CLASSIFICATION: "always {} (majority class)",
@@ -127,11 +128,12 @@ def task_table(summary: dict[str, Any], task: Task) -> str:
         return [percent(metrics[split][name]) for split, name in columns]
 
     baseline = _BASELINES[task.kind].format(_in_cell(constant["answer"]))
-    rates = [
+    medians = [
         [row["lr"] + " (best)" * (row["lr"] == summary["best_lr"]), str(len(row["seeds"])),
          *cells(row["metrics"])]
         for row in summary["by_lr"]
     ]  # fmt: skip
+    medians.append([baseline, "", *cells(constant["metrics"])])
     has_epochs = settings["patience"] is not None
     runs = [
         [run["run"] + " (best)" * (run["run"] == summary["best_run"]),
@@ -153,9 +155,7 @@ def task_table(summary: dict[str, Any], task: Task) -> str:
         *_options(settings, task),
         "## Median over the seeds",
         "",
-        markdown_table(
-            ["learning rate", "seeds", *labels], [*rates, [baseline, "", *cells(constant["metrics"])]]
-        ),
+        markdown_table(["learning rate", "seeds", *labels], medians),
         "## Each run",
         "",
         markdown_table(header, runs),
@@ -229,9 +229,8 @@ def overall_results(summaries: list[dict[str, Any]]) -> dict[str, Any]:
     for summary in summaries:
         settings = summary["settings"]
         best_lr = next(row for row in summary["by_lr"] if row["lr"] == summary["best_lr"])
-        names = ("score", "best_lr", "best_run", "best_run_score", "baseline_score")
         row = {
-            **{name: summary[name] for name in names},
+            **{name: summary[name] for name in (*_SCORES, "best_lr", "best_run")},
             "seeds": len(best_lr["seeds"]),
             "metrics": best_lr["metrics"],
             "pretrained": settings["pretrained"],
@@ -261,7 +260,7 @@ def overall_results(summaries: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _averages(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     averages: dict[str, Any] = {"tasks": len(rows)}
-    for key in ("score", "best_run_score", "baseline_score"):
+    for key in _SCORES:
         values = [row[key] for row in rows]
         averages[key] = None if None in values else sum(values) / len(values)
     return averages if rows else None
@@ -269,67 +268,40 @@ def _averages(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 def overall_table(overall: dict[str, Any]) -> str:
     """RUNS/results.md: GLUE's tasks with their average, and your own tasks."""
-    parts = [_glue_table(overall)] if overall["tasks"] else []
-    return "\n".join(parts + ([_own_table(overall["own_tasks"])] if "own_tasks" in overall else []))
+    rows = [_overall_row(name, row) for name, row in overall["tasks"].items()]
+    for key, words in (("average", ""), ("average_without_wnli", " without WNLI")):
+        if overall[key] is not None:
+            label = f"average of {overall[key]['tasks']} of {len(GLUE_TASKS)} tasks{words}"
+            rows.append([label, *_scores(overall[key]), "", "", "", ""])
+    rows += [_overall_row(name, row) for name, row in overall.get("own_tasks", {}).items()]
+    header = ["task", *_SCORES.values(), "learning rate", "seeds", "medians", "test set"]
+    text = (
+        "# Development sets\n\nTimes 100. The score is the median over the seeds at the best "
+        "learning rate: of the metric that picks checkpoints,\nfor GLUE the mean of two metrics or "
+        "two sets. The baseline sees no text, or for tags one word.\n\n"
+    )
+    if overall["tasks"] and not overall["one_model"]:
+        text += "No average, because the tasks were fine-tuned from different models.\n\n"
+    return text + markdown_table(header, rows)
 
 
-def _cells(name: str, row: dict[str, Any], *metric: str) -> list[str]:
-    """The columns that GLUE's and your own tasks share."""
+def _scores(row: dict[str, Any]) -> list[str]:
+    return [percent(row[key]) for key in _SCORES]
+
+
+def _overall_row(name: str, row: dict[str, Any]) -> list[str]:
     remarks = [] if row["pretrained"] else ["not pre-trained"]
     remarks += [f"{row['pooling']} pooling"] if "pooling" in row else []
-    scores = (percent(row[key]) for key in ("score", "best_run_score", "baseline_score"))
     label = _in_cell(name) + (f" ({', '.join(remarks)})" if remarks else "")
-    return [label, *metric, *scores, row["best_lr"], str(row["seeds"])]
-
-
-def _glue_table(overall: dict[str, Any]) -> str:
-    rows: list[list[str]] = []
-    for name, row in overall["tasks"].items():
-        metrics = row["metrics"]
-        parts = [
-            f"{_METRICS[metric]} {_MNLI_SETS[split] + ' ' if len(metrics) > 1 else ''}"
-            + percent(metrics[split][metric])
-            for split in metrics
-            for metric in GLUE_TASKS[name].metrics
-        ]
-        rows.append([*_cells(name, row), ", ".join(parts)])
-    for key, words in (("average", ""), ("average_without_wnli", " without WNLI")):
-        found = overall[key]
-        if found is not None:
-            scores = (percent(found[key]) for key in ("score", "best_run_score", "baseline_score"))
-            label = f"average of {found['tasks']} of {len(GLUE_TASKS)} tasks{words}"
-            rows.append([label, *scores, "", "", ""])
-    header = ["task", "score", "best run", "constant", "learning rate", "seeds", "medians"]
-    text = (
-        "# GLUE, development sets\n\nTimes 100. The score is the median over the seeds at the best "
-        "learning rate (the mean of two metrics,\nor of two sets); the constant is the score of "
-        "always giving the same answer.\n\n" + markdown_table(header, rows)
-    )
-    if overall["one_model"]:
-        return text
-    return text + (
-        "\nNo average, because the tasks were fine-tuned from different models, or pooled "
-        "differently.\n"
-    )
-
-
-def _own_table(tasks: dict[str, Any]) -> str:
-    header = [
-        "task", "metric", "score", "best run", "baseline", "learning rate", "seeds",
-        "test set, best run", "test set, baseline",
-    ]  # fmt: skip
-    rows = []
-    for name, row in tasks.items():
-        metric = row["description"]["selection"]
-        tests = [
-            ", ".join(percent(metrics[metric]) for metrics in row[key].values())
-            for key in ("test", "baseline_test")
-        ]
-        rows.append([*_cells(name, row, metric_label(metric)), *tests])
-    return (
-        "# Your own tasks, development sets\n\nTimes 100, by the metric that picks checkpoints. The "
-        "score is the median over the seeds at the best learning\nrate; the baseline sees no text, "
-        "or for tags one word. Each task's own results.md has the other metrics. Test sets are\n"
-        "scored once, by the run that is best on the development set.\n\n"
-        + markdown_table(header, rows)
-    )
+    several = len(row["metrics"]) > 1
+    medians = [
+        f"{_METRICS[metric]} {_MNLI_SETS[split] + ' ' if several else ''}{percent(value)}"
+        for split, metrics in row["metrics"].items()
+        for metric, value in metrics.items()
+    ]
+    test = ""
+    if row.get("test"):
+        selection = row["description"]["selection"]
+        scores = (percent(one["test"][selection]) for one in (row["test"], row["baseline_test"]))
+        test = "{} (baseline {})".format(*scores)
+    return [label, *_scores(row), row["best_lr"], str(row["seeds"]), ", ".join(medians), test]

@@ -10,9 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tupe_fairseq.files.atomic import atomic_write
-from tupe_fairseq.finetune.command import Run
-from tupe_fairseq.finetune.task_data import Labels, TaskData
 from tupe_fairseq.data.metrics import check_metrics, task_metrics
 from tupe_fairseq.data.task import (
     CLASSIFICATION,
@@ -21,6 +18,9 @@ from tupe_fairseq.data.task import (
     TAGGING,
     Task,
 )
+from tupe_fairseq.files.atomic import atomic_write
+from tupe_fairseq.finetune.command import Run
+from tupe_fairseq.finetune.task_data import Labels, TaskData
 
 #: the result.json of each finished run
 Results = dict[Run, dict[str, Any]]

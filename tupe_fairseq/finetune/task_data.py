@@ -8,15 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, TAGGING, Task, label_symbol
+from tupe_fairseq.data.truncation import windows
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, DICTIONARY, REPORT
 from tupe_fairseq.finetune.pretrained import Pretrained
-from tupe_fairseq.data.task import label_symbol
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, TAGGING, Task
-from tupe_fairseq.data.truncation import windows
 from tupe_fairseq.text.mmap_index import count, first_sentences
 
-#: int64 (N,) classes, float64 (N,) scores, bool (N, C) labels, or for tagging N times int64 (words,)
+#: int64 (N,) classes, float64 (N,) scores, bool (N, C) labels; for tagging N of int64 (words,)
 Labels = np.ndarray | list[np.ndarray]
 
 _PAD, _UNKNOWN = map(BUILT_IN_SYMBOLS.index, ("<pad>", "<unk>"))
