@@ -192,7 +192,7 @@ def summary_of(task, results, constant=0.0, settings=SETTINGS):
     """What write_task writes of these."""
     best, table = best_run(results, task), by_learning_rate(results, task)
     best_lr = max(table, key=lambda row: row["metrics"]["valid"][task.selection])
-    row = {split: {name: constant for name in metrics} for split, metrics in
+    row = {split: dict.fromkeys(metrics, constant) for split, metrics in
            best_lr["metrics"].items()}  # fmt: skip
     return {
         "task": task.name, "settings": settings, "by_lr": table, "best_lr": best_lr["lr"],

@@ -1,11 +1,11 @@
-"""Each wrong use ends with exit code 2 and the reason, before any work."""
+"""Each wrong use of tupe-finetune ends with exit code 2 and one line, before any work."""
 
 import pytest
 import torch
 
-from helpers.glue_data import DICTIONARY, MODEL, write_bin, write_checkpoint, write_data
+from helpers.glue_data import DICTIONARY, write_bin, write_checkpoint, write_data
 from helpers.own_tasks import own_rows, own_task, write_own
-from tupe_fairseq.commands.finetune import main
+from helpers.running import call_program
 from tupe_fairseq.files.atomic import read_json, write_json
 from tupe_fairseq.files.lock import locked
 
@@ -17,193 +17,126 @@ def files(tmp_path):
     return tmp_path
 
 
-def arguments(files, *flags):
-    return [
-        "--task", "CoLA", "--data", str(files / "CoLA"), "--checkpoint", str(files / "model.pt"),
-        "--output-dir", str(files / "runs"), "--cpu", *map(str, flags),
+def refused(files, *flags, made=False):
+    """The last line, which says why."""
+    words = [
+        "--data", files / "CoLA", "--checkpoint", files / "model.pt", "--output-dir",
+        files / "runs", *flags,
     ]  # fmt: skip
-
-
-def refused(files, capsys, *flags):
-    with pytest.raises(SystemExit) as stop:
-        main(arguments(files, *flags))
-    assert stop.value.code == 2
-    assert not (files / "runs" / "CoLA").exists()
-    return capsys.readouterr().err
-
-
-def test_the_same_without_an_error(files, capsys):
-    main(arguments(files, "--dry-run"))
-    commands = capsys.readouterr().out
-    assert commands.count("fairseq-train ") == 4 * 5
-    assert "--max-epoch 10" in commands and not (files / "runs").exists()
+    code, text = call_program("finetune", words)
+    assert code == 2, text
+    assert (files / "runs" / "CoLA").exists() == made
+    line = text.splitlines()[-1]
+    assert line.startswith("tupe-finetune: error: ")
+    return line
 
 
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--task", "cola"], "is for the task CoLA, but --task is cola"),
         (["--task", "RTE"], "is for the task CoLA, but --task is RTE"),
-        (["--lrs", "2e-5,a"], "'a' is not a number above 0"),
-        (["--seeds", "1,1"], "1 is listed twice"),
-        (["--epochs", 0], "--epochs (0) must be at least 1"),
-        (["--batch-size", -1], "--batch-size (-1) must be at least 1"),
-        (["--update-freq", 0], "--update-freq (0) must be at least 1"),
-        (["--patience", 0], "--patience (0) must be at least 1"),
-        (
-            ["--metric", "pearson"],
-            "--metric pearson: 'pearson' is not for classification, which has",
-        ),
-        (["--dropout", 1], "--dropout (1.0) must be at least 0 and below 1"),
-        (["--weight-decay", -1], "--weight-decay (-1.0) must be at least 0"),
-        (["--weight-decay", "nan"], "--weight-decay (nan) must be at least 0"),
-        (["--fp16"], "--fp16 needs a GPU; drop it, or drop --cpu"),
-        (["--checkpoint", "/nowhere.pt"], "--checkpoint /nowhere.pt does not exist"),
-        (["--data", "/nowhere"], "--data /nowhere has no report.json"),
-        (["--output-dir", "/a:b"], "--output-dir /a:b contains ':'"),
-        (["--gpus", 1], "not allowed with argument --cpu"),
+        (["--lrs", "2e-5,a"], "argument --lrs: 'a' is not a number above 0"),
+        (["--seeds", "1,1"], "argument --seeds: 1 is listed twice"),
+        (["--epochs", 0], "argument --epochs: '0' is not a whole number of 1 or more"),
+        (["--metric", "x"], "argument --metric: invalid choice: 'x'"),
+        (["--metric", "pearson"], "--metric pearson: 'pearson' is not for classification"),
+        (["--dropout", 1], "argument --dropout: '1' is not a number of at least 0 and below 1"),
+        (["--cpu", "--fp16"], "--fp16 needs a GPU; drop it, or drop --cpu"),
+        (["--gpus", "0", "--cpu"], "argument --cpu: not allowed with argument --gpus"),
+        (["--gpus", "1000"], "--gpus 1000: torch finds"),
+        (["--checkpoint", "/nowhere.pt"], "argument --checkpoint: /nowhere.pt does not exist"),
+        (["--data", "/nowhere"], "argument --data: /nowhere is not a folder"),
+        (["--output-dir", "/a:b"], "argument --output-dir: /a:b contains ':'"),
     ],
-    ids=lambda value: (
-        "-".join(str(v).strip("-/") for v in value) if isinstance(value, list) else ""
-    ),
+    ids=lambda value: "-".join(str(v).strip("-/") for v in value) * isinstance(value, list),
 )
-def test_flags(flags, message, files, capsys):
-    assert message in refused(files, capsys, *flags)
-
-
-@pytest.mark.parametrize(
-    "gpus, message",
-    [
-        (["--gpus", "0"], "--gpus (0) must be at least 1; to train on the CPU, pass --cpu"),
-        (["--gpus", "1000"], "--gpus (1000) exceeds the"),
-    ],
-)
-def test_gpus(gpus, message, files, capsys):
-    flags = [word for word in arguments(files) if word != "--cpu"]
-    with pytest.raises(SystemExit) as stop:
-        main([*flags, *gpus])
-    assert stop.value.code == 2
-    assert message in capsys.readouterr().err
+def test_flags(flags, message, files):
+    assert message in refused(files, *flags)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_no_gpu(files, capsys):
-    with pytest.raises(SystemExit):
-        main([word for word in arguments(files) if word != "--cpu"])
-    assert (
-        "--gpus (1) exceeds the 0 that torch finds on this machine; pass --cpu"
-        in capsys.readouterr().err
-    )
+def test_fp16_without_a_gpu(files):
+    assert "--fp16 needs a GPU, and torch finds none on this machine" in refused(files, "--fp16")
 
 
-def test_checkpoint_of_stock_roberta(files, capsys):
-    names = ("rel_pos", "tie_cls", "rel_pos_buckets", "max_rel_pos")
-    options = {key: value for key, value in MODEL.items() if key not in names}
-    write_checkpoint(files / "model.pt", {**options, "arch": "roberta_base"})
-    message = refused(files, capsys)
-    assert "is a checkpoint of roberta_base, not of tupe_roberta; convert" in message
-
-
-@pytest.mark.parametrize("content", [b"", b"x" * 900], ids=["empty", "junk"])
-def test_unreadable_checkpoint(content, files, capsys):
-    (files / "model.pt").write_bytes(content)
-    assert "is truncated, damaged or not a checkpoint" in refused(files, capsys)
-
-
-def test_checkpoint_without_options(files, capsys):
-    torch.save({"model": {}}, files / "model.pt")
-    assert "holds no options, so it is not a fairseq checkpoint" in refused(files, capsys)
-
-
-def test_vocabulary_of_another_size(files, capsys):
+def test_vocabulary_of_another_size(files):
     write_checkpoint(files / "model.pt", words=[*DICTIONARY, "more 1"])
-    message = refused(files, capsys)
-    assert "has 13 rows, but the dictionary of --data" in message and "12 symbols" in message
+    assert "model.pt has 13 tokens, but that of --data has 12" in refused(files)
 
 
-def test_vocabulary_of_the_same_size(files, capsys):
+def test_vocabulary_of_the_same_size(files):
     write_checkpoint(files / "model.pt", words=DICTIONARY[::-1])
-    assert "was trained with a different vocabulary" in refused(files, capsys)
+    assert "has as many tokens as that of --data, but other ones" in refused(files)
 
 
-def test_changed_dictionary(files, capsys):
+def test_changed_dictionary(files):
     with open(files / "CoLA" / "input0" / "dict.txt", "a", encoding="utf-8") as file:
         file.write("more 1\n")
-    assert "dict.txt has changed since tupe-prepare-glue" in refused(files, capsys)
-
-
-def test_lost_rows(files, capsys):
-    write_bin(files / "CoLA" / "input0" / "train", [[4, 2]])
-    assert "has 1 sentences, but report.json says 10" in refused(files, capsys)
+    assert "input0/dict.txt has changed; prepare the task again" in refused(files)
 
 
 @pytest.mark.parametrize("split", ["train", "valid"])
-def test_empty_split(split, files, capsys):
+def test_missing_split(split, files):
     report = read_json(str(files / "CoLA" / "report.json"))
     del report["splits"][split]
     write_json(str(files / "CoLA" / "report.json"), report)
-    assert f"has 0 rows in {split}; fine-tuning needs two or more" in refused(files, capsys)
+    assert f"has 0 rows in {split}; fine-tuning needs two or more" in refused(files)
 
 
-def test_classes_in_another_order(files, capsys):
+def test_missing_file(files):
+    (files / "CoLA" / "label" / "valid.idx").unlink()
+    assert "label/valid.idx is missing; prepare the task again" in refused(files)
+
+
+def test_classes_in_another_order(files):
     (files / "CoLA" / "label" / "dict.txt").write_text("1 1\n0 1\n")
-    message = refused(files, capsys)
-    assert "lists 1, 0; the classes of CoLA are 0, 1, in this order" in message
+    assert "lists 1, 0, not the labels of report.json in their order" in refused(files)
 
 
-def test_pooling_of_tags(files, capsys):
+def test_data_of_another_program(files):
+    (files / "CoLA" / "report.json").write_text('{"task": "CoLA"}')
+    assert "is not of tupe-prepare-glue or tupe-prepare-task" in refused(files)
+
+
+def test_pooling_of_tags(files):
     task = own_task("tagging")
     write_own(files / "tags", task, own_rows(task))
-    message = refused(files, capsys, *"--task mine --pooling mean --data".split(), files / "tags")
-    assert "--pooling mean makes one vector of a text, and mine has a tag for each word" in message
+    message = refused(files, "--pooling", "mean", "--data", files / "tags")
+    assert "--pooling mean is for one label a text; mine has tags" in message
 
 
-def test_unfinished_data(files, capsys):
-    (files / "CoLA" / "report.json").unlink()
-    assert "is not a finished folder of tupe-prepare-glue" in refused(files, capsys)
-
-
-def test_folder_of_something_else(files, capsys):
+def test_folder_of_something_else(files):
     (files / "runs" / "CoLA").mkdir(parents=True)
     (files / "runs" / "CoLA" / "mine").touch()
-    with pytest.raises(SystemExit) as stop:
-        main(arguments(files))
-    assert stop.value.code == 2
-    assert "contains other files" in capsys.readouterr().err
+    assert "contains other files" in refused(files, "--cpu", made=True)
 
 
-def test_folder_in_use(files, capsys):
+def test_folder_in_use(files):
     (files / "runs" / "CoLA").mkdir(parents=True)
-    with locked(str(files / "runs" / "CoLA")), pytest.raises(SystemExit) as stop:
-        main(arguments(files))
-    assert stop.value.code == 2
-    assert f"another process is using {files / 'runs' / 'CoLA'}" in capsys.readouterr().err
+    with locked(str(files / "runs" / "CoLA")):
+        message = refused(files, "--cpu", made=True)
+    assert f"another process is using {files / 'runs' / 'CoLA'}" in message
 
 
-@pytest.mark.parametrize(
-    "name, content, message",
-    [
-        ("report.json", "null", "is damaged, or of another program: its content is missing"),
-        ("report.json", "[" * 99_999, "nested too deep; prepare the task again"),
-        ("report.json", '{"task": "CoLA"}', "max_positions is missing"),
-        ("label/train.bin", "", "label/train.idx is damaged, or not that of"),
-        ("label/valid.idx", "", "is not in fairseq's mmap format, or cut short"),
-        ("label/dict.txt", "\udcff", "is not a text in UTF-8; prepare the task again"),
-        ("test.index", "1\n", "prepare the task again"),
-    ],
-)
-def test_damaged_data(name, content, message, files, capsys):
-    (files / "CoLA" / name).write_bytes(content.encode("utf-8", "surrogateescape"))
-    error = refused(files, capsys).splitlines()[-1]
-    assert error.startswith("tupe-finetune: error: ") and message in error
+def test_changed_data(files):
+    """Finished runs of other data are not mixed with new ones."""
+    code, text = call_program(
+        "finetune",
+        ["--data", files / "CoLA", "--checkpoint", files / "model.pt", "--output-dir",
+         files / "runs", "--cpu", "--lrs", "1e30", "--seeds", 1, "--epochs", 2],
+    )  # fmt: skip
+    assert code == 0, text
+    write_bin(files / "CoLA" / "label" / "train", [[5, 2]] * 10)
+    message = refused(files, "--cpu", "--epochs", 2, made=True)
+    assert "was made with other settings: label/train.bin was" in message
 
 
-@pytest.mark.parametrize("content", ["null", "7", '{"settings": {}, "finished": []}', "[" * 99_999])
-def test_a_damaged_record_of_settings(content, files, capsys):
-    folder = files / "runs" / "CoLA"
-    folder.mkdir(parents=True)
-    (folder / "steps.json").write_text(content)
-    with pytest.raises(SystemExit) as stop:
-        main(arguments(files))
-    assert stop.value.code == 2
-    assert f"tupe-finetune: error: {folder / 'steps.json'} " in capsys.readouterr().err
+def test_a_checkpoint_that_lacks_a_tensor(files):
+    state = torch.load(files / "model.pt", weights_only=False)
+    del state["model"]["encoder.sentence_encoder.layers.0.fc1.weight"]
+    torch.save(state, files / "model.pt")
+    words = ["--data", files / "CoLA", "--checkpoint", files / "model.pt", "--output-dir"]
+    code, text = call_program("finetune", [*words, files / "runs", "--cpu"])
+    assert code == 2
+    assert "fairseq-train ended with exit code 1; the end of" in text and "fc1" in text
+    assert not (files / "runs" / "CoLA" / "results.md").exists()
