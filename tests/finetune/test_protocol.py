@@ -193,3 +193,15 @@ def test_a_diverged_run_without_pretraining(chain, tmp_path):
     table = (tmp_path / "CoLA" / "results.md").read_text()
     assert "# CoLA, without pre-training" in table and "| lr1e+30-seed1 | diverged |" in table
     assert "CoLA (not pre-trained) | 0.0 | diverged |" in (tmp_path / "results.md").read_text()
+
+
+def test_a_checkpoint_that_lacks_a_tensor(chain, tmp_path):
+    state = torch.load(chain / "checkpoint_last.pt", weights_only=False)
+    del state["model"]["encoder.sentence_encoder.layers.0.fc1.weight"]
+    torch.save(state, tmp_path / "part.pt")
+    command = finetuning(chain, "CoLA", tmp_path, "--checkpoint", tmp_path / "part.pt")
+    code, text = call(command)
+    assert code == 2
+    assert "tupe-finetune: error: fairseq-train ended with exit code 1; the end of" in text
+    assert "part.pt is damaged or not a checkpoint: " in text.splitlines()[-1]
+    assert not (tmp_path / "CoLA" / "results.md").exists()
