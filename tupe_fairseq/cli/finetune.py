@@ -37,12 +37,9 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add(
-        "--data",
-        required=True,
-        type=_data,
-        metavar="OUT/TASK",
+        "--data", required=True, type=_data, metavar="OUT/TASK",
         help="folder made by tupe-prepare-glue or tupe-prepare-task",
-    )
+    )  # fmt: skip
     add(
         "--checkpoint", required=True, type=file, metavar="FILE",
         help="pre-trained checkpoint of tupe_roberta",
@@ -51,32 +48,22 @@ def get_parser() -> argparse.ArgumentParser:
     add("--task", metavar="TASK", help="refuse --data of another task")
     add_protocol_flags(parser)
     add(
-        "--pooling",
-        choices=POOLING_NAMES,
-        default=CLS,
+        "--pooling", choices=POOLING_NAMES, default=CLS,
         help="what the head gets of a text: the features of <s> (cls), or the mean over all "
         "tokens; default %(default)s",
-    )
+    )  # fmt: skip
     devices = parser.add_mutually_exclusive_group()
     devices.add_argument(
-        "--gpus",
-        type=comma_list(_gpu),
-        metavar="LIST",
+        "--gpus", type=comma_list(_gpu), metavar="LIST",
         help="GPU numbers, such as 0,1, for runs side by side; default: the first GPU, or the CPU",
-    )
+    )  # fmt: skip
     devices.add_argument("--cpu", action="store_true", help="train on the CPU")
     add("--parallel", type=count, metavar="N", help="runs at a time; default: one per GPU")
     add("--fp16", action="store_true", help="mixed precision on GPUs")
     add(
-        "--no-pretraining",
-        action="store_true",
-        help="for comparison: random weights for a model of the checkpoint's size",
-    )
-    add(
-        "--keep-checkpoints",
-        action="store_true",
+        "--keep-checkpoints", action="store_true",
         help="keep the best checkpoint of each run, not only the best run's",
-    )
+    )  # fmt: skip
     add("--dry-run", action="store_true", help="print the commands, run nothing")
     return parser
 
@@ -85,45 +72,36 @@ def add_protocol_flags(parser: argparse.ArgumentParser) -> None:
     """The grid, and what its runs share."""
     add = parser.add_argument
     add(
-        "--lrs",
-        type=comma_list(positive),
-        metavar="LIST",
+        "--lrs", type=comma_list(positive), metavar="LIST",
         help="peak learning rates; default 2e-5,3e-5,4e-5,5e-5 as in the paper, and 2e-5,5e-5 for "
         f"your own task with fewer than {FEW_ROWS} rows",
-    )
+    )  # fmt: skip
     add(
-        "--seeds",
-        type=comma_list(_seed),
-        metavar="LIST",
+        "--seeds", type=comma_list(_seed), metavar="LIST",
         help="default 1,2,3,4,5, and 1,2 for your own task with fewer rows",
-    )
+    )  # fmt: skip
     add(
-        "--epochs",
-        type=count,
-        metavar="N",
+        "--epochs", type=count, metavar="N",
         help="default 5 for MNLI, QNLI and QQP, else 10; for your own task as many as make 300 "
         "updates, but at least 10 and at most 50",
-    )
+    )  # fmt: skip
     add(
-        "--patience",
-        type=count,
-        metavar="N",
+        "--patience", type=count, metavar="N",
         help="end a run after N epochs without a better score; the learning rate falls as without",
-    )
+    )  # fmt: skip
     add(
-        "--metric",
-        choices=METRICS,
-        metavar="NAME",
+        "--metric", choices=METRICS, metavar="NAME",
         help="pick checkpoints by another metric: " + ", ".join(METRICS),
-    )
+    )  # fmt: skip
     add("--balance", action="store_true", help="weigh rare classes more in the loss")
     add("--batch-size", type=count, default=32, metavar="N", help="default %(default)s")
-    add(
-        "--update-freq", type=count, default=1, metavar="N",
-        help="batches per update; default %(default)s",
-    )  # fmt: skip
+    add("--update-freq", type=count, default=1, metavar="N", help="batches per update; default 1")
     add("--dropout", type=fraction, default=0.1, metavar="P", help="default %(default)s")
     add("--weight-decay", type=fraction, default=0.01, metavar="W", help="default %(default)s")
+    add(
+        "--no-pretraining", action="store_true",
+        help="for comparison: random weights for a model of the checkpoint's size",
+    )  # fmt: skip
 
 
 def _data(text: str) -> str:
