@@ -8,17 +8,18 @@ from pathlib import Path
 import numpy as np
 
 from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
+from tupe_fairseq.data.dictionary import DICTIONARY, SPECIAL_TOKENS
+from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, TAGGING, Task, label_symbol
 from tupe_fairseq.data.truncation import windows
 from tupe_fairseq.files.atomic import read_json
-from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, DICTIONARY, REPORT
+from tupe_fairseq.files.names import REPORT
 from tupe_fairseq.finetune.pretrained import Pretrained
-from tupe_fairseq.text.mmap_index import count, first_sentences
 
 #: int64 (N,) classes, float64 (N,) scores, bool (N, C) labels; for tagging N of int64 (words,)
 Labels = np.ndarray | list[np.ndarray]
 
-_PAD, _UNKNOWN = map(BUILT_IN_SYMBOLS.index, ("<pad>", "<unk>"))
+_PAD, _UNKNOWN = map(SPECIAL_TOKENS.index, ("<pad>", "<unk>"))
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class TaskData:
         """The true labels in the order of the rows; scores on the task's own scale."""
         if self.task.is_regression:
             return self.unscaled(np.array(self._lines(f"label/{split}.label"), dtype=np.float64))
-        classes = [row[:-1] - len(BUILT_IN_SYMBOLS) for row in self._sentences(f"label/{split}")]
+        classes = [row[:-1] - len(SPECIAL_TOKENS) for row in self._sentences(f"label/{split}")]
         if self.task.kind == CLASSIFICATION:
             return np.concatenate(classes)
         if self.task.kind == MULTILABEL:
@@ -172,8 +173,7 @@ class TaskData:
         return self._lines(f"{split}.index")
 
     def _sentences(self, name: str) -> list[np.ndarray]:
-        prefix = os.path.join(self.folder, name)
-        return first_sentences(prefix, count(prefix)[0])
+        return read_sentences(os.path.join(self.folder, name))
 
     def _lines(self, name: str) -> list[str]:
         # no universal newlines: an index may have other signs that end lines
