@@ -17,7 +17,6 @@ NEEDS = {
     "convert": ("fairseq",),
     "encode": ("sentencepiece",),
     "extend": ("fairseq",),
-    "finetune": ("fairseq", "scipy", "seqeval", "sklearn"),
     "plot": ("matplotlib",),
     "predict": ("sentencepiece",),
     "prepare_glue": ("sentencepiece", "tqdm"),
@@ -68,7 +67,6 @@ compare = _command("compare")
 convert = _command("convert")
 encode = _command("encode")
 extend = _command("extend")
-finetune = _command("finetune")
 plot = _command("plot")
 predict = _command("predict")
 prepare_glue = _command("prepare_glue")
