@@ -92,7 +92,7 @@ def main(argv: list[str] | None = None) -> None:
     args = get_parser().parse_args(argv)
     given = given_vocabulary(args)
     from tupe_fairseq.export.write_folder import new_folder
-    from tupe_fairseq.programs.log import quiet
+    from tupe_fairseq.fairseq_runs.train import quiet
 
     with quiet("tupe_fairseq"), new_folder(args.output_dir, args.overwrite) as folder:
         pipeline = export(args, given, folder)
@@ -106,7 +106,6 @@ def main(argv: list[str] | None = None) -> None:
 def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     """Write a folder and compare it with the checkpoint; the pipeline that it is for."""
     import torch
-    import transformers
 
     from tupe_fairseq.data.dictionary import BOS, DICTIONARY, EOS, FILLER
     from tupe_fairseq.data.tokenizer import REPORT, Tokenizer, places_of
@@ -116,6 +115,7 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     from tupe_fairseq.files.atomic import read_json
     from tupe_fairseq.inference.hub import load_model
 
+    transformers = check.import_transformers()
     if args.onnx:
         onnx_files.check_installed()
     texts = sample(args.sample) if args.sample else check.TEXTS

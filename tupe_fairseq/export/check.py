@@ -105,14 +105,14 @@ def _same_ids(tokenizer, texts, encode, vocab_size: int) -> list[list[int]]:
 
 
 def _transformers_class(folder: str, name: str, **options):
-    return getattr(_transformers(), name).from_pretrained(
+    return getattr(import_transformers(), name).from_pretrained(
         folder, trust_remote_code=True, local_files_only=True, **options
     )
 
 
 @functools.cache
-def _transformers():
-    """The library, which keeps a copy of a folder's code: not among the user's."""
+def import_transformers():
+    """The library, which copies a folder's code to a cache: here to one of its own."""
     cache = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, cache, ignore_errors=True)
     os.environ["HF_MODULES_CACHE"] = cache
