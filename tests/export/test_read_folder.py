@@ -278,7 +278,7 @@ REFUSED = {
     "a name": (config(classification_head_name="../a"), "classification_head_name is '../a'"),
     "layers": (config(num_hidden_layers=3), "encoder_layers is 3, but its tensors have 2"),
     "missing": (tensors(lambda t: t.pop(FC1)), "missing encoder.sentence_encoder.layers.1.fc1"),
-    "unknown": (tensors(lambda t: t.update(x=torch.ones(2))), "tensor tupe.x has no place"),
+    "unknown": (tensors(lambda t: t.update(x=torch.ones(2))), "tensor x has no place"),
     "nan": (tensors(lambda t: t[FC1].fill_(float("nan"))), "fc1.weight holds NaN or infinity"),
     "shape": (tensors(lambda t: t.update({FC1: torch.ones(12, 9)})), "is [12, 9], not [12, 8]"),
     "resized": (tensors(lambda t: t.update({ROWS: torch.ones(16, 8)})), "has 16 word vectors"),

@@ -127,7 +127,7 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
 
     logger.info("reading %s, with %s", args.checkpoint, dictionary)
     model, task = load_model(
-        args.checkpoint, os.path.dirname(dictionary) or ".", task="masked_lm",
+        args.checkpoint, os.path.dirname(dictionary) or ".", task="masked_lm", tokens_per_sample=1,
         attn_impl="auto", unpad=False, compile_layers=False, checkpoint_activations=False,
     )  # fmt: skip
     model.eval()

@@ -271,7 +271,8 @@ def from_config(config: dict[str, Any], path: str) -> dict[str, Any]:
                     f"{path}: {name} is {config[name]!r}; the model can be read only if it is "
                     f"{value!r}"
                 )
-        options = {**ROBERTA_OPTIONS, **options, "pooler_activation_fn": "tanh"}
+        fixed = {name: x for name, x in ROBERTA_OPTIONS.items() if x is not None}
+        options = {**fixed, **options, "pooler_activation_fn": "tanh"}
         options.setdefault("pooler_dropout", options["dropout"])
         if isinstance(options["max_positions"], int):
             options["max_positions"] -= UNUSED_ROWS
