@@ -118,10 +118,10 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     transformers = check.import_transformers()
     if args.onnx:
         onnx_files.check_installed()
-    texts = sample(args.sample) if args.sample else check.TEXTS
     places = places_of(args.checkpoint, args.data)
     vocabulary = Tokenizer.load(places, given and (given[0], list(given[1].values())))
     dictionary = vocabulary.dictionary
+    texts = [vocabulary.normalize(text) for text in sample(args.sample) or check.TEXTS]
     reports = [path for p in places if os.path.isfile(path := os.path.join(p, REPORT))]
     report = read_json(reports[0]) if reports else {}
 
@@ -195,8 +195,10 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     return pipeline_of(head)
 
 
-def sample(path: str) -> list[str]:
+def sample(path: str | None) -> list[str]:
     """The lines of a file that are not empty."""
+    if path is None:
+        return []
     with open(path, encoding="utf-8") as file:
         try:
             lines = [line.strip() for line in file]
