@@ -29,15 +29,15 @@ ROOMS = {
     "tasks": ("checkpoint files labelled optim",),
     "criterions": ("glue labelled tasks",),
     "prediction": ("encoder files labelled rows text",),
-    "plots": ("encoder files inference",),
+    "plots": ("figures",),
     "inference": (
-        "checkpoint encoder export files labelled models modules options plots position "
+        "checkpoint encoder export files labelled models modules options position "
         "prediction fairseq_runs tasks text",
     ),
     "models": ("checkpoint encoder inference modules options",),
 }
 #: the rooms above those
-UPPER = ("export", "finetune", "compare", "command_flags", "commands", "cli", "__main__")
+UPPER = ("export", "finetune", "compare", "figures", "command_flags", "commands", "cli", "__main__")
 
 
 def imported(path):

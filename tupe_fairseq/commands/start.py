@@ -19,7 +19,6 @@ NEEDS = {
     "export": ("fairseq", "safetensors"),
     "extend": ("fairseq",),
     "finetune": ("fairseq", "scipy", "seqeval", "sklearn"),
-    "plot": ("matplotlib",),
     "predict": ("sentencepiece",),
     "prepare_glue": ("sentencepiece", "tqdm"),
     "prepare_pretrain": ("sentence_splitter", "sentencepiece", "tqdm"),
@@ -71,7 +70,6 @@ encode = _command("encode")
 export = _command("export")
 extend = _command("extend")
 finetune = _command("finetune")
-plot = _command("plot")
 predict = _command("predict")
 prepare_glue = _command("prepare_glue")
 prepare_pretrain = _command("prepare_pretrain")

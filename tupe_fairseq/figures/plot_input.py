@@ -2,13 +2,16 @@
 
 import os
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from tupe_fairseq.data.dictionary import BOS, EOS
+from tupe_fairseq.data.indexed import read_sentences
+from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.inference.load_model import load_model
 
 # a mean over fewer sequences is too noisy; more of them do not change a figure
 FEWEST_BLOCKS, MOST_BLOCKS = 16, 128
@@ -17,7 +20,7 @@ _SHORTEST_BLOCK = 8
 # the longest sentence whose token labels are easy to read
 _READABLE = 30
 # names that most models have
-_COMMON = re.compile(r"checkpoints?|checkpoint_(best|last)|model")
+_COMMON = re.compile(r"checkpoint.*|model")
 
 
 class NotApplicable(ValueError):
@@ -83,8 +86,6 @@ def load(
     sentence: str | None = None,
 ) -> dict[str, PlotInput]:
     """All models by name, with the same number of positions, so that they can be compared."""
-    from tupe_fairseq.inference.load_model import load_model
-
     folders = [data or os.path.dirname(path) or "." for path in paths]
     models = [load_model(path, folder) for path, folder in zip(paths, folders)]
     shortest = min(encoder.config.max_positions for encoder, _ in models)
@@ -97,49 +98,50 @@ def load(
         if heads and max(heads) > last:
             raise ValueError(f"--heads ({max(heads)}) is above {last}, the last head of {path}")
         given = PlotInput(encoder, length, heads or list(range(last + 1)))
-        tokenize = _tokenizer(folder, path, symbols) if sentences or sentence else None
-        text = _lines(sentences, tokenize) if sentences else _valid(folder, length, len(symbols))
-        given.blocks = cut_blocks(text, length, cls=0)
-        if given.blocks is not None:
-            given.words = encoder.embed_tokens(given.blocks).detach()
-        shown = tokenize(sentence) if sentence else _example(text, encoder.config.max_positions)
-        if shown is not None:
-            ids = torch.cat([shown.new_zeros(1), shown])  # with [CLS]
-            if len(ids) > encoder.config.max_positions:
-                raise ValueError(
-                    f"--sentence has {len(ids)} tokens, and {path} takes "
-                    f"{encoder.config.max_positions} (max_positions)"
-                )
-            given.sentence = encoder.embed_tokens(ids).detach()
-            given.tokens = [symbols[token] for token in ids.tolist()]
+        _add_text(given, symbols, [folder, os.path.dirname(path) or "."], sentences, sentence)
         found[name] = given
     return found
 
 
-def _tokenizer(folder: str, path: str, symbols: list[str]) -> Callable[[str], Tensor]:
-    """Turns a sentence into token ids with </s>."""
-    from tupe_fairseq.text.to_pieces import ToPieces
+def _add_text(given, symbols, folders, sentences, sentence) -> None:
+    """Fill in the fields of the text, from a file or else the valid split, and the sentence."""
+    if sentences or sentence:
+        tokenizer = Tokenizer.load(folders)
+    if sentences:
+        text = [_ids(tokenizer, line) for line in _lines(sentences)]
+    else:
+        text = _valid(folders[0], given.length, len(symbols))
+    embed, longest = given.encoder.embed_tokens, given.encoder.config.max_positions
+    given.blocks = cut_blocks(text, given.length, cls=BOS)
+    if given.blocks is not None:
+        given.words = embed(given.blocks).detach()
+    shown = _ids(tokenizer, sentence) if sentence else _example(text, longest)
+    if shown is not None:
+        ids = torch.cat([shown.new_tensor([BOS]), shown])
+        if len(ids) > longest:
+            raise ValueError(f"--sentence has {len(ids)} tokens, and the model takes {longest}")
+        given.sentence = embed(ids).detach()
+        given.tokens = [symbols[token] for token in ids.tolist()]
 
-    pieces, ids = ToPieces(folder, os.path.dirname(path)), {s: n for n, s in enumerate(symbols)}
-    return lambda line: torch.tensor([*(ids.get(p, 3) for p in pieces(line).split()), 2])
+
+def _ids(tokenizer: Tokenizer, line: str) -> Tensor:
+    return torch.tensor([*tokenizer.encode(line), EOS])
 
 
-def _lines(path: str, tokenize: Callable[[str], Tensor]) -> list[Tensor]:
+def _lines(path: str) -> list[str]:
     with open(path, encoding="utf-8") as file:
         lines = [line for line in map(str.strip, file) if line]
     if not lines:
         raise ValueError(f"--sentences {path} is empty; give one sentence per line")
-    return [tokenize(line) for line in lines]
+    return lines
 
 
 def _valid(folder: str, length: int, num_symbols: int) -> list[Tensor]:
     """Enough sentences of the validation set, if the folder has one."""
-    from tupe_fairseq.text.mmap_index import first_sentences
-
     prefix = os.path.join(folder, "valid")
     if not os.path.exists(f"{prefix}.idx"):
         return []
-    found = [torch.from_numpy(ids) for ids in first_sentences(prefix, MOST_BLOCKS * length)]
+    found = [torch.from_numpy(ids) for ids in read_sentences(prefix, MOST_BLOCKS * length)]
     if any(int(ids.max()) >= num_symbols for ids in found):
         raise ValueError(f"{prefix}.bin was made with another dict.txt")
     return found
