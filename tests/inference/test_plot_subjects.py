@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from helpers.glue_data import write_bin
-from tupe_fairseq.inference import load_model, plot_subjects
+from tupe_fairseq.inference import plot_subjects
+from tupe_fairseq.inference.model import symbols_in
 
 WORDS = "a 1\nb 1\nc 1\n"
 
@@ -29,7 +30,7 @@ def test_a_broken_dictionary(content, name, tmp_path):
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
     with pytest.raises(ValueError, match=f"{path} is not a dictionary of fairseq's: ") as error:
-        load_model._symbols("model.pt", str(tmp_path))
+        symbols_in(str(path))
     assert "\n" not in str(error.value)
 
 
@@ -41,7 +42,7 @@ def valid(tmp_path):
 
 
 def sentences(valid):
-    symbols = load_model._symbols("model.pt", str(valid.parent))
+    symbols = symbols_in(str(valid.parent / "dict.txt"))
     return plot_subjects._valid_sentences(str(valid.parent), len(symbols), 9)
 
 
