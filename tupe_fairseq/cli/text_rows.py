@@ -96,8 +96,9 @@ class TextRows:
     def count(self, check: Callable[[Row], Any]) -> int:
         """Read all rows once, so that what is wrong with them is found before the work."""
         total = 0
-        for total, row in enumerate(self, 1):
+        for row in self:
             check(row)
+            total += 1
         if not total:
             raise ValueError(f"{self.path}: all rows are left out")
         return total

@@ -26,10 +26,10 @@ from tupe_fairseq.checkpoint.checked_tensors import check_finite, check_sizes, t
 from tupe_fairseq.checkpoint.contents import options_in
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.data.task import TAGGING, Task, trained_kind
+from tupe_fairseq.fairseq_runs.train import quiet
 from tupe_fairseq.files.names import MASK
 from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
 from tupe_fairseq.inference.texts import BATCH_TOKENS, BATCH_TOKENS_ON_GPU, predict
-from tupe_fairseq.programs.log import quiet
 from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary, is_recorded
 from tupe_fairseq.text.found_vocabulary import find_dictionary
 from tupe_fairseq.text.to_tokens import open_vocabulary
@@ -173,9 +173,8 @@ class TupeRobertaHub(RobertaHubInterface):
                 # decode drops the space before a word
                 text = (" " if token.startswith("\u2581") else "") + self.bpe.decode(token)
                 place = f" {MASK}" if f" {MASK}" in masked_input else MASK
-                filled.append(
-                    (masked_input.replace(place, text), float(probabilities[index]), text)
-                )
+                probability = probabilities[index].item()
+                filled.append((masked_input.replace(place, text), probability, text))
             if len(filled) == topk:
                 break
         return filled

@@ -59,13 +59,12 @@ def read_pairs(
             columns.append(find_column(path, names, phenomenon or PHENOMENON, "--phenomenon"))
         rows = itertools.islice(read_rows(path, columns), per_file)
         for number, (line, row) in enumerate(rows, 1):
-            *sentences, of = [str(row[name]).strip() for name in columns] + [""] * (
-                3 - len(columns)
-            )
-            if "" in sentences:
-                name = columns[sentences.index("")]
-                raise ValueError(f"{path}, line {line} has no text in {name!r}")
-            yield f"{path}, line {line}", sentences, {"file": file, "row": number, "phenomenon": of}
+            place = f"{path}, line {line}"
+            values = [str(row[name]).strip() for name in columns]
+            if "" in values[:2]:
+                raise ValueError(f"{place} has no text in {columns[values.index('')]!r}")
+            tested = values[2] if values[2:] else ""
+            yield place, values[:2], {"file": file, "row": number, "phenomenon": tested}
 
 
 class PairAccuracy:
@@ -118,11 +117,8 @@ def accuracy_table(result: dict[str, Any]) -> str:
 
     def row(name: str, share: dict[str, Any]) -> list[str]:
         percents = [f"{100 * share[key]:.2f}" for key in ("accuracy", "standard_error")]
-        return [
-            name,
-            *percents,
-            *(f"{share[k]:,}" if k in share else "" for k in ("pairs", "ties")),
-        ]
+        counts = [f"{share[key]:,}" if key in share else "" for key in ("pairs", "ties")]
+        return [name, *percents, *counts]
 
     header = ["right, %", "standard error", "pairs", "ties"]
     rows = [row("all pairs", result["all"])]

@@ -43,9 +43,9 @@ def pseudo_likelihoods(
     """
     scores = [0.0] * len(sentences)
     by_length: dict[int, list[int]] = {}
-    for row, tokens in enumerate(sentences):
-        if len(tokens) > 2:
-            by_length.setdefault(len(tokens), []).append(row)
+    for row, sentence in enumerate(sentences):
+        if len(sentence) > 2:
+            by_length.setdefault(len(sentence), []).append(row)
     for length, rows in by_length.items():
         tokens = torch.tensor([sentences[row] for row in rows], device=device)
         scored = length - 2
