@@ -13,6 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from tupe_fairseq.prediction import predictor
+from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
 
 from helpers import raw_text
 from helpers.authors import WORDS, their_checkpoint
@@ -39,8 +41,6 @@ from tupe_fairseq.commands import (
     score,
 )
 from tupe_fairseq.compare.runner import first_runs
-from tupe_fairseq.prediction import predictor
-from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
 
 
 def flags_of(parser):

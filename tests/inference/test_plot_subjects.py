@@ -12,28 +12,6 @@ from tupe_fairseq.inference.model import symbols_in
 WORDS = "a 1\nb 1\nc 1\n"
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        WORDS.encode("utf-16"),
-        WORDS.encode() + b"\xff 1\n",
-        WORDS.encode() + b"a 1\n",
-        b"a\n",
-        b"a one\n",
-        b"\x00\x01\x02",
-    ],
-    ids=["utf-16", "no-utf8", "twice", "no-count", "count", "bytes"],
-)
-@pytest.mark.parametrize("name", ["dict.txt", "input0/dict.txt"])
-def test_a_broken_dictionary(content, name, tmp_path):
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=f"{path} is not a dictionary of fairseq's: ") as error:
-        symbols_in(str(path))
-    assert "\n" not in str(error.value)
-
-
 @pytest.fixture
 def valid(tmp_path):
     (tmp_path / "dict.txt").write_text(WORDS)

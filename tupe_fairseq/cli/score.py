@@ -11,6 +11,7 @@ import lzma
 import math
 import os
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,7 +29,6 @@ from tupe_fairseq.version import __version__
 logger = logging.getLogger("tupe-score")
 
 _CHUNK_ROWS = 1000
-_BOS, _EOS, _UNKNOWN = 0, 2, 3
 # exp() of more is above all floats
 _HIGHEST_LOSS = 700.0
 
@@ -164,27 +164,30 @@ def _reader(args: argparse.Namespace) -> Callable[[], Iterator[Row]]:
 
 def _lines(path: str | None, skip_empty: bool) -> Iterator[Row]:
     name, is_empty = path or "standard input", True
-    with contextlib.nullcontext(sys.stdin.buffer) if path is None else _open(path) as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                sentence = line.decode().strip()
-            except UnicodeDecodeError as error:
-                raise ValueError(f"{name}, line {number} is not UTF-8") from error
-            if sentence:
-                is_empty = False
-                yield f"{name}, line {number}", [sentence], {}
-            elif not skip_empty:
-                raise ValueError(f"{name}, line {number} is empty; give a sentence in each line")
+    openers: Any = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+    opener = openers.get(os.path.splitext(name)[1].lower(), open)
+    with opener(path, "rb") if path else contextlib.nullcontext(sys.stdin.buffer) as file:
+        try:
+            for number, line in enumerate(file, 1):
+                sentence = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+                if sentence:
+                    is_empty = False
+                    yield f"{name}, line {number}", [sentence], {}
+                elif not skip_empty:
+                    raise ValueError(
+                        f"{name}, line {number} is empty; give a sentence in each line"
+                    )
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{name}, line {number} is not UTF-8") from error
+        except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"{name} is damaged: {error}") from error
     if is_empty:
         raise ValueError(f"{name} is empty; give a sentence in each line")
 
 
-def _open(path: str):
-    opener: Any = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-    return opener.get(os.path.splitext(path)[1].lower(), open)(path, "rb")
-
-
 def _tokens(tokenizer, sentence: str, place: str, longest: int, cut: bool, counts: Counter):
+    from tupe_fairseq.data.dictionary import BOS, EOS, UNK
+
     tokens = tokenizer.encode(sentence)
     if not tokens:
         raise ValueError(f"{place}: {sentence[:50]!r} has no token of the vocabulary")
@@ -196,8 +199,8 @@ def _tokens(tokenizer, sentence: str, place: str, longest: int, cut: bool, count
             )
         tokens = tokens[:longest]
         counts["cut"] += 1
-    counts.update(sentences=1, tokens=len(tokens), unknown=tokens.count(_UNKNOWN))
-    return [_BOS, *tokens, _EOS]
+    counts.update(sentences=1, tokens=len(tokens), unknown=tokens.count(UNK))
+    return [BOS, *tokens, EOS]
 
 
 def _score(args, model, device: str, rows, advance) -> tuple[dict[str, Any], str]:

@@ -73,19 +73,19 @@ def load_model(args: argparse.Namespace, vocabulary: tuple[str, list[str]] | Non
     """The model, its tokenizer, and the device that it is to run on."""
     import torch
 
+    from tupe_fairseq.data.dictionary import UNK
+    from tupe_fairseq.data.tokenizer import Tokenizer
     from tupe_fairseq.inference.model import load
-    from tupe_fairseq.text.foreign_vocabulary import KINDS
-    from tupe_fairseq.text.to_tokens import open_vocabulary
 
     device = "cuda" if torch.cuda.is_available() and not args.cpu else "cpu"
     if getattr(args, "fp16", False) and device == "cpu":
         raise ValueError("--fp16 needs a GPU; drop it")
     folders = folders_of(args)
     model = load(args.checkpoint, *folders)
-    given = vocabulary and (vocabulary[0], dict(zip(KINDS[vocabulary[0]].files, vocabulary[1])))
-    tokenizer = open_vocabulary(
-        model.symbols, folders, model.dictionary, given, not model.origin, CHOICES
-    )
+    tokenizer = Tokenizer.load(folders, vocabulary, ours=not model.origin)
+    if model.origin:  # the authors' code has symbols that dict.txt does not list
+        ids = {word: number for number, word in enumerate(model.symbols)}
+        tokenizer.ids.update((word, ids[word]) for word, i in tokenizer.ids.items() if i != UNK)
     return model, tokenizer, device
 
 

@@ -26,13 +26,12 @@ from tupe_fairseq.checkpoint.checked_tensors import check_finite, check_sizes, t
 from tupe_fairseq.checkpoint.contents import options_in
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.data.task import TAGGING, Task, trained_kind
+from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.fairseq_runs.train import quiet
 from tupe_fairseq.files.names import MASK
 from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
 from tupe_fairseq.inference.texts import BATCH_TOKENS, BATCH_TOKENS_ON_GPU, predict
 from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary, is_recorded
-from tupe_fairseq.text.found_vocabulary import find_dictionary
-from tupe_fairseq.text.to_tokens import open_vocabulary
 
 logger = logging.getLogger(__name__)
 
@@ -146,10 +145,7 @@ class TupeRobertaHub(RobertaHubInterface):
         for row in rows:
             if task.kind != TAGGING and len(row) != task.texts:
                 raise ValueError(f"the model takes {task.texts} texts at a time, not {len(row)}")
-        symbols = self.task.source_dictionary.symbols
-        dictionary = find_dictionary(self.folders)
-        advice = "the folder that from_pretrained is given"
-        tokenizer = open_vocabulary(symbols, self.folders, dictionary, None, True, advice)
+        tokenizer = Tokenizer.load(self.folders)
         batch_tokens = BATCH_TOKENS if self.device.type == "cpu" else BATCH_TOKENS_ON_GPU
         encoder = self.model.encoder.sentence_encoder
         return predict(rows, task, tokenizer, encoder, head, batch_tokens)

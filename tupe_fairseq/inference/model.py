@@ -23,16 +23,15 @@ from tupe_fairseq.checkpoint.head_pooling import NAME as POOLING
 from tupe_fairseq.checkpoint.head_pooling import recorded_pooling
 from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.data.dictionary import MASK, word_ids
 from tupe_fairseq.data.task import trained_kind
+from tupe_fairseq.data.tokenizer import find_dictionary
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.files.names import CLS
-from tupe_fairseq.files.repeated import first_repeated
 from tupe_fairseq.files.text_lines import read_lines
 from tupe_fairseq.modules.pooling import POOLINGS
 from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
 from tupe_fairseq.options import TupeConfig
-from tupe_fairseq.text.dictionary_file import listed_words
-from tupe_fairseq.text.found_vocabulary import find_dictionary
 
 _LM_HEAD = "encoder.lm_head."
 # the architecture's values, which conversion leaves out
@@ -238,14 +237,8 @@ def check_vocabulary(tensors: dict[str, Tensor], symbols: list[str]) -> None:
 
 def symbols_in(dictionary: str) -> list[str]:
     """The symbols of fairseq's dictionary for a dict.txt, ``<mask>`` included."""
-    try:
-        symbols = symbols_of(f"{word} 1" for word in listed_words(dictionary))
-        twice = first_repeated(symbols)
-        if twice is not None:
-            raise ValueError(f"it lists {twice!r} twice, or as fairseq does itself")
-    except ValueError as error:
-        raise ValueError(f"{dictionary} is not a dictionary of fairseq's: {error}") from error
-    return symbols
+    symbols = list(word_ids(dictionary))
+    return symbols if MASK in symbols else [*symbols, MASK]
 
 
 def _part(tensors: dict[str, Any], prefix: str) -> dict[str, Any]:

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tupe_fairseq.data.dictionary import BOS, EOS, PAD, UNK
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, Task
+from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.data.truncation import pair_lengths, windows
 from tupe_fairseq.modules.pooling import POOLINGS
 
-BOS, PAD, EOS, UNKNOWN = range(4)
 #: tokens of a batch, padding included
 BATCH_TOKENS, BATCH_TOKENS_ON_GPU = 4096, 32768
 #: what predict() gives for each kind of task
@@ -33,7 +34,7 @@ Finish = Callable[[Tensor, Tensor], Tensor]
 
 def embed(
     rows: Rows,
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     encoder: Any,
     pooling: str = "mean",
     batch_tokens: int = BATCH_TOKENS,
@@ -53,7 +54,7 @@ def embed(
 def predict(
     rows: Rows,
     task: Task,
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     encoder: Any,
     head: Finish,
     batch_tokens: int = BATCH_TOKENS,
@@ -110,7 +111,7 @@ def _tags(rows, tokenizer, encoder, head, batch_tokens, counts) -> list[list[int
 
 
 def encode_rows(
-    rows: Rows, tokenizer: Any, max_positions: int, counts: Counter | None = None
+    rows: Rows, tokenizer: Tokenizer, max_positions: int, counts: Counter | None = None
 ) -> list[list[int]]:
     """``<s> text </s>``, or ``<s> first </s> </s> second </s>``, truncated as in training."""
     sequences = []
@@ -130,7 +131,7 @@ def encode_rows(
 
 def _count(counts: Counter | None, texts: list[list[int]], **more: int) -> None:
     if counts is not None:
-        tokens, unknown = sum(map(len, texts)), sum(ids.count(UNKNOWN) for ids in texts)
+        tokens, unknown = sum(map(len, texts)), sum(ids.count(UNK) for ids in texts)
         counts.update(rows=1, tokens=tokens, unknown=unknown, empty=not all(texts), **more)
 
 

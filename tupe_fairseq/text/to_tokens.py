@@ -43,13 +43,9 @@ class ToTokens:
 
     def __call__(self, sentence: str) -> list[int]:
         """``<s>``, the pieces and ``</s>`` as ids; a line feed is a space."""
-        return [BOS, *self.encode(sentence), EOS]
+        return [BOS, *self._pieces(self._apply(one_line(sentence))), EOS]
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of a text, without ``<s>`` and ``</s>``."""
-        return self._pieces(self._apply(one_line(text)))
-
-    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+    def words(self, words: Sequence[str]) -> list[list[int]]:
         """The ids of the pieces of each word of a sentence, at least one, as ``word_pieces``."""
         found = []
         for place, word in enumerate(words):
