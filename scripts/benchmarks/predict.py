@@ -25,14 +25,8 @@ from pathlib import Path
 
 import sentencepiece
 import torch
-
-from tupe_fairseq import TupeConfig
-from tupe_fairseq.checkpoint.checked_tensors import ENCODER, VOCABULARY
-from tupe_fairseq.checkpoint.contents import vocabulary_version
-from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.inference.fine_tuned import load_fine_tuned
 from tupe_fairseq.inference.load_model import WordEncoder, symbols_in
-from tupe_fairseq.labelled.task_description import CLASSIFICATION, Task
 from tupe_fairseq.prediction.batched_encoder import PAD
 from tupe_fairseq.prediction.batches import BATCH_TOKENS
 from tupe_fairseq.prediction.freed_memory import return_freed_blocks
@@ -40,6 +34,12 @@ from tupe_fairseq.prediction.predictor import predictor
 from tupe_fairseq.prediction.row_chunks import CHUNK_ROWS
 from tupe_fairseq.prediction.row_predictions import answers
 from tupe_fairseq.prediction.text_sequences import Counts, TextSequences
+
+from tupe_fairseq import TupeConfig
+from tupe_fairseq.checkpoint.checked_tensors import ENCODER, VOCABULARY
+from tupe_fairseq.checkpoint.contents import vocabulary_version
+from tupe_fairseq.files.fingerprint import file_sha256
+from tupe_fairseq.labelled.task_description import CLASSIFICATION, Task
 from tupe_fairseq.text.pieces import Pieces
 from tupe_fairseq.text.to_tokens import open_vocabulary
 from tupe_fairseq.text.treatment import TextTreatment
