@@ -190,9 +190,9 @@ def place(models, tmp_path):
     [
         (["--input", "HERE/absent.txt"], "--input: HERE/absent.txt does not exist"),
         (["--input", "HERE/empty.txt"], "HERE/empty.txt is empty; give a sentence in each line"),
-        (["--input", "HERE/blank.txt"], "HERE/blank.txt, line 2 is empty; give one"),
+        (["--input", "HERE/blank.txt"], "HERE/blank.txt, line 2 is empty; give a sentence"),
         (["--input", "HERE/latin.txt"], "HERE/latin.txt, line 2 is not UTF-8"),
-        (["--input", "HERE/cut.txt.gz"], "HERE/cut.txt.gz is damaged"),
+        (["--input", "HERE/cut.txt.gz"], "HERE/cut.txt.gz cannot be read"),
         (["--input", "HERE/long.txt"], "HERE/long.txt, line 2: the sentence has "),
         (["--input", "HERE/control.txt"], "HERE/control.txt, line 2: '\\xad' has no token"),
         (["--input", "TEXT", "--good", "a"], "--good is for --pairs"),

@@ -10,9 +10,9 @@ from helpers.glue_files import write_pretrain_dir
 from tupe_fairseq.inference.model import load
 from tupe_fairseq.scoring.pseudo_likelihood import (
     MASKED_SHARE,
-    LossAtLength,
     draw_masked,
     lengths_table,
+    loss_at_length,
 )
 
 
@@ -46,15 +46,13 @@ def test_losses_are_those_of_a_loop(options, tmp_path):
     loaded = load(str(save(tmp_path, args, model)), str(dictionary.parent))
     mask, given = loaded.symbols.index("<mask>"), lines(len(loaded.symbols))
     text = [token for line in given for token in line[1:]]
-    chosen = [one for _, marks in draw_masked(given) for one in marks]
+    drawn = draw_masked(given)
+    chosen = drawn[1].tolist()
+    assert drawn[0].tolist() == text
     for length in (5, 8, MAX_POSITIONS):
         wanted = by_a_loop(model.eval(), text, chosen, length, mask)
         for batch_tokens in (1, 3 * length, 10_000):
-            part = LossAtLength(loaded.masked_logits, mask, length, 5, batch_tokens=batch_tokens)
-            for tokens, marks in draw_masked(given):
-                part.add(tokens, marks)
-            part.finish()
-            found = part.to_dict()
+            found = loss_at_length(loaded.masked_logits, drawn, mask, length, 5, batch_tokens)
             assert found["length"] == length and found["pieces"] == sum(chosen) == len(wanted)
             mean = sum(loss for _, loss in wanted) / len(wanted)
             assert found["loss"] == pytest.approx(mean, rel=1e-5)
@@ -68,13 +66,11 @@ def test_losses_are_those_of_a_loop(options, tmp_path):
 
 def test_the_same_pieces_are_drawn_each_time_and_no_end_of_a_line():
     given = lines(50) * 40
-    first, second = list(draw_masked(given)), list(draw_masked(iter(given)))
-    assert first == second
-    marks = [mark for _, line in first for mark in line]
-    assert not any(line[-1] for _, line in first)
+    (tokens, masked), again = draw_masked(given), draw_masked(iter(given))
+    assert tokens.equal(again[0]) and masked.equal(again[1])
+    assert not masked[tokens == 2].any()
     # five standard deviations of the mean of some 4,500 draws
-    assert abs(sum(marks) / (len(marks) - len(given)) - MASKED_SHARE) < 0.027
-    assert [tokens for tokens, _ in first] == [line[1:] for line in given]
+    assert abs(masked.sum() / (tokens != 2).sum() - MASKED_SHARE) < 0.027
 
 
 def test_table_of_bins_that_a_length_does_not_reach():

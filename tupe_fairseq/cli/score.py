@@ -1,17 +1,12 @@
 """tupe-score: pseudo-log-likelihoods of sentences, minimal pairs, and loss by sample length."""
 
 import argparse
-import bz2
 import contextlib
-import gzip
 import itertools
 import json
 import logging
-import lzma
 import math
-import os
 import sys
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,6 +19,11 @@ from tupe_fairseq.cli.shared_flags import (
     vocabulary_files,
 )
 from tupe_fairseq.cli.text_rows import warn_of_unknown
+from tupe_fairseq.data.rows import STANDARD_INPUT, place, read_lines
+from tupe_fairseq.files.fingerprint import file_sha256
+from tupe_fairseq.files.markdown import markdown_table
+from tupe_fairseq.files.names import MASK
+from tupe_fairseq.files.results import write_results
 from tupe_fairseq.version import __version__
 
 logger = logging.getLogger("tupe-score")
@@ -110,6 +110,8 @@ def main(argv: list[str] | None = None) -> None:
 
     from tqdm import tqdm
 
+    from tupe_fairseq.scoring.pseudo_likelihood import BATCH_TOKENS, BATCH_TOKENS_ON_GPU
+
     read = _reader(args)
     model, tokenizer, device = load_model(args, vocabulary)
     logger.info(
@@ -124,24 +126,26 @@ def main(argv: list[str] | None = None) -> None:
         )
     for module in (model.encoder, model.lm_head):
         module.to(device)
+    if args.lengths and max(args.lengths) > model.max_positions:
+        raise ValueError(
+            f"--lengths: {max(args.lengths)} is more than {args.checkpoint} takes, "
+            f"{model.max_positions}; make it longer with tupe-extend, or drop that length"
+        )
     longest = sys.maxsize if args.lengths else model.max_positions - 2
-    counts: Counter[str] = Counter()
 
-    def encoded(counts: Counter) -> Iterator[tuple[Row, list[list[int]]]]:
-        for row in read():
-            place, sentences, _ = row
-            yield row, [_tokens(tokenizer, x, place, longest, args.cut, counts) for x in sentences]
+    def encoded(counts: Counter) -> Iterator[tuple[list[str], dict[str, Any], list[list[int]]]]:
+        for where, sentences, columns in read():
+            tokens = [_tokens(tokenizer, x, where, longest, args.cut, counts) for x in sentences]
+            yield sentences, columns, tokens
 
-    total = None
+    total, counts = None, Counter()
     if args.input or args.pairs:  # what is wrong with a row is found before the work
-        checked: Counter[str] = Counter()
-        for _ in encoded(checked):
-            pass
-        total = checked["tokens"]
-        logger.info("%d sentences, %d tokens", checked["sentences"], total)
+        total = sum(len(one) - 2 for *_, tokens in encoded(Counter()) for one in tokens)
+        logger.info("%d tokens", total)
+    batch_tokens = BATCH_TOKENS if device == "cpu" else BATCH_TOKENS_ON_GPU
     with tqdm(total=total, unit="token", unit_scale=True, disable=None, leave=False) as bar:
         measure = _loss_by_length if args.lengths else _score
-        results, table = measure(args, model, device, encoded(counts), bar.update)
+        results, table = measure(args, model, device, encoded(counts), batch_tokens, bar.update)
     if counts["cut"]:
         logger.warning("%d sentences were cut to what the model takes", counts["cut"])
     warn_of_unknown(logger, counts)
@@ -154,7 +158,7 @@ def main(argv: list[str] | None = None) -> None:
 def _reader(args: argparse.Namespace) -> Callable[[], Iterator[Row]]:
     """Reads the input from its beginning each time that it is called."""
     if args.pairs is None:
-        return lambda: _lines(args.input, skip_empty=bool(args.lengths))
+        return lambda: _sentences(args.input or STANDARD_INPUT, skip_empty=bool(args.lengths))
     from tupe_fairseq.scoring.minimal_pairs import pair_files, read_pairs
 
     files = pair_files(args.pairs)
@@ -162,82 +166,73 @@ def _reader(args: argparse.Namespace) -> Callable[[], Iterator[Row]]:
     return lambda: read_pairs(files, good, bad, args.phenomenon, args.pairs_per_file)
 
 
-def _lines(path: str | None, skip_empty: bool) -> Iterator[Row]:
-    name, is_empty = path or "standard input", True
-    openers: Any = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-    opener = openers.get(os.path.splitext(name)[1].lower(), open)
-    with opener(path, "rb") if path else contextlib.nullcontext(sys.stdin.buffer) as file:
-        try:
-            for number, line in enumerate(file, 1):
-                sentence = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-                if sentence:
-                    is_empty = False
-                    yield f"{name}, line {number}", [sentence], {}
-                elif not skip_empty:
-                    raise ValueError(
-                        f"{name}, line {number} is empty; give a sentence in each line"
-                    )
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{name}, line {number} is not UTF-8") from error
-        except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
-            raise ValueError(f"{name} is damaged: {error}") from error
+def _sentences(path: str, skip_empty: bool) -> Iterator[Row]:
+    is_empty = True
+    for number, line in read_lines(path):
+        if line.strip():
+            is_empty = False
+            yield place(path, number), [line.strip()], {}
+        elif not skip_empty:
+            raise ValueError(f"{place(path, number)} is empty; give a sentence in each line")
     if is_empty:
-        raise ValueError(f"{name} is empty; give a sentence in each line")
+        raise ValueError(f"{path} is empty; give a sentence in each line")
 
 
-def _tokens(tokenizer, sentence: str, place: str, longest: int, cut: bool, counts: Counter):
+def _tokens(tokenizer, sentence: str, where: str, longest: int, cut: bool, counts: Counter):
     from tupe_fairseq.data.dictionary import BOS, EOS, UNK
 
     tokens = tokenizer.encode(sentence)
     if not tokens:
-        raise ValueError(f"{place}: {sentence[:50]!r} has no token of the vocabulary")
+        raise ValueError(f"{where}: {sentence[:50]!r} has no token of the vocabulary")
     if len(tokens) > longest:
         if not cut:
             raise ValueError(
-                f"{place}: the sentence has {len(tokens)} tokens, and the model takes {longest}; "
+                f"{where}: the sentence has {len(tokens)} tokens, and the model takes {longest}; "
                 "shorten it, or give --cut to score the first ones"
             )
         tokens = tokens[:longest]
         counts["cut"] += 1
-    counts.update(sentences=1, tokens=len(tokens), unknown=tokens.count(UNK))
+    counts.update(tokens=len(tokens), unknown=tokens.count(UNK))
     return [BOS, *tokens, EOS]
 
 
-def _score(args, model, device: str, rows, advance) -> tuple[dict[str, Any], str]:
+def _score(args, model, device, rows, batch_tokens, advance) -> tuple[dict[str, Any], str]:
     """Write the score of each row; the contents of results.json, and their table."""
-    from tupe_fairseq.files.names import MASK
+    from tupe_fairseq.files.atomic import atomic_write
+    from tupe_fairseq.scoring import pseudo_likelihood
     from tupe_fairseq.scoring.minimal_pairs import PairAccuracy, accuracy_table
-    from tupe_fairseq.scoring.pseudo_likelihood import (
-        BATCH_TOKENS,
-        BATCH_TOKENS_ON_GPU,
-        pseudo_likelihoods,
-    )
 
-    batch_tokens = BATCH_TOKENS if device == "cpu" else BATCH_TOKENS_ON_GPU
     mask, accuracy = model.symbols.index(MASK), PairAccuracy()
     names = ("sentences",) if args.pairs is None else ("acceptable", "other")
-    totals = {name: Counter() for name in names}
-    with _written(args) as write:
+    totals: dict[str, Counter] = {name: Counter() for name in names}
+    opened: Any = contextlib.nullcontext(None if args.pairs else sys.stdout)
+    with atomic_write(args.output_file) if args.output_file else opened as file:
+        is_first = True
         while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
-            tokens = [one for _, sentences in chunk for one in sentences]
+            flat = [one for *_, tokens in chunk for one in tokens]
             found = iter(
-                pseudo_likelihoods(model.masked_logits, tokens, mask, device, batch_tokens, advance)
+                pseudo_likelihood.pseudo_likelihoods(
+                    model.masked_logits, flat, mask, device, batch_tokens, advance
+                )
             )
-            for (_, sentences, columns), encoded in chunk:
-                scores = [next(found) for _ in encoded]
-                lengths = [len(one) - 2 for one in encoded]
+            for sentences, columns, tokens in chunk:
+                scores = [next(found) for _ in tokens]
+                lengths = [len(one) - 2 for one in tokens]
                 for name, score, length in zip(names, scores, lengths):
                     totals[name].update(sentences=1, pieces=length, pseudo_log_likelihood=score)
-                if args.pairs is not None:
+                if args.pairs:
                     accuracy.add(columns["file"], columns["phenomenon"], *scores)
-                write(_columns(sentences, columns, scores, lengths))
-    scores = {name: _with_loss(counts) for name, counts in totals.items()}
+                if file:
+                    row = _columns(sentences, columns, scores, lengths)
+                    file.write(_lines(row, args.output_file or ".tsv", is_first))
+                is_first = False
+    scores = {name: _with_loss(total) for name, total in totals.items()}
     table = _totals_table(scores)
     results = {"scores": scores}
-    if args.pairs is not None:
+    if args.pairs:
         results |= {"pairs_per_file": args.pairs_per_file, "pairs": accuracy.to_dict()}
+        print(accuracy_table(results["pairs"]), end="")
         table = f"{accuracy_table(results['pairs'])}\n{table}"
-        print(accuracy_table(results["pairs"]), end="", flush=True)
     for name, one in scores.items():
         logger.info(
             "%s: %d with %d tokens, loss %.4f, pseudo-perplexity %.2f",
@@ -257,48 +252,21 @@ def _columns(sentences, columns, scores, lengths) -> dict[str, Any]:
     return values
 
 
-@contextlib.contextmanager
-def _written(args: argparse.Namespace) -> Iterator[Callable[[dict[str, Any]], Any]]:
-    """A function that writes the columns of a row."""
-    from tupe_fairseq.files.atomic import atomic_write
-
-    if args.output_file is None and args.pairs is not None:
-        yield lambda columns: None
-        return
-    is_json = (args.output_file or "").lower().endswith(".jsonl")
-    opened = contextlib.nullcontext(sys.stdout)
-    with atomic_write(args.output_file) if args.output_file else opened as file:
-        is_first = True
-
-        def write(columns: dict[str, Any]) -> None:
-            nonlocal is_first
-            if is_json:
-                file.write(json.dumps(columns, ensure_ascii=False) + "\n")
-                return
-            if is_first:
-                file.write("\t".join(columns) + "\n")
-            is_first = False
-            file.write("\t".join(map(_cell, columns.values())) + "\n")
-
-        yield write
-        file.flush()
+def _lines(row: dict[str, Any], path: str, with_header: bool) -> str:
+    if path.lower().endswith(".jsonl"):
+        return json.dumps(row, ensure_ascii=False) + "\n"
+    header = "\t".join(row) + "\n" if with_header else ""
+    cells = [f"{x:.6f}" if isinstance(x, float) else " ".join(str(x).split()) for x in row.values()]
+    return header + "\t".join(cells) + "\n"
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.6f}"
-    return " ".join(value.split()) if isinstance(value, str) else str(value)
-
-
-def _with_loss(counts: Counter) -> dict[str, Any]:
+def _with_loss(total: Counter) -> dict[str, Any]:
     """Loss: minus the mean log-probability. Its exponential: Salazar et al. 2020, Eq. 3."""
-    loss = -counts["pseudo_log_likelihood"] / counts["pieces"]
-    return {**counts, "loss": loss, "pseudo_perplexity": math.exp(min(loss, _HIGHEST_LOSS))}
+    loss = -total["pseudo_log_likelihood"] / total["pieces"]
+    return {**total, "loss": loss, "pseudo_perplexity": math.exp(min(loss, _HIGHEST_LOSS))}
 
 
 def _totals_table(scores: dict[str, dict[str, Any]]) -> str:
-    from tupe_fairseq.files.markdown import markdown_table
-
     header = ["", "pseudo-perplexity", "loss", "sentences", "pieces"]
     rows = [
         [name, f"{one['pseudo_perplexity']:.2f}", f"{one['loss']:.4f}",
@@ -308,54 +276,31 @@ def _totals_table(scores: dict[str, dict[str, Any]]) -> str:
     return markdown_table(header, rows)
 
 
-def _loss_by_length(args, model, device: str, rows, advance) -> tuple[dict[str, Any], str]:
+def _loss_by_length(args, model, device, rows, batch_tokens, advance) -> tuple[dict, str]:
     """The losses at all lengths for results.json, and their table."""
-    from tupe_fairseq.files.names import MASK
-    from tupe_fairseq.scoring.pseudo_likelihood import (
-        BATCH_TOKENS,
-        BATCH_TOKENS_ON_GPU,
-        MASKED_SHARE,
-        LossAtLength,
-        draw_masked,
-        lengths_table,
-    )
+    from tupe_fairseq.scoring import pseudo_likelihood
 
     lengths, mask = sorted(args.lengths), model.symbols.index(MASK)
-    if lengths[-1] > model.max_positions:
+    tokens, masked = pseudo_likelihood.draw_masked(line for *_, lines in rows for line in lines)
+    if len(tokens) < lengths[-1] - 1 or not masked.any():
         raise ValueError(
-            f"--lengths: {lengths[-1]} is more than {args.checkpoint} takes, "
-            f"{model.max_positions}; make it longer with tupe-extend, or drop that length"
+            f"the text has {len(tokens)} tokens, {int(masked.sum())} of them masked, fewer than a "
+            f"sample of --lengths {lengths[-1]}; give more text, or drop that length"
         )
-    batch_tokens = BATCH_TOKENS if device == "cpu" else BATCH_TOKENS_ON_GPU
-    parts = [
-        LossAtLength(model.masked_logits, mask, length, lengths[0], device, batch_tokens)
-        for length in lengths
-    ]
-    total = 0
-    for tokens, masked in draw_masked(line for _, encoded in rows for line in encoded):
-        for part in parts:
-            part.add(tokens, masked)
-        total += len(tokens)
-        advance(len(tokens) - 1)
-    if total < lengths[-1] - 1:
-        raise ValueError(
-            f"the text has {total} tokens, fewer than a sample of --lengths {lengths[-1]}; give "
-            "more text, or drop that length"
+    text, results = (tokens.to(device), masked.to(device)), []
+    for length in lengths:
+        results.append(
+            pseudo_likelihood.loss_at_length(
+                model.masked_logits, text, mask, length, lengths[0], batch_tokens
+            )
         )
-    for part in parts:
-        part.finish()
-    results = [part.to_dict() for part in parts]
-    if not results[-1]["pieces"]:
-        raise ValueError(f"none of the {total} tokens was drawn to be masked; give more text")
-    table = lengths_table(results)
-    print(table, end="", flush=True)
-    return {"masked_share": MASKED_SHARE, "lengths": results}, table
+        advance(len(tokens) // len(lengths))
+    table = pseudo_likelihood.lengths_table(results)
+    print(table, end="")
+    return {"masked_share": pseudo_likelihood.MASKED_SHARE, "lengths": results}, table
 
 
 def _write_results(args: argparse.Namespace, results: dict, counts: Counter, table: str) -> None:
-    from tupe_fairseq.files.atomic import atomic_write, write_json
-    from tupe_fairseq.files.fingerprint import file_sha256
-
     content = {
         "version": __version__,
         "checkpoint": {"path": args.checkpoint, "sha256": file_sha256(args.checkpoint)},
@@ -364,7 +309,5 @@ def _write_results(args: argparse.Namespace, results: dict, counts: Counter, tab
         "cut_sentences": counts["cut"],
         **results,
     }
-    with atomic_write(os.path.join(args.results, "results.md")) as file:
-        file.write(f"`{args.checkpoint}`\n\n{table}")
-    write_json(os.path.join(args.results, "results.json"), content)
+    write_results(args.results, content, f"`{args.checkpoint}`\n\n{table}")
     logger.info("wrote results.md and results.json in %s", args.results)

@@ -17,7 +17,7 @@ from tupe_fairseq.files.markdown import markdown_table
 
 # tokens of all masked copies of a batch; from 1,024 to 16,384 a CPU is about as fast
 BATCH_TOKENS, BATCH_TOKENS_ON_GPU = 8192, 32768
-#: share of the tokens that loss_by_length masks
+#: share of the tokens that draw_masked masks
 MASKED_SHARE = 0.15
 _BOS = 0
 
@@ -70,101 +70,87 @@ def _log_probabilities(model, tokens: Tensor, positions: Tensor, mask: int) -> T
     return -F.cross_entropy(logits, targets[:, 0], reduction="none")
 
 
-def draw_masked(lines: Iterable[Sequence[int]]) -> Iterator[tuple[Sequence[int], list[bool]]]:
-    """The tokens of a text, line by line, and which ones are masked: the same in every run.
+def draw_masked(lines: Iterable[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """The tokens of a text, and which ones are masked: the same in every run.
 
     ``<s>`` is left out, as between the lines of fairseq's samples; ``</s>`` is never masked.
+    Shape: int64 (N), bool (N).
     """
     draw = random.Random(1)
-    for tokens in lines:
-        yield tokens[1:], [*(draw.random() < MASKED_SHARE for _ in tokens[1:-1]), False]
+    tokens: list[int] = []
+    masked: list[bool] = []
+    for line in lines:
+        tokens += line[1:]
+        masked += [*(draw.random() < MASKED_SHARE for _ in line[1:-1]), False]
+    return torch.tensor(tokens), torch.tensor(masked)
 
 
-class LossAtLength:
+@torch.inference_mode()
+def loss_at_length(
+    model: MaskedLogits,
+    text: tuple[Tensor, Tensor],
+    mask: int,
+    length: int,
+    bin_width: int,
+    batch_tokens: int = BATCH_TOKENS,
+) -> dict[str, Any]:
     """The mean loss of the masked tokens of a text that is cut into samples of one length.
 
     A sample is ``<s>`` and the next ``length`` - 1 tokens, whatever lines they belong to, as in
     pre-training; the last one may be shorter.
 
     Args:
-        bin_width: positions of a bin in :meth:`to_dict`.
+        text: as :func:`draw_masked` gives it, on the device of the model.
+        bin_width: positions of a bin; the losses are also given by position in the sample.
     """
-
-    def __init__(
-        self,
-        model: MaskedLogits,
-        mask: int,
-        length: int,
-        bin_width: int,
-        device: Any = "cpu",
-        batch_tokens: int = BATCH_TOKENS,
-    ):
-        self._model, self._mask, self._device = model, mask, device
-        self.length, self._bin_width = length, bin_width
-        self._samples = max(1, batch_tokens // length)
-        self._tokens: list[int] = []
-        self._masked: list[bool] = []
-        self._sums = torch.zeros(-(-length // bin_width), dtype=torch.float64)
-        self._counts = torch.zeros_like(self._sums)
-
-    def add(self, tokens: Sequence[int], masked: Sequence[bool]) -> None:
-        """The next tokens of the text."""
-        self._tokens += tokens
-        self._masked += masked
-        while len(self._tokens) >= self._samples * (self.length - 1):
-            self._measure(self._samples, self.length - 1)
-
-    def finish(self) -> None:
-        """The samples that are left at the end of the text."""
-        samples = len(self._tokens) // (self.length - 1)
-        if samples:
-            self._measure(samples, self.length - 1)
-        if self._tokens:
-            self._measure(1, len(self._tokens))
-
-    @torch.inference_mode()
-    def _measure(self, samples: int, width: int) -> None:
-        size = samples * width
-        text = torch.tensor(self._tokens[:size], device=self._device).view(samples, width)
-        masked = torch.tensor(self._masked[:size], device=self._device).view(samples, width)
-        del self._tokens[:size], self._masked[:size]
+    sums = torch.zeros(-(-length // bin_width), dtype=torch.float64)
+    counts = torch.zeros_like(sums)
+    batches = [_samples(x, length - 1, max(1, batch_tokens // length)) for x in text]
+    for tokens, masked in zip(*batches):
         most = int(masked.sum(1).max())
         if not most:
-            return
-        tokens = F.pad(text, (1, 0), value=_BOS)
+            continue
+        tokens = F.pad(tokens, (1, 0), value=_BOS)
         masked = F.pad(masked, (1, 0), value=False)
         # (B, P): the masked positions in order; those behind them fill the rows
         is_masked, positions = masked.to(torch.uint8).sort(dim=1, descending=True, stable=True)
         is_masked, positions = is_masked[:, :most].bool(), positions[:, :most]
-        logits = self._model(tokens.masked_fill(masked, self._mask), positions)
+        logits = model(tokens.masked_fill(masked, mask), positions)
         losses = F.cross_entropy(
             logits[is_masked].float(), tokens.gather(1, positions)[is_masked], reduction="none"
         )
-        bins = (positions[is_masked] // self._bin_width).cpu()
-        self._sums.index_add_(0, bins, losses.double().cpu())
-        self._counts.index_add_(0, bins, torch.ones(len(bins), dtype=torch.float64))
-
-    def to_dict(self) -> dict[str, Any]:
-        """For results.json; a bin's ``to`` is not in it."""
-        starts = range(0, self.length, self._bin_width)
-        return {
-            "length": self.length,
-            "pieces": int(self._counts.sum()),
-            "loss": float(self._sums.sum() / self._counts.sum().clamp_min(1)),
-            "by_position": [
-                {
-                    "from": start,
-                    "to": min(start + self._bin_width, self.length),
-                    "pieces": int(count),
-                    "loss": float(total / count) if count else None,
-                }
-                for start, total, count in zip(starts, self._sums, self._counts)
-            ],
+        bins = (positions[is_masked] // bin_width).cpu()
+        sums.index_add_(0, bins, losses.double().cpu())
+        counts.index_add_(0, bins, torch.ones(len(bins), dtype=torch.float64))
+    by_position = [
+        {
+            "from": start,
+            "to": min(start + bin_width, length),  # not in the bin
+            "pieces": int(count),
+            "loss": float(total / count) if count else None,
         }
+        for start, total, count in zip(range(0, length, bin_width), sums, counts)
+    ]
+    loss = float(sums.sum() / counts.sum().clamp_min(1))
+    return {
+        "length": length,
+        "pieces": int(counts.sum()),
+        "loss": loss,
+        "by_position": by_position,
+    }
+
+
+def _samples(text: Tensor, width: int, rows: int) -> Iterator[Tensor]:
+    """Batches of samples, and the shorter one at the end."""
+    whole = len(text) // width * width
+    if whole:
+        yield from text[:whole].view(-1, width).split(rows)
+    if whole < len(text):
+        yield text[None, whole:]
 
 
 def lengths_table(results: Sequence[dict[str, Any]]) -> str:
-    """Markdown of what :meth:`LossAtLength.to_dict` gives for each length, the longest last."""
+    """Markdown of what :func:`loss_at_length` gives for each length, the longest last."""
     bins = results[-1]["by_position"]
     header = ["tokens of a sample", "loss", *(f"{b['from']} to {b['to'] - 1}" for b in bins)]
     rows = []
