@@ -197,6 +197,27 @@ def test_rows_without_names(models, tmp_path):
     assert [line.split("\t")[:2] for line in found] == [["A dog.", "1"], ["No", "2"]]
 
 
+def test_columns_of_the_training_data(models, tmp_path):
+    """If INPUT has them; else they are guessed."""
+    folder = tmp_path / "model"
+    shutil.copytree(models["classification"].parent, folder)
+    report = json.loads((folder / "report.json").read_text())
+    report["columns"] = {"text": "other", "text2": None, "label": "x"}
+    (folder / "report.json").write_text(json.dumps(report))
+    rows = [["A dog.", "Every bird forgot."]]
+    first, other = (
+        write_csv(tmp_path / f"{name}.csv", [[row[n], "-"] for row in rows], ["text", "b"])
+        for n, name in enumerate(("first", "other"))
+    )
+    found = []
+    for source in (write_csv(tmp_path / "in.csv", rows, ["text", "other"]), first, other):
+        words = [folder / "checkpoint_best.pt", source, "--output-file", tmp_path / "out.jsonl"]
+        code, log = predict(*words)
+        assert code == 0, log
+        found.append(json.loads((tmp_path / "out.jsonl").read_text())["probability"])
+    assert found[0] == found[2] != found[1]
+
+
 BAD = {
     "has a column 'label'; give --prefix predicted_": ("text,label\na,b\n", []),
     "has no column 'nothing' (--text)": ("text\na\n", ["--text", "nothing"]),

@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> None:
     task.check_model(args.checkpoint, model.kind, head.out_proj.out_features)
     for module in (encoder, head):
         (module.half() if args.fp16 else module).to(device)
-    rows = TextRows(args, task.texts, task.kind == TAGGING)
+    rows = TextRows(args, task.texts, task.kind == TAGGING, usual=_columns_of(folders_of(args)))
     new = {name: args.prefix + name for name in PREDICTED[task.kind]}
     for name in new.values():
         if name in rows.columns:
@@ -107,3 +107,15 @@ def main(argv: list[str] | None = None) -> None:
     rows.log(logger, counts)
     if args.output_file:
         logger.info("wrote %s", args.output_file)
+
+
+def _columns_of(folders: list[str]) -> tuple[str | None, str | None]:
+    """The columns that the texts of the training data were in, if a report.json says so."""
+    from tupe_fairseq.files.atomic import read_json
+
+    for folder in folders:
+        path = os.path.join(folder, "report.json")
+        columns = read_json(path).get("columns") if os.path.isfile(path) else None
+        if columns:
+            return columns["text"], columns.get("text2")
+    return None, None

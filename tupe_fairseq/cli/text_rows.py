@@ -64,18 +64,28 @@ class TextRows:
         num_texts: texts of a row that the model takes; None: one or two.
         is_words: the text is a sentence of words.
         all_columns: whether rows have all columns or the texts alone.
+        usual: the columns of the training data, which are taken if INPUT has them.
     """
 
-    def __init__(self, args, num_texts: int | None, is_words: bool, all_columns: bool = True):
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        num_texts: int | None,
+        is_words: bool,
+        all_columns: bool = True,
+        usual: tuple[str | None, str | None] = (None, None),
+    ):
         from tupe_fairseq.data.columns import choose_columns
         from tupe_fairseq.data.rows import STANDARD_INPUT, read_columns
 
         self.path, self.header, self.skips = args.input, not args.no_header, args.skip_bad_rows
-        columns = choose_columns(
-            self.path, args.text, args.text2, header=self.header, num_texts=num_texts
-        )
-        self.is_words, self.texts = is_words, columns.texts
         self.is_stream = self.path == STANDARD_INPUT
+        given = (args.text, args.text2)
+        if args.text is None and usual[0] is not None and not self.is_stream:
+            names = read_columns(self.path, self.header)
+            given = usual if all(name in names for name in usual if name) else given
+        columns = choose_columns(self.path, *given, header=self.header, num_texts=num_texts)
+        self.is_words, self.texts = is_words, columns.texts
         whole = all_columns and not self.is_stream
         self.columns = read_columns(self.path, self.header) if whole else self.texts
         self._names = None if whole else self.texts
