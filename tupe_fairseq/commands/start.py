@@ -17,7 +17,6 @@ NEEDS = {
     "convert": ("fairseq",),
     "export": ("fairseq", "safetensors"),
     "extend": ("fairseq",),
-    "finetune": ("fairseq", "scipy", "seqeval", "sklearn"),
     "plot": ("matplotlib",),
     "prepare_glue": ("sentencepiece", "tqdm"),
     "prepare_pretrain": ("sentence_splitter", "sentencepiece", "tqdm"),
@@ -66,7 +65,6 @@ compare = _command("compare")
 convert = _command("convert")
 export = _command("export")
 extend = _command("extend")
-finetune = _command("finetune")
 plot = _command("plot")
 prepare_glue = _command("prepare_glue")
 prepare_pretrain = _command("prepare_pretrain")
