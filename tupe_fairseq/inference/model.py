@@ -143,7 +143,8 @@ class TrainedModel:
                 f"{self.path} has no LM head, which predicts masked tokens: {', '.join(missing)} "
                 "missing"
             )
-        with naming_file(self.path):
+        # also if it is asked for in inference mode, whose tensors cannot be changed later
+        with torch.inference_mode(False), naming_file(self.path):
             return LMHead(tensors, self.encoder.config.activation_fn).eval()
 
     def masked_logits(self, tokens: Tensor, positions: Tensor) -> Tensor:
@@ -177,7 +178,7 @@ class TrainedModel:
                     f"{', '.join(sorted(heads))}, and does not say which was trained last"
                 )
             (name,) = heads
-        with naming_file(self.path):
+        with torch.inference_mode(False), naming_file(self.path):
             return TaskHead(
                 _part(self._tensors, f"classification_heads.{name}."),
                 self.options.get("pooler_activation_fn", "tanh"),
