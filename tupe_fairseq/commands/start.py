@@ -21,9 +21,7 @@ NEEDS = {
     "finetune": ("fairseq", "scipy", "seqeval", "sklearn"),
     "plot": ("matplotlib",),
     "predict": ("sentencepiece",),
-    "prepare_glue": ("sentencepiece", "tqdm"),
     "prepare_pretrain": ("sentence_splitter", "sentencepiece", "tqdm"),
-    "prepare_task": ("sentencepiece", "tqdm"),
     "score": ("sentencepiece",),
 }
 
@@ -73,7 +71,5 @@ extend = _command("extend")
 finetune = _command("finetune")
 plot = _command("plot")
 predict = _command("predict")
-prepare_glue = _command("prepare_glue")
 prepare_pretrain = _command("prepare_pretrain")
-prepare_task = _command("prepare_task")
 score = _command("score")

@@ -1,0 +1,216 @@
+"""Writes a task's data folder: tokens and labels as fairseq loads them, and report.json."""
+
+import hashlib
+import itertools
+import json
+import logging
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from tupe_fairseq.data.task import TAGGING, Task, TaskRows, as_tuple, label_symbol, read_report
+from tupe_fairseq.data.tokenizer_adapter import Tokenizer
+from tupe_fairseq.files.atomic import write_json
+from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, DICTIONARY, REPORT
+from tupe_fairseq.text.mmap_writer import ended, item_type, sentence_writer
+from tupe_fairseq.text.piece_numbers import in_a_row
+
+logger = logging.getLogger(__name__)
+
+_PAD, _UNKNOWN = map(BUILT_IN_SYMBOLS.index, ("<pad>", "<unk>"))
+# rows in memory as tokens
+_BATCH = 10_000
+# report.json counts the scores in so many parts of the scale
+_INTERVALS = 5
+
+
+def prepare_folder(
+    folder: str,
+    settings: dict[str, Any],
+    read: Callable[[], tuple[Task, dict[str, TaskRows], dict[str, Any]]],
+    tokenizer: Tokenizer,
+    max_positions: int,
+    workers: int = 1,
+) -> dict[str, Any]:
+    """Write the folder, unless it is finished, and return the content of its report.json.
+
+    Args:
+        settings: all that the rows depend on; JSON.
+        read: reads the task, the rows of its splits, and more for report.json.
+        max_positions: rows with more tokens are counted.
+    """
+    settings = {**settings, "max_positions": max_positions, **tokenizer.fingerprints()}
+    settings = json.loads(json.dumps(settings))  # lists instead of tuples, as in report.json
+    if os.path.isdir(folder) and os.listdir(folder):
+        report = _finished(folder, settings)
+        if report is not None:
+            logger.info("%s is already finished; skipped", folder)
+            return report
+    task, splits, more = read()
+    partial = f"{os.path.abspath(folder)}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        parts = _encode(task, splits, tokenizer, partial, max_positions, workers)
+        report = {
+            "task": task.name,
+            "description": task.to_record(),
+            **tokenizer.record(),
+            "max_positions": max_positions,
+            "splits": parts,
+            "warnings": [],
+            "settings": settings,
+            **more,
+        }
+        _write_labels(task, splits, os.path.join(partial, "label"))
+        for split, rows in splits.items():
+            if rows.index:
+                Path(partial, f"{split}.index").write_text("\n".join([*rows.index, ""]))
+        tokenizer.copy_to(partial)
+        for number in range(task.texts):
+            shutil.copy(os.path.join(partial, DICTIONARY), os.path.join(partial, f"input{number}"))
+        report["files"] = sorted(_files(partial))
+        write_json(os.path.join(partial, REPORT), report)
+        if os.path.isdir(folder):  # empty, or some files of an earlier run were deleted
+            shutil.copytree(partial, folder, copy_function=os.replace, dirs_exist_ok=True)
+        else:
+            os.rename(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return report
+
+
+def _finished(folder: str, settings: dict[str, Any]) -> dict[str, Any] | None:
+    """The report of a finished folder; None if some of its files were deleted."""
+    if not os.path.isfile(os.path.join(folder, REPORT)):
+        raise ValueError(f"{folder} contains other files; give an empty or a new folder")
+    report = read_report(folder)
+    before = report.get("settings") if isinstance(report, dict) else None
+    if not isinstance(before, dict):
+        raise ValueError(f"{folder} has data of another command; give another folder")
+    for name in {**before, **settings}:
+        if before.get(name) != settings.get(name):
+            raise ValueError(
+                f"{folder} was made with other settings: {name} was {before.get(name)!r} and is "
+                f"now {settings.get(name)!r}; give another folder, or delete this one"
+            )
+    return report if set(report["files"]) <= set(_files(folder)) else None
+
+
+def _files(folder: str) -> Iterator[str]:
+    return (str(path.relative_to(folder)) for path in Path(folder).rglob("*") if path.is_file())
+
+
+def fingerprint(path: str) -> str:
+    """What a file is recognized by when it is read again."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def _encode(
+    task: Task,
+    splits: dict[str, TaskRows],
+    tokenizer: Tokenizer,
+    folder: str,
+    max_positions: int,
+    workers: int,
+) -> dict[str, Any]:
+    """Write the texts of all splits, and for tagging the tags; returns counts for report.json."""
+    parts = {}
+    total = task.texts * sum(len(rows.texts) for rows in splits.values())
+    logger.info("%s: encoding %d texts; large tasks take minutes", task.name, total)
+    with tqdm(desc="encoding", total=total, unit="texts", disable=None, leave=False) as bar:
+        for split, rows in splits.items():
+            lengths, unknown, tokens = np.zeros(len(rows.texts), np.int64), 0, 0
+            for number in range(task.texts):
+                prefix, found = os.path.join(folder, f"input{number}", split), []
+                with sentence_writer(prefix, item_type(len(tokenizer))) as writer:
+                    for ids in _encoded(task, rows, number, tokenizer, folder, split, workers):
+                        flat, sizes = in_a_row(ids)
+                        writer.write(ended(flat, sizes))
+                        found.append(sizes)
+                        unknown += int(np.count_nonzero(flat == _UNKNOWN))
+                        tokens += len(flat)
+                        bar.update(len(ids))
+                lengths += np.concatenate(found or [lengths]) + 2  # <s> a </s>, </s> b </s>
+            parts[split] = {
+                "rows_read": rows.read,
+                "rows": len(rows.texts),
+                "dropped": dict(rows.dropped),
+                "warnings": dict(rows.warnings),
+                "labels": _label_counts(task, rows),
+                "unknown_rate": unknown / max(1, tokens),
+                "too_long": int(np.count_nonzero(lengths > max_positions)),
+            }
+    return parts
+
+
+def _encoded(
+    task: Task,
+    rows: TaskRows,
+    number: int,
+    tokenizer: Tokenizer,
+    folder: str,
+    split: str,
+    workers: int,
+) -> Iterator[list[list[int]]]:
+    """Batches of token ids; for tagging the tags are written to label/."""
+    if task.kind != TAGGING:
+        encoded = tokenizer.encode_lines((texts[number] for texts in rows.texts), workers)
+        while batch := list(itertools.islice(encoded, _BATCH)):
+            yield batch
+        return
+    ids = {label: id for id, label in enumerate(task.labels, len(BUILT_IN_SYMBOLS))}
+    prefix, dtype = os.path.join(folder, "label", split), item_type(len(task.labels) + 4)
+    with sentence_writer(prefix, dtype) as writer:
+        for start in range(0, len(rows.texts), _BATCH):
+            texts, tags, batch = rows.texts[start : start + _BATCH], [], []
+            for row, words in enumerate(texts, start):
+                split_words = tokenizer.encode_words(words)
+                batch.append([i for ids_of_word in split_words for i in ids_of_word])
+                if batch[-1] != tokenizer.encode(" ".join(words)):
+                    rows.warnings["words apart have other tokens than in a line"] += 1
+                # the tag stands on the first token of a word; a test set says where words begin
+                labels = rows.labels[row] if rows.labels else [None] * len(words)
+                firsts = [ids.get(label, _UNKNOWN) for label in labels]
+                of_words = ([a, *[_PAD] * (len(w) - 1)] for a, w in zip(firsts, split_words))
+                tags.append([tag for of_word in of_words for tag in of_word])
+            writer.write(ended(*in_a_row(tags)))
+            yield batch
+
+
+def _label_counts(task: Task, rows: TaskRows) -> dict[str, int]:
+    """How often each label occurs; the scores in each part of the scale."""
+    if not rows.labels:
+        return {}
+    if task.scale is None:
+        counts = Counter(one for label in rows.labels for one in as_tuple(label))
+        return {label: counts[label] for label in task.labels}
+    low, high = task.scale
+    step, last = (high - low) / _INTERVALS, _INTERVALS - 1
+    places = Counter(min(max(int((float(x) - low) / step), 0), last) for x in rows.labels)
+    return {f"{low + n * step:g} to {low + (n + 1) * step:g}": places[n] for n in range(_INTERVALS)}
+
+
+def _write_labels(task: Task, splits: dict[str, TaskRows], folder: str) -> None:
+    """Classes or labels with their dict.txt, or scores between 0 and 1."""
+    os.makedirs(folder, exist_ok=True)
+    labelled = {split: rows.labels for split, rows in splits.items() if rows.labels}
+    if task.scale is not None:
+        low, high = task.scale
+        for split, labels in labelled.items():
+            lines = [f"{(float(x) - low) / (high - low)!r}\n" for x in labels]
+            Path(folder, f"{split}.label").write_text("".join(lines))
+        return
+    counts = Counter(one for label in labelled["train"] for one in as_tuple(label))
+    lines = [f"{label_symbol(label)} {counts[label]}\n" for label in task.labels]
+    Path(folder, DICTIONARY).write_text("".join(lines), encoding="utf-8")
+    ids = {label: id for id, label in enumerate(task.labels, len(BUILT_IN_SYMBOLS))}
+    for split, labels in labelled.items() if task.kind != TAGGING else ():
+        with sentence_writer(os.path.join(folder, split), item_type(len(ids) + 4)) as writer:
+            rows: list[Sequence[int]] = [[ids[one] for one in as_tuple(label)] for label in labels]
+            writer.write(ended(*in_a_row(rows)))
