@@ -21,7 +21,7 @@ ROOMS = {
     "rows": ("files text",),
     "data": ("files text",),
     "labelled": ("data files rows text",),
-    "glue": ("files labelled text",),
+    "glue": ("data",),
     "scoring": ("files text",),
     "checkpoint": ("encoder files modules options position",),
     "programs": ("checkpoint",),
