@@ -5,12 +5,12 @@ import torch
 
 from helpers.crafted import save, whole_state
 from helpers.glue_data import write_checkpoint, write_data
+from tupe_fairseq.fairseq_runs.save_dir import BEST, LAST
+from tupe_fairseq.fairseq_runs.train import Diverged
 from tupe_fairseq.finetune import scored_run
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSettings
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.task_data import read_task_data
-from tupe_fairseq.programs.save_dir import BEST, LAST
-from tupe_fairseq.programs.train import Diverged
 
 RUN = FineTuningRun(2e-5, 1)
 

@@ -11,6 +11,8 @@ import numpy as np
 from tupe_fairseq.checkpoint.checked_tensors import NotFinite
 from tupe_fairseq.checkpoint.contents import best_in
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.fairseq_runs.save_dir import BEST, LAST, updates_of
+from tupe_fairseq.fairseq_runs.train import Diverged, quiet, record_of, train
 from tupe_fairseq.files.atomic import atomic_write, write_json
 from tupe_fairseq.finetune.answers import measured
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
@@ -20,9 +22,6 @@ from tupe_fairseq.finetune.prediction_file import Predicted, write_predictions
 from tupe_fairseq.finetune.selection import metric_names
 from tupe_fairseq.finetune.unfinished_run import keep_what_counts
 from tupe_fairseq.inference.predict import predict
-from tupe_fairseq.programs.log import quiet, record_of
-from tupe_fairseq.programs.save_dir import BEST, LAST, updates_of
-from tupe_fairseq.programs.train import Diverged, train
 
 logger = logging.getLogger("tupe-finetune")
 

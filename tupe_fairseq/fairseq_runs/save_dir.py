@@ -13,20 +13,12 @@ BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
 
 
 def updates_of(path: str) -> int:
-    """The updates after which a checkpoint was written.
-
-    Raises:
-        CheckpointError: if it cannot be read, or does not say.
-    """
+    """The updates after which a checkpoint was written."""
     return updates_in(restricted_load(path), path)
 
 
 def training_hours_of(path: str) -> float:
-    """What --stop-time-hours counts as passed when training goes on from a checkpoint.
-
-    Raises:
-        CheckpointError: if it cannot be read.
-    """
+    """What --stop-time-hours counts as passed when training goes on from a checkpoint."""
     extra = restricted_load(path).get("extra_state")
     seconds = extra.get("previous_training_time") if isinstance(extra, dict) else None
     return seconds / 3600 if isinstance(seconds, (int, float)) else 0.0
