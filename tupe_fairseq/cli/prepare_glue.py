@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> None:
     official = [(task, official_files(task, args.glue_dir)) for task in args.tasks]
 
     from tupe_fairseq.data.task_data import fingerprint, prepare_folder
-    from tupe_fairseq.data.tokenizer_adapter import Tokenizer
+    from tupe_fairseq.data.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(args.pretrain_dir)
     for task, files in official:
@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> None:
             {os.path.basename(path): fingerprint(path) for path in files.values()},
             lambda task=task, files=files: _read(task, files),
             tokenizer,
-            args.max_positions or tokenizer.tokens_per_sample or 512,
+            args.max_positions or tokenizer.max_positions or 512,
             args.workers,
         )
         log_report(logger, report, folder)

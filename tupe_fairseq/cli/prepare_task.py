@@ -112,7 +112,7 @@ def main(argv: list[str] | None = None) -> None:
     options = _options(args, parser)
 
     from tupe_fairseq.data.task_data import fingerprint, prepare_folder
-    from tupe_fairseq.data.tokenizer_adapter import Tokenizer
+    from tupe_fairseq.data.tokenizer import Tokenizer
 
     def read():
         task, splits, columns = read_task(options)
@@ -125,7 +125,7 @@ def main(argv: list[str] | None = None) -> None:
         {**dataclasses.asdict(options), "files": files},
         read,
         tokenizer,
-        args.max_positions or tokenizer.tokens_per_sample or 512,
+        args.max_positions or tokenizer.max_positions or 512,
         args.workers,
     )
     log_report(logger, report, args.output_dir)

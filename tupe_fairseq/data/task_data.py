@@ -7,23 +7,20 @@ import logging
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
+from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
+from tupe_fairseq.data.indexed import IndexedWriter
 from tupe_fairseq.data.task import TAGGING, Task, TaskRows, as_tuple, label_symbol, read_report
-from tupe_fairseq.data.tokenizer_adapter import Tokenizer
+from tupe_fairseq.data.tokenizer import REPORT, VOCABULARY, Tokenizer
 from tupe_fairseq.files.atomic import write_json
-from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, DICTIONARY, REPORT
-from tupe_fairseq.text.mmap_writer import ended, item_type, sentence_writer
-from tupe_fairseq.text.piece_numbers import in_a_row
 
 logger = logging.getLogger(__name__)
 
-_PAD, _UNKNOWN = map(BUILT_IN_SYMBOLS.index, ("<pad>", "<unk>"))
 # rows in memory as tokens
 _BATCH = 10_000
 # report.json counts the scores in so many parts of the scale
@@ -45,7 +42,12 @@ def prepare_folder(
         read: reads the task, the rows of its splits, and more for report.json.
         max_positions: rows with more tokens are counted.
     """
-    settings = {**settings, "max_positions": max_positions, **tokenizer.fingerprints()}
+    vocabulary = [tokenizer.dictionary, *tokenizer.paths]
+    settings = {
+        **settings,
+        "max_positions": max_positions,
+        "tokenizer": [tokenizer.record, *map(fingerprint, vocabulary)],
+    }
     settings = json.loads(json.dumps(settings))  # lists instead of tuples, as in report.json
     if os.path.isdir(folder) and os.listdir(folder):
         report = _finished(folder, settings)
@@ -60,7 +62,12 @@ def prepare_folder(
         report = {
             "task": task.name,
             "description": task.to_record(),
-            **tokenizer.record(),
+            "text_treatment": {
+                "unicode": "NFC" if tokenizer.record["clean"] else "as it is",
+                "lowercase": tokenizer.record["lowercase"],
+            },
+            "vocabulary": fingerprint(tokenizer.dictionary),
+            "vocabulary_kind": tokenizer.kind,
             "max_positions": max_positions,
             "splits": parts,
             "warnings": [],
@@ -71,7 +78,9 @@ def prepare_folder(
         for split, rows in splits.items():
             if rows.index:
                 Path(partial, f"{split}.index").write_text("\n".join([*rows.index, ""]))
-        tokenizer.copy_to(partial)
+        record = os.path.join(os.path.dirname(tokenizer.dictionary), VOCABULARY)
+        for path in vocabulary + [record] * os.path.isfile(record):
+            shutil.copy(path, partial)
         for number in range(task.texts):
             shutil.copy(os.path.join(partial, DICTIONARY), os.path.join(partial, f"input{number}"))
         report["files"] = sorted(_files(partial))
@@ -125,26 +134,25 @@ def _encode(
     logger.info("%s: encoding %d texts; large tasks take minutes", task.name, total)
     with tqdm(desc="encoding", total=total, unit="texts", disable=None, leave=False) as bar:
         for split, rows in splits.items():
-            lengths, unknown, tokens = np.zeros(len(rows.texts), np.int64), 0, 0
+            lengths, unknown = [[] for _ in range(task.texts)], 0
             for number in range(task.texts):
-                prefix, found = os.path.join(folder, f"input{number}", split), []
-                with sentence_writer(prefix, item_type(len(tokenizer))) as writer:
+                prefix = os.path.join(folder, f"input{number}", split)
+                with IndexedWriter(prefix, len(tokenizer.ids)) as writer:
                     for ids in _encoded(task, rows, number, tokenizer, folder, split, workers):
-                        flat, sizes = in_a_row(ids)
-                        writer.write(ended(flat, sizes))
-                        found.append(sizes)
-                        unknown += int(np.count_nonzero(flat == _UNKNOWN))
-                        tokens += len(flat)
+                        writer.write(ids)
+                        lengths[number] += map(len, ids)
+                        unknown += sum(row.count(UNK) for row in ids)
                         bar.update(len(ids))
-                lengths += np.concatenate(found or [lengths]) + 2  # <s> a </s>, </s> b </s>
+            special = 2 * task.texts  # <s> a </s> </s> b </s>
+            too_long = sum(sum(row) + special > max_positions for row in zip(*lengths))
             parts[split] = {
                 "rows_read": rows.read,
                 "rows": len(rows.texts),
                 "dropped": dict(rows.dropped),
                 "warnings": dict(rows.warnings),
                 "labels": _label_counts(task, rows),
-                "unknown_rate": unknown / max(1, tokens),
-                "too_long": int(np.count_nonzero(lengths > max_positions)),
+                "unknown_rate": unknown / max(1, sum(map(sum, lengths))),
+                "too_long": too_long,
             }
     return parts
 
@@ -160,13 +168,14 @@ def _encoded(
 ) -> Iterator[list[list[int]]]:
     """Batches of token ids; for tagging the tags are written to label/."""
     if task.kind != TAGGING:
-        encoded = tokenizer.encode_lines((texts[number] for texts in rows.texts), workers)
+        encoded = tokenizer.encode_lines(
+            (tokenizer.normalize(texts[number]) for texts in rows.texts), workers
+        )
         while batch := list(itertools.islice(encoded, _BATCH)):
             yield batch
         return
-    ids = {label: id for id, label in enumerate(task.labels, len(BUILT_IN_SYMBOLS))}
-    prefix, dtype = os.path.join(folder, "label", split), item_type(len(task.labels) + 4)
-    with sentence_writer(prefix, dtype) as writer:
+    ids = _label_ids(task)
+    with IndexedWriter(os.path.join(folder, "label", split), 4 + len(ids)) as writer:
         for start in range(0, len(rows.texts), _BATCH):
             texts, tags, batch = rows.texts[start : start + _BATCH], [], []
             for row, words in enumerate(texts, start):
@@ -176,10 +185,10 @@ def _encoded(
                     rows.warnings["words apart have other tokens than in a line"] += 1
                 # the tag stands on the first token of a word; a test set says where words begin
                 labels = rows.labels[row] if rows.labels else [None] * len(words)
-                firsts = [ids.get(label, _UNKNOWN) for label in labels]
-                of_words = ([a, *[_PAD] * (len(w) - 1)] for a, w in zip(firsts, split_words))
+                firsts = [ids.get(label, UNK) for label in labels]
+                of_words = ([a, *[PAD] * (len(w) - 1)] for a, w in zip(firsts, split_words))
                 tags.append([tag for of_word in of_words for tag in of_word])
-            writer.write(ended(*in_a_row(tags)))
+            writer.write(tags)
             yield batch
 
 
@@ -209,8 +218,11 @@ def _write_labels(task: Task, splits: dict[str, TaskRows], folder: str) -> None:
     counts = Counter(one for label in labelled["train"] for one in as_tuple(label))
     lines = [f"{label_symbol(label)} {counts[label]}\n" for label in task.labels]
     Path(folder, DICTIONARY).write_text("".join(lines), encoding="utf-8")
-    ids = {label: id for id, label in enumerate(task.labels, len(BUILT_IN_SYMBOLS))}
+    ids = _label_ids(task)
     for split, labels in labelled.items() if task.kind != TAGGING else ():
-        with sentence_writer(os.path.join(folder, split), item_type(len(ids) + 4)) as writer:
-            rows: list[Sequence[int]] = [[ids[one] for one in as_tuple(label)] for label in labels]
-            writer.write(ended(*in_a_row(rows)))
+        with IndexedWriter(os.path.join(folder, split), 4 + len(ids)) as writer:
+            writer.write([[ids[one] for one in as_tuple(label)] for label in labels])
+
+
+def _label_ids(task: Task) -> dict[str, int]:
+    return {label: id for id, label in enumerate(task.labels, len(SPECIAL_TOKENS))}
