@@ -26,8 +26,8 @@ ROOMS = {
     "checkpoint": ("encoder files modules options position",),
     "fairseq_runs": ("checkpoint",),
     "optim": ("fairseq_runs",),
-    "tasks": ("checkpoint files labelled optim",),
-    "criterions": ("glue labelled tasks",),
+    "tasks": ("checkpoint data files optim",),
+    "criterions": ("data tasks",),
     "prediction": ("encoder files labelled rows text",),
     "plots": ("encoder files inference",),
     "inference": (
