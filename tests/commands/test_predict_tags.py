@@ -9,9 +9,9 @@ from helpers.exporting import MAX_POSITIONS, build, save
 from helpers.glue_files import sentence, write_pretrain_dir
 from helpers.predicting import predict
 from helpers.running import call_program
+from tupe_fairseq.data.task import Task
 from tupe_fairseq.files.vocabulary_files import copy_vocabulary
 from tupe_fairseq.inference.predict import predict as through_fairseq
-from tupe_fairseq.labelled.task_report import read_task_report, task_of
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 
 HEAD = "token_tagging_head"
@@ -59,7 +59,7 @@ def model(tmp_path_factory):
 
 
 def expected(checkpoint, data):
-    task = task_of(read_task_report(str(data)), "report.json")
+    task = Task.load(str(data))
     found = through_fairseq(checkpoint, data, "valid", cpu=True).values
     return [[task.labels[number] for number in tags] for tags in found]
 

@@ -18,7 +18,6 @@ NEEDS = {
     "encode": ("sentencepiece",),
     "export": ("fairseq", "safetensors"),
     "extend": ("fairseq",),
-    "finetune": ("fairseq", "scipy", "seqeval", "sklearn"),
     "plot": ("matplotlib",),
     "predict": ("sentencepiece",),
     "prepare_pretrain": ("sentence_splitter", "sentencepiece", "tqdm"),
@@ -68,7 +67,6 @@ convert = _command("convert")
 encode = _command("encode")
 export = _command("export")
 extend = _command("extend")
-finetune = _command("finetune")
 plot = _command("plot")
 predict = _command("predict")
 prepare_pretrain = _command("prepare_pretrain")
