@@ -76,9 +76,8 @@ def main(argv: list[str] | None = None) -> None:
     official = [(task, official_files(task, args.glue_dir)) for task in args.tasks]
 
     from tupe_fairseq.data.task_data import fingerprint, prepare_folder
-    from tupe_fairseq.data.tokenizer import Tokenizer
 
-    tokenizer = Tokenizer.load(args.pretrain_dir)
+    tokenizer = load_tokenizer(args.pretrain_dir)
     for task, files in official:
         folder = os.path.join(args.output_dir, task.name)
         report = prepare_folder(
@@ -90,6 +89,19 @@ def main(argv: list[str] | None = None) -> None:
             args.workers,
         )
         log_report(logger, report, folder)
+
+
+def load_tokenizer(folder: str) -> Any:
+    """The Tokenizer of --pretrain-dir."""
+    from tupe_fairseq.data.tokenizer import Tokenizer
+
+    try:
+        return Tokenizer.load(folder)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"--pretrain-dir {folder} has no vocabulary; give a folder of tupe-prepare-pretrain, "
+            "or of tupe-convert with the files of a vocabulary"
+        ) from error
 
 
 def _tasks(text: str) -> list[GlueTask]:

@@ -9,7 +9,7 @@ import os
 import re
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.prepare_glue import add_encoding_flags, log_report
+from tupe_fairseq.cli.prepare_glue import add_encoding_flags, load_tokenizer, log_report
 from tupe_fairseq.data.task import KINDS, MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.data.task_rows import TAG_SCHEMES, TaskOptions, read_task
 
@@ -112,13 +112,12 @@ def main(argv: list[str] | None = None) -> None:
     options = _options(args, parser)
 
     from tupe_fairseq.data.task_data import fingerprint, prepare_folder
-    from tupe_fairseq.data.tokenizer import Tokenizer
 
     def read():
         task, splits, columns = read_task(options)
         return task, splits, {"columns": columns._asdict()}
 
-    tokenizer = Tokenizer.load(args.pretrain_dir)
+    tokenizer = load_tokenizer(args.pretrain_dir)
     files = {split: fingerprint(path) for split, path in options.files.items()}
     report = prepare_folder(
         args.output_dir,
