@@ -22,33 +22,15 @@ GOOD = {
     "export": "there.pt --output-dir out",
     "extend": "there.pt --max-positions 64 --output-dir out",
     "plot": "there.pt --output-dir out",
-    "prepare_glue": "--glue-dir glue --tasks CoLA --pretrain-dir pretrain --output-dir out",
     "prepare_pretrain": "--input text.txt --output-dir out",
-    "prepare_task": "--kind multilabel --train rows.csv --pretrain-dir pretrain --output-dir out",
 }
 _VOCABULARY = {
     "--bpe-codes absent": "--bpe-codes absent does not exist",
     "--gpt2-vocab-bpe codes": "--gpt2-vocab-bpe: give the files of one kind",
     "--bpe-codes codes --sentencepiece-model codes": "give the files of one kind",
 }
-_MODEL = {
-    **_VOCABULARY,
-    "--data absent": "--data absent is not a folder",
-    "--gpus 0": "--gpus (0) must be at least 1",
-    "--gpus 1 --cpu": "--gpus 1 and --cpu contradict each other",
-    "--fp16 --cpu": "--fp16 is for GPUs",
-    "--batch-tokens 0": "--batch-tokens (0) must be at least 1",
-    "--text2 b": "--text2 b needs --text",
-}
 _NO_FOLDER = {"--output-dir text.txt": "text.txt is not a folder"}
 _SPLIT_PATH = {"--output-dir a:b": "a:b contains ':', at which fairseq splits lists"}
-_ENCODING = {
-    **_NO_FOLDER,
-    "--pretrain-dir absent": "absent/dict.txt is missing; --pretrain-dir is a folder",
-    "--pretrain-dir full": "full/sentencepiece.bpe.model is missing",
-    "--max-positions 5": "--max-positions (5) is below 6",
-    "--workers 0": "--workers (0) must be at least 1",
-}
 #: command -> what is given in addition to the good call, or instead of its words -> what is said
 WRONG = {
     "compare": {
@@ -134,13 +116,6 @@ WRONG = {
         "= absent --output-dir out": "absent does not exist; give a checkpoint",
         "= there.pt there.pt --output-dir out": "a checkpoint is listed twice",
     },
-    "prepare_glue": {
-        **_ENCODING,
-        "--glue-dir absent": "--glue-dir absent is not a folder",
-        "--tasks x": "'x'",
-        "--tasks ,": "--tasks names no task",
-        "--tasks RTE": "glue/RTE is missing",
-    },
     "prepare_pretrain": {
         **_SPLIT_PATH,
         "--output-dir text.txt/out": "text.txt is not a folder",
@@ -164,20 +139,6 @@ WRONG = {
         "--sentencepiece-model absent": "absent does not exist",
         "--sentencepiece-model codes --vocab-size 9": "--vocab-size has no effect with",
         "--vocabulary absent": "absent/vocabulary.json is missing",
-    },
-    "prepare_task": {
-        **_ENCODING,
-        "--kind x": "invalid choice: 'x'",
-        "--train absent": "--train absent is not a file",
-        "--train codes": "codes has no ending that says what it is",
-        "--valid rows.csv --seed 3": "--seed has no effect with --valid",
-        "--valid-share 1": "--valid-share (1.0) must be above 0 and below 1",
-        "--seed -1": "--seed (-1) must be at least 0",
-        "--text2 b": "--text2 needs --text",
-        "--labels a,a": "--labels a,a: the label 'a' is there twice",
-        "--tags bio": "--tags has no effect on --kind multilabel",
-        "--name a/b": "--name 'a/b' cannot be the name of a folder",
-        "--kind regression --scale 2,1": "--scale 2,1 is not two numbers",
     },
 }
 CALLS = [(command, given) for command, cases in WRONG.items() for given in cases]

@@ -21,13 +21,13 @@ ROOMS = {
     "rows": ("files text",),
     "data": ("files text",),
     "labelled": ("data files rows text",),
-    "glue": ("files labelled text",),
+    "glue": ("data",),
     "scoring": ("data files",),
     "checkpoint": ("encoder files modules options position",),
     "fairseq_runs": ("checkpoint",),
     "optim": ("fairseq_runs",),
-    "tasks": ("checkpoint files labelled optim",),
-    "criterions": ("glue labelled tasks",),
+    "tasks": ("checkpoint data files optim",),
+    "criterions": ("data tasks",),
     "plots": ("encoder files inference",),
     "inference": (
         "checkpoint data encoder export files labelled models modules options plots position "

@@ -18,9 +18,7 @@ NEEDS = {
     "export": ("fairseq", "safetensors"),
     "extend": ("fairseq",),
     "plot": ("matplotlib",),
-    "prepare_glue": ("sentencepiece", "tqdm"),
     "prepare_pretrain": ("sentence_splitter", "sentencepiece", "tqdm"),
-    "prepare_task": ("sentencepiece", "tqdm"),
 }
 
 
@@ -66,6 +64,4 @@ convert = _command("convert")
 export = _command("export")
 extend = _command("extend")
 plot = _command("plot")
-prepare_glue = _command("prepare_glue")
 prepare_pretrain = _command("prepare_pretrain")
-prepare_task = _command("prepare_task")
