@@ -574,13 +574,6 @@ FAULTS = [
         "tests/recorded/test_recorded.py -k 'prepare_pretrain and 2'",
     ),
     Fault(
-        "a file that resumes has a hole",
-        "files/resumed_file.py",
-        'file.seek(record["bytes"])',
-        'file.seek(record["bytes"] + 1)',
-        "tests/files/test_resumed_file.py",
-    ),
-    Fault(
         "sentences of STS-B swapped",
         "data/glue.py",
         '"STS-B", (8, 9)',
