@@ -86,12 +86,14 @@ class PairAccuracy:
     def to_dict(self) -> dict[str, Any]:
         """For results.json."""
         groups = {
-            group: {name: _share(counts[name]) for name in sorted(counts)}
-            for group, counts in self.counts.items()
+            group: {name: _share(counts) for name, counts in by_name.items()}
+            for group, by_name in self.counts.items()
         }
         means = {f"mean_of_{group}": _mean(groups[group]) for group in ("files", "phenomena")}
         result = {**groups["all"], **{name: mean for name, mean in means.items() if mean["of"]}}
-        return {**result, "phenomena": groups["phenomena"], "files": groups["files"]}
+        for group in ("phenomena", "files"):
+            result[group] = dict(sorted(groups[group].items()))
+        return result
 
 
 def _share(counts: Counter) -> dict[str, Any]:
