@@ -3,11 +3,14 @@
 import shutil
 
 import pytest
+import sentencepiece
+import torch
 from matplotlib.image import imread
 
 from helpers import crafted
 from helpers.glue_data import write_bin
 from helpers.running import call_program
+from tupe_fairseq.checkpoint.contents import vocabulary_version
 from tupe_fairseq.figures.plot_input import load
 
 FIGURES = {"position_bias", "profile_by_distance", "cls", "correlations", "variance", "attention"}
@@ -57,18 +60,30 @@ def test_two_models_without_text(model, tmp_path):
     assert "variance.png: skipped for b: it needs text; give --sentences" in log
 
 
-def test_text_is_encoded_by_the_vocabulary_of_the_data(data, text, tmp_path):
-    from helpers.cli import pretrain
-
-    pretrain(data, tmp_path, "--max-update", 1, "--sample-break-mode", "none")
-    path = str(tmp_path / "checkpoint_last.pt")
-    (tmp_path / "mine.txt").write_text("is is\n")
-    (given,) = load([path], str(data), sentence="of the", length=9, heads=[1]).values()
-    assert "".join(given.tokens) == "<s>\u2581of\u2581the</s>"
+def test_text_is_encoded_by_the_vocabulary_of_the_data(model, text, tmp_path):
+    folder, train = model.parent, sentencepiece.SentencePieceTrainer.train
+    train(
+        input=str(text / "train.txt"), model_prefix=str(folder / "sentencepiece.bpe"),
+        vocab_size=300, minloglevel=2,
+    )  # fmt: skip
+    subwords = sentencepiece.SentencePieceProcessor(str(folder / "sentencepiece.bpe.model"))
+    words = [subwords.id_to_piece(n) for n in range(3, 300)]
+    (folder / "dict.txt").write_text("".join(f"{word} 1\n" for word in words))
+    symbols = crafted.symbols_of(f"{word} 1" for word in words)
+    state = crafted.whole_state()
+    state["model"]["encoder.vocabulary_version"] = vocabulary_version(symbols)
+    embedding = torch.randn(len(symbols), 8)
+    for name in ("sentence_encoder.embed_tokens.weight", "lm_head.weight"):
+        state["model"][f"encoder.{name}"] = embedding
+    state["model"]["encoder.lm_head.bias"] = torch.zeros(len(symbols))
+    crafted.save(state, model)
+    (folder / "mine.txt").write_text("is is\n")
+    (given,) = load([str(model)], sentence="of the", length=9, heads=[1]).values()
+    assert given.tokens == ["<s>", "\u2581of", "\u2581the", "</s>"]
     assert (given.length, given.heads, given.blocks.shape[1]) == (9, [1], 9)
-    (given,) = load([path], str(data), sentences=str(tmp_path / "mine.txt")).values()
-    assert "".join(given.tokens) == "<s>\u2581is\u2581is</s>" and given.blocks is None
-    (given,) = load([path], str(data), sentences=str(text / "valid.txt")).values()
+    (given,) = load([str(model)], sentences=str(folder / "mine.txt")).values()
+    assert given.tokens == ["<s>", "\u2581is", "\u2581is", "</s>"] and given.blocks is None
+    (given,) = load([str(model)], sentences=str(text / "valid.txt")).values()
     assert given.blocks.shape[1] == 16 and given.words.shape[:2] == given.blocks.shape
 
 

@@ -15,15 +15,9 @@ from tupe_fairseq.commands.program import checked, parsed, set_up_log, stop
 NEEDS = {
     "compare": ("fairseq", "matplotlib"),
     "convert": ("fairseq",),
-    "encode": ("sentencepiece",),
     "export": ("fairseq", "safetensors"),
     "extend": ("fairseq",),
-    "finetune": ("fairseq", "scipy", "seqeval", "sklearn"),
-    "predict": ("sentencepiece",),
-    "prepare_glue": ("sentencepiece", "tqdm"),
     "prepare_pretrain": ("sentence_splitter", "sentencepiece", "tqdm"),
-    "prepare_task": ("sentencepiece", "tqdm"),
-    "score": ("sentencepiece",),
 }
 
 
@@ -66,12 +60,6 @@ def _command(name: str) -> Callable[[list[str] | None], None]:
 
 compare = _command("compare")
 convert = _command("convert")
-encode = _command("encode")
 export = _command("export")
 extend = _command("extend")
-finetune = _command("finetune")
-predict = _command("predict")
-prepare_glue = _command("prepare_glue")
 prepare_pretrain = _command("prepare_pretrain")
-prepare_task = _command("prepare_task")
-score = _command("score")

@@ -11,7 +11,7 @@ from tupe_fairseq.data.dictionary import BOS, EOS
 from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.inference.load_model import load_model
+from tupe_fairseq.inference import model
 
 # a mean over fewer sequences is too noisy; more of them do not change a figure
 FEWEST_BLOCKS, MOST_BLOCKS = 16, 128
@@ -87,18 +87,18 @@ def load(
 ) -> dict[str, PlotInput]:
     """All models by name, with the same number of positions, so that they can be compared."""
     folders = [data or os.path.dirname(path) or "." for path in paths]
-    models = [load_model(path, folder) for path, folder in zip(paths, folders)]
-    shortest = min(encoder.config.max_positions for encoder, _ in models)
+    models = [model.load(path, folder) for path, folder in zip(paths, folders)]
+    shortest = min(one.max_positions for one in models)
     if length and length > shortest:
         raise ValueError(f"--length ({length}) is above the model's max_positions ({shortest})")
     length, found = length or min(shortest, 128), {}
     names = names or short_names(paths)
-    for name, path, folder, (encoder, symbols) in zip(names, paths, folders, models):
-        last = encoder.config.num_heads - 1
+    for name, path, folder, one in zip(names, paths, folders, models):
+        last = one.encoder.config.num_heads - 1
         if heads and max(heads) > last:
             raise ValueError(f"--heads ({max(heads)}) is above {last}, the last head of {path}")
-        given = PlotInput(encoder, length, heads or list(range(last + 1)))
-        _add_text(given, symbols, [folder, os.path.dirname(path) or "."], sentences, sentence)
+        given = PlotInput(one.encoder, length, heads or list(range(last + 1)))
+        _add_text(given, one.symbols, [folder, os.path.dirname(path) or "."], sentences, sentence)
         found[name] = given
     return found
 
