@@ -5,10 +5,7 @@ tests/models/test_every_flag.py.
 """
 
 import json
-import os
 import shlex
-import shutil
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,27 +13,16 @@ import torch
 from helpers import raw_text
 from helpers.authors import WORDS, their_checkpoint
 from helpers.exporting import write_model
-from helpers.glue_files import write_glue, write_pretrain_dir
-from helpers.own_files import write_conll, write_csv
-from helpers.predicting import write_fine_tuned
+from helpers.glue_files import write_pretrain_dir
 from helpers.running import call_program
-from helpers.scoring import write_pairs
 from tupe_fairseq.checkpoint.restricted_load import restricted_load
 from tupe_fairseq.commands import (
-    chunk_run,
     compare,
     convert,
-    encode,
     extend,
-    predict,
-    prepare_glue,
     prepare_pretrain,
-    prepare_task,
-    score,
 )
 from tupe_fairseq.compare.runner import first_runs
-from tupe_fairseq.prediction import predictor
-from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
 
 
 def flags_of(parser):
@@ -268,150 +254,6 @@ def test_prepare_pretrain_has_no_other_flags():
     assert flags_of(prepare_pretrain.get_parser()) == known
 
 
-# tupe-prepare-glue: what prepare_task is given with the flag and without it
-GLUE = {
-    "--glue-dir": ("DIR/two", "glue_dir", "DIR/two", "DIR/one"),
-    "--tasks": ("RTE,WNLI", "tasks", ["RTE", "WNLI"], ["RTE"]),
-    "--pretrain-dir": ("DIR/pretrain2", "dictionary", "DIR/pretrain2/dict.txt", "DIR/pretrain/"),
-    "--output-dir": ("DIR/out2", "folder", "DIR/out2/RTE", "DIR/out/RTE"),
-    "--max-positions": ("77", "max_positions", 77, 512),
-    "--workers": ("3", "workers", 3, 1),
-}
-
-
-@pytest.mark.parametrize("flag", GLUE)
-def test_prepare_glue(flag, tmp_path, monkeypatch):
-    for name in ("one", "two"):
-        write_glue(tmp_path / name, ["RTE", "WNLI"])
-    for name in ("pretrain", "pretrain2"):
-        write_pretrain_dir(tmp_path / name)
-
-    def call(*flags):
-        seen = {"tasks": []}
-
-        def record(task, glue_dir, pretrained, folder, max_positions, workers):
-            seen.update(glue_dir=glue_dir, dictionary=pretrained.dictionary, workers=workers)
-            seen["tasks"].append(task.name)
-            if task.name == "RTE":
-                seen.update(folder=folder, max_positions=max_positions)
-            return {"task": task.name, "max_positions": 1, "splits": {}, "warnings": []}
-
-        monkeypatch.setattr(prepare_glue, "prepare_task", record)
-        words = ["--glue-dir", "DIR/one", "--tasks", "RTE", "--pretrain-dir", "DIR/pretrain",
-                 "--output-dir", "DIR/out", "--workers", 1, *flags]  # fmt: skip
-        words = [str(word).replace("DIR", str(tmp_path)) for word in words]
-        code, text = call_program(prepare_glue.main, words)
-        assert code == 0, text
-        return seen
-
-    def placed(value):
-        return value.replace("DIR", str(tmp_path)) if isinstance(value, str) else value
-
-    value, name, with_it, without = GLUE[flag]
-    assert call(flag, value)[name] == placed(with_it)
-    found = call()[name]
-    assert found == placed(without) or str(found).startswith(str(placed(without)))
-
-
-def test_prepare_glue_has_no_other_flags():
-    assert flags_of(prepare_glue.get_parser()) == set(GLUE)
-
-
-# tupe-prepare-task: other flags that are needed, what is given, and what is read from the task
-# with the flag and without it
-TASK = {
-    "--kind": ("", "multilabel", lambda seen: seen.task.kind, "multilabel", "classification"),
-    "--train": ("", "DIR/b.csv", lambda seen: len(seen.texts["train"]), 45, 36),
-    "--valid": ("", "DIR/b.csv", lambda seen: len(seen.texts["valid"]), 50, 4),
-    "--test": ("", "DIR/b.csv", lambda seen: len(seen.texts.get("test", [])), 50, 0),
-    "--valid-share": ("", "0.5", lambda seen: len(seen.texts["valid"]), 20, 4),
-    "--seed": ("", "3", lambda seen: seen.texts["valid"][0], ("text 5",), ("text 4",)),
-    "--text": ("", "other", lambda seen: seen.texts["train"][0], ("other 0",), ("text 0",)),
-    "--text2": (
-        "--text text", "other", lambda seen: seen.texts["train"][0], ("text 0", "other 0"),
-        ("text 0",),
-    ),
-    "--label": ("", "number", lambda seen: seen.task.labels, ("0", "1", "2"), ("a;x", "b;x")),
-    "--no-header": (
-        "--text 1 --label 3", "", lambda seen: seen.task.labels, ("a;x", "b;x", "label"),
-        ("a;x", "b;x"),
-    ),
-    "--labels": ("", "b;x,a;x", lambda seen: seen.task.labels, ("b;x", "a;x"), ("a;x", "b;x")),
-    "--label-separator": (
-        "--kind multilabel", ";", lambda seen: seen.task.labels, ("a", "b", "x"), ("a;x", "b;x"),
-    ),
-    "--tags": (
-        "--kind tagging --train DIR/a.conll", "plain", lambda seen: seen.task.metrics,
-        ("accuracy",), ("entity_f1", "accuracy"),
-    ),
-    "--scale": (
-        "--kind regression --label number", "0,4", lambda seen: seen.task.scale, (0, 4), (0, 2),
-    ),
-    "--skip-bad-rows": (
-        "--train DIR/bad.csv", "", lambda seen: seen.dropped, {"another number of columns": 1},
-        "line 42 has 1 column",
-    ),
-    "--name": ("", "mine", lambda seen: seen.name, "mine", "out"),
-    "--pretrain-dir": ("", "DIR/two", lambda seen: seen.dictionary, "DIR/two/dict.txt", "DIR/one/"),
-    "--output-dir": ("", "DIR/out2", lambda seen: seen.folder, "DIR/out2", "DIR/out"),
-    "--max-positions": ("", "77", lambda seen: seen.max_positions, 77, 512),
-    "--workers": ("", "3", lambda seen: seen.workers, 3, 1),
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def task_files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("task")
-    for name in ("one", "two"):
-        write_pretrain_dir(folder / name)
-    rows = [(f"text {n}", f"other {n}", "ab"[n % 2] + ";x", n % 3) for n in range(50)]
-    header = ("text", "other", "label", "number")
-    write_csv(folder / "a.csv", [header, *rows[:40]])
-    write_csv(folder / "b.csv", [header, *rows])
-    write_csv(folder / "bad.csv", [header, *rows[:40], ("x",)])
-    write_conll(folder / "a.conll", [(["a", "b"], ["B-x", "O"])] * 30)
-    return folder
-
-
-@pytest.mark.parametrize("flag", TASK)
-def test_prepare_task(flag, task_files, tmp_path, monkeypatch):
-    def call(*flags):
-        seen = SimpleNamespace()
-
-        def record(name, sources, read, pretrained, folder, max_positions, workers):
-            seen.task, splits, _ = read()
-            seen.texts = {split: rows.texts for split, rows in splits.items()}
-            seen.dropped = splits["train"].dropped
-            seen.name, seen.dictionary, seen.folder = name, pretrained.dictionary, folder
-            seen.max_positions, seen.workers = max_positions, workers
-            return {"task": name, "max_positions": 1, "splits": {}, "warnings": []}
-
-        monkeypatch.setattr(prepare_task, "prepare_folder", record)
-        words = ["--kind", "classification", "--train", "DIR/a.csv", "--pretrain-dir", "DIR/one",
-                 "--output-dir", "DIR/out", "--workers", 1, *flags]  # fmt: skip
-        words = [str(word).replace("DIR", str(task_files)) for word in words]
-        code, text = call_program(prepare_task.main, words)
-        return seen if code == 0 else text
-
-    needed, value, found, with_it, without = TASK[flag]
-    given = [flag, value] if value else [flag]
-
-    def placed(value):
-        return value.replace("DIR", str(task_files)) if isinstance(value, str) else value
-
-    assert found(call(*needed.split(), *given)) == placed(with_it)
-    seen = call(*needed.split())
-    if isinstance(seen, str):  # what is refused without
-        assert without in seen
-    else:
-        value = found(seen)
-        assert value == placed(without) or str(value).startswith(str(placed(without)))
-
-
-def test_prepare_task_has_no_other_flags():
-    assert flags_of(prepare_task.get_parser()) == set(TASK)
-
-
 # tupe-convert: files that a flag adds to OUT, or changes there
 CONVERT = {
     "--checkpoint": (["--checkpoint", "DIR/other.pt"], {"model.pt"}),
@@ -471,109 +313,6 @@ def test_convert(tmp_path):
     assert flags_of(convert.get_parser()) == {*CONVERT, *others, *elsewhere}
 
 
-# tupe-score: what is given, and what is scored then, and otherwise
-SCORE = {
-    "--input": (["--input", "DIR/other.txt"], "sentences", ["No fish."]),
-    "--pairs": (["--pairs", "DIR/two.jsonl"], "sentences", ["a", "b"]),
-    "--good": (["--pairs", "DIR/odd.jsonl", "--good", "right"], "sentences", ["a", "b"]),
-    "--bad": (["--pairs", "DIR/odd2.jsonl", "--bad", "wrong"], "sentences", ["a", "b"]),
-    "--phenomenon": (
-        ["--pairs", "DIR/odd.jsonl", "--good", "right", "--phenomenon", "about"],
-        "phenomena", ["npi"],
-    ),
-    "--pairs-per-file": (
-        ["--pairs", "DIR/many.jsonl", "--pairs-per-file", "2"], "sentences", ["c", "d"],
-    ),
-    "--data": (["--data", "DIR/lower"], "tokens", None),
-    "--sentencepiece-model": (["--sentencepiece-model", "DIR/pieces.model"], "vocabulary", None),
-    "--cut": (["--cut"], "cut", True),
-    "--cpu": (["--cpu"], "device", "cpu"),
-    "--threads": (["--threads", "3"], "threads", [3]),
-    "--output": (["--output", "DIR/x.jsonl"], "files", ["x.jsonl"]),
-    "--results": (["--results", "DIR/x"], "files", ["x"]),
-    "--lengths": (["--lengths", "3,7"], "lengths", [3, 7]),
-}  # fmt: skip
-
-
-def test_score(tmp_path, monkeypatch):
-    data = write_pretrain_dir(tmp_path / "data")
-    lower = write_pretrain_dir(tmp_path / "other")
-    lower.rename(tmp_path / "lower")
-    record = {"text_treatment": {"unicode": "NFC", "lowercase": True}}
-    (tmp_path / "lower" / "report.json").write_text(json.dumps(record))
-    model = write_model(tmp_path / "model", data, position_encoding="learned")
-    (tmp_path / "text.txt").write_text("The Cat.\n")
-    (tmp_path / "other.txt").write_text("No fish.\n")
-    write_pairs(tmp_path / "two.jsonl", [("a", "b")])
-    write_pairs(tmp_path / "many.jsonl", [("a", "b"), ("c", "d"), ("e", "f")])
-    odd = {"right": "a", "sentence_bad": "b", "about": "npi"}
-    (tmp_path / "odd.jsonl").write_text(json.dumps(odd))
-    (tmp_path / "odd2.jsonl").write_text(json.dumps({"sentence_good": "a", "wrong": "b"}))
-    (tmp_path / "pieces.model").write_bytes((data / "sentencepiece.bpe.model").read_bytes())
-    there = set(os.listdir(tmp_path))
-
-    def call(*flags, expected=0):
-        seen = {"threads": []}
-        monkeypatch.setattr(torch, "set_num_threads", seen["threads"].append)
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-
-        def record(model, mask, device, batch_tokens, advance):
-            seen["device"] = device
-            return Scorer()
-
-        class Scorer:
-            def stream(self, rows):
-                for (row, tokens), _ in rows:
-                    seen["phenomena"] = [getattr(row, "phenomenon", None)]
-                    seen["sentences"] = list(row.sentences)
-                    seen["tokens"] = tokens
-                    yield (row, tokens), [float(-len(tokens[0])) for _ in tokens]
-
-        def record_lengths(args, loaded, lengths, *rest):
-            seen["lengths"] = lengths
-
-        monkeypatch.setattr(score, "PseudoLikelihood", record)
-        monkeypatch.setattr(score, "score_lengths", record_lengths)
-        monkeypatch.setattr(torch.nn.Module, "to", lambda self, device: self)
-        words = [model, "--data", data]
-        if not {"--input", "--pairs"} & set(flags):
-            words += ["--input", tmp_path / "text.txt"]
-        words += [str(flag).replace("DIR", str(tmp_path)) for flag in flags]
-        code, text = call_program(score.main, words)
-        assert code == expected, text
-        return seen
-
-    plain = call()
-    assert plain["sentences"] == ["The Cat."] and plain["device"] == "cuda"
-    assert plain["threads"] == []
-    for flag, (words, name, wanted) in SCORE.items():
-        assert flag in words
-        if flag == "--cut":
-            (tmp_path / "text.txt").write_text("The cat " * 30)
-            call(expected=2)
-            assert len(call("--cut")["tokens"][0]) == 24
-            (tmp_path / "text.txt").write_text("The Cat.\n")
-        elif flag == "--data":
-            assert call(*words)["tokens"] != plain["tokens"]
-        elif flag == "--sentencepiece-model":
-            (data / "sentencepiece.bpe.model").unlink()
-            call(expected=2)
-            assert call(*words)["tokens"] == plain["tokens"]
-            (tmp_path / "pieces.model").rename(data / "sentencepiece.bpe.model")
-            there.remove("pieces.model")
-        elif name == "files":
-            call(*words)
-            assert sorted(set(os.listdir(tmp_path)) - there) == wanted
-            there.update(wanted)
-        else:
-            assert call(*words)[name] == wanted and plain.get(name) != wanted, flag
-    call("--pairs", "DIR/odd.jsonl", expected=2)
-    call("--pairs", "DIR/odd2.jsonl", expected=2)
-    # of the other kinds of vocabularies: test_score.py
-    elsewhere = {"--bpe-codes", "--gpt2-encoder-json", "--gpt2-vocab-bpe"}
-    assert flags_of(score.get_parser()) == {*SCORE, *elsewhere}
-
-
 # tupe-extend: what is given in place of what else is given, and what is then in the folder
 EXTEND = {
     "--max-positions": ("50", lambda out: table_of(out).size(0), 51, 41),
@@ -616,91 +355,3 @@ def test_extend(flag, tmp_path):
 
 def test_extend_has_no_other_flags():
     assert flags_of(extend.get_parser()) == {*EXTEND, "--overwrite"}
-
-
-# tupe-predict and tupe-encode: what is given, and what is seen then, but not otherwise
-TEXT_RUNS = {
-    "--text": (["--text", "b"], "lengths", [5]),
-    "--text2": (["--text", "a", "--text2", "b"], "lengths", [11]),
-    "--no-header": (["--no-header", "--text", "2"], "lengths", [4, 5]),
-    "--skip-bad-rows": (["--skip-bad-rows"], "lengths", [6, 6]),
-    "--data": (["--data", "DIR/lower"], "lengths", [4]),
-    "--sentencepiece-model": (["--sentencepiece-model", "DIR/pieces.model"], "lengths", [6]),
-    "--batch-tokens": (["--batch-tokens", "7"], "batch_tokens", 7),
-    "--unpad": (["--unpad"], "unpad", True),
-    "--fp16": (["--fp16"], "halved", True),
-    "--gpus": (["--gpus", "2"], "devices", ["cuda:0", "cuda:1"]),
-    "--cpu": (["--cpu"], "devices", ["cpu"]),
-}
-OUTPUTS = {predict: "out.csv", encode: "out.npy"}
-
-
-@pytest.mark.parametrize("command", [predict, encode])
-def test_texts_through_a_model(command, tmp_path, monkeypatch):
-    folder = tmp_path / "model"
-    kinds = {"one": 1, "two": 2}
-    models = {name: write_fine_tuned(folder / name, texts=n) for name, n in kinds.items()}
-    (folder / "lower").mkdir()
-    report = json.loads((folder / "one" / "report.json").read_text())
-    report["text_treatment"]["lowercase"] = True
-    (folder / "lower" / "report.json").write_text(json.dumps(report))
-    shutil.copy(folder / "one" / "sentencepiece.bpe.model", folder / "pieces.model")
-    shutil.copy(folder / "one" / "sentencepiece.bpe.model", folder / "lower")
-    shutil.copy(folder / "one" / "dict.txt", folder / "lower")
-    (tmp_path / "in.csv").write_text("a,b\nThe cat,No\n")
-
-    def call(*flags, expected=0):
-        seen = {"halved": False, "lengths": []}
-
-        class Recorded(BatchedEncoder):
-            def __init__(self, encoder, finish, batch_tokens, unpad):
-                seen.update(batch_tokens=batch_tokens, unpad=unpad)
-                super().__init__(encoder, finish, batch_tokens, unpad)
-
-            def __call__(self, sequences):
-                seen["lengths"] += map(len, sequences)
-                return super().__call__(sequences)
-
-        def on_the_cpu(make, items, devices):
-            seen["devices"] = devices
-            work = make("cpu")
-            return (work(item) for item in items)
-
-        def half(module):
-            seen["halved"] = True
-            return module
-
-        monkeypatch.setattr(predictor if command is predict else encode, "BatchedEncoder", Recorded)
-        monkeypatch.setattr(chunk_run, "map_on_devices", on_the_cpu)
-        monkeypatch.setattr(torch.nn.Module, "half", half)
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-        model = models["two" if "--text2" in flags else "one"]
-        words = [model, tmp_path / "in.csv", "--output-file", tmp_path / OUTPUTS[command]]
-        words += [] if "--text" in flags else ["--text", "a"]
-        words += [str(flag).replace("DIR", str(folder)) for flag in flags]
-        code, text = call_program(command.main, words)
-        assert code == expected, text
-        return seen
-
-    plain = call()
-    assert plain["devices"] == ["cuda:0"]
-    for flag, (words, name, wanted) in TEXT_RUNS.items():
-        assert flag in words
-        if flag == "--skip-bad-rows":
-            (tmp_path / "in.csv").write_text("a,b\nThe cat,No\nNo\nThe cat,No\n")
-            call(expected=2)
-        elif flag == "--sentencepiece-model":
-            (folder / "one" / "sentencepiece.bpe.model").unlink()
-            call(expected=2)
-        # of this one, the same file at another place
-        is_other = flag == "--sentencepiece-model" or plain[name] != wanted
-        assert call(*words)[name] == wanted and is_other, flag
-        if flag == "--skip-bad-rows":
-            (tmp_path / "in.csv").write_text("a,b\nThe cat,No\n")
-        elif flag == "--sentencepiece-model":
-            shutil.copy(folder / "pieces.model", folder / "one" / "sentencepiece.bpe.model")
-    # of the other kinds of vocabularies: test_score.py; the others: test_predict.py, test_encode.py
-    elsewhere = {"--bpe-codes", "--gpt2-encoder-json", "--gpt2-vocab-bpe", "--output-file"}
-    own = {predict: {"--prefix", "--label-separator"}, encode: {"--pooling", "--layer"}}
-    assert flags_of(command.get_parser()) == {*TEXT_RUNS, *elsewhere, *own[command]}

@@ -21,23 +21,22 @@ ROOMS = {
     "rows": ("files text",),
     "data": ("files text",),
     "labelled": ("data files rows text",),
-    "glue": ("files labelled text",),
-    "scoring": ("files text",),
+    "glue": ("data",),
+    "scoring": ("data files",),
     "checkpoint": ("encoder files modules options position",),
     "fairseq_runs": ("checkpoint",),
     "optim": ("fairseq_runs",),
-    "tasks": ("checkpoint files labelled optim",),
-    "criterions": ("glue labelled tasks",),
-    "prediction": ("encoder files labelled rows text",),
-    "plots": ("encoder files inference",),
+    "tasks": ("checkpoint data files optim",),
+    "criterions": ("data tasks",),
+    "plots": ("figures",),
     "inference": (
-        "checkpoint encoder files labelled models modules options plots position "
-        "prediction fairseq_runs tasks text",
+        "checkpoint data encoder files labelled models modules options position "
+        "fairseq_runs tasks text",
     ),
     "models": ("checkpoint encoder inference modules options",),
 }
 #: the rooms above those
-UPPER = ("export", "finetune", "compare", "command_flags", "commands", "cli", "__main__")
+UPPER = ("export", "finetune", "compare", "figures", "command_flags", "commands", "cli", "__main__")
 
 
 def imported(path):

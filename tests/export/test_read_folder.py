@@ -87,8 +87,6 @@ def test_after_a_training_with_transformers(data, tmp_path, monkeypatch):
     from transformers import (
         AutoModelForSequenceClassification,
         AutoTokenizer,
-        Trainer,
-        TrainingArguments,
     )
 
     heads = {"mine": 3, "other": 2}

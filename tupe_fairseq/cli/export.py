@@ -8,7 +8,7 @@ import shutil
 from typing import Any
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.command_flags.vocabulary_flags import add_vocabulary_flags, given_vocabulary
+from tupe_fairseq.cli.shared_flags import add_vocabulary_flags, folders_of, vocabulary_files
 
 logger = logging.getLogger("tupe-export")
 
@@ -89,8 +89,9 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> None:
-    args = get_parser().parse_args(argv)
-    given = given_vocabulary(args)
+    parser = get_parser()
+    args = parser.parse_args(argv)
+    given = vocabulary_files(parser, args)
     from tupe_fairseq.export.write_folder import new_folder
     from tupe_fairseq.fairseq_runs.train import quiet
 
@@ -108,7 +109,7 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     import torch
 
     from tupe_fairseq.data.dictionary import BOS, DICTIONARY, EOS, FILLER
-    from tupe_fairseq.data.tokenizer import REPORT, Tokenizer, places_of
+    from tupe_fairseq.data.tokenizer import REPORT, Tokenizer
     from tupe_fairseq.export import check, names, onnx_files, write_folder
     from tupe_fairseq.export.card import model_card, pipeline_of
     from tupe_fairseq.export.tokenizer import build_tokenizer
@@ -118,8 +119,8 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     transformers = check.import_transformers()
     if args.onnx:
         onnx_files.check_installed()
-    places = places_of(args.checkpoint, args.data)
-    vocabulary = Tokenizer.load(places, given and (given[0], list(given[1].values())))
+    places = folders_of(args)
+    vocabulary = Tokenizer.load(places, given)
     dictionary = vocabulary.dictionary
     texts = [vocabulary.normalize(text) for text in sample(args.sample) or check.TEXTS]
     reports = [path for p in places if os.path.isfile(path := os.path.join(p, REPORT))]
