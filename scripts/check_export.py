@@ -24,6 +24,7 @@ sys.modules["torchaudio"] = None  # one for another torch breaks the import of T
 import torch  # noqa: E402
 
 LIMIT = 1e-4
+LENGTH = 128  # the longest sequence
 LABELS = ["no", "yes", "perhaps"]
 #: kind -> labels, flags of tupe-export, options of fairseq
 KINDS = {
@@ -65,9 +66,8 @@ def make(out: Path) -> None:
     write_vocabulary(out / "data")
     for kind, (labels, flags, options) in KINDS.items():
         run_folder = out / kind / "run"
-        checkpoint = write_model(
-            run_folder, out / "data", {"mine": len(labels)} if labels else {}, **options
-        )
+        heads = {"mine": len(labels)} if labels else {}
+        checkpoint = write_model(run_folder, out / "data", heads, max_positions=LENGTH, **options)
         for name in ("dict.txt", "sentencepiece.bpe.model"):
             shutil.copy(out / "data" / name, run_folder)
         (run_folder / "label").mkdir()
@@ -78,14 +78,13 @@ def make(out: Path) -> None:
         if run("export", words) != 0:
             sys.exit(1)
         hub = TupeRobertaModel.from_pretrained(
-            str(run_folder), checkpoint.name, **({"task": "masked_lm"} if labels else {})
+            str(run_folder), checkpoint.name, task="masked_lm", tokens_per_sample=LENGTH
         ).eval()
-        texts = [text for text in TEXTS if len(hub.encode(text)) <= hub.model.max_positions()]
-        ids = [hub.encode(text) for text in texts]
+        ids = [hub.encode(text) for text in TEXTS]
         of_head = {"features_only": True, "classification_head_name": "mine"} if labels else {}
         with torch.no_grad():
             logits = [hub.model(x[None], **of_head)[0][0] for x in ids]
-        expected = {"texts": texts, "ids": [x.tolist() for x in ids], "logits": logits}
+        expected = {"texts": TEXTS, "ids": [x.tolist() for x in ids], "logits": logits}
         torch.save(expected, out / kind / "expected.pt")
 
 

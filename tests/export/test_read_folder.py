@@ -2,12 +2,17 @@
 
 import json
 import os
-import sys
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import RobertaConfig, RobertaForMaskedLM, RobertaForSequenceClassification
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    RobertaForSequenceClassification,
+)
 
 from helpers.crafted import LINES, E, whole_state
 from helpers.exporting import MEAN_POOLING, export, write_model, write_vocabulary
@@ -81,14 +86,8 @@ def test_weights_come_back_bit_by_bit(case, data, tmp_path):
     assert (tmp_path / "out" / "dict.txt").read_bytes() == (data / "dict.txt").read_bytes()
 
 
-def test_after_a_training_with_transformers(data, tmp_path, monkeypatch):
-    """Trainer saves the model and the tokenizer, without dict.txt and without the LM head."""
-    monkeypatch.setitem(sys.modules, "torchaudio", None)  # of another torch, it cannot be imported
-    from transformers import (
-        AutoModelForSequenceClassification,
-        AutoTokenizer,
-    )
-
+def test_after_a_training_with_transformers(data, tmp_path):
+    """As Trainer saves a classifier: with its tokenizer, without dict.txt and the LM head."""
     heads = {"mine": 3, "other": 2}
     checkpoint = write_model(tmp_path / "run", data, heads, tie_cls=True, **MEAN_POOLING)
     code, text = export(checkpoint, tmp_path / "a", "--data", data, "--head", "mine")
