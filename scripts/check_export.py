@@ -66,7 +66,8 @@ def make(out: Path) -> None:
     write_vocabulary(out / "data")
     for kind, (labels, flags, options) in KINDS.items():
         run_folder = out / kind / "run"
-        heads = {"mine": len(labels)} if labels else {}
+        head = "token_tagging_head" if kind == "tagger" else "mine"
+        heads = {head: len(labels)} if labels else {}
         checkpoint = write_model(run_folder, out / "data", heads, max_positions=LENGTH, **options)
         for name in ("dict.txt", "sentencepiece.bpe.model"):
             shutil.copy(out / "data" / name, run_folder)
@@ -81,7 +82,7 @@ def make(out: Path) -> None:
             str(run_folder), checkpoint.name, task="masked_lm", tokens_per_sample=LENGTH
         ).eval()
         ids = [hub.encode(text) for text in TEXTS]
-        of_head = {"features_only": True, "classification_head_name": "mine"} if labels else {}
+        of_head = {"features_only": True, "classification_head_name": head} if labels else {}
         with torch.no_grad():
             logits = [hub.model(x[None], **of_head)[0][0] for x in ids]
         expected = {"texts": TEXTS, "ids": [x.tolist() for x in ids], "logits": logits}
@@ -96,6 +97,7 @@ def use(out: Path) -> int:
     import transformers
 
     transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     versions = {
         name: installed(name)
         for name in ("transformers", "torch", "sentence-transformers", "onnxruntime")
