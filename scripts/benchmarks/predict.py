@@ -27,8 +27,7 @@ import sentencepiece
 import torch
 
 from tupe_fairseq import TupeConfig
-from tupe_fairseq.checkpoint.checked_tensors import ENCODER, VOCABULARY
-from tupe_fairseq.checkpoint.contents import vocabulary_version
+from tupe_fairseq.checkpoint.state_dict import ENCODER, VOCABULARY, vocabulary_version
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.inference.fine_tuned import load_fine_tuned
 from tupe_fairseq.inference.load_model import WordEncoder, symbols_in

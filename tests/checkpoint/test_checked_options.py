@@ -8,7 +8,7 @@ import torch
 from helpers.crafted import LINES, OPTIONS, E, folder_with, save, whole_state
 from helpers.running import call_program
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.commands.convert import main as convert
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.inference.load_model import load_model

@@ -23,7 +23,7 @@ from helpers.own_files import write_conll, write_csv
 from helpers.predicting import write_fine_tuned
 from helpers.running import call_program
 from helpers.scoring import write_pairs
-from tupe_fairseq.checkpoint.restricted_load import restricted_load
+from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.commands import (
     chunk_run,
     compare,
@@ -765,7 +765,7 @@ EXTEND = {
 def table_of(out):
     (table,) = (
         tensor
-        for name, tensor in restricted_load(str(out / "model.pt"))["model"].items()
+        for name, tensor in read(out / "model.pt").tensors.items()
         if name.endswith("untied_absolute.pos.weight")
     )
     return table

@@ -96,10 +96,9 @@ def test_what_user_dir_imports():
     }
     assert {name[1] for name in new if len(name) > 1} == rooms | needed
     assert {".".join(name[1:]) for name in new if len(name) > 2 and name[1] not in rooms} == {
-        "checkpoint.contents", "checkpoint.fairseq_files", "checkpoint.restricted_load",
-        "checkpoint.restricted_unpickler", "files.atomic", "files.names",
-        "files.vocabulary_files", "glue.glue_tasks", "labelled.labels", "labelled.pair_lengths",
-        "labelled.task_description", "labelled.windows", "programs.schedule",
+        "checkpoint.checkpoint", "checkpoint.fairseq_files", "checkpoint.state_dict", "files.atomic",
+        "files.names", "files.vocabulary_files", "glue.glue_tasks", "labelled.labels",
+        "labelled.pair_lengths", "labelled.task_description", "labelled.windows", "programs.schedule",
     }  # fmt: skip
 
 

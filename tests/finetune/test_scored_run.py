@@ -1,5 +1,7 @@
 """What one fine-tuning run checks of its checkpoints, without training."""
 
+from argparse import Namespace
+
 import pytest
 import torch
 
@@ -42,7 +44,7 @@ def test_number_of_updates(updates, fp16, fine, experiment):
         RunSettings(epochs=2, batch_size=3, fp16=bool(fp16)),
     )
     history = [{"num_updates": updates}]
-    torch.save({"optimizer_history": history}, experiment.path(RUN, LAST))
+    torch.save({"args": Namespace(), "model": {}, "optimizer_history": history}, experiment.path(RUN, LAST))
     if fine:
         assert scored_run._updates(experiment, RUN) == updates
     else:
@@ -51,7 +53,7 @@ def test_number_of_updates(updates, fp16, fine, experiment):
 
 
 def test_the_recorded_score_is_that_of_the_predictions(experiment):
-    torch.save({"extra_state": {"best": 61.0}}, experiment.path(RUN, BEST))
+    torch.save({"args": Namespace(), "model": {}, "extra_state": {"best": 61.0}}, experiment.path(RUN, BEST))
     # 4 rows: one of them may be in doubt
     scored_run._check_recorded(experiment, RUN, 0.8)
     with pytest.raises(ValueError, match="have mcc 0.1000, but fairseq recorded 0.6100"):

@@ -1,6 +1,7 @@
 """Which interrupted runs are gone on with, without training."""
 
 import os
+from argparse import Namespace
 from dataclasses import replace
 
 import pytest
@@ -31,7 +32,9 @@ def experiment(tmp_path):
 
 def leave(experiment, updates, log):
     for name in (BEST, LAST):
-        torch.save({"optimizer_history": [{"num_updates": updates}]}, experiment.path(RUN, name))
+        history = [{"num_updates": updates}]
+        state = {"args": Namespace(), "model": {}, "optimizer_history": history}
+        torch.save(state, experiment.path(RUN, name))
     with open(experiment.path(RUN, "train.log"), "w") as file:
         file.write(log)
 

@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import torch
 
-from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
+from tupe_fairseq.checkpoint.state_dict import symbols_of, vocabulary_version
 from tupe_fairseq.files.atomic import write_json
 from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tupe_fairseq.checkpoint.checked_tensors import NotFinite
-from tupe_fairseq.checkpoint.contents import best_in
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError, NotFinite, read
 from tupe_fairseq.files.atomic import atomic_write, write_json
 from tupe_fairseq.finetune.answers import measured
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
@@ -121,7 +119,10 @@ def _check_recorded(experiment: Experiment, run: FineTuningRun, found: float) ->
     """Check that fairseq picked the checkpoint by the score that its predictions have."""
     metric = experiment.data.task.selection
     path = experiment.path(run, BEST)
-    recorded = best_in(restricted_load(path), path) / 100
+    best = read(path).best
+    if best is None:
+        raise CheckpointError(f"{path} does not say how good it is")
+    recorded = best / 100
     # half precision can move undecided rows to the other class; otherwise one at most
     tolerance = (0.03 if experiment.settings.fp16 else 1e-3) + 1 / experiment.data.rows["valid"]
     if not math.isclose(found, recorded, rel_tol=0, abs_tol=tolerance):

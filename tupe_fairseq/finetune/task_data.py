@@ -4,7 +4,7 @@ import logging
 import os
 from typing import Any
 
-from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
+from tupe_fairseq.checkpoint.state_dict import symbols_of, vocabulary_version
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.names import DICTIONARY
 from tupe_fairseq.files.record import read_record

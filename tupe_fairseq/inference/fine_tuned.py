@@ -4,17 +4,14 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from tupe_fairseq.checkpoint.convert import classification_heads
-from tupe_fairseq.checkpoint.head_pooling import NAME as POOLING
-from tupe_fairseq.checkpoint.head_pooling import recorded_pooling
-from tupe_fairseq.checkpoint.naming_file import naming_file
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
-from tupe_fairseq.files.names import CLS
+from tupe_fairseq.checkpoint.allowed_options import own_options
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
+from tupe_fairseq.checkpoint.state_dict import POOLING, classification_heads
+from tupe_fairseq.files.names import CLS, MEAN
 from tupe_fairseq.inference.load_model import (
     WordEncoder,
     build_encoder,
     check_vocabulary,
-    checked_contents,
     symbols_in,
 )
 from tupe_fairseq.labelled.trained_kind import trained_kind
@@ -48,7 +45,7 @@ class TaskHead(nn.Module):
         self.out_proj = nn.Linear(inner, outputs)
         self._activation = ACTIVATIONS[activation]
         self._pool = POOLINGS[pooling]
-        recorded = recorded_pooling(tensors, "")
+        recorded = MEAN if POOLING in tensors else CLS
         if recorded != pooling:
             raise ValueError(f"pooling is {pooling} in its options and {recorded} in its head")
         self.load_state_dict({name: x for name, x in tensors.items() if name != POOLING})
@@ -89,12 +86,14 @@ def load_fine_tuned(path: str, dictionary: str) -> FineTuned:
         CheckpointError: if it is refused, damaged, of another model, or has no head, or several.
         ValueError: if dict.txt is not the checkpoint's.
     """
-    options, tensors = checked_contents(restricted_load(path), path)
+    checkpoint = read(path)
+    tensors = checkpoint.tensors
+    options = own_options(checkpoint.options, tensors, path)
     name, outputs = _head(options, tensors, path)
     symbols = symbols_in(dictionary)
     prefix = f"classification_heads.{name}."
     own = {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}
-    with naming_file(path):
+    with loading(path):
         check_vocabulary(tensors, symbols)
         encoder = build_encoder(options, tensors, len(symbols))
         activation = options.get("pooler_activation_fn", "tanh")

@@ -6,18 +6,15 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from tupe_fairseq.checkpoint.checked_options import checked_options
-from tupe_fairseq.checkpoint.checked_tensors import (
+from tupe_fairseq.checkpoint.allowed_options import own_options
+from tupe_fairseq.checkpoint.checkpoint import loading, read
+from tupe_fairseq.checkpoint.state_dict import (
     EMBEDDING,
     ENCODER,
     VOCABULARY,
-    check_finite,
-    check_sizes,
-    tensors_in,
+    symbols_of,
+    vocabulary_version,
 )
-from tupe_fairseq.checkpoint.contents import options_in, symbols_of, vocabulary_version
-from tupe_fairseq.checkpoint.naming_file import naming_file
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.files.names import DICTIONARY
 from tupe_fairseq.files.repeated import first_repeated
@@ -55,30 +52,13 @@ def load_model(path: str, data: str) -> tuple[WordEncoder, list[str]]:
         CheckpointError: if the file is refused, damaged, or not of tupe_roberta.
         ValueError: if dict.txt is not the checkpoint's.
     """
-    options, tensors = checked_contents(restricted_load(path), path)
+    checkpoint = read(path)
+    options = own_options(checkpoint.options, checkpoint.tensors, path)
     symbols = _symbols(path, data)
-    with naming_file(path):
-        check_vocabulary(tensors, symbols)
-        encoder = build_encoder(options, tensors, len(symbols))
+    with loading(path):
+        check_vocabulary(checkpoint.tensors, symbols)
+        encoder = build_encoder(options, checkpoint.tensors, len(symbols))
     return encoder, symbols
-
-
-def checked_contents(state: dict[str, Any], path: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The options and tensors of a checkpoint of tupe_roberta.
-
-    Args:
-        state (dict): the checkpoint.
-        path (str): its name, for messages.
-    Raises:
-        CheckpointError: if it is refused, damaged, or not of tupe_roberta.
-    """
-    options = checked_options(options_in(state, path), path)
-    tensors = tensors_in(state, path)
-    check_sizes(options, tensors, path)
-    check_finite(tensors, path)
-    if options.get("max_positions") is None:
-        raise CheckpointError(f"{path} is refused: it has no option max_positions")
-    return options, tensors
 
 
 def build_encoder(

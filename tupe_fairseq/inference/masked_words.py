@@ -7,17 +7,16 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from tupe_fairseq.checkpoint.contents import options_in, symbols_of
+from tupe_fairseq.checkpoint.allowed_options import own_options
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError, check_finite, loading, read
 from tupe_fairseq.checkpoint.convert import convert_tensors
 from tupe_fairseq.checkpoint.foreign_model import read_checkpoint
-from tupe_fairseq.checkpoint.naming_file import naming_file
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.checkpoint.state_dict import symbols_of
 from tupe_fairseq.files.text_lines import read_lines
 from tupe_fairseq.inference.load_model import (
     WordEncoder,
     build_encoder,
     check_vocabulary,
-    checked_contents,
     symbols_in,
 )
 from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
@@ -85,24 +84,25 @@ def load_masked_words(path: str, dictionary: str) -> LoadedModel:
         CheckpointError: if it is refused, damaged, of another model, or has no LM head.
         ValueError: if dict.txt is not the checkpoint's.
     """
-    state = restricted_load(path)
-    given = options_in(state, path)
+    checkpoint = read(path, finite=False)
+    given, tensors = checkpoint.options, checkpoint.tensors
     origin = ""
     if str(given.get("arch")).startswith("tupe_roberta"):
-        options, tensors = checked_contents(state, path)
+        check_finite(tensors, path)
+        options = own_options(given, tensors, path)
         symbols = symbols_in(dictionary)
-        with naming_file(path):
+        with loading(path):
             check_vocabulary(tensors, symbols)
     else:
-        del state  # read again, which is simple, rather than held twice
+        del checkpoint, tensors  # read again, which is simple, rather than held twice
         lines = read_lines(dictionary, dictionary)
         foreign = read_checkpoint(path, lines, dictionary, None, "")
         symbols, origin = symbols_of(foreign.lines), foreign.origin
-        with naming_file(path):
+        with loading(path):
             tensors = convert_tensors(foreign.tensors, foreign.options, len(symbols))
         options = vars(foreign.options)
     head = _head(tensors, path)
-    with naming_file(path):
+    with loading(path):
         encoder = build_encoder(options, tensors, len(symbols))
         model = MaskedWords(encoder, encoder.config.activation_fn)
         model.load_state_dict(
