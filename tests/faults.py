@@ -404,7 +404,7 @@ FAULTS = [
     ),
     Fault(
         "warm-up is rounded up",
-        "programs/schedule.py",
+        "fairseq_runs/schedule.py",
         "math.floor(ratio * total + 0.5)",
         "math.ceil(ratio * total)",
         "tests/fairseq/test_sentence_prediction.py -k warmup",

@@ -6,9 +6,9 @@ import pytest
 
 from helpers.running import USER_DIR, call_program
 from tupe_fairseq.cli.options import main, model_flags
+from tupe_fairseq.fairseq_runs.command import parse_training
 from tupe_fairseq.models.tupe_roberta import FIXED_OPTIONS
 from tupe_fairseq.options import POSITION_OPTIONS, flag
-from tupe_fairseq.programs.command import parse_training
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
 from tupe_fairseq.compare.parse_schemes import parse_scheme, parse_schemes
 from tupe_fairseq.compare.runner import _baseline
 from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.fairseq_runs.train import Diverged
 from tupe_fairseq.options import TupeConfig
-from tupe_fairseq.programs.train import Diverged
 
 RUN = ComparisonRun("tupe_roberta_tiny", parse_scheme("learned"), 1)
 LOG = "x | INFO | num. shared model params: 12,345 (num. trained: 12,345)\n"

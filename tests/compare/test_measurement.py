@@ -5,7 +5,7 @@ import os
 import pytest
 
 from tupe_fairseq.compare.measurement import Measurement, peak_resident_mib, read_points
-from tupe_fairseq.programs.train import Diverged
+from tupe_fairseq.fairseq_runs.train import Diverged
 
 PREFIX = "2024-01-02 03:04:05 | INFO | "
 

@@ -11,8 +11,8 @@ from tupe_fairseq.commands import compare
 from tupe_fairseq.commands.compare import main
 from tupe_fairseq.compare import comparison, pace
 from tupe_fairseq.compare.time_limit import TimeLimit
+from tupe_fairseq.fairseq_runs.command import fairseq_train
 from tupe_fairseq.files.lock import locked
-from tupe_fairseq.programs.console_scripts import fairseq_train
 
 SCHEMES = "learned; tupe --rel-pos"
 TINY, MINI = "tupe_roberta_tiny", "tupe_roberta_mini"

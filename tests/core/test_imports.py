@@ -17,22 +17,22 @@ ROOMS = {
     "modules": ("attention position", "torch fairseq"),  # fairseq in heads.py alone
     "encoder": ("attention modules options position", "torch"),
     "files": ("", ""),
-    "text": ("files",),
+    "text": ("data files",),
     "rows": ("files text",),
     "data": ("files text",),
     "labelled": ("data files rows text",),
     "glue": ("files labelled text",),
     "scoring": ("files text",),
     "checkpoint": ("encoder files modules options position",),
-    "programs": ("checkpoint",),
-    "optim": ("programs",),
+    "fairseq_runs": ("checkpoint",),
+    "optim": ("fairseq_runs",),
     "tasks": ("checkpoint files labelled optim",),
     "criterions": ("glue labelled tasks",),
     "prediction": ("encoder files labelled rows text",),
     "plots": ("encoder files inference",),
     "inference": (
         "checkpoint encoder export files labelled models modules options plots position "
-        "prediction programs tasks text",
+        "prediction fairseq_runs tasks text",
     ),
     "models": ("checkpoint encoder inference modules options",),
 }

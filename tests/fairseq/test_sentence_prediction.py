@@ -15,7 +15,7 @@ from sklearn import metrics
 
 from helpers import cli
 from helpers.glue_data import write_bin
-from tupe_fairseq.programs.schedule import total_updates
+from tupe_fairseq.fairseq_runs.schedule import total_updates
 from tupe_fairseq.tasks.sentence_prediction import truncate
 
 LAST, BEST = "checkpoint_last.pt", "checkpoint_best.pt"

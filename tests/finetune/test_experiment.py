@@ -6,12 +6,12 @@ import subprocess
 import pytest
 
 from helpers.glue_data import MODEL, write_checkpoint, write_data
+from tupe_fairseq.fairseq_runs.command import as_shell
 from tupe_fairseq.files.atomic import write_json
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSettings
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.read_results import finished
 from tupe_fairseq.finetune.task_data import read_task_data
-from tupe_fairseq.programs.shell_text import as_shell
 
 TUPE_A = {k: v for k, v in MODEL.items() if k not in ("rel_pos_buckets", "max_rel_pos")}
 TUPE_A.update(rel_pos=False, tie_cls=True, encoder_normalize_before=True)

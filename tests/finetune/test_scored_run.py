@@ -7,12 +7,12 @@ import torch
 
 from helpers.crafted import save, whole_state
 from helpers.glue_data import write_checkpoint, write_data
+from tupe_fairseq.fairseq_runs.save_dir import BEST, LAST
+from tupe_fairseq.fairseq_runs.train import Diverged
 from tupe_fairseq.finetune import scored_run
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSettings
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.task_data import read_task_data
-from tupe_fairseq.programs.save_dir import BEST, LAST
-from tupe_fairseq.programs.train import Diverged
 
 RUN = FineTuningRun(2e-5, 1)
 
@@ -44,7 +44,8 @@ def test_number_of_updates(updates, fp16, fine, experiment):
         RunSettings(epochs=2, batch_size=3, fp16=bool(fp16)),
     )
     history = [{"num_updates": updates}]
-    torch.save({"args": Namespace(), "model": {}, "optimizer_history": history}, experiment.path(RUN, LAST))
+    state = {"args": Namespace(), "model": {}, "optimizer_history": history}
+    torch.save(state, experiment.path(RUN, LAST))
     if fine:
         assert scored_run._updates(experiment, RUN) == updates
     else:
@@ -53,7 +54,8 @@ def test_number_of_updates(updates, fp16, fine, experiment):
 
 
 def test_the_recorded_score_is_that_of_the_predictions(experiment):
-    torch.save({"args": Namespace(), "model": {}, "extra_state": {"best": 61.0}}, experiment.path(RUN, BEST))
+    state = {"args": Namespace(), "model": {}, "extra_state": {"best": 61.0}}
+    torch.save(state, experiment.path(RUN, BEST))
     # 4 rows: one of them may be in doubt
     scored_run._check_recorded(experiment, RUN, 0.8)
     with pytest.raises(ValueError, match="have mcc 0.1000, but fairseq recorded 0.6100"):

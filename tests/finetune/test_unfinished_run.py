@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from helpers.glue_data import write_checkpoint, write_data
+from tupe_fairseq.fairseq_runs.save_dir import BEST, LAST
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun, RunSettings
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.task_data import read_task_data
 from tupe_fairseq.finetune.unfinished_run import keep_what_counts
-from tupe_fairseq.programs.save_dir import BEST, LAST
 
 RUN = FineTuningRun(2e-5, 1)
 VALID = 'x | valid | {{"epoch": {0}, "valid_mcc": "50.0"}}\n'

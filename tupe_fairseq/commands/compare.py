@@ -17,7 +17,7 @@ from tupe_fairseq.compare.comparison import ComparisonRun
 from tupe_fairseq.compare.parse_schemes import Scheme, parse_scheme
 from tupe_fairseq.compare.runner import first_runs, run_comparison
 from tupe_fairseq.compare.time_limit import OutOfTime, TimeLimit
-from tupe_fairseq.programs.shell_text import show
+from tupe_fairseq.fairseq_runs.command import show
 
 logger = logging.getLogger("tupe-compare")
 

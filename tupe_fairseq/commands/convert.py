@@ -17,10 +17,10 @@ from tupe_fairseq.commands.fitting_vocabulary import check_fits
 from tupe_fairseq.commands.next_commands import next_commands
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.export.read_folder import read_folder
+from tupe_fairseq.fairseq_runs.command import show
 from tupe_fairseq.files.names import DICTIONARY
 from tupe_fairseq.files.record import read_record
 from tupe_fairseq.files.text_lines import read_lines
-from tupe_fairseq.programs.shell_text import show
 
 logger = logging.getLogger("tupe-convert")
 

@@ -20,14 +20,14 @@ from tupe_fairseq.export.parity import Parity, measure
 from tupe_fairseq.export.sample_texts import SENTENCES, default_texts
 from tupe_fairseq.export.unlisted_pieces import FIELD
 from tupe_fairseq.export.usage import pipeline_of
+from tupe_fairseq.fairseq_runs.command import show
+from tupe_fairseq.fairseq_runs.train import quiet
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.names import REPORT
 from tupe_fairseq.files.staged_folder import staged_folder
 from tupe_fairseq.files.write_together import Sink, write_together
 from tupe_fairseq.inference.exported_files import exported_files, reference_of
 from tupe_fairseq.inference.source_model import read_source
-from tupe_fairseq.programs.log import quiet
-from tupe_fairseq.programs.shell_text import show
 from tupe_fairseq.text.dictionary_file import listed_words
 from tupe_fairseq.text.found_vocabulary import (
     FoundVocabulary,

@@ -16,9 +16,9 @@ from tupe_fairseq.command_flags.vocabulary_flags import CHOICES
 from tupe_fairseq.commands.converted_files import with_record, write_folder
 from tupe_fairseq.commands.next_commands import next_commands
 from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.fairseq_runs.command import show
 from tupe_fairseq.files.names import DICTIONARY, REPORT, SENTENCEPIECE_MODEL, VOCABULARY
 from tupe_fairseq.files.text_lines import read_lines
-from tupe_fairseq.programs.shell_text import show
 from tupe_fairseq.text.foreign_vocabulary import is_recorded
 from tupe_fairseq.text.found_vocabulary import find_dictionary, find_vocabulary
 from tupe_fairseq.text.to_tokens import places_of

@@ -11,6 +11,7 @@ from tupe_fairseq.command_flags import arguments
 from tupe_fairseq.command_flags.finetune import check, get_parser
 from tupe_fairseq.command_flags.given_paths import no_separators
 from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.fairseq_runs.command import show
 from tupe_fairseq.files.names import CLS
 from tupe_fairseq.finetune.class_weights import balanced_weights
 from tupe_fairseq.finetune.default_epochs import default_epochs
@@ -20,7 +21,6 @@ from tupe_fairseq.finetune.protocol import run_protocol
 from tupe_fairseq.finetune.selection import by_metric
 from tupe_fairseq.finetune.task_data import check_together, read_task_data
 from tupe_fairseq.labelled.task_description import TAGGING
-from tupe_fairseq.programs.shell_text import show
 
 logger = logging.getLogger("tupe-finetune")
 

@@ -4,7 +4,7 @@ import os
 import shutil
 
 from tupe_fairseq.commands.recipe import masked_lm_training
-from tupe_fairseq.programs.shell_text import as_shell
+from tupe_fairseq.fairseq_runs.command import as_shell
 
 
 def first_training(folders: list[str], tokens_per_sample: int) -> str:

@@ -8,9 +8,9 @@ import shutil
 from tupe_fairseq.command_flags.prepare_pretrain import check, get_parser
 from tupe_fairseq.commands.first_training import first_training
 from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.fairseq_runs.command import show
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.steps import Steps, recorded_settings
-from tupe_fairseq.programs.shell_text import show
 from tupe_fairseq.text.cleaning import Cleaner
 from tupe_fairseq.text.data_report import summary
 from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary

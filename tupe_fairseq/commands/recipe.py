@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tupe_fairseq.programs.shell_text import user_dir
+from tupe_fairseq.fairseq_runs.command import user_dir
 
 
 def masked_lm_training(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from tupe_fairseq.compare.comparison import Comparison
 from tupe_fairseq.compare.parse_schemes import FLAGS, Scheme
 from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.fairseq_runs.command import parse_training
 from tupe_fairseq.options import TupeConfig
-from tupe_fairseq.programs.command import parse_training
 
 # options of fairseq-train, in addition to those of the command, on which resuming, measuring or
 # equal conditions depend

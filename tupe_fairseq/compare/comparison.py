@@ -9,8 +9,7 @@ from tupe_fairseq.compare.compared_data import fingerprint
 from tupe_fairseq.compare.parse_schemes import Scheme
 from tupe_fairseq.compare.provenance import versions
 from tupe_fairseq.compare.readouts import Readouts
-from tupe_fairseq.programs.console_scripts import fairseq_train
-from tupe_fairseq.programs.shell_text import as_shell, user_dir
+from tupe_fairseq.fairseq_runs.command import as_shell, fairseq_train, user_dir
 
 _NEVER = 10**9
 # of the updates, one of so many is warm-up, is followed by a validation, is one of a tuning run

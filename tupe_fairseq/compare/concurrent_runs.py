@@ -15,8 +15,8 @@ from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
 from tupe_fairseq.compare.measured_run import compare_one
 from tupe_fairseq.compare.parse_schemes import Scheme
 from tupe_fairseq.compare.time_limit import TimeLimit
-from tupe_fairseq.programs.shell_text import show
-from tupe_fairseq.programs.train import end
+from tupe_fairseq.fairseq_runs.command import show
+from tupe_fairseq.fairseq_runs.train import end_all
 
 logger = logging.getLogger("tupe-compare")
 
@@ -64,9 +64,9 @@ def make_runs(
         if stopping.is_set() or out_of_time.is_set():
             raise ValueError("stopped")
 
-    def end_all() -> None:
+    def end_of_time() -> None:
         out_of_time.set()
-        end(*processes)
+        end_all()
 
     def make(comparison: Comparison, run: ComparisonRun) -> dict[str, Any] | None:
         made = 0
@@ -104,7 +104,7 @@ def make_runs(
             free.put(gpu)
 
     left = 0
-    with bar, logging_redirect_tqdm(), limit.at_end(end_all), ThreadPoolExecutor(count) as pool:
+    with bar, logging_redirect_tqdm(), limit.at_end(end_of_time), ThreadPoolExecutor(count) as pool:
         futures = {pool.submit(make, *one): one for one in planned}
         try:
             for future in as_completed(futures):
@@ -119,6 +119,6 @@ def make_runs(
             stopping.set()
             for future in futures:
                 future.cancel()
-            end(*processes)
+            end_all()
             raise
     return left

@@ -10,10 +10,10 @@ from typing import Any
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
 from tupe_fairseq.compare.readout_commands import Readout, readout_commands
 from tupe_fairseq.compare.readouts import PAIRS
+from tupe_fairseq.fairseq_runs.command import as_shell
+from tupe_fairseq.fairseq_runs.train import train
 from tupe_fairseq.files.atomic import write_json
 from tupe_fairseq.files.record import read_record
-from tupe_fairseq.programs.shell_text import as_shell
-from tupe_fairseq.programs.train import train
 
 logger = logging.getLogger("tupe-compare")
 

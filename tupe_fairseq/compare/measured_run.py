@@ -13,15 +13,15 @@ from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
 from tupe_fairseq.compare.measured_readouts import make_readouts
 from tupe_fairseq.compare.measurement import Measurement
 from tupe_fairseq.compare.provenance import processor
-from tupe_fairseq.files.atomic import atomic_write, write_json
-from tupe_fairseq.programs.save_dir import (
+from tupe_fairseq.fairseq_runs.save_dir import (
     LAST,
     discard_damaged,
     remove_checkpoints,
     training_hours_of,
     updates_of,
 )
-from tupe_fairseq.programs.train import Diverged, train
+from tupe_fairseq.fairseq_runs.train import Diverged, train
+from tupe_fairseq.files.atomic import atomic_write, write_json
 
 logger = logging.getLogger("tupe-compare")
 

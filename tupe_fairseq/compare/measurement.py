@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tupe_fairseq.fairseq_runs.train import Diverged, record_of
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.files.record import check_record
-from tupe_fairseq.programs.log import record_of
-from tupe_fairseq.programs.train import Diverged
 
 # fairseq trains from a line of the first kind to one of the second, or to a validation's result
 _STARTS = ("| Start iterating over samples", "| Saved checkpoint ")

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from tupe_fairseq.compare.comparison import Comparison, ComparisonRun
 from tupe_fairseq.compare.readouts import PAIRS
-from tupe_fairseq.programs.console_scripts import console_script
-from tupe_fairseq.programs.save_dir import LAST
+from tupe_fairseq.fairseq_runs.command import console_script
+from tupe_fairseq.fairseq_runs.save_dir import LAST
 
 
 class Readout(NamedTuple):

@@ -1,7 +1,7 @@
 """A budget in tokens as a number of updates."""
 
 from tupe_fairseq.compare.comparison import Comparison
-from tupe_fairseq.programs.command import parse_training
+from tupe_fairseq.fairseq_runs.command import parse_training
 
 
 def updates_of_budget(comparison: Comparison, arch: str, tokens: int) -> int:

@@ -6,19 +6,18 @@ import re
 from dataclasses import dataclass
 from typing import Optional
 
-from tupe_fairseq.finetune.label_files import count_windows
-from tupe_fairseq.finetune.pretrained import Pretrained
-from tupe_fairseq.finetune.selection import metric_names
-from tupe_fairseq.finetune.task_folder import TaskData
-from tupe_fairseq.labelled.task_description import MULTILABEL, TAGGING
-from tupe_fairseq.programs.console_scripts import fairseq_train
-from tupe_fairseq.programs.schedule import (
+from tupe_fairseq.fairseq_runs.command import as_shell, fairseq_train, user_dir
+from tupe_fairseq.fairseq_runs.schedule import (
     WARMUP_RATIO,
     batches_per_epoch,
     total_updates,
     warmup_updates,
 )
-from tupe_fairseq.programs.shell_text import as_shell, user_dir
+from tupe_fairseq.finetune.label_files import count_windows
+from tupe_fairseq.finetune.pretrained import Pretrained
+from tupe_fairseq.finetune.selection import metric_names
+from tupe_fairseq.finetune.task_folder import TaskData
+from tupe_fairseq.labelled.task_description import MULTILABEL, TAGGING
 
 _NAME = re.compile(r"lr(\d+(?:\.\d+)?(?:e[+-]?\d+)?)-seed(\d+)")
 

@@ -3,12 +3,12 @@
 import logging
 import os
 
+from tupe_fairseq.fairseq_runs.save_dir import BEST
 from tupe_fairseq.finetune.answers import measured
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
 from tupe_fairseq.finetune.prediction_file import Predicted, read_predictions, write_predictions
 from tupe_fairseq.finetune.scored_run import predictions_of
 from tupe_fairseq.finetune.selection import metric_names
-from tupe_fairseq.programs.save_dir import BEST
 
 logger = logging.getLogger("tupe-finetune")
 

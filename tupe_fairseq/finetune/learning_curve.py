@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from tupe_fairseq.programs.log import record_of
+from tupe_fairseq.fairseq_runs.train import record_of
 
 
 def read_curve(path: str, metric: str) -> list[dict[str, Any]]:

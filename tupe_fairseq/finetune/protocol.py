@@ -8,6 +8,8 @@ from typing import Any
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
+from tupe_fairseq.fairseq_runs.command import show
+from tupe_fairseq.fairseq_runs.save_dir import BEST, LAST
 from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.steps import keep_settings
@@ -24,8 +26,6 @@ from tupe_fairseq.finetune.submit import submit
 from tupe_fairseq.finetune.tables import percent
 from tupe_fairseq.finetune.task_folder import TaskData
 from tupe_fairseq.finetune.write_task import best_predictions, write_task
-from tupe_fairseq.programs.save_dir import BEST, LAST
-from tupe_fairseq.programs.shell_text import show
 
 logger = logging.getLogger("tupe-finetune")
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError, NotFinite, read
+from tupe_fairseq.fairseq_runs.save_dir import BEST, LAST, updates_of
+from tupe_fairseq.fairseq_runs.train import Diverged, quiet, record_of, train
 from tupe_fairseq.files.atomic import atomic_write, write_json
 from tupe_fairseq.finetune.answers import measured
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
@@ -18,9 +20,6 @@ from tupe_fairseq.finetune.prediction_file import Predicted, write_predictions
 from tupe_fairseq.finetune.selection import metric_names
 from tupe_fairseq.finetune.unfinished_run import keep_what_counts
 from tupe_fairseq.inference.predict import predict
-from tupe_fairseq.programs.log import quiet, record_of
-from tupe_fairseq.programs.save_dir import BEST, LAST, updates_of
-from tupe_fairseq.programs.train import Diverged, train
 
 logger = logging.getLogger("tupe-finetune")
 

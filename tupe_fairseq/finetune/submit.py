@@ -5,12 +5,12 @@ import os
 
 import numpy as np
 
+from tupe_fairseq.fairseq_runs.save_dir import BEST
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
 from tupe_fairseq.finetune.scored_run import predictions_of
 from tupe_fairseq.glue.glue_tasks import GlueTask, task_named
 from tupe_fairseq.glue.submission import write_submission
-from tupe_fairseq.programs.save_dir import BEST
 
 logger = logging.getLogger("tupe-finetune")
 

@@ -4,14 +4,14 @@ import logging
 import math
 import os
 
-from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
-from tupe_fairseq.finetune.learning_curve import read_curve
-from tupe_fairseq.programs.save_dir import (
+from tupe_fairseq.fairseq_runs.save_dir import (
     LAST,
     discard_damaged,
     remove_checkpoints,
     updates_of,
 )
+from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
+from tupe_fairseq.finetune.learning_curve import read_curve
 
 logger = logging.getLogger("tupe-finetune")
 

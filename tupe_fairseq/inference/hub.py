@@ -22,6 +22,7 @@ from torch import Tensor
 import tupe_fairseq
 from tupe_fairseq.checkpoint.allowed_options import check_sizes, checked_options
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
+from tupe_fairseq.fairseq_runs.train import quiet
 from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
 from tupe_fairseq.labelled.described_task import described_task
 from tupe_fairseq.labelled.task_description import TAGGING
@@ -29,7 +30,6 @@ from tupe_fairseq.labelled.trained_kind import check_kind, trained_kind
 from tupe_fairseq.prediction.batches import BATCH_TOKENS, BATCH_TOKENS_ON_GPU
 from tupe_fairseq.prediction.predictor import predictor
 from tupe_fairseq.prediction.row_predictions import answers
-from tupe_fairseq.programs.log import quiet
 from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary, is_recorded
 from tupe_fairseq.text.found_vocabulary import find_dictionary
 from tupe_fairseq.text.to_tokens import open_vocabulary

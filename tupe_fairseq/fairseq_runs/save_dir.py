@@ -12,11 +12,7 @@ BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
 
 
 def updates_of(path: str) -> int:
-    """The updates after which a checkpoint was written.
-
-    Raises:
-        CheckpointError: if it cannot be read, or does not say.
-    """
+    """The updates after which a checkpoint was written."""
     updates = read(path, finite=False).updates
     if updates is None:
         raise CheckpointError(f"{path} does not say after how many updates it was written")
@@ -24,11 +20,7 @@ def updates_of(path: str) -> int:
 
 
 def training_hours_of(path: str) -> float:
-    """What --stop-time-hours counts as passed when training goes on from a checkpoint.
-
-    Raises:
-        CheckpointError: if it cannot be read.
-    """
+    """What --stop-time-hours counts as passed when training goes on from a checkpoint."""
     return (read(path, finite=False).training_seconds or 0) / 3600
 
 

@@ -1,0 +1,187 @@
+"""Following a program: its lines, its end and the lock that it holds; and many of them at once."""
+
+import contextlib
+import itertools
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from helpers.glue_data import write_checkpoint
+from tupe_fairseq.fairseq_runs import train as running
+from tupe_fairseq.fairseq_runs.grid import run_grid
+from tupe_fairseq.fairseq_runs.save_dir import BEST, LAST, discard_damaged
+from tupe_fairseq.fairseq_runs.schedule import (
+    WARMUP_RATIO,
+    batches_per_epoch,
+    total_updates,
+    warmup_updates,
+)
+from tupe_fairseq.fairseq_runs.train import Diverged, record_of, train
+from tupe_fairseq.files.lock import locked
+
+WAIT = "import time; print('started', flush=True); time.sleep(60)"
+
+
+def python(code):
+    return [sys.executable, "-c", code]
+
+
+def interrupt(line):
+    raise KeyboardInterrupt
+
+
+def test_lines_reach_the_log_and_the_caller(tmp_path):
+    (tmp_path / "log").write_text("before\n")
+    code = r"import os, sys; sys.stderr.write('one\n'); sys.stderr.flush();"
+    code += (
+        r"sys.stdout.buffer.write(b'\xff two\n'); print(os.environ['MINE'], 'PATH' in os.environ)"
+    )
+    lines = []
+    train(python(code), str(tmp_path / "log"), lines.append, env={"MINE": "7"})
+    assert lines == ["one\n", "\ufffd two\n", "7 True\n"]
+    assert (tmp_path / "log").read_text("utf-8") == "before\n" + "".join(lines)
+
+
+def test_failure_and_divergence(tmp_path):
+    code = "print(*range(30), sep='\\n'); raise SystemExit(3)"
+    with pytest.raises(ValueError, match="ended with exit code 3") as stop:
+        train(python(code), str(tmp_path / "log"))
+    assert str(stop.value).endswith("\n" + "\n".join(map(str, range(10, 30))))
+    code = "print('FloatingPointError: gradients are Nan'); print('x'); raise SystemExit(1)"
+    with pytest.raises(Diverged, match="^FloatingPointError: gradients are Nan$"):
+        train(python(code), str(tmp_path / "log"))
+
+
+STUBBORN = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {WAIT}"
+VERY = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {STUBBORN}"
+
+
+@pytest.mark.parametrize(
+    "code, number", [(WAIT, signal.SIGINT), (STUBBORN, signal.SIGTERM), (VERY, signal.SIGKILL)]
+)
+def test_an_interruption_ends_the_program(tmp_path, monkeypatch, code, number):
+    monkeypatch.setattr(running, "_PATIENCE", 0.5 if number != signal.SIGINT else 5)
+    processes = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            train(python(code), str(tmp_path / "log"), interrupt, on_start=processes.append)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert processes[0].returncode == -number
+
+
+def test_the_program_holds_the_lock_as_long_as_it_runs(tmp_path):
+    """Even after the process that started it has let go."""
+    stack = contextlib.ExitStack()
+    lock = stack.enter_context(locked(str(tmp_path)))
+
+    def let_go(line):
+        stack.close()
+        with pytest.raises(ValueError, match="another process"), locked(str(tmp_path)):
+            pass
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(python(WAIT), str(tmp_path / "log"), let_go, lock=lock)
+    with locked(str(tmp_path)):
+        pass
+
+
+START = """
+import sys
+from tupe_fairseq.fairseq_runs.grid import run_grid
+from tupe_fairseq.fairseq_runs.train import train
+command, log, pipe = [sys.executable, "-c", sys.argv[1]], sys.argv[2], int(sys.argv[3])
+run_grid([1], lambda *_: train(command, log, lock=pipe))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can do it")
+def test_it_ends_with_its_parent(tmp_path):
+    """Even if that is killed, from a thread of a grid."""
+    ours, theirs = os.pipe()
+    log = tmp_path / "log"
+    parent = subprocess.Popen(python(START) + [WAIT, str(log), str(theirs)], pass_fds=[theirs])
+    os.close(theirs)
+    deadline = time.monotonic() + 60
+    while not log.exists() or not log.stat().st_size:
+        assert parent.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    assert select.select([ours], [], [], 0.2)[0] == []  # the child is alive and holds the pipe
+    parent.kill()
+    parent.wait()
+    assert select.select([ours], [], [], 20)[0] == [ours] and os.read(ours, 1) == b""
+    os.close(ours)
+
+
+def test_a_grid_shares_the_devices(tmp_path):
+    both, results, devices = threading.Barrier(2, timeout=20), {}, []
+
+    def make(run, env, on_updates):
+        devices.append(env["CUDA_VISIBLE_DEVICES"])
+        both.wait()  # two at a time
+        on_updates(5)
+        return 10 * run
+
+    run_grid(
+        [1, 2, 3, 4, 5],
+        make,
+        ["4", "7"],
+        updates=5,
+        is_finished=lambda run: run == 3,
+        on_result=results.__setitem__,
+    )
+    assert results == {1: 10, 2: 20, 4: 40, 5: 50}
+    assert set(devices[:2]) == {"4", "7"}
+
+
+def test_a_failure_ends_the_other_runs_of_a_grid(tmp_path):
+    started, made = threading.Event(), []
+
+    def make(run, env, on_updates):
+        made.append(run)
+        if run == 1:
+            train(python(WAIT), str(tmp_path / "log"), lambda line: started.set())
+        started.wait(20)
+        raise ValueError("run 2")
+
+    begin = time.monotonic()
+    with pytest.raises(ValueError, match="run 2"):
+        run_grid([1, 2, 3], make, parallel=2)
+    assert made == [1, 2] and time.monotonic() - begin < 30
+
+
+def test_lines_of_the_log():
+    line = '2026-01-01 | INFO | valid | {"epoch": 1, "valid_loss": "8.317"}\n'
+    assert record_of(line, "valid") == {"epoch": 1, "valid_loss": "8.317"}
+    assert record_of(line, "train") is None and record_of(line[:-9], "valid") is None
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_checkpoint_cut_short_is_discarded(whole, tmp_path):
+    for name in (BEST, LAST):
+        write_checkpoint(tmp_path / name)
+    if not whole:
+        os.truncate(tmp_path / LAST, 500)
+    discard_damaged(str(tmp_path))
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ([BEST, LAST] if whole else [])
+
+
+def test_total_updates_against_dealing_out_batches():
+    for rows, size, gpus, freq in itertools.product((1, 7, 64, 65), (1, 8), (1, 3), (1, 4)):
+        batches = [range(rows)[i : i + size] for i in range(0, rows, size)]
+        longest = max((batches[gpu::gpus] for gpu in range(gpus)), key=len)
+        updates = [longest[i : i + freq] for i in range(0, len(longest), freq)]
+        found = batches_per_epoch(rows, size, gpus)
+        assert total_updates(found, 3, update_freq=[freq]) == 3 * len(updates)
+    # CoLA: 8,551 rows in batches of 32, 10 epochs
+    assert total_updates(batches_per_epoch(8551, 32, 1), 10) == 2680
+    assert warmup_updates(WARMUP_RATIO, 2680) == 161

@@ -1,0 +1,1 @@
+"""Trainings by fairseq-train: commands, processes, logs, checkpoints."""

@@ -1,0 +1,73 @@
+"""Makes many trainings, several at a time, each on a device."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any, TypeVar
+
+from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
+
+from tupe_fairseq.fairseq_runs.train import end_all
+
+Run = TypeVar("Run")
+OnUpdates = Callable[[int], None]
+
+
+def run_grid(
+    runs: Sequence[Run],
+    make: Callable[[Run, dict[str, str], OnUpdates], Any],
+    devices: Sequence[str | None] = (None,),
+    parallel: int | None = None,
+    *,
+    updates: int = 1,
+    is_finished: Callable[[Run], bool] = lambda run: False,
+    on_result: Callable[[Run, Any], None] = lambda run, result: None,
+) -> None:
+    """Make all runs that are not finished; the first failure, or an interruption, ends them all.
+
+    Args:
+        runs: in the order in which they start.
+        make: makes one, in a thread; it gets the run, environment variables with its device, and a
+            function to call with the updates that it has made so far.
+        devices: values of CUDA_VISIBLE_DEVICES; None is the CPU.
+        parallel: runs at a time, on all devices together; default: one on each device.
+        updates: of each run, for the progress bar.
+        is_finished: whether a run can be skipped.
+        on_result: called in this thread with each run and what ``make`` returned.
+    """
+    waiting = deque(run for run in runs if not is_finished(run))
+    count = min(parallel or len(devices), max(1, len(waiting)))
+    free = deque(devices[place % len(devices)] for place in range(count))
+    active: dict[Future, tuple[Run, str | None]] = {}
+    bar = tqdm(
+        total=updates * len(runs),
+        initial=updates * (len(runs) - len(waiting)),
+        unit="update",
+        disable=None,
+    )
+
+    def one(run: Run, device: str | None) -> Any:
+        made = 0
+
+        def on_updates(now: int) -> None:
+            nonlocal made
+            bar.update(now - made)
+            made = now
+
+        return make(run, {} if device is None else {"CUDA_VISIBLE_DEVICES": device}, on_updates)
+
+    with bar, logging_redirect_tqdm(), ThreadPoolExecutor(count) as pool:
+        try:
+            while waiting or active:
+                while waiting and free:
+                    run, device = waiting.popleft(), free.popleft()
+                    active[pool.submit(one, run, device)] = run, device
+                for future in wait(active, return_when=FIRST_COMPLETED).done:
+                    run, device = active.pop(future)
+                    on_result(run, future.result())
+                    free.append(device)
+        except BaseException:
+            while wait(active, timeout=0.1).not_done:
+                end_all()
+            raise

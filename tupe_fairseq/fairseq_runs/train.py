@@ -1,0 +1,134 @@
+"""Runs one fairseq-train, or a command that calls it, and follows its log."""
+
+import contextlib
+import ctypes
+import functools
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_TAIL = 20  # lines
+_PATIENCE = 2  # seconds
+_PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG = 1
+_running: set[subprocess.Popen] = set()
+
+
+class Diverged(Exception):
+    """The loss or the gradients of a run are NaN or infinite."""
+
+
+def train(
+    command: list[str],
+    log_path: str,
+    on_line: Callable[[str], None] = lambda line: None,
+    *,
+    lock: int | None = None,
+    env: dict[str, str] | None = None,
+    on_start: Callable[[subprocess.Popen], None] = lambda process: None,
+) -> None:
+    """Run a command to its end; if this call is interrupted, or its process is killed, it ends too.
+
+    Args:
+        command: the program and its arguments.
+        log_path: its output is appended to this file.
+        on_line: called with each line of its output.
+        lock: descriptor of a lock that it holds, see :func:`tupe_fairseq.files.lock.locked`.
+        env: environment variables in addition to ours.
+        on_start: called with the process.
+    Raises:
+        Diverged: if fairseq stopped because of NaN or infinite values.
+        ValueError: if it failed; the message has the end of the log.
+    """
+    tail, diverged = deque(maxlen=_TAIL), None
+    with (
+        open(log_path, "a", encoding="utf-8") as log,
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+            pass_fds=[] if lock is None else [lock],
+            preexec_fn=functools.partial(_end_with_parent, os.getpid()) if _PRCTL else None,
+        ) as process,
+    ):
+        _running.add(process)
+        try:
+            on_start(process)
+            for line in process.stdout:
+                log.write(line)
+                log.flush()
+                tail.append(line)
+                if line.startswith("FloatingPointError"):  # not always the last line
+                    diverged = line.strip()
+                on_line(line)
+        except BaseException:
+            _end(process)
+            raise
+        finally:
+            _running.discard(process)
+    if process.returncode and diverged:
+        raise Diverged(diverged)
+    if process.returncode:
+        raise ValueError(
+            f"{os.path.basename(command[0])} ended with exit code {process.returncode}; the end of "
+            f"{log_path}:\n" + "".join(tail).rstrip()
+        )
+
+
+def end_all() -> None:
+    """End all processes that :func:`train` runs in other threads."""
+    for process in list(_running):
+        _end(process)
+
+
+def _end(process: subprocess.Popen) -> None:
+    """Interrupt a process, so that it can end its own children; if it goes on, kill it."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        process.send_signal(number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_PATIENCE)
+            return
+
+
+def _end_with_parent(parent: int) -> None:
+    """In the new process: Linux kills it when the thread that started it ends."""
+    _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was killed meanwhile
+        os._exit(1)
+
+
+def record_of(line: str, tag: str) -> dict[str, Any] | None:
+    """The values in a line of fairseq's log with ``--log-format json``.
+
+    Args:
+        line: such as ``... | valid | {"epoch": 1, "valid_loss": "8.317"}``.
+        tag: ``train_inner`` (every ``--log-interval`` updates), ``train`` or ``valid``.
+    """
+    _, brace, rest = line.partition(f"| {tag} | {{")
+    try:
+        return json.loads("{" + rest) if brace else None
+    except ValueError:  # a line that was cut off
+        return None
+
+
+@contextlib.contextmanager
+def quiet(*names: str) -> Iterator[None]:
+    """Show only warnings of these loggers."""
+    loggers = [logging.getLogger(name) for name in names]
+    before = [one.level for one in loggers]
+    try:
+        for one in loggers:
+            one.setLevel(logging.WARNING)
+        yield
+    finally:
+        for one, level in zip(loggers, before):
+            one.setLevel(level)

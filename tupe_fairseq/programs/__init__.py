@@ -1,1 +1,0 @@
-"""fairseq's programs, run from our commands: their arguments, processes, logs and checkpoints."""
