@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from readers import CHECKPOINT, READERS, TRAINING, Reader
 
-from helpers import finished_runs, glue_data, glue_files, model_folders, own_files
+from helpers import glue_data, glue_files, model_folders, own_files
 from helpers import vocabularies as foreign
 from helpers.crafted import whole_state
 from helpers.predicting import write_fine_tuned
@@ -77,29 +77,6 @@ def _fine_tuned(folder: Path) -> None:
     (folder / "in.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
 
 
-def _interrupted(folder: Path) -> None:
-    """The parts of a prediction that Ctrl-C ended in its second chunk."""
-    from tupe_fairseq.prediction import batched_encoder
-
-    _fine_tuned(folder)
-    rows = [{"text": text} for text in _SENTENCES[:25]]
-    own_files.write_jsonl(folder / "in.jsonl", rows)
-    run, calls = batched_encoder.BatchedEncoder.__call__, []
-
-    def interrupted(self, sequences):
-        calls.append(len(sequences))
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return run(self, sequences)
-
-    batched_encoder.BatchedEncoder.__call__ = interrupted
-    try:
-        code = _inside(folder, READERS["predict again"])
-    finally:
-        batched_encoder.BatchedEncoder.__call__ = run
-    assert code == 130 and (folder / "out.csv.parts" / "steps.json").exists()
-
-
 def _authors(folder: Path) -> None:
     foreign.write_authors(folder)
 
@@ -154,8 +131,9 @@ def _prepared(folder: Path) -> None:
 
 def _finished(folder: Path) -> None:
     """A fine-tuning with one finished run."""
-    experiment = finished_runs.finished_experiment(folder, "RTE")
-    finished_runs.run_again(experiment)
+    glue_data.write_data(folder / "RTE", "RTE")
+    glue_data.write_checkpoint(folder / "model.pt")
+    assert not _inside(folder, READERS["finetune again"])
 
 
 def _compared(folder: Path) -> None:
@@ -205,7 +183,6 @@ def _inside(folder: Path, one: Reader) -> int:
 SCENES: dict[str, Callable[[Path], None]] = {
     "pretrained": _pretrained,
     "fine-tuned": _fine_tuned,
-    "interrupted": _interrupted,
     "authors": _authors,
     "stock": _stock,
     "folder": _folder,

@@ -350,12 +350,14 @@ def test_real_classes_that_others_have_allowed():
     torch.save(state(extra_state={"best": np.float64(0.25)}), "x.pt")
     function = np.float64(0).__reduce__()[0]
     real = [argparse.Namespace, np.dtype, type(np.dtype("f8"))]
+    before = torch.serialization.get_safe_globals()
     for _ in range(9):  # torch keeps them in a set: which one wins is chance
         more = [(function, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
         more += [(kind, "argparse.Namespace") for kind in real]
         with torch.serialization.safe_globals([*real, *more]):
             found = read("x.pt")
         assert found.best == 0.25 and found.options == OPTIONS
+        torch.serialization.add_safe_globals(before)  # torch's exit takes away what was there
 
 
 def test_numpys_types_are_not_built_from_the_file():

@@ -21,18 +21,17 @@ ROOMS = {
     "rows": ("files text",),
     "data": ("files text",),
     "labelled": ("data files rows text",),
-    "glue": ("files labelled text",),
-    "scoring": ("files text",),
+    "glue": ("data",),
+    "scoring": ("data files",),
     "checkpoint": ("encoder files modules options position",),
     "fairseq_runs": ("checkpoint",),
     "optim": ("fairseq_runs",),
-    "tasks": ("checkpoint files labelled optim",),
-    "criterions": ("glue labelled tasks",),
-    "prediction": ("encoder files labelled rows text",),
+    "tasks": ("checkpoint data files optim",),
+    "criterions": ("data tasks",),
     "plots": ("encoder files inference",),
     "inference": (
-        "checkpoint encoder export files labelled models modules options plots position "
-        "prediction fairseq_runs tasks text",
+        "checkpoint data encoder export files labelled models modules options plots position "
+        "fairseq_runs tasks text",
     ),
     "models": ("checkpoint encoder inference modules options",),
 }

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from tupe_fairseq.checkpoint.state_dict import symbols_of, vocabulary_version
+from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.files.atomic import write_json
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 
 FIRST, EOS = 4, 2  # ids: of the first word or label of a dict.txt, and of </s>
 DICTIONARY = [f"word{number} 1" for number in range(7)]
@@ -66,7 +66,7 @@ def write_task(folder, name, splits, lines=DICTIONARY, max_positions=MODEL["max_
         else:
             write_bin(folder / "label" / split, [[FIRST + label, EOS] for label in labels])
     report = {
-        "task": name, "max_positions": max_positions,
+        "task": name, "description": task.task.to_record(), "max_positions": max_positions,
         "splits": {split: {"rows": len(rows)} for split, rows in splits.items()},
         "vocabulary": hashlib.sha256(content.encode()).hexdigest(),
     }  # fmt: skip

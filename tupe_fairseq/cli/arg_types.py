@@ -69,6 +69,17 @@ def file(text: str) -> str:
     return text
 
 
+def rows_file(text: str) -> str:
+    """An existing file of rows."""
+    from tupe_fairseq.data.rows import ending_of
+
+    try:
+        ending_of(file(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
 def folder(text: str) -> str:
     """An existing folder."""
     return folder_with()(text)
@@ -96,3 +107,17 @@ def writable(text: str) -> str:
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         raise argparse.ArgumentTypeError(f"{text} cannot be written: {place} is in the way")
     return text
+
+
+def output_file(*endings: str) -> Callable[[str], str]:
+    """A file with one of these endings, in a folder that can be written to, or made."""
+
+    def parse(text: str) -> str:
+        if not text.lower().endswith(endings):
+            raise argparse.ArgumentTypeError(f"{text} should end in {' or '.join(endings)}")
+        if os.path.isdir(text):
+            raise argparse.ArgumentTypeError(f"{text} is a folder")
+        writable(os.path.dirname(text) or ".")
+        return text
+
+    return parse

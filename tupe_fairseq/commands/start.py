@@ -15,16 +15,10 @@ from tupe_fairseq.commands.program import checked, parsed, set_up_log, stop
 NEEDS = {
     "compare": ("fairseq", "matplotlib"),
     "convert": ("fairseq",),
-    "encode": ("sentencepiece",),
     "export": ("fairseq", "safetensors"),
     "extend": ("fairseq",),
-    "finetune": ("fairseq", "scipy", "seqeval", "sklearn"),
     "plot": ("matplotlib",),
-    "predict": ("sentencepiece",),
-    "prepare_glue": ("sentencepiece", "tqdm"),
     "prepare_pretrain": ("sentence_splitter", "sentencepiece", "tqdm"),
-    "prepare_task": ("sentencepiece", "tqdm"),
-    "score": ("sentencepiece",),
 }
 
 
@@ -67,13 +61,7 @@ def _command(name: str) -> Callable[[list[str] | None], None]:
 
 compare = _command("compare")
 convert = _command("convert")
-encode = _command("encode")
 export = _command("export")
 extend = _command("extend")
-finetune = _command("finetune")
 plot = _command("plot")
-predict = _command("predict")
-prepare_glue = _command("prepare_glue")
 prepare_pretrain = _command("prepare_pretrain")
-prepare_task = _command("prepare_task")
-score = _command("score")

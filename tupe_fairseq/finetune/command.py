@@ -1,0 +1,166 @@
+"""The runs of a task, their settings, and the fairseq-train command of each."""
+
+import functools
+import math
+import os
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from tupe_fairseq.data.task import MULTILABEL, TAGGING
+from tupe_fairseq.fairseq_runs.command import as_shell, fairseq_train, user_dir
+from tupe_fairseq.fairseq_runs.schedule import WARMUP_RATIO, total_updates, warmup_updates
+from tupe_fairseq.finetune.pretrained import Pretrained
+from tupe_fairseq.finetune.task_data import TaskData
+
+#: with fewer updates a new head is hardly trained; with more passes a small set is memorized
+FEWEST_UPDATES, MOST_EPOCHS = 300, 50
+
+
+@dataclass(frozen=True, order=True)
+class Run:
+    """A learning rate (the peak) and a seed: for the new head, the order of batches, dropout."""
+
+    lr: float
+    seed: int
+
+    @property
+    def lr_text(self) -> str:
+        """The learning rate as exact text: 2e-5, 0.01."""
+        if self.lr >= 1e-3:
+            return repr(self.lr)
+        return np.format_float_scientific(self.lr, trim="-", exp_digits=1)
+
+    @property
+    def name(self) -> str:
+        """The run's folder."""
+        return f"lr{self.lr_text}-seed{self.seed}"
+
+    @classmethod
+    def named(cls, name: str) -> "Run | None":
+        """The run with this folder; None if there is none."""
+        found = re.fullmatch(r"lr([\d.e+-]+)-seed(\d+)", name)
+        try:
+            run = found and cls(float(found[1]), int(found[2]))
+        except ValueError:
+            return None
+        return run if run and run.name == name else None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the runs of a task share.
+
+    Args:
+        epochs: passes over the training set.
+        batch_size: rows of a batch.
+        update_freq: batches of an update.
+        fp16: mixed precision.
+        dropout: the same for layers, attention and head.
+        weight_decay: Adam's.
+        pretrained: whether the weights are the checkpoint's, or random.
+        metric: picks checkpoints in place of the task's own.
+        class_weights: the weight of each class in the loss.
+        patience: a run ends after so many epochs without a better score.
+        pooling: what the head gets of a text, if not the features of ``<s>``.
+    """
+
+    epochs: int
+    batch_size: int = 32
+    update_freq: int = 1
+    fp16: bool = False
+    dropout: float = 0.1
+    weight_decay: float = 0.01
+    pretrained: bool = True
+    metric: str | None = None
+    class_weights: list[float] | None = None
+    patience: int | None = None
+    pooling: str | None = None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A task, a model, the settings of all runs, and their folder RUNS/TASK (absolute)."""
+
+    folder: str
+    data: TaskData
+    model: Pretrained
+    settings: Settings
+    cpu: bool = False
+
+    @functools.cached_property
+    def updates_per_epoch(self) -> int:
+        examples = self.data.examples("train", self.model.max_positions)
+        batches = math.ceil(examples / self.settings.batch_size)
+        return total_updates(batches, 1, update_freq=[self.settings.update_freq])
+
+    @property
+    def updates(self) -> int:
+        """The updates of a run."""
+        return self.settings.epochs * self.updates_per_epoch
+
+    def default_epochs(self) -> int:
+        """The task's epochs; for small data of your own more, to make enough updates."""
+        task = self.data.task
+        if task.benchmark:
+            return task.epochs
+        needed = math.ceil(FEWEST_UPDATES / self.updates_per_epoch)
+        return max(task.epochs, min(needed, MOST_EPOCHS))
+
+    def path(self, run: Run, *names: str) -> str:
+        """A file of a run, or its folder."""
+        return os.path.join(self.folder, run.name, *names)
+
+    def script(self, run: Run) -> str:
+        """A run's command as a shell script."""
+        return f"# {self.data.task.name}, {run.name}\n{as_shell(self.command(run))}\n"
+
+    def command(self, run: Run) -> list[str]:
+        """A run's fairseq-train command."""
+        task, settings, total = self.data.task, self.settings, self.updates
+        words = [fairseq_train(), self.data.folder, "--user-dir", user_dir(), *self._task_flags()]
+        words += self.model.flags
+        # the same numbers in half the time, since sentences differ in length
+        words += ["--unpad"]
+        if settings.pretrained:
+            # not --restore-file: that would be loaded again when an interrupted run resumes
+            words += ["--finetune-from-model", self.model.path]
+        words += [] if settings.pooling is None else ["--pooling", settings.pooling]
+        for name in ("--dropout", "--attention-dropout", "--pooler-dropout"):
+            words += [name, settings.dropout]
+        # the authors' settings
+        words += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.999)", "--adam-eps", 1e-6]
+        words += ["--weight-decay", settings.weight_decay, "--clip-norm", 1.0]
+        words += ["--lr", run.lr_text, "--lr-scheduler", "polynomial_decay"]
+        words += ["--warmup-updates", warmup_updates(WARMUP_RATIO, total)]
+        words += ["--total-num-update", total]
+        words += ["--max-epoch", settings.epochs, "--batch-size", settings.batch_size]
+        words += ["--update-freq", settings.update_freq, "--required-batch-size-multiple", 1]
+        words += ["--best-checkpoint-metric", task.selection, "--maximize-best-checkpoint-metric"]
+        words += ["--valid-subset", ",".join(self.data.splits("valid"))]
+        words += [] if settings.patience is None else ["--patience", settings.patience]
+        words += ["--no-epoch-checkpoints", "--save-dir", self.path(run), "--seed", run.seed]
+        # no reading ahead: a thread that still reads when the process ends can abort it
+        words += ["--num-workers", 0, "--data-buffer-size", 0]
+        words += ["--log-format", "json", "--log-interval", 100, "--distributed-world-size", 1]
+        words += ["--cpu"] if self.cpu else []
+        if settings.fp16:
+            words += ["--fp16", "--fp16-init-scale", 4, "--threshold-loss-scale", 1]
+            words += ["--fp16-scale-window", 128]
+        return [str(word) for word in words]
+
+    def _task_flags(self) -> list[object]:
+        task, weights = self.data.task, self.settings.class_weights
+        name = "token_tagging" if task.kind == TAGGING else "glue_sentence_prediction"
+        words = ["--task", name, "--criterion", name]
+        if task.benchmark and self.settings.metric is None:
+            words += ["--glue-task", task.name]
+        else:
+            words += ["--metrics", ",".join(dict.fromkeys([*task.metrics, task.selection]))]
+        words += ["--num-classes", task.num_classes]
+        words += [] if task.kind == TAGGING else ["--init-token", 0, "--separator-token", 2]
+        words += ["--regression-target"] if task.is_regression else []
+        words += ["--multilabel"] if task.kind == MULTILABEL else []
+        words += [] if weights is None else ["--class-weights", ",".join(map(repr, weights))]
+        return words
