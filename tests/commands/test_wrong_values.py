@@ -21,7 +21,6 @@ GOOD = {
     "convert": "--checkpoint there.pt --dict dict.txt --output-dir out",
     "export": "there.pt --output-dir out",
     "extend": "there.pt --max-positions 64 --output-dir out",
-    "plot": "there.pt --output-dir out",
     "prepare_pretrain": "--input text.txt --output-dir out",
 }
 _VOCABULARY = {
@@ -102,19 +101,6 @@ WRONG = {
         "--data absent": "--data absent is not a folder",
         "--output-dir full": "full already holds model.pt, dict.txt",
         "= absent --max-positions 64 --output-dir out": "absent does not exist; give a checkpoint",
-    },
-    "plot": {
-        **_NO_FOLDER,
-        "--dpi 1": "--dpi (1) must be at least 10",
-        "--length 1": "--length (1) must be at least 2",
-        "--heads x": "--heads (x) must be comma-separated numbers",
-        "--heads=-1": "--heads contains -1; heads are counted from 0",
-        "--data absent": "--data absent is not a folder",
-        "--sentences absent": "--sentences absent does not exist",
-        "--sentencepiece-model codes": "--sentencepiece-model is for --sentences or --sentence",
-        "--sentence a --sentencepiece-model absent": "--sentencepiece-model absent does not exist",
-        "= absent --output-dir out": "absent does not exist; give a checkpoint",
-        "= there.pt there.pt --output-dir out": "a checkpoint is listed twice",
     },
     "prepare_pretrain": {
         **_SPLIT_PATH,

@@ -17,7 +17,6 @@ NEEDS = {
     "convert": ("fairseq",),
     "export": ("fairseq", "safetensors"),
     "extend": ("fairseq",),
-    "plot": ("matplotlib",),
     "prepare_pretrain": ("sentence_splitter", "sentencepiece", "tqdm"),
 }
 
@@ -63,5 +62,4 @@ compare = _command("compare")
 convert = _command("convert")
 export = _command("export")
 extend = _command("extend")
-plot = _command("plot")
 prepare_pretrain = _command("prepare_pretrain")
