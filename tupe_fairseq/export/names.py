@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tupe_fairseq.checkpoint.state_dict import EMBEDDING, ENCODER
 from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.options import POSITION_OPTIONS
 from tupe_fairseq.version import __version__
 
 TUPE, ROBERTA = MODEL_TYPES = ("tupe", "roberta")
-ENCODER, HEADS = "encoder.sentence_encoder.", "classification_heads."
-EMBEDDING, LM_WEIGHT = ENCODER + "embed_tokens.weight", "encoder.lm_head.weight"
+HEADS, LM_WEIGHT = "classification_heads.", "encoder.lm_head.weight"
 #: beginnings of names, or whole names: fairseq, TUPE, RoBERTa; the first match counts
 TENSORS = (
     (EMBEDDING, "tupe.embed_tokens.weight", "roberta.embeddings.word_embeddings.weight"),

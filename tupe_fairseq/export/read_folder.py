@@ -8,12 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.checked_options import checked_options
-from tupe_fairseq.checkpoint.checked_tensors import TAGGING_HEAD, tensors_in
-from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
+from tupe_fairseq.checkpoint.allowed_options import checked_options
+from tupe_fairseq.checkpoint.checkpoint import check_tensors
 from tupe_fairseq.checkpoint.convert import convert_dictionary, fine_tuning_options
 from tupe_fairseq.checkpoint.foreign_model import ForeignModel
 from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
+from tupe_fairseq.checkpoint.state_dict import (
+    EMBEDDING,
+    TAGGING_HEAD,
+    symbols_of,
+    vocabulary_version,
+)
 from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.task import (
     CLASSIFICATION,
@@ -23,7 +28,6 @@ from tupe_fairseq.data.task import (
     label_symbol,
 )
 from tupe_fairseq.export.names import (
-    EMBEDDING,
     LM_WEIGHT,
     PROBLEM_TYPES,
     Head,
@@ -67,7 +71,7 @@ def read_folder(
     left_out = [name for name in found if any(part in name for part in _LEFT_OUT)]
     remarks = [f"left out {name}: fairseq's models have no place for it" for name in left_out]
     tensors = {name: x for name, x in found.items() if name not in left_out}
-    tensors = tensors_in({"model": tensors}, folder)
+    tensors = check_tensors(tensors, folder)
 
     head, labels = _head(config, tensors, path), None
     tied = not options["untie_weights_roberta"]

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tupe_fairseq.checkpoint.state_dict import EMBEDDING
 from tupe_fairseq.data.dictionary import UNK
-from tupe_fairseq.export.names import EMBEDDING, LM_WEIGHT
+from tupe_fairseq.export.names import LM_WEIGHT
 
 #: the code of a TUPE model, copied as it is
 CODE = ("configuration_tupe.py", "modeling_tupe.py")
