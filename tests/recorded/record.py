@@ -193,7 +193,7 @@ def call(command, *words):
     else:
         scripts = (REPO / "pyproject.toml").read_text()
         target = re.search(rf'^{command} = "(.+)"', scripts, re.MULTILINE).group(1)
-        given = ([str(word) for word in words],)
+        given = () if "cli.main" in target else ([str(word) for word in words],)
     module, name = target.split(":")
     main = getattr(importlib.import_module(module), name)
     said = io.StringIO()
