@@ -181,9 +181,7 @@ def _check_finetune_flags(parser: argparse.ArgumentParser, args: argparse.Namesp
 
     finetune = finetune_parser()
     finetune.error = lambda message: parser.error(f"--finetune-flags: {message}")
-    dictionary = os.path.join(
-        args.data.split(":")[0], "dict.txt"
-    )
+    dictionary = os.path.join(args.data.split(":")[0], "dict.txt")
     words = ["--data", args.tasks[0], "--checkpoint", dictionary, "--output-dir", args.output_dir]
     before, after = (vars(finetune.parse_args([*words, *x])) for x in ([], args.finetune_flags))
     for name in _OF_FINETUNE:

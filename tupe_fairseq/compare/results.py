@@ -124,7 +124,7 @@ def summarize(runs: Sequence[Row]) -> list[Row]:
 def write_results(
     folder: str, settings: Row, baseline: str, order: Sequence[str] = (), tuning: Sequence[Row] = ()
 ) -> Row:
-    """Write results.json, runs.csv and results.md of all finished runs; the content of the first."""
+    """Write results.json, runs.csv and results.md of all finished runs; what the first contains."""
     runs = read_runs(folder, baseline, order)
     results = {
         "settings": settings,
@@ -200,10 +200,10 @@ def _losses(table: Sequence[Row], baseline: str) -> list[str]:
         compared = ["", ""] if is_baseline else [cell(row["difference"], "+.3f"), _fraction(row)]
         rows.append([row["scheme"], seeds, *losses, *compared])
     notes = [
-        "Losses are in bits per masked token on the validation set. Mean ± half of its 95% interval "
-        f"over the seeds (Student's t). Differences to `{baseline}` are taken seed by seed; the "
-        "fraction is the share of the updates after which its final loss is reached (linear between "
-        "validations)."
+        "Losses are in bits per masked token on the validation set. Mean ± half of its 95% "
+        "interval over the seeds (Student's t). Differences are taken seed by seed; the fraction is "
+        f"the share of the updates after which the final loss of `{baseline}` is reached (linear "
+        "between validations)."
     ]
     counts = {row["final_loss"]["n"] for row in table if row["final_loss"]}
     if 2 in counts:

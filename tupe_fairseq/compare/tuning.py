@@ -48,7 +48,7 @@ def tuned(runs: Sequence[Run], rows: Sequence[dict[str, Any]]) -> list[Run]:
 
 def read_tuning(folder: str) -> list[dict[str, Any]]:
     """A row for each size and scheme: ``arch``, ``scheme``, ``updates``, ``losses`` (rate to final
-    loss, None if it diverged), ``lr`` (the best rate) and ``at_edge`` (whether it is an extreme)."""
+    loss, None if it diverged), ``lr`` (the best one) and ``at_edge`` (whether it is an extreme)."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for path in glob.glob(
         os.path.join(glob.escape(folder), "tuning", "*", "*", "*", "result.json")

@@ -10,7 +10,6 @@ from damage import cuts, flips, json_fields, no_such_file, no_such_json, thinned
 
 KIND = "state file"
 _RUN = "runs/RTE/lr2e-5-seed1"
-_COMPARED = "out/tupe_roberta_tiny/learned-seed1"
 # scene, file, reader, how many of the changed fields
 _JSON: tuple[tuple[str, str, str, int], ...] = (
     ("finished", f"{_RUN}/result.json", "finetune again", 30),
@@ -18,9 +17,6 @@ _JSON: tuple[tuple[str, str, str, int], ...] = (
     ("finished", "runs/RTE/results.json", "finetune again", 16),
     ("finished", "runs/results.json", "finetune again", 8),
     ("finished", "RTE/report.json", "finetune --dry-run", 30),
-    ("compared", f"{_COMPARED}/result.json", "compare again", 36),
-    ("compared", "out/steps.json", "compare again", 26),
-    ("compared", "out/results.json", "compare again", 8),
     ("prepared", "out/steps.json", "prepare-pretrain again", 36),
     ("prepared", "out/report.json", "prepare-pretrain again", 12),
     ("interrupted", "out.csv.parts/steps.json", "predict again", 30),
