@@ -61,8 +61,8 @@ def get_parser() -> argparse.ArgumentParser:
     add("--pairs", metavar="PATH", type=_path, help="minimal pairs, as for tupe-score --pairs")
     add("--pairs-per-file", type=count, metavar="N", help="the first N of each file; default: all")
     add("--tasks", metavar="LIST", type=comma_list(folder_with("report.json")), default=[],
-        help="folders of tupe-prepare-glue or tupe-prepare-task, separated by commas; each model is "
-        "fine-tuned on each by tupe-finetune")  # fmt: skip
+        help="folders of tupe-prepare-glue or tupe-prepare-task, separated by commas; each model "
+        "is fine-tuned on each by tupe-finetune")  # fmt: skip
     add("--finetune-flags", type=_words, default=[], metavar="FLAGS", help="further flags "
         "of tupe-finetune, as one argument: --finetune-flags='--lrs 1e-4 --seeds 1,2'")  # fmt: skip
     add = parser.add_argument_group("machine").add_argument

@@ -50,9 +50,8 @@ def read_tuning(folder: str) -> list[dict[str, Any]]:
     """A row for each size and scheme: ``arch``, ``scheme``, ``updates``, ``losses`` (rate to final
     loss, None if it diverged), ``lr`` (the best one) and ``at_edge`` (whether it is an extreme)."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for path in glob.glob(
-        os.path.join(glob.escape(folder), "tuning", "*", "*", "*", "result.json")
-    ):
+    pattern = os.path.join(glob.escape(folder), "tuning", "*", "*", "*", "result.json")
+    for path in sorted(glob.glob(pattern)):
         run = read_json(path)
         row = {name: run[name] for name in ("arch", "scheme", "updates")}
         row = rows.setdefault((run["arch"], run["scheme"]), {**row, "losses": {}})
