@@ -4,7 +4,7 @@ import collections
 
 from running import run
 
-from tupe_fairseq.text.authors_text import AuthorsText
+from tupe_fairseq.data.tupe_text import TupeText
 
 MERGES = 10  # their vocabularies have 41 and 61 words, most of which letters take
 LABELS = "yes 3\nno 2\nmaybe 1\n"
@@ -43,7 +43,7 @@ def learn(lines, merges):
         tuple: a list of pairs as fastBPE writes them, and a list of (piece, count), most frequent
         first.
     """
-    text = AuthorsText()
+    text = TupeText()
     words = collections.Counter(word for line in lines for word in text.words(line))
     split = {word: (*word[:-1], word[-1] + "</w>") for word in words}
     codes = []

@@ -149,7 +149,9 @@ def test_differences_over_the_seeds(tmp_path):
 
 
 def test_the_files_of_a_comparison(tmp_path, bin_folder):
-XX    downstream = [{"pairs": 60.0 + n, "pairs/order": 50.0, "CoLA": 30.0 - n} for n in range(4)]
+    names = {"pairs": "blimp", "tasks": ("x/CoLA",)}
+    settings = command.Settings(str(tmp_path), str(bin_folder), 20, 1, 10, **names)
+    downstream = [{"pairs": 60.0 + n, "pairs/order": 50.0, "CoLA": 30.0 - n} for n in range(4)]
     out = tmp_path / "out"
     write(
         out,

@@ -17,7 +17,7 @@ ROOMS = {
     "modules": ("attention position", "torch fairseq"),  # fairseq in heads.py alone
     "encoder": ("attention modules options position", "torch"),
     "files": ("", ""),
-    "text": ("files",),
+    "text": ("data files",),
     "rows": ("files text",),
     "data": ("files text",),
     "labelled": ("data files rows text",),

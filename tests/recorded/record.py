@@ -189,11 +189,10 @@ def call(command, *words):
         assert process.returncode == 0, f"{words}\n{said}"
         return said
     if command == "fairseq-train":
-        target, given = "fairseq_cli.train:cli_main", ()
+        target = "fairseq_cli.train:cli_main"
     else:
         scripts = (REPO / "pyproject.toml").read_text()
         target = re.search(rf'^{command} = "(.+)"', scripts, re.MULTILINE).group(1)
-        given = () if "cli.main" in target else ([str(word) for word in words],)
     module, name = target.split(":")
     main = getattr(importlib.import_module(module), name)
     said = io.StringIO()
@@ -205,7 +204,7 @@ def call(command, *words):
             contextlib.redirect_stdout(said),
             contextlib.redirect_stderr(said),
         ):
-            main(*given)
+            main()
     except SystemExit as end:
         assert not end.code, f"{command} {' '.join(map(str, words))}\n{said.getvalue()}"
     finally:

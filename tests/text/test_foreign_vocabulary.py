@@ -11,7 +11,7 @@ from fairseq.data.encoders.gpt2_bpe import GPT2BPE
 from helpers.authors import WORDS
 from helpers.hidden import hide
 from helpers.vocabularies import convert, write_authors, write_gpt2, write_stock
-from tupe_fairseq.text.authors_text import AuthorsText
+from tupe_fairseq.data.tupe_text import TupeText
 from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary
 from tupe_fairseq.text.pretrain_dir import PretrainDir
 from tupe_fairseq.text.to_pieces import ToPieces
@@ -54,7 +54,7 @@ def gpt2(tmp_path_factory):
     ],
 )  # fmt: skip
 def test_the_words_of_the_authors_scripts(line, words):
-    assert AuthorsText().words(line) == words.split()
+    assert TupeText().words(line) == words.split()
 
 
 def test_pieces_of_fastbpe_and_what_is_unknown(authors):

@@ -201,9 +201,9 @@ def _losses(table: Sequence[Row], baseline: str) -> list[str]:
         rows.append([row["scheme"], seeds, *losses, *compared])
     notes = [
         "Losses are in bits per masked token on the validation set. Mean ± half of its 95% "
-        "interval over the seeds (Student's t). Differences are taken seed by seed; the fraction "
-        f"is the share of the updates after which the final loss of `{baseline}` is reached (linear "
-        "between validations)."
+        "interval over the seeds (Student's t). Differences are taken seed by seed. The fraction "
+        f"is the share of the updates after which the final loss of `{baseline}` is reached "
+        "(linear between validations)."
     ]
     counts = {row["final_loss"]["n"] for row in table if row["final_loss"]}
     if 2 in counts:

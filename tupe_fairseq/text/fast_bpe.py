@@ -36,7 +36,8 @@ class FastBpe:
         pairs = read_codes(codes)
         from subword_nmt.apply_bpe import BPE
 
-        from tupe_fairseq.text.authors_text import SYMBOLS, AuthorsText
+        from tupe_fairseq.data.tupe_text import SYMBOLS
+        from tupe_fairseq.data.tupe_text import TupeText as AuthorsText
 
         lines = "".join(f"{left} {right}\n" for left, right in pairs)
         # of version 0.2 of subword-nmt's format are codes that mark a word's end as fastBPE's do

@@ -12,8 +12,8 @@ from typing import Any
 
 import sacremoses
 
+from tupe_fairseq.data.tupe_text import PATTERNS, SYMBOLS
 from tupe_fairseq.export.tokenizer.tokenizer_files import replace, replace_string
-from tupe_fairseq.text.authors_text import PATTERNS, SYMBOLS
 
 #: what stands for each symbol until it has its id: no text has private characters at that point
 STAND_INS = dict(zip(SYMBOLS, "\ue000\ue001\ue002"))

@@ -1,4 +1,4 @@
-"""The words that the TUPE authors' preprocessing makes of a line, before BPE.
+"""TUPE's preprocessing: the words that the authors make of a line, before BPE.
 
 Their scripts are a chain of small programs; what each does to a line is done here in one pass, by
 sacremoses where theirs is a script of Moses.
@@ -34,7 +34,7 @@ _NOT_PRINTING = regex.compile(r"\p{C}")
 _EDGES = string.punctuation
 
 
-class AuthorsText:
+class TupeText:
     """Makes lower-case words of English text.
 
     Runs of dots are set apart, punctuation at the edges of a word stands alone, links, addresses

@@ -1,0 +1,250 @@
+"""Text to ids: the vocabularies of tupe-prepare-pretrain and of other programs."""
+
+import argparse
+import json
+import pickle
+import unicodedata
+
+import pytest
+import sentencepiece
+from fairseq.data import Dictionary
+from fairseq.data.encoders.gpt2_bpe import GPT2BPE
+
+from helpers.authors import WORDS
+from helpers.vocabularies import convert, write_authors, write_gpt2, write_stock
+from tupe_fairseq.data.dictionary import read_dictionary, word_ids
+from tupe_fairseq.data.parallel import parallel_map
+from tupe_fairseq.data.subwords import FastBpe
+from tupe_fairseq.data.text_files import clean_line
+from tupe_fairseq.data.tokenizer import Tokenizer
+from tupe_fairseq.data.tupe_text import TupeText
+
+TEXTS = ["the a  the\tother thé", " a the", "É 你好 🎉 the.", "1,000 don't THE-the"]
+
+
+@pytest.fixture(scope="module")
+def authors(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("authors")
+    code, text = convert(write_authors(folder), folder / "out")
+    assert code == 0, text
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gpt2")
+    code, text = convert(write_gpt2(folder), folder / "out")
+    assert code == 0, text
+    return folder / "out"
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A folder as tupe-fairseq 0.1 has made it, without vocabulary.json."""
+    lines = ["the cat sees a dog", "a dog sees the cat", "<mask> the é ß ½"] * 5
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), vocab_size=23, model_prefix=str(tmp_path / "spm"),
+        bos_id=0, pad_id=1, eos_id=2, unk_id=3, user_defined_symbols=["<mask>"],
+        normalization_rule_name="nmt_nfkc", minloglevel=2,
+    )  # fmt: skip
+    (tmp_path / "spm.model").rename(tmp_path / "sentencepiece.bpe.model")
+    (tmp_path / "spm.vocab").unlink()
+    model = sentencepiece.SentencePieceProcessor(str(tmp_path / "sentencepiece.bpe.model"))
+    pieces = map(model.id_to_piece, range(4, len(model)))
+    lines = [f"{piece} 1\n" for piece in pieces if piece != "<mask>"]
+    (tmp_path / "dict.txt").write_text("".join(lines))
+    return tmp_path
+
+
+# ---- The line before it is split -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line, cleaned",
+    [
+        (" a \t b\u00a0\u2028c\r\n", "a b c"),
+        ("e\u0301\u00ad\u200bx\x07\ufeff\ufffd", "\u00e9x"),
+        ("\u200c\u200d", "\u200c\u200d"),  # they distinguish words
+        ("a\x1fb\x85c", "a b c"),  # white space
+        ("\ufb01\u00bd", "\ufb01\u00bd"),  # NFC, not NFKC
+        ("<mask> <MASK> <b>", "< mask> < MASK> <b>"),
+        ("\u200b \x00", ""),
+    ],
+)
+def test_cleaning(line, cleaned):
+    assert clean_line(line) == cleaned
+    assert clean_line(cleaned) == cleaned
+    assert clean_line(line.upper(), lowercase=True) == unicodedata.normalize(
+        "NFC", clean_line(line.upper()).lower()
+    )
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ("The Cat sat.", "the cat sat ."),
+        # Moses on text that is lower case already, and nothing escaped
+        ("Mr. Smith & Sons' dog isn't 'here'", "mr . smith & sons ' dog isn 't ' here '"),
+        ("It cost $1,000.50 (or 20 %), i.e. a lot", "it cost $ 1,000.50 ( or 20 % ) , i.e . a lot"),
+        ("a well-known -- co-op", "a well - known - - co - op"),
+        ("Wait.... what..no…", "wait . . . what . . no . . ."),
+        ("See http://www.x.org/a-b, or WWW.X.ORG.", "see <url> , or <url> ."),
+        # their class [^$s] takes no s before .com
+        ("foo.com bars.com me@site.org (my_file.txt)", "<url> bars.com <email> ( <file> )"),
+        ("<url> <mask> </s>", "< url > < mask > < / s >"),
+        ("“Café” ‘x’ «y» a\\b *c a\u200bb\x07c", "\" café \" ' x \" \" y \" a b c a b c"),
+        ("one,, two,.", "one , two ."),
+        ("\t  ", ""),
+    ],
+)  # fmt: skip
+def test_the_words_of_the_authors_scripts(line, words):
+    assert TupeText().words(line) == words.split()
+
+
+# ---- Subwords and their ids ------------------------------------------------------------------
+
+
+def test_fastbpe(authors):
+    tokenizer = Tokenizer.load(str(authors))
+    # w1 and w19 are words of dict.txt, w23 is not: its subwords are unknown, as in fairseq
+    assert tokenizer.split("W19, w1-w23") == "w19 , w1 - w@@ 2@@ 3".split()
+    listed = ["<file>", "<email>", "<url>", *(word.split()[0] for word in WORDS)]
+    expected = [4 + listed.index("w19"), 3, 3, 3, 4 + listed.index("<url>")]
+    assert tokenizer.encode("W19 w23 http://www.x.org") == expected
+    assert tokenizer.encode("") == []
+    assert tokenizer.subwords.join(["w@@", "2@@", "3", "w1"]) == "w23 w1"
+    assert tokenizer.max_positions is not None
+
+
+def test_a_merge_learnt_first_comes_first(tmp_path):
+    (tmp_path / "codes").write_text("b c 9\na b 8\nc d</w> 7\na bc 2\n")
+    splitter = FastBpe(str(tmp_path / "codes"))
+    assert splitter.split("abcd abd cd abc") == "abc@@ d ab@@ d cd ab@@ c".split()
+
+
+def test_gpt2_is_fairseqs(gpt2):
+    tokenizer = Tokenizer.load(str(gpt2))
+    files = {"gpt2_encoder_json": gpt2 / "encoder.json", "gpt2_vocab_bpe": gpt2 / "vocab.bpe"}
+    theirs = GPT2BPE(argparse.Namespace(**{name: str(path) for name, path in files.items()}))
+    dictionary = Dictionary.load(str(gpt2 / "dict.txt"))
+    for text in TEXTS:
+        line = theirs.encode(text.strip())
+        assert " ".join(tokenizer.split(text)) == line
+        ids = dictionary.encode_line(line, append_eos=False, add_if_not_exist=False)
+        assert tokenizer.encode(text) == ids.tolist()
+        assert tokenizer.subwords.join(tokenizer.split(text)) == text.strip()
+    # another program's text is not cleaned
+    assert tokenizer.normalize("  <mask>  e\u0301\u00ad\u00a0x \r\n y") == (
+        "<mask>  e\u0301\u00ad\u00a0x y"
+    )
+
+
+def test_a_folder_without_a_record(own):
+    tokenizer = Tokenizer.load(str(own))
+    assert tokenizer.record["clean"] and not tokenizer.record["lowercase"]
+    model = sentencepiece.SentencePieceProcessor(str(own / "sentencepiece.bpe.model"))
+    dictionary = Dictionary.load(str(own / "dict.txt"))
+    for text in ["the cat sees", "a\u00ad dog ½", "e\u0301 zzz", ""]:
+        pieces = " ".join(model.encode(clean_line(text), out_type=str))
+        ids = dictionary.encode_line(pieces, append_eos=False, add_if_not_exist=False)
+        assert tokenizer.encode(text) == ids.tolist()
+    # no text is a special token
+    assert not {0, 1, 2, len(tokenizer.ids) - 1} & set(tokenizer.encode("<s> <pad> </s> <mask>"))
+    assert tokenizer.decode(tokenizer.encode("the cat sees")) == "the cat sees"
+    report = {"text_treatment": {"unicode": "NFC", "lowercase": True}}
+    (own / "report.json").write_text(json.dumps(report))
+    assert Tokenizer.load(str(own)).encode("THE") == tokenizer.encode("the")
+    # a model of another program, beside nothing of ours
+    (own / "report.json").unlink()
+    assert Tokenizer.load(str(own), ours=False).normalize("a\u00ad") == "a\u00ad"
+
+
+def test_a_copy_of_a_vocabulary(own, authors, gpt2, tmp_path):
+    for folder in (own, authors, gpt2):
+        tokenizer = Tokenizer.load(str(folder))
+        tokenizer.copy_to(str(tmp_path / "copy" / folder.parent.name))
+        copy = Tokenizer.load(str(tmp_path / "copy" / folder.parent.name))
+        assert copy.record == tokenizer.record
+        for one in (copy, pickle.loads(pickle.dumps(tokenizer))):
+            assert [one.encode(text) for text in TEXTS] == list(map(tokenizer.encode, TEXTS))
+
+
+def test_a_sentencepiece_model_of_which_dict_txt_lists_a_part(tmp_path):
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the cat sees a dog", "a dog sees the cat"] * 5), vocab_size=30,
+        model_prefix=str(tmp_path / "spm"), model_type="bpe", minloglevel=2,
+    )  # fmt: skip
+    model = sentencepiece.SentencePieceProcessor(str(tmp_path / "spm.model"))
+    pieces = model.encode("the cat sees a dog", out_type=str)
+    listed = [*dict.fromkeys(pieces[::-1][1:])]
+    flags = write_stock(tmp_path, [*(f"{piece} 7" for piece in listed), "madeupword0000 0"])
+    code, text = convert(flags, tmp_path / "out", "--sentencepiece-model", tmp_path / "spm.model")
+    assert code == 0, text
+    tokenizer = Tokenizer.load(str(tmp_path / "out"))
+    expected = [4 + listed.index(piece) if piece in listed else 3 for piece in pieces]
+    assert tokenizer.encode("the cat sees a dog") == expected and 3 in expected
+    assert tokenizer.max_positions == 16 and not tokenizer.record["clean"]
+
+
+def test_words_of_sentences(own, gpt2):
+    """The ids of each word are those that it has in the line."""
+    for folder in (own, gpt2):
+        tokenizer = Tokenizer.load(str(folder))
+        words = ["the", "cat", "", "\u200b" if folder is own else "", "sees", "a"]
+        found = tokenizer.encode_words(words)
+        assert found[2] == found[3] == [3] and len(found) == len(words)
+        line = " ".join(word for word in words if word.strip("\u200b"))
+        assert sum((ids for ids in found if ids != [3]), []) == tokenizer.encode(line)
+
+
+def test_lines_in_several_processes(own, gpt2, monkeypatch):
+    monkeypatch.setattr("tupe_fairseq.data.tokenizer._BATCH", 2)
+    for folder in (own, gpt2):
+        tokenizer = Tokenizer.load(str(folder))
+        lines = [f"the cat {number}" for number in range(9)]
+        expected = list(map(tokenizer.encode, lines))
+        assert list(tokenizer.encode_lines(lines, workers=2)) == expected
+
+
+def test_order_of_several_processes():
+    assert list(parallel_map(abs, range(-50, 0), 2)) == list(range(50, 0, -1))
+
+
+# ---- What does not fit -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("vocabulary.json", '{"kind": "wordpiece"}', "does not name a vocabulary: fastbpe, gpt2"),
+        ("vocabulary.json", "{", r"vocabulary\.json"),
+        ("bpecodes", "x y 3\n", r"bpecodes \(fastbpe\) does not fit .*dict\.txt"),
+        ("bpecodes", "x y\n", "bpecodes, line 1: 'x y' is not 'left right count'"),
+        ("dict.txt", "a 1\nb x\n", r"dict\.txt, line 2: 'b x' is not a word and its count"),
+        ("dict.txt", "a 1\na 1\n", r"dict\.txt lists 'a' twice"),
+        ("dict.txt", "</s> 1\n", r"dict\.txt lists </s>, which fairseq's"),
+    ],
+)
+def test_a_file_that_is_wrong(name, content, message, authors, tmp_path):
+    Tokenizer.load(str(authors)).copy_to(str(tmp_path))
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=message):
+        Tokenizer.load(str(tmp_path))
+
+
+def test_a_vocabulary_that_is_not_there(own, tmp_path):
+    (own / "sentencepiece.bpe.model").unlink()
+    with pytest.raises(FileNotFoundError, match="there is no vocabulary.json or sentencepiece"):
+        Tokenizer.load(str(own))
+    (own / "dict.txt").unlink()
+    with pytest.raises(FileNotFoundError, match=r"dict\.txt is missing; give --data"):
+        Tokenizer.load(str(own))
+
+
+def test_a_dictionary_of_fairseqs(tmp_path):
+    dictionary = Dictionary()
+    for word in ("\u3000w\u3000", "the", "<mask>", "madeupword0000"):
+        dictionary.add_symbol(word)
+    dictionary.save(str(tmp_path / "dict.txt"))
+    assert word_ids(str(tmp_path / "dict.txt")) == dictionary.indices
+    assert read_dictionary(str(tmp_path / "dict.txt")) == dictionary.symbols[4:]

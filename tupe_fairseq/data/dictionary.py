@@ -1,0 +1,52 @@
+"""fairseq's dictionary: dict.txt lists a word and its count on each line, the first id first."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from tupe_fairseq.files.atomic import atomic_write
+
+#: the first ids of every dictionary, which dict.txt does not list
+SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
+BOS, PAD, EOS, UNK = range(len(SPECIAL_TOKENS))
+#: fairseq's tasks add it at the end if dict.txt does not list it
+MASK = "<mask>"
+#: with these fairseq-preprocess fills dict.txt up to a multiple of eight words
+FILLER = re.compile(r"madeupword\d+")
+
+DICTIONARY = "dict.txt"
+
+
+def read_dictionary(path: str) -> list[str]:
+    """The words of dict.txt, in order, without the special tokens."""
+    words = []
+    with open(path, encoding="utf-8") as file:
+        try:
+            lines = file.read().split("\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is not a text file in UTF-8") from error
+    for number, line in enumerate(lines[:-1] if lines[-1] == "" else lines, 1):
+        word, _, count = line.rstrip().rpartition(" ")
+        if not word or not (count.isascii() and count.isdigit()):
+            raise ValueError(
+                f"{path}, line {number}: {line[:50]!r} is not a word and its count, a whole number"
+            )
+        words.append(word)
+    twice = [word for word, times in Counter(words).items() if times > 1]
+    if twice:
+        raise ValueError(f"{path} lists {twice[0][:50]!r} twice")
+    return words
+
+
+def word_ids(path: str) -> dict[str, int]:
+    """The id of each word of dict.txt and of the special tokens in fairseq's dictionary."""
+    words = read_dictionary(path)
+    for word in SPECIAL_TOKENS:
+        if word in words:
+            raise ValueError(f"{path} lists {word}, which fairseq's dictionary has of itself")
+    return {word: number for number, word in enumerate([*SPECIAL_TOKENS, *words])}
+
+
+def write_dictionary(path: str, words: Iterable[str]) -> None:
+    with atomic_write(path) as file:
+        file.writelines(f"{word} 1\n" for word in words)

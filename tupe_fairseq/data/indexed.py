@@ -1,0 +1,94 @@
+"""fairseq's binary data (SPLIT.bin and SPLIT.idx): the bytes that fairseq-preprocess writes.
+
+The index is a header (magic, version, code of the dtype, number of sentences), then the length of
+each sentence in tokens, then where each begins, in bytes.
+"""
+
+import contextlib
+import itertools
+import os
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+
+from tupe_fairseq.data.dictionary import EOS
+
+_HEADER = "<9sQBQ"
+_HEADER_BYTES = struct.calcsize(_HEADER)
+_MAGIC = b"MMIDIDX\x00\x00"
+_DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2", 9: "<u4"}
+
+
+class IndexedWriter:
+    """Writes PREFIX.bin and PREFIX.idx, which get these names when the ``with`` block succeeds."""
+
+    def __init__(self, prefix: str, vocab_size: int):
+        self.prefix = prefix
+        self.code = 8 if vocab_size < 65500 else 9  # fairseq's own limit for 16 bits
+        self.dtype = np.dtype(_DTYPES[self.code])
+        self.lengths = [np.empty(0, "<i4")]
+
+    def __enter__(self) -> "IndexedWriter":
+        os.makedirs(os.path.dirname(self.prefix) or ".", exist_ok=True)
+        self.tokens = open(f"{self.prefix}.bin.partial", "wb")
+        return self
+
+    def write(self, sentences: Sequence[Sequence[int]]) -> None:
+        """Add sentences of ids; each gets its </s>. An empty one separates documents."""
+        lengths = np.fromiter(map(len, sentences), "<i4", len(sentences))
+        ids = itertools.chain.from_iterable(sentences)
+        tokens = np.fromiter(ids, self.dtype, int(lengths.sum()))
+        tokens = np.insert(tokens, np.cumsum(lengths, dtype="<i8"), EOS)
+        self.tokens.write(tokens.tobytes())
+        self.lengths.append(lengths + np.int32(1))
+
+    def __exit__(self, failed, *_) -> None:
+        self.tokens.close()
+        if failed:
+            os.remove(self.tokens.name)
+            return
+        lengths = np.concatenate(self.lengths)
+        ends = np.cumsum(lengths, dtype="<i8") * self.dtype.itemsize
+        with open(f"{self.prefix}.idx.partial", "wb") as index:
+            index.write(struct.pack(_HEADER, _MAGIC, 1, self.code, len(lengths)))
+            index.write(lengths.tobytes())
+            index.write((ends - lengths.astype("<i8") * self.dtype.itemsize).tobytes())
+        for ending in ("bin", "idx"):
+            os.replace(f"{self.prefix}.{ending}.partial", f"{self.prefix}.{ending}")
+
+
+def read_indexed(prefix: str) -> tuple[np.ndarray, np.ndarray]:
+    """All tokens, in a file that is not read yet, and the length of each sentence with its </s>."""
+    size = os.path.getsize(f"{prefix}.idx")
+    with open(f"{prefix}.idx", "rb") as index, contextlib.suppress(struct.error):
+        magic, _, code, count = struct.unpack(_HEADER, index.read(_HEADER_BYTES))
+        if magic == _MAGIC and code in _DTYPES and size == _HEADER_BYTES + 12 * count:
+            lengths = np.fromfile(index, "<i4", count).astype(np.int64)
+            dtype = np.dtype(_DTYPES[code])
+            total = int(lengths.sum())
+            if os.path.getsize(f"{prefix}.bin") != total * dtype.itemsize:
+                raise ValueError(f"{prefix}.idx is not the index of {prefix}.bin")
+            # an empty file cannot be mapped
+            return np.memmap(f"{prefix}.bin", dtype, "r") if total else np.empty(0, dtype), lengths
+    raise ValueError(f"{prefix}.idx is not in fairseq's mmap format, or cut short")
+
+
+def read_sentences(prefix: str, most: int | None = None) -> list[np.ndarray]:
+    """The tokens of the first sentences, or of all, int64, each with its </s>."""
+    tokens, lengths = read_indexed(prefix)
+    ends = np.cumsum(lengths[:most]).tolist()
+    return [tokens[a:b].astype(np.int64) for a, b in zip([0, *ends], ends)]
+
+
+def check_indexed(prefix: str, vocab_size: int) -> int:
+    """The number of sentences, after a look at all tokens and lengths."""
+    tokens, lengths = read_indexed(prefix)
+    if (lengths < 1).any():
+        raise ValueError(f"{prefix}.idx is damaged: it has a sentence without </s>")
+    if len(tokens) and not 0 <= tokens.min() <= tokens.max() < vocab_size:
+        raise ValueError(
+            f"{prefix}.bin has tokens from {tokens.min()} to {tokens.max()}, but those of its "
+            f"dict.txt are 0 to {vocab_size - 1}"
+        )
+    return len(lengths)

@@ -1,0 +1,49 @@
+"""Applies a function to items in several processes, with the results in order."""
+
+import collections
+import itertools
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+_function: Callable[[Any], Any]
+
+
+def _initialize(function: Callable[[Any], Any]) -> None:
+    global _function
+    _function = function
+    # a worker ends when its parent is killed
+    parent = multiprocessing.parent_process()
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+
+def _call(item: Any) -> Any:
+    return _function(item)
+
+
+def parallel_map(
+    function: Callable[[Any], Any], items: Iterable[Any], workers: int
+) -> Iterator[Any]:
+    """``map``; the items are read as they are needed, two for each worker."""
+    items = iter(items)
+    first = list(itertools.islice(items, 2))
+    items = itertools.chain(first, items)
+    if workers < 2 or len(first) < 2:
+        yield from map(function, items)
+        return
+    # not "fork", which can hang where threads have run, such as SentencePiece's
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, _initialize, (function,)) as pool:
+        waiting: collections.deque = collections.deque()
+        try:
+            for item in items:
+                waiting.append(pool.submit(_call, item))
+                if len(waiting) > 2 * workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)

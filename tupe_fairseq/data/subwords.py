@@ -1,0 +1,163 @@
+"""Splits text into subwords: SentencePiece, GPT-2's byte BPE, and the TUPE authors' fastBPE.
+
+Each has ``split`` (a line to subwords), ``join`` (subwords to text) and ``unfit`` (words of a
+dict.txt that are no subwords of it). ``before_word`` stands before a word that is not the first of
+its line, so that the word alone has the subwords that it has in the line.
+"""
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+
+from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS, UNK
+from tupe_fairseq.files.atomic import read_json
+
+_CONTINUED = "@@"
+# fastBPE: words whose subwords are remembered
+_MOST_CACHED = 1 << 20
+
+
+class SentencePiece:
+    """A SentencePiece model."""
+
+    before_word = ""
+
+    def __init__(self, path: str):
+        import sentencepiece
+
+        with open(path, "rb") as file:
+            content = file.read()
+        try:
+            if not content:  # sentencepiece would take it
+                raise ValueError
+            self.processor = sentencepiece.SentencePieceProcessor(model_proto=content)
+            size = self.processor.get_piece_size()
+            #: the subword of each id of the model
+            self.pieces = [self.processor.id_to_piece(i) for i in range(size)]
+        except (RuntimeError, ValueError):  # ValueError: it is not UTF-8
+            raise ValueError(f"{path} is not a SentencePiece model") from None
+        # fairseq's name for it, even if the model has another
+        self.pieces[self.processor.unk_id()] = SPECIAL_TOKENS[UNK]
+
+    def split_ids(self, lines: Sequence[str], threads: int = 1) -> list[list[int]]:
+        """The model's own ids of each line, for indexing ``pieces``."""
+        return self.processor.encode(list(lines), out_type=int, num_threads=threads)
+
+    def split(self, line: str) -> list[str]:
+        return [self.pieces[i] for i in self.processor.encode(line, out_type=int)]
+
+    def join(self, subwords: Sequence[str]) -> str:
+        return "".join(subwords).replace("\u2581", " ").strip()
+
+    def words(self) -> list[str]:
+        """The content of dict.txt: all pieces but fairseq's special tokens."""
+        special = {*SPECIAL_TOKENS, MASK}
+        control = self.processor.is_control
+        return [x for i, x in enumerate(self.pieces) if not (control(i) or x in special)]
+
+    def unfit(self, words: Iterable[str]) -> list[str]:
+        pieces = set(self.words())
+        return [word for word in words if word not in pieces]
+
+
+class Gpt2Bpe:
+    """GPT-2's byte BPE as fairseq's ``--bpe gpt2``; dict.txt lists the numbers of encoder.json."""
+
+    before_word = " "
+
+    def __init__(self, encoder_json: str, vocab_bpe: str):
+        import regex  # noqa: F401  # fairseq's code needs it, and hides that it is missing
+        from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode, get_encoder
+
+        numbers = read_json(encoder_json)
+        if not isinstance(numbers, dict) or not set(bytes_to_unicode().values()) <= set(numbers):
+            raise ValueError(f"{encoder_json} is not GPT-2's encoder.json: a number for each piece")
+        self.numbers = set(map(str, numbers.values()))
+        with open(vocab_bpe, encoding="utf-8") as file:
+            try:
+                merges = file.read().split("\n")[1:-1]
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{vocab_bpe} is not a text file in UTF-8") from error
+        for line, merge in enumerate(merges, 2):
+            if len(merge.split()) != 2 or "".join(merge.split()) not in numbers:
+                raise ValueError(
+                    f"{vocab_bpe}, line {line}: {merge[:80]!r} is not a merge of {encoder_json}"
+                )
+        self.encoder = get_encoder(encoder_json, vocab_bpe)
+
+    def split(self, line: str) -> list[str]:
+        return list(map(str, self.encoder.encode(line)))
+
+    def join(self, subwords: Sequence[str]) -> str:
+        """Words that are no numbers, such as ``<mask>``, are left out."""
+        return self.encoder.decode([int(word) for word in subwords if word.isdigit()])
+
+    def unfit(self, words: Iterable[str]) -> list[str]:
+        return [word for word in words if word not in self.numbers]
+
+
+class FastBpe:
+    """The TUPE authors' preprocessing (:class:`TupeText`), then BPE by fastBPE's codes.
+
+    subword-nmt applies the codes, with the same result: fastBPE cannot be built on Python 3.11.
+    """
+
+    before_word = ""
+
+    def __init__(self, codes: str):
+        from subword_nmt.apply_bpe import BPE
+
+        from tupe_fairseq.data.tupe_text import SYMBOLS, TupeText
+
+        self.merges = read_codes(codes)
+        lines = "".join(f"{left} {right}\n" for left, right in self.merges)
+        # version 0.2 of subword-nmt's format marks the end of a word as fastBPE does
+        self.bpe = BPE(io.StringIO(f"#version: 0.2\n{lines}"))
+        self.text = TupeText()
+        # the authors' fastBPE does not split these
+        self.whole = {*SYMBOLS, "<unk>"}
+
+    def split(self, line: str) -> list[str]:
+        """Subwords; "@@" ends one that does not end its word."""
+        if len(self.bpe.cache) > _MOST_CACHED:
+            self.bpe.cache.clear()
+        subwords: list[str] = []
+        for word in self.text.words(line):
+            subwords += [word] if word in self.whole else self.bpe.segment_tokens([word])
+        return subwords
+
+    def join(self, subwords: Sequence[str]) -> str:
+        """The words, lower case and tokenized."""
+        return f"{' '.join(subwords)} ".replace(f"{_CONTINUED} ", "").rstrip(" ")
+
+    def unfit(self, words: Iterable[str]) -> list[str]:
+        """None if they are below one percent: codes of another training share most subwords."""
+        made = {left + right for left, right in self.merges}
+        words = [word for word in words if not re.fullmatch("<.*>", word)]
+        unfit = [word for word in words if not self._is_made(word, made)]
+        return unfit if len(unfit) > 0.01 * len(words) else []
+
+    @staticmethod
+    def _is_made(word: str, made: set[str]) -> bool:
+        if word.endswith(_CONTINUED) and word != _CONTINUED:
+            word = word.removesuffix(_CONTINUED)
+            return len(word) == 1 or word in made
+        return len(word) == 1 or f"{word}</w>" in made
+
+
+def read_codes(path: str) -> list[tuple[str, str]]:
+    """The merges of fastBPE's codes, in order."""
+    with open(path, encoding="utf-8", newline="\n") as file:
+        try:
+            lines = [line.rstrip("\n").split(" ") for line in file]
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is not a text file in UTF-8") from error
+    for number, fields in enumerate(lines, 1):
+        if len(fields) != 3 or not all(fields) or not fields[2].isdigit():
+            raise ValueError(
+                f"{path}, line {number}: {' '.join(fields)[:80]!r} is not 'left right count', "
+                "so these are not codes of fastBPE"
+            )
+    if not lines:
+        raise ValueError(f"{path} is empty")
+    return [(left, right) for left, right, _ in lines]

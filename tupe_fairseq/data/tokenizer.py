@@ -1,0 +1,199 @@
+"""Text to ids of fairseq's dictionary, by the vocabulary of a data folder or of a checkpoint's.
+
+A folder has dict.txt, the files of its vocabulary and vocabulary.json, which says of which kind it
+is and how a line is cleaned before it is split:
+
+    {"kind": "sentencepiece", "clean": true, "lowercase": false, "max_positions": 512}
+
+``clean`` is :func:`clean_line`, which our own vocabularies are learned from; other vocabularies get
+a line as it is. ``max_positions`` is the longest sample that the data or the model was made for.
+"""
+
+import itertools
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from tupe_fairseq.data import subwords
+from tupe_fairseq.data.dictionary import DICTIONARY, FILLER, MASK, SPECIAL_TOKENS, UNK, word_ids
+from tupe_fairseq.data.parallel import parallel_map
+from tupe_fairseq.data.text_files import clean_line
+from tupe_fairseq.files.atomic import atomic_copy, read_json, write_json
+
+VOCABULARY = "vocabulary.json"
+#: the name under which fairseq's hub looks for it next to a checkpoint
+SENTENCEPIECE_MODEL = "sentencepiece.bpe.model"
+REPORT = "report.json"
+
+#: kind of vocabulary to the names of its files and the class that splits with them
+KINDS = {
+    "fastbpe": (("bpecodes",), subwords.FastBpe),
+    "gpt2": (("encoder.json", "vocab.bpe"), subwords.Gpt2Bpe),
+    "sentencepiece": ((SENTENCEPIECE_MODEL,), subwords.SentencePiece),
+}
+_LINE_ENDS = re.compile(r"\s*\n\s*")
+# lines at a time: enough to pay for a thread or a process, few enough to bound memory
+_BATCH = 10_000
+
+
+class Tokenizer:
+    """Encodes text as the training text of a model was encoded.
+
+    A special token that a text spells out, such as ``<mask>``, is not that token, but text.
+    """
+
+    def __init__(self, kind: str, paths: Sequence[str], dictionary: str, record: dict[str, Any]):
+        self.kind, self.paths, self.dictionary = kind, list(paths), dictionary
+        self.record = {
+            "kind": kind,
+            "clean": bool(record.get("clean")),
+            "lowercase": bool(record.get("lowercase")),
+            "max_positions": record.get("max_positions"),
+        }
+        self.max_positions = self.record["max_positions"]
+        self.subwords: Any = KINDS[kind][1](*paths)
+        self.ids = word_ids(dictionary)
+        self.symbols = list(self.ids)
+        self.ids.update(dict.fromkeys((*SPECIAL_TOKENS, MASK), UNK))
+        words = [x for x in self.ids if self.ids[x] != UNK and not FILLER.fullmatch(x)]
+        unfit = self.subwords.unfit(words)
+        if unfit:
+            raise ValueError(
+                f"{' and '.join(paths)} ({kind}) does not fit {dictionary}: {len(unfit)} of its "
+                f"{len(words)} words are no subwords of it, such as {', '.join(unfit[:3])}; give "
+                "the vocabulary that the training data was made with"
+            )
+        if kind == "sentencepiece":
+            # the id in the dictionary of each id of the model
+            self._ids = [self.ids.get(piece, UNK) for piece in self.subwords.pieces]
+
+    @classmethod
+    def load(
+        cls,
+        folders: str | Sequence[str],
+        given: tuple[str, Sequence[str]] | None = None,
+        ours: bool = True,
+    ) -> "Tokenizer":
+        """From the first folder that has a vocabulary, and the first that has a dictionary.
+
+        Args:
+            given: a kind and its files, instead of a folder's.
+            ours: how to clean if nothing records it: as tupe-prepare-pretrain, or not at all.
+        """
+        folders = [folders] if isinstance(folders, str) else list(folders)
+        dictionary = find_dictionary(folders)
+        folder, record = _find_record(folders, ours)
+        if given is not None:
+            kind, paths = given
+            if record.get("kind") != kind:
+                record = {"clean": ours and kind == "sentencepiece"}
+        elif folder is None:
+            raise FileNotFoundError(
+                f"there is no {VOCABULARY} or {SENTENCEPIECE_MODEL} in {' or '.join(folders)}; "
+                "give --data, the folder that the checkpoint was trained with, or the files of "
+                "its vocabulary (--sentencepiece-model; --bpe-codes; --gpt2-encoder-json and "
+                "--gpt2-vocab-bpe)"
+            )
+        else:
+            kind = record["kind"]
+            paths = [os.path.join(folder, name) for name in KINDS[kind][0]]
+        return cls(kind, paths, dictionary, record)
+
+    def normalize(self, text: str) -> str:
+        """The text as one line, cleaned as the training text was."""
+        if self.record["clean"]:
+            return clean_line(text, self.record["lowercase"])
+        return _LINE_ENDS.sub(" ", text).strip() if "\n" in text else text.strip()
+
+    def split(self, text: str) -> list[str]:
+        """The subwords of a text, listed in the dictionary or not."""
+        return self.subwords.split(self.normalize(text))
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without ``<s>`` and ``</s>``."""
+        return self.encode_batch([self.normalize(text)])[0]
+
+    def encode_batch(self, lines: Sequence[str], threads: int = 1) -> list[list[int]]:
+        """The ids of lines that are normalized."""
+        if self.kind == "sentencepiece":
+            ids = self._ids
+            return [[ids[i] for i in row] for row in self.subwords.split_ids(lines, threads)]
+        get, split = self.ids.get, self.subwords.split
+        return [[get(subword, UNK) for subword in split(line)] for line in lines]
+
+    def encode_lines(self, lines: Iterable[str], workers: int = 1) -> Iterator[list[int]]:
+        """The ids of each line that is normalized, in several threads or processes."""
+        lines = iter(lines)
+        batches = iter(lambda: list(itertools.islice(lines, _BATCH)), [])
+        if self.kind == "sentencepiece":
+            for batch in batches:
+                yield from self.encode_batch(batch, workers)
+        else:
+            for rows in parallel_map(self.encode_batch, batches, workers):
+                yield from rows
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids of each word of a sentence, as in the line that the words make; at least one."""
+        before, lines = self.subwords.before_word, []
+        for place, word in enumerate(words):
+            line = self.normalize(word)
+            lines.append(before + line if place and line else line)
+        return [ids or [UNK] for ids in self.encode_batch(lines)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids; special tokens are left out."""
+        words = [self.symbols[i] for i in ids if i < len(self.symbols)]
+        return self.subwords.join([word for word in words if self.ids[word] != UNK])
+
+    def copy_to(self, folder: str) -> None:
+        """Write dict.txt, the files of the vocabulary and vocabulary.json to a folder."""
+        atomic_copy(self.dictionary, os.path.join(folder, DICTIONARY))
+        for name, path in zip(KINDS[self.kind][0], self.paths):
+            atomic_copy(path, os.path.join(folder, name))
+        write_json(os.path.join(folder, VOCABULARY), self.record)
+
+    def __reduce__(self):
+        # the libraries' objects cannot be sent to another process
+        return Tokenizer, (self.kind, self.paths, self.dictionary, self.record)
+
+
+def find_dictionary(folders: Sequence[str]) -> str:
+    """The first dict.txt in these folders, or in their input0."""
+    for folder in folders:
+        for name in (DICTIONARY, os.path.join("input0", DICTIONARY)):
+            if os.path.isfile(os.path.join(folder, name)):
+                return os.path.join(folder, name)
+    raise FileNotFoundError(
+        f"{os.path.join(folders[0], DICTIONARY)} is missing; give --data, the folder that the "
+        "checkpoint was trained with"
+    )
+
+
+def places_of(checkpoint: str, data: str | None) -> list[str]:
+    """The folders in which dictionary and vocabulary may be: --data, and the checkpoint's."""
+    if data is not None and not os.path.isdir(data):
+        raise FileNotFoundError(f"--data {data} is not a folder")
+    beside = os.path.dirname(checkpoint) or "."
+    return [beside] if data is None else [data, beside]
+
+
+def _find_record(folders: Sequence[str], ours: bool) -> tuple[str | None, dict[str, Any]]:
+    """The first folder with a vocabulary, and its record."""
+    for folder in folders:
+        path = os.path.join(folder, VOCABULARY)
+        if os.path.isfile(path):
+            record = read_json(path)
+            if not isinstance(record, dict) or record.get("kind") not in KINDS:
+                raise ValueError(f"{path} does not name a vocabulary: {', '.join(KINDS)}")
+            return folder, record
+    # folders of tupe-fairseq 0.1: a SentencePiece model, and the treatment in report.json
+    for folder in folders:
+        if os.path.isfile(os.path.join(folder, SENTENCEPIECE_MODEL)):
+            reports = [os.path.join(place, REPORT) for place in folders]
+            report = next((read_json(path) for path in reports if os.path.isfile(path)), {})
+            treatment = report.get("text_treatment", {"unicode": "NFC" if ours else "as it is"})
+            length = report.get("settings", {}).get("tokens_per_sample")
+            record = {"kind": "sentencepiece", "clean": treatment["unicode"] == "NFC"}
+            return folder, {**treatment, **record, "max_positions": length}
+    return None, {}
