@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from tupe_fairseq.commands.start import NEEDS
-from tupe_fairseq.compare.provenance import processor
+from tupe_fairseq.compare.run import processor
 from tupe_fairseq.files.results import write_results
 
 BARE, TORCH = "python -c pass", "import torch"

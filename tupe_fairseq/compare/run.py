@@ -97,7 +97,7 @@ def make_run(
         "words_per_second": median(speeds) if speeds else None,
         "peak_memory_mib": last.get("peak_memory_mib"),
         "parallel": max([parallel, *(point["parallel"] for point in curve)]),
-        "machine": _processor() + (f"; {measured.gpu}" if measured.gpu else ""),
+        "machine": processor() + (f"; {measured.gpu}" if measured.gpu else ""),
         "parameters": _parameters(log_path),
         "position_parameters": position_parameters,
         "curve": [
@@ -273,7 +273,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The processor's name and the number of its cores that may be used."""
     name = "CPU"
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8") as file:
