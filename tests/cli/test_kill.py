@@ -44,10 +44,8 @@ def test_a_comparison_ends_with_its_trainings(number, code, word, data, tmp_path
         "--updates", 10**6, "--batch-size", 2, "--tokens-per-sample", 32, "--seeds", 1, "--cpu",
         "--parallel", 2, "--threads", 1,
     ])  # fmt: skip
-    logs = [
-        tmp_path / "tupe_roberta_tiny" / f"{name}-seed1" / "train.log"
-        for name in ("learned", "tupe")
-    ]
+    folders = [tmp_path / "tupe_roberta_tiny" / f"{name}-seed1" for name in ("learned", "tupe")]
+    logs = [folder / "train.log" for folder in folders]
     wait_for(lambda: all(x.exists() and "Start iterating" in x.read_text() for x in logs), process)
     process.send_signal(number)  # to the command alone
     text, _ = process.communicate(timeout=60)
@@ -74,11 +72,10 @@ def test_workers_end_with_their_command(number, code, word, tmp_path):
     assert "Traceback" not in text and of_session(process) == []
 
 
-def test_interrupted_while_it_imports(tmp_path):
-    code = "import os, signal; from tupe_fairseq.cli import main; main.get = None\n"
-    code += "import sys; sys.argv = ['tupe-options']\n"
-    code += "import tupe_fairseq.cli.options as o\n"
-    code += "o.model_flags = lambda arch: os.kill(os.getpid(), signal.SIGINT)\nmain.main()"
+def test_interrupted_alone():
+    code = "import os, signal, sys; from tupe_fairseq.cli import main, options\n"
+    code += "options.model_flags = lambda arch: os.kill(os.getpid(), signal.SIGINT)\n"
+    code += "sys.argv = ['tupe-options']; main.main()"
     process = start([sys.executable, "-c", code])
     text, _ = process.communicate(timeout=60)
     assert (process.returncode, text) == (130, "tupe-options: interrupted\n")

@@ -1,4 +1,4 @@
-"""How commands start: --help and wrong flags import no library, examples are right, extras named."""
+"""How commands start: --help imports no library, its example is right, extras are named."""
 
 import ast
 import importlib

@@ -161,11 +161,16 @@ def check_train_flags(settings: Settings, arch: str) -> None:
         raise ValueError(f"--train-flags: {error}") from error
     of_schemes = {flag[2:].replace("-", "_") for flag in ("--position-encoding", *FLAGS)}
     fixed = [word[2:].replace("-", "_") for word in settings.fixed_flags() if word[:2] == "--"]
-    for name in ["arch", "task", "seed", "save_dir", *fixed, *_OURS, *sorted(of_schemes)]:
-        if before.get(name) != after.get(name):
-            where = "it belongs to a scheme, in --schemes"
-            reason = where if name in of_schemes else "tupe-compare sets it for all runs"
-            raise ValueError(f"--train-flags may not set --{name.replace('_', '-')}: {reason}")
+    refused = ["arch", "task", "seed", "save_dir", *fixed, *_OURS, *sorted(of_schemes)]
+    changed = [name for name in refused if before.get(name) != after.get(name)]
+    if changed:
+        # one option may set others: name the one that was written
+        flags = ["--" + name.replace("_", "-") for name in changed]
+        flag = min(flags, key=lambda flag: flag not in settings.train_flags)
+        where = "it belongs to a scheme, in --schemes"
+        is_of_scheme = flag in ("--position-encoding", *FLAGS)
+        reason = where if is_of_scheme else "tupe-compare sets it for all runs"
+        raise ValueError(f"--train-flags may not set {flag}: {reason}")
 
 
 def position_parameters(runs: Sequence[Run]) -> dict[tuple[str, str], int]:
