@@ -104,7 +104,9 @@ LOADING = """
 import sys
 from tupe_fairseq import TupeRobertaModel
 TupeRobertaModel.from_pretrained(*sys.argv[1:])
-import tupe_fairseq.inference.plot_subjects, tupe_fairseq.compare.figures
+from tupe_fairseq.cli.main import log_to_stderr
+log_to_stderr("tupe-x")
+import tupe_fairseq.compare.figures
 """
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from tupe_fairseq.plots import canvas
+from tupe_fairseq.figures import canvas
 
 _COLOURS = (canvas.COLOURS[-1], *canvas.COLOURS[:-1])  # black for the baseline
 _DASHES = ("-", "--", ":")
