@@ -58,7 +58,7 @@ WRONG = [
     ("convert", "--output-dir text.txt", "text.txt"),
     ("encode", "--pooling x", "'x'"),
     ("encode", "--output-file out.txt", "out.txt"),
-    ("encode", "--fp16 --cpu", "--fp16"),
+    ("encode", "--layer -1", "--layer"),
     ("encode", "= absent rows.csv --output-file out.npy", "absent"),
     ("export", "--license A", "--license"),
     ("export", "= absent --output-dir out", "absent"),

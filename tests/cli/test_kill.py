@@ -26,7 +26,8 @@ def start(words):
 def wait_for(condition, process, seconds=200):
     deadline = time.monotonic() + seconds
     while not condition():
-        assert process.poll() is None and time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
@@ -41,7 +42,7 @@ def of_session(process):
 def test_a_comparison_ends_with_its_trainings(number, code, word, data, tmp_path):
     process = start([
         BIN / "tupe-compare", data, "--output-dir", tmp_path, "--schemes", "learned; tupe",
-        "--updates", 10**6, "--batch-size", 2, "--tokens-per-sample", 32, "--seeds", 1, "--cpu",
+        "--updates", 10**6, "--batch-size", 2, "--tokens-per-sample", 64, "--seeds", 1, "--cpu",
         "--parallel", 2, "--threads", 1,
     ])  # fmt: skip
     folders = [tmp_path / "tupe_roberta_tiny" / f"{name}-seed1" for name in ("learned", "tupe")]
