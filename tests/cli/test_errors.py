@@ -79,7 +79,7 @@ WRONG = [
     ("prepare-pretrain", "--valid-fraction 0", "--valid-fraction"),
     ("prepare-task", "--kind x", "'x'"),
     ("prepare-task", "--train absent", "absent"),
-    ("score", "--pairs absent", "absent"),
+    ("score", "--pairs-per-file 0", "--pairs-per-file"),
     ("score", "--good a", "--good"),
     ("score", "= absent", "absent"),
 ]
