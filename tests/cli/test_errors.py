@@ -62,7 +62,7 @@ WRONG = [
     ("encode", "= absent rows.csv --output-file out.npy", "absent"),
     ("export", "--license A", "--license"),
     ("export", "= absent --output-dir out", "absent"),
-    ("extend", "--max-positions 1", "--max-positions"),
+    ("extend", "--method x", "--method"),
     ("extend", "= absent --max-positions 64 --output-dir out", "absent"),
     ("finetune", "--lrs 0", "--lrs"),
     ("finetune", "--metric x", "--metric"),
