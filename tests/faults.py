@@ -489,17 +489,17 @@ FAULTS = [
     ),
     Fault(
         "differences with the other sign",
-        "compare/aggregate.py",
-        "loss - targets[seed]",
-        "targets[seed] - loss",
-        "tests/compare/test_aggregate.py",
+        "compare/results.py",
+        "loss - target if both",
+        "target - loss if both",
+        "tests/compare/test_compare.py -k over_the_seeds",
     ),
     Fault(
         "one degree of freedom too many",
-        "compare/aggregate.py",
-        "t_quantile(n - 1)",
-        "t_quantile(n)",
-        "tests/compare/test_aggregate.py",
+        "compare/results.py",
+        "t.ppf(0.975, n - 1)",
+        "t.ppf(0.975, n)",
+        "tests/compare/test_compare.py -k over_the_seeds",
     ),
     # ---- Export and inference
     Fault(

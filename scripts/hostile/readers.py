@@ -152,10 +152,6 @@ _FINETUNE = (
     "--task", "RTE", "--data", "RTE", "--checkpoint", "model.pt", "--output-dir", "runs", "--cpu",
     "--epochs", "2", "--batch-size", "3", "--lrs", "2e-5", "--seeds", "1",
 )  # fmt: skip
-_COMPARE = (
-    "data", "--output-dir", "out", "--schemes", "learned; tupe --rel-pos", "--updates", "8",
-    "--warmup-updates", "1", "--validate-every", "4", "--seeds", "1", "--cpu", "--threads", "1",
-)  # fmt: skip
 _RESET = (
     "--reset-optimizer", "--reset-dataloader", "--reset-meters", "--reset-lr-scheduler",
 )  # fmt: skip
@@ -257,10 +253,6 @@ READERS: dict[str, Reader] = {
         ("runs/RTE/steps.json",
         *(f"runs/RTE/*/{name}" for name in ("input0*", "label*", "report.json"))),
     ),
-    "compare again": Reader(
-        "tupe-compare", _COMPARE, "compared", ("out/results.md",), ("out/steps.json",),
-    ),
-    "compare --config": Reader("tupe-compare", ("--config", "study.yaml"), "compared"),
     "fairseq-train": Reader(
         "fairseq-train", _training("--no-save"), "pretrained", leaves=_TRAIN_LEAVES
     ),

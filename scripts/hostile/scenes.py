@@ -21,19 +21,6 @@ from helpers.predicting import write_fine_tuned
 from helpers.running import call_program
 
 _CONFIG = Path(__file__).parents[2] / "examples/pretraining/config/tupe_tiny.yaml"
-_STUDY = """data: data
-output-dir: out
-schemes:
-  - learned
-  - tupe --rel-pos
-updates: 8
-lr: 1e-3
-seeds: [1, 2]
-train-flags: --dropout 0
-cpu: true
-threads: 1
-dry-run: true
-"""
 _SENTENCES = [glue_files.sentence(7 * number) for number in range(40)]
 
 
@@ -136,37 +123,6 @@ def _finished(folder: Path) -> None:
     assert not _inside(folder, READERS["finetune again"])
 
 
-def _compared(folder: Path) -> None:
-    """A comparison whose runs are made up, because only their results are read again."""
-    from tupe_fairseq.compare import concurrent_runs
-    from tupe_fairseq.files.atomic import write_json
-
-    data = glue_files.write_pretrain_dir(folder / "data")
-    _write_splits(data)
-    (folder / "study.yaml").write_text(_STUDY)
-
-    def made(comparison, run, **_):
-        losses = [8.5, 8.0 - 0.5 * run.scheme.label.count("tupe")]
-        curve = [
-            {"updates": 4 * n, "loss": loss, "seconds": 2.0 * n} for n, loss in enumerate(losses, 1)
-        ]
-        result = {
-            "arch": run.arch, "scheme": run.scheme.label, "seed": run.seed, "diverged": None,
-            "final_loss": losses[-1], "best_loss": min(losses), "best_updates": 8, "seconds": 4.0,
-            "words_per_second": 50.0, "peak_memory_mib": 90.0, "side_by_side": 1,
-            "machine": "a machine", "parameters": 1000, "position_parameters": 10, "curve": curve,
-        }  # fmt: skip
-        # another thread reads those of the runs before
-        write_json(comparison.path(run, "result.json"), result)
-        return result
-
-    real, concurrent_runs.compare_one = concurrent_runs.compare_one, made
-    try:
-        assert not _inside(folder, READERS["compare again"])
-    finally:
-        concurrent_runs.compare_one = real
-
-
 def _inside(folder: Path, one: Reader) -> int:
     """A reader's own command in its folder: the exit code."""
     here = os.getcwd()
@@ -191,5 +147,4 @@ SCENES: dict[str, Callable[[Path], None]] = {
     "text": _text,
     "prepared": _prepared,
     "finished": _finished,
-    "compared": _compared,
 }

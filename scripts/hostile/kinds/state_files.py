@@ -8,12 +8,8 @@ from case import SAME, Case, replaced
 from damage import json_fields, no_such_json, thinned
 
 KIND = "state file"
-_COMPARED = "out/tupe_roberta_tiny/learned-seed1"
 # scene, file, reader, how many of the changed fields
 _JSON: tuple[tuple[str, str, str, int], ...] = (
-    ("compared", f"{_COMPARED}/result.json", "compare again", 36),
-    ("compared", "out/steps.json", "compare again", 26),
-    ("compared", "out/results.json", "compare again", 8),
     ("prepared", "out/steps.json", "prepare-pretrain again", 36),
     ("prepared", "out/report.json", "prepare-pretrain again", 12),
     ("fine-tuned", "model/report.json", "predict", 36),

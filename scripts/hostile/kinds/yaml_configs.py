@@ -1,4 +1,4 @@
-"""Configs for fairseq-hydra-train, of which only that no code runs, and for tupe-compare."""
+"""Configs for fairseq-hydra-train; no code of theirs runs."""
 
 import random
 from collections.abc import Iterator
@@ -34,28 +34,3 @@ def cases(scenes: Path, draw: random.Random) -> Iterator[Case]:
     for name, content in odd.items():
         change = replaced("tiny.yaml", content)
         yield Case(KIND, name, "pretrained", change, ("fairseq-hydra-train",), VALUE)
-    yield from _of_compare(scenes, draw)
-
-
-def _of_compare(scenes: Path, draw: random.Random) -> Iterator[Case]:
-    """The flags of tupe-compare: tags, other keys and types, other encodings, cuts and bits."""
-    sound = (scenes / "compared" / "study.yaml").read_bytes()
-    odd = {
-        "empty": b"",
-        "a tag that calls": sound + b"baseline: !!python/object/apply:os.mkdir ['CODE-RAN']\n",
-        "a tag of a name": sound + b"baseline: !!python/name:os.mkdir\n",
-        "in UTF-16": sound.decode().encode("utf-16"),
-        "a list": b"- 1\n- 2\n",
-        "deep": b"[" * 3000,
-        "a loop": sound.replace(b"[1, 2]", b"&a [*a]"),
-        "twice": sound + sound,
-        "two documents": sound + b"---\n" + sound,
-        "an escape": sound.replace(b"updates", b'"\\e[2Jupdates"'),
-        "an object": sound.replace(b"[1, 2]", b"{1: 2}"),
-        "a flag of fairseq's": sound + b"max-update: 3\n",
-        **dict(flips(sound, 6, draw)),
-        **dict(thinned(list(cuts(sound, range(0, len(sound), 17))), 3, draw)),
-    }
-    for name, content in odd.items():
-        change = replaced("study.yaml", content)
-        yield Case(KIND, f"study.yaml: {name}", "compared", change, ("compare --config",), VALUE)
