@@ -46,14 +46,3 @@ def change_config(folder, **changed):
     path = folder / "config.json"
     config = {**json.loads(path.read_text()), **changed}
     path.write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
-
-
-def write_tokenizer(folder, symbols, kind="unigram"):
-    """A tokenizer.json with these words, in place of dict.txt, whose mask is an added token."""
-    words = [word for word in symbols if word != "<mask>"]
-    pairs = [[word, -1.0] for word in words]
-    vocabulary = pairs if kind == "unigram" else {word: i for i, (word, _) in enumerate(pairs)}
-    added = [{"id": len(words), "content": "<mask>", "special": True}]
-    content = {"model": {"vocab": vocabulary}, "added_tokens": added}
-    (folder / "tokenizer.json").write_text(json.dumps(content))
-    (folder / "dict.txt").unlink()
