@@ -17,7 +17,7 @@ from tupe_fairseq.cli.main import COMMANDS
 
 # what pip calls it, where that is another name
 DISTRIBUTIONS = {
-    "fairseq_cli": "fairseq", "omegaconf": "fairseq", "yaml": "fairseq",
+    "fairseq_cli": "fairseq", "omegaconf": "fairseq",
     "sentence_splitter": "sentence-splitter", "sklearn": "scikit-learn",
     "subword_nmt": "subword-nmt",
 }  # fmt: skip

@@ -7,7 +7,6 @@ EXTRA_OF = {
     "fairseq": "fairseq",
     "fairseq_cli": "fairseq",
     "omegaconf": "fairseq",
-    "yaml": "fairseq",
     "numpy": "data",
     "scipy": "data",
     "sentence_splitter": "data",
