@@ -15,7 +15,7 @@ from helpers.hidden import hide
 from helpers.running import call_program
 from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2, write_stock
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.commands import plot, prepare_pretrain
+from tupe_fairseq.commands import prepare_pretrain
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary
 
@@ -148,7 +148,7 @@ def test_the_hub_without_a_package(authors, monkeypatch, caplog):
 def test_tupe_plot_splits_text_the_same_way(authors, tmp_path):
     model = authors[0] / "the model" / "model.pt"
     code, text = call_program(
-        plot.main, [model, "--output-dir", tmp_path, "--sentence", "W1, w2 " * 9]
+        "plot", [model, "--output-dir", tmp_path, "--sentence", "W1, w2 " * 9]
     )
     assert code == 2 and "--sentence has 29 tokens" in text
 

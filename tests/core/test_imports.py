@@ -18,26 +18,21 @@ ROOMS = {
     "encoder": ("attention modules options position", "torch"),
     "files": ("", ""),
     "text": ("data files",),
-    "rows": ("files text",),
     "data": ("files text",),
-    "labelled": ("data files rows text",),
-    "glue": ("data",),
-    "scoring": ("files text",),
+    "scoring": ("data files",),
     "checkpoint": ("encoder files modules options position",),
     "fairseq_runs": ("checkpoint",),
     "optim": ("fairseq_runs",),
     "tasks": ("checkpoint data files optim",),
     "criterions": ("data tasks",),
-    "prediction": ("encoder files labelled rows text",),
-    "plots": ("encoder files inference",),
+    "plots": ("figures",),
     "inference": (
-        "checkpoint encoder export files labelled models modules options plots position "
-        "prediction fairseq_runs tasks text",
+        "checkpoint data encoder files models modules options position fairseq_runs tasks text",
     ),
     "models": ("checkpoint encoder inference modules options",),
 }
 #: the rooms above those
-UPPER = ("export", "finetune", "compare", "command_flags", "commands", "cli", "__main__")
+UPPER = ("export", "finetune", "compare", "figures", "command_flags", "commands", "cli", "__main__")
 
 
 def imported(path):

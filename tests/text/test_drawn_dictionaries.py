@@ -7,7 +7,7 @@ from fairseq.data import Dictionary
 
 from helpers.drawn import drawn
 from helpers.drawn import strategies as st
-from tupe_fairseq.inference.load_model import symbols_in
+from tupe_fairseq.inference.model import symbols_in
 
 _PARTS = [
     *"abc", "a 1", "b 2", " ", "  ", "\n", "\n", "\n", "1", "-1", "٣", "\t", "\r", "\r\n", "\x0b",

@@ -15,13 +15,8 @@ from tupe_fairseq.commands.program import checked, parsed, set_up_log, stop
 NEEDS = {
     "compare": ("fairseq", "matplotlib"),
     "convert": ("fairseq",),
-    "encode": ("sentencepiece",),
-    "export": ("fairseq", "safetensors"),
     "extend": ("fairseq",),
-    "plot": ("matplotlib",),
-    "predict": ("sentencepiece",),
     "prepare_pretrain": ("sentence_splitter", "sentencepiece", "tqdm"),
-    "score": ("sentencepiece",),
 }
 
 
@@ -64,10 +59,5 @@ def _command(name: str) -> Callable[[list[str] | None], None]:
 
 compare = _command("compare")
 convert = _command("convert")
-encode = _command("encode")
-export = _command("export")
 extend = _command("extend")
-plot = _command("plot")
-predict = _command("predict")
 prepare_pretrain = _command("prepare_pretrain")
-score = _command("score")

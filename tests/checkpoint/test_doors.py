@@ -1,0 +1,241 @@
+"""Options and tensors of a stranger's checkpoint, through everything of ours that reads one."""
+
+import argparse
+
+import pytest
+import torch
+
+from helpers.crafted import LINES, OPTIONS, E, folder_with, save, whole_state
+from helpers.running import call_program
+from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
+from tupe_fairseq.checkpoint.pretrained import read_pretrained
+from tupe_fairseq.commands.convert import main as convert
+from tupe_fairseq.inference.model import load
+from tupe_fairseq.inference.predict import predict
+
+READERS = {
+    "from_pretrained": lambda folder: TupeRobertaModel.from_pretrained(str(folder)),
+    "tupe-plot": lambda folder: load(str(folder / "model.pt"), str(folder)),
+    "tupe-finetune": lambda folder: read_pretrained(str(folder / "model.pt")),
+    "predict": lambda folder: predict(folder / "model.pt", folder, "valid"),
+}
+EVERY_READER = pytest.mark.parametrize("reader", READERS)
+
+
+def refused(reader, folder):
+    with pytest.raises(CheckpointError) as error:
+        READERS[reader](folder)
+    message = str(error.value)
+    assert str(folder / "model.pt") in message and "\n" not in message and len(message) < 1000
+    return message
+
+
+def of_model(change):
+    """A change of the state dict, as one of a whole checkpoint."""
+    return lambda state: change(state["model"])
+
+
+@pytest.mark.parametrize("form", ["namespace", "args", "hydra"])
+def test_what_is_right_is_read(form, tmp_path):
+    folder = folder_with(tmp_path, form=form)
+    hub = TupeRobertaModel.from_pretrained(str(folder)).eval()
+    tokens = torch.tensor([[0, 5, 6, 2]])
+    assert hub.extract_features(tokens).isfinite().all()
+    model = load(str(folder / "model.pt"), str(folder)).encoder
+    expected = hub.model.encoder.sentence_encoder.state_dict()
+    assert model.state_dict().keys() == expected.keys()
+    assert all(tensor.equal(expected[name]) for name, tensor in model.state_dict().items())
+    flags = read_pretrained(str(folder / "model.pt")).flags
+    assert "--arch=tupe_roberta_tiny" in flags and "--encoder-layers=2" in flags
+
+
+NEVER = [
+    "--user-dir=/evil", "-h", ["--user-dir=x"], {"a": 1}, ("x",), float("nan"), "${env:HOME}",
+]  # fmt: skip
+BAD = [
+    *((name, value) for name in OPTIONS if name != "criterion" for value in NEVER),
+    *(
+        (name, value)
+        for name in ("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim",
+                     "encoder_attention_heads", "max_positions")
+        for value in (10**6, 0, -1, 2**80, "8", 2.0, 2.5, True, b"8")
+    ),
+    ("encoder_layers", 3), ("encoder_embed_dim", 16), ("encoder_ffn_embed_dim", 13),
+    ("encoder_attention_heads", 3), ("encoder_attention_heads", 16),
+    ("activation_fn", "sin"), ("activation_fn", "gelu "), ("pooler_activation_fn", "__import__"),
+    ("position_encoding", "unknown"), ("rel_pos", 1), ("rel_pos_buckets", "8"),
+    ("rel_pos_buckets", 10**9), ("max_rel_pos", 10**9), ("dropout", 2), ("dropout", "0.1"),
+    ("arch", "roberta_base"), ("arch", "fconv"), ("arch", "tupe_robertas"), ("arch", None),
+    ("arch", "tupe_roberta_tiny\n"), ("attn_impl", "evil"),
+]  # fmt: skip
+
+
+@EVERY_READER
+def test_options_of_a_wrong_kind_or_size(reader, tmp_path):
+    """All in one test: there are hundreds, each a matter of a millisecond."""
+    folder, state = folder_with(tmp_path), whole_state()
+    for name, value in BAD:
+        save(state, folder / "model.pt", **{name: value})
+        refused(reader, folder)
+    # the limits are not those of an ordinary error
+    assert "option encoder_layers is 1000000, which must be a whole number from 1 to 1000" in (
+        refused(reader, folder_with(tmp_path, encoder_layers=10**6))
+    )
+
+
+@EVERY_READER
+@pytest.mark.parametrize("name", ["encoder_layers", "encoder_embed_dim", "encoder_attention_heads"])
+def test_options_that_are_missing(name, reader, tmp_path):
+    assert name in refused(reader, folder_with(tmp_path, **{name: None}))
+
+
+@EVERY_READER
+@pytest.mark.parametrize(
+    "form, options",
+    [
+        ("namespace", {"task": "translation"}),
+        ("hydra", {"task": "audio_finetuning"}),
+        ("args", {"task": "language_modeling"}),
+        # code in the options of fairseq's own models
+        ("namespace", {"arch": "fconv_wmt_en_de", "encoder_layers": "__import__('os').abort()"}),
+        ("hydra", {"arch": "wav2vec2", "conv_feature_layers": "__import__('os').abort()"}),
+        ("args", {"arch": "wav2vec", "conv_feature_layers": "__import__('os').abort()"}),
+        ("args", {"arch": "lightconv", "encoder_kernel_size_list": "__import__('os').abort()"}),
+        # an architecture by a name like ours that is not registered
+        ("namespace", {"arch": "tupe_roberta_fconv"}),
+    ],
+)
+def test_other_models_and_tasks_are_not_built(form, options, reader, tmp_path):
+    folder = folder_with(tmp_path, form=form, **options)
+    if reader == "tupe-plot" and options.get("arch", "").startswith("tupe_roberta"):
+        load(str(folder / "model.pt"), str(folder))  # which builds nothing by that name
+    else:
+        refused(reader, folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["user_dir", "lr", "adam_betas", "update_freq", "tokenizer", "bpe"]
+)
+def test_options_that_are_not_used(name, tmp_path):
+    """Neither imported nor evaluated, whatever fairseq does with them elsewhere."""
+    package = tmp_path / "evil"
+    package.mkdir()
+    (package / "__init__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    text = str(package) if name == "user_dir" else f"open({str(tmp_path / 'ran')!r}, 'w')"
+    folder = folder_with(tmp_path / "model", form="args", **{name: text})
+    hub = TupeRobertaModel.from_pretrained(str(folder))
+    assert not (tmp_path / "ran").exists() and hub.bpe is None
+    assert not any("evil" in flag for flag in read_pretrained(str(folder / "model.pt")).flags)
+
+
+def test_user_may_choose_what_the_file_may_not(tmp_path):
+    folder = folder_with(tmp_path, attn_impl="no such", task="translation")
+    hub = TupeRobertaModel.from_pretrained(str(folder), attn_impl="eager", task="masked_lm")
+    assert hub.model.encoder.sentence_encoder.config.attn_impl == "eager"
+
+
+FC1 = E + "layers.0.fc1.weight"
+TENSORS = {
+    "nan": of_model(lambda m: m[FC1].view(-1)[3:4].fill_(float("nan"))),
+    "infinity": of_model(lambda m: m["encoder.lm_head.bias"][:1].fill_(float("-inf"))),
+    "integers": of_model(lambda m: m.update({FC1: m[FC1].long()})),
+    "booleans": of_model(lambda m: m.update({FC1: m[FC1] > 0})),
+    "complex": of_model(lambda m: m.update({FC1: torch.complex(m[FC1], m[FC1])})),
+    "bytes": of_model(lambda m: m.update({FC1: m[FC1].to(torch.uint8)})),
+    "empty": of_model(lambda m: m.update({FC1: torch.ones(2**28, 0)})),
+    "a_scalar": of_model(lambda m: m.update({FC1: torch.tensor(1.0)})),
+    "no_tensor": of_model(lambda m: m.update({FC1: [1.0]})),
+    "a_numbered_tensor": of_model(lambda m: m.update({7: torch.ones(3)})),
+    "two_vocabularies": of_model(
+        lambda m: m.update({"encoder.vocabulary_version": torch.tensor([1, 2])})
+    ),
+    "no_embedding": of_model(lambda m: m.pop(E + "embed_tokens.weight")),
+    "a_flat_embedding": of_model(lambda m: m.update({E + "embed_tokens.weight": torch.ones(9)})),
+    "a_third_layer": of_model(lambda m: m.update({FC1.replace(".0.", ".2."): torch.ones(12, 8)})),
+    "no_layers": of_model(lambda m: [m.pop(name) for name in list(m) if ".layers." in name]),
+    "a_list": lambda state: state.update(model=[1]),
+    "none": lambda state: state.pop("model"),
+}
+
+
+@EVERY_READER
+def test_tensors_that_are_no_weights(reader, tmp_path):
+    folder = folder_with(tmp_path)
+    for name, change in TENSORS.items():
+        state = whole_state()
+        change(state)
+        save(state, folder / "model.pt")
+        message = refused(reader, folder)
+        assert FC1 in message or name not in ("nan", "integers", "booleans", "no_tensor")
+
+
+@pytest.mark.parametrize("reader", ["from_pretrained", "tupe-plot"])
+def test_position_options_that_are_none(reader, tmp_path):
+    folder, state = folder_with(tmp_path), whole_state()
+    for content in (b"[]", b"3", b"null", b"{", b"[" * 500, b"\xff\xfe", b'{"scheme": []}'):
+        state["model"][E + "position_version"] = torch.tensor(list(content))
+        save(state, folder / "model.pt")
+        with pytest.raises(ValueError):  # CheckpointError is one
+            READERS[reader](folder)
+
+
+@pytest.mark.parametrize("reader", ["from_pretrained", "tupe-plot"])
+def test_tensors_of_other_names(reader, tmp_path):
+    """torch says it in many lines, and without the name of the file."""
+    folder, state = folder_with(tmp_path), whole_state()
+    state["model"][E + "more"] = torch.ones(3)
+    save(state, folder / "model.pt")
+    assert "Unexpected key(s) in state_dict" in refused(reader, folder)
+    state = whole_state()
+    del state["model"][E + "layers.1.fc2.bias"]
+    save(state, folder / "model.pt")
+    assert "layers.1.fc2.bias" in refused(reader, folder)
+
+
+def test_half_precision_is_no_problem(tmp_path):
+    folder, state = folder_with(tmp_path), whole_state()
+    for name, tensor in state["model"].items():
+        state["model"][name] = tensor.half() if tensor.is_floating_point() else tensor
+    save(state, folder / "model.pt")
+    for reader in ("from_pretrained", "tupe-plot", "tupe-finetune"):
+        READERS[reader](folder)
+
+
+def their_state(arch):
+    """A foreign checkpoint with few tensors; its options are looked at first."""
+    options = {**OPTIONS, "arch": arch, "embedding_normalize": True, "tokens_per_sample": 16}
+    options = {name: value for name, value in options.items() if "pos" not in name}
+    model = {"decoder.sentence_encoder.embed_tokens.weight": torch.ones(len(LINES) + 5, 8)}
+    return {"args": argparse.Namespace(**options), "model": model}
+
+
+@pytest.mark.parametrize("arch", ["bert_base", "roberta_base"])
+def test_conversion(arch, tmp_path):
+    (tmp_path / "dict.txt").write_text("\n".join(LINES[: 4 if arch == "bert_base" else 7]) + "\n")
+    words = ["--checkpoint", tmp_path / "a.pt", "--dict", tmp_path / "dict.txt",
+             "--output-dir", tmp_path / "out"]  # fmt: skip
+    bad = [pair for pair in BAD if not isinstance(pair[1], (dict, tuple))]
+    for name, value in bad:
+        if "pos" in name or name in ("arch", "task", "tokens_per_sample", "attn_impl", "tie_cls"):
+            continue  # not taken from a foreign file
+        state = their_state(arch)
+        setattr(state["args"], name, value)
+        torch.save(state, tmp_path / "a.pt")
+        code, output = call_program(convert, words)
+        assert code == 2 and output.count("\n") == 1 and "a.pt" in output, (name, value, output)
+    for change in (
+        lambda state: setattr(state["args"], "arch", ["bert"]),
+        lambda state: vars(state["args"]).update({3: 4}),
+        lambda state: state.update(model={"a": [1]}),
+        lambda state: state.update(model={3: torch.ones(3)}),
+        lambda state: state["model"].update(a=torch.ones(3, dtype=torch.int32)),
+        lambda state: state["model"].update({"classification_heads.out_proj.bias": torch.ones(2)}),
+        lambda state: next(iter(state["model"].values())).fill_(float("nan")),
+    ):
+        state = their_state(arch)
+        change(state)
+        torch.save(state, tmp_path / "a.pt")
+        code, output = call_program(convert, words)
+        assert code == 2 and output.count("\n") == 1 and "a.pt" in output, output
+    assert not (tmp_path / "out").exists()

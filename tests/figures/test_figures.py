@@ -1,0 +1,247 @@
+"""The numbers behind the figures, against loops and against states made for the purpose."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from tupe_fairseq import TupeConfig, TupeEncoder
+from tupe_fairseq.figures import attention, canvas, cls, correlations, position_bias, variance
+from tupe_fairseq.figures.plot_input import NotApplicable, PlotInput, cut_blocks, short_names
+
+LENGTH, HEADS, WIDTH = 6, 3, 12
+CONFIG = TupeConfig(
+    embed_dim=WIDTH, num_heads=HEADS, num_layers=2, ffn_embed_dim=5, max_positions=9, dropout=0.0,
+    attention_dropout=0.0,
+)  # fmt: skip
+
+
+def plot_input(text=True, **options):
+    encoder = TupeEncoder(dataclasses.replace(CONFIG, **options)).eval()
+    for parameter in encoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    if not text:
+        return PlotInput(encoder, LENGTH, [0, 2])
+    blocks = torch.randint(3, 9, (20, LENGTH))
+    words = torch.randn(9, WIDTH)[blocks]
+    return PlotInput(encoder, LENGTH, [0, 2], blocks, words, words[1], list("abcdef"))
+
+
+def test_profile_is_the_mean_of_each_diagonal():
+    bias = torch.randn(HEADS, LENGTH, LENGTH)
+    profile = position_bias.by_offset(bias)
+    assert profile.offsets.tolist() == list(range(2 - LENGTH, LENGTH - 1))
+    for column, offset in enumerate(profile.offsets.tolist()):
+        for head in range(HEADS):
+            values = torch.tensor(
+                [
+                    bias[head, i, i + offset].item()
+                    for i in range(1, LENGTH)
+                    if 1 <= i + offset < LENGTH
+                ],
+                dtype=torch.float64,
+            )
+            torch.testing.assert_close(profile.mean[head, column], values.mean())
+            torch.testing.assert_close(profile.spread[head, column], values.std(unbiased=False))
+
+
+@pytest.mark.parametrize("pre_ln", [False, True], ids=["post-LN", "pre-LN"])
+@pytest.mark.parametrize("scheme", ["learned", "sinusoidal"])
+def test_four_correlations_add_up_to_the_logits(scheme, pre_ln):
+    given = plot_input(position_encoding=scheme, normalize_before=pre_ln)
+    encoder, words = given.encoder, given.words[:2]
+    layer, attn = encoder.layers[0], encoder.layers[0].self_attn
+    with torch.no_grad():
+        four = correlations.four_correlations(encoder, words)
+        x = encoder.layernorm_embedding(words + encoder.position_bias.embed(LENGTH))
+        x = layer.self_attn_layer_norm(x) if pre_ln else x
+        qkv = torch.nn.functional.linear(x, attn.in_proj_weight, attn.in_proj_bias)
+        q, k, _ = qkv.unflatten(-1, (3, HEADS, -1)).unbind(2)
+        logits = attn.scaling * torch.einsum("bihk,bjhk->bhij", q, k)
+    assert four.shape == (4, 2, HEADS, LENGTH, LENGTH)
+    torch.testing.assert_close(four.sum(0), logits, rtol=1e-4, atol=1e-4)
+    # what is of positions alone is of no sentence, but for the LayerNorm's scale
+    assert not four[0, 0].equal(four[0, 1])
+
+
+def test_four_correlations_one_by_one():
+    given = plot_input(position_encoding="learned")
+    encoder, words = given.encoder.double(), given.words[:1].double()
+    norm, attn = encoder.layernorm_embedding, encoder.layers[0].self_attn
+    size = WIDTH // HEADS
+    with torch.no_grad():
+        four = correlations.four_correlations(encoder, words)
+        for i, j in ((0, 0), (2, 5), (4, 1)):
+            parts = []
+            for t in (i, j):
+                w, p = words[0, t], encoder.position_bias.pos.weight[t]
+                scale = (((w + p) - (w + p).mean()).square().mean() + norm.eps).rsqrt()
+                word = (w - w.mean()) * scale * norm.weight + norm.bias
+                parts.append((word, (p - p.mean()) * scale * norm.weight))
+            for head in range(HEADS):
+                rows = slice(head * size, (head + 1) * size)
+                w_q, w_k, _ = (w[rows] for w in attn.in_proj_weight.chunk(3))
+                b_q, b_k, _ = (b[rows] for b in attn.in_proj_bias.chunk(3))
+                queries = w_q @ parts[0][0] + b_q, w_q @ parts[0][1]
+                keys = w_k @ parts[1][0] + b_k, w_k @ parts[1][1]
+                expected = [attn.scaling * q @ k for q in queries for k in keys]
+                torch.testing.assert_close(four[:, 0, head, i, j], torch.stack(expected))
+
+
+def test_correlations_are_means_over_text_and_heads():
+    given = plot_input(position_encoding="learned")
+    mean = correlations.measure(given)
+    with torch.no_grad():
+        four = correlations.four_correlations(given.encoder, given.words)[:, :, [0, 2]]
+    torch.testing.assert_close(mean, four.double().mean((1, 2)))
+
+
+def test_shares_of_states_made_for_it():
+    positions = torch.arange(5).repeat(8)
+    of_position, noise = torch.randn(5, 7), torch.randn(8, 5, 7)
+    noise = noise - noise.mean(0)  # nothing of it is in the means of the positions
+    for size in (0.0, 0.5, 3.0):
+        states = (of_position + size * noise).flatten(0, 1)
+        between = (of_position - of_position.mean(0)).double().square().sum() * 8
+        total = (states - states.mean(0)).double().square().sum()
+        share = variance.explained_share(states, positions)
+        assert abs(share - float(between / total)) < 1e-6
+    assert variance.explained_share(of_position[positions], positions) == pytest.approx(1)
+    assert variance.explained_share(torch.ones(40, 7), positions) == 0
+
+
+def test_variance_by_layer():
+    with_positions = variance.measure(plot_input(position_encoding="learned"))
+    without = variance.measure(plot_input(position_encoding="none"))
+    assert len(with_positions.position) == CONFIG.num_layers + 1
+    # without positions the embeddings are the words', save for what chance makes of 20 sequences
+    assert without.token[0] == pytest.approx(1)
+    assert without.position[0] < 2 * without.position_by_chance < with_positions.position[0]
+    assert without.position_by_chance == 4 / 99 and without.token_by_chance == 5 / 99
+
+
+def test_attention_of_cls():
+    weights = torch.rand(2, HEADS, LENGTH, LENGTH).softmax(-1)
+    received, kept = cls.attention_of_cls(weights)
+    for head in range(HEADS):
+        others = [weights[b, head, i, 0] for b in range(2) for i in range(1, LENGTH)]
+        torch.testing.assert_close(received[head], torch.stack(others).mean())
+        torch.testing.assert_close(kept[head], weights[:, head, 0, 0].mean())
+
+
+def test_cls_of_tupe():
+    given = plot_input(rel_pos=True)
+    report, bias = cls.measure(given), given.encoder.position_bias
+    total = bias(LENGTH)[[0, 2]]
+    torch.testing.assert_close(report.bias.cls_to_other, total[:, 0, 3])
+    torch.testing.assert_close(report.bias.other_to_cls, total[:, 4, 0])
+    assert report.bias.others.shape == (2, (LENGTH - 1) ** 2)
+    with torch.no_grad():
+        weights = given.encoder.attention_weights(given.words)[1][:, [0, 2]]
+    received, kept = cls.attention_of_cls(weights.double())
+    torch.testing.assert_close(report.attention.received[1], received, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(report.attention.kept[1], kept, rtol=1e-5, atol=1e-6)
+    assert attention.measure(given).shape == (2, 2, LENGTH, LENGTH)
+
+
+def test_what_has_no_meaning_says_why():
+    with pytest.raises(NotApplicable, match="'tupe' adds nothing to the input"):
+        correlations.measure(plot_input())
+    with pytest.raises(NotApplicable, match="'rope' acts only on queries and keys"):
+        position_bias.measure_profile(plot_input(position_encoding="rope"))
+    with pytest.raises(NotApplicable, match="ordinary position.*; it needs text"):
+        cls.measure(plot_input(text=False, tie_cls=True))
+    for figure in (variance, attention):
+        with pytest.raises(NotApplicable, match="needs text|no sentence"):
+            figure.measure(plot_input(text=False))
+    assert cls.measure(plot_input(tie_cls=True)).bias is None
+
+
+def test_blocks_hold_the_text_in_order():
+    sentences = [torch.arange(10 * n, 10 * n + 5 + n) for n in range(40)]
+    stream = torch.cat(sentences)
+    blocks = cut_blocks(sentences, 9, cls=-1)
+    assert blocks.shape == (len(stream) // 8, 9)
+    assert (blocks[:, 0] == -1).all()
+    assert blocks[:, 1:].flatten().equal(stream[: len(stream) // 8 * 8])
+    # short text: shorter sequences, and then none
+    assert cut_blocks([torch.arange(16 * 7)], 64, cls=0).shape == (16, 8)
+    assert cut_blocks([torch.arange(16 * 7 - 1)], 64, cls=0) is None
+    assert cut_blocks([], 64, cls=0) is None
+    assert len(cut_blocks([torch.arange(99_999)], 9, cls=0)) == 128
+
+
+def images(figure):
+    """Title and values of every panel that shows a matrix, rows downwards."""
+    panels = [ax for ax in figure.axes if ax.images]
+    assert all(ax.get_ylim()[0] > ax.get_ylim()[1] for ax in panels)
+    return {ax.get_title(): torch.tensor(ax.images[0].get_array().data) for ax in panels}
+
+
+def test_matrices_are_drawn_with_queries_as_rows():
+    given = plot_input(rel_pos=True)
+    total = given.encoder.position_bias(LENGTH).detach()
+    assert not torch.allclose(total, total.transpose(1, 2))
+    measured = position_bias.measure(given)
+    torch.testing.assert_close(measured["sum"], total[[0, 2]])
+    figure = position_bias.draw({"a": {"sum": measured["sum"]}}, {"a": given})
+    found = images(figure)
+    for head in (0, 2):
+        torch.testing.assert_close(found[f"head {head}"], total[head])
+
+
+def test_attention_is_drawn_layer_by_layer_with_queries_as_rows():
+    given = plot_input()
+    figure = attention.draw({"a": attention.measure(given)}, {"a": given})
+    with torch.no_grad():
+        by_layer = given.encoder.attention_weights(given.sentence[None])
+    found = images(figure)
+    assert set(found) == {f"layer {n}, head {head}" for n in (0, 1) for head in (0, 2)}
+    for n, weights in enumerate(by_layer):
+        for head in (0, 2):
+            torch.testing.assert_close(found[f"layer {n}, head {head}"], weights[0, head])
+
+
+@pytest.mark.parametrize("scheme", ["enformer", "transformer-xl"])
+def test_schemes_of_each_layer_have_a_matrix_for_each(scheme):
+    given = plot_input(position_encoding=scheme)
+    found = position_bias.measure(given)
+    assert list(found) == ["layer 0", "layer 1"]
+    for n, layer in enumerate(given.encoder.layers):
+        q = torch.zeros(1, HEADS, LENGTH, WIDTH // HEADS)
+        position = layer.self_attn.position
+        terms = [position.position_bias(LENGTH), position.content_bias(q, q, LENGTH, LENGTH)]
+        total = sum(t.detach().expand(1, HEADS, -1, -1)[0] for t in terms if t is not None)
+        torch.testing.assert_close(found[f"layer {n}"], total[[0, 2]])
+    assert not torch.allclose(found["layer 0"], found["layer 1"])
+
+
+def test_a_colour_scale_has_all_but_outliers():
+    values = torch.arange(1000.0).view(10, 100) - 400
+    values[0, 0] = 1e6
+    limit, has_beyond = canvas.symmetric_limit([values[:5], values[5:]])
+    # 5 of 1000 are beyond; the largest of the others is 599
+    assert 590 < limit < 599 and has_beyond
+    assert canvas.symmetric_limit([torch.zeros(3)]) == (1.0, False)
+    assert canvas.symmetric_limit([torch.tensor([0.0, -2.0])])[0] == pytest.approx(1.99)
+
+
+def test_names_are_short_and_differ():
+    assert short_names(["runs/a/checkpoint_best.pt"]) == ["a"]
+    assert short_names(["checkpoints/checkpoint_best.pt"]) == ["checkpoint_best"]
+    assert short_names(["a/checkpoints/model.pt", "b/model.pt"]) == ["a", "b"]
+    assert short_names(["a/x.pt", "a/y.pt", "b/x.pt"]) == ["a/x", "a/y", "b/x"]
+    one, two = "a/checkpoint_1_5.pt", "a/checkpoint_best.pt"
+    assert short_names([one, two]) == ["checkpoint_1_5", "checkpoint_best"]
+    with pytest.raises(ValueError, match="listed twice"):
+        short_names(["a/x.pt", "a/x.pt"])
+
+
+def test_legends_are_beside_the_panels_and_axes_begin_at_zero():
+    given = plot_input(rel_pos=True)
+    for figure in (cls, variance):
+        drawn = figure.draw({"$a": figure.measure(given)}, {"$a": given})
+        assert all(ax.get_legend() is None for ax in drawn.axes)
+    assert all(ax.get_ylim()[0] == 0 < ax.dataLim.y1 < ax.get_ylim()[1] for ax in drawn.axes)
+    (legend,) = drawn.legends
+    assert [text.get_text() for text in legend.get_texts()] == [r"\$a"]
