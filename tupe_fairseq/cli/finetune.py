@@ -139,10 +139,10 @@ def main(argv: list[str] | None = None) -> None:
 
     from dataclasses import replace
 
+    from tupe_fairseq.checkpoint.pretrained import read_pretrained
     from tupe_fairseq.data.task import TAGGING
     from tupe_fairseq.fairseq_runs.command import show
     from tupe_fairseq.finetune.command import Experiment, Run, Settings
-    from tupe_fairseq.finetune.pretrained import read_pretrained
     from tupe_fairseq.finetune.protocol import run_protocol
     from tupe_fairseq.finetune.report import count_of
     from tupe_fairseq.finetune.scoring import balanced_weights, with_metric
