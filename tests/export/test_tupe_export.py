@@ -114,8 +114,8 @@ def test_as_roberta_in_half_precision(data, tmp_path):
 def test_tags(model_type, data, tmp_path):
     labels = ["O", "B-my%20place", "I-my%20place"]
     checkpoint = write_finetuned(
-        tmp_path / "run", data, "token_tagging_head", labels, task="token_tagging",
-        position_encoding="learned",
+        tmp_path / "run", data, "tags", labels, task="token_tagging",
+        position_encoding="learned", classification_head_name="tags",
     )  # fmt: skip
     text = exported(checkpoint, tmp_path / "out", "--as", model_type)
     assert "AutoModelForTokenClassification: the same" in text
@@ -153,7 +153,7 @@ def test_tokens_that_the_dictionary_lacks(data, tmp_path):
     code, text = export(*words)
     assert code == 2 and "padded with 1 words that are in no text, such as madeupword0000" in text
     text = exported(*words, "--padded-vocabulary")
-    assert "3 tokens are not in " in text
+    assert "3 tokens are not in dict.txt" in text
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     rows = load_file(tmp_path / "out" / "model.safetensors")["tupe.embed_tokens.weight"]
     assert len(rows) == config["vocab_size"] and rows[-1].equal(rows[3])

@@ -93,9 +93,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     given = vocabulary_files(parser, args)
     from tupe_fairseq.export.write_folder import new_folder
-    from tupe_fairseq.fairseq_runs.train import quiet
 
-    with quiet("tupe_fairseq"), new_folder(args.output_dir, args.overwrite) as folder:
+    with new_folder(args.output_dir, args.overwrite) as folder:
         pipeline = export(args, given, folder)
     trust = ", trust_remote_code=True" if args.model_type == "tupe" else ""
     logger.info("wrote %s", args.output_dir)
@@ -108,53 +107,54 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     """Write a folder and compare it with the checkpoint; the pipeline that it is for."""
     import torch
 
-    from tupe_fairseq.data.dictionary import BOS, DICTIONARY, EOS, FILLER
+    from tupe_fairseq.checkpoint.state_dict import ENCODER, LM_HEAD, vocabulary_version
+    from tupe_fairseq.data.dictionary import BOS, DICTIONARY, EOS, FILLER, PAD
     from tupe_fairseq.data.tokenizer import REPORT, Tokenizer
     from tupe_fairseq.export import check, names, onnx_files, write_folder
     from tupe_fairseq.export.card import model_card, pipeline_of
     from tupe_fairseq.export.tokenizer import build_tokenizer
     from tupe_fairseq.files.atomic import read_json
-    from tupe_fairseq.inference.hub import load_model
+    from tupe_fairseq.inference.model import load
 
     transformers = check.import_transformers()
     if args.onnx:
         onnx_files.check_installed()
-    places = folders_of(args)
-    vocabulary = Tokenizer.load(places, given)
-    dictionary = vocabulary.dictionary
+    folders = folders_of(args)
+    logger.info("reading %s", args.checkpoint)
+    model = load(args.checkpoint, *folders)
+    vocabulary = Tokenizer.load(folders, given, ours=not model.origin)
     texts = [vocabulary.normalize(text) for text in sample(args.sample) or check.TEXTS]
-    reports = [path for p in places if os.path.isfile(path := os.path.join(p, REPORT))]
+    reports = [path for p in folders if os.path.isfile(path := os.path.join(p, REPORT))]
     report = read_json(reports[0]) if reports else {}
-
-    logger.info("reading %s, with %s", args.checkpoint, dictionary)
-    model, task = load_model(
-        args.checkpoint, os.path.dirname(dictionary) or ".", task="masked_lm", tokens_per_sample=1,
-        attn_impl="auto", unpad=False, compile_layers=False, checkpoint_activations=False,
-    )  # fmt: skip
-    model.eval()
-    options, state, symbols = model.args, model.state_dict(), task.source_dictionary.symbols
+    symbols, length = model.symbols, model.max_positions
     fillers = [word for word in symbols if FILLER.fullmatch(word)]
     if fillers and not args.padded_vocabulary:
         raise ValueError(
-            f"{dictionary} is padded with {len(fillers)} words that are in no text, such as "
+            f"{model.dictionary} is padded with {len(fillers)} words that are in no text, such as "
             f"{fillers[0]}; to export them, too, give --padded-vocabulary"
         )
-    head = chosen_head(state, options, places, args)
+    head = chosen_head(model, args, folders)
 
-    length = options.max_positions
-    tied = not getattr(options, "untie_weights_roberta", False)
+    state = {
+        **{ENCODER + name: tensor for name, tensor in model.encoder.state_dict().items()},
+        **{LM_HEAD + name: tensor for name, tensor in model.lm_head.state_dict().items()},
+    }
+    if head:
+        prefix = f"{names.HEADS}{head.name}."
+        state.update({prefix + name: tensor for name, tensor in model.head.state_dict().items()})
+    options = argparse.Namespace(**model.options)
     tokenizer, unlisted = build_tokenizer(vocabulary.kind, vocabulary.paths, symbols, length)
-    version = int(model.encoder.vocabulary_version)
+    version = int(vocabulary_version(symbols))
     config = names.to_config(options, symbols, args.model_type, head, version)
     if unlisted:
-        logger.info("%d tokens are not in %s: they get the vector of <unk>", unlisted, dictionary)
+        logger.info("%d tokens are not in dict.txt: they get the vector of <unk>", unlisted)
         state = write_folder.with_unlisted(state, unlisted)
         config.update(vocab_size=len(symbols) + unlisted, unlisted_pieces=unlisted)
-    tensors = names.to_transformers(state, args.model_type, head, tied)
+    tensors = names.to_transformers(state, args.model_type, head, config["tie_word_embeddings"])
     write_folder.write_model(folder, config, tensors)
     write_folder.write_sentence_files(folder, args.pooling, config["hidden_size"], length)
     tokenizer.save_pretrained(folder)
-    shutil.copyfile(dictionary, os.path.join(folder, DICTIONARY))
+    shutil.copyfile(model.dictionary, os.path.join(folder, DICTIONARY))
 
     logger.info("comparing the folder with the checkpoint on %d texts", len(texts))
 
@@ -162,13 +162,14 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
         first, *second = vocabulary.encode_batch(given)
         return [BOS, *first, EOS, *(token for ids in second for token in (EOS, *ids, EOS))]
 
-    def logits_of(name: str | None) -> Any:
-        of_head = {"features_only": True, "classification_head_name": name} if name else {}
-        return lambda tokens: model(tokens, **of_head)[0]
+    def hidden(tokens: torch.Tensor) -> torch.Tensor:
+        return model.encoder(model.encoder.embed_tokens(tokens), tokens.eq(PAD))
 
-    logits = {f"AutoModel{head.suffix}": logits_of(head.name)} if head else {}
+    logits: dict[str, Any] = {}
+    if head:
+        logits[f"AutoModel{head.suffix}"] = lambda x: model.head(hidden(x), x.ne(PAD))
     if head is None or args.model_type == names.TUPE:  # transformers' RoBERTa has one or the other
-        logits["AutoModelForMaskedLM"] = logits_of(None)
+        logits["AutoModelForMaskedLM"] = lambda x: model.lm_head(hidden(x))
     differences = check.check_folder(folder, texts, encode, logits, len(symbols), length)
     if args.onnx:
         logger.info("writing onnx/")
@@ -210,13 +211,13 @@ def sample(path: str | None) -> list[str]:
     return [line for line in lines if line]
 
 
-def chosen_head(state: Any, options: Any, places: list[str], args: argparse.Namespace) -> Any:
-    """The classification head to export with its labels; None if there is none."""
+def chosen_head(model: Any, args: argparse.Namespace, folders: list[str]) -> Any:
+    """The classification head to export, with its labels; None if there is none."""
     from tupe_fairseq.data.dictionary import DICTIONARY, FILLER, MASK, read_dictionary
-    from tupe_fairseq.data.task import CLASSIFICATION, REGRESSION, TAGGING, label_of, trained_kind
-    from tupe_fairseq.export.names import HEADS, Head
+    from tupe_fairseq.data.task import CLASSIFICATION, REGRESSION, TAGGING, label_of
+    from tupe_fairseq.export.names import Head
 
-    heads = sorted({name.split(".")[1] for name in state if name.startswith(HEADS)})
+    heads = sorted(model.heads)
     if args.head and args.head not in heads:
         raise ValueError(f"--head {args.head}: the checkpoint's heads are {heads or 'none'}")
     if len(heads) > 1 and not args.head:
@@ -224,20 +225,19 @@ def chosen_head(state: Any, options: Any, places: list[str], args: argparse.Name
             f"the checkpoint has {len(heads)} classification heads; give --head, one of "
             f"{', '.join(heads)}"
         )
+    if not heads and args.label_dict:
+        raise ValueError(
+            f"--label-dict {args.label_dict}: the checkpoint has no classification head"
+        )
     if not heads:
-        if args.label_dict:
-            raise ValueError(
-                f"--label-dict {args.label_dict}: the checkpoint has no classification head"
-            )
         return None
-    name = args.head or heads[0]
-    outputs = len(state[f"{HEADS}{name}.out_proj.bias"])
-    kind = trained_kind(vars(options))
-    if f"{HEADS}{name}.dense.bias" not in state:
+    name = model.options["classification_head_name"] = args.head or heads[0]
+    outputs, kind = model.heads[name], model.kind
+    if model.head.dense is None:
         kind = TAGGING
     elif outputs == 1 and kind == CLASSIFICATION:
         kind = REGRESSION
-    paths = [args.label_dict or os.path.join(place, "label", DICTIONARY) for place in places]
+    paths = [args.label_dict or os.path.join(place, "label", DICTIONARY) for place in folders]
     path = next(filter(os.path.isfile, paths), None)
     if kind == REGRESSION or path is None:
         labels = ["score"] if kind == REGRESSION else [f"LABEL_{n}" for n in range(outputs)]

@@ -47,4 +47,4 @@ def encoding(config: dict[str, Any]) -> str:
     set_options = {option: config[option] for option in POSITION_OPTIONS if config.get(option)}
     options = [flag(k) if v is True else f"{flag(k)} {v}" for k, v in set_options.items()]
     words = ", ".join([f"the position encoding {name}", *options])
-    return f"TUPE-{'R' if config['rel_pos'] else 'A'} ({words})" if name == "tupe" else words
+    return f"TUPE-{'R' if config.get('rel_pos') else 'A'} ({words})" if name == "tupe" else words

@@ -67,7 +67,9 @@ OPTIONS = {
 }
 #: those that a config.json need not have
 OPTIONAL = ("classifier_dropout", "classifier_pooling", *POSITION_OPTIONS)
-#: what the options of a RoBERTa must be; the first nine of OPTIONS are in its config.json
+#: those in a RoBERTa's config.json
+ROBERTA_FIELDS = tuple(OPTIONS)[:9]
+#: what the options of a RoBERTa must be
 ROBERTA_OPTIONS = {
     "activation_fn": "gelu",
     "activation_dropout": 0.0,
@@ -210,16 +212,15 @@ def to_config(
         vocabulary_version: a hash of them.
     """
     fields = {name: getattr(options, option, None) for name, option in OPTIONS.items()}
+    fields = {name: value for name, value in fields.items() if value is not None}
     if model_type == ROBERTA:
         _check_is_roberta(options, head)
-        fields = dict(list(fields.items())[:9])
+        fields = {name: x for name, x in fields.items() if name in ROBERTA_FIELDS}
         fields["max_position_embeddings"] += UNUSED_ROWS
         fields.update(ROBERTA_CONFIG, type_vocab_size=1)
     else:
         from tupe_fairseq.export.configuration_tupe import AUTO_MAP
 
-        defaults = {name: option.default for name, option in POSITION_OPTIONS.items()}
-        fields.update({name: x for name, x in defaults.items() if fields[name] is None})
         ids = map(symbols.index, (*SPECIAL_TOKENS[:3], MASK))
         names = ("bos_token_id", "pad_token_id", "eos_token_id", "mask_token_id")
         fields.update(zip(names, ids), auto_map=AUTO_MAP, tupe_fairseq_version=__version__)
@@ -259,7 +260,7 @@ def from_config(config: dict[str, Any], path: str) -> dict[str, Any]:
         raise ValueError(
             f"{path}: model_type is {model_type!r}; only {' and '.join(MODEL_TYPES)} can be read"
         )
-    names = list(OPTIONS)[: 9 if model_type == ROBERTA else None]
+    names = ROBERTA_FIELDS if model_type == ROBERTA else tuple(OPTIONS)
     missing = [name for name in names if name not in OPTIONAL and config.get(name) is None]
     if missing:
         raise ValueError(f"{path} does not say {', '.join(missing)}")
