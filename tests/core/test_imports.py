@@ -18,10 +18,7 @@ ROOMS = {
     "encoder": ("attention modules options position", "torch"),
     "files": ("", ""),
     "text": ("data files",),
-    "rows": ("files text",),
     "data": ("files text",),
-    "labelled": ("data files rows text",),
-    "glue": ("data",),
     "scoring": ("data files",),
     "checkpoint": ("encoder files modules options position",),
     "fairseq_runs": ("checkpoint",),
@@ -30,8 +27,7 @@ ROOMS = {
     "criterions": ("data tasks",),
     "plots": ("figures",),
     "inference": (
-        "checkpoint data encoder files labelled models modules options position "
-        "fairseq_runs tasks text",
+        "checkpoint data encoder files models modules options position fairseq_runs tasks text",
     ),
     "models": ("checkpoint encoder inference modules options",),
 }
