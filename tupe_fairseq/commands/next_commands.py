@@ -3,10 +3,10 @@
 import argparse
 import os
 
+from tupe_fairseq.checkpoint.pretrained import read_pretrained
 from tupe_fairseq.commands.recipe import masked_lm_training
 from tupe_fairseq.fairseq_runs.command import as_shell
 from tupe_fairseq.files.names import MODEL
-from tupe_fairseq.finetune.pretrained import read_pretrained
 
 # what does not shape the model, so that it is not among the flags that must be the same
 _RATES = (

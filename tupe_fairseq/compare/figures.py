@@ -57,7 +57,9 @@ def draw_curves(results: dict[str, Any], key: str, label: str):
                     x, y = ([point[name] for point in run["curve"]] for name in (key, "loss"))
                     panel.plot(x, y, linewidth=0.8, alpha=0.4, **style)
                     if run["diverged"] is not None:
-                        panel.plot(x[-1:], y[-1:], "x", markersize=10, color=style["color"])
+                        panel.plot(
+                            x[-1:], y[-1:], "x", markersize=10, mew=2.5, color=style["color"]
+                        )
                 x, y = mean_curve(good, key) if good else ([], [])
                 panel.plot(x, y, linewidth=2.2, label=_name(row), **style)
         last = [p for c in finite for p in c if p["updates"] >= _END * c[-1]["updates"]]
@@ -73,6 +75,7 @@ def draw_curves(results: dict[str, Any], key: str, label: str):
             panel.grid(alpha=0.25)
         columns = min(len(table), 3)
         title = "mean of the seeds; thin lines: each seed"
+        title += "; cross: diverged" * any(row["diverged"] for row in table)
         handles = whole.get_legend_handles_labels()
         part.legend(*handles, loc="outside lower center", ncol=columns, frameon=False, title=title)
     return figure
