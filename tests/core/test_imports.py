@@ -25,7 +25,6 @@ ROOMS = {
     "optim": ("fairseq_runs",),
     "tasks": ("checkpoint data files optim",),
     "criterions": ("data tasks",),
-    "plots": ("figures",),
     "inference": (
         "checkpoint data encoder files models modules options position fairseq_runs tasks text",
     ),

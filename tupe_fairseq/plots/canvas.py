@@ -1,3 +1,0 @@
-"""figures/canvas.py, under its old name."""
-
-from tupe_fairseq.figures.canvas import *  # noqa: F403
