@@ -411,10 +411,10 @@ FAULTS = [
     ),
     Fault(
         "every seed is 1",
-        "finetune/experiment.py",
+        "finetune/command.py",
         '"--seed", run.seed',
         '"--seed", 1',
-        "tests/finetune/test_experiment.py tests/finetune/test_protocol.py",
+        "tests/finetune/test_command.py",
     ),
     Fault(
         "the first of a truncated pair loses a token",
@@ -446,10 +446,10 @@ FAULTS = [
     ),
     Fault(
         "--balance weighs frequent classes more",
-        "finetune/class_weights.py",
-        "len(train) / (task.num_classes * np.maximum(counts, 1))",
-        "(task.num_classes * np.maximum(counts, 1)) / len(train)",
-        "tests/finetune/test_own_baselines.py",
+        "finetune/scoring.py",
+        "weights = compute_class_weight(",
+        "weights = 1 / compute_class_weight(",
+        "tests/finetune/test_scoring.py",
     ),
     # ---- Metrics and results
     Fault(
@@ -475,17 +475,17 @@ FAULTS = [
     ),
     Fault(
         "the worst run is taken for the best",
-        "finetune/scores.py",
+        "finetune/scoring.py",
         "return max(scores, key=scores.__getitem__",
         "return min(scores, key=scores.__getitem__",
-        "tests/finetune/test_scores.py",
+        "tests/finetune/test_scoring.py",
     ),
     Fault(
         "the best seed instead of the median",
-        "finetune/scores.py",
+        "finetune/scoring.py",
         "medians[split][name] = median(values)",
         "medians[split][name] = max(values)",
-        "tests/finetune/test_scores.py",
+        "tests/finetune/test_scoring.py",
     ),
     Fault(
         "differences with the other sign",

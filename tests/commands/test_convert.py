@@ -15,7 +15,7 @@ from helpers.hidden import hide
 from helpers.running import call_program
 from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2, write_stock
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.commands import finetune, plot, prepare_pretrain
+from tupe_fairseq.commands import plot, prepare_pretrain
 from tupe_fairseq.commands import prepare_glue as glue
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary
@@ -80,7 +80,7 @@ def test_the_printed_commands_run(authors, run, tmp_path):
     assert again.read_bytes() == (data / "input0" / "train.bin").read_bytes()
 
     words = replaced(commands["tupe-finetune"], data=data, output_dir=tmp_path / "runs")
-    code, printed = call_program(finetune.main, [*words, "--cpu", "--dry-run"])
+    code, printed = call_program("finetune", [*words, "--cpu", "--dry-run"])
     assert code == 0 and f"--finetune-from-model '{out / 'model.pt'}'" in printed
 
     # masked words, trained for one update

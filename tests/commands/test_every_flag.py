@@ -17,7 +17,6 @@ import torch
 from helpers import raw_text
 from helpers.authors import WORDS, their_checkpoint
 from helpers.exporting import exporting_quickly, write_model
-from helpers.glue_data import write_checkpoint, write_data
 from helpers.glue_files import write_glue, write_pretrain_dir
 from helpers.own_files import write_conll, write_csv
 from helpers.predicting import write_fine_tuned
@@ -31,7 +30,6 @@ from tupe_fairseq.commands import (
     encode,
     export,
     extend,
-    finetune,
     predict,
     prepare_glue,
     prepare_pretrain,
@@ -46,107 +44,6 @@ from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
 def flags_of(parser):
     flags = {flag for action in parser._actions for flag in action.option_strings}
     return flags - {"-h", "--help"}
-
-
-# tupe-finetune: what is given, and the words that must be in every fairseq-train command with it
-# and without it
-FINETUNE = {
-    "--task": (None, "--glue-task CoLA", None),
-    "--data": (None, "DATA/CoLA --user-dir", None),
-    "--checkpoint": (None, "--finetune-from-model DATA/model.pt", None),
-    "--output-dir": (None, "--save-dir DATA/runs/CoLA/lr2e-5-seed1", None),
-    "--lrs": ("7e-5", "--lr 7e-5 --lr-scheduler", "--lr 2e-5 --lr-scheduler"),
-    "--seeds": ("7", "--seed 7 ", "--seed 1 "),
-    "--epochs": ("3", "--max-epoch 3 ", "--max-epoch 10 "),
-    "--batch-size": ("5", "--batch-size 5 ", "--batch-size 32 "),
-    "--update-freq": ("4", "--update-freq 4 ", "--update-freq 1 "),
-    "--gpus": ("2", "--distributed-world-size 2 --find-unused-parameters", "world-size 1"),
-    "--cpu": ("", "--cpu", "--distributed-world-size 1"),
-    "--fp16": ("", "--fp16 ", "--distributed-world-size 1"),
-    "--dropout": (
-        "0.3",
-        "--dropout 0.3 --attention-dropout 0.3 --pooler-dropout 0.3 ",
-        "--dropout 0.1 --attention-dropout 0.1 --pooler-dropout 0.1 ",
-    ),
-    "--weight-decay": ("0.2", "--weight-decay 0.2 ", "--weight-decay 0.01 "),
-    "--patience": ("3", "--patience 3 ", "--valid-subset valid --no-epoch-checkpoints"),
-    "--pooling": (
-        "mean",
-        "--pooling mean ",
-        "--unpad --finetune-from-model DATA/model.pt --dropout",
-    ),
-    "--metric": ("f1", "--best-checkpoint-metric f1 ", "--best-checkpoint-metric mcc "),
-    "--balance": (
-        "",
-        "--class-weights 0.714286,1.66667 ",
-        "--num-classes 2 --init-token",
-    ),
-    "--no-pretraining": ("", "--unpad --dropout", "--unpad --finetune-from-model"),
-}
-# no part of the runs' commands; see below
-NOT_IN_A_RUN = {"--keep-checkpoints", "--dry-run"}
-
-
-@pytest.fixture
-def finetuning(tmp_path, monkeypatch):
-    """Calls tupe-finetune up to its runs; what they are, and whether checkpoints are kept."""
-    labels = {"train": [0, 0, 0, 0, 0, 0, 0, 1, 1, 1]}
-    write_data(tmp_path / "CoLA", "CoLA", labels)
-    write_checkpoint(tmp_path / "model.pt")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
-
-    def call(*flags):
-        seen = []
-
-        def record(experiment, runs, keep_checkpoints):
-            seen.append(([experiment.command(run) for run in runs], keep_checkpoints))
-            return ""
-
-        monkeypatch.setattr(finetune, "run_protocol", record)
-        code, text = call_program(
-            finetune.main,
-            ["--task", "CoLA", "--data", tmp_path / "CoLA", "--checkpoint", tmp_path / "model.pt",
-             "--output-dir", tmp_path / "runs", *flags],
-        )  # fmt: skip
-        assert code == 0, text
-        return seen
-
-    return call
-
-
-def test_the_papers_grid(finetuning):
-    (((*commands,), _),) = finetuning()
-    grid = [
-        (words[words.index("--lr") + 1], words[words.index("--seed") + 1]) for words in commands
-    ]
-    rates = ("2e-5", "3e-5", "4e-5", "5e-5")
-    assert grid == [(rate, seed) for rate in rates for seed in "12345"]
-
-
-@pytest.mark.parametrize("flag", FINETUNE)
-def test_finetune(flag, finetuning, tmp_path):
-    value, with_it, without = FINETUNE[flag]
-
-    def commands(*flags):
-        (((*runs,), _),) = finetuning(*flags)
-        return [" ".join(words).replace(str(tmp_path), "DATA") for words in runs]
-
-    given = [] if value is None else [flag, value] if value else [flag]
-    found = commands(*given)
-    assert with_it in found[0]
-    if without is not None:
-        assert with_it not in commands()[0] and without in commands()[0]
-        assert without not in found[0] or not value
-
-
-def test_finetune_what_is_not_in_a_run(finetuning):
-    assert finetuning()[0][1] is False
-    assert finetuning("--keep-checkpoints")[0][1] is True
-    assert finetuning("--dry-run") == []
-
-
-def test_finetune_has_no_other_flags():
-    assert flags_of(finetune.get_parser()) == {*FINETUNE, *NOT_IN_A_RUN}
 
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # SHA-256 of no bytes

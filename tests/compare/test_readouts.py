@@ -8,10 +8,10 @@ import pytest
 from helpers.finetuning import make_chain
 from helpers.running import call_program
 from helpers.scoring import write_pairs
-from tupe_fairseq.commands import finetune, score
+from tupe_fairseq.commands import score
 from tupe_fairseq.commands.compare import main
 from tupe_fairseq.compare import comparison, measured_readouts, readout_commands
-from tupe_fairseq.finetune import experiment
+from tupe_fairseq.finetune import command
 
 RUN = "tupe_roberta_tiny/learned-seed1"
 FINETUNING = ["--epochs", "1", "--batch-size", "8", "--lrs", "1e-2", "--seeds", "1"]
@@ -72,7 +72,7 @@ def test_what_failed_is_said_and_what_was_done_is_kept(read_out):
 
 
 def test_the_numbers_are_those_of_the_commands(read_out, chain, tmp_path, shim_folder, monkeypatch):
-    monkeypatch.setattr(experiment, "fairseq_train", lambda: f"{shim_folder}/fairseq-train")
+    monkeypatch.setattr(command, "fairseq_train", lambda: f"{shim_folder}/fairseq-train")
     out, _, text = read_out
     found = read(out / RUN / "readouts.json")
     checkpoint = out / RUN / "checkpoint_last.pt"
@@ -87,7 +87,7 @@ def test_the_numbers_are_those_of_the_commands(read_out, chain, tmp_path, shim_f
 
     words = ["--data", chain / "out" / "CoLA", "--checkpoint", checkpoint, "--cpu"]
     words += ["--output-dir", tmp_path / "runs", "--pooling", "mean", *FINETUNING]
-    code, printed = call_program(finetune.main, words)
+    code, printed = call_program("finetune", words)
     assert code == 0, printed
     runs = read(tmp_path / "runs" / "CoLA" / "results.json")["runs"]
     assert set(found["tasks"]) == {"CoLA/cls", "CoLA/mean"}

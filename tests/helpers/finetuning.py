@@ -4,10 +4,11 @@ from helpers.glue_data import write_bin, write_data
 from helpers.glue_files import prepare_glue, write_glue, write_pretrain_dir
 from helpers.running import call_program
 from helpers.training import pretrain
-from tupe_fairseq.commands.finetune import main
 
 ROWS = {"train": 64, "valid": 16, "test": 6}
 MAX_POSITIONS = 64
+#: of CoLA
+GRID = ["--lrs", "5e-4,1e-2", "--seeds", "1,2", "--keep-checkpoints"]
 
 
 def make_chain(folder):
@@ -56,4 +57,4 @@ def finetuning(chain, task, output, *flags):
 
 def call(words):
     """Run tupe-finetune within this process; exit code and output."""
-    return call_program(main, words[1:])
+    return call_program("finetune", words[1:])

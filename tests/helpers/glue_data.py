@@ -66,7 +66,7 @@ def write_task(folder, name, splits, lines=DICTIONARY, max_positions=MODEL["max_
         else:
             write_bin(folder / "label" / split, [[FIRST + label, EOS] for label in labels])
     report = {
-        "task": name, "max_positions": max_positions,
+        "task": name, "description": task.task.to_record(), "max_positions": max_positions,
         "splits": {split: {"rows": len(rows)} for split, rows in splits.items()},
         "vocabulary": hashlib.sha256(content.encode()).hexdigest(),
     }  # fmt: skip

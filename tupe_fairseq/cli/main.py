@@ -76,7 +76,9 @@ def run(name: str, argv: list[str]) -> int:
 
 def shown(message: str) -> str:
     """Text of a file may be in a message, and must neither act on the terminal nor fill it."""
-    text = message if len(message) <= _LONGEST_LINE else f"{message[:_LONGEST_LINE]}..."
+    text = message
+    if len(message) > _LONGEST_LINE:  # at the end of a training's log is the reason
+        text = f"{message[:300]} ... {message[300 - _LONGEST_LINE :]}"
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 

@@ -6,20 +6,13 @@ import shlex
 from collections.abc import Sequence
 from typing import NoReturn
 
-from tupe_fairseq.command_flags import finetune
+from tupe_fairseq.cli import finetune
 from tupe_fairseq.command_flags.arguments import in_range
 from tupe_fairseq.command_flags.given_paths import no_separators
 from tupe_fairseq.compare.claims import Claim, parse_claims
 from tupe_fairseq.compare.readouts import Readouts
-from tupe_fairseq.files.names import CLS, DICTIONARY, POOLING_NAMES
-from tupe_fairseq.finetune.prepared_folder import check_is_prepared
+from tupe_fairseq.files.names import CLS, DICTIONARY, POOLING_NAMES, REPORT
 from tupe_fairseq.scoring.pair_files import PairFiles
-
-#: flags of tupe-finetune that are ours
-_OURS = (
-    "task", "data", "checkpoint", "output_dir", "pooling", "gpus", "cpu", "fp16",
-    "keep_checkpoints", "dry_run",
-)  # fmt: skip
 
 
 def given_readouts(args: argparse.Namespace) -> Readouts:
@@ -69,10 +62,8 @@ def _tasks(args: argparse.Namespace) -> tuple[str, ...]:
     words = _bytes(os.path.join(args.data.split(":")[0], DICTIONARY))
     names = [os.path.basename(folder) for folder in folders]
     for folder, name in zip(folders, names):
-        try:
-            check_is_prepared(folder)
-        except FileNotFoundError as error:
-            raise FileNotFoundError(str(error).replace("--data", "--tasks")) from error
+        if not os.path.isfile(os.path.join(folder, REPORT)):
+            raise FileNotFoundError(f"--tasks {folder} has no {REPORT}")
         no_separators("--tasks", folder)
         if names.count(name) > 1:
             raise ValueError(f"--tasks has two folders of the name {name}; rename one")
@@ -105,22 +96,12 @@ def _finetune_flags(text: str) -> tuple[str, ...]:
         words = shlex.split(text)
     except ValueError as error:
         raise ValueError(f"--finetune-flags {text}: {error}") from error
-    parser = finetune.get_parser()
+    parser = argparse.ArgumentParser(prog="tupe-finetune", add_help=False)
+    finetune.add_protocol_flags(parser)
 
     def refuse(message: str) -> NoReturn:
         raise ValueError(f"--finetune-flags {text}: {message}")
 
     parser.error = refuse  # type: ignore[method-assign]
-    own = ["--data", "DATA", "--checkpoint", "FILE", "--output-dir", "RUNS"]
-    before, after = parser.parse_args(own), parser.parse_args([*own, *words])
-    for name in _OURS:
-        if vars(before)[name] != vars(after)[name]:
-            raise ValueError(
-                f"--finetune-flags may not set --{name.replace('_', '-')}: tupe-compare sets it "
-                "for all models"
-            )
-    try:
-        finetune.check_numbers(after)
-    except ValueError as error:
-        raise ValueError(f"--finetune-flags: {error}") from error
+    parser.parse_args(words)
     return tuple(words)

@@ -18,7 +18,6 @@ NEEDS = {
     "encode": ("sentencepiece",),
     "export": ("fairseq", "safetensors"),
     "extend": ("fairseq",),
-    "finetune": ("fairseq", "scipy", "seqeval", "sklearn"),
     "plot": ("matplotlib",),
     "predict": ("sentencepiece",),
     "prepare_glue": ("sentencepiece", "tqdm"),
@@ -70,7 +69,6 @@ convert = _command("convert")
 encode = _command("encode")
 export = _command("export")
 extend = _command("extend")
-finetune = _command("finetune")
 plot = _command("plot")
 predict = _command("predict")
 prepare_glue = _command("prepare_glue")

@@ -1,130 +1,128 @@
-"""The whole protocol for one task: runs, tables, test sets, pictures."""
+"""The whole protocol for a task: the grid of runs, the best one, test sets, tables, figures."""
 
+import importlib.util
+import json
 import logging
 import os
 from collections.abc import Sequence
 from typing import Any
 
-from tqdm import tqdm
-from tqdm.contrib.logging import logging_redirect_tqdm
-
 from tupe_fairseq.fairseq_runs.command import show
+from tupe_fairseq.fairseq_runs.grid import run_grid
 from tupe_fairseq.fairseq_runs.save_dir import BEST, LAST
-from tupe_fairseq.files.fingerprint import file_sha256
+from tupe_fairseq.files.atomic import read_json, write_json
 from tupe_fairseq.files.lock import locked
-from tupe_fairseq.files.steps import keep_settings
 from tupe_fairseq.files.vocabulary_files import copy_vocabulary, remove_vocabulary
-from tupe_fairseq.finetune.baselines import baseline
-from tupe_fairseq.finetune.experiment import Experiment, FineTuningRun
-from tupe_fairseq.finetune.held_out import score_test_sets
-from tupe_fairseq.finetune.overall import write_overall
-from tupe_fairseq.finetune.pictures import draw_pictures
-from tupe_fairseq.finetune.read_results import finished
-from tupe_fairseq.finetune.scored_run import finetune
-from tupe_fairseq.finetune.scores import Results, best_run
-from tupe_fairseq.finetune.submit import submit
-from tupe_fairseq.finetune.tables import percent
-from tupe_fairseq.finetune.task_folder import TaskData
-from tupe_fairseq.finetune.write_task import best_predictions, write_task
+from tupe_fairseq.finetune import report
+from tupe_fairseq.finetune.command import Experiment, Run
+from tupe_fairseq.finetune.run import finetune, predictions
+from tupe_fairseq.finetune.scoring import Results, baseline, best_run, measure
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
+from tupe_fairseq.glue.submission import write_submission
 
 logger = logging.getLogger("tupe-finetune")
 
-_TRAIN = "input0/train.bin"
-
-
-def _others(data: TaskData) -> list[str]:
-    """All files of the splits but one, whose hash 0.1.0 recorded under another name."""
-    return [name for name in data.files() if name != _TRAIN]
-
-
-def settings_of(experiment: Experiment) -> dict[str, Any]:
-    """The settings that all runs of a folder share; a folder with other settings is refused."""
-    settings = experiment.settings
-
-    def sha256(name: str) -> str:
-        return file_sha256(os.path.join(experiment.data.folder, name))
-
-    return {
-        "task": experiment.data.task.name,
-        "checkpoint": experiment.model.identity,
-        "vocabulary": experiment.data.vocabulary,
-        "rows": experiment.data.rows,
-        "train": sha256(_TRAIN),
-        **{name: sha256(name) for name in _others(experiment.data)},
-        # the rows of an update depend on it; the CPU counts as one
-        **{**vars(settings), "gpus": max(1, settings.gpus)},
-    }
-
 
 def run_protocol(
-    experiment: Experiment, runs: Sequence[FineTuningRun], keep_checkpoints: bool
+    experiment: Experiment,
+    runs: Sequence[Run],
+    devices: Sequence[str | None],
+    parallel: int | None = None,
+    keep_checkpoints: bool = False,
 ) -> str:
-    """Make the unfinished runs, and write tables, predictions of the test sets, and pictures.
+    """Make the unfinished runs and write everything; the task's table.
+
+    Finished runs of other grids are in the tables, too.
 
     Args:
-        experiment (Experiment): what to train on what.
-        runs (sequence of FineTuningRun): the grid; finished runs of other grids count in the
-            tables, too.
-        keep_checkpoints (bool): whether to keep each run's best checkpoint, not only the best
-            run's.
-    Returns:
-        str: the task's table.
-    Raises:
-        ValueError: if the folder has other settings or is in use, or a run fails.
+        devices, parallel: as for :func:`run_grid`.
+        keep_checkpoints: keep the best checkpoint of each run, not only the best run's.
     """
-    task, root = experiment.data.task, os.path.dirname(experiment.folder)
-    os.makedirs(experiment.folder, exist_ok=True)
-    with locked(experiment.folder) as lock:
+    data, task, folder = experiment.data, experiment.data.task, experiment.folder
+    os.makedirs(folder, exist_ok=True)
+    with locked(folder) as lock:
         settings = settings_of(experiment)
-        # 0.1.0 recorded no other hash than that of train's sentences
-        keep_settings(experiment.folder, settings, since=_others(experiment.data))
-        constant = baseline(experiment.data)
-        results = finished(experiment)
+        _keep_settings(folder, settings)
+        constant, results = baseline(data), _finished(experiment)
         todo = [run for run in runs if run not in results]
         logger.info("%s: %d of %d runs left", task.name, len(todo), len(runs))
-        with logging_redirect_tqdm(), tqdm(total=len(todo), unit="run", disable=None) as bar:
-            for run in todo:
-                show(experiment.script(run))
-                results[run] = _finetune(experiment, run, bar, lock)
-                best = _keep_best(experiment, results, keep_checkpoints)
-                write_task(experiment, settings, results, best, constant)
-        best = _keep_best(experiment, results, keep_checkpoints)
-        table = write_task(experiment, settings, results, best, constant)
-        if task.benchmark:
-            submit(experiment, best)
+
+        def make(run: Run, env: dict[str, str], on_updates) -> dict[str, Any]:
+            show(experiment.script(run))
+            return finetune(experiment, run, env, on_updates, lock)
+
+        def on_result(run: Run, result: dict[str, Any]) -> None:
+            results[run] = result
+            if result["diverged"] is None:
+                score = report.percent(result["metrics"]["valid"][task.selection])
+                logger.info("%s: %s %s", run.name, task.selection, score)
+            _remove_checkpoints(experiment, results, keep_checkpoints)
+            report.write_task(experiment, settings, results, constant)
+
+        run_grid(
+            runs, make, devices, parallel, updates=experiment.updates,
+            is_finished=results.__contains__, on_result=on_result,
+        )  # fmt: skip
+        _remove_checkpoints(experiment, results, keep_checkpoints)
+        best, test = best_run(results, task), {}
+        if best is None:
+            logger.warning("every run of %s diverged, so there are no predictions", task.name)
+        elif task.benchmark:
+            _submit(experiment, best)
         else:
-            test = score_test_sets(experiment, best)
-            table = write_task(experiment, settings, results, best, constant, test)
-        draw_pictures(experiment, results, best, best_predictions(experiment, best))
-        write_overall(root)
+            test = _score_test_sets(experiment, best)
+        table = report.write_task(experiment, settings, results, constant, test)
+        if importlib.util.find_spec("matplotlib") is None:
+            logger.warning("no figures: matplotlib is not installed")
+        else:
+            from tupe_fairseq.finetune.figures import draw_figures
+
+            draw_figures(experiment, results, best)
+        report.write_overall(os.path.dirname(folder))
     return table
 
 
-def _finetune(experiment: Experiment, run: FineTuningRun, bar: tqdm, lock) -> dict[str, Any]:
-    """Make one run, with its epochs and scores on the progress bar."""
-    epochs = experiment.settings.epochs
-
-    def show_score(epoch: int, score: float) -> None:
-        bar.set_postfix_str(f"{run.name} epoch {epoch}/{epochs}: {score:.1f}")
-
-    bar.set_postfix_str(run.name)
-    result = finetune(experiment, run, show_score, lock)
-    if result["diverged"] is None:
-        metric = experiment.data.task.selection
-        logger.info("%s: %s %s", run.name, metric, percent(result["metrics"]["valid"][metric]))
-    bar.update()
-    return result
+def settings_of(experiment: Experiment) -> dict[str, Any]:
+    """All that the scores depend on."""
+    data = experiment.data
+    return {
+        "task": data.task.name,
+        "checkpoint": experiment.model.identity,
+        "vocabulary": data.vocabulary,
+        "rows": data.rows,
+        **{name: data.sha256(name) for name in data.files()},
+        **vars(experiment.settings),
+    }
 
 
-def _keep_best(
-    experiment: Experiment, results: Results, keep_checkpoints: bool
-) -> FineTuningRun | None:
-    """Remove the checkpoints that are no longer needed, and the vocabularies beside them.
+def _keep_settings(folder: str, settings: dict[str, Any]) -> None:
+    """Record the settings of a folder of runs, or refuse one that has others."""
+    path = os.path.join(folder, "settings.json")
+    if os.path.exists(path):
+        before, now = read_json(path), json.loads(json.dumps(settings))
+        for name in {**before, **now}:
+            if before.get(name) != now.get(name):
+                raise ValueError(
+                    f"{folder} was made with other settings: {name} was {before.get(name)!r} and "
+                    f"is now {now.get(name)!r}; give another --output-dir, or delete the folder"
+                )
+    elif os.listdir(folder):
+        raise ValueError(f"{folder} contains other files; give another --output-dir")
+    write_json(path, settings)
 
-    Returns:
-        FineTuningRun: the best run, None if all diverged.
-    """
-    results = dict(sorted(results.items()))
+
+def _finished(experiment: Experiment) -> Results:
+    """The result.json of each finished run of any grid."""
+    results = {}
+    for run in filter(None, map(Run.named, os.listdir(experiment.folder))):
+        path = experiment.path(run, "result.json")
+        if os.path.exists(path):
+            results[run] = read_json(path)
+    return results
+
+
+def _remove_checkpoints(experiment: Experiment, results: Results, keep_checkpoints: bool) -> None:
+    """Of finished runs keep the best run's best checkpoint, with the vocabulary beside it."""
     best = best_run(results, experiment.data.task)
     for run in results:
         keeps_best = keep_checkpoints or run == best
@@ -135,4 +133,28 @@ def _keep_best(
             copy_vocabulary(experiment.data.folder, experiment.path(run))
         else:
             remove_vocabulary(experiment.path(run))
-    return best
+
+
+def _submit(experiment: Experiment, best: Run) -> None:
+    """The best run's predictions for GLUE's test sets, in the server's format."""
+    data, folder = experiment.data, os.path.dirname(experiment.folder)
+    for split in data.splits("test"):
+        path = write_submission(
+            os.path.join(folder, "submission"), GLUE_TASKS[data.task.name], split,
+            data.test_index(split), predictions(experiment, best, split).predictions,
+        )  # fmt: skip
+        logger.info("wrote %s with the predictions of %s", path, best.name)
+
+
+def _score_test_sets(experiment: Experiment, best: Run) -> dict[str, dict[str, float]]:
+    """The best run's scores on the test sets with labels; all are predicted."""
+    data, scores = experiment.data, {}
+    for split in data.splits("test"):
+        if not data.can_be_predicted(split):
+            logger.warning("%s has no tags, so only tupe-predict knows its words", split)
+            continue
+        predicted = predictions(experiment, best, split)
+        logger.info("%s has the predictions of %s", f"predictions-{split}.tsv", best.name)
+        if predicted.targets is not None:
+            scores[split] = measure(data.task, predicted)
+    return scores

@@ -1,157 +1,185 @@
-"""Reads the data of a task as its preparation left it, and checks it before anything runs."""
+"""The data folder of a task, as tupe-prepare-glue and tupe-prepare-task write it."""
 
-import logging
+import hashlib
 import os
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
 
 from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
-from tupe_fairseq.files.fingerprint import file_sha256
-from tupe_fairseq.files.names import DICTIONARY
-from tupe_fairseq.files.record import read_record
-from tupe_fairseq.finetune.label_files import text_lines
-from tupe_fairseq.finetune.prepared_folder import check_is_prepared
+from tupe_fairseq.data.dictionary import DICTIONARY, SPECIAL_TOKENS
+from tupe_fairseq.data.indexed import read_sentences
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, TAGGING, Task, label_symbol
+from tupe_fairseq.data.truncation import windows
+from tupe_fairseq.files.atomic import read_json
+from tupe_fairseq.files.names import REPORT
 from tupe_fairseq.finetune.pretrained import Pretrained
-from tupe_fairseq.finetune.task_folder import TaskData
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
-from tupe_fairseq.labelled.labels import label_symbol
-from tupe_fairseq.labelled.task_description import KINDS, RECORD, Task
-from tupe_fairseq.labelled.task_report import task_of
-from tupe_fairseq.text.mmap_index import checked_count
 
-logger = logging.getLogger("tupe-finetune")
+#: int64 (N,) classes, float64 (N,) scores, bool (N, C) labels; for tagging N of int64 (words,)
+Labels = np.ndarray | list[np.ndarray]
 
-_REPORT = {
-    "task": str,
-    "description": (RECORD, None),
-    "max_positions": int,
-    "vocabulary": str,
-    "splits": {str: {"rows": int}},
-}
-# beside the folders of the tasks
-_TAKEN = ("", ".", "..", "submission")
+_PAD, _UNKNOWN = map(SPECIAL_TOKENS.index, ("<pad>", "<unk>"))
 
 
-def read_task_data(folder: str, name: str | None = None) -> TaskData:
-    """Read a task's data folder and check that it is finished and complete.
+@dataclass(frozen=True)
+class TaskData:
+    """A data folder.
 
     Args:
-        folder (str): OUT/TASK.
-        name (str, optional): the task that it must be of.
-    Raises:
-        FileNotFoundError: if it is missing or unfinished.
-        ValueError: if it is of another task, or its files do not match.
+        folder: absolute.
+        task: what is predicted.
+        max_positions: the length of the model that the data were prepared for.
+        vocabulary: sha256 of dict.txt.
+        rows: split to its number of rows.
     """
-    report_path = check_is_prepared(folder)
-    try:
-        report = read_record(report_path, _REPORT)
-        task = _task(report, report_path)
-    except ValueError as error:
-        raise ValueError(f"{error}; prepare the task again") from error
-    if name not in (None, task.name):
-        raise ValueError(f"--data {folder} is for the task {task.name}, but --task is {name}")
-    unknown = [split for split in report["splits"] if split not in task.splits]
-    if unknown:
-        raise ValueError(f"{report_path} lists {unknown[0]!r}, which is not a split of {task.name}")
-    data = TaskData(
-        os.path.abspath(folder),
-        task,
-        report["max_positions"],
-        report["vocabulary"],
-        {split: counts["rows"] for split, counts in report["splits"].items()},
-    )
-    _check(data)
-    return data
 
+    folder: str
+    task: Task
+    max_positions: int
+    vocabulary: str
+    rows: dict[str, int]
 
-def _task(report: dict[str, Any], path: str) -> Task:
-    """The task of a report; version 0.1.0 described GLUE's by their names alone."""
-    if report.get("description") is None and report["task"] in GLUE_TASKS:
-        return GLUE_TASKS[report["task"]].task
-    task = task_of(report, path)
-    is_whole = (
-        task.kind in KINDS
-        and task.texts in (1, 2)
-        and (task.scale is not None if task.is_regression else len(task.labels) > 0)
-        and (not task.benchmark or task.name in GLUE_TASKS)
-    )
-    if not is_whole:
-        raise ValueError(f"{path} is damaged, or of another program: description is of no task")
-    if task.name in _TAKEN or os.path.basename(task.name) != task.name:
-        raise ValueError(f"{path}: {task.name!r} cannot be the name of a folder of runs")
-    return task
-
-
-def _check(data: TaskData) -> None:
-    dictionary = os.path.join(data.folder, "input0", DICTIONARY)
-    if file_sha256(dictionary) != data.vocabulary:
-        raise ValueError(
-            f"{dictionary} has changed since tupe-prepare-glue or tupe-prepare-task wrote it; "
-            "prepare the task again"
-        )
-    for name in data.files():
-        if not os.path.isfile(os.path.join(data.folder, name)):
-            raise FileNotFoundError(f"{data.folder}/{name} is missing; prepare the task again")
-    needed = [split for split in data.task.splits if not split.startswith("test")]
-    for split in dict.fromkeys(["train", "valid", *needed]):
-        if data.rows.get(split, 0) < 2:
-            raise ValueError(
-                f"--data {data.folder} has {data.rows.get(split, 0)} rows in {split}; "
-                "fine-tuning needs two or more"
+    @classmethod
+    def load(cls, folder: str, name: str | None = None) -> "TaskData":
+        """Read report.json; the folder must be whole, and of the task ``name``."""
+        report = read_json(os.path.join(folder, REPORT))
+        try:
+            task = Task.from_record(report["description"])
+            rows = {split: counts["rows"] for split, counts in report["splits"].items()}
+            data = cls(
+                os.path.abspath(folder), task, report["max_positions"], report["vocabulary"], rows
             )
-    symbols = len(symbols_of(text_lines(dictionary)))
-    for split, rows in data.rows.items():
-        for side in ("input0", "input1")[: data.task.texts]:
-            sentences = _count(os.path.join(data.folder, side, split), symbols)
-            if sentences != rows:
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"--data {folder} is not of tupe-prepare-glue or tupe-prepare-task: its "
+                f"report.json has no {error}"
+            ) from error
+        if name not in (None, task.name):
+            raise ValueError(f"--data {folder} is for the task {task.name}, but --task is {name}")
+        data._check()
+        return data
+
+    def _check(self) -> None:
+        again = "prepare the task again"
+        for name in self.files():
+            if not os.path.isfile(os.path.join(self.folder, name)):
+                raise FileNotFoundError(f"{self.folder}/{name} is missing; {again}")
+        if self.sha256(f"input0/{DICTIONARY}") != self.vocabulary:
+            raise ValueError(f"{self.folder}/input0/{DICTIONARY} has changed; {again}")
+        for split in ("train", "valid"):
+            if self.rows.get(split, 0) < 2:
                 raise ValueError(
-                    f"{data.folder}/{side}/{split} has {sentences} sentences, but "
-                    f"report.json says {rows}; prepare the task again"
+                    f"--data {self.folder} has {self.rows.get(split, 0)} rows in {split}; "
+                    "fine-tuning needs two or more"
                 )
-    if not data.task.is_regression:
-        lines = text_lines(os.path.join(data.folder, "label", DICTIONARY))
-        labels = tuple(line.rpartition(" ")[0] for line in lines)
-        symbols = tuple(map(label_symbol, data.task.labels))
-        if labels[: len(symbols)] != symbols:
-            raise ValueError(
-                f"{data.folder}/label/dict.txt lists {', '.join(labels)}; the classes of "
-                f"{data.task.name} are {', '.join(symbols)}, in this order"
-            )
-    # now, and not when the folder of the runs has been made for these files, or all runs are done
-    for split in data.rows:
-        data.check_answers(split)
+        if self.task.labels:
+            symbols = [line.rpartition(" ")[0] for line in self._lines(f"label/{DICTIONARY}")]
+            if symbols[: len(self.task.labels)] != list(map(label_symbol, self.task.labels)):
+                raise ValueError(
+                    f"{self.folder}/label/{DICTIONARY} lists {', '.join(symbols)[:80]}, not the "
+                    f"labels of report.json in their order; {again}"
+                )
 
-
-def _count(prefix: str, symbols: int) -> int:
-    try:
-        return checked_count(prefix, symbols)
-    except ValueError as error:
-        raise ValueError(f"{error}; prepare the task again") from error
-
-
-def check_together(data: TaskData, model: Pretrained) -> None:
-    """Refuse data that was not prepared for the model.
-
-    Raises:
-        ValueError: if the vocabulary differs.
-    """
-    symbols = symbols_of(text_lines(os.path.join(data.folder, "input0", DICTIONARY)))
-    if len(symbols) != model.vocabulary_size:
+    def check_vocabulary(self, model: Pretrained) -> None:
+        """Refuse data with another vocabulary than the model's."""
+        symbols = symbols_of(self._lines(f"input0/{DICTIONARY}"))
+        if len(symbols) != model.vocabulary_size:
+            reason = f"has {model.vocabulary_size} tokens, but that of --data has {len(symbols)}"
+        elif model.vocabulary_version not in (None, int(vocabulary_version(symbols))):
+            reason = "has as many tokens as that of --data, but other ones"
+        else:
+            return
         raise ValueError(
-            f"the word embedding of --checkpoint {model.path} has {model.vocabulary_size} rows, "
-            f"but the dictionary of --data {data.folder} has {len(symbols)} symbols; prepare the "
+            f"the vocabulary of --checkpoint {model.path} {reason} ({self.folder}); prepare the "
             "data with the --pretrain-dir that the checkpoint was trained on"
         )
-    version = int(vocabulary_version(symbols))
-    if model.vocabulary_version not in (None, version):
-        raise ValueError(
-            f"--checkpoint {model.path} was trained with a different vocabulary than that "
-            f"of --data {data.folder} (of the same size); prepare the data with the --pretrain-dir "
-            "that the checkpoint was trained on"
+
+    def splits(self, kind: str) -> list[str]:
+        """The splits of a kind (valid or test), the main one first."""
+        return [split for split in self.task.splits if split in self.rows and kind in split]
+
+    def files(self) -> list[str]:
+        """All files of the splits, relative to the folder."""
+        names = []
+        for split in self.rows:
+            for number in range(self.task.texts):
+                names += [f"input{number}/{split}{end}" for end in (".bin", ".idx")]
+            if split in self.splits("test") and self.task.benchmark:
+                names.append(f"{split}.index")
+            elif split not in self.splits("test") or self._has_label_files(split):
+                names += self._label_files(split)
+        return names
+
+    def sha256(self, name: str) -> str:
+        return hashlib.sha256(Path(self.folder, name).read_bytes()).hexdigest()
+
+    def _label_files(self, split: str) -> list[str]:
+        ends = [".label"] if self.task.is_regression else [".bin", ".idx"]
+        return [f"label/{split}{end}" for end in ends]
+
+    def _has_label_files(self, split: str) -> bool:
+        return os.path.isfile(os.path.join(self.folder, self._label_files(split)[0]))
+
+    def can_be_predicted(self, split: str) -> bool:
+        """For tagging, label files say where words begin, even if the tags are unknown."""
+        return self.task.kind != TAGGING or self._has_label_files(split)
+
+    def has_labels(self, split: str) -> bool:
+        """Whether the labels are known; unknown tags are <unk>."""
+        if not self._has_label_files(split):
+            return False
+        return self.task.kind != TAGGING or not any(
+            (row == _UNKNOWN).any() for row in self._sentences(f"label/{split}")
         )
-    if data.max_positions != model.max_positions:
-        logger.info(
-            "--data was prepared with --max-positions %d, but the model has %d: longer "
-            "rows are truncated to the model's, and counted in train.log",
-            data.max_positions,
-            model.max_positions,
-        )
+
+    def targets(self, split: str) -> Labels:
+        """The true labels in the order of the rows; scores on the task's own scale."""
+        if self.task.is_regression:
+            return self.unscaled(np.array(self._lines(f"label/{split}.label"), dtype=np.float64))
+        classes = [row[:-1] - len(SPECIAL_TOKENS) for row in self._sentences(f"label/{split}")]
+        if self.task.kind == CLASSIFICATION:
+            return np.concatenate(classes)
+        if self.task.kind == MULTILABEL:
+            targets = np.zeros((len(classes), self.task.num_classes), dtype=bool)
+            for row, labels in zip(targets, classes):
+                row[labels] = True
+            return targets
+        return [row[row >= 0] for row in classes]
+
+    def unscaled(self, scores: np.ndarray) -> np.ndarray:
+        """Scores as users have them, from those of 0 to 1 that the model learns."""
+        low, high = self.task.scale
+        return low + np.asarray(scores, dtype=np.float64) * (high - low)
+
+    def words(self, split: str) -> list[list[bytes]]:
+        """For tagging, the words of each row, each as the bytes of its tokens."""
+        texts, tags = self._sentences(f"input0/{split}"), self._sentences(f"label/{split}")
+        return [
+            [word.tobytes() for word in np.split(tokens[:-1], _word_starts(row))[1:]]
+            for tokens, row in zip(texts, tags)
+        ]
+
+    def examples(self, split: str, max_positions: int) -> int:
+        """What a model of this length sees: rows, or windows of sentences that are tagged."""
+        if self.task.kind != TAGGING:
+            return self.rows[split]
+        room = max_positions - 2  # <s> and </s>
+        tags = self._sentences(f"label/{split}")
+        return sum(len(windows(_word_starts(row), len(row) - 1, room)) for row in tags)
+
+    def test_index(self, split: str) -> list[str]:
+        """The official index of each row of a GLUE test set."""
+        return self._lines(f"{split}.index")
+
+    def _sentences(self, name: str) -> list[np.ndarray]:
+        return read_sentences(os.path.join(self.folder, name))
+
+    def _lines(self, name: str) -> list[str]:
+        # no universal newlines: an index may have other signs that end lines
+        return Path(self.folder, name).read_bytes().decode().removesuffix("\n").split("\n")
+
+
+def _word_starts(tags: np.ndarray) -> np.ndarray:
+    """Where words begin: the other tokens of a word are tagged <pad>."""
+    return np.flatnonzero(tags[:-1] != _PAD)

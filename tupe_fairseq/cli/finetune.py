@@ -1,0 +1,230 @@
+"""tupe-finetune: the paper's fine-tuning protocol for a task."""
+
+import argparse
+import logging
+import os
+
+from tupe_fairseq.cli.arg_types import (
+    comma_list,
+    count,
+    file,
+    folder_with,
+    fraction,
+    positive,
+    writable,
+)
+from tupe_fairseq.data.metrics import METRICS
+from tupe_fairseq.files.names import CLS, POOLING_NAMES
+
+PAPER_LRS, PAPER_SEEDS = (2e-5, 3e-5, 4e-5, 5e-5), (1, 2, 3, 4, 5)
+#: for your own task with fewer rows
+SMALL_LRS, SMALL_SEEDS, FEW_ROWS = (2e-5, 5e-5), (1, 2), 1000
+#: with fewer rows for validation, one of them changes the score by 2%
+FEW_VALID_ROWS = 50
+
+logger = logging.getLogger("tupe-finetune")
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-finetune",
+        description="Fine-tune a checkpoint on a task of GLUE or your own with several learning "
+        "rates and seeds, and write the scores, figures and the best model to RUNS/TASK. Each run "
+        "is a fairseq-train command, which is printed; finished runs are not repeated.",
+        epilog="example:\n  tupe-finetune --data glue/CoLA --checkpoint checkpoint_last.pt "
+        "--output-dir runs",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add(
+        "--data", required=True, type=_data, metavar="OUT/TASK",
+        help="folder made by tupe-prepare-glue or tupe-prepare-task",
+    )  # fmt: skip
+    add(
+        "--checkpoint", required=True, type=file, metavar="FILE",
+        help="pre-trained checkpoint of tupe_roberta",
+    )  # fmt: skip
+    add("--output-dir", required=True, type=_output, metavar="RUNS", help="folder for all tasks")
+    add("--task", metavar="TASK", help="refuse --data of another task")
+    add_protocol_flags(parser)
+    add(
+        "--pooling", choices=POOLING_NAMES, default=CLS,
+        help="what the head gets of a text: the features of <s> (cls), or the mean over all "
+        "tokens; default %(default)s",
+    )  # fmt: skip
+    devices = parser.add_mutually_exclusive_group()
+    devices.add_argument(
+        "--gpus", type=comma_list(_gpu), metavar="LIST",
+        help="GPU numbers, such as 0,1, for runs side by side; default: the first GPU, or the CPU",
+    )  # fmt: skip
+    devices.add_argument("--cpu", action="store_true", help="train on the CPU")
+    add("--parallel", type=count, metavar="N", help="runs at a time; default: one per GPU")
+    add("--fp16", action="store_true", help="mixed precision on GPUs")
+    add(
+        "--keep-checkpoints", action="store_true",
+        help="keep the best checkpoint of each run, not only the best run's",
+    )  # fmt: skip
+    add("--dry-run", action="store_true", help="print the commands, run nothing")
+    return parser
+
+
+def add_protocol_flags(parser: argparse.ArgumentParser) -> None:
+    """The grid, and what its runs share."""
+    add = parser.add_argument
+    add(
+        "--lrs", type=comma_list(positive), metavar="LIST",
+        help="peak learning rates; default 2e-5,3e-5,4e-5,5e-5 as in the paper, and 2e-5,5e-5 for "
+        f"your own task with fewer than {FEW_ROWS} rows",
+    )  # fmt: skip
+    add(
+        "--seeds", type=comma_list(_seed), metavar="LIST",
+        help="default 1,2,3,4,5, and 1,2 for your own task with fewer rows",
+    )  # fmt: skip
+    add(
+        "--epochs", type=count, metavar="N",
+        help="default 5 for MNLI, QNLI and QQP, else 10; for your own task as many as make 300 "
+        "updates, but at least 10 and at most 50",
+    )  # fmt: skip
+    add(
+        "--patience", type=count, metavar="N",
+        help="end a run after N epochs without a better score; the learning rate falls as without",
+    )  # fmt: skip
+    add(
+        "--metric", choices=METRICS, metavar="NAME",
+        help="pick checkpoints by another metric: " + ", ".join(METRICS),
+    )  # fmt: skip
+    add("--balance", action="store_true", help="weigh rare classes more in the loss")
+    add("--batch-size", type=count, default=32, metavar="N", help="default %(default)s")
+    add("--update-freq", type=count, default=1, metavar="N", help="batches per update; default 1")
+    add("--dropout", type=fraction, default=0.1, metavar="P", help="default %(default)s")
+    add("--weight-decay", type=fraction, default=0.01, metavar="W", help="default %(default)s")
+    add(
+        "--no-pretraining", action="store_true",
+        help="for comparison: random weights for a model of the checkpoint's size",
+    )  # fmt: skip
+
+
+def _data(text: str) -> str:
+    return _no_colon(folder_with("report.json")(text))
+
+
+def _output(text: str) -> str:
+    return _no_colon(writable(text))
+
+
+def _no_colon(text: str) -> str:
+    if ":" in os.path.abspath(text):
+        raise argparse.ArgumentTypeError(f"{text} contains ':', at which fairseq splits paths")
+    return text
+
+
+def _seed(text: str) -> int:
+    if not (text.isdecimal() and 0 < int(text) < 2**32):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 4294967295")
+    return int(text)
+
+
+def _gpu(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a GPU")
+    return int(text)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Fine-tune."""
+    parser = get_parser()
+    args = parser.parse_args(argv)
+    if args.cpu and args.fp16:
+        parser.error("--fp16 needs a GPU; drop it, or drop --cpu")
+
+    from dataclasses import replace
+
+    from tupe_fairseq.data.task import TAGGING
+    from tupe_fairseq.fairseq_runs.command import show
+    from tupe_fairseq.finetune.command import Experiment, Run, Settings
+    from tupe_fairseq.finetune.pretrained import read_pretrained
+    from tupe_fairseq.finetune.protocol import run_protocol
+    from tupe_fairseq.finetune.report import count_of
+    from tupe_fairseq.finetune.scoring import balanced_weights, with_metric
+    from tupe_fairseq.finetune.task_data import TaskData
+
+    devices = [] if args.dry_run else _devices(parser, args)
+    data, model = TaskData.load(args.data, args.task), read_pretrained(args.checkpoint)
+    data.check_vocabulary(model)
+    task = with_metric(data.task, args.metric)
+    data, rows = replace(data, task=task), data.rows
+    if args.pooling != CLS and task.kind == TAGGING:
+        parser.error(f"--pooling {args.pooling} is for one label a text; {task.name} has tags")
+    if data.max_positions != model.max_positions:
+        logger.info(
+            "--data was prepared for %d positions and the model has %d: longer rows are truncated "
+            "to the model's, and counted in train.log",
+            data.max_positions,
+            model.max_positions,
+        )
+    settings = Settings(
+        epochs=args.epochs or 1,
+        batch_size=args.batch_size,
+        update_freq=args.update_freq,
+        fp16=args.fp16,
+        dropout=args.dropout,
+        weight_decay=args.weight_decay,
+        pretrained=not args.no_pretraining,
+        metric=args.metric,
+        class_weights=balanced_weights(data) if args.balance else None,
+        patience=args.patience,
+        pooling=None if args.pooling == CLS else args.pooling,
+    )
+    folder = os.path.join(os.path.abspath(args.output_dir), task.name)
+    experiment = Experiment(
+        folder, data, model, settings, cpu=args.cpu if args.dry_run else devices == [None]
+    )
+    if args.epochs is None:
+        epochs = experiment.default_epochs()
+        experiment = replace(experiment, settings=replace(settings, epochs=epochs))
+        if epochs != task.epochs:
+            logger.info("%d epochs, because there are only %d rows", epochs, rows["train"])
+    is_small = not task.benchmark and rows["train"] < FEW_ROWS
+    lrs = args.lrs or (SMALL_LRS if is_small else PAPER_LRS)
+    seeds = args.seeds or (SMALL_SEEDS if is_small else PAPER_SEEDS)
+    if is_small and not (args.lrs and args.seeds):
+        logger.info(
+            "%s and %s, because there are only %d rows (--lrs, --seeds)",
+            count_of(len(lrs), "learning rate"),
+            count_of(len(seeds), "seed"),
+            rows["train"],
+        )
+    if rows["valid"] < FEW_VALID_ROWS:
+        logger.warning(
+            "WARNING: %d rows for validation are too few to tell which run is better; one of them "
+            "is %.0f%% of an accuracy",
+            rows["valid"],
+            100 / rows["valid"],
+        )
+    runs = [Run(lr, seed) for lr in lrs for seed in seeds]
+    if args.dry_run:
+        for run in runs:
+            show(experiment.script(run))
+        return
+    print(run_protocol(experiment, runs, devices, args.parallel, args.keep_checkpoints))
+    logger.info("all tasks: %s", os.path.join(os.path.dirname(folder), "results.md"))
+
+
+def _devices(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[str | None]:
+    """Values of CUDA_VISIBLE_DEVICES for the runs; None stands for the CPU."""
+    import torch
+
+    there = 0 if args.cpu else torch.cuda.device_count()
+    for gpu in args.gpus or []:
+        if gpu >= there:
+            parser.error(f"--gpus {gpu}: torch finds {there} GPUs on this machine, from 0 on")
+    if not there:
+        if args.fp16:
+            parser.error("--fp16 needs a GPU, and torch finds none on this machine; drop it")
+        logger.info("training on the CPU" + ("" if args.cpu else ", because torch finds no GPU"))
+        return [None]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(there)))).split(",")
+    devices = [visible[gpu] for gpu in args.gpus or [0]]
+    logger.info("training on GPU %s", ", ".join(devices))
+    os.environ["CUDA_VISIBLE_DEVICES"] = devices[0]  # where this process predicts
+    return devices

@@ -1,0 +1,125 @@
+"""The figures beside a task's results.md: learning curves, and the best run's predictions."""
+
+import logging
+from typing import Any
+
+import matplotlib.figure
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
+
+from tupe_fairseq.data.task import MULTILABEL, Task
+from tupe_fairseq.finetune.command import Experiment, Run
+from tupe_fairseq.finetune.report import metric_label
+from tupe_fairseq.finetune.run import predictions, read_curve
+from tupe_fairseq.finetune.scoring import Predicted, Results, flat
+from tupe_fairseq.plots import canvas
+
+logger = logging.getLogger("tupe-finetune")
+
+# more classes would not fit on a page, more numbers would overlap
+_MOST_CLASSES, _MOST_NUMBERS = 30, 12
+_LONGEST_LABEL = 24
+
+
+def draw_figures(experiment: Experiment, results: Results, best: Run | None) -> None:
+    """Write learning_curves.png, and of the development set confusion.png or scatter.png."""
+    task, figures = experiment.data.task, {}
+    curves = {run: read_curve(experiment, run) for run in sorted(results)}
+    if any(curves.values()):
+        figures["learning_curves"] = learning_curves(curves, best, task)
+    if best is not None and task.kind != MULTILABEL:
+        predicted = predictions(experiment, best, "valid")
+        title = f"{task.name}, development set, {best.name}"
+        if task.is_regression:
+            figures["scatter"] = scatter(predicted, title)
+        else:
+            figures["confusion"] = confusion(task, predicted, title)
+    for name, figure in figures.items():
+        canvas.save_png(figure, f"{experiment.folder}/{name}.png", dpi=130)
+    logger.info("%s: %s", experiment.folder, ", ".join(f"{name}.png" for name in figures))
+
+
+def learning_curves(
+    curves: dict[Run, list[dict[str, Any]]], best: Run | None, task: Task
+) -> matplotlib.figure.Figure:
+    """Loss and score of all runs, a colour for each learning rate, and the best run in bold."""
+    figure = canvas.new_figure(10, 4.6)
+    panels = dict(zip(("loss", "score"), figure.subplots(1, 2)))
+    rates = list(dict.fromkeys(run.lr for run in curves))
+    colour_of, labelled = dict(zip(rates, canvas.colours(len(rates)))), set()
+    for run in sorted(curves, key=lambda run: run == best):  # the best on top
+        label = f"best: {run.name}" if run == best else f"lr {run.lr_text}"
+        style = {"linewidth": 2.6} if run == best else {"linewidth": 0.9, "alpha": 0.5}
+        epochs = [point["epoch"] for point in curves[run]]
+        for key, panel in panels.items():
+            values = [point[key] for point in curves[run]]
+            # dots, because a single epoch is no line
+            panel.plot(
+                epochs, values, ".-", markersize=4, color=colour_of[run.lr],
+                label=None if label in labelled else label, **style,
+            )  # fmt: skip
+        labelled.add(label)
+    panels["loss"].set(title="training", ylabel="loss")
+    panels["score"].set(
+        title="development set", ylabel=f"{metric_label(task.selection)}, times 100"
+    )
+    for panel in panels.values():
+        panel.set_xlabel("epoch")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.grid(alpha=0.25)
+    figure.suptitle(canvas.plain(task.name))
+    handles, labels = panels["loss"].get_legend_handles_labels()
+    columns = min(len(labels), 5)
+    figure.legend(handles, labels, loc="outside lower center", ncol=columns, frameon=False)
+    return figure
+
+
+def confusion(task: Task, predicted: Predicted, title: str) -> matplotlib.figure.Figure:
+    """How often each class is taken for each, as shares of the true class."""
+    targets = flat(predicted.targets)
+    counts = np.bincount(targets, minlength=task.num_classes)
+    shown = np.sort(np.argsort(-counts, kind="stable")[:_MOST_CLASSES])
+    if len(shown) < task.num_classes:
+        title += f"\n(the {len(shown)} most frequent of {task.num_classes} classes)"
+    shares = confusion_matrix(targets, flat(predicted.predictions), labels=shown, normalize="true")
+    names = [canvas.plain(_short(task.labels[number])) for number in shown]
+    size = max(4.5, 2.5 + 0.42 * len(shown))
+    figure = canvas.new_figure(size + 1.6, size)
+    panel = figure.subplots()
+    brief = max(map(len, names)) <= 3 or sum(map(len, names)) <= 30
+    display = ConfusionMatrixDisplay(shares, display_labels=names).plot(
+        ax=panel, cmap="Blues", values_format=".0%", im_kw={"vmin": 0, "vmax": 1},
+        include_values=len(shown) <= _MOST_NUMBERS, xticks_rotation=0 if brief else 90,
+        colorbar=False,
+    )  # fmt: skip
+    panel.set_yticklabels([f"{name} ({counts[n]})" for name, n in zip(names, shown)])
+    panel.set(xlabel="prediction", ylabel="true class (how many there are)")
+    panel.set_aspect("auto")  # with equal sides long labels would be cut
+    panel.set_title(canvas.plain(title))
+    figure.colorbar(display.im_, ax=panel, shrink=0.8, label="share of the true class")
+    return figure
+
+
+def scatter(predicted: Predicted, title: str) -> matplotlib.figure.Figure:
+    """A point for each row, and the line on which all would be right."""
+    predictions, targets = predicted
+    figure = canvas.new_figure(5.8, 5.5)
+    panel = figure.subplots()
+    middle = float(np.median(targets))
+    panel.axline((middle, middle), slope=1, color="#777777", linewidth=0.8, zorder=0)
+    # the more points there are, the more of them hide each other
+    alpha = float(np.clip(10 / np.sqrt(len(targets)), 0.1, 0.8))
+    panel.scatter(targets, predictions, s=14, alpha=alpha, color=canvas.COLOURS[0], linewidths=0)
+    both = np.concatenate([predictions, targets])
+    margin = 0.04 * float(np.ptp(both)) or 0.5
+    panel.set_ylim(float(both.min()) - margin, float(both.max()) + margin)
+    panel.set(xlabel="true score", ylabel="predicted score")
+    panel.set_title(canvas.plain(title))
+    panel.grid(alpha=0.25)
+    return figure
+
+
+def _short(label: str) -> str:
+    text = " ".join(label.split())
+    return text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "\u2026"

@@ -1,0 +1,307 @@
+"""The results of a task and of all tasks: results.json and results.md."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from tupe_fairseq.data.metrics import class_scores, most_frequent
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, Task
+from tupe_fairseq.files.atomic import atomic_write, read_json, write_json
+from tupe_fairseq.files.lock import locked
+from tupe_fairseq.files.markdown import markdown_table
+from tupe_fairseq.finetune.command import Experiment
+from tupe_fairseq.finetune.scoring import (
+    Results,
+    best_run,
+    by_learning_rate,
+    flat,
+    metric_names,
+    read_predictions,
+    score,
+)
+from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
+
+_METRICS = {
+    "accuracy": "accuracy",
+    "acc_and_f1": "mean of accuracy and F1",
+    "entity_f1": "entity F1",
+    "f1": "F1",
+    "macro_f1": "macro F1",
+    "mcc": "Matthews",
+    "micro_f1": "micro F1",
+    "pearson": "Pearson",
+    "pearson_and_spearman": "mean of Pearson and Spearman",
+    "spearman": "Spearman",
+}
+_SCORES = {"score": "score", "best_run_score": "best run", "baseline_score": "baseline"}
+_MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
+_BASELINES = {
+    CLASSIFICATION: "always {} (majority class)",
+    REGRESSION: "always {} (mean score)",
+    MULTILABEL: "always {} (most frequent set of labels)",
+    TAGGING: "each word's most frequent tag ({} if it is unknown)",
+}
+
+
+def percent(value: float | None) -> str:
+    """A fraction times 100, with one decimal; "diverged" for None."""
+    return "diverged" if value is None else f"{100 * value:.1f}".replace("-0.0", "0.0")
+
+
+def count_of(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def metric_label(name: str, others: Sequence[str] = ()) -> str:
+    """A metric's name; a mean that stands beside its two parts need not repeat them."""
+    label = _METRICS[name]
+    is_beside = label.startswith("mean") and all(_METRICS[one] in label for one in others)
+    return "mean of both" if len(others) == 2 and is_beside else label
+
+
+def _in_cell(text: str) -> str:
+    """A label or name, which a user chose, without effect on the table."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def write_task(
+    experiment: Experiment,
+    settings: dict[str, Any],
+    results: Results,
+    constant: dict[str, Any],
+    test: dict[str, dict[str, float]] | None = None,
+) -> str:
+    """Write results.json and results.md of a task; returns the latter.
+
+    Args:
+        settings: what all runs share.
+        results: the finished runs, one or more.
+        constant: of :func:`tupe_fairseq.finetune.scoring.baseline`.
+        test: the best run's metrics on the test sets of your own task.
+    """
+    data, task = experiment.data, experiment.data.task
+    best, table = best_run(results, task), by_learning_rate(results, task)
+    best_lr = max(table, key=lambda row: row["metrics"]["valid"][task.selection])
+    summary = {
+        "task": task.name,
+        "selection": task.selection,
+        "settings": settings,
+        "best_lr": best_lr["lr"],
+        "score": score(best_lr["metrics"], task),
+        "best_run": None if best is None else best.name,
+        "best_run_score": None if best is None else score(results[best]["metrics"], task),
+        "baseline_score": score(constant["metrics"], task),
+        "baseline": constant,
+        "by_lr": table,
+        "runs": [results[run] for run in sorted(results)],
+    }
+    if not task.benchmark:
+        path = "" if best is None else experiment.path(best, "predictions-valid.tsv")
+        predicted = None if task.is_regression else read_predictions(path, data, "valid")
+        classes = predicted and class_scores(task.labels, *map(flat, predicted))
+        summary.update(description=task.to_record(), classes=classes or [], test=test or {})
+    text = task_table(summary, task)
+    _write(experiment.folder, summary, text)
+    return text
+
+
+def _write(folder: str, content: dict[str, Any], text: str) -> None:
+    with atomic_write(os.path.join(folder, "results.md")) as file:
+        file.write(text)
+    write_json(os.path.join(folder, "results.json"), content)
+
+
+def task_table(summary: dict[str, Any], task: Task) -> str:
+    """results.md of a task."""
+    settings, constant = summary["settings"], summary["baseline"]
+    names, splits = metric_names(task), [split for split in task.splits if "valid" in split]
+    columns = [(split, name) for split in splits for name in names]
+    sets = _MNLI_SETS if task.benchmark else dict(zip(splits, splits))
+    labels = [
+        metric_label(name, task.metrics) + (f" ({sets[split]})" if len(splits) > 1 else "")
+        for split, name in columns
+    ]
+
+    def cells(metrics) -> list[str]:
+        if metrics is None:
+            return ["diverged"] * len(columns)
+        return [percent(metrics[split][name]) for split, name in columns]
+
+    baseline = _BASELINES[task.kind].format(_in_cell(constant["answer"]))
+    medians = [
+        [row["lr"] + " (best)" * (row["lr"] == summary["best_lr"]), str(len(row["seeds"])),
+         *cells(row["metrics"])]
+        for row in summary["by_lr"]
+    ]  # fmt: skip
+    medians.append([baseline, "", *cells(constant["metrics"])])
+    has_epochs = settings["patience"] is not None
+    runs = [
+        [run["run"] + " (best)" * (run["run"] == summary["best_run"]),
+         *([str(run["epochs"])] if has_epochs else []), *cells(run["metrics"])]
+        for run in summary["runs"]
+    ]  # fmt: skip
+    header = ["run", *(["epochs"] if has_epochs else []), *labels]
+    checkpoint = settings["checkpoint"]
+    origin = f"Fine-tuned from {checkpoint['name']} (sha256 {checkpoint['sha256'][:12]})"
+    if not settings["pretrained"]:
+        origin = f"NOT pre-trained: random weights, a model of the size of {checkpoint['name']}"
+    rows = count_of(settings["batch_size"] * settings["update_freq"], "row")
+    epochs = count_of(settings["epochs"], "epoch")
+    lines = [
+        f"# {task.name}" + ("" if settings["pretrained"] else ", without pre-training"),
+        "",
+        f"{origin}; {epochs}; {rows} per update. Development set, times 100.",
+        "",
+        *_options(settings, task),
+        "## Median over the seeds",
+        "",
+        markdown_table(["learning rate", "seeds", *labels], medians),
+        "## Each run",
+        "",
+        markdown_table(header, runs),
+    ]
+    for split, metrics in summary.get("test", {}).items():
+        both = {summary["best_run"]: metrics, baseline: constant["test"][split]}
+        lines += [
+            f"## {split.capitalize()} set, by the run that is best on the development set",
+            "",
+            markdown_table(
+                ["run", *(metric_label(name, task.metrics) for name in names)],
+                [[run, *(percent(found[name]) for name in names)] for run, found in both.items()],
+            ),
+        ]
+    return "\n".join(lines + _classes(summary.get("classes", [])))
+
+
+def _options(settings: dict[str, Any], task: Task) -> list[str]:
+    """A line for each option that changes the protocol."""
+    lines = []
+    if settings["pooling"]:
+        lines += [f"The head gets the {settings['pooling']} of a text's features (--pooling)."]
+    if settings["metric"]:
+        lines += [f"Checkpoints are picked by {metric_label(task.selection)} (--metric)."]
+    if settings["patience"]:
+        epochs = count_of(settings["patience"], "epoch")
+        lines += [f"Runs stopped after {epochs} without a better score (--patience)."]
+    if settings["class_weights"]:
+        weights = zip(task.labels, settings["class_weights"])
+        listed = ", ".join(f"{_in_cell(label)} {weight:g}" for label, weight in weights)
+        lines += [f"Weights of the classes in the loss (--balance): {listed}."]
+    return [*lines, ""] if lines else []
+
+
+def _classes(classes: list[dict[str, Any]]) -> list[str]:
+    if not classes:
+        return []
+    shown, columns = most_frequent(classes), ("precision", "recall", "f1")
+    rows = [
+        [_in_cell(one["label"]), *(percent(one[name]) for name in columns), str(one["support"])]
+        for one in shown
+    ]
+    fewer = f"The {len(shown)} most frequent of {len(classes)}.\n\n"
+    return [
+        "## Each class, by the best run",
+        "",
+        (fewer if len(shown) < len(classes) else "")
+        + markdown_table(["class", "precision", "recall", "F1", "number"], rows),
+    ]
+
+
+def write_overall(runs_dir: str) -> None:
+    """Write RUNS/results.json and results.md from the results.json of the tasks in RUNS."""
+    # another task may finish at the same time; the last one reads the results of both
+    with locked(runs_dir, wait=True):
+        own = sorted(name for name in os.listdir(runs_dir) if name not in GLUE_TASKS)
+        paths = [os.path.join(runs_dir, name, "results.json") for name in [*GLUE_TASKS, *own]]
+        summaries = [read_json(path) for path in paths if os.path.exists(path)]
+        overall = overall_results([one for one in summaries if "best_lr" in one])
+        _write(runs_dir, overall, overall_table(overall))
+
+
+def overall_results(summaries: list[dict[str, Any]]) -> dict[str, Any]:
+    """The scores of all tasks, and the averages of GLUE's.
+
+    A task's score is its median at the best learning rate; with two metrics of GLUE, or two
+    development sets, their mean.
+    """
+    tasks: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    for summary in summaries:
+        settings = summary["settings"]
+        best_lr = next(row for row in summary["by_lr"] if row["lr"] == summary["best_lr"])
+        row = {
+            **{name: summary[name] for name in (*_SCORES, "best_lr", "best_run")},
+            "seeds": len(best_lr["seeds"]),
+            "metrics": best_lr["metrics"],
+            "pretrained": settings["pretrained"],
+            "checkpoint": settings["checkpoint"],
+            **({"pooling": settings["pooling"]} if settings["pooling"] else {}),
+        }
+        if "description" in summary:
+            row.update(test=summary["test"], baseline_test=summary["baseline"]["test"])
+            own[summary["task"]] = {**row, "description": summary["description"]}
+        else:
+            tasks[summary["task"]] = row
+    models = {
+        (row["pretrained"], row.get("pooling"), row["checkpoint"]["sha256"])
+        for row in tasks.values()
+    }
+    # scores of different models have no meaningful average
+    one_model = len(models) == 1
+    without_wnli = [row for name, row in tasks.items() if name != "WNLI"]
+    return {
+        "tasks": tasks,
+        "one_model": one_model,
+        "average": _averages([*tasks.values()]) if one_model else None,
+        "average_without_wnli": _averages(without_wnli) if one_model and "WNLI" in tasks else None,
+        **({"own_tasks": own} if own else {}),
+    }
+
+
+def _averages(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    averages: dict[str, Any] = {"tasks": len(rows)}
+    for key in _SCORES:
+        values = [row[key] for row in rows]
+        averages[key] = None if None in values else sum(values) / len(values)
+    return averages if rows else None
+
+
+def overall_table(overall: dict[str, Any]) -> str:
+    """RUNS/results.md: GLUE's tasks with their average, and your own tasks."""
+    rows = [_overall_row(name, row) for name, row in overall["tasks"].items()]
+    for key, words in (("average", ""), ("average_without_wnli", " without WNLI")):
+        if overall[key] is not None:
+            label = f"average of {overall[key]['tasks']} of {len(GLUE_TASKS)} tasks{words}"
+            rows.append([label, *_scores(overall[key]), "", "", "", ""])
+    rows += [_overall_row(name, row) for name, row in overall.get("own_tasks", {}).items()]
+    header = ["task", *_SCORES.values(), "learning rate", "seeds", "medians", "test set"]
+    text = (
+        "# Development sets\n\nTimes 100. The score is the median over the seeds at the best "
+        "learning rate: of the metric that picks checkpoints,\nfor GLUE the mean of two metrics or "
+        "two sets. The baseline sees no text, or for tags one word.\n\n"
+    )
+    if overall["tasks"] and not overall["one_model"]:
+        text += "No average, because the tasks were fine-tuned from different models.\n\n"
+    return text + markdown_table(header, rows)
+
+
+def _scores(row: dict[str, Any]) -> list[str]:
+    return [percent(row[key]) for key in _SCORES]
+
+
+def _overall_row(name: str, row: dict[str, Any]) -> list[str]:
+    remarks = [] if row["pretrained"] else ["not pre-trained"]
+    remarks += [f"{row['pooling']} pooling"] if "pooling" in row else []
+    label = _in_cell(name) + (f" ({', '.join(remarks)})" if remarks else "")
+    several = len(row["metrics"]) > 1
+    medians = [
+        f"{_METRICS[metric]} {_MNLI_SETS[split] + ' ' if several else ''}{percent(value)}"
+        for split, metrics in row["metrics"].items()
+        for metric, value in metrics.items()
+    ]
+    test = ""
+    if row.get("test"):
+        selection = row["description"]["selection"]
+        scores = (percent(one["test"][selection]) for one in (row["test"], row["baseline_test"]))
+        test = "{} (baseline {})".format(*scores)
+    return [label, *_scores(row), row["best_lr"], str(row["seeds"]), ", ".join(medians), test]
