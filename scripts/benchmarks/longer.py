@@ -26,8 +26,8 @@ from pathlib import Path
 import torch
 from fairseq_cli.train import cli_main as fairseq_train
 
+from tupe_fairseq.cli.printed_commands import masked_lm_training
 from tupe_fairseq.commands import extend, score
-from tupe_fairseq.commands.recipe import masked_lm_training
 from tupe_fairseq.compare.parse_schemes import parse_scheme
 from tupe_fairseq.compare.provenance import processor
 from tupe_fairseq.files.markdown import markdown_table

@@ -25,7 +25,7 @@ import tupe_fairseq
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.checkpoint.checked_tensors import ENCODER
 from tupe_fairseq.checkpoint.restricted_load import restricted_load
-from tupe_fairseq.commands.recipe import masked_lm_training
+from tupe_fairseq.cli.printed_commands import masked_lm_training
 from tupe_fairseq.finetune.pretrained import read_pretrained
 
 BIN = Path(sys.executable).parent

@@ -10,11 +10,11 @@ from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.foreign_model import ForeignModel, read_checkpoint
 from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.untie import in_words, untie
+from tupe_fairseq.cli.printed_commands import next_commands
 from tupe_fairseq.command_flags.convert import check, get_parser
 from tupe_fairseq.command_flags.vocabulary_flags import CHOICES, given_vocabulary
 from tupe_fairseq.commands.converted_files import as_text, with_record, write_folder
 from tupe_fairseq.commands.fitting_vocabulary import check_fits
-from tupe_fairseq.commands.next_commands import next_commands
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.export.read_folder import read_folder
 from tupe_fairseq.fairseq_runs.command import show

@@ -12,10 +12,10 @@ from tupe_fairseq.checkpoint.extend import extend
 from tupe_fairseq.checkpoint.foreign_model import read_checkpoint
 from tupe_fairseq.checkpoint.naming_file import naming_file
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.cli.printed_commands import next_commands
 from tupe_fairseq.command_flags.extend import check, get_parser
 from tupe_fairseq.command_flags.vocabulary_flags import CHOICES
 from tupe_fairseq.commands.converted_files import with_record, write_folder
-from tupe_fairseq.commands.next_commands import next_commands
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.fairseq_runs.command import show
 from tupe_fairseq.files.names import DICTIONARY, REPORT, SENTENCEPIECE_MODEL, VOCABULARY
