@@ -13,7 +13,8 @@ import heapq
 
 import numpy as np
 
-from tupe_fairseq.rows.open_rows import open_rows
+from tupe_fairseq.data.columns import choose_columns
+from tupe_fairseq.data.rows import read_rows
 
 BLOCK = 65_536
 
@@ -37,8 +38,8 @@ def parse(arguments):
 
 def texts_of(path, column):
     """The texts of a file, in order."""
-    file = open_rows(path)
-    return [row.values[0] for row in file.rows([file.column(column, "--text")])]
+    name = choose_columns(path, column).text
+    return [row[name] for _, row in read_rows(path, [name])]
 
 
 def unit(vectors, mean):

@@ -9,7 +9,6 @@ import os
 import shlex
 import shutil
 import sys
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,8 +16,7 @@ import torch
 from helpers import raw_text
 from helpers.authors import WORDS, their_checkpoint
 from helpers.exporting import exporting_quickly, write_model
-from helpers.glue_files import write_glue, write_pretrain_dir
-from helpers.own_files import write_conll, write_csv
+from helpers.glue_files import write_pretrain_dir
 from helpers.predicting import write_fine_tuned
 from helpers.running import call_program
 from helpers.scoring import write_pairs
@@ -31,9 +29,7 @@ from tupe_fairseq.commands import (
     export,
     extend,
     predict,
-    prepare_glue,
     prepare_pretrain,
-    prepare_task,
     score,
 )
 from tupe_fairseq.compare.runner import first_runs
@@ -268,150 +264,6 @@ def plain(prepared):
 def test_prepare_pretrain_has_no_other_flags():
     known = {*PRETRAIN, *PRETRAIN_ELSEWHERE}
     assert flags_of(prepare_pretrain.get_parser()) == known
-
-
-# tupe-prepare-glue: what prepare_task is given with the flag and without it
-GLUE = {
-    "--glue-dir": ("DIR/two", "glue_dir", "DIR/two", "DIR/one"),
-    "--tasks": ("RTE,WNLI", "tasks", ["RTE", "WNLI"], ["RTE"]),
-    "--pretrain-dir": ("DIR/pretrain2", "dictionary", "DIR/pretrain2/dict.txt", "DIR/pretrain/"),
-    "--output-dir": ("DIR/out2", "folder", "DIR/out2/RTE", "DIR/out/RTE"),
-    "--max-positions": ("77", "max_positions", 77, 512),
-    "--workers": ("3", "workers", 3, 1),
-}
-
-
-@pytest.mark.parametrize("flag", GLUE)
-def test_prepare_glue(flag, tmp_path, monkeypatch):
-    for name in ("one", "two"):
-        write_glue(tmp_path / name, ["RTE", "WNLI"])
-    for name in ("pretrain", "pretrain2"):
-        write_pretrain_dir(tmp_path / name)
-
-    def call(*flags):
-        seen = {"tasks": []}
-
-        def record(task, glue_dir, pretrained, folder, max_positions, workers):
-            seen.update(glue_dir=glue_dir, dictionary=pretrained.dictionary, workers=workers)
-            seen["tasks"].append(task.name)
-            if task.name == "RTE":
-                seen.update(folder=folder, max_positions=max_positions)
-            return {"task": task.name, "max_positions": 1, "splits": {}, "warnings": []}
-
-        monkeypatch.setattr(prepare_glue, "prepare_task", record)
-        words = ["--glue-dir", "DIR/one", "--tasks", "RTE", "--pretrain-dir", "DIR/pretrain",
-                 "--output-dir", "DIR/out", "--workers", 1, *flags]  # fmt: skip
-        words = [str(word).replace("DIR", str(tmp_path)) for word in words]
-        code, text = call_program(prepare_glue.main, words)
-        assert code == 0, text
-        return seen
-
-    def placed(value):
-        return value.replace("DIR", str(tmp_path)) if isinstance(value, str) else value
-
-    value, name, with_it, without = GLUE[flag]
-    assert call(flag, value)[name] == placed(with_it)
-    found = call()[name]
-    assert found == placed(without) or str(found).startswith(str(placed(without)))
-
-
-def test_prepare_glue_has_no_other_flags():
-    assert flags_of(prepare_glue.get_parser()) == set(GLUE)
-
-
-# tupe-prepare-task: other flags that are needed, what is given, and what is read from the task
-# with the flag and without it
-TASK = {
-    "--kind": ("", "multilabel", lambda seen: seen.task.kind, "multilabel", "classification"),
-    "--train": ("", "DIR/b.csv", lambda seen: len(seen.texts["train"]), 45, 36),
-    "--valid": ("", "DIR/b.csv", lambda seen: len(seen.texts["valid"]), 50, 4),
-    "--test": ("", "DIR/b.csv", lambda seen: len(seen.texts.get("test", [])), 50, 0),
-    "--valid-share": ("", "0.5", lambda seen: len(seen.texts["valid"]), 20, 4),
-    "--seed": ("", "3", lambda seen: seen.texts["valid"][0], ("text 5",), ("text 4",)),
-    "--text": ("", "other", lambda seen: seen.texts["train"][0], ("other 0",), ("text 0",)),
-    "--text2": (
-        "--text text", "other", lambda seen: seen.texts["train"][0], ("text 0", "other 0"),
-        ("text 0",),
-    ),
-    "--label": ("", "number", lambda seen: seen.task.labels, ("0", "1", "2"), ("a;x", "b;x")),
-    "--no-header": (
-        "--text 1 --label 3", "", lambda seen: seen.task.labels, ("a;x", "b;x", "label"),
-        ("a;x", "b;x"),
-    ),
-    "--labels": ("", "b;x,a;x", lambda seen: seen.task.labels, ("b;x", "a;x"), ("a;x", "b;x")),
-    "--label-separator": (
-        "--kind multilabel", ";", lambda seen: seen.task.labels, ("a", "b", "x"), ("a;x", "b;x"),
-    ),
-    "--tags": (
-        "--kind tagging --train DIR/a.conll", "plain", lambda seen: seen.task.metrics,
-        ("accuracy",), ("entity_f1", "accuracy"),
-    ),
-    "--scale": (
-        "--kind regression --label number", "0,4", lambda seen: seen.task.scale, (0, 4), (0, 2),
-    ),
-    "--skip-bad-rows": (
-        "--train DIR/bad.csv", "", lambda seen: seen.dropped, {"another number of columns": 1},
-        "line 42 has 1 column",
-    ),
-    "--name": ("", "mine", lambda seen: seen.name, "mine", "out"),
-    "--pretrain-dir": ("", "DIR/two", lambda seen: seen.dictionary, "DIR/two/dict.txt", "DIR/one/"),
-    "--output-dir": ("", "DIR/out2", lambda seen: seen.folder, "DIR/out2", "DIR/out"),
-    "--max-positions": ("", "77", lambda seen: seen.max_positions, 77, 512),
-    "--workers": ("", "3", lambda seen: seen.workers, 3, 1),
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def task_files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("task")
-    for name in ("one", "two"):
-        write_pretrain_dir(folder / name)
-    rows = [(f"text {n}", f"other {n}", "ab"[n % 2] + ";x", n % 3) for n in range(50)]
-    header = ("text", "other", "label", "number")
-    write_csv(folder / "a.csv", [header, *rows[:40]])
-    write_csv(folder / "b.csv", [header, *rows])
-    write_csv(folder / "bad.csv", [header, *rows[:40], ("x",)])
-    write_conll(folder / "a.conll", [(["a", "b"], ["B-x", "O"])] * 30)
-    return folder
-
-
-@pytest.mark.parametrize("flag", TASK)
-def test_prepare_task(flag, task_files, tmp_path, monkeypatch):
-    def call(*flags):
-        seen = SimpleNamespace()
-
-        def record(name, sources, read, pretrained, folder, max_positions, workers):
-            seen.task, splits, _ = read()
-            seen.texts = {split: rows.texts for split, rows in splits.items()}
-            seen.dropped = splits["train"].dropped
-            seen.name, seen.dictionary, seen.folder = name, pretrained.dictionary, folder
-            seen.max_positions, seen.workers = max_positions, workers
-            return {"task": name, "max_positions": 1, "splits": {}, "warnings": []}
-
-        monkeypatch.setattr(prepare_task, "prepare_folder", record)
-        words = ["--kind", "classification", "--train", "DIR/a.csv", "--pretrain-dir", "DIR/one",
-                 "--output-dir", "DIR/out", "--workers", 1, *flags]  # fmt: skip
-        words = [str(word).replace("DIR", str(task_files)) for word in words]
-        code, text = call_program(prepare_task.main, words)
-        return seen if code == 0 else text
-
-    needed, value, found, with_it, without = TASK[flag]
-    given = [flag, value] if value else [flag]
-
-    def placed(value):
-        return value.replace("DIR", str(task_files)) if isinstance(value, str) else value
-
-    assert found(call(*needed.split(), *given)) == placed(with_it)
-    seen = call(*needed.split())
-    if isinstance(seen, str):  # what is refused without
-        assert without in seen
-    else:
-        value = found(seen)
-        assert value == placed(without) or str(value).startswith(str(placed(without)))
-
-
-def test_prepare_task_has_no_other_flags():
-    assert flags_of(prepare_task.get_parser()) == set(TASK)
 
 
 # tupe-convert: files that a flag adds to OUT, or changes there

@@ -9,10 +9,9 @@ from helpers.exporting import MAX_POSITIONS, build, save
 from helpers.glue_files import sentence, write_pretrain_dir
 from helpers.predicting import predict
 from helpers.running import call_program
-from tupe_fairseq.commands.prepare_task import main as prepare
+from tupe_fairseq.data.task import Task
 from tupe_fairseq.files.vocabulary_files import copy_vocabulary
 from tupe_fairseq.inference.predict import predict as through_fairseq
-from tupe_fairseq.labelled.task_report import read_task_report, task_of
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 
 HEAD = "token_tagging_head"
@@ -41,7 +40,7 @@ def model(tmp_path_factory):
     (folder / "in.conll").write_text("".join(lines))
     pretrained = write_pretrain_dir(folder / "pretrained")
     code, log = call_program(
-        prepare,
+        "prepare-task",
         ["--kind", "tagging", "--train", folder / "in.conll", "--valid", folder / "in.conll",
          "--text", 2, "--pretrain-dir", pretrained, "--output-dir", folder / "data",
          "--max-positions", MAX_POSITIONS, "--workers", 1],
@@ -60,7 +59,7 @@ def model(tmp_path_factory):
 
 
 def expected(checkpoint, data):
-    task = task_of(read_task_report(str(data)), "report.json")
+    task = Task.load(str(data))
     found = through_fairseq(checkpoint, data, "valid", cpu=True).values
     return [[task.labels[number] for number in tags] for tags in found]
 

@@ -24,9 +24,7 @@ GOOD = {
     "extend": "there.pt --max-positions 64 --output-dir out",
     "plot": "there.pt --output-dir out",
     "predict": "there.pt rows.csv",
-    "prepare_glue": "--glue-dir glue --tasks CoLA --pretrain-dir pretrain --output-dir out",
     "prepare_pretrain": "--input text.txt --output-dir out",
-    "prepare_task": "--kind multilabel --train rows.csv --pretrain-dir pretrain --output-dir out",
     "score": "there.pt",
 }
 _VOCABULARY = {
@@ -45,13 +43,6 @@ _MODEL = {
 }
 _NO_FOLDER = {"--output-dir text.txt": "text.txt is not a folder"}
 _SPLIT_PATH = {"--output-dir a:b": "a:b contains ':', at which fairseq splits lists"}
-_ENCODING = {
-    **_NO_FOLDER,
-    "--pretrain-dir absent": "absent/dict.txt is missing; --pretrain-dir is a folder",
-    "--pretrain-dir full": "full/sentencepiece.bpe.model is missing",
-    "--max-positions 5": "--max-positions (5) is below 6",
-    "--workers 0": "--workers (0) must be at least 1",
-}
 #: command -> what is given in addition to the good call, or instead of its words -> what is said
 WRONG = {
     "compare": {
@@ -160,13 +151,6 @@ WRONG = {
         "= there.pt text.txt --no-header": "--no-header is for .tsv and .csv; text.txt is neither",
         "= there.pt - --text a": "--text is for files; standard input has one text in each line",
     },
-    "prepare_glue": {
-        **_ENCODING,
-        "--glue-dir absent": "--glue-dir absent is not a folder",
-        "--tasks x": "'x'",
-        "--tasks ,": "--tasks names no task",
-        "--tasks RTE": "glue/RTE is missing",
-    },
     "prepare_pretrain": {
         **_SPLIT_PATH,
         "--output-dir text.txt/out": "text.txt is not a folder",
@@ -190,20 +174,6 @@ WRONG = {
         "--sentencepiece-model absent": "absent does not exist",
         "--sentencepiece-model codes --vocab-size 9": "--vocab-size has no effect with",
         "--vocabulary absent": "absent/vocabulary.json is missing",
-    },
-    "prepare_task": {
-        **_ENCODING,
-        "--kind x": "invalid choice: 'x'",
-        "--train absent": "--train absent is not a file",
-        "--train codes": "codes has no ending that says what it is",
-        "--valid rows.csv --seed 3": "--seed has no effect with --valid",
-        "--valid-share 1": "--valid-share (1.0) must be above 0 and below 1",
-        "--seed -1": "--seed (-1) must be at least 0",
-        "--text2 b": "--text2 needs --text",
-        "--labels a,a": "--labels a,a: the label 'a' is there twice",
-        "--tags bio": "--tags has no effect on --kind multilabel",
-        "--name a/b": "--name 'a/b' cannot be the name of a folder",
-        "--kind regression --scale 2,1": "--scale 2,1 is not two numbers",
     },
     "score": {
         **_VOCABULARY,

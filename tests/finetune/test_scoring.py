@@ -8,6 +8,7 @@ from sklearn import metrics
 
 from helpers.glue_data import write_data
 from helpers.own_tasks import own_rows, own_task, write_own
+from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.task import KINDS
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.report import (
@@ -30,7 +31,6 @@ from tupe_fairseq.finetune.scoring import (
     write_predictions,
 )
 from tupe_fairseq.finetune.task_data import TaskData
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 
 COLA = GLUE_TASKS["CoLA"].task
 FEW = {"train": 6, "valid": 4, "test": 3}

@@ -14,7 +14,7 @@ import torch
 
 import tupe_fairseq
 from helpers.glue_data import random_rows, write_bin, write_task
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
+from tupe_fairseq.data.glue import GLUE_TASKS
 
 REPO = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 import sentencepiece
 
 from helpers.running import call_program
-from tupe_fairseq.commands.prepare_glue import main
+from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.files.atomic import write_json
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 from tupe_fairseq.text.pieces import Pieces
 from tupe_fairseq.text.treatment import TextTreatment
 
@@ -180,4 +179,4 @@ def prepare_glue(official, tasks, pretrain_dir, out, *flags):
     """
     command = ["--glue-dir", official, "--tasks", tasks, "--pretrain-dir", pretrain_dir]
     command += ["--output-dir", out, "--workers", "1", *flags]
-    return call_program(main, command)
+    return call_program("prepare-glue", command)

@@ -10,7 +10,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from helpers.glue_data import random_rows, write_task
 from helpers.running import USER_DIR, run
 from helpers.training import SIZE
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
+from tupe_fairseq.data.glue import GLUE_TASKS
 
 WORDS = [f"w{n}" for n in range(20)]
 ROWS = {"train": 53, "valid": 23, "test": 9}

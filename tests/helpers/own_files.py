@@ -5,7 +5,6 @@ import json
 
 from helpers.glue_files import sentence
 from helpers.running import call_program
-from tupe_fairseq.commands.prepare_task import main
 
 
 def write_csv(path, rows):
@@ -43,4 +42,4 @@ def prepare_task(kind, train, pretrain_dir, out, *flags):
         tuple: the exit code and what was printed.
     """
     command = ["--kind", kind, "--train", train, "--pretrain-dir", pretrain_dir]
-    return call_program(main, [*command, "--output-dir", out, "--workers", 1, *flags])
+    return call_program("prepare-task", [*command, "--output-dir", out, "--workers", 1, *flags])

@@ -3,10 +3,9 @@
 import random
 
 from helpers.glue_data import DICTIONARY, EOS, FIRST, write_bin
+from tupe_fairseq.data.task import Task, label_symbol
 from tupe_fairseq.files.atomic import write_json
 from tupe_fairseq.files.fingerprint import file_sha256
-from tupe_fairseq.labelled.labels import label_symbol
-from tupe_fairseq.labelled.task_description import Task
 
 PAD = 1
 ROWS = {"train": 48, "valid": 16, "test": 9}

@@ -3,9 +3,8 @@
 import random
 
 from helpers.glue_data import EOS, FIRST, write_bin
+from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task, label_symbol
 from tupe_fairseq.files.atomic import write_json
-from tupe_fairseq.labelled.labels import label_symbol
-from tupe_fairseq.labelled.task_description import MULTILABEL, TAGGING, Task
 
 WORDS = [f"w{n}" for n in range(20)]
 PAD, UNKNOWN = 1, 3

@@ -69,6 +69,17 @@ def file(text: str) -> str:
     return text
 
 
+def rows_file(text: str) -> str:
+    """An existing file of rows."""
+    from tupe_fairseq.data.rows import ending_of
+
+    try:
+        ending_of(file(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
 def folder(text: str) -> str:
     """An existing folder."""
     return folder_with()(text)

@@ -20,8 +20,6 @@ NEEDS = {
     "extend": ("fairseq",),
     "plot": ("matplotlib",),
     "predict": ("sentencepiece",),
-    "prepare_glue": ("sentencepiece", "tqdm"),
-    "prepare_task": ("sentencepiece", "tqdm"),
     "score": ("sentencepiece",),
 }
 
@@ -70,6 +68,4 @@ export = _command("export")
 extend = _command("extend")
 plot = _command("plot")
 predict = _command("predict")
-prepare_glue = _command("prepare_glue")
-prepare_task = _command("prepare_task")
 score = _command("score")

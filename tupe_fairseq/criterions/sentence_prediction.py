@@ -20,8 +20,8 @@ from tupe_fairseq.criterions.whole_set import (
     parse_weights,
     reduce_rows,
 )
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
-from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, REGRESSION
+from tupe_fairseq.data.glue import GLUE_TASKS
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION
 from tupe_fairseq.tasks.sentence_prediction import class_names, kind_of
 
 

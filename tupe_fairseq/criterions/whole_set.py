@@ -22,7 +22,7 @@ WEIGHTS_HELP = (
 
 
 def parse_metrics(text: str, kind: str, labels: list[str]) -> list[str]:
-    from tupe_fairseq.labelled.metrics import (
+    from tupe_fairseq.data.metrics import (
         check_metrics,
     )  # pre-training does not need scikit-learn
 
@@ -64,7 +64,7 @@ class RowsMeter(MetersDict._DerivedMeter):
         self.rows.update(zip(ids, zip(predictions, targets)))
 
     def percentage(self, name: str) -> float:
-        from tupe_fairseq.labelled.metrics import task_metrics
+        from tupe_fairseq.data.metrics import task_metrics
 
         pairs = self._joined() if self.parts else list(self.rows.values())
         return 100 * task_metrics([name], *zip(*pairs))[name] if len(pairs) > 1 else math.nan

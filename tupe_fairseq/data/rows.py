@@ -276,11 +276,8 @@ _READERS: dict[str, Callable] = {
 
 def _texts(path: str, number: int, row: Row, names: list[str], is_all: bool) -> Row:
     """The values of the named columns as texts."""
-    missing = [name for name in names if name not in row]
-    others = [name for name in row if name not in names] if is_all else []
-    if missing or others:
-        problem = f"has no {quoted(missing)}" if missing else f"also has {quoted(others)}"
-        raise RowError(path, number, f"{problem}, unlike the first row")
+    if any(name not in row for name in names) or (is_all and len(row) > len(names)):
+        raise RowError(path, number, f"has the columns {quoted(row)} instead of {quoted(names)}")
     try:
         return {name: _text(name, row[name]) for name in names}
     except TypeError as error:

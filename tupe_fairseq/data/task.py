@@ -3,7 +3,8 @@
 import dataclasses
 import os
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -99,6 +100,38 @@ class Task:
                 f"{self.name} is a {self.kind} with {self.num_classes}; give --data, the folder "
                 "that it was fine-tuned with"
             )
+
+
+@dataclasses.dataclass
+class TaskRows:
+    """The rows of a split before they are encoded.
+
+    Args:
+        texts: the text of each row, or the two; for tagging its words.
+        labels: the label of each row; for multilabel and tagging a tuple. Empty if there are none.
+        index: in a test set, the number of each row.
+        read: rows of the file.
+        dropped: rows that are left out, by reason.
+        warnings: rows that are kept, by what is unusual about them.
+    """
+
+    texts: list[tuple[str, ...]] = dataclasses.field(default_factory=list)
+    labels: list[Any] = dataclasses.field(default_factory=list)
+    index: list[str] = dataclasses.field(default_factory=list)
+    read: int = 0
+    dropped: Counter[str] = dataclasses.field(default_factory=Counter)
+    warnings: Counter[str] = dataclasses.field(default_factory=Counter)
+
+    def add(self, texts: Sequence[str], are_words: bool = False) -> None:
+        """Add the texts of a row, or its words; empty ones are counted."""
+        if not (any if are_words else all)(text.strip() for text in texts):
+            self.warnings["empty text"] += 1
+        self.texts.append(tuple(texts))
+
+
+def as_tuple(label: str | tuple[str, ...]) -> tuple[str, ...]:
+    """All labels of a row."""
+    return (label,) if isinstance(label, str) else label
 
 
 def read_report(folder: str) -> dict[str, Any]:

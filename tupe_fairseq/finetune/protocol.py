@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from tupe_fairseq.data.glue import GLUE_TASKS, write_submission
 from tupe_fairseq.fairseq_runs.command import show
 from tupe_fairseq.fairseq_runs.grid import run_grid
 from tupe_fairseq.fairseq_runs.save_dir import BEST, LAST
@@ -17,8 +18,6 @@ from tupe_fairseq.finetune import report
 from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.run import finetune, predictions
 from tupe_fairseq.finetune.scoring import Results, baseline, best_run, measure
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
-from tupe_fairseq.glue.submission import write_submission
 
 logger = logging.getLogger("tupe-finetune")
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.metrics import class_scores, most_frequent
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, Task
 from tupe_fairseq.files.atomic import atomic_write, read_json, write_json
@@ -19,7 +20,6 @@ from tupe_fairseq.finetune.scoring import (
     read_predictions,
     score,
 )
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
 
 _METRICS = {
     "accuracy": "accuracy",

@@ -26,9 +26,8 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig, Sentence
 from fairseq.utils import safe_getattr
 from omegaconf import II
 
-from tupe_fairseq.labelled.labels import label_of
-from tupe_fairseq.labelled.pair_lengths import pair_lengths
-from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, REGRESSION
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, label_of
+from tupe_fairseq.data.truncation import pair_lengths
 from tupe_fairseq.tasks._training import FineTuningTask
 
 logger = logging.getLogger(__name__)

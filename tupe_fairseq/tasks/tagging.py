@@ -13,7 +13,7 @@ from fairseq.tasks import register_task
 from fairseq.utils import safe_getattr
 from omegaconf import II, MISSING
 
-from tupe_fairseq.labelled.windows import windows
+from tupe_fairseq.data.truncation import windows
 from tupe_fairseq.tasks._training import FineTuningTask
 from tupe_fairseq.tasks.sentence_prediction import class_names
 

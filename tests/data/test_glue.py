@@ -1,0 +1,269 @@
+"""GLUE's official files become data that fairseq reads back, and predictions official files."""
+
+import json
+
+import pytest
+import sentencepiece
+from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+
+from helpers.glue_files import (
+    DEV_HEADERS,
+    HEADERS,
+    TEST_HEADERS,
+    prepare_glue,
+    write_glue,
+    write_pretrain_dir,
+)
+from tupe_fairseq.data.glue import (
+    GLUE_TASKS,
+    official_files,
+    read_glue,
+    write_submission,
+)
+from tupe_fairseq.text.treatment import TextTreatment
+
+# what the paper and the GLUE server fix: columns of texts and label by their names in the official
+# headers, a label, labels in the order of the classes, metrics, what picks a checkpoint, epochs,
+# files of predictions
+ENTAILMENT = ("entailment", "not_entailment")
+ACCURACY = (("accuracy",), "accuracy")
+F1 = (("f1", "accuracy"), "acc_and_f1")
+CORRELATION = (("pearson", "spearman"), "pearson_and_spearman")
+FIXED = {
+    "CoLA": ("sentence", "label", "1", ("0", "1"), ("mcc",), "mcc", 10, ["CoLA.tsv"]),
+    "SST-2": ("sentence", "label", "0", ("0", "1"), *ACCURACY, 10, ["SST-2.tsv"]),
+    "MRPC": ("#1_String #2_String", "Quality", "1", ("0", "1"), *F1, 10, ["MRPC.tsv"]),
+    "STS-B": ("sentence1 sentence2", "score", "3.800", (), *CORRELATION, 10, ["STS-B.tsv"]),
+    "QQP": ("question1 question2", "is_duplicate", "0", ("0", "1"), *F1, 5, ["QQP.tsv"]),
+    "MNLI": (
+        "sentence1 sentence2", "gold_label", "neutral", ("contradiction", "entailment", "neutral"),
+        *ACCURACY, 5, ["MNLI-m.tsv", "MNLI-mm.tsv"],
+    ),
+    "QNLI": ("question sentence", "label", "entailment", ENTAILMENT, *ACCURACY, 5, ["QNLI.tsv"]),
+    "RTE": ("sentence1 sentence2", "label", "entailment", ENTAILMENT, *ACCURACY, 10, ["RTE.tsv"]),
+    "WNLI": ("sentence1 sentence2", "label", "1", ("0", "1"), *ACCURACY, 10, ["WNLI.tsv"]),
+}  # fmt: skip
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Reads a file of these lines (bytes)."""
+
+    def read(name, split, *lines, end=b"\n"):
+        path = tmp_path / "file.tsv"
+        path.write_bytes(b"".join(line + end for line in lines))
+        return read_glue(GLUE_TASKS[name], split, str(path))
+
+    return read
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_what_paper_and_server_fix(name, read):
+    texts, label, value, *fixed = FIXED[name]
+    task = GLUE_TASKS[name]
+    tests = [split for split in task.files if split.startswith("test")]
+    assert fixed == [
+        task.labels, task.metrics, task.selection, task.epochs, [*map(task.submission, tests)],
+    ]  # fmt: skip
+    for split in task.files:
+        train = HEADERS[name] or "source label star sentence"
+        valid = DEV_HEADERS.get(name, train)
+        header = {"train": train, "valid": valid, "test": TEST_HEADERS[name]}[split.rstrip("1")]
+        # each field has the name of its column
+        line = "\t".join(value if one == label else one for one in header.split())
+        lines = ["\t".join(header.split()), line] if HEADERS[name] or split == "test" else [line]
+        rows = read(name, split, *map(str.encode, lines))
+        assert rows.texts == [tuple(texts.split())]
+        assert rows.labels == ([] if split.startswith("test") else [value])
+
+
+@pytest.mark.parametrize("name", GLUE_TASKS)
+def test_every_task_with_oddities(name, tmp_path):
+    found = write_glue(tmp_path, [name])[name]
+    paths = official_files(GLUE_TASKS[name], str(tmp_path))
+    assert list(paths) == list(found)
+    for split, path in paths.items():
+        rows, expected = read_glue(GLUE_TASKS[name], split, path), found[split]
+        assert (rows.texts, rows.labels) == (expected.texts, expected.labels)
+        assert (rows.index, rows.read) == (expected.index, expected.read)
+        assert sum(rows.dropped.values()) == expected.dropped
+
+
+def test_rows(read):
+    """Only line feeds and tabs divide; rows that cannot be used are counted, those of test kept."""
+    text = 'one "two\u0085\u2028 \r three\x1c'
+    rows = read("CoLA", "train", f"\ufeffa\t1\t\t{text}".encode(), end=b"\r\n")
+    assert rows.texts == [(text,)] and rows.labels == ["1"]
+    rows = read("QQP", "test", b"id\ta\tb", b"7\tWhat", b"on?\tHow?", b"", b"9\tx\ty", b"", b"")
+    assert rows.read == 4 and rows.index == ["7", "1", "2", "9"]
+    assert rows.texts == [("What", ""), ("How?", ""), ("", ""), ("x", "y")]
+    assert rows.warnings == {"fewer than 3 fields": 3, "empty text": 3}
+    rows = read("RTE", "train", b"index\ta\tb\tlabel", b"0\tx\ty", b"1\tx\ty\tentailment\tmore")
+    assert rows.read == 2 and rows.texts == [("x", "y")]
+    assert rows.dropped == {"fewer than 4 fields": 1}
+    header = b"id\tqid1\tqid2\ta\tb\tlabel"
+    rows = read("QQP", "train", header, b"0\t1\t2\tx\ty\t1", b"0\t1\t2\tx\ty\t1\t1")
+    assert rows.read == 2 and rows.dropped == {"not 6 fields": 1}
+    rows = read("CoLA", "train", b"a\t1\t\tcaf\xe9", b"a\t0\t\tcaf\xc3\xa9")
+    assert rows.texts == [("caf\ufffd",), ("café",)] and rows.warnings == {"invalid UTF-8": 1}
+
+
+STSB = b"\t".join(b"%d" % column for column in range(1, 10))
+MNLI = b"\t".join([b"x"] * 15)
+
+
+@pytest.mark.parametrize(
+    "name, split, lines, message",
+    [
+        ("CoLA", "train", [b"\n"], "none of the 1 rows can be used: {'fewer than 4 fields': 1}"),
+        ("SST-2", "train", [b"sentence\tlabel"], "none of the 0 rows can be used: empty"),
+        ("SST-2", "train", [b"sentence", b"one"], "missing column 2; the header has 1"),
+        ("RTE", "train", [b"0\tx\ty\tentailment"] * 2, "the header is missing; line 1 is a row"),
+        ("STS-B", "train", [STSB + b"\t2.5"] * 2, "the header is missing"),
+        ("RTE", "test", [b"0\tx\ty"] * 2, "the header is missing"),
+        ("CoLA", "train", [b"a\tlabel\tc\tsentence"], "line 1: unknown label 'label'; the labels"),
+        ("STS-B", "valid", [STSB + b"\tx", STSB + b"\tnan"], "'nan'.* numbers from 0 to 5"),
+        ("STS-B", "train", [STSB + b"\tx", STSB + b"\t5.1"], "line 2: unknown label '5.1'"),
+        ("MNLI", "valid", [MNLI + b"\tgold", MNLI + b"\t-"], "{'label -': 1}"),
+        ("CoLA", "test", ["index\tsentence\n0\tone".encode("utf-16")], "is not UTF-8 text"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and " " not in value else "",
+)
+def test_refused(name, split, lines, message, read):
+    with pytest.raises(ValueError, match=message):
+        read(name, split, *lines)
+
+
+@pytest.fixture(scope="module")
+def pretrain_dir(tmp_path_factory):
+    return write_pretrain_dir(tmp_path_factory.mktemp("pretrain") / "data")
+
+
+@pytest.fixture(scope="module")
+def prepared(pretrain_dir, tmp_path_factory):
+    """What is in the official files, and OUT, made by two calls; the output of the second."""
+    folder = tmp_path_factory.mktemp("official")
+    found, out = write_glue(folder), tmp_path_factory.mktemp("out")
+    assert prepare_glue(folder, "MRPC,STS-B", pretrain_dir, out)[0] == 0
+    code, printed = prepare_glue(folder, "ALL", pretrain_dir, out, "--max-positions", 512)
+    assert code == 0, printed
+    return found, out, printed
+
+
+def load(folder, task, split):
+    """A split and its dictionary as fairseq's sentence_prediction loads them."""
+    config = SentencePredictionConfig(
+        data=str(folder), num_classes=task.num_classes, init_token=0, separator_token=2,
+        no_shuffle=True, regression_target=task.is_regression, seed=1,
+    )  # fmt: skip
+    fairseq_task = SentencePredictionTask.setup_task(config)
+    return fairseq_task.load_dataset(split), fairseq_task.source_dictionary
+
+
+def decode(row, is_pair, dictionary, model):
+    """The texts of ``<s> a </s>`` or ``<s> a </s> </s> b </s>``."""
+    ids = row["net_input.src_tokens"].tolist()
+    end = ids.index(2)
+    assert ids[0] == 0 and ids[-1] == 2 and (ids[end + 1] == 2 if is_pair else end == len(ids) - 1)
+    parts = [ids[1:end], ids[end + 2 : -1]][: 1 + is_pair]
+    return tuple(model.decode([dictionary[i] for i in part]) for part in parts)
+
+
+@pytest.mark.parametrize("name", GLUE_TASKS)
+def test_fairseq_reads_back_every_row(name, prepared, pretrain_dir):
+    task, folder = GLUE_TASKS[name], prepared[1] / name
+    model = sentencepiece.SentencePieceProcessor(str(folder / "sentencepiece.bpe.model"))
+    report = json.loads((folder / "report.json").read_text())
+    treat = TextTreatment().apply
+    for split, found in prepared[0][name].items():
+        dataset, dictionary = load(folder, task, split)
+        rows = [dataset[row] for row in range(len(dataset))]
+        decoded = [decode(row, len(task.texts) == 2, dictionary, model) for row in rows]
+        assert decoded == [tuple(map(treat, texts)) for texts in found.texts]
+        if split.startswith("test"):
+            assert "target" not in rows[0]
+            assert (folder / f"{split}.index").read_text().split() == found.index
+        elif task.is_regression:
+            assert [row["target"][0] for row in rows] == [float(x) / 5 for x in found.labels]
+        else:
+            targets = [int(row["target"]) for row in rows]
+            assert targets == [task.labels.index(label) for label in found.labels]
+        counts = report["splits"][split]
+        assert (counts["rows_read"], counts["rows"]) == (found.read, len(found.texts))
+        assert sum(counts["dropped"].values()) == found.dropped
+        assert sum(counts["labels"].values()) == len(found.labels)
+    dictionary = (pretrain_dir / "dict.txt").read_bytes()
+    for copy in ["dict.txt", *(f"input{number}/dict.txt" for number in range(len(task.texts)))]:
+        assert (folder / copy).read_bytes() == dictionary
+
+
+def test_finished_tasks_are_skipped(prepared):
+    _, out, printed = prepared
+    for name in GLUE_TASKS:
+        skipped = f"{out / name} is already finished; skipped" in printed
+        assert skipped == (name in ("MRPC", "STS-B"))
+        assert f"next: tupe-finetune --data {out / name} --checkpoint" in printed
+
+
+def test_lengths_unknown_tokens_and_missing_files(pretrain_dir, tmp_path):
+    """<s> a </s> </s> b </s>; SentencePiece itself counts the tokens."""
+    write_glue(tmp_path, ["RTE"], odd=False)
+    (tmp_path / "RTE" / "test.tsv").unlink()
+    pairs = [("nobody " * (n % 5) + "cat" * (n % 2), "\u9f8d" * (n % 3)) for n in range(24)]
+    lines = [f"{row}\t{a}\t{b}\tentailment" for row, (a, b) in enumerate(pairs)]
+    header = "index\tsentence1\tsentence2\tlabel"
+    (tmp_path / "RTE" / "train.tsv").write_text("\n".join([header, *lines]) + "\n", "utf-8")
+    model = sentencepiece.SentencePieceProcessor(str(pretrain_dir / "sentencepiece.bpe.model"))
+    ids = [[model.encode(text) for text in pair] for pair in pairs]
+    lengths = sorted(len(a) + len(b) + 4 for a, b in ids)
+    most = lengths[len(lengths) // 2]
+    out = tmp_path / "out"
+    code, printed = prepare_glue(tmp_path, "RTE", pretrain_dir, out, "--max-positions", most)
+    assert code == 0, printed
+    assert "warning: RTE: test.tsv is missing, so there is no submission for it" in printed
+    assert "warning: RTE: not_entailment does not occur in train" in printed
+    train = json.loads((out / "RTE" / "report.json").read_text())["splits"]["train"]
+    assert {most - 1, most, most + 1} <= set(lengths)
+    assert train["too_long"] == sum(length > most for length in lengths)
+    tokens = [token for pair in ids for part in pair for token in part]
+    assert train["unknown_rate"] == tokens.count(3) / len(tokens) > 0
+    assert f"{train['unknown_rate']:.1%} of the tokens of train are unknown" in printed
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--tasks", "RTE,rte"], "no GLUE task 'rte'; the tasks are CoLA"),
+        (["--tasks", "ALL"], "train.tsv is missing, the train split of CoLA"),
+        (["--max-positions", "5"], "argument --max-positions: '5' is not a whole number of 6"),
+        (["--glue-dir", "nowhere"], "argument --glue-dir: nowhere is not a folder"),
+        (["--pretrain-dir", "."], "argument --pretrain-dir: . has no dict.txt"),
+        (["--output-dir", "a:b"], "a:b has a ':', which separates folders in fairseq"),
+    ],
+)
+def test_wrong_flags(flags, message, pretrain_dir, tmp_path):
+    write_glue(tmp_path / "official", ["RTE"], odd=False)
+    code, printed = prepare_glue(
+        tmp_path / "official", "RTE", pretrain_dir, tmp_path / "out", *flags
+    )
+    assert code == 2 and message in printed.splitlines()[-1] and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "name, split, predictions, file, lines",
+    [
+        ("RTE", "test", [0, 1], "RTE.tsv", ["7\tentailment", "8\tnot_entailment"]),
+        ("MNLI", "test1", [2, 0], "MNLI-mm.tsv", ["7\tneutral", "8\tcontradiction"]),
+        ("CoLA", "test", [1, 0], "CoLA.tsv", ["7\t1", "8\t0"]),
+        ("STS-B", "test", [5.2, 3.14159], "STS-B.tsv", ["7\t5.000", "8\t3.142"]),
+        ("STS-B", "test", [-0.3, 0.0], "STS-B.tsv", ["7\t0.000", "8\t0.000"]),
+    ],
+)
+def test_submission(name, split, predictions, file, lines, tmp_path):
+    path = write_submission(str(tmp_path), GLUE_TASKS[name], split, ["7", "8"], predictions)
+    assert path == str(tmp_path / file)
+    with open(path, encoding="utf-8") as written:
+        assert written.read().splitlines() == ["index\tprediction", *lines]
+    for index in (["7"], ["7", "7"]):
+        with pytest.raises(ValueError, match=r"2 predictions for \d rows of"):
+            write_submission(str(tmp_path), GLUE_TASKS[name], split, index, predictions)

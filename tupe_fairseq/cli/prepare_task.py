@@ -1,0 +1,189 @@
+"""tupe-prepare-task: turn your labelled files into data for fine-tuning."""
+
+import argparse
+import csv
+import dataclasses
+import logging
+import math
+import os
+import re
+
+from tupe_fairseq.cli import arg_types
+from tupe_fairseq.cli.prepare_glue import add_encoding_flags, load_tokenizer, log_report
+from tupe_fairseq.data.task import KINDS, MULTILABEL, REGRESSION, TAGGING
+from tupe_fairseq.data.task_rows import TAG_SCHEMES, TaskOptions, read_task
+
+logger = logging.getLogger("tupe-prepare-task")
+
+# the kinds that a flag is for
+_KINDS_OF = {
+    "label_separator": (MULTILABEL,),
+    "tags": (TAGGING,),
+    "scale": (REGRESSION,),
+    "labels": tuple(kind for kind in KINDS if kind != REGRESSION),
+    "text2": tuple(kind for kind in KINDS if kind != TAGGING),
+}
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-prepare-task",
+        description="Turn your labelled texts into a folder for tupe-finetune, with the vocabulary "
+        "of the pre-training. Files are .tsv, .csv, .jsonl, .parquet, or .conll for tagging (all "
+        "but .parquet also followed by .gz, .xz or .bz2).",
+        epilog="example: tupe-prepare-task --kind classification --train reviews.csv --text review "
+        "--label verdict --pretrain-dir data-bin --output-dir tasks/reviews",
+    )
+    parser.add_argument(
+        "--kind",
+        required=True,
+        choices=KINDS,
+        help="what is predicted for a row: a class, a score, any number of labels; or a tag for "
+        "each word",
+    )
+    add_encoding_flags(parser, "the data folder to write")
+    parser.add_argument("--name", help="the task's name (default: that of the folder OUT)")
+    add = parser.add_argument_group("files").add_argument
+    rows = {"type": arg_types.rows_file, "metavar": "FILE"}
+    add("--train", required=True, help="rows to train with", **rows)
+    add("--valid", help="rows to validate with (default: a share of train)", **rows)
+    add("--test", help="rows to predict; labels may be absent", **rows)
+    add(
+        "--valid-share",
+        type=_share,
+        metavar="SHARE",
+        help="without --valid: the share of train that is held out for it, as much of each class "
+        "(default: 0.1)",
+    )
+    add(
+        "--seed",
+        type=arg_types.at_least(0),
+        metavar="N",
+        help="without --valid: of the draw of these rows (default: 1)",
+    )
+    add(
+        "--text",
+        metavar="COLUMN",
+        help="column of the text, by name or number from 1; for tagging that of the words, a list "
+        "or a text with spaces between (default: guessed by the names, and printed)",
+    )
+    add("--text2", metavar="COLUMN", help="with --text, for pairs: column of the second text")
+    add("--label", metavar="COLUMN", help="column of the label (default: guessed, and printed)")
+    add("--no-header", action="store_true", help=".tsv and .csv begin without names of columns")
+    add(
+        "--skip-bad-rows",
+        action="store_true",
+        help="leave out and count rows that cannot be used (missing fields, an unknown label, tags "
+        "that are not BIO, ...); by default the first one is an error",
+    )
+    add = parser.add_argument_group("labels").add_argument
+    add(
+        "--labels",
+        type=_labels,
+        metavar="LIST",
+        help="all labels or tags in the order of the classes, as a row of CSV (default: those of "
+        "train in alphabetical order, or as numbers)",
+    )
+    add(
+        "--label-separator",
+        metavar="SIGN",
+        help="multilabel: what is between the labels of a row that are no list (default: ',')",
+    )
+    add(
+        "--tags",
+        choices=TAG_SCHEMES,
+        help="tagging: bio (B-x, I-x and O) is checked, and measured by entities; plain is any "
+        "tags (default: bio if all tags look like it)",
+    )
+    add(
+        "--scale",
+        type=_scale,
+        metavar="LOW,HIGH",
+        help="regression: the lowest and the highest score; before a minus use =, as in "
+        "--scale=-1,1 (default: those of train)",
+    )
+    return parser
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Prepare the task."""
+    parser = get_parser()
+    args = parser.parse_args(argv)
+    options = _options(args, parser)
+
+    from tupe_fairseq.data.task_data import fingerprint, prepare_folder
+
+    def read():
+        task, splits, columns = read_task(options)
+        return task, splits, {"columns": columns._asdict()}
+
+    tokenizer = load_tokenizer(args.pretrain_dir)
+    files = {split: fingerprint(path) for split, path in options.files.items()}
+    report = prepare_folder(
+        args.output_dir,
+        {**dataclasses.asdict(options), "files": files},
+        read,
+        tokenizer,
+        args.max_positions or tokenizer.max_positions or 512,
+        args.workers,
+    )
+    log_report(logger, report, args.output_dir)
+
+
+def _options(args: argparse.Namespace, parser: argparse.ArgumentParser) -> TaskOptions:
+    for dest, kinds in _KINDS_OF.items():
+        if getattr(args, dest) is not None and args.kind not in kinds:
+            flag = f"--{dest.replace('_', '-')}"
+            parser.error(f"{flag} has no effect on --kind {args.kind}; drop it")
+    for dest in ("valid_share", "seed"):
+        if args.valid is not None and getattr(args, dest) is not None:
+            parser.error(f"--{dest.replace('_', '-')} has no effect with --valid; drop one")
+    if args.text2 is not None and args.text is None:
+        parser.error("--text2 needs --text, the column of the first text")
+    if args.label_separator == "":
+        parser.error("--label-separator is empty; give a sign, such as ';'")
+    name = args.name or os.path.basename(os.path.abspath(args.output_dir))
+    if not re.fullmatch(r"\w[\w.+-]*", name):
+        parser.error(
+            f"--name {name!r} cannot be the name of a folder of runs; give letters, digits, '.', "
+            "'+', '-' or '_', not beginning with a sign"
+        )
+    given = {dest: getattr(args, dest) for dest in ("valid_share", "seed", "labels", "scale")}
+    given["separator"] = args.label_separator
+    return TaskOptions(
+        name=name,
+        kind=args.kind,
+        files={s: getattr(args, s) for s in ("train", "valid", "test") if getattr(args, s)},
+        text=args.text,
+        text2=args.text2,
+        label=args.label,
+        header=not args.no_header,
+        tags=args.tags,
+        skip_bad_rows=args.skip_bad_rows,
+        **{dest: value for dest, value in given.items() if value is not None},
+    )
+
+
+def _share(text: str) -> float:
+    share = arg_types.fraction(text)
+    if not share:
+        raise argparse.ArgumentTypeError("0 holds out no rows; give --valid instead")
+    return share
+
+
+def _labels(text: str) -> tuple[str, ...]:
+    labels = tuple(label.strip() for label in next(csv.reader([text]), [""]))
+    for label in labels:
+        if not label or labels.count(label) > 1:
+            raise argparse.ArgumentTypeError(f"{text!r} has {label!r} twice, or an empty label")
+    return labels
+
+
+def _scale(text: str) -> tuple[float, float]:
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        low = high = math.nan
+    if not 0 < high - low < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not two numbers, the lower first, as 0,5")
+    return low, high

@@ -1,0 +1,224 @@
+"""The nine GLUE tasks: official files in, official submissions out."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tupe_fairseq.data.task import CLASSIFICATION, REGRESSION, Task, TaskRows
+from tupe_fairseq.files.atomic import atomic_write
+
+# STS-B's scores are from 0 to this
+_MOST = 5.0
+
+
+@dataclass(frozen=True)
+class GlueTask:
+    """A task and where its official files have it; columns count from 1.
+
+    Args:
+        texts: the column of the sentence, or those of the two.
+        label: the column of the label in train.tsv, and in dev.tsv unless ``dev_label`` is given.
+        labels: in the order of the classes; none of STS-B.
+        header: whether train.tsv and dev.tsv begin with names of columns, as test.tsv does.
+        test_texts: the columns of the sentences in test.tsv, if they are others.
+        fields: rows of train.tsv and dev.tsv with another number of fields are dropped; by default
+            only those with too few.
+        no_label: the label of rows without one, which are dropped.
+        files: of each split, in fairseq's order.
+        submissions: names of files with predictions, if not NAME.tsv.
+    """
+
+    name: str
+    texts: tuple[int, ...]
+    label: int
+    labels: tuple[str, ...] = ("0", "1")
+    metrics: tuple[str, ...] = ("accuracy",)
+    selection: str = "accuracy"
+    epochs: int = 10
+    header: bool = True
+    dev_label: int | None = None
+    test_texts: tuple[int, ...] | None = None
+    fields: int | None = None
+    no_label: str | None = None
+    files: dict[str, str] = field(
+        default_factory=lambda: {"train": "train.tsv", "valid": "dev.tsv", "test": "test.tsv"}
+    )
+    submissions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_regression(self) -> bool:
+        return not self.labels
+
+    @property
+    def num_classes(self) -> int:
+        """The outputs of the head: 1 for a score."""
+        return len(self.labels) or 1
+
+    @property
+    def task(self) -> Task:
+        """What is predicted."""
+        return Task(
+            name=self.name,
+            kind=REGRESSION if self.is_regression else CLASSIFICATION,
+            labels=self.labels,
+            texts=len(self.texts),
+            splits=tuple(self.files),
+            metrics=self.metrics,
+            selection=self.selection,
+            epochs=self.epochs,
+            scale=(0.0, _MOST) if self.is_regression else None,
+            benchmark="GLUE",
+        )
+
+    def submission(self, split: str) -> str:
+        """The file name of the predictions for a test split."""
+        return self.submissions.get(split, f"{self.name}.tsv")
+
+
+_MNLI_FILES = {
+    "train": "train.tsv",
+    "valid": "dev_matched.tsv",
+    "valid1": "dev_mismatched.tsv",
+    "test": "test_matched.tsv",
+    "test1": "test_mismatched.tsv",
+}
+_ENTAILMENT = ("entailment", "not_entailment")
+_F1 = {"metrics": ("f1", "accuracy"), "selection": "acc_and_f1"}
+_CORRELATION = {"metrics": ("pearson", "spearman"), "selection": "pearson_and_spearman"}
+_TASKS = (
+    GlueTask("CoLA", (4,), 2, metrics=("mcc",), selection="mcc", header=False, test_texts=(2,)),
+    GlueTask("SST-2", (1,), 2, test_texts=(2,)),
+    GlueTask("MRPC", (4, 5), 1, **_F1),
+    GlueTask("STS-B", (8, 9), 10, labels=(), **_CORRELATION),
+    GlueTask("QQP", (4, 5), 6, epochs=5, test_texts=(2, 3), fields=6, **_F1),
+    GlueTask(
+        "MNLI",
+        (9, 10),
+        12,
+        labels=("contradiction", "entailment", "neutral"),
+        epochs=5,
+        dev_label=16,
+        no_label="-",
+        files=_MNLI_FILES,
+        submissions={"test": "MNLI-m.tsv", "test1": "MNLI-mm.tsv"},
+    ),
+    GlueTask("QNLI", (2, 3), 4, labels=_ENTAILMENT, epochs=5),
+    GlueTask("RTE", (2, 3), 4, labels=_ENTAILMENT),
+    GlueTask("WNLI", (2, 3), 4),
+)
+GLUE_TASKS = {task.name: task for task in _TASKS}
+
+
+def task_named(name: str) -> GlueTask:
+    """The GLUE task of this name."""
+    if name not in GLUE_TASKS:
+        raise ValueError(f"there is no GLUE task {name!r}; the tasks are {', '.join(GLUE_TASKS)}")
+    return GLUE_TASKS[name]
+
+
+def official_files(task: GlueTask, glue_dir: str) -> dict[str, str]:
+    """The path of each split's file; test sets may be missing."""
+    paths = {split: os.path.join(glue_dir, task.name, file) for split, file in task.files.items()}
+    for split, path in paths.items():
+        if not split.startswith("test") and not os.path.isfile(path):
+            raise FileNotFoundError(f"{path} is missing, the {split} split of {task.name}")
+    return {split: path for split, path in paths.items() if os.path.isfile(path)}
+
+
+def read_glue(task: GlueTask, split: str, path: str) -> TaskRows:
+    """Read an official file: fields between tabs, quotes without a meaning.
+
+    Rows of train and dev that cannot be used are dropped and counted. Those of test are all kept,
+    since each needs a prediction; their missing texts are empty.
+    """
+    is_test = split.startswith("test")
+    columns = (is_test and task.test_texts) or task.texts
+    label = (split.startswith("valid") and task.dev_label) or task.label
+    needed = max(columns) if is_test else max(*columns, label)
+    exact = None if is_test else task.fields
+    rows, has_index = TaskRows(), False
+    for number, line in enumerate(_lines(path, rows), 1):
+        fields = line.removesuffix("\r").split("\t")
+        if number == 1 and (is_test or task.header):
+            if len(fields) < needed:
+                raise ValueError(f"{path}: missing column {needed}; the header has {len(fields)}")
+            if fields[0].isdigit() if is_test else _is_label(task, fields[label - 1]):
+                raise ValueError(f"{path}: the header is missing; line 1 is a row")
+            has_index = fields[0] in ("index", "id")
+            continue
+        rows.read += 1
+        if len(fields) < needed or (exact and len(fields) != exact):
+            reason = f"not {exact} fields" if exact else f"fewer than {needed} fields"
+            (rows.warnings if is_test else rows.dropped)[reason] += 1
+            if not is_test:
+                continue
+            fields += [""] * (needed - len(fields))
+        if is_test:
+            is_own = has_index and fields[0].isdigit()
+            rows.index.append(fields[0] if is_own else str(rows.read - 1))
+        else:
+            value = fields[label - 1].strip()
+            if value == task.no_label:
+                rows.dropped[f"label {value}"] += 1
+                continue
+            if not _is_label(task, value):
+                allowed = ", ".join(task.labels) or f"numbers from 0 to {_MOST:g}"
+                raise ValueError(
+                    f"{path}, line {number}: unknown label {value[:50]!r}; the labels of "
+                    f"{task.name} are {allowed}"
+                )
+            rows.labels.append(value)
+        rows.add([fields[column - 1] for column in columns])
+    if not rows.texts:
+        raise ValueError(
+            f"{path}: none of the {rows.read} rows can be used: {dict(rows.dropped) or 'empty'}"
+        )
+    return rows
+
+
+def _lines(path: str, rows: TaskRows) -> list[str]:
+    """The lines; only a line feed ends one, blank ones at the end are none."""
+    with open(path, "rb") as file:
+        content = file.read().removeprefix(b"\xef\xbb\xbf")
+    if b"\0" in content:
+        raise ValueError(f"{path} is not UTF-8 text; it has zero bytes")
+    try:
+        return content.decode().rstrip("\r\n").split("\n")
+    except UnicodeDecodeError:
+        lines = content.decode(errors="replace").rstrip("\r\n").split("\n")
+        rows.warnings["invalid UTF-8"] = sum("\ufffd" in line for line in lines)
+        return lines
+
+
+def _is_label(task: GlueTask, text: str) -> bool:
+    if task.labels:
+        return text in task.labels
+    try:
+        return 0 <= float(text) <= _MOST
+    except ValueError:
+        return False
+
+
+def write_submission(
+    folder: str, task: GlueTask, split: str, index: Sequence[str], predictions: Sequence
+) -> str:
+    """Write the official file of a test split, and return its path.
+
+    Args:
+        index: the official index of each row.
+        predictions: the class or the score of each row; scores are cut to 0 to 5.
+    """
+    if len(index) != len(predictions) or len(set(index)) != len(index):
+        raise ValueError(
+            f"{len(predictions)} predictions for {len(index)} rows of {task.name} {split} with "
+            f"{len(set(index))} different indices; prepare the task again"
+        )
+    if task.is_regression:
+        found = [f"{min(max(float(score), 0.0), _MOST):.3f}" for score in predictions]
+    else:
+        found = [task.labels[int(label)] for label in predictions]
+    path = os.path.join(folder, task.submission(split))
+    with atomic_write(path) as file:
+        file.write("index\tprediction\n")
+        file.writelines(f"{number}\t{answer}\n" for number, answer in zip(index, found))
+    return path

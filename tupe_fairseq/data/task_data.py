@@ -1,0 +1,228 @@
+"""Writes a task's data folder: tokens and labels as fairseq loads them, and report.json."""
+
+import hashlib
+import itertools
+import json
+import logging
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
+from tupe_fairseq.data.indexed import IndexedWriter
+from tupe_fairseq.data.task import TAGGING, Task, TaskRows, as_tuple, label_symbol, read_report
+from tupe_fairseq.data.tokenizer import REPORT, VOCABULARY, Tokenizer
+from tupe_fairseq.files.atomic import write_json
+
+logger = logging.getLogger(__name__)
+
+# rows in memory as tokens
+_BATCH = 10_000
+# report.json counts the scores in so many parts of the scale
+_INTERVALS = 5
+
+
+def prepare_folder(
+    folder: str,
+    settings: dict[str, Any],
+    read: Callable[[], tuple[Task, dict[str, TaskRows], dict[str, Any]]],
+    tokenizer: Tokenizer,
+    max_positions: int,
+    workers: int = 1,
+) -> dict[str, Any]:
+    """Write the folder, unless it is finished, and return the content of its report.json.
+
+    Args:
+        settings: all that the rows depend on; JSON.
+        read: reads the task, the rows of its splits, and more for report.json.
+        max_positions: rows with more tokens are counted.
+    """
+    vocabulary = [tokenizer.dictionary, *tokenizer.paths]
+    settings = {
+        **settings,
+        "max_positions": max_positions,
+        "tokenizer": [tokenizer.record, *map(fingerprint, vocabulary)],
+    }
+    settings = json.loads(json.dumps(settings))  # lists instead of tuples, as in report.json
+    if os.path.isdir(folder) and os.listdir(folder):
+        report = _finished(folder, settings)
+        if report is not None:
+            logger.info("%s is already finished; skipped", folder)
+            return report
+    task, splits, more = read()
+    partial = f"{os.path.abspath(folder)}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        parts = _encode(task, splits, tokenizer, partial, max_positions, workers)
+        report = {
+            "task": task.name,
+            "description": task.to_record(),
+            "text_treatment": {
+                "unicode": "NFC" if tokenizer.record["clean"] else "as it is",
+                "lowercase": tokenizer.record["lowercase"],
+            },
+            "vocabulary": fingerprint(tokenizer.dictionary),
+            "vocabulary_kind": tokenizer.kind,
+            "max_positions": max_positions,
+            "splits": parts,
+            "warnings": [],
+            "settings": settings,
+            **more,
+        }
+        _write_labels(task, splits, os.path.join(partial, "label"))
+        for split, rows in splits.items():
+            if rows.index:
+                Path(partial, f"{split}.index").write_text("\n".join([*rows.index, ""]))
+        record = os.path.join(os.path.dirname(tokenizer.dictionary), VOCABULARY)
+        for path in vocabulary + [record] * os.path.isfile(record):
+            shutil.copy(path, partial)
+        for number in range(task.texts):
+            shutil.copy(os.path.join(partial, DICTIONARY), os.path.join(partial, f"input{number}"))
+        report["files"] = sorted(_files(partial))
+        write_json(os.path.join(partial, REPORT), report)
+        if os.path.isdir(folder):  # empty, or some files of an earlier run were deleted
+            shutil.copytree(partial, folder, copy_function=os.replace, dirs_exist_ok=True)
+        else:
+            os.rename(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return report
+
+
+def _finished(folder: str, settings: dict[str, Any]) -> dict[str, Any] | None:
+    """The report of a finished folder; None if some of its files were deleted."""
+    if not os.path.isfile(os.path.join(folder, REPORT)):
+        raise ValueError(f"{folder} contains other files; give an empty or a new folder")
+    report = read_report(folder)
+    before = report.get("settings") if isinstance(report, dict) else None
+    if not isinstance(before, dict):
+        raise ValueError(f"{folder} has data of another command; give another folder")
+    for name in {**before, **settings}:
+        if before.get(name) != settings.get(name):
+            raise ValueError(
+                f"{folder} was made with other settings: {name} was {before.get(name)!r} and is "
+                f"now {settings.get(name)!r}; give another folder, or delete this one"
+            )
+    return report if set(report["files"]) <= set(_files(folder)) else None
+
+
+def _files(folder: str) -> Iterator[str]:
+    return (str(path.relative_to(folder)) for path in Path(folder).rglob("*") if path.is_file())
+
+
+def fingerprint(path: str) -> str:
+    """What a file is recognized by when it is read again."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def _encode(
+    task: Task,
+    splits: dict[str, TaskRows],
+    tokenizer: Tokenizer,
+    folder: str,
+    max_positions: int,
+    workers: int,
+) -> dict[str, Any]:
+    """Write the texts of all splits, and for tagging the tags; returns counts for report.json."""
+    parts = {}
+    total = task.texts * sum(len(rows.texts) for rows in splits.values())
+    logger.info("%s: encoding %d texts; large tasks take minutes", task.name, total)
+    with tqdm(desc="encoding", total=total, unit="texts", disable=None, leave=False) as bar:
+        for split, rows in splits.items():
+            lengths, unknown = [[] for _ in range(task.texts)], 0
+            for number in range(task.texts):
+                prefix = os.path.join(folder, f"input{number}", split)
+                with IndexedWriter(prefix, len(tokenizer.ids)) as writer:
+                    for ids in _encoded(task, rows, number, tokenizer, folder, split, workers):
+                        writer.write(ids)
+                        lengths[number] += map(len, ids)
+                        unknown += sum(row.count(UNK) for row in ids)
+                        bar.update(len(ids))
+            special = 2 * task.texts  # <s> a </s> </s> b </s>
+            too_long = sum(sum(row) + special > max_positions for row in zip(*lengths))
+            parts[split] = {
+                "rows_read": rows.read,
+                "rows": len(rows.texts),
+                "dropped": dict(rows.dropped),
+                "warnings": dict(rows.warnings),
+                "labels": _label_counts(task, rows),
+                "unknown_rate": unknown / max(1, sum(map(sum, lengths))),
+                "too_long": too_long,
+            }
+    return parts
+
+
+def _encoded(
+    task: Task,
+    rows: TaskRows,
+    number: int,
+    tokenizer: Tokenizer,
+    folder: str,
+    split: str,
+    workers: int,
+) -> Iterator[list[list[int]]]:
+    """Batches of token ids; for tagging the tags are written to label/."""
+    if task.kind != TAGGING:
+        encoded = tokenizer.encode_lines(
+            (tokenizer.normalize(texts[number]) for texts in rows.texts), workers
+        )
+        while batch := list(itertools.islice(encoded, _BATCH)):
+            yield batch
+        return
+    ids = _label_ids(task)
+    with IndexedWriter(os.path.join(folder, "label", split), 4 + len(ids)) as writer:
+        for start in range(0, len(rows.texts), _BATCH):
+            texts, tags, batch = rows.texts[start : start + _BATCH], [], []
+            for row, words in enumerate(texts, start):
+                split_words = tokenizer.encode_words(words)
+                batch.append([i for ids_of_word in split_words for i in ids_of_word])
+                if batch[-1] != tokenizer.encode(" ".join(words)):
+                    rows.warnings["words apart have other tokens than in a line"] += 1
+                # the tag stands on the first token of a word; a test set says where words begin
+                labels = rows.labels[row] if rows.labels else [None] * len(words)
+                firsts = [ids.get(label, UNK) for label in labels]
+                of_words = ([a, *[PAD] * (len(w) - 1)] for a, w in zip(firsts, split_words))
+                tags.append([tag for of_word in of_words for tag in of_word])
+            writer.write(tags)
+            yield batch
+
+
+def _label_counts(task: Task, rows: TaskRows) -> dict[str, int]:
+    """How often each label occurs; the scores in each part of the scale."""
+    if not rows.labels:
+        return {}
+    if task.scale is None:
+        counts = Counter(one for label in rows.labels for one in as_tuple(label))
+        return {label: counts[label] for label in task.labels}
+    low, high = task.scale
+    step, last = (high - low) / _INTERVALS, _INTERVALS - 1
+    places = Counter(min(max(int((float(x) - low) / step), 0), last) for x in rows.labels)
+    return {f"{low + n * step:g} to {low + (n + 1) * step:g}": places[n] for n in range(_INTERVALS)}
+
+
+def _write_labels(task: Task, splits: dict[str, TaskRows], folder: str) -> None:
+    """Classes or labels with their dict.txt, or scores between 0 and 1."""
+    os.makedirs(folder, exist_ok=True)
+    labelled = {split: rows.labels for split, rows in splits.items() if rows.labels}
+    if task.scale is not None:
+        low, high = task.scale
+        for split, labels in labelled.items():
+            lines = [f"{(float(x) - low) / (high - low)!r}\n" for x in labels]
+            Path(folder, f"{split}.label").write_text("".join(lines))
+        return
+    counts = Counter(one for label in labelled["train"] for one in as_tuple(label))
+    lines = [f"{label_symbol(label)} {counts[label]}\n" for label in task.labels]
+    Path(folder, DICTIONARY).write_text("".join(lines), encoding="utf-8")
+    ids = _label_ids(task)
+    for split, labels in labelled.items() if task.kind != TAGGING else ():
+        with IndexedWriter(os.path.join(folder, split), 4 + len(ids)) as writer:
+            writer.write([[ids[one] for one in as_tuple(label)] for label in labels])
+
+
+def _label_ids(task: Task) -> dict[str, int]:
+    return {label: id for id, label in enumerate(task.labels, len(SPECIAL_TOKENS))}

@@ -1,0 +1,337 @@
+"""Your own labelled files as a task: texts, labels, and rows held out for validation."""
+
+import logging
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tupe_fairseq.data.columns import Columns, choose_columns
+from tupe_fairseq.data.metrics import are_bio
+from tupe_fairseq.data.rows import DELIMITED, RowError, ending_of, quoted, read_columns, read_rows
+from tupe_fairseq.data.task import (
+    CLASSIFICATION,
+    MULTILABEL,
+    REGRESSION,
+    TAGGING,
+    Task,
+    TaskRows,
+    as_tuple,
+)
+
+logger = logging.getLogger(__name__)
+
+BIO, PLAIN = TAG_SCHEMES = ("bio", "plain")
+# what is reported, and what picks the best checkpoint
+_METRICS = {
+    CLASSIFICATION: (("accuracy", "macro_f1"), "accuracy"),
+    REGRESSION: (("pearson", "spearman"), "pearson_and_spearman"),
+    MULTILABEL: (("micro_f1", "macro_f1"), "micro_f1"),
+    TAGGING: (("accuracy",), "accuracy"),
+    BIO: (("entity_f1", "accuracy"), "entity_f1"),
+}
+# fine-tuning needs two rows to train and to validate with
+_FEWEST = 2
+# more classes than this, and than half of the rows, are no classes
+_MANY_LABELS = 20
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """What the flags of tupe-prepare-task say; empty labels, tags and scale depend on train."""
+
+    name: str
+    kind: str
+    files: dict[str, str]
+    text: str | None = None
+    text2: str | None = None
+    label: str | None = None
+    header: bool = True
+    labels: tuple[str, ...] = ()
+    separator: str = ","
+    tags: str | None = None
+    scale: tuple[float, float] | None = None
+    valid_share: float = 0.1
+    seed: int = 1
+    skip_bad_rows: bool = False
+
+
+class _Row(NamedTuple):
+    number: int  # of its line
+    index: int  # among all rows of the file, from 0
+    texts: tuple[str, ...]
+    label: Any
+
+
+class _File:
+    """The rows of a file that can be used, and the number of those that cannot, by reason."""
+
+    def __init__(self, path: str, columns: Columns, options: TaskOptions):
+        self.path, self._skips = path, options.skip_bad_rows
+        self.rows: list[_Row] = []
+        self.dropped: Counter[str] = Counter()
+        names = [*columns.texts, *([columns.label] if columns.label else [])]
+        for number, row in read_rows(path, names, options.header, self._drop):
+            try:
+                texts, label = _parse(options, path, number, row, columns)
+                self.rows.append(_Row(number, self.read, texts, label))
+            except RowError as error:
+                self._drop(error)
+        self.check(lambda row: None)
+
+    @property
+    def read(self) -> int:
+        return len(self.rows) + sum(self.dropped.values())
+
+    def check(self, problem_of: Callable[[_Row], tuple[str, str] | None]) -> None:
+        """Drop, or refuse, the rows that have a problem; its second part is the reason to count."""
+        kept = []
+        for row in self.rows:
+            problem = problem_of(row)
+            if problem is None:
+                kept.append(row)
+            else:
+                self._drop(RowError(self.path, row.number, *problem))
+        self.rows = kept
+        if not kept:
+            reasons = ", ".join(f"{reason}: {count}" for reason, count in self.dropped.items())
+            raise ValueError(f"{self.path}: no row can be used ({reasons})")
+
+    def _drop(self, error: RowError) -> None:
+        if not self._skips:
+            raise ValueError(f"{error}; --skip-bad-rows leaves such rows out")
+        self.dropped[error.reason] += 1
+
+    def task_rows(self, places: Iterable[int], kind: str) -> TaskRows:
+        """The rows at these places."""
+        found = TaskRows()
+        for row in map(self.rows.__getitem__, places):
+            found.add(row.texts, kind == TAGGING)
+            if row.label is not None:
+                found.labels.append(row.label)
+        found.read = len(found.texts)
+        return found
+
+
+def read_task(options: TaskOptions) -> tuple[Task, dict[str, TaskRows], Columns]:
+    """The task, its rows, and the columns of train."""
+    columns = _columns(options)
+    train = _File(options.files["train"], columns["train"], options)
+    tags = options.tags
+    if options.kind == TAGGING and tags is None:
+        tags = BIO if are_bio({tag for row in train.rows for tag in row.label}) else PLAIN
+        if tags == BIO:
+            logger.info("the tags are BIO and checked as such (not with --tags %s)", PLAIN)
+    train.check(lambda row: _problem(row, tags, options.labels, options.scale))
+    labels = () if options.kind == REGRESSION else _labels(options, train, columns["train"])
+    splits = {} if "valid" in options.files else _hold_out(options, train)
+    for split, path in options.files.items():
+        file = train if split == "train" else _File(path, columns[split], options)
+        file.check(lambda row: _problem(row, tags, labels))
+        if split not in splits:
+            splits[split] = file.task_rows(range(len(file.rows)), options.kind)
+        splits[split].read += sum(file.dropped.values())
+        splits[split].dropped = file.dropped
+        if split == "test":
+            splits[split].index = [str(row.index) for row in file.rows]
+    for split, rows in splits.items():
+        if split != "test" and len(rows.texts) < _FEWEST:
+            raise ValueError(f"{split} has {len(rows.texts)} rows; fine-tuning needs {_FEWEST}")
+    scale = _scale(options, splits) if options.kind == REGRESSION else None
+    metrics, selection = _METRICS[BIO if tags == BIO else options.kind]
+    task = Task(
+        name=options.name,
+        kind=options.kind,
+        labels=labels,
+        texts=len(columns["train"].texts),
+        splits=tuple(splits),
+        metrics=metrics,
+        selection=selection,
+        scale=scale,
+    )
+    return task, splits, columns["train"]
+
+
+def _columns(options: TaskOptions) -> dict[str, Columns]:
+    """The columns of each file: those of train, but a test set may have no labels."""
+    files, header = options.files, options.header
+    if not header and all(ending_of(path) not in DELIMITED for path in files.values()):
+        raise ValueError("--no-header has no effect: none of the files is .tsv or .csv; drop it")
+    train = choose_columns(
+        files["train"],
+        options.text,
+        options.text2,
+        options.label,
+        header=header,
+        num_texts=1 if options.kind == TAGGING else None,
+        labelled=True,
+    )
+    columns = dict.fromkeys(files, train)
+    if "test" in files:
+        has_labels = train.label in read_columns(files["test"], header)
+        if has_labels and options.kind != MULTILABEL:
+            rows = read_rows(files["test"], [train.label], header, on_bad=lambda error: None)
+            has_labels = any(row[train.label] for _, row in rows)
+        if not has_labels:
+            logger.info("%s has no labels in column %r", files["test"], train.label)
+            columns["test"] = train._replace(label=None)
+    return columns
+
+
+def _parse(
+    options: TaskOptions, path: str, number: int, row: dict[str, Any], columns: Columns
+) -> tuple[tuple[str, ...], Any]:
+    """The texts of a row, or its words, and its label without space around it."""
+
+    def refuse(problem: str, reason: str):
+        raise RowError(path, number, problem, reason)
+
+    def whole(values: Iterable[str]) -> tuple[str, ...]:
+        found = tuple(value.strip() for value in values)
+        return found if all(found) else refuse("has an empty label", "empty label")
+
+    values = [row[name] for name in columns.texts]
+    label: Any = None if columns.label is None else row[columns.label]
+    if options.kind == TAGGING:
+        words = tuple(values[0].split() if isinstance(values[0], str) else values[0])
+        if label is not None:
+            label = whole(label.split() if isinstance(label, str) else label)
+            if len(label) != len(words):
+                refuse(f"has {len(label)} tags for {len(words)} words", "unequal words and tags")
+            if not words:
+                refuse("has no words", "no words")
+        return words, label
+    if not all(isinstance(value, str) for value in values):
+        refuse(f"has a list for a text, which --kind {TAGGING} takes", "a list for a text")
+    if options.kind == MULTILABEL and label is not None:
+        if isinstance(label, str):
+            label = label.split(options.separator) if label.strip() else []
+        label = tuple(dict.fromkeys(whole(label)))
+    elif label is not None:
+        if not isinstance(label, str):
+            refuse(f"has a list of labels, which --kind {MULTILABEL} takes", "a list of labels")
+        (label,) = whole([label])
+        if options.kind == REGRESSION and not _is_number(label):
+            refuse(f"has the score {_shown(label)}, not a number", "not a number")
+    return tuple(values), label
+
+
+def _problem(
+    row: _Row,
+    tags: str | None,
+    labels: Sequence[str] = (),
+    scale: tuple[float, float] | None = None,
+) -> tuple[str, str] | None:
+    """What is wrong with the label of a row, and the reason to count."""
+    before = "O"
+    for word, tag in zip(row.texts, row.label or ()) if tags == BIO else ():
+        if not are_bio([tag]) or (tag[0] == "I" and (before == "O" or before[2:] != tag[2:])):
+            problem = f"has the tag {_shown(tag)} of {_shown(word)} after {_shown(before)}"
+            return f"{problem}, which is not BIO; --tags {PLAIN} takes any tags", "not BIO"
+        before = tag
+    for label in as_tuple(row.label or ()) if labels else ():
+        if label not in labels:
+            return f"has the label {_shown(label)}, not one of {quoted(labels)}", "unknown label"
+    if scale and not scale[0] <= float(row.label) <= scale[1]:
+        problem = f"has the score {_shown(row.label)}, outside --scale {scale[0]:g},{scale[1]:g}"
+        return problem, "score outside the scale"
+    return None
+
+
+def _labels(options: TaskOptions, train: _File, columns: Columns) -> tuple[str, ...]:
+    """The labels in the order of the classes; all occur in train."""
+    found = {label for row in train.rows for label in as_tuple(row.label)}
+    for label in options.labels:
+        if label not in found:
+            raise ValueError(f"--labels has {_shown(label)}, which does not occur in {train.path}")
+    fewest = 1 if options.kind == MULTILABEL else 2
+    if len(found) < fewest:
+        raise ValueError(
+            f"{train.path} has {len(found)} different labels ({quoted(found) or 'none'}); --kind "
+            f"{options.kind} needs {fewest} or more"
+        )
+    many = max(_MANY_LABELS, len(train.rows) // 2)
+    if options.kind == CLASSIFICATION and not options.labels and len(found) > many:
+        raise ValueError(
+            f"{train.path} has {len(found)} different labels in {len(train.rows)} rows; is column "
+            f"{columns.label!r} the label (--label)? --kind {REGRESSION} is for numbers"
+        )
+    numeric = all(map(_is_number, found))
+    labels = sorted(found, key=lambda label: (float(label) if numeric else 0, label))
+    logger.info("labels in the order of the classes: %s", quoted(options.labels or labels))
+    return options.labels or tuple(labels)
+
+
+def _scale(options: TaskOptions, splits: dict[str, TaskRows]) -> tuple[float, float]:
+    """That of train if none is given; scores outside are counted."""
+    scores = list(map(float, splits["train"].labels))
+    low, high = options.scale or (min(scores), max(scores))
+    if low == high:
+        raise ValueError(f"all scores of train are {low:g}; there is nothing to learn")
+    if not options.scale:
+        logger.info("the scale is %g to %g, as in train (--scale)", low, high)
+    for rows in splits.values():
+        outside = sum(not low <= float(label) <= high for label in rows.labels)
+        if outside:
+            rows.warnings[f"score outside {low:g} to {high:g}"] = outside
+    return low, high
+
+
+def _hold_out(options: TaskOptions, train: _File) -> dict[str, TaskRows]:
+    """Train without a share of its rows, and valid with these."""
+    labels = [() if options.kind == REGRESSION else as_tuple(row.label) for row in train.rows]
+    stratify = options.kind in (CLASSIFICATION, MULTILABEL)
+    strata = [tuple(sorted(label)) if stratify else () for label in labels]
+    drawn = draw_share(strata, labels, options.valid_share, options.seed)
+    if len(drawn) < _FEWEST:
+        raise ValueError(
+            f"--valid-share {options.valid_share:g} of {len(labels)} rows holds out {len(drawn)}; "
+            f"validation needs {_FEWEST} or more; raise it, or give --valid"
+        )
+    logger.info("%d of %d rows of train are held out as valid", len(drawn), len(labels))
+    kept = [place for place in range(len(labels)) if place not in drawn]
+    return {
+        "train": train.task_rows(kept, options.kind),
+        "valid": train.task_rows(sorted(drawn), options.kind),
+    }
+
+
+def draw_share(
+    strata: Sequence[tuple], labels: Sequence[tuple[str, ...]], share: float, seed: int
+) -> set[int]:
+    """Draw a share of the rows, as evenly as possible from each stratum.
+
+    A row stays if no other row that stays has one of its labels. The draw depends on nothing else.
+    """
+    draw = random.Random(seed)
+    members: dict[tuple, list[int]] = defaultdict(list)
+    for row, stratum in enumerate(strata):
+        members[stratum].append(row)
+    quotas = {stratum: share * len(rows) for stratum, rows in members.items()}
+    sizes = {stratum: int(quota) for stratum, quota in quotas.items()}
+    # ties are decided by the draw, since there may be more strata of one row than rows to draw
+    rest = sorted(quotas, key=lambda s: (sizes[s] - quotas[s], draw.random()))
+    for stratum in rest[: max(0, round(share * len(strata)) - sum(sizes.values()))]:
+        sizes[stratum] += 1
+    drawn = {row for s, rows in members.items() for row in draw.sample(rows, sizes[s])}
+    left = Counter(label for one in labels for label in one)
+    for row in drawn:
+        left.subtract(labels[row])
+    for row in sorted(drawn):
+        if any(not left[label] for label in labels[row]):
+            drawn.remove(row)
+            left.update(labels[row])
+    return drawn
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _shown(label: str) -> str:
+    return repr(label if len(label) <= 50 else f"{label[:50]}...")
