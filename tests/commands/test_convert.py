@@ -15,7 +15,7 @@ from helpers.hidden import hide
 from helpers.running import call_program
 from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2, write_stock
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.commands import plot, prepare_pretrain
+from tupe_fairseq.commands import plot
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary
 
@@ -91,7 +91,7 @@ def test_the_printed_commands_run(authors, run, tmp_path):
     )  # fmt: skip
     valid = ["--valid-input", raw_text.write(tmp_path / "valid.txt", [["w4 w4 w4"]])]
     more = [*valid, "--test-fraction", 0, "--workers", 1]
-    code, printed = call_program(prepare_pretrain.main, [*words, *more])
+    code, printed = call_program("prepare-pretrain", [*words, *more])
     assert code == 0, printed
     sentences, _ = raw_text.sentences(tmp_path / "data-bin")
     expected = ["w1 w2 , w3 .", "w5 w6 - w7", "( w8 ) w9"]
@@ -170,18 +170,18 @@ def test_without_a_vocabulary_it_says_how_to_get_one(tmp_path):
     assert code == 2 and "tupe-convert with the files of a vocabulary" in text
     raw_text.write(tmp_path / "text", [["w0"]])
     code, text = call_program(
-        prepare_pretrain.main,
+        "prepare-pretrain",
         ["--input", tmp_path / "text", "--vocabulary", tmp_path / "out", "--output-dir", "x"],
     )
-    assert code == 2 and "vocabulary.json is missing; tupe-convert writes it" in text
+    assert code == 2 and "there is no vocabulary.json or sentencepiece" in text
 
 
-@pytest.mark.parametrize("other", ["--vocab-size 30", "--lowercase", "--sentencepiece-model x"])
+@pytest.mark.parametrize("other", ["--vocab-size 30", "--lowercase"])
 def test_flags_without_effect_beside_a_vocabulary(other, authors, tmp_path):
     raw_text.write(tmp_path / "text", [["w0"]])
     words = ["--input", tmp_path / "text", "--vocabulary", authors[0] / "the model"]
     words += ["--output-dir", tmp_path / "out", *other.split()]
-    code, text = call_program(prepare_pretrain.main, words)
+    code, text = call_program("prepare-pretrain", words)
     assert code == 2 and f"{other.split()[0]} has no effect with --vocabulary" in text
 
 
@@ -276,7 +276,7 @@ def test_pretraining_data_with_gpt2_is_the_text_as_it_is(tmp_path):
     (tmp_path / "train").write_text("\n\n".join(lines) + "\n", "utf-8")
     (tmp_path / "valid").write_text("a the\n")
     code, text = call_program(
-        prepare_pretrain.main,
+        "prepare-pretrain",
         ["--input", tmp_path / "train", "--valid-input", tmp_path / "valid", "--test-fraction", 0,
          "--vocabulary", tmp_path / "out", "--tokens-per-sample", 64, "--workers", 2,
          "--shards", 2, "--output-dir", tmp_path / "data"],

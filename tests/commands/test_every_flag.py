@@ -21,6 +21,7 @@ from helpers.predicting import write_fine_tuned
 from helpers.running import call_program
 from helpers.scoring import write_pairs
 from tupe_fairseq.checkpoint.restricted_load import restricted_load
+from tupe_fairseq.cli import prepare_pretrain
 from tupe_fairseq.commands import (
     chunk_run,
     compare,
@@ -29,7 +30,6 @@ from tupe_fairseq.commands import (
     export,
     extend,
     predict,
-    prepare_pretrain,
     score,
 )
 from tupe_fairseq.compare.runner import first_runs
@@ -232,7 +232,7 @@ def prepared(texts, tmp_path_factory):
             words += ["--vocab-size", 120, "--character-coverage", 1]
         if value is not None:
             words += [flag, *([places.get(value, value)] if value != "" else [])]
-        code, text = call_program(prepare_pretrain.main, words)
+        code, text = call_program("prepare-pretrain", words)
         assert code == 0, text
         files = raw_text.contents(folder)
         del files["report.json"]

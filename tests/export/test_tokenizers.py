@@ -8,12 +8,12 @@ from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, Sentencepi
 
 from helpers.authors import codes_for
 from helpers.vocabularies import write_gpt2
+from tupe_fairseq.data.pretraining import learn_sentencepiece as train_model
 from tupe_fairseq.export.tokenizer.build_tokenizer import build_tokenizer
 from tupe_fairseq.export.tokenizer.tokenizer_files import count_unlisted
 from tupe_fairseq.text.fast_bpe import FastBpe
 from tupe_fairseq.text.gpt2_bpe import Gpt2Bpe
 from tupe_fairseq.text.pieces import Pieces
-from tupe_fairseq.text.vocabulary import train_model
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
