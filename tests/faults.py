@@ -525,24 +525,24 @@ FAULTS = [
     ),
     Fault(
         "predictions in the order of lengths",
-        "prediction/batched_encoder.py",
-        "zip(rows, results.cpu().numpy())",
-        "zip(sorted(rows), results.cpu().numpy())",
-        "tests/prediction/test_batched_encoder.py",
+        "inference/texts.py",
+        "zip(rows, outputs.cpu().numpy())",
+        "zip(sorted(rows), outputs.cpu().numpy())",
+        "tests/inference/test_texts.py",
     ),
     Fault(
         "pseudo-likelihood masks the token before",
         "scoring/pseudo_likelihood.py",
-        "1 + copies % pieces",
-        "copies % pieces",
+        "1 + copies % scored",
+        "copies % scored",
         "tests/scoring/test_pseudo_likelihood.py -k loop",
     ),
     Fault(
         "the unacceptable sentence is to win",
-        "scoring/shares.py",
-        "self.right += good > bad",
-        "self.right += good < bad",
-        "tests/scoring/test_shares.py",
+        "scoring/minimal_pairs.py",
+        "right=good > bad",
+        "right=good < bad",
+        "tests/scoring/test_minimal_pairs.py",
     ),
     # ---- Data
     Fault(
@@ -572,13 +572,6 @@ FAULTS = [
         "waiting.append(pool.submit(_call, item))",
         "waiting.appendleft(pool.submit(_call, item))",
         "tests/data/test_vocabularies.py -k several",
-    ),
-    Fault(
-        "a file that resumes has a hole",
-        "files/resumed_file.py",
-        'file.seek(record["bytes"])',
-        'file.seek(record["bytes"] + 1)',
-        "tests/files/test_resumed_file.py",
     ),
     Fault(
         "sentences of STS-B swapped",

@@ -26,8 +26,9 @@ from pathlib import Path
 import torch
 from fairseq_cli.train import cli_main as fairseq_train
 
+from tupe_fairseq.cli import score
 from tupe_fairseq.cli.printed_commands import masked_lm_training
-from tupe_fairseq.commands import extend, score
+from tupe_fairseq.commands import extend
 from tupe_fairseq.compare.parse_schemes import parse_scheme
 from tupe_fairseq.compare.provenance import processor
 from tupe_fairseq.files.markdown import markdown_table
@@ -36,7 +37,6 @@ from tupe_fairseq.files.results import write_results
 from tupe_fairseq.files.steps import keep_settings
 from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.plots import canvas
-from tupe_fairseq.plots.length_curves import logarithmic_lengths
 from tupe_fairseq.position import CATALOGUE
 
 SCHEMES = "learned; tupe; tupe --rel-pos; none --rel-pos; alibi; rope"
@@ -207,7 +207,9 @@ def draw(rows, path: Path, trained: int) -> None:
             mean(found, lambda row: [b["loss"] for b in row["lengths"][-1]["by_position"]]),
             **style,
         )
-        logarithmic_lengths(panels[0, column], sizes)
+        panels[0, column].set_xscale("log", base=2)
+        panels[0, column].set_xticks(sizes, [f"{size:,}" for size in sizes])
+        panels[0, column].minorticks_off()
     further = max(row["updates"] for row in rows)
     for column, words in enumerate(("as extended", f"after {further:,} updates at {sizes[-1]:,}")):
         panels[0, column].set_title(f"trained at {trained}, {words}")

@@ -1,13 +1,12 @@
-"""tupe-predict against a plain loop: sentences a second, memory, and that it can be interrupted.
+"""tupe-predict against a plain loop: sentences a second, and memory.
 
     python scripts/benchmarks/predict.py --text sentences.txt                      # some minutes
     python scripts/benchmarks/predict.py --text sentences.txt --rows 20000         # one or two
 
 Sentences of FILE, one a line, are classified by a model of random weights, whose speed is that of a
 trained one: by tupe-predict's core, and by a loop that takes them in the order of the file, 32 at a
-time and padded to the longest.  Both split text themselves.  Then the command itself: its peak
-memory for a tenth of the rows and for all, and its file after an interruption, compared with the
-file of a run that was not interrupted.
+time and padded to the longest. Then the command itself: its peak memory for a tenth of the rows and
+for all.
 """
 
 import argparse
@@ -17,7 +16,6 @@ import lzma
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -29,22 +27,15 @@ import torch
 from tupe_fairseq import TupeConfig
 from tupe_fairseq.checkpoint.checked_tensors import ENCODER, VOCABULARY
 from tupe_fairseq.checkpoint.contents import vocabulary_version
-from tupe_fairseq.files.fingerprint import file_sha256
-from tupe_fairseq.inference.fine_tuned import load_fine_tuned
-from tupe_fairseq.inference.load_model import WordEncoder, symbols_in
-from tupe_fairseq.labelled.task_description import CLASSIFICATION, Task
-from tupe_fairseq.prediction.batched_encoder import PAD
-from tupe_fairseq.prediction.batches import BATCH_TOKENS
-from tupe_fairseq.prediction.freed_memory import return_freed_blocks
-from tupe_fairseq.prediction.predictor import predictor
-from tupe_fairseq.prediction.row_chunks import CHUNK_ROWS
-from tupe_fairseq.prediction.row_predictions import answers
-from tupe_fairseq.prediction.text_sequences import Counts, TextSequences
+from tupe_fairseq.data.dictionary import PAD
+from tupe_fairseq.data.task import CLASSIFICATION, Task
+from tupe_fairseq.data.tokenizer import Tokenizer
+from tupe_fairseq.inference import texts as inference
+from tupe_fairseq.inference.model import WordEncoder, load, symbols_in
 from tupe_fairseq.text.pieces import Pieces
-from tupe_fairseq.text.to_tokens import open_vocabulary
 from tupe_fairseq.text.treatment import TextTreatment
 
-COMMAND = [sys.executable, "-m", "tupe_fairseq.commands.predict"]
+COMMAND = [sys.executable, "-m", "tupe_fairseq", "predict"]
 # a process counts as its own what the one that started it had: here a small one
 MEASURED = """
 import os, subprocess, sys
@@ -56,7 +47,7 @@ sys.exit(status != 0)
 # layers, width, heads
 SIZES = {"tiny": (2, 128, 2), "mini": (4, 256, 4), "small": (4, 512, 8), "base": (12, 768, 12)}
 MAX_POSITIONS = 128
-LOOP_ROWS = 32
+LOOP_ROWS, CHUNK_ROWS = 32, 8192
 HEAD = "classification_heads.sentence_classification_head."
 
 
@@ -127,33 +118,32 @@ def write_model(folder, size, texts):
     return folder / "model.pt", task
 
 
-def loop(model, to_sequences, names, rows):
+def loop(model, tokenizer, task, rows):
     """What one would write: batches in the order of the file, padded to the longest."""
-    found, counts = [], Counts()
+    found = []
     for start in range(0, len(rows), LOOP_ROWS):
-        ids = to_sequences(rows[start : start + LOOP_ROWS], counts)
+        batch = rows[start : start + LOOP_ROWS]
+        ids = inference.encode_rows(batch, tokenizer, MAX_POSITIONS)
         longest = max(map(len, ids))
         tokens = torch.tensor([row + [PAD] * (longest - len(row)) for row in ids])
         with torch.inference_mode():
             hidden = model.encoder(model.encoder.embed_tokens(tokens), tokens.eq(PAD))
-            logits = model.head(hidden, tokens.ne(PAD)).numpy()
-        found += [names.of(row) for row in logits]
-    return found, counts
+            shares = model.head(hidden, tokens.ne(PAD)).softmax(dim=-1)
+        best = shares.argmax(dim=-1).tolist()
+        found += [(task.labels[n], share[n].item()) for n, share in zip(best, shares)]
+    return found
 
 
 def measure_speed(checkpoint, task, texts):
     """Sentences a second, and the greatest difference of two probabilities."""
-    folder = str(checkpoint.parent)
-    model = load_fine_tuned(str(checkpoint), f"{folder}/dict.txt")
-    to_tokens = open_vocabulary(model.symbols, [folder], f"{folder}/dict.txt", None, True, "")
-    to_sequences = TextSequences(to_tokens, MAX_POSITIONS)
+    model = load(str(checkpoint), str(checkpoint.parent))
+    tokenizer = Tokenizer.load(str(checkpoint.parent))
 
-    encoder, head = model.encoder, model.head
-    ways = {
-        "plain loop": lambda rows: loop(model, to_sequences, answers(task), rows),
-        "core": predictor(task, to_tokens, encoder, head, BATCH_TOKENS, False),
-        "core, --unpad": predictor(task, to_tokens, encoder, head, BATCH_TOKENS, True),
-    }
+    def core(rows):
+        found = inference.predict(rows, task, tokenizer, model.encoder, model.head)
+        return [tuple(one.values()) for one in found]
+
+    ways = {"plain loop": lambda rows: loop(model, tokenizer, task, rows), "core": core}
     seconds, difference = dict.fromkeys(ways, 0.0), 0.0
     # in turn, so that what else the machine does slows all of them down
     for start in range(0, len(texts), CHUNK_ROWS):
@@ -161,11 +151,10 @@ def measure_speed(checkpoint, task, texts):
         found = {}
         for name, way in ways.items():
             begin = time.perf_counter()
-            found[name], _ = way(rows)
+            found[name] = way(rows)
             seconds[name] += time.perf_counter() - begin
-        for name in ways:
-            pairs = zip(found["plain loop"], found[name])
-            difference = max(difference, *(_apart(one, other) for one, other in pairs))
+        pairs = zip(found["plain loop"], found["core"])
+        difference = max(difference, *(_apart(one, other) for one, other in pairs))
     return {name: len(texts) / one for name, one in seconds.items()}, difference
 
 
@@ -192,26 +181,9 @@ def predict(checkpoint, source, output):
     return int(process.stdout.split()[-1]) / 1024
 
 
-def interrupt(checkpoint, source, output):
-    """Run the command until some of its work is done; how many rows are."""
-    words = [*COMMAND, checkpoint, source, "--cpu", "--output-file", output]
-    process = subprocess.Popen(list(map(str, words)), stderr=subprocess.DEVNULL)
-    steps, rows = Path(f"{output}.parts/steps.json"), 0
-    while process.poll() is None and not rows:
-        time.sleep(0.05)
-        if steps.exists():
-            told = json.loads(steps.read_text())["finished"].get("parts", {}).get("told", {})
-            rows = told.get("rows", 0)
-    process.send_signal(signal.SIGINT)
-    if process.wait() != 130 or output.exists():
-        raise SystemExit("it was over before it could be interrupted; give more --rows")
-    return rows
-
-
 def main(arguments=None):
     options = parse(arguments)
     torch.set_num_threads(options.threads)
-    return_freed_blocks()  # as the command does
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
     folder = options.output_dir
     shutil.rmtree(folder, ignore_errors=True)
@@ -225,21 +197,12 @@ def main(arguments=None):
         options.rows // 10: predict(checkpoint, few, folder / "few-out.tsv"),
         options.rows: predict(checkpoint, every, folder / "out.tsv"),
     }
-    done, is_same = None, None
-    # of one part nothing is left to be done after an interruption
-    if options.rows > 2 * CHUNK_ROWS:
-        done = interrupt(checkpoint, every, folder / "again.tsv")
-        predict(checkpoint, every, folder / "again.tsv")
-        digests = [file_sha256(str(folder / name)) for name in ("out.tsv", "again.tsv")]
-        is_same = digests[0] == digests[1]
     results = {
         "rows": options.rows,
         "size": options.size,
         "sentences_per_second": rates,
         "difference": difference,
         "peak_megabytes": memory,
-        "interrupted_after": done,
-        "same_bytes": is_same,
     }
     (folder / "results.json").write_text(json.dumps(results, indent=2) + "\n")
     for name, rate in rates.items():
@@ -248,11 +211,6 @@ def main(arguments=None):
     print(f"probabilities differ by {difference:.1e} at most")
     for rows, peak in memory.items():
         print(f"tupe-predict with {rows:,} rows: {peak:,.0f} MB at its peak")
-    if done is None:
-        print(f"not interrupted, which needs more than {2 * CHUNK_ROWS:,} rows")
-    else:
-        same = "the same bytes" if is_same else "OTHER BYTES"
-        print(f"interrupted after {done:,} rows and run again: {same}")
 
 
 if __name__ == "__main__":

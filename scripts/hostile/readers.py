@@ -200,10 +200,6 @@ READERS: dict[str, Reader] = {
         "tupe-predict", (f"model/{CHECKPOINT}", "in.csv", "--output-file", "out.csv", "--cpu"),
         "fine-tuned", ("out.csv",),
     ),
-    "predict again": Reader(
-        "tupe-predict", (f"model/{CHECKPOINT}", "in.jsonl", "--output-file", "out.csv", "--cpu"),
-        "interrupted", ("out.csv",), ("out.csv.parts/steps.json",),
-    ),
     "predict rows": Reader(
         "tupe-predict", (f"model/{CHECKPOINT}", "in.tsv", "--output-file", "out.tsv", "--cpu"),
         "fine-tuned", ("out.tsv",),

@@ -77,29 +77,6 @@ def _fine_tuned(folder: Path) -> None:
     (folder / "in.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
 
 
-def _interrupted(folder: Path) -> None:
-    """The parts of a prediction that Ctrl-C ended in its second chunk."""
-    from tupe_fairseq.prediction import batched_encoder
-
-    _fine_tuned(folder)
-    rows = [{"text": text} for text in _SENTENCES[:25]]
-    own_files.write_jsonl(folder / "in.jsonl", rows)
-    run, calls = batched_encoder.BatchedEncoder.__call__, []
-
-    def interrupted(self, sequences):
-        calls.append(len(sequences))
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return run(self, sequences)
-
-    batched_encoder.BatchedEncoder.__call__ = interrupted
-    try:
-        code = _inside(folder, READERS["predict again"])
-    finally:
-        batched_encoder.BatchedEncoder.__call__ = run
-    assert code == 130 and (folder / "out.csv.parts" / "steps.json").exists()
-
-
 def _authors(folder: Path) -> None:
     foreign.write_authors(folder)
 
@@ -206,7 +183,6 @@ def _inside(folder: Path, one: Reader) -> int:
 SCENES: dict[str, Callable[[Path], None]] = {
     "pretrained": _pretrained,
     "fine-tuned": _fine_tuned,
-    "interrupted": _interrupted,
     "authors": _authors,
     "stock": _stock,
     "folder": _folder,

@@ -77,8 +77,6 @@ def main() -> None:
     args = get_parser().parse_args()
     for name in _IMPORTED:
         importlib.import_module(name)
-    # so that a short input has several parts, when it is interrupted and when it goes on
-    importlib.import_module("tupe_fairseq.prediction.row_chunks").CHUNK_ROWS = 10
     gc.collect()
     gc.freeze()  # so that forks need not look through it, nor copy it
     # no TemporaryDirectory, which forks would remove when they end

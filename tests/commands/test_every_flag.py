@@ -5,9 +5,7 @@ tests/models/test_every_flag.py.
 """
 
 import json
-import os
 import shlex
-import shutil
 import sys
 
 import pytest
@@ -17,24 +15,16 @@ from helpers import raw_text
 from helpers.authors import WORDS, their_checkpoint
 from helpers.exporting import exporting_quickly, write_model
 from helpers.glue_files import write_pretrain_dir
-from helpers.predicting import write_fine_tuned
 from helpers.running import call_program
-from helpers.scoring import write_pairs
 from tupe_fairseq.checkpoint.restricted_load import restricted_load
 from tupe_fairseq.cli import prepare_pretrain
 from tupe_fairseq.commands import (
-    chunk_run,
     compare,
     convert,
-    encode,
     export,
     extend,
-    predict,
-    score,
 )
 from tupe_fairseq.compare.runner import first_runs
-from tupe_fairseq.prediction import predictor
-from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
 
 
 def flags_of(parser):
@@ -399,109 +389,6 @@ def test_export(tmp_path, monkeypatch):
     assert flags_of(export.get_parser()) == {*EXPORT, *elsewhere}
 
 
-# tupe-score: what is given, and what is scored then, and otherwise
-SCORE = {
-    "--input": (["--input", "DIR/other.txt"], "sentences", ["No fish."]),
-    "--pairs": (["--pairs", "DIR/two.jsonl"], "sentences", ["a", "b"]),
-    "--good": (["--pairs", "DIR/odd.jsonl", "--good", "right"], "sentences", ["a", "b"]),
-    "--bad": (["--pairs", "DIR/odd2.jsonl", "--bad", "wrong"], "sentences", ["a", "b"]),
-    "--phenomenon": (
-        ["--pairs", "DIR/odd.jsonl", "--good", "right", "--phenomenon", "about"],
-        "phenomena", ["npi"],
-    ),
-    "--pairs-per-file": (
-        ["--pairs", "DIR/many.jsonl", "--pairs-per-file", "2"], "sentences", ["c", "d"],
-    ),
-    "--data": (["--data", "DIR/lower"], "tokens", None),
-    "--sentencepiece-model": (["--sentencepiece-model", "DIR/pieces.model"], "vocabulary", None),
-    "--cut": (["--cut"], "cut", True),
-    "--cpu": (["--cpu"], "device", "cpu"),
-    "--threads": (["--threads", "3"], "threads", [3]),
-    "--output": (["--output", "DIR/x.jsonl"], "files", ["x.jsonl"]),
-    "--results": (["--results", "DIR/x"], "files", ["x"]),
-    "--lengths": (["--lengths", "3,7"], "lengths", [3, 7]),
-}  # fmt: skip
-
-
-def test_score(tmp_path, monkeypatch):
-    data = write_pretrain_dir(tmp_path / "data")
-    lower = write_pretrain_dir(tmp_path / "other")
-    lower.rename(tmp_path / "lower")
-    record = {"text_treatment": {"unicode": "NFC", "lowercase": True}}
-    (tmp_path / "lower" / "report.json").write_text(json.dumps(record))
-    model = write_model(tmp_path / "model", data, position_encoding="learned")
-    (tmp_path / "text.txt").write_text("The Cat.\n")
-    (tmp_path / "other.txt").write_text("No fish.\n")
-    write_pairs(tmp_path / "two.jsonl", [("a", "b")])
-    write_pairs(tmp_path / "many.jsonl", [("a", "b"), ("c", "d"), ("e", "f")])
-    odd = {"right": "a", "sentence_bad": "b", "about": "npi"}
-    (tmp_path / "odd.jsonl").write_text(json.dumps(odd))
-    (tmp_path / "odd2.jsonl").write_text(json.dumps({"sentence_good": "a", "wrong": "b"}))
-    (tmp_path / "pieces.model").write_bytes((data / "sentencepiece.bpe.model").read_bytes())
-    there = set(os.listdir(tmp_path))
-
-    def call(*flags, expected=0):
-        seen = {"threads": []}
-        monkeypatch.setattr(torch, "set_num_threads", seen["threads"].append)
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-
-        def record(model, mask, device, batch_tokens, advance):
-            seen["device"] = device
-            return Scorer()
-
-        class Scorer:
-            def stream(self, rows):
-                for (row, tokens), _ in rows:
-                    seen["phenomena"] = [getattr(row, "phenomenon", None)]
-                    seen["sentences"] = list(row.sentences)
-                    seen["tokens"] = tokens
-                    yield (row, tokens), [float(-len(tokens[0])) for _ in tokens]
-
-        def record_lengths(args, loaded, lengths, *rest):
-            seen["lengths"] = lengths
-
-        monkeypatch.setattr(score, "PseudoLikelihood", record)
-        monkeypatch.setattr(score, "score_lengths", record_lengths)
-        monkeypatch.setattr(torch.nn.Module, "to", lambda self, device: self)
-        words = [model, "--data", data]
-        if not {"--input", "--pairs"} & set(flags):
-            words += ["--input", tmp_path / "text.txt"]
-        words += [str(flag).replace("DIR", str(tmp_path)) for flag in flags]
-        code, text = call_program(score.main, words)
-        assert code == expected, text
-        return seen
-
-    plain = call()
-    assert plain["sentences"] == ["The Cat."] and plain["device"] == "cuda"
-    assert plain["threads"] == []
-    for flag, (words, name, wanted) in SCORE.items():
-        assert flag in words
-        if flag == "--cut":
-            (tmp_path / "text.txt").write_text("The cat " * 30)
-            call(expected=2)
-            assert len(call("--cut")["tokens"][0]) == 24
-            (tmp_path / "text.txt").write_text("The Cat.\n")
-        elif flag == "--data":
-            assert call(*words)["tokens"] != plain["tokens"]
-        elif flag == "--sentencepiece-model":
-            (data / "sentencepiece.bpe.model").unlink()
-            call(expected=2)
-            assert call(*words)["tokens"] == plain["tokens"]
-            (tmp_path / "pieces.model").rename(data / "sentencepiece.bpe.model")
-            there.remove("pieces.model")
-        elif name == "files":
-            call(*words)
-            assert sorted(set(os.listdir(tmp_path)) - there) == wanted
-            there.update(wanted)
-        else:
-            assert call(*words)[name] == wanted and plain.get(name) != wanted, flag
-    call("--pairs", "DIR/odd.jsonl", expected=2)
-    call("--pairs", "DIR/odd2.jsonl", expected=2)
-    # of the other kinds of vocabularies: test_score.py
-    elsewhere = {"--bpe-codes", "--gpt2-encoder-json", "--gpt2-vocab-bpe"}
-    assert flags_of(score.get_parser()) == {*SCORE, *elsewhere}
-
-
 # tupe-extend: what is given in place of what else is given, and what is then in the folder
 EXTEND = {
     "--max-positions": ("50", lambda out: table_of(out).size(0), 51, 41),
@@ -544,91 +431,3 @@ def test_extend(flag, tmp_path):
 
 def test_extend_has_no_other_flags():
     assert flags_of(extend.get_parser()) == {*EXTEND, "--overwrite"}
-
-
-# tupe-predict and tupe-encode: what is given, and what is seen then, but not otherwise
-TEXT_RUNS = {
-    "--text": (["--text", "b"], "lengths", [5]),
-    "--text2": (["--text", "a", "--text2", "b"], "lengths", [11]),
-    "--no-header": (["--no-header", "--text", "2"], "lengths", [4, 5]),
-    "--skip-bad-rows": (["--skip-bad-rows"], "lengths", [6, 6]),
-    "--data": (["--data", "DIR/lower"], "lengths", [4]),
-    "--sentencepiece-model": (["--sentencepiece-model", "DIR/pieces.model"], "lengths", [6]),
-    "--batch-tokens": (["--batch-tokens", "7"], "batch_tokens", 7),
-    "--unpad": (["--unpad"], "unpad", True),
-    "--fp16": (["--fp16"], "halved", True),
-    "--gpus": (["--gpus", "2"], "devices", ["cuda:0", "cuda:1"]),
-    "--cpu": (["--cpu"], "devices", ["cpu"]),
-}
-OUTPUTS = {predict: "out.csv", encode: "out.npy"}
-
-
-@pytest.mark.parametrize("command", [predict, encode])
-def test_texts_through_a_model(command, tmp_path, monkeypatch):
-    folder = tmp_path / "model"
-    kinds = {"one": 1, "two": 2}
-    models = {name: write_fine_tuned(folder / name, texts=n) for name, n in kinds.items()}
-    (folder / "lower").mkdir()
-    report = json.loads((folder / "one" / "report.json").read_text())
-    report["text_treatment"]["lowercase"] = True
-    (folder / "lower" / "report.json").write_text(json.dumps(report))
-    shutil.copy(folder / "one" / "sentencepiece.bpe.model", folder / "pieces.model")
-    shutil.copy(folder / "one" / "sentencepiece.bpe.model", folder / "lower")
-    shutil.copy(folder / "one" / "dict.txt", folder / "lower")
-    (tmp_path / "in.csv").write_text("a,b\nThe cat,No\n")
-
-    def call(*flags, expected=0):
-        seen = {"halved": False, "lengths": []}
-
-        class Recorded(BatchedEncoder):
-            def __init__(self, encoder, finish, batch_tokens, unpad):
-                seen.update(batch_tokens=batch_tokens, unpad=unpad)
-                super().__init__(encoder, finish, batch_tokens, unpad)
-
-            def __call__(self, sequences):
-                seen["lengths"] += map(len, sequences)
-                return super().__call__(sequences)
-
-        def on_the_cpu(make, items, devices):
-            seen["devices"] = devices
-            work = make("cpu")
-            return (work(item) for item in items)
-
-        def half(module):
-            seen["halved"] = True
-            return module
-
-        monkeypatch.setattr(predictor if command is predict else encode, "BatchedEncoder", Recorded)
-        monkeypatch.setattr(chunk_run, "map_on_devices", on_the_cpu)
-        monkeypatch.setattr(torch.nn.Module, "half", half)
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-        model = models["two" if "--text2" in flags else "one"]
-        words = [model, tmp_path / "in.csv", "--output-file", tmp_path / OUTPUTS[command]]
-        words += [] if "--text" in flags else ["--text", "a"]
-        words += [str(flag).replace("DIR", str(folder)) for flag in flags]
-        code, text = call_program(command.main, words)
-        assert code == expected, text
-        return seen
-
-    plain = call()
-    assert plain["devices"] == ["cuda:0"]
-    for flag, (words, name, wanted) in TEXT_RUNS.items():
-        assert flag in words
-        if flag == "--skip-bad-rows":
-            (tmp_path / "in.csv").write_text("a,b\nThe cat,No\nNo\nThe cat,No\n")
-            call(expected=2)
-        elif flag == "--sentencepiece-model":
-            (folder / "one" / "sentencepiece.bpe.model").unlink()
-            call(expected=2)
-        # of this one, the same file at another place
-        is_other = flag == "--sentencepiece-model" or plain[name] != wanted
-        assert call(*words)[name] == wanted and is_other, flag
-        if flag == "--skip-bad-rows":
-            (tmp_path / "in.csv").write_text("a,b\nThe cat,No\n")
-        elif flag == "--sentencepiece-model":
-            shutil.copy(folder / "pieces.model", folder / "one" / "sentencepiece.bpe.model")
-    # of the other kinds of vocabularies: test_score.py; the others: test_predict.py, test_encode.py
-    elsewhere = {"--bpe-codes", "--gpt2-encoder-json", "--gpt2-vocab-bpe", "--output-file"}
-    own = {predict: {"--prefix", "--label-separator"}, encode: {"--pooling", "--layer"}}
-    assert flags_of(command.get_parser()) == {*TEXT_RUNS, *elsewhere, *own[command]}

@@ -30,13 +30,15 @@ def test_extras_and_commands_are_those_of_pyproject():
 
 
 @pytest.mark.parametrize("package, words", [
-    ("sentencepiece", ["encode", "model.pt", "a.txt", "--output-file", "b.npy"]),
+    ("tqdm", ["score", "model.pt", "--input", "a.txt"]),
     ("yaml", ["compare", "--config", "settings.yaml"]),
 ])  # fmt: skip
 def test_the_extra_is_named(package, words, tmp_path):
     (tmp_path / "settings.yaml").write_text("updates: 1\n")
     blocked = f"import sys\nsys.modules[{package!r}] = None\n"
-    code = f"from tupe_fairseq.commands import start\nstart.{words[0]}({words[1:]!r})"
+    for name in ("model.pt", "a.txt"):
+        (tmp_path / name).touch()
+    code = f"from tupe_fairseq.cli.main import run\nsys.exit(run({words[0]!r}, {words[1:]!r}))"
     process = cli.run(sys.executable, "-c", blocked + code, cwd=tmp_path, check=False)
     expected = f"{package} is not installed; pip install 'tupe_fairseq[{EXTRA_OF[package]}]'"
     assert process.returncode == 2 and expected in process.stdout.splitlines()[-1]

@@ -106,29 +106,6 @@ def test_one_line_and_no_child(work, number, to_group):
     assert errors == lines[0] or work == "an exception that is lost"
 
 
-@pytest.mark.parametrize("number", SIGNALS, ids=SIGNALS.get)
-def test_while_a_command_is_imported(number, tmp_path):
-    """By the function of the console script; from a library that loses Ctrl-C."""
-    (tmp_path / "torch.py").write_text(
-        "import time\n"
-        "for _ in range(3):\n"
-        "    try:\n"
-        "        print('begun', flush=True)\n"
-        "        time.sleep(30)\n"
-        "    except BaseException:\n"
-        "        pass\n"
-    )
-    words = [str(tmp_path / name) for name in ("checkpoint.pt", "texts.txt")]
-    for path in (*words, tmp_path / "dict.txt"):  # or it would end before it imports
-        open(path, "w").close()
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-    code += "from tupe_fairseq.commands.start import predict; predict()"
-    process = started(["-c", code, *words])
-    assert process.stdout.readline() == "begun\n"
-    line = f"tupe-predict: {SIGNALS[number]}\n"
-    assert ended(process, number, False) == (128 + number, line)
-
-
 def test_a_command_that_is_to_ignore_ctrl_c():
     """As a shell starts it in the background."""
     code = "def work(args): signal.raise_signal(signal.SIGINT); print('done')"

@@ -19,26 +19,14 @@ FILES = (
 GOOD = {
     "compare": "bin --output-dir out --schemes learned;tupe --updates 40",
     "convert": "--checkpoint there.pt --dict dict.txt --output-dir out",
-    "encode": "there.pt rows.csv --output-file out.npy",
     "export": "there.pt --output-dir out",
     "extend": "there.pt --max-positions 64 --output-dir out",
     "plot": "there.pt --output-dir out",
-    "predict": "there.pt rows.csv",
-    "score": "there.pt",
 }
 _VOCABULARY = {
     "--bpe-codes absent": "--bpe-codes absent does not exist",
     "--gpt2-vocab-bpe codes": "--gpt2-vocab-bpe: give the files of one kind",
     "--bpe-codes codes --sentencepiece-model codes": "give the files of one kind",
-}
-_MODEL = {
-    **_VOCABULARY,
-    "--data absent": "--data absent is not a folder",
-    "--gpus 0": "--gpus (0) must be at least 1",
-    "--gpus 1 --cpu": "--gpus 1 and --cpu contradict each other",
-    "--fp16 --cpu": "--fp16 is for GPUs",
-    "--batch-tokens 0": "--batch-tokens (0) must be at least 1",
-    "--text2 b": "--text2 b needs --text",
 }
 _NO_FOLDER = {"--output-dir text.txt": "text.txt is not a folder"}
 _SPLIT_PATH = {"--output-dir a:b": "a:b contains ':', at which fairseq splits lists"}
@@ -94,18 +82,6 @@ WRONG = {
         "--output-dir full": "full already holds model.pt, dict.txt; give another --output-dir",
         "= --checkpoint there.pt --output-dir out": "there.pt is a file, which needs --dict, too",
     },
-    "encode": {
-        **_MODEL,
-        "--pooling x": "invalid choice: 'x'",
-        "--layer -1": "--layer (-1) must be at least 0",
-        "--output-file out.txt": "--output-file out.txt must end in .npy or .safetensors",
-        "--output-file text.txt/out.npy": "text.txt is not a folder",
-        "= lone/there.pt rows.csv --output-file out.npy": "lone/dict.txt is missing; give --data",
-        "= absent rows.csv --output-file out.npy": "absent does not exist; give a checkpoint",
-        "= there.pt absent.csv --output-file out.npy": "INPUT absent.csv does not exist",
-        "= there.pt codes --output-file out.npy": "codes has no ending that says what it is",
-        "= there.pt - --output-file out.npy": "the input must be a file",
-    },
     "export": {
         **_VOCABULARY,
         "--output-dir text.txt": "text.txt is there and is not a folder",
@@ -138,32 +114,6 @@ WRONG = {
         "--sentence a --sentencepiece-model absent": "--sentencepiece-model absent does not exist",
         "= absent --output-dir out": "absent does not exist; give a checkpoint",
         "= there.pt there.pt --output-dir out": "a checkpoint is listed twice",
-    },
-    "predict": {
-        **_MODEL,
-        "--output-file out.txt": "out.txt has none of the endings that can be written",
-        "--output-file rows.csv": "--output-file rows.csv is an input",
-        "= lone/there.pt rows.csv": "lone/dict.txt is missing; give --data",
-        "= absent rows.csv": "absent does not exist; give a checkpoint",
-        "= there.pt absent.csv": "INPUT absent.csv does not exist",
-        "= there.pt codes": "codes has no ending that says what it is",
-        "= there.pt text.txt --no-header": "--no-header is for .tsv and .csv; text.txt is neither",
-        "= there.pt - --text a": "--text is for files; standard input has one text in each line",
-    },
-    "score": {
-        **_VOCABULARY,
-        "--data absent": "--data absent is not a folder",
-        "--input absent": "--input absent does not exist",
-        "--pairs absent": "--pairs absent does not exist",
-        "--pairs glue": "--pairs glue has no .jsonl file",
-        "--output out.csv": "--output out.csv must end in .tsv or .jsonl",
-        "--results text.txt": "text.txt is not a folder",
-        "--lengths 2": "--lengths 2: '2' is not a whole number from 3 on",
-        "--lengths 9 --cut": "--cut has no effect with --lengths",
-        "--good a": "--good is for --pairs",
-        "--pairs-per-file 2": "--pairs-per-file is for --pairs",
-        "--threads 0": "--threads (0) must be at least 1",
-        "= absent": "absent does not exist; give a checkpoint",
     },
 }
 CALLS = [(command, given) for command, cases in WRONG.items() for given in cases]

@@ -8,7 +8,6 @@ import pytest
 from helpers.finetuning import make_chain
 from helpers.running import call_program
 from helpers.scoring import write_pairs
-from tupe_fairseq.commands import score
 from tupe_fairseq.commands.compare import main
 from tupe_fairseq.compare import comparison, measured_readouts, readout_commands
 from tupe_fairseq.finetune import command
@@ -78,7 +77,7 @@ def test_the_numbers_are_those_of_the_commands(read_out, chain, tmp_path, shim_f
     checkpoint = out / RUN / "checkpoint_last.pt"
     words = [checkpoint, "--pairs", chain / "pairs", "--pairs-per-file", 2, "--cpu"]
     words += ["--data", chain / "dir", "--results", tmp_path / "pairs"]
-    code, printed = call_program(score.main, words)
+    code, printed = call_program("score", words)
     assert code == 0, printed
     scored = read(tmp_path / "pairs" / "results.json")["pairs"]
     assert scored["all"]["pairs"] == 2

@@ -22,17 +22,16 @@ ROOMS = {
     "data": ("files text",),
     "labelled": ("data files rows text",),
     "glue": ("data",),
-    "scoring": ("files text",),
+    "scoring": ("data files",),
     "checkpoint": ("encoder files modules options position",),
     "fairseq_runs": ("checkpoint",),
     "optim": ("fairseq_runs",),
     "tasks": ("checkpoint data files optim",),
     "criterions": ("data tasks",),
-    "prediction": ("encoder files labelled rows text",),
     "plots": ("encoder files inference",),
     "inference": (
-        "checkpoint encoder export files labelled models modules options plots position "
-        "prediction fairseq_runs tasks text",
+        "checkpoint data encoder export files labelled models modules options plots position "
+        "fairseq_runs tasks text",
     ),
     "models": ("checkpoint encoder inference modules options",),
 }

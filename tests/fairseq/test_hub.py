@@ -42,8 +42,23 @@ def test_text_is_encoded_and_decoded(hub, subwords):
 
 def test_a_mask_is_filled(hub, subwords):
     word = lines(subwords)[0].split()[0]
-    for text, score, filled in hub.fill_mask(f"{word} <mask>", topk=4):
-        assert "<mask>" not in text and 0 < score < 1 and filled.strip() in text
+    bias = hub.model.encoder.lm_head.bias
+    with torch.no_grad():
+        bias[2] += 20  # </s> is likeliest, and no filling
+    try:
+        found = hub.fill_mask(f"{word} <mask>", topk=4)
+        tokens = torch.cat([hub.encode(word)[:-1], torch.tensor([hub.task.mask_idx, 2])])
+        with torch.no_grad():
+            shares = hub.model(tokens[None])[0][0, -2].softmax(0)
+        assert len(found) == 4 and shares.argmax() == 2
+        shares[:3] = 0
+        best = shares.sort(descending=True).values[:4]
+        assert [share for _, share, _ in found] == pytest.approx(best.tolist(), rel=1e-5)
+        for text, _, filled in found:
+            assert "<mask>" not in text and filled.strip() in text
+    finally:
+        with torch.no_grad():
+            bias[2] -= 20
 
 
 def test_stock_from_pretrained(subwords_trained, hub):

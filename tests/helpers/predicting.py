@@ -6,10 +6,7 @@ import shutil
 from helpers.exporting import write_model
 from helpers.glue_files import write_pretrain_dir
 from helpers.running import call_program
-from tupe_fairseq.commands import encode as encode_command
-from tupe_fairseq.commands import predict as predict_command
-from tupe_fairseq.labelled.labels import label_symbol
-from tupe_fairseq.labelled.task_description import Task
+from tupe_fairseq.data.task import Task, label_symbol
 
 HEAD = "sentence_classification_head"
 LABELS = {
@@ -56,9 +53,9 @@ def write_fine_tuned(folder, kind="classification", texts=1, **options):
 
 def predict(*words):
     """tupe-predict on the CPU in this process: the exit code and what was printed."""
-    return call_program(predict_command.main, [*words, "--cpu"])
+    return call_program("predict", [*words, "--cpu"])
 
 
 def encode(*words):
     """tupe-encode on the CPU in this process: the exit code and what was printed."""
-    return call_program(encode_command.main, [*words, "--cpu"])
+    return call_program("encode", [*words, "--cpu"])

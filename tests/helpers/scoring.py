@@ -5,7 +5,6 @@ import json
 import torch
 
 from helpers.running import call_program
-from tupe_fairseq.commands import score as command
 
 SENTENCES = [
     "The cat sat on the mat.", "No fish.", "The cat sat on the mat.", "Is it so?",
@@ -15,7 +14,7 @@ SENTENCES = [
 
 def score(checkpoint, *flags):
     """tupe-score on the CPU in this process: the exit code and what was printed."""
-    return call_program(command.main, [checkpoint, "--cpu", *flags])
+    return call_program("score", [checkpoint, "--cpu", *flags])
 
 
 def naive(logits, tokens, mask):

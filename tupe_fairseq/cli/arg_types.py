@@ -107,3 +107,17 @@ def writable(text: str) -> str:
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         raise argparse.ArgumentTypeError(f"{text} cannot be written: {place} is in the way")
     return text
+
+
+def output_file(*endings: str) -> Callable[[str], str]:
+    """A file with one of these endings, in a folder that can be written to, or made."""
+
+    def parse(text: str) -> str:
+        if not text.lower().endswith(endings):
+            raise argparse.ArgumentTypeError(f"{text} should end in {' or '.join(endings)}")
+        if os.path.isdir(text):
+            raise argparse.ArgumentTypeError(f"{text} is a folder")
+        writable(os.path.dirname(text) or ".")
+        return text
+
+    return parse

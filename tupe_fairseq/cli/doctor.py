@@ -153,19 +153,19 @@ def check_devices() -> str:
 
 def check_checkpoint(path: str, data: str | None) -> str:
     """It can be loaded, and dict.txt has the hash that it records."""
-    from tupe_fairseq.inference.load_model import load_model
+    from tupe_fairseq.inference.model import load
 
-    encoder, symbols = load_model(path, data or os.path.dirname(path) or ".")
-    config = encoder.config
+    model = load(path, data or os.path.dirname(path) or ".")
+    config, words = model.encoder.config, len(model.symbols)
     return (
         f"{path}: {config.num_layers} layers of {config.embed_dim}, {config.position_encoding} "
-        f"positions, {config.max_positions} at most; trained with this dict.txt ({len(symbols):,})"
+        f"positions, {config.max_positions} at most; trained with this dict.txt ({words:,})"
     )
 
 
 def check_data(folder: str, checkpoint: str | None) -> str:
     """The longest row fits into the model's positions."""
-    from tupe_fairseq.inference.load_model import load_model
+    from tupe_fairseq.inference.model import load
     from tupe_fairseq.text.mmap_index import sentence_lengths
 
     inputs = [os.path.join(folder, name) for name in ("input0", "input1")]
@@ -181,7 +181,7 @@ def check_data(folder: str, checkpoint: str | None) -> str:
         longest = max(longest, int(lengths.max(initial=0)) + len(inputs))
     found = f"{folder}: {', '.join(rows)}, the longest of {longest:,} tokens"
     if checkpoint:
-        limit = load_model(checkpoint, folder)[0].config.max_positions
+        limit = load(checkpoint, folder).max_positions
         if longest > limit:
             fix = "fairseq skips it" if inputs == [folder] else "tupe-finetune truncates it"
             raise Doubt(f"{found}; above the model's max_positions ({limit:,}), so {fix}")

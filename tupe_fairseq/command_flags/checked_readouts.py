@@ -12,7 +12,7 @@ from tupe_fairseq.command_flags.given_paths import no_separators
 from tupe_fairseq.compare.claims import Claim, parse_claims
 from tupe_fairseq.compare.readouts import Readouts
 from tupe_fairseq.files.names import CLS, DICTIONARY, POOLING_NAMES, REPORT
-from tupe_fairseq.scoring.pair_files import PairFiles
+from tupe_fairseq.scoring.minimal_pairs import pair_files
 
 
 def given_readouts(args: argparse.Namespace) -> Readouts:
@@ -25,7 +25,7 @@ def given_readouts(args: argparse.Namespace) -> Readouts:
         if args.pairs_per_file is not None:
             raise ValueError("--pairs-per-file is for --pairs, which is not given")
     else:
-        PairFiles([args.pairs])
+        pair_files([args.pairs])
     if args.pairs_per_file is not None:
         in_range("--pairs-per-file", args.pairs_per_file, at_least=1)
     if args.tasks is None:

@@ -15,12 +15,9 @@ from tupe_fairseq.commands.program import checked, parsed, set_up_log, stop
 NEEDS = {
     "compare": ("fairseq", "matplotlib"),
     "convert": ("fairseq",),
-    "encode": ("sentencepiece",),
     "export": ("fairseq", "safetensors"),
     "extend": ("fairseq",),
     "plot": ("matplotlib",),
-    "predict": ("sentencepiece",),
-    "score": ("sentencepiece",),
 }
 
 
@@ -63,9 +60,6 @@ def _command(name: str) -> Callable[[list[str] | None], None]:
 
 compare = _command("compare")
 convert = _command("convert")
-encode = _command("encode")
 export = _command("export")
 extend = _command("extend")
 plot = _command("plot")
-predict = _command("predict")
-score = _command("score")

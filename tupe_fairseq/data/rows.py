@@ -144,7 +144,7 @@ def _raw_rows(
     return _READERS[ending_of(path)](path, columns, header)
 
 
-def _lines(path: str, is_csv: bool = False) -> Iterator[tuple[int, str]]:
+def read_lines(path: str, is_csv: bool = False) -> Iterator[tuple[int, str]]:
     """Lines without their ends; only a line feed ends one. In .csv it may be in a field."""
     number, opener = 0, _OPENERS.get(os.path.splitext(path.lower())[1], open)
     is_standard = path == STANDARD_INPUT
@@ -161,13 +161,13 @@ def _lines(path: str, is_csv: bool = False) -> Iterator[tuple[int, str]]:
 
 
 def _tsv(path: str, columns, header: bool):
-    rows = ((number, line.split("\t") if line else []) for number, line in _lines(path))
+    rows = ((number, line.split("\t") if line else []) for number, line in read_lines(path))
     return _delimited(path, header, rows)
 
 
 def _csv(path: str, columns, header: bool):
     csv.field_size_limit(1 << 30)
-    reader = csv.reader((line for _, line in _lines(path, is_csv=True)), strict=True)
+    reader = csv.reader((line for _, line in read_lines(path, is_csv=True)), strict=True)
 
     def rows():
         number = 1
@@ -203,7 +203,7 @@ def _delimited(path: str, header: bool, rows: Iterator[tuple[int, list[str]]]):
 
 
 def _jsonl(path: str, columns, header):
-    for number, line in _lines(path):
+    for number, line in read_lines(path):
         if line.strip():
             try:
                 row = json.loads(line)
@@ -218,7 +218,7 @@ def _jsonl(path: str, columns, header):
 
 def _conll(path: str, columns, header):
     separator, width = None, 0
-    for is_between, group in itertools.groupby(_lines(path), lambda line: _is_between(line[1])):
+    for is_between, group in itertools.groupby(read_lines(path), lambda line: _is_between(line[1])):
         if is_between:
             continue
         numbers, lines = zip(*group)
@@ -240,11 +240,11 @@ def _is_between(line: str) -> bool:
 
 
 def _txt(path: str, columns, header):
-    return ((number, {"text": line}) for number, line in _lines(path))
+    return ((number, {"text": line}) for number, line in read_lines(path))
 
 
 def _standard_input(columns: list[str]):
-    for number, line in _lines(STANDARD_INPUT):
+    for number, line in read_lines(STANDARD_INPUT):
         texts = [line] if len(columns) == 1 else line.split("\t")
         problem = f"has {len(texts)} texts, not {len(columns)} with tabs between"
         is_good = len(texts) == len(columns)

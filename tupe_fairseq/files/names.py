@@ -18,10 +18,6 @@ TABLE_METHODS = ("interpolate", "tile", "zero")
 
 #: how one vector is made of a text: the mean of its tokens, or the first one
 MEAN, CLS = POOLING_NAMES = ("mean", "cls")
-#: the one tensor of a .safetensors file of vectors
-VECTORS = "embeddings"
-#: the endings of files of vectors
-VECTOR_FILES = (".npy", ".safetensors")
 
 #: the first ids of every dictionary of fairseq's, which dict.txt does not list
 BUILT_IN_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")

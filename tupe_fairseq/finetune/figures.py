@@ -56,7 +56,7 @@ def learning_curves(
             values = [point[key] for point in curves[run]]
             # dots, because a single epoch is no line
             panel.plot(
-                epochs, values, ".-", markersize=4, color=colour_of[run.lr],
+                epochs, values, ".-", markersize=5, color=colour_of[run.lr],
                 label=None if label in labelled else label, **style,
             )  # fmt: skip
         labelled.add(label)
@@ -66,7 +66,7 @@ def learning_curves(
     )
     for panel in panels.values():
         panel.set_xlabel("epoch")
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         panel.grid(alpha=0.25)
     figure.suptitle(canvas.plain(task.name))
     handles, labels = panels["loss"].get_legend_handles_labels()

@@ -298,6 +298,7 @@ def _overall_row(name: str, row: dict[str, Any]) -> list[str]:
         f"{_METRICS[metric]} {_MNLI_SETS[split] + ' ' if several else ''}{percent(value)}"
         for split, metrics in row["metrics"].items()
         for metric, value in metrics.items()
+        if not _METRICS[metric].startswith("mean")  # which the score is
     ]
     test = ""
     if row.get("test"):

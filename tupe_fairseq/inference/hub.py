@@ -10,12 +10,13 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.roberta.hub_interface import RobertaHubInterface
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
-from fairseq.utils import import_user_module, safe_getattr
+from fairseq.utils import import_user_module, model_eval, safe_getattr
 from omegaconf import OmegaConf
 from torch import Tensor
 
@@ -24,17 +25,13 @@ from tupe_fairseq.checkpoint.checked_options import checked_options
 from tupe_fairseq.checkpoint.checked_tensors import check_finite, check_sizes, tensors_in
 from tupe_fairseq.checkpoint.contents import options_in
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.data.task import TAGGING, Task, trained_kind
+from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.fairseq_runs.train import quiet
+from tupe_fairseq.files.names import MASK
 from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
-from tupe_fairseq.labelled.described_task import described_task
-from tupe_fairseq.labelled.task_description import TAGGING
-from tupe_fairseq.labelled.trained_kind import check_kind, trained_kind
-from tupe_fairseq.prediction.batches import BATCH_TOKENS, BATCH_TOKENS_ON_GPU
-from tupe_fairseq.prediction.predictor import predictor
-from tupe_fairseq.prediction.row_predictions import answers
+from tupe_fairseq.inference.texts import BATCH_TOKENS, BATCH_TOKENS_ON_GPU, predict
 from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary, is_recorded
-from tupe_fairseq.text.found_vocabulary import find_dictionary
-from tupe_fairseq.text.to_tokens import open_vocabulary
 
 logger = logging.getLogger(__name__)
 
@@ -142,21 +139,41 @@ class TupeRobertaHub(RobertaHubInterface):
             name: safe_getattr(self.task.cfg, name) for name in ("regression_target", "multilabel")
         }
         kind = trained_kind({**options, "task": safe_getattr(self.task.cfg, "_name")})
-        head, task = self._head(), described_task(self.folders)
-        check_kind("the checkpoint", kind, head.out_proj.out_features, task)
+        head, task = self._head(), Task.load(*self.folders)
+        task.check_model("the checkpoint", kind, head.out_proj.out_features)
         rows = [[text] if isinstance(text, str) else list(text) for text in texts]
         for row in rows:
             if task.kind != TAGGING and len(row) != task.texts:
                 raise ValueError(f"the model takes {task.texts} texts at a time, not {len(row)}")
-        encoder = self.model.encoder.sentence_encoder
-        symbols = self.task.source_dictionary.symbols
-        dictionary = find_dictionary(self.folders)
-        advice = "the folder that from_pretrained is given"
-        to_tokens = open_vocabulary(symbols, self.folders, dictionary, None, True, advice)
+        tokenizer = Tokenizer.load(self.folders)
         batch_tokens = BATCH_TOKENS if self.device.type == "cpu" else BATCH_TOKENS_ON_GPU
-        predict = predictor(task, to_tokens, encoder, head, batch_tokens, encoder.config.unpad)
-        values, _ = predict(rows)
-        return [dict(zip(answers(task).names, row)) for row in values]
+        encoder = self.model.encoder.sentence_encoder
+        return predict(rows, task, tokenizer, encoder, head, batch_tokens)
+
+    def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
+        """As fairseq's, which gives each token behind a likely ``</s>`` another's probability."""
+        if masked_input.count(MASK) != 1:
+            raise ValueError(f"{masked_input!r} should have one {MASK}")
+        dictionary = self.task.source_dictionary
+        before, after = (self.bpe.encode(text.rstrip()) for text in masked_input.split(MASK))
+        line = f"<s> {before} {MASK} {after} </s>"
+        tokens = dictionary.encode_line(line, append_eos=False, add_if_not_exist=False).long()
+        self._check_length(tokens)
+        with model_eval(self.model), torch.no_grad():
+            logits, _ = self.model(tokens[None].to(self.device), features_only=False)
+        probabilities = logits[0, tokens == dictionary.index(MASK)][0].softmax(dim=0)
+        filled = []
+        for index in probabilities.argsort(descending=True).tolist():
+            if index not in (dictionary.bos(), dictionary.pad(), dictionary.eos()):
+                token = dictionary[index]
+                # decode drops the space before a word
+                text = (" " if token.startswith("\u2581") else "") + self.bpe.decode(token)
+                place = f" {MASK}" if f" {MASK}" in masked_input else MASK
+                probability = probabilities[index].item()
+                filled.append((masked_input.replace(place, text), probability, text))
+            if len(filled) == topk:
+                break
+        return filled
 
     def _head(self):
         heads = self.model.classification_heads

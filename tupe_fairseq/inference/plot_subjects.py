@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
 from tupe_fairseq.inference.asked_subjects import heads, labels
-from tupe_fairseq.inference.load_model import WordEncoder, load_model
+from tupe_fairseq.inference.model import WordEncoder, load
 from tupe_fairseq.plots.subject import MOST_BLOCKS, Subject, all_of, cut_blocks
 from tupe_fairseq.text.to_pieces import ToPieces
 
@@ -34,7 +34,8 @@ def load_subjects(args: argparse.Namespace) -> dict[str, Subject]:
     for path in args.checkpoints:
         folder = os.path.dirname(os.path.abspath(path))
         data = folder if args.data is None else args.data
-        loaded.append((path, folder, data, *load_model(path, data)))
+        model = load(path, data)
+        loaded.append((path, folder, data, model.encoder, model.symbols))
     length = args.length
     if length is None:
         length = min(all_of(encoder).length for *_, encoder, _ in loaded)

@@ -1,10 +1,11 @@
-"""The pseudo-log-likelihood of sentences under a model that predicts masked words.
+"""How well a masked language model predicts text: sentence by sentence, and by sample length.
 
-PLL(w) = sum over t of log P(w_t | w without w_t).  Source: Salazar et al. 2020, Eq. (1),
-https://arxiv.org/abs/1910.14659.
+PLL(w) = sum over t of log P(w_t | w without w_t)
+Salazar et al. 2020, Eq. (1), https://arxiv.org/abs/1910.14659
 """
 
 import math
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -12,115 +13,149 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Tokens of all masked copies of a batch; from 1,024 to 16,384 a CPU is about as fast.
-BATCH_TOKENS = 8192
-# Copies that wait, so that few batches are not full; a hundred bytes each and more.
-_WAITING = 1 << 16
+from tupe_fairseq.files.markdown import markdown_table
+
+# tokens of all masked copies of a batch; from 1,024 to 16,384 a CPU is about as fast
+BATCH_TOKENS, BATCH_TOKENS_ON_GPU = 8192, 32768
+#: share of the tokens that draw_masked masks
+MASKED_SHARE = 0.15
+_BOS = 0
+
+#: tokens (B, L) and positions (B, P) -> logits (B, P, V), as ``TrainedModel.masked_logits``
+MaskedLogits = Callable[[Tensor, Tensor], Tensor]
 
 
-def _nothing(copies: int) -> None:
-    pass
+def pseudo_likelihoods(
+    model: MaskedLogits,
+    sentences: Sequence[Sequence[int]],
+    mask: int,
+    device: Any = "cpu",
+    batch_tokens: int = BATCH_TOKENS,
+    advance: Callable[[int], Any] = lambda tokens: None,
+) -> list[float]:
+    """The natural logarithm of PLL for each sentence; 0 for one without tokens.
 
-
-class PseudoLikelihood:
-    """Scores sentences: every piece is masked in turn, and its log-probability summed.
-
-    All copies of a batch have one length, so nothing is padded; copies of several sentences share
-    batches.  Only the masked position reaches the LM head.  A sentence that comes twice among
-    those that wait is computed once.
+    A batch holds masked copies of sentences of one length, so nothing is padded.
 
     Args:
-        model (callable): tokens int64 (B, L) and positions int64 (B, P) -> logits (B, P, V) of
-            those positions, as :class:`MaskedWords`.
-        mask (int): the id of ``<mask>``.
-        device (torch.device or str): where the model is.
-        batch_tokens (int): tokens of a batch; at least one copy is in it.  Changes only speed.
-        advance (callable): called with the number of copies that a step has done.
+        sentences: tokens with ``<s>`` and ``</s>``, which are not scored.
+        advance: is called with the number of tokens that a batch has scored.
     """
+    scores = [0.0] * len(sentences)
+    by_length: dict[int, list[int]] = {}
+    for row, sentence in enumerate(sentences):
+        if len(sentence) > 2:
+            by_length.setdefault(len(sentence), []).append(row)
+    for length, rows in by_length.items():
+        tokens = torch.tensor([sentences[row] for row in rows], device=device)
+        scored = length - 2
+        batches = []
+        for copies in torch.arange(len(rows) * scored, device=device).split(
+            max(1, batch_tokens // length)
+        ):
+            logs = _log_probabilities(model, tokens[copies // scored], 1 + copies % scored, mask)
+            batches.append(logs.double().cpu())
+            advance(len(copies))
+        for row, logs in zip(rows, torch.cat(batches).view(-1, scored).tolist()):
+            scores[row] = math.fsum(logs)
+    return scores
 
-    def __init__(
-        self,
-        model: Callable[[Tensor, Tensor], Tensor],
-        mask: int,
-        device: Any = "cpu",
-        batch_tokens: int = BATCH_TOKENS,
-        advance: Callable[[int], None] = _nothing,
-    ):
-        self._model = model
-        self._mask = mask
-        self._device = device
-        self._batch_tokens = batch_tokens
-        self._advance = advance
 
-    def stream(
-        self, rows: Iterable[tuple[Any, Sequence[list[int]]]]
-    ) -> Iterator[tuple[Any, list[float]]]:
-        """Score the sentences of rows of any number, in memory that does not grow with it.
+@torch.inference_mode()
+def _log_probabilities(model, tokens: Tensor, positions: Tensor, mask: int) -> Tensor:
+    """log P of one token of each sequence, given the others. Shape: (B, L), (B) -> (B)."""
+    positions = positions[:, None]
+    targets = tokens.gather(1, positions)
+    logits = model(tokens.scatter(1, positions, mask), positions)[:, 0]
+    return -F.cross_entropy(logits, targets[:, 0], reduction="none")
 
-        Args:
-            rows (iterable): pairs of anything and the tokens of sentences, each with ``<s>`` at
-                its begin and ``</s>`` at its end, which are not masked.
-        Returns:
-            iterator: the same pairs in order, with scores in place of the sentences.
-        """
-        waiting: list[tuple[Any, Sequence[list[int]]]] = []
-        copies = 0
-        for row in rows:
-            waiting.append(row)
-            copies += sum(len(tokens) for tokens in row[1])
-            if copies >= _WAITING:
-                yield from self._scored(waiting)
-                waiting, copies = [], 0
-        yield from self._scored(waiting)
 
-    def _scored(self, rows: Sequence[tuple[Any, Sequence[list[int]]]]):
-        every = [tuple(tokens) for _, sentences in rows for tokens in sentences]
-        scores = iter(self.scores([list(tokens) for tokens in every]))
-        for row, sentences in rows:
-            yield row, [next(scores) for _ in sentences]
+def draw_masked(lines: Iterable[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """The tokens of a text, and which ones are masked: the same in every run.
 
-    def scores(self, sentences: Sequence[list[int]]) -> list[float]:
-        """The score of each sentence, in natural logarithms; 0 of one without pieces.
+    ``<s>`` is left out, as between the lines of fairseq's samples; ``</s>`` is never masked.
+    Shape: int64 (N), bool (N).
+    """
+    draw = random.Random(1)
+    tokens: list[int] = []
+    masked: list[bool] = []
+    for line in lines:
+        tokens += line[1:]
+        masked += [*(draw.random() < MASKED_SHARE for _ in line[1:-1]), False]
+    return torch.tensor(tokens), torch.tensor(masked)
 
-        Args:
-            sentences (sequence of list of int): tokens, with ``<s>`` and ``</s>``.
-        """
-        by_length: dict[int, dict[tuple[int, ...], float]] = {}
-        for tokens in sentences:
-            by_length.setdefault(len(tokens), {})[tuple(tokens)] = 0.0
-        for length, found in by_length.items():
-            self._score_equally_long(length, found)
-        repeated = sum(len(tokens) - 2 for tokens in sentences)
-        repeated -= sum((length - 2) * len(found) for length, found in by_length.items())
-        self._advance(repeated)
-        return [by_length[len(tokens)][tuple(tokens)] for tokens in sentences]
 
-    def _score_equally_long(self, length: int, found: dict[tuple[int, ...], float]) -> None:
-        pieces = length - 2
-        if pieces < 1:
-            return
-        tokens = torch.tensor(list(found), device=self._device)
-        total = len(found) * pieces
-        size = max(1, self._batch_tokens // length)
-        parts = []
-        for start in range(0, total, size):
-            copies = torch.arange(start, min(start + size, total), device=self._device)
-            logs = self._log_probabilities(tokens[copies // pieces], 1 + copies % pieces)
-            parts.append(logs.double().cpu())
-            self._advance(len(copies))
-        every = torch.cat(parts).view(len(found), pieces).tolist()
-        for sentence, logs in zip(found, every):
-            found[sentence] = math.fsum(logs)
+@torch.inference_mode()
+def loss_at_length(
+    model: MaskedLogits,
+    text: tuple[Tensor, Tensor],
+    mask: int,
+    length: int,
+    bin_width: int,
+    batch_tokens: int = BATCH_TOKENS,
+) -> dict[str, Any]:
+    """The mean loss of the masked tokens of a text that is cut into samples of one length.
 
-    @torch.inference_mode()
-    def _log_probabilities(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """That of one token of each sequence, given the others.
+    A sample is ``<s>`` and the next ``length`` - 1 tokens, whatever lines they belong to, as in
+    pre-training; the last one may be shorter.
 
-        Shape:
-            tokens (B, L), positions (B) -> (B).
-        """
-        there = positions[:, None]
-        targets = tokens.gather(1, there)
-        masked = tokens.scatter(1, there, self._mask)
-        logits = self._model(masked, there)[:, 0]
-        return -F.cross_entropy(logits, targets[:, 0], reduction="none")
+    Args:
+        text: as :func:`draw_masked` gives it, on the device of the model.
+        bin_width: positions of a bin; the losses are also given by position in the sample.
+    """
+    sums = torch.zeros(-(-length // bin_width), dtype=torch.float64)
+    counts = torch.zeros_like(sums)
+    batches = [_samples(x, length - 1, max(1, batch_tokens // length)) for x in text]
+    for tokens, masked in zip(*batches):
+        most = int(masked.sum(1).max())
+        if not most:
+            continue
+        tokens = F.pad(tokens, (1, 0), value=_BOS)
+        masked = F.pad(masked, (1, 0), value=False)
+        # (B, P): the masked positions in order; those behind them fill the rows
+        is_masked, positions = masked.to(torch.uint8).sort(dim=1, descending=True, stable=True)
+        is_masked, positions = is_masked[:, :most].bool(), positions[:, :most]
+        logits = model(tokens.masked_fill(masked, mask), positions)
+        losses = F.cross_entropy(
+            logits[is_masked].float(), tokens.gather(1, positions)[is_masked], reduction="none"
+        )
+        bins = (positions[is_masked] // bin_width).cpu()
+        sums.index_add_(0, bins, losses.double().cpu())
+        counts.index_add_(0, bins, torch.ones(len(bins), dtype=torch.float64))
+    by_position = [
+        {
+            "from": start,
+            "to": min(start + bin_width, length),  # not in the bin
+            "pieces": int(count),
+            "loss": float(total / count) if count else None,
+        }
+        for start, total, count in zip(range(0, length, bin_width), sums, counts)
+    ]
+    loss = float(sums.sum() / counts.sum().clamp_min(1))
+    return {
+        "length": length,
+        "pieces": int(counts.sum()),
+        "loss": loss,
+        "by_position": by_position,
+    }
+
+
+def _samples(text: Tensor, width: int, rows: int) -> Iterator[Tensor]:
+    """Batches of samples, and the shorter one at the end."""
+    whole = len(text) // width * width
+    if whole:
+        yield from text[:whole].view(-1, width).split(rows)
+    if whole < len(text):
+        yield text[None, whole:]
+
+
+def lengths_table(results: Sequence[dict[str, Any]]) -> str:
+    """Markdown of what :func:`loss_at_length` gives for each length, the longest last."""
+    bins = results[-1]["by_position"]
+    header = ["tokens of a sample", "loss", *(f"{b['from']} to {b['to'] - 1}" for b in bins)]
+    rows = []
+    for result in results:
+        losses = ["-" if b["loss"] is None else f"{b['loss']:.4f}" for b in result["by_position"]]
+        cells = [f"{result['length']:,}", f"{result['loss']:.4f}", *losses]
+        rows.append(cells + [""] * (len(header) - len(cells)))
+    return markdown_table(header, rows)

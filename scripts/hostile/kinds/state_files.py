@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from case import SAME, VALUE, Case, replaced
-from damage import cuts, json_fields, no_such_file, no_such_json, thinned
+from case import SAME, Case, replaced
+from damage import json_fields, no_such_json, thinned
 
 KIND = "state file"
 _COMPARED = "out/tupe_roberta_tiny/learned-seed1"
@@ -16,7 +16,6 @@ _JSON: tuple[tuple[str, str, str, int], ...] = (
     ("compared", "out/results.json", "compare again", 8),
     ("prepared", "out/steps.json", "prepare-pretrain again", 36),
     ("prepared", "out/report.json", "prepare-pretrain again", 12),
-    ("interrupted", "out.csv.parts/steps.json", "predict again", 30),
     ("fine-tuned", "model/report.json", "predict", 36),
     ("pretrained", "data/report.json", "encode", 12),
     ("text", "data/report.json", "prepare-pretrain", 6),
@@ -33,19 +32,3 @@ def cases(scenes: Path, draw: random.Random) -> Iterator[Case]:
         for name, content, right in [*broken, *fields]:
             change = replaced(place, content)
             yield Case(KIND, f"{place}: {name}", scene, change, (reader,), right)
-    yield from _parts(scenes, draw)
-
-
-def _parts(scenes: Path, draw: random.Random) -> Iterator[Case]:
-    """What an interrupted prediction has written; more than is recorded is cut off."""
-    place = "out.csv.parts/content"
-    sound = (scenes / "interrupted" / place).read_bytes()
-    for name, content, _ in no_such_file(sound):
-        # the part of it that the record counts is not looked at again
-        right = SAME if name in ("twice", "something behind it") else VALUE
-        change = replaced(place, content)
-        yield Case(KIND, f"{place}: {name}", "interrupted", change, ("predict again",), right)
-    for name, content in thinned(list(cuts(sound, (0, 10, len(sound) - 1))), 5, draw):
-        change = replaced(place, content)
-        # done anew, in other batches, whose rounding is another
-        yield Case(KIND, f"{place}: {name}", "interrupted", change, ("predict again",), VALUE)

@@ -78,8 +78,8 @@ def test_every_kind_equals_fairseqs_own_model(name, models, tmp_path):
     source = write_csv(tmp_path / "in.csv", ROWS)
     code, log = predict(models[name], source, "--output-file", tmp_path / "out.jsonl")
     assert code == 0, log
-    assert "cut, because they are longer than the model takes: 1 rows" in log
-    assert "with a text of no piece of the vocabulary: 1 rows" in log
+    assert "longer than the model, truncated: 1 rows" in log
+    assert "with a text that has no token: 1 rows" in log
     found = [json.loads(line) for line in open(tmp_path / "out.jsonl", encoding="utf-8")]
     assert [[row[column] for column in COLUMNS] for row in found] == ROWS
     hub = hub_of(models[name])
@@ -99,7 +99,7 @@ def test_pairs(models, tmp_path):
     rows = [["The cat likes the house. " * 9, "A dog. " * 4], ["A dog.", ""]]
     source = write_csv(tmp_path / "in.csv", rows, ["question", "answer"])
     code, log = predict(models["pairs"], source, "--output-file", tmp_path / "out.jsonl")
-    assert code == 0 and "text is column 'question', text2 is column 'answer'" in log, log
+    assert code == 0 and "guessed --text 'question', --text2 'answer'" in log, log
     found = [json.loads(line) for line in open(tmp_path / "out.jsonl")]
     hub = hub_of(models["pairs"])
     for row, texts in zip(found, rows):
@@ -121,11 +121,10 @@ def read(path):
 
 
 def test_the_endings_hold_the_same_and_batches_change_nothing(models, tmp_path):
-    """Also --unpad, and the order of the rows."""
     plain = None
     for name, *flags in (
         ("out.tsv",), ("out.csv",), ("out.jsonl",), ("one.csv", "--batch-tokens", 1),
-        ("few.tsv", "--batch-tokens", 60, "--unpad"), ("all.jsonl", "--unpad"), ("turned.csv",),
+        ("few.tsv", "--batch-tokens", 60), ("turned.csv",),
     ):  # fmt: skip
         rows = ROWS[::-1] if name == "turned.csv" else ROWS
         source = write_csv(tmp_path / "in.csv", rows)
@@ -168,12 +167,12 @@ def test_standard_input_to_standard_output(models, monkeypatch, tmp_path):
     assert [row[:2] for row in rows[1:]] == [[t, one[0]] for t, one in zip(words, wanted)]
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\nc\n")))
     code, log = predict(models["pairs"], "-", "--output-file", tmp_path / "out.csv")
-    assert code == 2 and "standard input, line 2 has 1 column" in log
+    assert code == 2 and "standard input, line 2 has 1 texts, not 2" in log
     assert os.listdir(tmp_path) == []
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\nc\nd\te\n")))
     words = ["--output-file", tmp_path / "out.csv", "--skip-bad-rows"]
     code, log = predict(models["pairs"], "-", *words)
-    assert code == 0 and "left out: 1 rows (another number of columns: 1)" in log
+    assert code == 0 and "left out: 1 rows (other columns: 1)" in log
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 3
 
 
@@ -181,10 +180,10 @@ def test_rows_are_left_out_on_request_alone(models, tmp_path):
     (tmp_path / "in.tsv").write_text("text\tother\nA dog.\tx\nNo\nThe cat.\ty\n")
     words = [models["classification"], tmp_path / "in.tsv", "--output-file", tmp_path / "out.tsv"]
     code, log = predict(*words)
-    assert code == 2 and f"{tmp_path}/in.tsv, line 3 has 1 column" in log
+    assert code == 2 and f"{tmp_path}/in.tsv, line 3 has 1 fields" in log
     assert os.listdir(tmp_path) == ["in.tsv"]
     code, log = predict(*words, "--skip-bad-rows")
-    assert code == 0 and "left out: 1 rows (another number of columns: 1); the first: " in log
+    assert code == 0 and "left out: 1 rows (other columns: 1); the first: " in log
     found = (tmp_path / "out.tsv").read_text().splitlines()
     assert [line.split("\t")[0] for line in found] == ["text", "A dog.", "The cat."]
 
@@ -198,23 +197,40 @@ def test_rows_without_names(models, tmp_path):
     assert [line.split("\t")[:2] for line in found] == [["A dog.", "1"], ["No", "2"]]
 
 
+def test_columns_of_the_training_data(models, tmp_path):
+    """If INPUT has them; else they are guessed."""
+    folder = tmp_path / "model"
+    shutil.copytree(models["classification"].parent, folder)
+    report = json.loads((folder / "report.json").read_text())
+    report["columns"] = {"text": "other", "text2": None, "label": "x"}
+    (folder / "report.json").write_text(json.dumps(report))
+    rows = [["A dog.", "Every bird forgot."]]
+    first, other = (
+        write_csv(tmp_path / f"{name}.csv", [[row[n], "-"] for row in rows], ["text", "b"])
+        for n, name in enumerate(("first", "other"))
+    )
+    found = []
+    for source in (write_csv(tmp_path / "in.csv", rows, ["text", "other"]), first, other):
+        words = [folder / "checkpoint_best.pt", source, "--output-file", tmp_path / "out.jsonl"]
+        code, log = predict(*words)
+        assert code == 0, log
+        found.append(json.loads((tmp_path / "out.jsonl").read_text())["probability"])
+    assert found[0] == found[2] != found[1]
+
+
 BAD = {
-    "there is a column 'label' already; rename it in the input, or give --prefix": (
-        "text,label\na,b\n", [],
-    ),
+    "has a column 'label'; give --prefix predicted_": ("text,label\na,b\n", []),
     "has no column 'nothing' (--text)": ("text\na\n", ["--text", "nothing"]),
-    "--text2 text: the model takes one text; drop it": (
-        "text\na\n", ["--text", "text", "--text2", "text"],
-    ),
-    "is empty": ("", []),
+    "the task has 1 texts, not 'text', 'b'": ("text,b\na,\n", ["--text", "text", "--text2", "b"]),
+    "--text2 needs --text": ("text\na\n", ["--text2", "text"]),
     "has no rows": ("text\n", []),
     "has a text with a tab or a line end, which .tsv cannot hold": ('text,b\n"a\tb",c\n', []),
-    "none of the endings that can be written": ("text\na\n", ["--output-file", "OUT/x.txt"]),
-    "is an input, which would be replaced": ("text\na\n", ["--output-file", "OUT/in.csv"]),
-    "--batch-tokens (0) must be at least 1": ("text\na\n", ["--batch-tokens", "0"]),
-    "--gpus 1 and --cpu contradict each other": ("text\na\n", ["--gpus", "1"]),
-    "--fp16 is for GPUs": ("text\na\n", ["--fp16"]),
-}  # fmt: skip
+    "x.txt should end in .tsv or .csv or .jsonl": ("text\na\n", ["--output-file", "OUT/x.txt"]),
+    "in.csv is an input": ("text\na\n", ["--output-file", "OUT/in.csv"]),
+    "'0' is not a whole number of 1 or more": ("text\na\n", ["--batch-tokens", "0"]),
+    "--fp16 needs a GPU": ("text\na\n", ["--fp16"]),
+    "give the files of one vocabulary": ("text\na\n", ["--gpt2-vocab-bpe", "OUT/in.csv"]),
+}
 
 
 @pytest.mark.parametrize("message", BAD)
@@ -243,19 +259,12 @@ def test_checkpoints_that_do_not_fit(models, tmp_path):
         assert code == 2 and not (tmp_path / "o.csv").exists()
         return log.splitlines()[-1]
 
-    regression = {"kind": "regression", "labels": []}
-    assert "was fine-tuned for classification with 3 outputs, but the task mine is a" in last_line(
-        **regression
-    )
-    assert "with 3 outputs, but the task mine is a classification with 2" in last_line(
-        labels=["a", "b"]
-    )
+    wrong = "was fine-tuned for classification with 3 outputs, but the task mine is a"
+    assert f"{wrong} regression" in last_line(kind="regression", labels=[])
+    assert f"{wrong} classification with 2" in last_line(labels=["a", "b"])
     (folder / "report.json").unlink()
     code, log = predict(folder / "checkpoint_best.pt", source)
     assert code == 2 and "no task is described by" in log and "give --data" in log
-    (folder / "report.json").write_text(json.dumps({"task": "CoLA"}))
-    code, log = predict(folder / "checkpoint_best.pt", source)
-    assert code == 2 and "no task is described by" in log
     data = folder.parent / "data"
     shutil.copytree(models["classification"].parent, data)
     code, log = predict(folder / "checkpoint_best.pt", source, "--data", data)

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from tupe_fairseq import TupeConfig
-from tupe_fairseq.inference.load_model import WordEncoder
-from tupe_fairseq.prediction.batched_encoder import BatchedEncoder
-from tupe_fairseq.prediction.batches import batches_by_length
+from tupe_fairseq.inference.model import WordEncoder
+from tupe_fairseq.inference.texts import batches_by_length, run
 
 LENGTHS = [3, 9, 2, 9, 5, 3, 30, 2]
 
@@ -19,8 +18,6 @@ def test_batches(tokens, sizes):
     assert [len(rows) for rows in found] == sizes
     lengths = [LENGTHS[row] for rows in found for row in rows]
     assert lengths == sorted(LENGTHS, reverse=True)
-    for rows in found:
-        assert len(rows) == 1 or len(rows) * max(LENGTHS[row] for row in rows) <= tokens
 
 
 def test_nothing_depends_on_order_or_batches():
@@ -28,18 +25,16 @@ def test_nothing_depends_on_order_or_batches():
     encoder = WordEncoder(TupeConfig(embed_dim=16, ffn_embed_dim=24, rel_pos=True), 50).eval()
     sequences = [[0, *torch.randint(4, 50, (n - 2,)).tolist(), 2] for n in LENGTHS]
 
-    def run(rows, tokens, unpad):
-        encode = BatchedEncoder(encoder, lambda x, real: x[:, 0], tokens, unpad)
-        return np.stack(encode([sequences[row] for row in rows]))
+    def first(hidden, real):
+        return hidden[:, 0]
 
-    order = list(range(len(LENGTHS)))
     with torch.no_grad():
         wanted = [encoder(encoder.embed_tokens(torch.tensor([ids])))[0, 0] for ids in sequences]
     wanted = torch.stack(wanted).numpy()
+    order = list(range(len(LENGTHS)))
     for tokens in (1, 18, 1000):
-        for unpad in (False, True):
-            for rows in (order, order[::-1], [order[3]]):
-                # rounding of float32
-                found = run(rows, tokens, unpad)
-                np.testing.assert_allclose(found, wanted[rows], rtol=0, atol=1e-5)
-    assert BatchedEncoder(encoder, lambda x, real: x[:, 0])([]) == []
+        for rows in (order, order[::-1], [order[3]]):
+            found = run(encoder, [sequences[row] for row in rows], first, tokens)
+            # rounding of float32
+            np.testing.assert_allclose(np.stack(found), wanted[rows], rtol=0, atol=1e-5)
+    assert run(encoder, [], first) == []

@@ -7,8 +7,13 @@ import torch
 
 from helpers.exporting import MAX_POSITIONS, build, save
 from helpers.glue_files import write_pretrain_dir
-from tupe_fairseq.inference.masked_words import load_masked_words
-from tupe_fairseq.scoring.loss_by_length import SHARE, LossAtLength, lengths_table, with_chosen
+from tupe_fairseq.inference.model import load
+from tupe_fairseq.scoring.pseudo_likelihood import (
+    MASKED_SHARE,
+    draw_masked,
+    lengths_table,
+    loss_at_length,
+)
 
 
 def lines(num_symbols):
@@ -38,18 +43,16 @@ def by_a_loop(model, text, chosen, length, mask):
 def test_losses_are_those_of_a_loop(options, tmp_path):
     dictionary = write_pretrain_dir(tmp_path / "data") / "dict.txt"
     args, model = build(dictionary, **options)
-    loaded = load_masked_words(str(save(tmp_path, args, model)), str(dictionary))
+    loaded = load(str(save(tmp_path, args, model)), str(dictionary.parent))
     mask, given = loaded.symbols.index("<mask>"), lines(len(loaded.symbols))
     text = [token for line in given for token in line[1:]]
-    chosen = [one for _, marks in with_chosen(given) for one in marks]
+    drawn = draw_masked(given)
+    chosen = drawn[1].tolist()
+    assert drawn[0].tolist() == text
     for length in (5, 8, MAX_POSITIONS):
         wanted = by_a_loop(model.eval(), text, chosen, length, mask)
         for batch_tokens in (1, 3 * length, 10_000):
-            part = LossAtLength(loaded.model, mask, length, 5, batch_tokens=batch_tokens)
-            for tokens, marks in with_chosen(given):
-                part.add(tokens, marks)
-            part.finish()
-            found = part.to_dict()
+            found = loss_at_length(loaded.masked_logits, drawn, mask, length, 5, batch_tokens)
             assert found["length"] == length and found["pieces"] == sum(chosen) == len(wanted)
             mean = sum(loss for _, loss in wanted) / len(wanted)
             assert found["loss"] == pytest.approx(mean, rel=1e-5)
@@ -63,13 +66,11 @@ def test_losses_are_those_of_a_loop(options, tmp_path):
 
 def test_the_same_pieces_are_drawn_each_time_and_no_end_of_a_line():
     given = lines(50) * 40
-    first, second = list(with_chosen(given)), list(with_chosen(iter(given)))
-    assert first == second
-    marks = [mark for _, line in first for mark in line]
-    assert not any(line[-1] for _, line in first)
+    (tokens, masked), again = draw_masked(given), draw_masked(iter(given))
+    assert tokens.equal(again[0]) and masked.equal(again[1])
+    assert not masked[tokens == 2].any()
     # five standard deviations of the mean of some 4,500 draws
-    assert abs(sum(marks) / (len(marks) - len(given)) - SHARE) < 0.027
-    assert [tokens for tokens, _ in first] == [line[1:] for line in given]
+    assert abs(masked.sum() / (tokens != 2).sum() - MASKED_SHARE) < 0.027
 
 
 def test_table_of_bins_that_a_length_does_not_reach():

@@ -1,0 +1,121 @@
+"""tupe-predict: what a fine-tuned model predicts for rows of texts."""
+
+import argparse
+import contextlib
+import logging
+import os
+import sys
+from collections import Counter
+
+from tupe_fairseq.cli.arg_types import output_file
+from tupe_fairseq.cli.shared_flags import (
+    add_model_flags,
+    folders_of,
+    load_model,
+    refuse_overwriting,
+    vocabulary_files,
+)
+from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, check_row_flags
+
+logger = logging.getLogger("tupe-predict")
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-predict",
+        description="Write the rows of a file with what a fine-tuned model predicts: label and "
+        "probability, score, labels and probabilities, or tags. Labels and vocabulary are read "
+        "from the folder of the checkpoint, or from --data.",
+        epilog="examples: tupe-predict runs/reviews/checkpoint_best.pt new.csv --output-file "
+        "labelled.csv; echo 'It is good.' | tupe-predict checkpoint_best.pt -",
+    )
+    add_model_flags(parser)
+    add_row_flags(parser, "; or - for standard input, a text in each line (pairs: two with a tab)")
+    add = parser.add_argument
+    add(
+        "--output-file",
+        type=output_file(".tsv", ".csv", ".jsonl"),
+        metavar="OUT",
+        help="OUT.tsv, OUT.csv or OUT.jsonl, which is replaced when all is there; default: "
+        "standard output, as .tsv",
+    )
+    add("--prefix", default="", metavar="WORD", help="put before the names of the new columns")
+    add(
+        "--label-separator",
+        default=",",
+        metavar="SIGN",
+        help="between several labels in .tsv and .csv; default: a comma",
+    )
+    return parser
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Predict; the file gets its name when it is complete."""
+    parser = get_parser()
+    args = parser.parse_args(argv)
+    vocabulary = vocabulary_files(parser, args)
+    check_row_flags(parser, args)
+    refuse_overwriting(parser, args.output_file, [args.checkpoint, args.input])
+
+    from tupe_fairseq.data.rows import row_writer
+    from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task
+    from tupe_fairseq.files.atomic import atomic_write
+    from tupe_fairseq.inference.texts import BATCH_TOKENS, BATCH_TOKENS_ON_GPU, PREDICTED, predict
+
+    model, tokenizer, device = load_model(args, vocabulary)
+    encoder, head = model.encoder, model.head
+    task = Task.load(*folders_of(args))
+    task.check_model(args.checkpoint, model.kind, head.out_proj.out_features)
+    for module in (encoder, head):
+        (module.half() if args.fp16 else module).to(device)
+    rows = TextRows(args, task.texts, task.kind == TAGGING, usual=_columns_of(folders_of(args)))
+    new = {name: args.prefix + name for name in PREDICTED[task.kind]}
+    for name in new.values():
+        if name in rows.columns:
+            raise ValueError(f"{args.input} has a column {name!r}; give --prefix predicted_")
+    path = args.output_file or "standard output.tsv"
+    separator = None
+    if task.kind == MULTILABEL and not path.lower().endswith(".jsonl"):
+        separator = args.label_separator
+        for label in task.labels:
+            if separator in label:
+                raise ValueError(
+                    f"--label-separator {separator!r} is in the label {label!r}; give another"
+                )
+    columns = [*rows.columns, *new.values()]
+    total = None
+    if not rows.is_stream:
+        with open(os.devnull, "w") as nowhere:
+            # a row that this kind of file cannot hold is found before the work
+            total = rows.count(row_writer(path, nowhere, rows.columns, False))
+    batch_tokens = args.batch_tokens or (BATCH_TOKENS if device == "cpu" else BATCH_TOKENS_ON_GPU)
+    counts: Counter[str] = Counter()
+
+    def work(texts):
+        return predict(texts, task, tokenizer, encoder, head, batch_tokens, counts)
+
+    opened = atomic_write(path) if args.output_file else contextlib.nullcontext(sys.stdout)
+    with opened as file:
+        write = row_writer(path, file, columns, rows.header)
+        for chunk, predictions in rows.chunks(work, total):
+            for row, prediction in zip(chunk, predictions):
+                for name, value in prediction.items():
+                    joined = value if separator is None else separator.join(map(str, value))
+                    row[new[name]] = joined
+                write(row)
+        file.flush()
+    rows.log(logger, counts)
+    if args.output_file:
+        logger.info("wrote %s", args.output_file)
+
+
+def _columns_of(folders: list[str]) -> tuple[str | None, str | None]:
+    """The columns that the texts of the training data were in, if a report.json says so."""
+    from tupe_fairseq.files.atomic import read_json
+
+    for folder in folders:
+        path = os.path.join(folder, "report.json")
+        columns = read_json(path).get("columns") if os.path.isfile(path) else None
+        if columns:
+            return columns["text"], columns.get("text2")
+    return None, None

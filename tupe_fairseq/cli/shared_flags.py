@@ -1,0 +1,99 @@
+"""Flags that several commands share: the vocabulary, the data folder, and the device."""
+
+import argparse
+import os
+from collections.abc import Iterable
+
+from tupe_fairseq.cli.arg_types import count, file, folder
+
+#: kind of vocabulary -> its flags, in the order of the kind's files
+VOCABULARIES = {
+    "fastbpe": ("bpe_codes",),
+    "gpt2": ("gpt2_encoder_json", "gpt2_vocab_bpe"),
+    "sentencepiece": ("sentencepiece_model",),
+}
+#: the choices, for messages
+CHOICES = "--bpe-codes; --gpt2-encoder-json and --gpt2-vocab-bpe; or --sentencepiece-model"
+
+
+def add_vocabulary_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("vocabulary (the files of one kind)").add_argument
+    for name, text in {
+        "bpe-codes": "of the TUPE authors: their fastBPE codes",
+        "gpt2-encoder-json": "of the public RoBERTa: GPT-2's encoder.json",
+        "gpt2-vocab-bpe": "with it: GPT-2's vocab.bpe",
+        "sentencepiece-model": "the SentencePiece model with which the text was encoded",
+    }.items():
+        add(f"--{name}", type=file, metavar="FILE", help=text)
+
+
+def vocabulary_files(
+    parser: argparse.ArgumentParser, args: argparse.Namespace
+) -> tuple[str, list[str]] | None:
+    """The kind of vocabulary that the flags name, and its files."""
+    kinds = [kind for kind, names in VOCABULARIES.items() if any(getattr(args, n) for n in names)]
+    if not kinds:
+        return None
+    paths = [getattr(args, name) for name in VOCABULARIES[kinds[0]]]
+    if len(kinds) > 1 or not all(paths):
+        parser.error(f"give the files of one vocabulary: {CHOICES}")
+    return kinds[0], paths
+
+
+def add_model_flags(parser: argparse.ArgumentParser, batches: bool = True) -> None:
+    """Flags of commands that run a model over text."""
+    parser.add_argument("checkpoint", type=file, metavar="CHECKPOINT", help="the model")
+    parser.add_argument(
+        "--data",
+        type=folder,
+        metavar="DIR",
+        help="folder with dict.txt, the vocabulary and report.json; missing files are read from "
+        "the checkpoint's folder, the default",
+    )
+    add = parser.add_argument_group("computation").add_argument
+    if batches:
+        add(
+            "--batch-tokens",
+            type=count,
+            metavar="N",
+            help="tokens of a batch, padding included; default 4096 on a CPU, 32768 on a GPU",
+        )
+        add("--fp16", action="store_true", help="half precision, for GPUs")
+    add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
+    add_vocabulary_flags(parser)
+
+
+def folders_of(args: argparse.Namespace) -> list[str]:
+    """The folders in which the model's files are looked for."""
+    beside = os.path.dirname(args.checkpoint) or "."
+    return [beside] if args.data is None else [args.data, beside]
+
+
+def load_model(args: argparse.Namespace, vocabulary: tuple[str, list[str]] | None):
+    """The model, its tokenizer, and the device that it is to run on."""
+    import torch
+
+    from tupe_fairseq.data.dictionary import UNK
+    from tupe_fairseq.data.tokenizer import Tokenizer
+    from tupe_fairseq.inference.model import load
+
+    device = "cuda" if torch.cuda.is_available() and not args.cpu else "cpu"
+    if getattr(args, "fp16", False) and device == "cpu":
+        raise ValueError("--fp16 needs a GPU; drop it")
+    folders = folders_of(args)
+    model = load(args.checkpoint, *folders)
+    tokenizer = Tokenizer.load(folders, vocabulary, ours=not model.origin)
+    if model.origin:  # the authors' code has symbols that dict.txt does not list
+        ids = {word: number for number, word in enumerate(model.symbols)}
+        tokenizer.ids.update((word, ids[word]) for word, i in tokenizer.ids.items() if i != UNK)
+    return model, tokenizer, device
+
+
+def refuse_overwriting(
+    parser: argparse.ArgumentParser, output: str | None, inputs: Iterable[str | None]
+) -> None:
+    """Refuse an output file that is an input."""
+    for path in inputs:
+        if path and output and os.path.exists(path) and os.path.exists(output):
+            if os.path.samefile(path, output):
+                parser.error(f"--output-file {output} is an input")

@@ -1,0 +1,246 @@
+"""Loads a trained model with torch alone; no code of the file runs."""
+
+import argparse
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tupe_fairseq.checkpoint.checked_options import checked_options
+from tupe_fairseq.checkpoint.checked_tensors import (
+    EMBEDDING,
+    ENCODER,
+    VOCABULARY,
+    check_finite,
+    check_sizes,
+    tensors_in,
+)
+from tupe_fairseq.checkpoint.contents import options_in, symbols_of, vocabulary_version
+from tupe_fairseq.checkpoint.convert import classification_heads, convert_tensors
+from tupe_fairseq.checkpoint.foreign_model import read_checkpoint
+from tupe_fairseq.checkpoint.head_pooling import NAME as POOLING
+from tupe_fairseq.checkpoint.head_pooling import recorded_pooling
+from tupe_fairseq.checkpoint.naming_file import naming_file
+from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.data.dictionary import MASK, word_ids
+from tupe_fairseq.data.task import trained_kind
+from tupe_fairseq.data.tokenizer import find_dictionary
+from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.files.names import CLS
+from tupe_fairseq.files.text_lines import read_lines
+from tupe_fairseq.modules.pooling import POOLINGS
+from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
+from tupe_fairseq.options import TupeConfig
+
+_LM_HEAD = "encoder.lm_head."
+# the architecture's values, which conversion leaves out
+_PRESET = {
+    "activation_fn": "gelu",
+    "dropout": 0.1,
+    "attention_dropout": 0.1,
+    "activation_dropout": 0.0,
+    "encoder_normalize_before": False,
+}
+# options that change only how the model is computed, and may not work on this machine
+_HERE = {"attn_impl": "auto", "compile_layers": False, "unpad": False}
+
+
+class WordEncoder(TupeEncoder):
+    """A :class:`TupeEncoder` with its word embedding, under the names of a checkpoint."""
+
+    def __init__(self, config: TupeConfig, num_symbols: int):
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(num_symbols, config.embed_dim)
+
+
+class LMHead(nn.Module):
+    """LN(activation(dense(x))) times the word embedding, or a matrix of its own, plus a bias."""
+
+    def __init__(self, tensors: dict[str, Tensor], activation: str):
+        super().__init__()
+        num_symbols, dim = tensors["weight"].shape
+        self.dense = nn.Linear(dim, dim)
+        self.layer_norm = nn.LayerNorm(dim)
+        self.weight = nn.Parameter(torch.empty(num_symbols, dim))
+        self.bias = nn.Parameter(torch.empty(num_symbols))
+        self.activation = ACTIVATIONS[activation]
+        self.load_state_dict(tensors)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.layer_norm(self.activation(self.dense(x)))
+        return nn.functional.linear(x, self.weight, self.bias)
+
+
+class TaskHead(nn.Module):
+    """out_proj(activation(dense(pooled hidden states))); for tagging out_proj of each token.
+
+    Shape: hidden states (B, L, D), real tokens bool (B, L) -> (B, C); for tagging (B, L, C).
+    """
+
+    def __init__(self, tensors: dict[str, Tensor], activation: str, pooling: str):
+        super().__init__()
+        self.dense: nn.Linear | None = None
+        if "dense.weight" in tensors:
+            self.dense = nn.Linear(*reversed(tensors["dense.weight"].shape))
+        self.out_proj = nn.Linear(*reversed(tensors["out_proj.weight"].shape))
+        self.activation = ACTIVATIONS[activation]
+        self.pool = POOLINGS[pooling]
+        recorded = recorded_pooling(tensors, "")
+        if recorded != pooling:
+            raise ValueError(f"pooling is {pooling} in its options and {recorded} in its head")
+        self.load_state_dict({name: x for name, x in tensors.items() if name != POOLING})
+
+    def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
+        if self.dense is None:
+            return self.out_proj(hidden)
+        x = self.pool(hidden, real).to(hidden.dtype)
+        return self.out_proj(self.activation(self.dense(x)))
+
+
+class TrainedModel:
+    """The encoder of a checkpoint, and its heads when they are asked for.
+
+    All are float32, on the CPU and in evaluation mode.
+
+    Attributes:
+        symbols: those of ``dictionary``, its dict.txt, and ``<mask>``.
+        origin: the program that wrote the file, in words; "" for this project.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        options: dict[str, Any],
+        tensors: dict[str, Tensor],
+        symbols: list[str],
+        dictionary: str,
+        origin: str = "",
+    ):
+        self.path, self.options, self.origin = path, options, origin
+        self.symbols, self.dictionary = symbols, dictionary
+        self._tensors = {k: x for k, x in tensors.items() if not k.startswith(ENCODER)}
+        config = {**_PRESET, **options, **_HERE}
+        with naming_file(path):
+            self.encoder = WordEncoder(
+                TupeConfig.from_roberta_options(argparse.Namespace(**config)), len(symbols)
+            )
+            self.encoder.load_state_dict(_part(tensors, ENCODER))
+        self.encoder.eval()
+
+    @property
+    def max_positions(self) -> int:
+        """Its longest sequence, ``<s>`` and ``</s>`` included."""
+        return self.encoder.config.max_positions
+
+    @functools.cached_property
+    def lm_head(self) -> LMHead:
+        tensors = _part(self._tensors, _LM_HEAD)
+        parts = [f"{part}.{name}" for part in ("dense", "layer_norm") for name in _TENSORS]
+        missing = [_LM_HEAD + name for name in (*_TENSORS, *parts) if name not in tensors]
+        if missing:
+            raise CheckpointError(
+                f"{self.path} has no LM head, which predicts masked tokens: {', '.join(missing)} "
+                "missing"
+            )
+        # also if it is asked for in inference mode, whose tensors cannot be changed later
+        with torch.inference_mode(False), naming_file(self.path):
+            return LMHead(tensors, self.encoder.config.activation_fn).eval()
+
+    def masked_logits(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """The LM head's logits at some positions.
+
+        Shape: tokens without padding, int64 (B, L); positions int64 (B, P) -> (B, P, V).
+        """
+        x = self.encoder(self.encoder.embed_tokens(tokens))
+        x = x.gather(1, positions.unsqueeze(-1).expand(-1, -1, x.size(2)))
+        return self.lm_head(x)
+
+    @property
+    def kind(self) -> str:
+        """What it was fine-tuned for, one of ``data.task.KINDS``."""
+        return trained_kind(self.options)
+
+    @functools.cached_property
+    def head(self) -> TaskHead:
+        """The head that was trained last."""
+        heads = classification_heads(self._tensors)
+        if not heads:
+            raise CheckpointError(
+                f"{self.path} has no classification head: it is pre-trained only; fine-tune it "
+                "first (tupe-finetune)"
+            )
+        name = self.options.get("classification_head_name")
+        if name not in heads:
+            if len(heads) > 1:
+                raise CheckpointError(
+                    f"{self.path} has {len(heads)} classification heads, "
+                    f"{', '.join(sorted(heads))}, and does not say which was trained last"
+                )
+            (name,) = heads
+        with torch.inference_mode(False), naming_file(self.path):
+            return TaskHead(
+                _part(self._tensors, f"classification_heads.{name}."),
+                self.options.get("pooler_activation_fn", "tanh"),
+                self.options.get("pooling", CLS),
+            ).eval()
+
+
+_TENSORS = ("weight", "bias")
+
+
+def load(path: str, *folders: str) -> TrainedModel:
+    """Read a checkpoint: ours, or fairseq's RoBERTa or the TUPE authors' as tupe-convert makes it.
+
+    Args:
+        folders: the first one that has a dict.txt should have the checkpoint's.
+    """
+    dictionary = find_dictionary(folders)
+    state = restricted_load(path)
+    origin, given = "", options_in(state, path)
+    if str(given.get("arch")).startswith("tupe_roberta"):
+        options = checked_options(given, path)
+        tensors = tensors_in(state, path)
+        check_sizes(options, tensors, path)
+        check_finite(tensors, path)
+        if options.get("max_positions") is None:
+            raise CheckpointError(f"{path} is refused: it has no option max_positions")
+        symbols = symbols_in(dictionary)
+        with naming_file(path):
+            check_vocabulary(tensors, symbols)
+    else:
+        del state  # read again, which is simple, rather than held twice
+        lines = read_lines(dictionary, dictionary)
+        foreign = read_checkpoint(path, lines, dictionary, None, "")
+        symbols, origin = symbols_of(foreign.lines), foreign.origin
+        with naming_file(path):
+            tensors = convert_tensors(foreign.tensors, foreign.options, len(symbols))
+        options = {**vars(foreign.options), "task": given.get("task")}
+    return TrainedModel(path, options, tensors, symbols, dictionary, origin)
+
+
+def check_vocabulary(tensors: dict[str, Tensor], symbols: list[str]) -> None:
+    """Refuse symbols that are not those of the checkpoint."""
+    rows, recorded = tensors[EMBEDDING].size(0), tensors.get(VOCABULARY)
+    if rows != len(symbols):
+        raise ValueError(
+            f"the checkpoint's word embedding has {rows} rows, but dict.txt and the built-in "
+            f"symbols are {len(symbols)}; use the dict.txt that the checkpoint was trained with"
+        )
+    # half precision cannot hold the record
+    if recorded is not None and not recorded.is_floating_point():
+        if recorded.item() != vocabulary_version(symbols).item():
+            raise ValueError(
+                "the checkpoint was trained with a different vocabulary of the same size; use its "
+                "own dict.txt, and data made with it"
+            )
+
+
+def symbols_in(dictionary: str) -> list[str]:
+    """The symbols of fairseq's dictionary for a dict.txt, ``<mask>`` included."""
+    symbols = list(word_ids(dictionary))
+    return symbols if MASK in symbols else [*symbols, MASK]
+
+
+def _part(tensors: dict[str, Any], prefix: str) -> dict[str, Any]:
+    return {name[len(prefix) :]: x for name, x in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,175 @@
+"""Vectors and predictions for any number of texts, in batches of similar length."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tupe_fairseq.data.dictionary import BOS, EOS, PAD, UNK
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, Task
+from tupe_fairseq.data.tokenizer import Tokenizer
+from tupe_fairseq.data.truncation import pair_lengths, windows
+from tupe_fairseq.modules.pooling import POOLINGS
+
+#: tokens of a batch, padding included
+BATCH_TOKENS, BATCH_TOKENS_ON_GPU = 4096, 32768
+#: what predict() gives for each kind of task
+PREDICTED = {
+    CLASSIFICATION: ("label", "probability"),
+    REGRESSION: ("score",),
+    MULTILABEL: ("labels", "probabilities"),
+    TAGGING: ("tags",),
+}
+_DIGITS = 6
+
+#: a text, or two, of each row; for tagging the words of a sentence
+Rows = Sequence[Sequence[str]]
+#: hidden states (B, L, D) and real tokens, bool (B, L) -> a tensor with B rows
+Finish = Callable[[Tensor, Tensor], Tensor]
+
+
+def embed(
+    rows: Rows,
+    tokenizer: Tokenizer,
+    encoder: Any,
+    pooling: str = "mean",
+    batch_tokens: int = BATCH_TOKENS,
+    counts: Counter | None = None,
+) -> list[np.ndarray]:
+    """The vector of each row, float32 (D). Longer rows are truncated.
+
+    Args:
+        encoder: with its word embedding, in evaluation mode.
+        pooling: "mean" of all tokens, as in sentence-transformers, or "cls".
+        counts: rows, tokens, unknown, truncated and empty are added.
+    """
+    sequences = encode_rows(rows, tokenizer, encoder.config.max_positions, counts)
+    return run(encoder, sequences, POOLINGS[pooling], batch_tokens)
+
+
+def predict(
+    rows: Rows,
+    task: Task,
+    tokenizer: Tokenizer,
+    encoder: Any,
+    head: Finish,
+    batch_tokens: int = BATCH_TOKENS,
+    counts: Counter | None = None,
+) -> list[dict[str, Any]]:
+    """What a fine-tuned model predicts for each row; the keys are those of ``PREDICTED``.
+
+    - classification: the label, and its probability;
+    - regression: the score, on the scale of the training data;
+    - multilabel: the labels with a probability above 0.5, and their probabilities;
+    - tagging: a tag for each word, also of sentences that are longer than the model.
+    """
+    if task.kind == TAGGING:
+        tags = _tags(rows, tokenizer, encoder, head, batch_tokens, counts)
+        return [{"tags": [task.labels[tag] for tag in one]} for one in tags]
+    sequences = encode_rows(rows, tokenizer, encoder.config.max_positions, counts)
+    return [_prediction(task, x) for x in run(encoder, sequences, head, batch_tokens)]
+
+
+def _prediction(task: Task, logits: np.ndarray) -> dict[str, Any]:
+    if task.kind == REGRESSION:
+        low, high = task.scale or (0.0, 1.0)
+        values: tuple = (round(low + (high - low) * float(logits[0]), _DIGITS),)
+    elif task.kind == MULTILABEL:
+        chosen = np.flatnonzero(logits > 0).tolist()
+        probabilities = [round(1 / (1 + math.exp(-float(logits[n]))), _DIGITS) for n in chosen]
+        values = ([task.labels[n] for n in chosen], probabilities)
+    else:
+        best = int(logits.argmax())
+        total = np.exp(logits.astype(np.float64) - float(logits[best])).sum()
+        values = (task.labels[best], round(1 / float(total), _DIGITS))
+    return dict(zip(PREDICTED[task.kind], values))
+
+
+def _tags(rows, tokenizer, encoder, head, batch_tokens, counts) -> list[list[int]]:
+    """The number of the tag of each word, with the same windows as in training."""
+    sequences: list[list[int]] = []
+    # for each sequence its sentence, and where the words are that it decides
+    places: list[tuple[int, np.ndarray]] = []
+    for row, words in enumerate(rows):
+        of_words = tokenizer.encode_words(words)
+        tokens = [token for ids in of_words for token in ids]
+        starts = np.cumsum([0, *map(len, of_words)])[:-1]
+        found = windows(starts, len(tokens), encoder.config.max_positions - 2)
+        for start, stop, first, last in found:
+            sequences.append([BOS, *tokens[start:stop], EOS])
+            places.append((row, starts[first:last] - start + 1))
+        _count(counts, [tokens], in_windows=len(found) > 1)
+    tags: list[list[int]] = [[] for _ in rows]
+    outputs = run(encoder, sequences, lambda x, real: head(x, real).argmax(dim=-1), batch_tokens)
+    for (row, words), numbers in zip(places, outputs):
+        tags[row] += numbers[words].tolist()
+    return tags
+
+
+def encode_rows(
+    rows: Rows, tokenizer: Tokenizer, max_positions: int, counts: Counter | None = None
+) -> list[list[int]]:
+    """``<s> text </s>``, or ``<s> first </s> </s> second </s>``, truncated as in training."""
+    sequences = []
+    for texts in rows:
+        encoded = [tokenizer.encode(text) for text in texts]
+        kept = encoded
+        room = max_positions - 2 * len(texts)
+        if sum(map(len, encoded)) > room:
+            sizes = [room] if len(texts) == 1 else pair_lengths(*map(len, encoded), room)
+            kept = [ids[:size] for ids, size in zip(encoded, sizes)]
+        # </s> is also where the second text would have its <s>
+        joined = [token for ids in kept for token in (EOS, *ids, EOS)]
+        sequences.append([BOS, *joined[1:]])
+        _count(counts, encoded, truncated=kept is not encoded)
+    return sequences
+
+
+def _count(counts: Counter | None, texts: list[list[int]], **more: int) -> None:
+    if counts is not None:
+        tokens, unknown = sum(map(len, texts)), sum(ids.count(UNK) for ids in texts)
+        counts.update(rows=1, tokens=tokens, unknown=unknown, empty=not all(texts), **more)
+
+
+@torch.inference_mode()
+def run(
+    encoder: Any, sequences: Sequence[list[int]], finish: Finish, batch_tokens: int = BATCH_TOKENS
+) -> list[np.ndarray]:
+    """What ``finish`` gives for each sequence, in their order.
+
+    Batches depend on these sequences alone.
+
+    Args:
+        encoder: with its word embedding, ``embed_tokens``, in evaluation mode.
+        sequences: tokens, with ``<s>`` at the begin.
+    """
+    results: list[Any] = [None] * len(sequences)
+    device = encoder.embed_tokens.weight.device
+    for rows in batches_by_length([len(ids) for ids in sequences], batch_tokens):
+        lengths = np.array([len(sequences[row]) for row in rows])
+        real = np.arange(lengths.max()) < lengths[:, None]
+        tokens = np.full(real.shape, PAD)
+        tokens[real] = np.concatenate([sequences[row] for row in rows])
+        is_real = torch.from_numpy(real).to(device)
+        hidden = encoder(encoder.embed_tokens(torch.from_numpy(tokens).to(device)), ~is_real)
+        outputs = finish(hidden, is_real)
+        outputs = outputs.float() if outputs.is_floating_point() else outputs
+        for row, output in zip(rows, outputs.cpu().numpy()):
+            results[row] = output
+    return results
+
+
+def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Indices of the sequences of each batch, the longest first; at least one in a batch."""
+    rows: list[int] = []
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        if rows and lengths[rows[0]] * (len(rows) + 1) > batch_tokens:
+            yield rows
+            rows = []
+        rows.append(row)
+    if rows:
+        yield rows

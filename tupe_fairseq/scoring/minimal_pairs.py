@@ -1,0 +1,135 @@
+"""Minimal pairs, as BLiMP's: reads them, and says how often a model prefers the acceptable one."""
+
+import itertools
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tupe_fairseq.data.columns import find_column
+from tupe_fairseq.data.rows import read_columns, read_rows
+from tupe_fairseq.files.markdown import markdown_table
+
+#: BLiMP's column of the phenomenon, which other files may lack
+PHENOMENON = "linguistics_term"
+
+
+def pair_files(paths: Iterable[str]) -> dict[str, str]:
+    """The .jsonl files of paths and folders (also .gz, .xz, .bz2), by short names."""
+    files: list[str] = []
+    for path in paths:
+        if not os.path.exists(path):
+            raise FileNotFoundError(f"--pairs {path} does not exist")
+        found = [path]
+        if os.path.isdir(path):
+            walk = os.walk(path)
+            found = sorted(os.path.join(place, n) for place, _, names in walk for n in names)
+            found = [path for path in found if _is_pairs(path)]
+        if not found or not all(map(_is_pairs, found)):
+            raise ValueError(
+                f"--pairs {path} is no .jsonl file (also .gz, .xz, .bz2) and no folder with some"
+            )
+        files += found
+    names: dict[str, str] = {}
+    for path in dict.fromkeys(files):
+        name = os.path.basename(path).partition(".jsonl")[0]
+        names[path.partition(".jsonl")[0] if name in names else name] = path
+    return names
+
+
+def _is_pairs(path: str) -> bool:
+    name = os.path.basename(path)
+    return name.endswith((".jsonl", ".jsonl.gz", ".jsonl.xz", ".jsonl.bz2")) and name[0] != "."
+
+
+def read_pairs(
+    files: dict[str, str], good: str, bad: str, phenomenon: str | None, per_file: int | None = None
+) -> Iterator[tuple[str, list[str], dict[str, Any]]]:
+    """Of each pair its place, the two sentences, and its file, row and phenomenon.
+
+    Args:
+        good, bad, phenomenon: names of columns; without ``phenomenon`` BLiMP's, if rows have it.
+        per_file: read the first rows of each file only.
+    """
+    for file, path in files.items():
+        names = read_columns(path)
+        columns = [find_column(path, names, good, "--good"), find_column(path, names, bad, "--bad")]
+        if phenomenon or PHENOMENON in names:
+            columns.append(find_column(path, names, phenomenon or PHENOMENON, "--phenomenon"))
+        rows = itertools.islice(read_rows(path, columns), per_file)
+        for number, (line, row) in enumerate(rows, 1):
+            place = f"{path}, line {line}"
+            values = [str(row[name]).strip() for name in columns]
+            if "" in values[:2]:
+                raise ValueError(f"{place} has no text in {columns[values.index('')]!r}")
+            tested = values[2] if values[2:] else ""
+            yield place, values[:2], {"file": file, "row": number, "phenomenon": tested}
+
+
+class PairAccuracy:
+    """The share of pairs whose acceptable sentence has the higher score; a tie is wrong.
+
+    The standard error of a share p of n independent pairs is sqrt(p (1 - p) / n).
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[str, dict[str, Counter]] = {"all": {}, "files": {}, "phenomena": {}}
+
+    def add(self, file: str, phenomenon: str, good: float, bad: float) -> None:
+        """Count a pair; one without a phenomenon counts for none."""
+        for group, name in (("all", "all"), ("files", file), ("phenomena", phenomenon)):
+            if name:
+                counts = self.counts[group].setdefault(name, Counter())
+                counts.update(pairs=1, right=good > bad, ties=good == bad)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For results.json."""
+        groups = {
+            group: {name: _share(counts) for name, counts in by_name.items()}
+            for group, by_name in self.counts.items()
+        }
+        means = {f"mean_of_{group}": _mean(groups[group]) for group in ("files", "phenomena")}
+        result = {**groups["all"], **{name: mean for name, mean in means.items() if mean["of"]}}
+        for group in ("phenomena", "files"):
+            result[group] = dict(sorted(groups[group].items()))
+        return result
+
+
+def _share(counts: Counter) -> dict[str, Any]:
+    share = counts["right"] / counts["pairs"]
+    error = math.sqrt(share * (1 - share) / counts["pairs"])
+    numbers = {name: int(counts[name]) for name in ("pairs", "right", "ties")}
+    return {**numbers, "accuracy": share, "standard_error": error}
+
+
+def _mean(shares: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The mean of shares that count alike, whatever their pairs, and its standard error."""
+    number = max(1, len(shares))
+    variance = sum(share["standard_error"] ** 2 for share in shares.values())
+    return {
+        "of": len(shares),
+        "accuracy": sum(share["accuracy"] for share in shares.values()) / number,
+        "standard_error": math.sqrt(variance) / number,
+    }
+
+
+def accuracy_table(result: dict[str, Any]) -> str:
+    """Markdown of what :meth:`PairAccuracy.to_dict` gives."""
+
+    def row(name: str, share: dict[str, Any]) -> list[str]:
+        percents = [f"{100 * share[key]:.2f}" for key in ("accuracy", "standard_error")]
+        counts = [f"{share[key]:,}" if key in share else "" for key in ("pairs", "ties")]
+        return [name, *percents, *counts]
+
+    header = ["right, %", "standard error", "pairs", "ties"]
+    rows = [row("all pairs", result["all"])]
+    for name in ("files", "phenomena"):
+        if mean := result.get(f"mean_of_{name}"):
+            rows.append(row(f"mean of {name} ({mean['of']})", mean))
+    tables = [markdown_table(["", *header], rows)]
+    for name, title in (("phenomena", "phenomenon"), ("files", "file")):
+        if result[name]:
+            rows = [row(key, share) for key, share in result[name].items()]
+            tables.append(markdown_table([title, *header], rows))
+    return "\n".join(tables)
