@@ -282,7 +282,7 @@ def test_pretraining_data_with_gpt2_is_the_text_as_it_is(tmp_path):
          "--shards", 2, "--output-dir", tmp_path / "data"],
     )  # fmt: skip
     assert code == 0, text
-    names = ["dict.txt", "encoder.json", "vocab.bpe", "vocabulary.json"]
+    names = ["dict.txt", "encoder.json", "vocab.bpe"]
     found = []
     for folder in (tmp_path / "data" / "shard0", tmp_path / "data" / "shard1"):
         assert all((folder / n).read_bytes() == (tmp_path / "out" / n).read_bytes() for n in names)
