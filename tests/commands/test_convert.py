@@ -16,8 +16,8 @@ from helpers.running import call_program
 from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2, write_stock
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.commands import plot
+from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.files.atomic import read_json
-from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary
 
 LISTED = ["<file>", "<email>", "<url>", *(word.split()[0] for word in WORDS)]
 
@@ -197,7 +197,7 @@ def refused(flags, tmp_path, *more):
     [
         ("w 1</w>\n", "line 1: 'w 1</w>' is not 'left right count'"),
         ("w 1</w> x\n", "is not 'left right count', so these are not codes of fastBPE"),
-        ("a b 5\n", "does not fit the dictionary: 20 of its 20 words are not pieces"),
+        ("a b 5\n", "does not fit the dictionary: 20 of its 20 words are no subwords"),
         ("", "is empty"),
         (b"\xff\n", "is not a text file in UTF-8"),
     ],
@@ -214,9 +214,9 @@ def test_codes_that_do_not_fit(content, message, tmp_path):
     [
         ("encoder.json", '{"a": 0}', "encoder.json is not GPT-2's encoder.json"),
         ("encoder.json", "[]", "encoder.json is not GPT-2's encoder.json"),
-        ("vocab.bpe", "#version\nx y\n", "line 2: 'x y' is not a pair that joins to a piece"),
-        ("vocab.bpe", "#version\nx y z\n", "line 2: 'x y z' is not a pair"),
-        ("theirs.txt", None, "does not fit the dictionary: 1 words of it are not numbers of its"),
+        ("vocab.bpe", "#version\nx y\n", "line 2: 'x y' is not a merge of"),
+        ("vocab.bpe", "#version\nx y z\n", "line 2: 'x y z' is not a merge of"),
+        ("theirs.txt", None, "does not fit the dictionary: 1 of its 232 words are no subwords"),
     ],
 )
 def test_gpt2_files_that_do_not_fit(name, content, message, tmp_path):
@@ -288,7 +288,7 @@ def test_pretraining_data_with_gpt2_is_the_text_as_it_is(tmp_path):
         assert all((folder / n).read_bytes() == (tmp_path / "out" / n).read_bytes() for n in names)
         sentences, dictionary = raw_text.sentences(folder)
         found += [dictionary.string(one[:-1]) for one in sentences if one != [2]]
-    splitter = ForeignVocabulary(str(tmp_path / "out")).splitter
+    splitter = Tokenizer.load(str(tmp_path / "out"))
     listed = set((tmp_path / "theirs.txt").read_text().split())
     expected = [
         " ".join(n if n in listed else "<unk>" for n in splitter.split(line.strip()))

@@ -77,8 +77,8 @@ def get_parser() -> argparse.ArgumentParser:
     add("--sample-mb", type=arg_types.count, metavar="N", help=text)
     text = "use this model instead of learning one"
     add("--sentencepiece-model", type=arg_types.file, metavar="FILE", help=text)
-    text = "use the vocabulary of this folder, made by tupe-convert (or data made with it), as "
-    text += "the converted model was trained with; lines are then stripped, not cleaned further"
+    text = "use the vocabulary of this folder, made by tupe-convert or this command; lines are "
+    text += "cleaned as for it: not at all for that of a converted model"
     add("--vocabulary", type=arg_types.folder, metavar="DIR", help=text)
     text = "the --tokens-per-sample of the training; lines of more than N - 2 tokens are split, "
     text += "because fairseq would skip them; default %(default)s"
@@ -147,8 +147,10 @@ def main(argv: list[str] | None = None) -> None:
     # what is wrong with the files is found before the folder is made
     if args.split_sentences:
         pretraining.sentence_splitter(args.split_sentences)
+    args.clean = True
     if args.vocabulary:
-        Tokenizer.load(args.vocabulary)
+        record = Tokenizer.load(args.vocabulary).record
+        args.clean, args.lowercase = record["clean"], record["lowercase"]
     if args.sentencepiece_model:
         SentencePiece(args.sentencepiece_model)
     for path in [*args.input, *(args.valid_input or []), *(args.test_input or [])]:

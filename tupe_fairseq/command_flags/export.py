@@ -10,13 +10,12 @@ from tupe_fairseq.command_flags.given_paths import (
     check_is_file,
 )
 from tupe_fairseq.command_flags.vocabulary_flags import add_vocabulary_flags, given_vocabulary
+from tupe_fairseq.data.tokenizer import find_dictionary, places_of
 from tupe_fairseq.export.card_flags import checked_languages, checked_license
 from tupe_fairseq.export.model_types import MODEL_TYPE, MODEL_TYPES
 from tupe_fairseq.export.sample_texts import LIMIT, default_texts
 from tupe_fairseq.files.names import MEAN, POOLING_NAMES
 from tupe_fairseq.files.staged_folder import refuse_existing
-from tupe_fairseq.text.found_vocabulary import find_dictionary
-from tupe_fairseq.text.to_tokens import places_of
 
 
 def get_parser() -> argparse.ArgumentParser:

@@ -9,9 +9,8 @@ from tupe_fairseq.command_flags.given_paths import (
     check_is_file,
     check_is_folder,
 )
+from tupe_fairseq.data.tokenizer import find_dictionary, places_of
 from tupe_fairseq.inference.asked_subjects import heads, labels
-from tupe_fairseq.text.found_vocabulary import find_dictionary
-from tupe_fairseq.text.to_tokens import places_of
 
 
 def get_parser() -> argparse.ArgumentParser:

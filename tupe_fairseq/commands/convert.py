@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
         files[os.path.join("label", DICTIONARY)] = as_text(foreign.labels)
     if vocabulary is not None:
         check_fits(*vocabulary, foreign.words, foreign.is_authors)
-        files.update(with_record(*vocabulary, files[DICTIONARY], foreign.options.max_positions))
+        files.update(with_record(*vocabulary, foreign.options.max_positions))
     new_state = convert.new_state(model, foreign.options)
     paths = write_folder(args.output_dir, new_state, files, args.overwrite)
     _report(foreign, model, paths, vocabulary)

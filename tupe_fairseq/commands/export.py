@@ -8,9 +8,11 @@ from typing import Any
 
 from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
 from tupe_fairseq.command_flags.export import check, get_parser
-from tupe_fairseq.command_flags.vocabulary_flags import CHOICES, given_vocabulary
+from tupe_fairseq.command_flags.vocabulary_flags import given_vocabulary
 from tupe_fairseq.commands.fitting_vocabulary import check_fits
 from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.data.dictionary import read_dictionary
+from tupe_fairseq.data.tokenizer import Tokenizer, find_dictionary, places_of
 from tupe_fairseq.export.card import CardFacts, model_card
 from tupe_fairseq.export.card_flags import checked_languages
 from tupe_fairseq.export.folder_files import FILES
@@ -28,13 +30,6 @@ from tupe_fairseq.files.staged_folder import staged_folder
 from tupe_fairseq.files.write_together import Sink, write_together
 from tupe_fairseq.inference.exported_files import exported_files, reference_of
 from tupe_fairseq.inference.source_model import read_source
-from tupe_fairseq.text.dictionary_file import listed_words
-from tupe_fairseq.text.found_vocabulary import (
-    FoundVocabulary,
-    find_dictionary,
-    find_vocabulary,
-)
-from tupe_fairseq.text.to_tokens import places_of
 
 logger = logging.getLogger("tupe-export")
 
@@ -57,12 +52,11 @@ def run(args: argparse.Namespace) -> None:
     texts, sample = _texts(args.sample)
     places = places_of(args.checkpoint, args.data)
     dictionary = find_dictionary(places)
-    if given is None:
-        vocabulary = find_vocabulary(places, dictionary, CHOICES)
-    else:
-        words = listed_words(dictionary)
+    if given is not None:
+        words = read_dictionary(dictionary)
         check_fits(*given, words, tuple(words[: len(HIDDEN_SYMBOLS)]) == HIDDEN_SYMBOLS)
-        vocabulary = FoundVocabulary(*given, recorded=True)
+    vocabulary = Tokenizer.load(places, given and (given[0], list(given[1].values())))
+    texts = [vocabulary.normalize(text) for text in texts]
     report = _report(places)
     logger.info("reading %s, with %s", args.checkpoint, dictionary)
     source = read_source(

@@ -42,7 +42,7 @@ _BATCH = 1000
 # the share of lost lines, or of unknown tokens, that deserves a warning
 _MUCH = 0.01
 _TEXT_OPTIONS = (
-    "text_field split_sentences lowercase min_chars max_chars join_short valid_fraction "
+    "text_field split_sentences clean lowercase min_chars max_chars join_short valid_fraction "
     "test_fraction shards"
 ).split()
 _VOCABULARY_OPTIONS = "vocab_size model_type character_coverage sample_mb".split()
@@ -53,14 +53,14 @@ _VOCABULARY_OPTIONS = "vocab_size model_type character_coverage sample_mb".split
 
 def clean(lines: Sequence[str | None], options: argparse.Namespace) -> tuple[list[str], Counter]:
     """Clean lines of :func:`documents`; an empty one ends a document."""
-    is_own, rows, language = not options.vocabulary, options.text_field, options.split_sentences
+    rows, language = options.text_field, options.split_sentences
     kept: list[str] = []
     counts: Counter = Counter()
     for raw in lines:
         if raw is None:
             counts.update(("read", "invalid_utf8", "rows"))
             continue
-        line = clean_line(raw, options.lowercase) if is_own else raw.strip()
+        line = clean_line(raw, options.lowercase) if options.clean else raw.strip()
         if not line:
             counts["rows"] += not raw
             if not raw or rows is None:
@@ -479,7 +479,6 @@ def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
     work = os.path.join(folder, "work")
     inputs = ("input", "valid_input", "test_input")
     of_text = {name: settings[name] for name in (*_TEXT_OPTIONS, *inputs)}
-    of_text["is_own"] = not options.vocabulary
     of_vocabulary = {**settings, **of_text}
     folders = data_folders(options)
 
@@ -533,7 +532,6 @@ def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
 def make_report(options, text, vocabulary, encoded) -> dict[str, Any]:
     """What was read, kept and dropped. Tokens are counted without the </s> of each line."""
     cleaned, splits = Counter(text["cleaned"]), text["splits"]
-    unprepared = bool(options.vocabulary)
     dropped = ("invalid_utf8", "too_short", "too_long", "duplicate")
     rows = {"read": cleaned["rows"], "no_text": cleaned["rows"] - cleaned["documents"]}
     dictionary = os.path.join(options.output_dir, DICTIONARY)
@@ -541,7 +539,7 @@ def make_report(options, text, vocabulary, encoded) -> dict[str, Any]:
         content = file.read()
     return {
         "text_treatment": {
-            "unicode": "as it is" if unprepared else "NFC",
+            "unicode": "NFC" if options.clean else "as it is",
             "lowercase": options.lowercase,
         },
         **({"rows": rows} if options.text_field else {}),

@@ -3,6 +3,7 @@
 import functools
 from typing import Any, NamedTuple
 
+from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.export.as_roberta import check_is_roberta, roberta_config, roberta_tensors
 from tupe_fairseq.export.folder_config import to_config
 from tupe_fairseq.export.folder_files import code_files, folder_files
@@ -13,7 +14,6 @@ from tupe_fairseq.export.tokenizer.build_tokenizer import build_tokenizer
 from tupe_fairseq.export.tokenizer.tokenizer_files import count_unlisted
 from tupe_fairseq.export.unlisted_pieces import FIELD, with_unlisted_rows
 from tupe_fairseq.inference.source_model import SourceModel
-from tupe_fairseq.text.found_vocabulary import FoundVocabulary
 
 
 class Exported(NamedTuple):
@@ -32,7 +32,7 @@ class Exported(NamedTuple):
 
 def exported_files(
     source: SourceModel,
-    vocabulary: FoundVocabulary,
+    vocabulary: Tokenizer,
     dictionary: str,
     model_type: str,
     pooling: str,
@@ -42,7 +42,7 @@ def exported_files(
 
     Args:
         source (SourceModel): the checkpoint.
-        vocabulary (FoundVocabulary): what splits text for it.
+        vocabulary (Tokenizer): what splits text for it.
         dictionary (str): its dict.txt.
         model_type (str): one of ``MODEL_TYPES``.
         pooling (str): how sentence-transformers makes one vector of a text.
@@ -54,8 +54,9 @@ def exported_files(
     head, options, symbols = source.head, source.options, source.symbols
     tied = not getattr(options, "untie_weights_roberta", False)
     length = options.max_positions
-    paths = list(vocabulary.paths.values())
-    tokenizer = build_tokenizer(vocabulary.kind, paths, symbols, length, padded, unlisted=True)
+    tokenizer = build_tokenizer(
+        vocabulary.kind, vocabulary.paths, symbols, length, padded, unlisted=True
+    )
     # how many words the tokenizer has that the checkpoint does not have
     unlisted = count_unlisted(tokenizer)
     tensors = to_folder(source.tensors, head and head.name, tied)

@@ -11,14 +11,14 @@ from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING, check_sizes, tens
 from tupe_fairseq.checkpoint.contents import options_in
 from tupe_fairseq.checkpoint.convert import classification_heads
 from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.data.dictionary import DICTIONARY, read_dictionary
+from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.export.folder_config import Head
 from tupe_fairseq.files.names import FILLER, MASK
 from tupe_fairseq.inference.hub import RecordedBpe, TupeRobertaHub
 from tupe_fairseq.labelled.labels import label_of
 from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
-from tupe_fairseq.text.foreign_vocabulary import KINDS
-from tupe_fairseq.text.found_vocabulary import FoundVocabulary, find_labels
 
 
 class SourceModel(NamedTuple):
@@ -47,7 +47,7 @@ class SourceModel(NamedTuple):
 def read_source(
     checkpoint: str,
     dictionary: str,
-    vocabulary: FoundVocabulary,
+    vocabulary: Tokenizer,
     places: list[str],
     head: str | None = None,
     label_dict: str | None = None,
@@ -58,7 +58,7 @@ def read_source(
     Args:
         checkpoint (str): the file.
         dictionary (str): its dict.txt.
-        vocabulary (FoundVocabulary): what splits text for it.
+        vocabulary (Tokenizer): what splits text for it.
         places (list of str): folders in which the labels' dictionary may be.
         head (str, optional): the name of the classification head; needed if there are several.
         label_dict (str, optional): the labels' dictionary to use.
@@ -159,11 +159,13 @@ def _labelled(name, classes, kind, label_dict, places) -> Head:
         if label_dict:
             raise ValueError(f"--label-dict {label_dict}: head {name} gives scores; drop it")
         return Head(name, ["score"], kind)
-    found = find_labels(places, label_dict)
-    if found is None:
+    paths = [label_dict or os.path.join(place, "label", DICTIONARY) for place in places]
+    path = next((path for path in paths if label_dict or os.path.isfile(path)), None)
+    if path is None:
         return Head(name, [f"LABEL_{number}" for number in range(classes)], kind)
-    path, labels = found
-    labels = [label for label in labels if label != MASK and not FILLER.fullmatch(label)]
+    labels = [
+        label for label in read_dictionary(path) if label != MASK and not FILLER.fullmatch(label)
+    ]
     if len(labels) != classes:
         raise ValueError(
             f"{path} lists {len(labels)} labels, but head {name} has {classes} classes; give "
@@ -172,24 +174,16 @@ def _labelled(name, classes, kind, label_dict, places) -> Head:
     return Head(name, list(map(label_of, labels)), kind)
 
 
-def _hub(
-    checkpoint: str, dictionary: str, vocabulary: FoundVocabulary, length: int
-) -> TupeRobertaHub:
+def _hub(checkpoint: str, dictionary: str, vocabulary: Tokenizer, length: int) -> TupeRobertaHub:
     """The hub interface, of the task masked_lm: that of a head would need the data's labels."""
     folder, file = os.path.split(os.path.abspath(checkpoint))
     # what changes only how the model is computed, and may not work on this machine
     options = {
         "attn_impl": "auto", "checkpoint_activations": False, "compile_layers": False,
         "offload_activations": False, "unpad": False,
-        "task": "masked_lm", "tokens_per_sample": length, "user_dir": None,
+        "bpe": None, "task": "masked_lm", "tokens_per_sample": length, "user_dir": None,
     }  # fmt: skip
-    if vocabulary.recorded:
-        options["bpe"] = None
-    else:
-        (model,) = vocabulary.paths.values()
-        options.update(bpe="sentencepiece", sentencepiece_model=model)
     data = os.path.dirname(os.path.abspath(dictionary))
     hub = TupeRobertaModel.from_pretrained(folder, file, data, **options)
-    if vocabulary.recorded:
-        hub.bpe = RecordedBpe(KINDS[vocabulary.kind].open(*vocabulary.paths.values()))
+    hub.bpe = RecordedBpe(vocabulary)
     return hub.eval()

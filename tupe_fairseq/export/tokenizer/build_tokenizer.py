@@ -10,7 +10,6 @@ from tupe_fairseq.export.tokenizer.tokenizer_files import (
     special_tokens_map_json,
     tokenizer_config_json,
 )
-from tupe_fairseq.text.foreign_vocabulary import KINDS
 
 _MAKERS: dict[str, Callable] = {
     "fastbpe": fastbpe_tokenizer,
@@ -32,7 +31,7 @@ def build_tokenizer(
     The ids are those of fairseq's dictionary, and text gets the ids that the hub interface gives.
 
     Args:
-        kind (str): one of :data:`KINDS`.
+        kind (str): of the vocabulary.
         paths (sequence of str): the vocabulary's files, in the order of the kind's.
         symbols (sequence of str): the dictionary's, in the order of their ids, with the built-in
             ones and the mask.
@@ -50,7 +49,6 @@ def build_tokenizer(
         ModuleNotFoundError: if a package is missing that reads the vocabulary.
     """
     order = check_symbols(symbols, padded_vocabulary)
-    KINDS[kind].check(*paths, order.words)
     order, content = _MAKERS[kind](order, *paths, unlisted)
     return {
         "tokenizer.json": content,

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tupe_fairseq.data.subwords import read_codes
 from tupe_fairseq.export.tokenizer.symbols_in_order import SymbolsInOrder, with_unlisted
 from tupe_fairseq.export.tokenizer.tokenizer_files import (
     bpe_model,
@@ -9,7 +10,6 @@ from tupe_fairseq.export.tokenizer.tokenizer_files import (
     tokenizer_json,
 )
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
-from tupe_fairseq.text.fast_bpe import read_codes
 
 _END = "</w>"
 _CONTINUED = "@@"
