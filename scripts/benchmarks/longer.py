@@ -31,12 +31,12 @@ from tupe_fairseq.cli.printed_commands import masked_lm_training
 from tupe_fairseq.commands import extend
 from tupe_fairseq.compare.parse_schemes import parse_scheme
 from tupe_fairseq.compare.provenance import processor
+from tupe_fairseq.figures import canvas
 from tupe_fairseq.files.markdown import markdown_table
 from tupe_fairseq.files.names import TABLE_METHODS
 from tupe_fairseq.files.results import write_results
 from tupe_fairseq.files.steps import keep_settings
 from tupe_fairseq.finetune.pretrained import read_pretrained
-from tupe_fairseq.plots import canvas
 from tupe_fairseq.position import CATALOGUE
 
 SCHEMES = "learned; tupe; tupe --rel-pos; none --rel-pos; alibi; rope"

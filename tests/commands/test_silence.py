@@ -28,7 +28,7 @@ for name in NEEDS:
     set_up_log("tupe-x")
     importlib.import_module(f"tupe_fairseq.commands.{name}")
 # what commands import later
-import tupe_fairseq.inference.plot_subjects, tupe_fairseq.plots.canvas
+import tupe_fairseq.figures.canvas, tupe_fairseq.figures.plot_input
 """
 
 

@@ -28,15 +28,15 @@ ROOMS = {
     "optim": ("fairseq_runs",),
     "tasks": ("checkpoint data files optim",),
     "criterions": ("data tasks",),
-    "plots": ("encoder files inference",),
+    "plots": ("figures",),
     "inference": (
-        "checkpoint data encoder export files labelled models modules options plots position "
+        "checkpoint data encoder export files labelled models modules options position "
         "fairseq_runs tasks text",
     ),
     "models": ("checkpoint encoder inference modules options",),
 }
 #: the rooms above those
-UPPER = ("export", "finetune", "compare", "command_flags", "commands", "cli", "__main__")
+UPPER = ("export", "finetune", "compare", "figures", "command_flags", "commands", "cli", "__main__")
 
 
 def imported(path):

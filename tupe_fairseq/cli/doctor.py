@@ -165,8 +165,8 @@ def check_checkpoint(path: str, data: str | None) -> str:
 
 def check_data(folder: str, checkpoint: str | None) -> str:
     """The longest row fits into the model's positions."""
+    from tupe_fairseq.data.indexed import read_indexed
     from tupe_fairseq.inference.model import load
-    from tupe_fairseq.text.mmap_index import sentence_lengths
 
     inputs = [os.path.join(folder, name) for name in ("input0", "input1")]
     inputs = [path for path in inputs if os.path.isdir(path)] or [folder]
@@ -175,7 +175,7 @@ def check_data(folder: str, checkpoint: str | None) -> str:
         raise ValueError(f"{inputs[0]} has no binarized text (train.idx, train.bin)")
     rows, longest = [], 0
     for split in splits:
-        lengths = sum(sentence_lengths(os.path.join(path, split)) for path in inputs)
+        lengths = sum(read_indexed(os.path.join(path, split))[1] for path in inputs)
         rows.append(f"{len(lengths):,} rows in {split}")
         # each text has its </s>; fairseq adds <s>, and another </s> between two texts
         longest = max(longest, int(lengths.max(initial=0)) + len(inputs))

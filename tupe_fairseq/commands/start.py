@@ -17,7 +17,6 @@ NEEDS = {
     "convert": ("fairseq",),
     "export": ("fairseq", "safetensors"),
     "extend": ("fairseq",),
-    "plot": ("matplotlib",),
 }
 
 
@@ -62,4 +61,3 @@ compare = _command("compare")
 convert = _command("convert")
 export = _command("export")
 extend = _command("extend")
-plot = _command("plot")

@@ -9,11 +9,11 @@ from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
 
 from tupe_fairseq.data.task import MULTILABEL, Task
+from tupe_fairseq.figures import canvas
 from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.report import metric_label
 from tupe_fairseq.finetune.run import predictions, read_curve
 from tupe_fairseq.finetune.scoring import Predicted, Results, flat
-from tupe_fairseq.plots import canvas
 
 logger = logging.getLogger("tupe-finetune")
 

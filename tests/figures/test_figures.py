@@ -6,16 +6,8 @@ import pytest
 import torch
 
 from tupe_fairseq import TupeConfig, TupeEncoder
-from tupe_fairseq.plots import canvas
-from tupe_fairseq.plots.figures import (
-    attention,
-    cls,
-    correlations,
-    position_bias,
-    profile_by_distance,
-    variance,
-)
-from tupe_fairseq.plots.subject import NoMeaning, Subject, cut_blocks
+from tupe_fairseq.figures import attention, canvas, cls, correlations, position_bias, variance
+from tupe_fairseq.figures.plot_input import NotApplicable, PlotInput, cut_blocks, short_names
 
 LENGTH, HEADS, WIDTH = 6, 3, 12
 CONFIG = TupeConfig(
@@ -24,21 +16,20 @@ CONFIG = TupeConfig(
 )  # fmt: skip
 
 
-def subject(text=True, **options):
+def plot_input(text=True, **options):
     encoder = TupeEncoder(dataclasses.replace(CONFIG, **options)).eval()
     for parameter in encoder.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
-    found = Subject(encoder, LENGTH, (0, 2))
     if not text:
-        return found
+        return PlotInput(encoder, LENGTH, [0, 2])
     blocks = torch.randint(3, 9, (20, LENGTH))
     words = torch.randn(9, WIDTH)[blocks]
-    return found._replace(blocks=blocks, words=words, sentence=words[1], pieces=list("abcdef"))
+    return PlotInput(encoder, LENGTH, [0, 2], blocks, words, words[1], list("abcdef"))
 
 
 def test_profile_is_the_mean_of_each_diagonal():
     bias = torch.randn(HEADS, LENGTH, LENGTH)
-    profile = profile_by_distance.by_offset(bias)
+    profile = position_bias.by_offset(bias)
     assert profile.offsets.tolist() == list(range(2 - LENGTH, LENGTH - 1))
     for column, offset in enumerate(profile.offsets.tolist()):
         for head in range(HEADS):
@@ -57,7 +48,7 @@ def test_profile_is_the_mean_of_each_diagonal():
 @pytest.mark.parametrize("pre_ln", [False, True], ids=["post-LN", "pre-LN"])
 @pytest.mark.parametrize("scheme", ["learned", "sinusoidal"])
 def test_four_correlations_add_up_to_the_logits(scheme, pre_ln):
-    given = subject(position_encoding=scheme, normalize_before=pre_ln)
+    given = plot_input(position_encoding=scheme, normalize_before=pre_ln)
     encoder, words = given.encoder, given.words[:2]
     layer, attn = encoder.layers[0], encoder.layers[0].self_attn
     with torch.no_grad():
@@ -74,7 +65,7 @@ def test_four_correlations_add_up_to_the_logits(scheme, pre_ln):
 
 
 def test_four_correlations_one_by_one():
-    given = subject(position_encoding="learned")
+    given = plot_input(position_encoding="learned")
     encoder, words = given.encoder.double(), given.words[:1].double()
     norm, attn = encoder.layernorm_embedding, encoder.layers[0].self_attn
     size = WIDTH // HEADS
@@ -98,7 +89,7 @@ def test_four_correlations_one_by_one():
 
 
 def test_correlations_are_means_over_text_and_heads():
-    given = subject(position_encoding="learned")
+    given = plot_input(position_encoding="learned")
     mean = correlations.measure(given)
     with torch.no_grad():
         four = correlations.four_correlations(given.encoder, given.words)[:, :, [0, 2]]
@@ -120,8 +111,8 @@ def test_shares_of_states_made_for_it():
 
 
 def test_variance_by_layer():
-    with_positions = variance.measure(subject(position_encoding="learned"))
-    without = variance.measure(subject(position_encoding="none"))
+    with_positions = variance.measure(plot_input(position_encoding="learned"))
+    without = variance.measure(plot_input(position_encoding="none"))
     assert len(with_positions.position) == CONFIG.num_layers + 1
     # without positions the embeddings are the words', save for what chance makes of 20 sequences
     assert without.token[0] == pytest.approx(1)
@@ -139,12 +130,12 @@ def test_attention_of_cls():
 
 
 def test_cls_of_tupe():
-    given = subject(rel_pos=True)
+    given = plot_input(rel_pos=True)
     report, bias = cls.measure(given), given.encoder.position_bias
     total = bias(LENGTH)[[0, 2]]
     torch.testing.assert_close(report.bias.cls_to_other, total[:, 0, 3])
     torch.testing.assert_close(report.bias.other_to_cls, total[:, 4, 0])
-    assert report.bias.others.shape == (2, (LENGTH - 1) ** 2) and not report.left_out
+    assert report.bias.others.shape == (2, (LENGTH - 1) ** 2)
     with torch.no_grad():
         weights = given.encoder.attention_weights(given.words)[1][:, [0, 2]]
     received, kept = cls.attention_of_cls(weights.double())
@@ -154,16 +145,16 @@ def test_cls_of_tupe():
 
 
 def test_what_has_no_meaning_says_why():
-    with pytest.raises(NoMeaning, match="'tupe' adds nothing to the input"):
-        correlations.measure(subject())
-    with pytest.raises(NoMeaning, match="'rope' acts only on queries and keys"):
-        profile_by_distance.measure(subject(position_encoding="rope"))
-    with pytest.raises(NoMeaning, match="ordinary position.*; there is no text"):
-        cls.measure(subject(text=False, tie_cls=True))
+    with pytest.raises(NotApplicable, match="'tupe' adds nothing to the input"):
+        correlations.measure(plot_input())
+    with pytest.raises(NotApplicable, match="'rope' acts only on queries and keys"):
+        position_bias.measure_profile(plot_input(position_encoding="rope"))
+    with pytest.raises(NotApplicable, match="ordinary position.*; it needs text"):
+        cls.measure(plot_input(text=False, tie_cls=True))
     for figure in (variance, attention):
-        with pytest.raises(NoMeaning, match="give --sentence"):
-            figure.measure(subject(text=False))
-    assert "ordinary position" in cls.measure(subject(tie_cls=True)).left_out
+        with pytest.raises(NotApplicable, match="needs text|no sentence"):
+            figure.measure(plot_input(text=False))
+    assert cls.measure(plot_input(tie_cls=True)).bias is None
 
 
 def test_blocks_hold_the_text_in_order():
@@ -187,55 +178,42 @@ def images(figure):
     return {ax.get_title(): torch.tensor(ax.images[0].get_array().data) for ax in panels}
 
 
-def labels_of(figure):
-    """The horizontal and the vertical texts beside the axes, without titles."""
-    texts = [text for part in figure.subfigs for text in part.texts if text != part._suptitle]
-    return {(text.get_text(), text.get_rotation()) for text in texts}
-
-
 def test_matrices_are_drawn_with_queries_as_rows():
-    given = subject(rel_pos=True)
+    given = plot_input(rel_pos=True)
     total = given.encoder.position_bias(LENGTH).detach()
     assert not torch.allclose(total, total.transpose(1, 2))
     measured = position_bias.measure(given)
     torch.testing.assert_close(measured["sum"], total[[0, 2]])
     figure = position_bias.draw({"a": {"sum": measured["sum"]}}, {"a": given})
-    # each up to a limit of its own, which its title names
-    found = {title.partition(" (")[0]: (title, image) for title, image in images(figure).items()}
+    found = images(figure)
     for head in (0, 2):
-        title, image = found[f"head {head}"]
-        limit, _ = canvas.symmetric_limit([total[head]])
-        assert title == f"head {head} (±{limit:.2g})"
-        torch.testing.assert_close(image * limit, total[head])
-    assert labels_of(figure) == {("key position", 0), ("query position", 90)}
+        torch.testing.assert_close(found[f"head {head}"], total[head])
 
 
 def test_attention_is_drawn_layer_by_layer_with_queries_as_rows():
-    given = subject()
+    given = plot_input()
     figure = attention.draw({"a": attention.measure(given)}, {"a": given})
     with torch.no_grad():
         by_layer = given.encoder.attention_weights(given.sentence[None])
     found = images(figure)
-    assert set(found) == {f"layer {n}, head {head}" for n in (1, 2) for head in (0, 2)}
-    for n, weights in enumerate(by_layer, 1):
+    assert set(found) == {f"layer {n}, head {head}" for n in (0, 1) for head in (0, 2)}
+    for n, weights in enumerate(by_layer):
         for head in (0, 2):
             torch.testing.assert_close(found[f"layer {n}, head {head}"], weights[0, head])
-    expected = {("attended token (key)", 0), ("attending token (query)", 90)}
-    assert labels_of(figure) == expected
 
 
 @pytest.mark.parametrize("scheme", ["enformer", "transformer-xl"])
 def test_schemes_of_each_layer_have_a_matrix_for_each(scheme):
-    given = subject(position_encoding=scheme)
+    given = plot_input(position_encoding=scheme)
     found = position_bias.measure(given)
-    assert list(found) == ["layer 1", "layer 2"]
-    for n, layer in enumerate(given.encoder.layers, 1):
+    assert list(found) == ["layer 0", "layer 1"]
+    for n, layer in enumerate(given.encoder.layers):
         q = torch.zeros(1, HEADS, LENGTH, WIDTH // HEADS)
         position = layer.self_attn.position
         terms = [position.position_bias(LENGTH), position.content_bias(q, q, LENGTH, LENGTH)]
         total = sum(t.detach().expand(1, HEADS, -1, -1)[0] for t in terms if t is not None)
         torch.testing.assert_close(found[f"layer {n}"], total[[0, 2]])
-    assert not torch.allclose(found["layer 1"], found["layer 2"])
+    assert not torch.allclose(found["layer 0"], found["layer 1"])
 
 
 def test_a_colour_scale_has_all_but_outliers():
@@ -246,3 +224,24 @@ def test_a_colour_scale_has_all_but_outliers():
     assert 590 < limit < 599 and has_beyond
     assert canvas.symmetric_limit([torch.zeros(3)]) == (1.0, False)
     assert canvas.symmetric_limit([torch.tensor([0.0, -2.0])])[0] == pytest.approx(1.99)
+
+
+def test_names_are_short_and_differ():
+    assert short_names(["runs/a/checkpoint_best.pt"]) == ["a"]
+    assert short_names(["checkpoints/checkpoint_best.pt"]) == ["checkpoint_best"]
+    assert short_names(["a/checkpoints/model.pt", "b/model.pt"]) == ["a", "b"]
+    assert short_names(["a/x.pt", "a/y.pt", "b/x.pt"]) == ["a/x", "a/y", "b/x"]
+    one, two = "a/checkpoint_1_5.pt", "a/checkpoint_best.pt"
+    assert short_names([one, two]) == ["checkpoint_1_5", "checkpoint_best"]
+    with pytest.raises(ValueError, match="listed twice"):
+        short_names(["a/x.pt", "a/x.pt"])
+
+
+def test_legends_are_beside_the_panels_and_axes_begin_at_zero():
+    given = plot_input(rel_pos=True)
+    for figure in (cls, variance):
+        drawn = figure.draw({"$a": figure.measure(given)}, {"$a": given})
+        assert all(ax.get_legend() is None for ax in drawn.axes)
+    assert all(ax.get_ylim()[0] == 0 < ax.dataLim.y1 < ax.get_ylim()[1] for ax in drawn.axes)
+    (legend,) = drawn.legends
+    assert [text.get_text() for text in legend.get_texts()] == [r"\$a"]

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.plots.subject import NoMeaning, Subject, with_text
+from tupe_fairseq.figures import canvas
+from tupe_fairseq.figures.plot_input import NotApplicable, PlotInput
 
 NAMES = ("word to word", "word to position", "position to word", "position to position")
 
@@ -13,17 +14,13 @@ def four_correlations(encoder: TupeEncoder, words: Tensor) -> Tensor:
     """The content logits of the first layer as a sum of four terms, for input = words + positions.
 
     (w_i + p_i) W_Q ((w_j + p_j) W_K)^T / sqrt(K), multiplied out; the first of a name is the
-    query's.  Source: Ke, He and Liu 2021, Eq. (6) and Figure 2, https://arxiv.org/abs/2006.15595.
+    query's. Source: Ke, He and Liu 2021, Eq. (6) and Figure 2, https://arxiv.org/abs/2006.15595
 
-    The paper leaves out the LayerNorm between input and attention.  Here it is linear, with the
+    The paper leaves out the LayerNorm between input and attention. Here it is linear, with the
     mean and the variance that each token's whole input has; its bias and those of the projections
-    belong to the words.  So the four add up to the model's own logits.
+    belong to the words. So the four add up to the model's own logits.
 
-    Args:
-        encoder (TupeEncoder): an encoder with positions added to the input.
-        words (Tensor): word embeddings.
-    Shape:
-        (B, T, D) -> (4, B, H, T, T) in the order of ``NAMES``, rows are queries.
+    Shape: (B, T, D) word embeddings -> (4, B, H, T, T) in the order of NAMES, rows are queries.
     """
     positions = encoder.position.embed(words.size(1)).to(words).expand_as(words)
     parts = _normalised(encoder.layernorm_embedding, words, positions)
@@ -35,8 +32,7 @@ def four_correlations(encoder: TupeEncoder, words: Tensor) -> Tensor:
     weight_q, weight_k, _ = attn.in_proj_weight.chunk(3)
     bias_q, bias_k, _ = attn.in_proj_bias.chunk(3)
 
-    def project(x: Tensor, weight: Tensor) -> Tensor:
-        # B x T x D -> B x H x T x K
+    def project(x: Tensor, weight: Tensor) -> Tensor:  # (B, T, D) -> (B, H, T, K)
         return (x @ weight.t()).unflatten(-1, (attn.num_heads, head_dim)).transpose(1, 2)
 
     def constant(bias: Tensor) -> Tensor:
@@ -59,48 +55,39 @@ def _normalised(norm: nn.LayerNorm, words: Tensor, positions: Tensor) -> tuple[T
 
 
 @torch.no_grad()
-def measure(subject: Subject) -> Tensor:
-    """The four terms, averaged over the text and the heads shown.
-
-    Shape:
-        (4, T, T).
-    Raises:
-        NoMeaning: if positions are not added to the input, or there is no text.
-    """
-    encoder = subject.encoder
+def measure(given: PlotInput) -> Tensor:
+    """The four terms (4, T, T), averaged over the text and the heads shown."""
+    encoder = given.encoder
     if encoder.position is None or not encoder.position.uses("embed"):
-        raise NoMeaning(
-            f"position encoding {encoder.config.position_encoding!r} adds nothing to the input, "
-            "so words and positions have no correlations between them"
+        raise NotApplicable(
+            f"position encoding {encoder.config.position_encoding!r} adds nothing to the input"
         )
-    subject = with_text(subject)
-    heads, total = list(subject.heads), 0
-    for words in subject.words.split(16):
-        total = total + four_correlations(encoder, words)[:, :, heads].double().sum((1, 2))
-    return total / (len(subject.words) * len(heads))
+    given.need_text()
+    total = torch.zeros(())
+    for words in given.words.split(16):
+        total = total + four_correlations(encoder, words)[:, :, given.heads].double().sum((1, 2))
+    return total / (len(given.words) * len(given.heads))
 
 
-def draw(measured: dict[str, Tensor], subjects: dict[str, Subject]):
+def draw(measured: dict[str, Tensor], inputs: dict[str, PlotInput]):
     """One row of four matrices per model, with one colour scale per row."""
-    from tupe_fairseq.plots import canvas
-
-    figure = canvas.new_figure(13, 3.4 * len(measured) + 0.7)
+    figure = canvas.new_figure(13, 3.5 * len(measured) + 0.7)
     figure.suptitle("Correlations in the first layer's attention: mean over sentences and heads")
     parts = figure.subfigures(len(measured), 1, squeeze=False)[:, 0]
-    for part, (label, matrices) in zip(parts, measured.items()):
-        heads = ", ".join(map(str, subjects[label].heads))
-        part.suptitle(canvas.plain(f"{label} (heads {heads})"), fontsize="medium")
+    for part, (name, matrices) in zip(parts, measured.items()):
+        given = inputs[name]
+        all_heads = len(given.heads) == given.encoder.config.num_heads
+        heads = "" if all_heads else f" (heads {', '.join(map(str, given.heads))})"
+        part.suptitle(canvas.plain(name + heads), fontsize="medium")
         axes = part.subplots(1, 4, sharey=True)
         limit, has_beyond = canvas.symmetric_limit([matrices])
-        for ax, matrix, name in zip(axes, matrices, NAMES):
+        for ax, matrix, title in zip(axes, matrices, NAMES):
             image = ax.imshow(matrix, cmap=canvas.DIVERGING, vmin=-limit, vmax=limit)
-            # how much of it can matter: only differences within a row change the softmax
+            # only differences within a row change the softmax
             spread = (matrix - matrix.mean(1, keepdim=True)).square().mean().sqrt()
-            ax.set_title(f"{name}\nspread over keys {spread:.2g}", fontsize="small")
-            ax.set_xlabel("key position", fontsize="small")
-            ax.tick_params(labelsize="x-small")
-        axes[0].set_ylabel("query position", fontsize="small")
+            ax.set_title(f"{title}\nstandard deviation over keys {spread:.2g}", fontsize="medium")
+            ax.set_xlabel("key position")
+        axes[0].set_ylabel("query position")
         bar = part.colorbar(image, ax=axes, extend="both" if has_beyond else "neither", pad=0.01)
-        bar.set_label("logit", fontsize="small")
-        bar.ax.tick_params(labelsize="x-small")
+        bar.set_label("logit")
     return figure

@@ -1,0 +1,55 @@
+"""Sizes, colours and files, shared by all figures."""
+
+from collections.abc import Iterable
+
+import matplotlib.figure  # before numpy: the extra for figures brings both
+import numpy as np
+from torch import Tensor
+
+from tupe_fairseq.files.atomic import atomic_write
+
+DIVERGING, SEQUENTIAL, BY_LAYER = "RdBu_r", "viridis", "plasma"
+# of models: Okabe and Ito's, which colour-blind readers can tell apart
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
+
+
+def new_figure(width: float, height: float) -> matplotlib.figure.Figure:
+    """A figure, in inches, that needs no display."""
+    return matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
+
+
+def save_png(figure: matplotlib.figure.Figure, path: str, dpi: int) -> None:
+    """Write a figure; an existing file stays until the new one is complete."""
+    with atomic_write(path, "wb") as file:
+        figure.savefig(file, format="png", dpi=dpi)
+
+
+def plain(text: str) -> str:
+    """Text escaped so that matplotlib does not read it as a formula."""
+    return text.replace("$", r"\$")
+
+
+def symmetric_limit(values: Iterable[Tensor]) -> tuple[float, bool]:
+    """Half the width of a colour scale around 0, and whether a few values are beyond it.
+
+    The 99.5th percentile: a single outlier, such as [CLS] may have, would make all others pale.
+    """
+    sizes = np.concatenate([np.abs(x.double().numpy()).ravel() for x in values])
+    limit, highest = float(np.quantile(sizes, 0.995)), float(sizes.max())
+    return limit or highest or 1.0, highest > (limit or highest)
+
+
+def wrapped(count: int, most: int) -> tuple[int, int]:
+    """Rows and columns for ``count`` panels, at most ``most`` in a row, in rows of equal length."""
+    rows = -(-count // most)
+    return rows, -(-count // rows)
+
+
+def colours(count: int) -> list[str]:
+    """A colour for each of several models."""
+    return [COLOURS[i % len(COLOURS)] for i in range(count)]
+
+
+def from_zero(ax) -> None:
+    """Begin the y axis at 0 and end it above the highest marker."""
+    ax.set_ylim(0, 1.08 * max(ax.dataLim.y1, 1e-12))

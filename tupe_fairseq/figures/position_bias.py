@@ -1,0 +1,152 @@
+"""position_bias.png and profile_by_distance.png: what positions alone add to the logits."""
+
+from typing import NamedTuple
+
+import torch
+from matplotlib import colormaps
+from torch import Tensor
+
+from tupe_fairseq.figures import canvas
+from tupe_fairseq.figures.plot_input import NotApplicable, PlotInput
+from tupe_fairseq.inference.position_terms import terms_by_layer
+
+# panels per row; more would be too small to read
+_MOST_COLUMNS = 6
+
+
+def measure(given: PlotInput) -> dict[str, Tensor]:
+    """The matrices (heads, T, T), rows are queries: absolute, relative and their sum.
+
+    Only the one that there is, if there is one; of schemes with a bias in each layer, their sums.
+    """
+    try:
+        by_layer = terms_by_layer(given.encoder, given.length)
+    except ValueError as error:
+        raise NotApplicable(str(error)) from error
+    if None not in by_layer:
+        return {f"layer {n}": terms.sum[given.heads] for n, terms in by_layer.items()}
+    terms = by_layer[None]
+    if terms.absolute is None or terms.relative is None:
+        name = "relative" if terms.absolute is None else "absolute"
+        return {name: terms.sum[given.heads]}
+    return {name: matrix[given.heads] for name, matrix in terms._asdict().items()}
+
+
+def draw(measured: dict[str, dict[str, Tensor]], inputs: dict[str, PlotInput]):
+    """A grid of matrices for each model and term.
+
+    Each matrix has its own colour scale: with a common one, the strongest head would leave all
+    others white.
+    """
+    grids = [
+        (name, term, of_heads)
+        for name, terms in measured.items()
+        for term, of_heads in terms.items()
+    ]
+    shapes = [canvas.wrapped(len(matrices), _MOST_COLUMNS) for _, _, matrices in grids]
+    columns = max(n for _, n in shapes)
+    heights = [1.8 * rows + 0.6 for rows, _ in shapes]  # inches
+    figure = canvas.new_figure(max(2.45 * columns + 0.5, 5.5), sum(heights) + 0.4)
+    figure.suptitle("Position bias (logit)")
+    parts = figure.subfigures(len(grids), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for part, (name, term, matrices), (rows, _) in zip(parts, grids, shapes):
+        part.suptitle(canvas.plain(f"{name}: {term}"), fontsize="medium")
+        axes = part.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+        for ax in axes.flat[len(matrices) :]:
+            ax.set_axis_off()
+        for ax, matrix, head in zip(axes.flat, matrices, inputs[name].heads):
+            limit, has_beyond = canvas.symmetric_limit([matrix])
+            image = ax.imshow(matrix, cmap=canvas.DIVERGING, vmin=-limit, vmax=limit)
+            ax.set_title(f"head {head}", fontsize="medium")
+            # the first, the middle and the last position
+            ticks = sorted({0, (len(matrix) - 1) // 2, len(matrix) - 1})
+            ax.set(xticks=ticks, yticks=ticks)
+            ends = [-limit, 0, limit]
+            bar = part.colorbar(
+                image,
+                ax=ax,
+                ticks=ends,
+                extend="both" if has_beyond else "neither",
+                aspect=15,
+                shrink=0.9,
+            )
+            bar.ax.set_yticklabels([f"{x:.2g}" for x in ends])
+        part.supxlabel("key position", fontsize="medium")
+        part.supylabel("query position", fontsize="medium")
+    return figure
+
+
+class Profile(NamedTuple):
+    """Mean and standard deviation (H, N) over the pairs of each of N relative positions."""
+
+    offsets: Tensor
+    mean: Tensor
+    spread: Tensor
+
+
+def by_offset(bias: Tensor) -> Profile:
+    """The profile of a bias (H, T, T) without [CLS]: relative positions 2 - T to T - 2."""
+    words = bias[:, 1:, 1:]
+    reach = words.size(-1) - 1
+    offsets = torch.arange(-reach, reach + 1)
+    diagonals = [words.diagonal(int(n), dim1=1, dim2=2).double() for n in offsets]
+    mean = torch.stack([d.mean(1) for d in diagonals], 1)
+    spread = torch.stack([d.std(1, unbiased=False) for d in diagonals], 1)
+    return Profile(offsets, mean, spread)
+
+
+def measure_profile(given: PlotInput) -> dict[str, Profile]:
+    """The profiles of the matrices of :func:`measure`."""
+    need_two_positions(given)
+    return {term: by_offset(bias) for term, bias in measure(given).items()}
+
+
+def need_two_positions(given: PlotInput) -> None:
+    if given.length < 3:
+        raise NotApplicable(f"--length ({given.length}) is below 3: [CLS] and two positions")
+
+
+def draw_profile(measured: dict[str, dict[str, Profile]], inputs: dict[str, PlotInput]):
+    """One panel per head; all terms of one model, or the sums of several."""
+    is_one, by_name = len(measured) == 1, dict(zip(measured, canvas.colours(len(measured))))
+    lines = [
+        (name, term, profile)
+        for name, profiles in measured.items()
+        for term, profile in profiles.items()
+        if is_one or term == list(profiles)[-1] or term.startswith("layer")
+    ]
+    colours = [by_name[name] for name, _, _ in lines]
+    if is_one and lines[0][1].startswith("layer"):
+        shade = colormaps[canvas.BY_LAYER]
+        colours = [shade(0.9 * n / len(lines)) for n in range(len(lines))]
+    elif is_one:
+        colours = canvas.colours(len(lines))
+    heads = sorted({head for name in measured for head in inputs[name].heads})
+    rows, columns = canvas.wrapped(len(heads), 4)
+    figure = canvas.new_figure(max(2.7 * columns + 0.6, 7.5), 2.4 * rows + 1.6)
+    of_one = f" of {canvas.plain(lines[0][0])}" if is_one else ""
+    figure.suptitle(
+        f"Position bias{of_one} by relative position\nmean ± standard deviation, without [CLS]"
+    )
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    for ax in axes.flat[len(heads) :]:
+        ax.set_axis_off()
+    for ax, head in zip(axes.flat, heads):
+        for (name, term, profile), colour in zip(lines, colours):
+            if head in inputs[name].heads:
+                row = inputs[name].heads.index(head)
+                mean, spread = profile.mean[row], profile.spread[row]
+                label = canvas.plain(term if is_one else name)
+                ax.plot(profile.offsets, mean, color=colour, lw=1.2, label=label)
+                band = {"color": colour, "alpha": 0.15, "linewidth": 0}
+                ax.fill_between(profile.offsets, mean - spread, mean + spread, **band)
+        ax.axvline(0, color="0.8", linewidth=0.8, zorder=0)
+        ax.axhline(0, color="0.8", linewidth=0.8, zorder=0)
+        ax.set_title(f"head {head}", fontsize="medium")
+    for ax in axes[-1]:
+        ax.set_xlabel("key - query position")
+    figure.supylabel("bias (logit)", fontsize="medium")
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    once = dict(zip(labels, handles))  # layers of a model share its label
+    figure.legend(once.values(), once, loc="outside lower center", ncol=6, frameon=False)
+    return figure
