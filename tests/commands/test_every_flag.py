@@ -189,7 +189,7 @@ PRETRAIN = {
     "--sentencepiece-model": (["no vocabulary"], None, "MODEL"),
     "--tokens-per-sample": ([], 512, 12),
 }
-# another folder, another number of processes, a sample of at least 1 MiB: in tests/text
+# another folder, another number of processes, a sample of at least 1 MiB: in tests/data
 PRETRAIN_ELSEWHERE = {"--output-dir", "--workers", "--sample-mb", "--vocabulary"}
 
 

@@ -18,7 +18,6 @@ BEGINNING = """
 import argparse, logging, os, signal, sys, time
 from tupe_fairseq.commands import interruption
 from tupe_fairseq.commands.program import run_program
-from tupe_fairseq.text.parallel import in_child, ordered_map
 
 def begun(number=0):
     os.write(1, b"begun\\n")  # at once, whichever of several does
@@ -27,8 +26,6 @@ def begun(number=0):
 """
 WAITING = {
     "alone": "work = begun",
-    "ordered_map": "def work(args): list(ordered_map(begun, [1, 2], 2))",
-    "in_child": "def work(args): in_child(begun, 1, killed='')",
     # as Python does with __del__, and what is called after a fork
     "an exception that is lost": """
 interruption.PATIENCE = 0.3

@@ -21,11 +21,6 @@ GOOD = {
     "convert": "--checkpoint there.pt --dict dict.txt --output-dir out",
     "export": "there.pt --output-dir out",
     "extend": "there.pt --max-positions 64 --output-dir out",
-<<<<<<< HEAD
-    "plot": "there.pt --output-dir out",
-=======
-    "prepare_pretrain": "--input text.txt --output-dir out",
->>>>>>> integrate
 }
 _VOCABULARY = {
     "--bpe-codes absent": "--bpe-codes absent does not exist",
@@ -105,45 +100,6 @@ WRONG = {
         "--data absent": "--data absent is not a folder",
         "--output-dir full": "full already holds model.pt, dict.txt",
         "= absent --max-positions 64 --output-dir out": "absent does not exist; give a checkpoint",
-    },
-<<<<<<< HEAD
-    "plot": {
-        **_NO_FOLDER,
-        "--dpi 1": "--dpi (1) must be at least 10",
-        "--length 1": "--length (1) must be at least 2",
-        "--heads x": "--heads (x) must be comma-separated numbers",
-        "--heads=-1": "--heads contains -1; heads are counted from 0",
-        "--data absent": "--data absent is not a folder",
-        "--sentences absent": "--sentences absent does not exist",
-        "--sentencepiece-model codes": "--sentencepiece-model is for --sentences or --sentence",
-        "--sentence a --sentencepiece-model absent": "--sentencepiece-model absent does not exist",
-        "= absent --output-dir out": "absent does not exist; give a checkpoint",
-        "= there.pt there.pt --output-dir out": "a checkpoint is listed twice",
-=======
-    "prepare_pretrain": {
-        **_SPLIT_PATH,
-        "--output-dir text.txt/out": "text.txt is not a folder",
-        "--input absent": "absent does not exist",
-        "--input glue": "glue is not a file",
-        "--output-dir .": "text.txt is inside --output-dir .",
-        "--workers 0": "--workers (0) must be at least 1",
-        "--shards 0": "--shards (0) must be at least 1",
-        "--min-chars 0": "--min-chars (0) must be at least 1",
-        "--max-chars 0": "--max-chars (0) must be at least 1",
-        "--join-short -1": "--join-short (-1) must be at least 0",
-        "--valid-fraction 0": "--valid-fraction (0.0) must be above 0",
-        "--test-fraction 1": "--test-fraction (1.0) must be at least 0",
-        "--valid-input absent": "absent does not exist",
-        "--valid-input codes --valid-fraction 0.1": "not both",
-        "--vocab-size 5": "--vocab-size (5) must be at least 6",
-        "--model-type x": "invalid choice: 'x'",
-        "--character-coverage 2": "--character-coverage (2.0) must be at least 0.98",
-        "--sample-mb 0": "--sample-mb (0) must be at least 1",
-        "--tokens-per-sample 2": "--tokens-per-sample (2) must be at least 3",
-        "--sentencepiece-model absent": "absent does not exist",
-        "--sentencepiece-model codes --vocab-size 9": "--vocab-size has no effect with",
-        "--vocabulary absent": "absent/vocabulary.json is missing",
->>>>>>> integrate
     },
 }
 CALLS = [(command, given) for command, cases in WRONG.items() for given in cases]

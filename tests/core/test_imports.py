@@ -17,10 +17,8 @@ ROOMS = {
     "modules": ("attention position", "torch fairseq"),  # fairseq in heads.py alone
     "encoder": ("attention modules options position", "torch"),
     "files": ("", ""),
-    "text": ("data files",),
-    "rows": ("files text",),
-    "data": ("files text",),
-    "labelled": ("data files rows text",),
+    "data": ("files",),
+    "labelled": ("data files",),
     "glue": ("data",),
     "scoring": ("data files",),
     "checkpoint": ("encoder files modules options position",),
@@ -31,7 +29,7 @@ ROOMS = {
     "plots": ("figures",),
     "inference": (
         "checkpoint data encoder export files labelled models modules options position "
-        "fairseq_runs tasks text",
+        "fairseq_runs tasks",
     ),
     "models": ("checkpoint encoder inference modules options",),
 }
