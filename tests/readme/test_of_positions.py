@@ -25,7 +25,7 @@ def test_readme_of_positions(folder):
     assert (folder / "comparison" / "results.json").exists()
     assert list((folder / "figures").glob("**/*.png"))
     assert (folder / "figures-tupe-r" / "position_bias.png").exists()
-    assert (folder / "by-length" / "loss_by_length.png").exists()
+    assert (folder / "by-length" / "results.json").exists()
     assert len(outputs) == 6
 
     examples = [code for language, code in found if language == "python"]
