@@ -25,8 +25,7 @@ import sentencepiece
 import torch
 
 from tupe_fairseq import TupeConfig
-from tupe_fairseq.checkpoint.checked_tensors import ENCODER, VOCABULARY
-from tupe_fairseq.checkpoint.contents import vocabulary_version
+from tupe_fairseq.checkpoint.state_dict import ENCODER, VOCABULARY, vocabulary_version
 from tupe_fairseq.data.dictionary import PAD, write_dictionary
 from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.data.task import CLASSIFICATION, Task

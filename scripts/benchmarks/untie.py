@@ -23,8 +23,8 @@ import torch
 
 import tupe_fairseq
 from tupe_fairseq import TupeConfig, TupeEncoder
-from tupe_fairseq.checkpoint.checked_tensors import ENCODER
-from tupe_fairseq.checkpoint.restricted_load import restricted_load
+from tupe_fairseq.checkpoint.checkpoint import read
+from tupe_fairseq.checkpoint.state_dict import ENCODER
 from tupe_fairseq.cli.printed_commands import masked_lm_training
 from tupe_fairseq.finetune.pretrained import read_pretrained
 
@@ -73,7 +73,7 @@ def run(words, log: Path) -> str:
 
 def words_alone(untied: Path, learned: Path, path: Path) -> None:
     """The untied model with a new position bias and the LayerNorm as it was."""
-    state, before = torch.load(untied), restricted_load(str(learned))["model"]
+    state, before = torch.load(untied), read(learned).tensors
     torch.manual_seed(1)
     fresh = TupeEncoder(TupeConfig.from_roberta_options(state["args"]))
     for name, tensor in fresh.state_dict().items():

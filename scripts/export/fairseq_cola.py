@@ -16,8 +16,7 @@ import torch
 from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
 from running import USER_DIR
 
-from tupe_fairseq.checkpoint.contents import options_in
-from tupe_fairseq.checkpoint.restricted_load import restricted_load
+from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.options import POSITION_OPTIONS, flag
 
 SCHEDULE = {"lr": 3e-4, "warmup": 20, "updates": 200, "batch_size": 32}
@@ -60,7 +59,7 @@ def recorded_updates():
 
 def flags(args):
     """fairseq-train's, with the model's own options and no dropout."""
-    options = options_in(restricted_load(args.checkpoint), args.checkpoint)
+    options = read(args.checkpoint).options
     model = []
     for name in ("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim",
                  "encoder_attention_heads", "max_positions", "position_encoding"):  # fmt: skip

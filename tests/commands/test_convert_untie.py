@@ -11,7 +11,7 @@ from helpers.training import losses, pretrain
 from helpers.vocabularies import convert as convert_foreign
 from helpers.vocabularies import printed_commands, write_authors, write_stock
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.checkpoint.restricted_load import restricted_load
+from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.commands.convert import main
 
 TABLE = "encoder.sentence_encoder.position_bias.pos.weight"
@@ -91,7 +91,7 @@ def test_training_continues(vocabulary, data, tmp_path):
     assert text.count("layer ") == 2 and "of that variance" in text
     command = printed_commands("\n".join(text.splitlines()))["fairseq-train"]
     assert "--position-encoding=tupe" in command
-    assert restricted_load(str(out / "model.pt"))["args"].position_encoding == "tupe"
+    assert read(out / "model.pt").options["position_encoding"] == "tupe"
     process = pretrain(
         data, tmp_path / "b", "--restore-file", out / "model.pt", "--max-update", 2,
         "--reset-optimizer", "--position-encoding", "tupe", "--disable-validation",
@@ -113,7 +113,7 @@ def test_a_stock_roberta(tmp_path):
     flags = write_stock(tmp_path, [f"w{number} 1" for number in range(20)])
     code, text = convert_foreign(flags, tmp_path / "out", "--untie")
     assert code == 0, text
-    state = restricted_load(str(tmp_path / "out" / "model.pt"))
+    state = torch.load(tmp_path / "out" / "model.pt")
     assert state["args"].position_encoding == "tupe" and TABLE not in state["model"]
     code, text = convert_foreign(flags, tmp_path / "out", "--untie")
     assert code == 2 and "already holds model.pt" in text

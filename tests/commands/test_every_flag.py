@@ -16,7 +16,7 @@ from helpers.authors import WORDS, their_checkpoint
 from helpers.exporting import exporting_quickly, write_model
 from helpers.glue_files import write_pretrain_dir
 from helpers.running import call_program
-from tupe_fairseq.checkpoint.restricted_load import restricted_load
+from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.cli import prepare_pretrain
 from tupe_fairseq.commands import (
     compare,
@@ -401,7 +401,7 @@ EXTEND = {
 def table_of(out):
     (table,) = (
         tensor
-        for name, tensor in restricted_load(str(out / "model.pt"))["model"].items()
+        for name, tensor in read(out / "model.pt").tensors.items()
         if name.endswith("untied_absolute.pos.weight")
     )
     return table

@@ -12,7 +12,7 @@ from helpers.running import call_program
 from helpers.training import losses, pretrain
 from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.checkpoint.restricted_load import restricted_load
+from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.commands.extend import main
 from tupe_fairseq.files.names import TABLE_METHODS
 from tupe_fairseq.options import POSITION_ENCODINGS
@@ -66,13 +66,13 @@ def test_short_sequences_as_before_and_longer_ones_at_all(name, vocabulary, tmp_
 
 def test_a_new_table_is_what_is_written_and_nothing_else(vocabulary, tmp_path):
     path = write_model(tmp_path / "a", vocabulary, rel_pos=True)
-    old, tables = restricted_load(str(path))["model"], []
+    old, tables = read(path).tensors, []
     for method in TABLE_METHODS:
         out = tmp_path / method
         code, text = extend(path, out, "--data", vocabulary, "--method", method)
         assert code == 0, text
         assert ("cannot tell the new positions apart" in text) == (method == "zero")
-        state = restricted_load(str(out / "model.pt"))
+        state = torch.load(out / "model.pt")
         changed = [key for key, x in state["model"].items() if not x.equal(old[key])]
         (table,) = changed
         assert table.endswith("position_bias.untied_absolute.pos.weight")
@@ -93,7 +93,7 @@ def test_training_continues_with_the_printed_flags(data, tmp_path):
         length=128,
     )  # fmt: skip
     assert code == 0, text
-    assert "dropped the training state" in text and "max_positions was 64, is 128" in text
+    assert "left out the training state" in text and "max_positions was 64, is 128" in text
     lines = [line for line in text.splitlines() if not line.startswith("tupe-extend:")]
     (command,) = printed_commands("\n".join(lines)).values()
     assert command[0] == str(data) and "--max-positions=128" in command
@@ -115,8 +115,8 @@ def test_a_fine_tuned_model_keeps_head_labels_and_report(tmp_path):
     names = {name for name in names if name.name != CHECKPOINT} | {(tmp_path / "model.pt").name}
     written = {str(one.relative_to(tmp_path / "out")) for one in (tmp_path / "out").rglob("*")}
     assert written == set(map(str, names))
-    before = restricted_load(str(path))["model"][f"classification_heads.{HEAD}.out_proj.weight"]
-    state = restricted_load(str(tmp_path / "out" / "model.pt"))
+    before = read(path).tensors[f"classification_heads.{HEAD}.out_proj.weight"]
+    state = torch.load(tmp_path / "out" / "model.pt")
     assert state["model"][f"classification_heads.{HEAD}.out_proj.weight"].equal(before)
     assert state["args"].task == "glue_sentence_prediction"
     (tmp_path / "in.csv").write_text("text\nA cat.\n" + "The cat sat on it. " * 6 + "\n")

@@ -1,6 +1,7 @@
 """How a run of a comparison goes on after its parent was killed, without training."""
 
 import json
+from argparse import Namespace
 
 import pytest
 import torch
@@ -28,10 +29,10 @@ def point(updates):
     }  # fmt: skip
 
 
-def leave(comparison, made, curve):
+def leave(comparison, made, curve, **entries):
     """What is there after ``made`` updates, with a curve of these points."""
-    history = [{"num_updates": made}]
-    torch.save({"optimizer_history": history}, comparison.path(RUN, "checkpoint_last.pt"))
+    state = {"args": Namespace(), "model": {}, "optimizer_history": [{"num_updates": made}]}
+    torch.save({**state, **entries}, comparison.path(RUN, "checkpoint_last.pt"))
     with open(comparison.path(RUN, "curve.jsonl"), "w", encoding="utf-8") as file:
         file.writelines(json.dumps(point(updates)) + "\n" for updates in curve)
 
@@ -86,10 +87,8 @@ def test_where_it_was_stopped_is_no_point_of_the_result(comparison):
 def test_fairseq_stops_after_the_seconds_of_this_call(before, hours, comparison, monkeypatch):
     """It counts those of earlier calls, too."""
     if before is not None:
-        leave(comparison, 4, [4])
-        state = torch.load(comparison.path(RUN, "checkpoint_last.pt"))
-        state["extra_state"] = {} if before == "nothing" else {"previous_training_time": before}
-        torch.save(state, comparison.path(RUN, "checkpoint_last.pt"))
+        times = {} if before == "nothing" else {"previous_training_time": before}
+        leave(comparison, 4, [4], extra_state=times)
     seen = []
     monkeypatch.setattr(measured_run, "train", lambda command, *_, **__: seen.append(command))
     assert compare_one(comparison, RUN, position_parameters=7, seconds=1800.0) is None

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from helpers.crafted import LINES, OPTIONS
-from tupe_fairseq.checkpoint.contents import symbols_of
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
+from tupe_fairseq.checkpoint.state_dict import symbols_of
 from tupe_fairseq.export.folder_config import Head, from_config, to_config
 from tupe_fairseq.position import POSITION_OPTIONS
 

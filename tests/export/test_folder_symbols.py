@@ -6,7 +6,7 @@ import pytest
 
 from helpers.exporting import write_vocabulary
 from helpers.vocabularies import write_authors, write_gpt2
-from tupe_fairseq.checkpoint.contents import symbols_of
+from tupe_fairseq.checkpoint.state_dict import symbols_of
 from tupe_fairseq.export.folder_symbols import tokenizer_lines
 from tupe_fairseq.export.tokenizer.build_tokenizer import build_tokenizer
 from tupe_fairseq.export.tokenizer.tokenizer_files import count_unlisted

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers.crafted import E, whole_state
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.export.folder_tensors import from_folder, to_folder
 
 RECORDS = {"encoder.vocabulary_version", E + "position_version"}

@@ -12,7 +12,7 @@ from helpers.crafted import LINES, OPTIONS, E, whole_state
 from helpers.model_folders import HEAD, change_config, with_head, write_tokenizer
 from helpers.running import call_program
 from tupe_fairseq import TupeConfig, TupeEncoder, TupeRobertaModel
-from tupe_fairseq.checkpoint.contents import symbols_of
+from tupe_fairseq.checkpoint.state_dict import symbols_of
 from tupe_fairseq.commands.convert import main
 from tupe_fairseq.export.as_roberta import roberta_config, roberta_tensors
 from tupe_fairseq.export.folder_tensors import to_folder

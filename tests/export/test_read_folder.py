@@ -12,7 +12,7 @@ from helpers.crafted import LINES, E, whole_state
 from helpers.model_folders import HEAD, change_config, with_head, write_folder, write_tokenizer
 from helpers.running import call_program
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.checkpoint.contents import symbols_of
+from tupe_fairseq.checkpoint.state_dict import symbols_of
 from tupe_fairseq.commands.convert import main
 from tupe_fairseq.export.folder_config import Head
 from tupe_fairseq.export.unlisted_pieces import with_unlisted_rows

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.export.safetensors_file import read_safetensors
 
 

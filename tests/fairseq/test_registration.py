@@ -76,7 +76,7 @@ def test_only_a_training_replaces_anything(data, pretrained, tmp_path):
 
 def test_what_user_dir_imports():
     output = python(
-        "import sys, fairseq, fairseq_cli.train\nbefore = set(sys.modules)\n",
+        "import sys, pickletools, fairseq, fairseq_cli.train\nbefore = set(sys.modules)\n",
         USER_DIR.format(cli.USER_DIR),
         "for name in set(sys.modules) - before:\n    print('IMPORTED', name)",
     )

@@ -11,7 +11,7 @@ from fairseq.models.roberta import RobertaModel
 from helpers import cli
 from helpers.crafted import Touch, archive, pickle_of
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.inference.predict import predict
 
 LAST = "checkpoint_last.pt"

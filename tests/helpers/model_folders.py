@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from helpers.crafted import LINES, OPTIONS, whole_state
-from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
+from tupe_fairseq.checkpoint.state_dict import symbols_of, vocabulary_version
 from tupe_fairseq.export.folder_config import Head, to_config
 from tupe_fairseq.export.folder_tensors import to_folder
 

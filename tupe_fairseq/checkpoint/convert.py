@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from tupe_fairseq.checkpoint import from_authors, from_roberta
-from tupe_fairseq.checkpoint.checked_options import in_brief
-from tupe_fairseq.checkpoint.checked_tensors import check_finite, check_sizes
-from tupe_fairseq.checkpoint.head_pooling import NAME as POOLING
-from tupe_fairseq.checkpoint.head_pooling import mean_record
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.allowed_options import check_sizes, in_brief
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError, check_finite
+from tupe_fairseq.checkpoint.state_dict import POOLING, classification_heads
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, CLS, MEAN
 from tupe_fairseq.options import TupeConfig
@@ -99,15 +98,6 @@ def _expected_shapes(
     return shapes
 
 
-def classification_heads(model: dict[str, Tensor]) -> dict[str, int]:
-    """The classification heads of a state dict: name to number of classes."""
-    return {
-        name.split(".")[1]: tensor.size(0)
-        for name, tensor in model.items()
-        if name.startswith("classification_heads.") and name.endswith(".out_proj.bias")
-    }
-
-
 def convert_tensors(
     renamed: dict[str, Tensor],
     args: argparse.Namespace,
@@ -138,7 +128,7 @@ def convert_tensors(
     model[version] = encoder.position_version
     heads = {f"classification_heads.{k}.": n for k, n in classification_heads(model).items()}
     if getattr(args, "pooling", CLS) == MEAN:
-        model.update({head + POOLING: mean_record() for head in heads})
+        model.update({head + POOLING: torch.ones((), dtype=torch.int64) for head in heads})
     expected = _expected_shapes(args, vocab_size, heads, encoder)
     problems = [f"missing {name}" for name in sorted(set(expected) - set(model))]
     problems += [f"unexpected {name}" for name in sorted(set(model) - set(expected))]

@@ -3,8 +3,8 @@
 import argparse
 from typing import Any
 
-from tupe_fairseq.checkpoint.checked_options import checked_options, in_brief
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.allowed_options import checked_options, in_brief
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.options import POSITION_OPTIONS
 
 #: Options that shape the model, each with its default there; the names are fairseq's.

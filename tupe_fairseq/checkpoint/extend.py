@@ -4,8 +4,8 @@ import argparse
 
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING, ENCODER
 from tupe_fairseq.checkpoint.longer_table import longer_table
+from tupe_fairseq.checkpoint.state_dict import EMBEDDING, ENCODER
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.files.names import TABLE_METHODS
 from tupe_fairseq.options import TupeConfig

@@ -8,19 +8,14 @@ from typing import Any
 from torch import Tensor
 
 from tupe_fairseq.checkpoint import from_authors
-from tupe_fairseq.checkpoint.checked_tensors import VOCABULARY, tensors_in
-from tupe_fairseq.checkpoint.contents import options_in, symbols_of, vocabulary_version
-from tupe_fairseq.checkpoint.convert import (
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
+from tupe_fairseq.checkpoint.convert import convert_dictionary, converter_of, fine_tuning_options
+from tupe_fairseq.checkpoint.state_dict import (
+    VOCABULARY,
     classification_heads,
-    convert_dictionary,
-    converter_of,
-    fine_tuning_options,
+    symbols_of,
+    vocabulary_version,
 )
-from tupe_fairseq.checkpoint.naming_file import naming_file
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
-
-_KEPT = {"args", "cfg", "model"}
-_DROPPED = {"criterion", "extra_state", "last_optimizer_state", "optimizer_history", "task_state"}
 
 
 @dataclass(frozen=True)
@@ -73,17 +68,9 @@ def read_checkpoint(
         OSError: if it cannot be read.
         CheckpointError: if it is refused, damaged, or of another model.
     """
-    state = restricted_load(path)
-    unknown = set(state) - _KEPT - _DROPPED
-    if unknown or "model" not in state:
-        raise CheckpointError(
-            f"{path} has the entries {', '.join(sorted(map(str, state)))}; expected are "
-            "model (a state dict), args or cfg, and, which are dropped, "
-            f"{', '.join(sorted(_DROPPED))}"
-        )
-    given = options_in(state, path)
-    tensors = tensors_in(state, path)
-    with naming_file(path):
+    checkpoint = read(path, finite=False)
+    given, tensors = checkpoint.options, checkpoint.tensors
+    with loading(path):
         converter = converter_of(given, own)
         options, head = converter.convert_options(given), None
         renamed = converter.rename_tensors(tensors)
@@ -92,7 +79,6 @@ def read_checkpoint(
     if label_lines is not None:
         head = _labelled_head(tensors, given, label_lines, label_dict)
         options = fine_tuning_options(options, head, classification_heads(tensors)[head])
-    dropped = sorted(set(state) & _DROPPED)
     return ForeignModel(
         converter.NAME,
         len(tensors),
@@ -103,7 +89,7 @@ def read_checkpoint(
         [line.rpartition(" ")[0] for line in lines],
         head,
         label_lines,
-        [f"dropped the training state: {', '.join(dropped) or 'none'}"],
+        ["left out the training state"],
     )
 
 

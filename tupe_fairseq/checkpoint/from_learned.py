@@ -6,9 +6,9 @@ from typing import Any
 from torch import Tensor
 
 from tupe_fairseq.checkpoint import from_roberta
-from tupe_fairseq.checkpoint.checked_options import checked_options
-from tupe_fairseq.checkpoint.checked_tensors import ENCODER, VOCABULARY
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.allowed_options import checked_options
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
+from tupe_fairseq.checkpoint.state_dict import ENCODER, VOCABULARY
 from tupe_fairseq.checkpoint.untie import check_untied
 
 NAME = "this project"

@@ -7,10 +7,10 @@ A checkpoint of fairseq's main branch has options that 0.12.2 refuses, so that i
 import argparse
 from typing import Any
 
-from tupe_fairseq.checkpoint.checked_options import checked_options
+from tupe_fairseq.checkpoint.allowed_options import checked_options
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.checkpoint.convert_options import MODEL_DEFAULTS
 from tupe_fairseq.checkpoint.from_learned import HIDDEN_SYMBOLS, NAME, rename_tensors
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 
 __all__ = ["HIDDEN_SYMBOLS", "NAME", "convert_options", "rename_tensors"]
 
@@ -23,8 +23,6 @@ _ANYWHERE = {
     "offload_activations": False,
 }
 _DEFAULTS = {**MODEL_DEFAULTS, "pooler_dropout": 0.1, "task": "masked_lm"}
-# the main branch's alone
-_OF_MAIN = ("d2v2_multi", "skip_masking")
 
 
 def convert_options(given: dict[str, Any]) -> argparse.Namespace:
@@ -36,8 +34,7 @@ def convert_options(given: dict[str, Any]) -> argparse.Namespace:
     options = checked_options(given, "the checkpoint")
     if "max_positions" not in options:
         raise CheckpointError("the checkpoint is refused: it has no option max_positions")
-    kept = {name: value for name, value in options.items() if name not in _OF_MAIN}
     # left out, fairseq would take it for True
-    kept = {"regression_target": False, **_DEFAULTS, **kept, **_ANYWHERE}
+    kept = {"regression_target": False, **_DEFAULTS, **options, **_ANYWHERE}
     kept.setdefault("tokens_per_sample", kept["max_positions"])
     return argparse.Namespace(**kept, criterion=kept["task"], data=".")

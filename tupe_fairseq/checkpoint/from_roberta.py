@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.checkpoint.convert_options import tupe_roberta_options
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
 
 NAME = "stock fairseq"
 HIDDEN_SYMBOLS = ()

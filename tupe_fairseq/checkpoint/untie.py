@@ -6,10 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING, ENCODER
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.checkpoint.fit_bias import fit_bias, fitted_scores
 from tupe_fairseq.checkpoint.position_scores import centred, layer_inputs, position_scores
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.state_dict import EMBEDDING, ENCODER
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.options import POSITION_OPTIONS, TupeConfig
 

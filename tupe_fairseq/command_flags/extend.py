@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from tupe_fairseq.checkpoint.limits import WIDEST
+from tupe_fairseq.checkpoint.allowed_options import WIDEST
 from tupe_fairseq.command_flags.arguments import in_range
 from tupe_fairseq.command_flags.given_paths import (
     can_be_output,

@@ -6,9 +6,9 @@ import logging
 import os
 
 from tupe_fairseq.checkpoint import convert, from_learned, from_own
-from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
+from tupe_fairseq.checkpoint.checkpoint import loading
 from tupe_fairseq.checkpoint.foreign_model import ForeignModel, read_checkpoint
-from tupe_fairseq.checkpoint.naming_file import naming_file
+from tupe_fairseq.checkpoint.state_dict import classification_heads, symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.untie import in_words, untie
 from tupe_fairseq.cli.printed_commands import next_commands
 from tupe_fairseq.command_flags.convert import check, get_parser
@@ -38,10 +38,10 @@ def run(args: argparse.Namespace) -> None:
     vocabulary = given_vocabulary(args)
     foreign = _read(args)
     symbols = symbols_of(foreign.lines)
-    with naming_file(args.checkpoint):
+    with loading(args.checkpoint):
         model = convert.convert_tensors(foreign.tensors, foreign.options, len(symbols))
     if args.untie:
-        with naming_file(args.checkpoint):
+        with loading(args.checkpoint):
             model, options, reports = untie(model, foreign.options)
         remarks = [*foreign.remarks, *in_words(reports)]
         foreign = dataclasses.replace(foreign, options=options, remarks=remarks)
@@ -87,7 +87,7 @@ def _report(foreign: ForeignModel, model, paths: list[str], vocabulary) -> None:
     logger.info(
         "a model of %s: %d tensors became %d, float32", foreign.origin, foreign.found, len(model)
     )
-    logger.info("classification heads: %s", convert.classification_heads(model) or "none")
+    logger.info("classification heads: %s", classification_heads(model) or "none")
     if vocabulary is None:
         logger.info(
             "no vocabulary: to prepare data for the model, give its files, too (%s)", CHOICES

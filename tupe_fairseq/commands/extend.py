@@ -7,12 +7,11 @@ import os
 from pathlib import Path
 
 from tupe_fairseq.checkpoint import from_own
-from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading
 from tupe_fairseq.checkpoint.convert import convert_tensors, new_state
 from tupe_fairseq.checkpoint.extend import extend
 from tupe_fairseq.checkpoint.foreign_model import read_checkpoint
-from tupe_fairseq.checkpoint.naming_file import naming_file
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.state_dict import symbols_of, vocabulary_version
 from tupe_fairseq.cli.printed_commands import next_commands
 from tupe_fairseq.command_flags.extend import check, get_parser
 from tupe_fairseq.commands.converted_files import write_folder
@@ -48,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
             "first, with tupe-convert"
         )
     symbols = symbols_of(lines)
-    with naming_file(args.checkpoint):
+    with loading(args.checkpoint):
         model = convert_tensors(ours.tensors, ours.options, len(symbols))
     model, options, remarks = extend(model, ours.options, args.max_positions, args.method)
     model["encoder.vocabulary_version"] = vocabulary_version(symbols)

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tupe_fairseq.checkpoint.checked_options import checked_options, in_brief
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.allowed_options import checked_options, in_brief
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.export.model_types import MODEL_TYPE
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK
 from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING

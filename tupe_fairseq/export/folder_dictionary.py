@@ -3,9 +3,9 @@
 import os
 from typing import Any
 
-from tupe_fairseq.checkpoint.contents import symbols_of, vocabulary_version
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.checkpoint.convert import convert_dictionary
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.state_dict import symbols_of, vocabulary_version
 from tupe_fairseq.export.folder_symbols import TOKENIZER, tokenizer_lines
 from tupe_fairseq.export.unlisted_pieces import FIELD
 from tupe_fairseq.files.names import DICTIONARY

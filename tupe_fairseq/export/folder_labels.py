@@ -3,9 +3,9 @@
 import re
 from typing import Any
 
-from tupe_fairseq.checkpoint.checked_options import checked_options
-from tupe_fairseq.checkpoint.checked_tensors import TAGGING_HEAD
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.allowed_options import checked_options
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
+from tupe_fairseq.checkpoint.state_dict import TAGGING_HEAD
 from tupe_fairseq.export.folder_config import PROBLEM_TYPES
 from tupe_fairseq.files.record import check_record
 from tupe_fairseq.labelled.labels import label_of, label_symbol

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, DICTIONARY, MASK
 from tupe_fairseq.files.record import check_record, read_record
 

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING, ENCODER, VOCABULARY
-from tupe_fairseq.checkpoint.head_pooling import NAME as POOLING
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
+from tupe_fairseq.checkpoint.state_dict import EMBEDDING, ENCODER, POOLING, VOCABULARY
 
 _LM_HEAD = "encoder.lm_head."
 _HEADS = "classification_heads."

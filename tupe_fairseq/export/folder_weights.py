@@ -5,7 +5,7 @@ import re
 
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.export.safetensors_file import read_safetensors
 from tupe_fairseq.files.record import read_record
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING
+from tupe_fairseq.checkpoint.state_dict import EMBEDDING
 
 _LM_HEAD = "encoder.lm_head."
 _SPREAD = 0.02  # of RoBERTa's initial weights

@@ -11,10 +11,10 @@ from typing import Any
 from torch import Tensor
 
 from tupe_fairseq.checkpoint import from_roberta
-from tupe_fairseq.checkpoint.checked_options import in_brief
-from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING, ENCODER
+from tupe_fairseq.checkpoint.allowed_options import in_brief
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.checkpoint.convert_options import tupe_roberta_options
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.state_dict import EMBEDDING, ENCODER
 
 _POSITIONS = ENCODER + "embed_positions.weight"
 _TYPES = ENCODER + "token_type"

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.checked_options import in_brief
-from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING, tensors_in
-from tupe_fairseq.checkpoint.convert import classification_heads, fine_tuning_options
+from tupe_fairseq.checkpoint.allowed_options import in_brief
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError, check_tensors
+from tupe_fairseq.checkpoint.convert import fine_tuning_options
 from tupe_fairseq.checkpoint.foreign_model import ForeignModel
 from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.state_dict import EMBEDDING, classification_heads
 from tupe_fairseq.export import folder_config, from_roberta_folder
 from tupe_fairseq.export.folder_dictionary import folder_lines
 from tupe_fairseq.export.folder_labels import head_name, kind_of_head, label_lines
@@ -97,7 +97,7 @@ def read_folder(
     of_tokens = any(name in found for name in _OF_TOKENS)
     head = head_name(config, path, of_tokens)
     kept, remarks = _with_a_place(found, kind.prefix)
-    kept = tensors_in({"model": kept}, folder)
+    kept = check_tensors(kept, folder)
     if FIELD in config:
         kept = without_unlisted_rows(kept, unlisted_in(config, path))
     tensors = kind.rename(kept, head, not options.untie_weights_roberta)

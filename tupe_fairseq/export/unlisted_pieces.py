@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.checked_options import in_brief
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError
+from tupe_fairseq.checkpoint.allowed_options import in_brief
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS
 
 #: how many there are, in config.json

@@ -4,8 +4,7 @@ import glob
 import logging
 import os
 
-from tupe_fairseq.checkpoint.contents import updates_in
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError, read
 
 logger = logging.getLogger(__name__)
 
@@ -14,14 +13,15 @@ BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
 
 def updates_of(path: str) -> int:
     """The updates after which a checkpoint was written."""
-    return updates_in(restricted_load(path), path)
+    updates = read(path, finite=False).updates
+    if updates is None:
+        raise CheckpointError(f"{path} does not say after how many updates it was written")
+    return updates
 
 
 def training_hours_of(path: str) -> float:
     """What --stop-time-hours counts as passed when training goes on from a checkpoint."""
-    extra = restricted_load(path).get("extra_state")
-    seconds = extra.get("previous_training_time") if isinstance(extra, dict) else None
-    return seconds / 3600 if isinstance(seconds, (int, float)) else 0.0
+    return (read(path, finite=False).training_seconds or 0) / 3600
 
 
 def discard_damaged(folder: str) -> None:
@@ -29,7 +29,7 @@ def discard_damaged(folder: str) -> None:
     last = os.path.join(folder, LAST)
     if os.path.exists(last):
         try:
-            restricted_load(last)
+            read(last, finite=False)
         except CheckpointError as error:
             logger.warning("%s starts again from scratch: %s", os.path.basename(folder), error)
             remove_checkpoints(folder)

@@ -21,10 +21,8 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 import tupe_fairseq
-from tupe_fairseq.checkpoint.checked_options import checked_options
-from tupe_fairseq.checkpoint.checked_tensors import check_finite, check_sizes, tensors_in
-from tupe_fairseq.checkpoint.contents import options_in
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.checkpoint.allowed_options import check_sizes, checked_options
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
 from tupe_fairseq.data.task import TAGGING, Task, trained_kind
 from tupe_fairseq.data.tokenizer import Tokenizer, find_record
 from tupe_fairseq.fairseq_runs.train import quiet
@@ -86,26 +84,22 @@ def from_pretrained(
 def load_model(path: str, data: str, **overrides: Any):
     """The model of a checkpoint and its task, from checked options and finite tensors alone."""
     tupe_fairseq.register()
-    state = restricted_load(path)
-    given = {**options_in(state, path), **dict.fromkeys(overrides)}
+    checkpoint = read(path)
+    given = {**checkpoint.options, **dict.fromkeys(overrides)}
     options = {**checked_options(given, path), "load_checkpoint_heads": True, **overrides}
     if options["arch"] not in ARCH_CONFIG_REGISTRY:
         raise CheckpointError(f"{path} is refused: there is no --arch {options['arch']}")
-    tensors = tensors_in(state, path)
-    check_sizes(options, tensors, path)
-    check_finite(tensors, path)
+    check_sizes(options, checkpoint.tensors, path)
     name = options.get("task", "masked_lm")
     defaults = TASK_DATACLASS_REGISTRY[name]()
     values = {**FROM_OTHER_PARTS, **options, "data": data, "_name": name}
     values = {key: value for key, value in values.items() if hasattr(defaults, key)}
     config = OmegaConf.merge(OmegaConf.structured(defaults), values)
-    try:
+    with loading(path):
         with quiet("fairseq"):
             task = TASK_REGISTRY[name].setup_task(config)
             model = task.build_model(argparse.Namespace(**{**options, "_name": options["arch"]}))
-        model.load_state_dict(tensors)
-    except (KeyError, RuntimeError, TypeError, ValueError) as error:  # torch says it in many lines
-        raise CheckpointError(f"{path} cannot be loaded: {' '.join(str(error).split())}") from None
+        model.load_state_dict(checkpoint.tensors)
     return model, task
 
 

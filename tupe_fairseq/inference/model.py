@@ -7,27 +7,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.checkpoint.checked_options import checked_options
-from tupe_fairseq.checkpoint.checked_tensors import (
+from tupe_fairseq.checkpoint.allowed_options import own_options
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError, check_finite, loading, read
+from tupe_fairseq.checkpoint.convert import convert_tensors
+from tupe_fairseq.checkpoint.foreign_model import read_checkpoint
+from tupe_fairseq.checkpoint.state_dict import (
     EMBEDDING,
     ENCODER,
+    POOLING,
     VOCABULARY,
-    check_finite,
-    check_sizes,
-    tensors_in,
+    classification_heads,
+    symbols_of,
+    vocabulary_version,
 )
-from tupe_fairseq.checkpoint.contents import options_in, symbols_of, vocabulary_version
-from tupe_fairseq.checkpoint.convert import classification_heads, convert_tensors
-from tupe_fairseq.checkpoint.foreign_model import read_checkpoint
-from tupe_fairseq.checkpoint.head_pooling import NAME as POOLING
-from tupe_fairseq.checkpoint.head_pooling import recorded_pooling
-from tupe_fairseq.checkpoint.naming_file import naming_file
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
 from tupe_fairseq.data.dictionary import MASK, word_ids
 from tupe_fairseq.data.task import trained_kind
 from tupe_fairseq.data.tokenizer import find_dictionary
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.files.names import CLS
+from tupe_fairseq.files.names import CLS, MEAN
 from tupe_fairseq.files.text_lines import read_lines
 from tupe_fairseq.modules.pooling import POOLINGS
 from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
@@ -86,7 +83,7 @@ class TaskHead(nn.Module):
         self.out_proj = nn.Linear(*reversed(tensors["out_proj.weight"].shape))
         self.activation = ACTIVATIONS[activation]
         self.pool = POOLINGS[pooling]
-        recorded = recorded_pooling(tensors, "")
+        recorded = MEAN if POOLING in tensors else CLS
         if recorded != pooling:
             raise ValueError(f"pooling is {pooling} in its options and {recorded} in its head")
         self.load_state_dict({name: x for name, x in tensors.items() if name != POOLING})
@@ -121,7 +118,7 @@ class TrainedModel:
         self.symbols, self.dictionary = symbols, dictionary
         self._tensors = {k: x for k, x in tensors.items() if not k.startswith(ENCODER)}
         config = {**_PRESET, **options, **_HERE}
-        with naming_file(path):
+        with loading(path):
             self.encoder = WordEncoder(
                 TupeConfig.from_roberta_options(argparse.Namespace(**config)), len(symbols)
             )
@@ -144,7 +141,7 @@ class TrainedModel:
                 "missing"
             )
         # also if it is asked for in inference mode, whose tensors cannot be changed later
-        with torch.inference_mode(False), naming_file(self.path):
+        with torch.inference_mode(False), loading(self.path):
             return LMHead(tensors, self.encoder.config.activation_fn).eval()
 
     def masked_logits(self, tokens: Tensor, positions: Tensor) -> Tensor:
@@ -178,7 +175,7 @@ class TrainedModel:
                     f"{', '.join(sorted(heads))}, and does not say which was trained last"
                 )
             (name,) = heads
-        with torch.inference_mode(False), naming_file(self.path):
+        with torch.inference_mode(False), loading(self.path):
             return TaskHead(
                 _part(self._tensors, f"classification_heads.{name}."),
                 self.options.get("pooler_activation_fn", "tanh"),
@@ -196,24 +193,20 @@ def load(path: str, *folders: str) -> TrainedModel:
         folders: the first one that has a dict.txt should have the checkpoint's.
     """
     dictionary = find_dictionary(folders)
-    state = restricted_load(path)
-    origin, given = "", options_in(state, path)
+    checkpoint = read(path, finite=False)
+    origin, given, tensors = "", checkpoint.options, checkpoint.tensors
     if str(given.get("arch")).startswith("tupe_roberta"):
-        options = checked_options(given, path)
-        tensors = tensors_in(state, path)
-        check_sizes(options, tensors, path)
         check_finite(tensors, path)
-        if options.get("max_positions") is None:
-            raise CheckpointError(f"{path} is refused: it has no option max_positions")
+        options = own_options(given, tensors, path)
         symbols = symbols_in(dictionary)
-        with naming_file(path):
+        with loading(path):
             check_vocabulary(tensors, symbols)
     else:
-        del state  # read again, which is simple, rather than held twice
+        del checkpoint, tensors  # read again, which is simple, rather than held twice
         lines = read_lines(dictionary, dictionary)
         foreign = read_checkpoint(path, lines, dictionary, None, "")
         symbols, origin = symbols_of(foreign.lines), foreign.origin
-        with naming_file(path):
+        with loading(path):
             tensors = convert_tensors(foreign.tensors, foreign.options, len(symbols))
         options = {**vars(foreign.options), "task": given.get("task")}
     return TrainedModel(path, options, tensors, symbols, dictionary, origin)

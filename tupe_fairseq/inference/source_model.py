@@ -6,11 +6,9 @@ from typing import Any, NamedTuple
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.checked_options import checked_options
-from tupe_fairseq.checkpoint.checked_tensors import EMBEDDING, check_sizes, tensors_in
-from tupe_fairseq.checkpoint.contents import options_in
-from tupe_fairseq.checkpoint.convert import classification_heads
-from tupe_fairseq.checkpoint.restricted_load import CheckpointError, restricted_load
+from tupe_fairseq.checkpoint.allowed_options import own_options
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError, read
+from tupe_fairseq.checkpoint.state_dict import EMBEDDING, classification_heads
 from tupe_fairseq.data.dictionary import DICTIONARY, read_dictionary
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.export.folder_config import Head
@@ -68,12 +66,9 @@ def read_source(
         CheckpointError: if it is refused or damaged, or not of tupe_roberta.
         ValueError: if dictionary, head or labels do not fit.
     """
-    state = restricted_load(checkpoint)
-    given = checked_options(options_in(state, checkpoint), checkpoint)
-    tensors = tensors_in(state, checkpoint)
-    check_sizes(given, tensors, checkpoint)
-    if given.get("max_positions") is None:
-        raise CheckpointError(f"{checkpoint} is refused: it has no option max_positions")
+    contents = read(checkpoint)
+    tensors = contents.tensors
+    given = own_options(contents.options, tensors, checkpoint)
     _check_dictionary(dictionary, tensors[EMBEDDING].size(0), checkpoint, padded)
     chosen = _chosen_head(tensors, given, head, label_dict, places)
     hub = _hub(checkpoint, dictionary, vocabulary, given["max_positions"])

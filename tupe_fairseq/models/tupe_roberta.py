@@ -22,8 +22,8 @@ from fairseq.utils import safe_getattr, safe_hasattr
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from tupe_fairseq.checkpoint.contents import vocabulary_version
 from tupe_fairseq.checkpoint.fairseq_files import allow_fairseq_checkpoints
+from tupe_fairseq.checkpoint.state_dict import vocabulary_version
 from tupe_fairseq.encoder import RECORD, TupeEncoder
 from tupe_fairseq.modules.heads import TaggingHead, TextHead, fit_heads
 from tupe_fairseq.modules.pooling import POOLINGS

@@ -1,0 +1,462 @@
+"""The reader of strangers' checkpoints: what it gives, and that nothing of the file runs."""
+
+import argparse
+import collections
+import concurrent.futures
+import io
+import os
+import pickle
+import random
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from tupe_fairseq.checkpoint.allowed_options import checked_options
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError, Inert, read
+
+RAN = "CODE-RAN"  # what a file's code would make in the current folder
+OPTIONS = {"arch": "tupe_roberta_tiny", "task": "masked_lm", "encoder_layers": 2, "dropout": 0.1}
+
+
+@pytest.fixture(autouse=True)
+def current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    allowed = torch.serialization.get_safe_globals()
+    yield
+    assert not os.path.exists(RAN)
+    assert set(torch.serialization.get_safe_globals()) == set(allowed)
+
+
+def refused(path="x.pt"):
+    """The message with which a file is refused."""
+    with pytest.raises(CheckpointError) as error:
+        checked_options(read(path).options, str(path))
+    message = str(error.value)
+    assert str(path) in message and "\n" not in message and len(message) < 450
+    assert "weights_only" not in message.replace("weights_only=True", "")  # torch's bad advice
+    return message
+
+
+def state(**changes):
+    return {"args": argparse.Namespace(**OPTIONS), "model": {"x": torch.ones(3)}, **changes}
+
+
+class Call:
+    def __init__(self, function=os.mkdir, *args):
+        self.call = function, args or (RAN,)
+
+    def __reduce__(self):
+        return self.call
+
+
+# ---- pickles by hand
+
+
+def name(module, attribute):
+    return f"c{module}\n{attribute}\n".encode()
+
+
+def text(value):
+    return b"X" + len(value).to_bytes(4, "little") + value.encode()
+
+
+def number(value):
+    return pickle.dumps(value, 2)[2:-1]
+
+
+def tup(*parts):
+    return b"(" + b"".join(parts) + b"t"
+
+
+def sizes(*values):
+    return tup(*map(number, values))
+
+
+def storage(numel=1, kind="FloatStorage", key="0", *, old):
+    view = b"N" if old else b""  # the old format has one entry more
+    parts = text("storage"), name("torch", kind), text(key), text("cpu"), number(numel), view
+    return tup(*parts) + b"Q"
+
+
+def call(module, function, *args):
+    return name(module, function) + tup(*args) + b"R"
+
+
+NAMESPACE, ORDERED = name("argparse", "Namespace"), name("collections", "OrderedDict")
+UTILS = "torch._utils"
+
+
+def tensor(numel, size, stride, offset=0, *, old, **kind):
+    where = storage(numel, **kind, old=old), number(offset), sizes(*size), sizes(*stride)
+    return name(UTILS, "_rebuild_tensor_v2") + tup(*where, b"\x89", ORDERED + b")R") + b"R"
+
+
+def write(value, place="model", *, old, uses_storage=None, path="x.pt"):
+    """A checkpoint with one entry from instructions: in its model, or where nobody looks."""
+    args = NAMESPACE + b")\x81}" + text("arch") + text("tupe_roberta") + b"sb"
+    fine = tensor(1, [1], [1], old=old, key="1")
+    model = b"}(" + text("fine") + fine + (text("x") + value if place == "model" else b"") + b"u"
+    parts = text("args") + args + text("model") + model
+    parts += text("extra_state") + value if place == "extra_state" else b""
+    pickled = b"\x80\x02}(" + parts + b"u."
+    if not old:
+        with zipfile.ZipFile(path, "w") as file:
+            for entry, content in {"data.pkl": pickled, "version": "3\n"}.items():
+                file.writestr(f"a/{entry}", content)
+            for key in "01":
+                file.writestr(f"a/data/{key}", bytes(4))
+        return
+    if uses_storage is None:
+        uses_storage = text("storage") in value and text("0") in value
+    keys = ["1", "0"] if uses_storage else ["1"]
+    with open(path, "wb") as file:
+        for part in (0x1950A86A20F9469CFC6C, 1001, {}):
+            pickle.dump(part, file, protocol=2)
+        file.write(pickled)
+        pickle.dump(keys, file, protocol=2)
+        file.write(((1).to_bytes(8, "little") + bytes(4)) * len(keys))
+
+
+def one(old):
+    return tensor(1, [1], [1], old=old)
+
+
+OLD = pytest.mark.parametrize("old", [False, True], ids=["zip", "old"])
+PLACES = pytest.mark.parametrize("place", ["model", "extra_state"])
+STATE = b"}" + text("poisoned") + b"\x88s"
+ENCODE, T = name("_codecs", "encode"), tensor
+REFUSED = {  # in either place; each gets `old`
+    "os.mkdir": lambda old: call("os", "mkdir", text(RAN)),
+    "posix": lambda old: call("posix", "mkdir", text(RAN)),
+    "eval": lambda old: call("builtins", "eval", text(f"open('{RAN}','w')")),
+    "exec": lambda old: call("__builtin__", "exec", text(f"open('{RAN}','w')")),
+    "getattr": lambda old: call("builtins", "getattr", name("os", "mkdir"), text("__call__")),
+    "partial": lambda old: call("functools", "partial", name("os", "mkdir"), text(RAN)),
+    "fairseq": lambda old: call("fairseq.models.fconv", "FConvModel"),
+    "omegaconf": lambda old: call("omegaconf.dictconfig", "DictConfig", text("${env:HOME}")),
+    "torch.load": lambda old: call("torch", "load", text("x.pt")),
+    "bytes of a file": lambda old: call("torch.storage", "_load_from_bytes", text("x")),
+    "dotted": lambda old: name("argparse", "Namespace.__init__"),
+    "inst": lambda old: b"(" + text(RAN) + b"ios\nmkdir\n",
+    "inst of a known": lambda old: b"(iargparse\nNamespace\n",
+    "obj": lambda old: b"(" + NAMESPACE + b"o",
+    "stack_global": lambda old: text("os") + text("mkdir") + b"\x93" + tup(text(RAN)) + b"R",
+    "newobj_ex": lambda old: NAMESPACE + b")}\x92",
+    "extension": lambda old: b"\x82\x01",
+    "persistent module": lambda old: tup(text("module"), NAMESPACE, text("a"), text("b")) + b"Q",
+    "persistent number": lambda old: number(3) + b"Q",
+    "persistent text": lambda old: b"Px\n",
+    "a class changed": lambda old: NAMESPACE + STATE + b"b",
+    "a function changed": lambda old: name(UTILS, "_rebuild_tensor") + STATE + b"b",
+    "a dtype changed": lambda old: name("torch", "FloatStorage") + STATE + b"b",
+    "a list changed": lambda old: b"]" + STATE + b"b",
+    "a tensor changed": lambda old: one(old) + STATE + b"b",
+    "an entry of a tensor": lambda old: one(old) + number(0) + number(7) + b"s",
+    "an entry of an object": lambda old: NAMESPACE + b")\x81" + text("a") + b"\x88s",
+    "an object called": lambda old: NAMESPACE + b")\x81)R",
+    "a text called": lambda old: text("print") + b")R",
+    "rebuild of rebuild": lambda old: name(UTILS, "_rebuild_tensor_v2") * 2 + b"\x85R",
+    # allowed by torch, not here
+    "hooks": lambda old: (
+        call("torch.nn.parameter", "Parameter", one(old)) + tup(b"\x88", b"N", b"}") + b"b"
+    ),
+    "attributes": lambda old: (
+        call("torch._tensor", "_rebuild_from_type_v2", NAMESPACE, NAMESPACE, b")", STATE)
+    ),
+    "meta": lambda old: (
+        call(UTILS, "_rebuild_meta_tensor_no_storage", name("torch", "float32"), sizes(2**40),
+             sizes(1), b"\x89")
+    ),
+    "sparse": lambda old: call(UTILS, "_rebuild_sparse_tensor", b"N", b"N"),
+    "nested": lambda old: call(UTILS, "_rebuild_nested_tensor", *4 * [b"N"]),
+    "bytearray": lambda old: call("__builtin__", "bytearray", number(2**36)),
+    "storage of 2^36": lambda old: call("torch.storage", "UntypedStorage", number(2**36)),
+    # tensors that claim what is not there
+    "more than there are": lambda old: T(1, [2], [1], old=old),
+    "beyond the end": lambda old: T(1, [1], [1], 1, old=old),
+    "a wide step": lambda old: T(1, [2], [2**62], old=old),
+    "negative size": lambda old: T(1, [-1], [1], old=old),
+    "negative offset": lambda old: T(1, [1], [1], -1, old=old),
+    "70 bits": lambda old: T(1, [2**70], [1], old=old),
+    "more steps": lambda old: T(1, [1], [1, 1], old=old),
+    "storage of another length": lambda old: T(2, [1], [1], old=old),
+    "storage of 2^40": lambda old: T(2**40, [1], [1], old=old),
+    "negative storage": lambda old: T(-1, [1], [1], old=old),
+    "another type": lambda old: T(1, [1], [1], kind="DoubleStorage", old=old),
+    "set_ of more": lambda old: (
+        one(old) + tup(storage(old=old), number(0), sizes(9), sizes(1)) + b"b"
+    ),
+    "set_ far": lambda old: (
+        one(old) + tup(storage(old=old), number(2**40), sizes(1), sizes(1)) + b"b"
+    ),
+}  # fmt: skip
+IN_MODEL = {  # harmless, but no weights
+    "a number": lambda old: number(1),
+    "an object with arguments": lambda old: NAMESPACE + tup(text("a")) + b"R",
+    "its class": lambda old: NAMESPACE + b")\x81}" + text("__class__") + ORDERED + b"sb",
+    "itself": lambda old: NAMESPACE + b")\x81q\x05}" + text("_val") + b"h\x05sb",
+    "2^31 over one": lambda old: T(1, [2**31], [0], old=old),
+    "three of 2^20": lambda old: T(1, [2**20] * 3, [0] * 3, old=old),
+    "rot13": lambda old: ENCODE + tup(text("a"), text("rot13")) + b"R",
+}  # fmt: skip
+
+
+@OLD
+@PLACES
+@pytest.mark.parametrize("what", REFUSED)
+def test_instructions_that_are_refused(what, place, old):
+    write(REFUSED[what](old), place, old=old)
+    refused()
+    for kind in (argparse.Namespace, collections.OrderedDict, Inert):
+        assert not hasattr(kind, "poisoned")
+
+
+@OLD
+@pytest.mark.parametrize("what", IN_MODEL)
+def test_what_is_inert_and_no_weight(what, old):
+    write(IN_MODEL[what](old), "model", old=old)
+    refused()
+    write(IN_MODEL[what](old), "extra_state", old=old)  # nobody looks, nothing happens
+    assert list(read("x.pt").tensors) == ["fine"]
+
+
+@OLD
+@pytest.mark.parametrize(
+    "place", ["args", "cfg", "model", "optimizer_history", "extra_state", "new", "key", "option",
+              "tensor", "deep"]
+)  # fmt: skip
+def test_a_call_in_every_place(place, old):
+    bad = state()
+    if place in ("key", "option", "tensor", "deep"):
+        {
+            "key": lambda: bad.update({Call(): 1}),
+            "option": lambda: setattr(bad["args"], "a", Call()),
+            "tensor": lambda: bad["model"].update(x=Call()),
+            "deep": lambda: bad.update(extra_state=[{"a": (1, [Call()])}]),
+        }[place]()
+    else:
+        bad[place] = Call()
+    torch.save(bad, "x.pt", _use_new_zipfile_serialization=not old)
+    assert "which no checkpoint needs" in refused()
+
+
+@OLD
+def test_what_fairseq_writes(old):
+    weight = torch.randn(4, 3)
+    model = collections.OrderedDict(
+        a=weight, b=weight, c=weight.t(), d=torch.ones(2, dtype=torch.bfloat16),
+        e=torch.nn.Parameter(weight[1:]), version=torch.tensor(7),
+    )  # fmt: skip
+    model._metadata = {"": {"version": 1}}
+    extra = {"best": np.float64(0.25), "seen": [np.float32(0.5), np.int64(3), np.bool_(True)]}
+    history = [{"num_updates": 30, "lr_scheduler_state": {"best": None}}]
+    torch.save(state(model=model, extra_state=extra, optimizer_history=history), "x.pt",
+               _use_new_zipfile_serialization=not old)  # fmt: skip
+    found = read("x.pt")
+    assert found.options == {**OPTIONS} and (found.updates, found.best) == (30, 0.25)
+    assert all(found.tensors[key].equal(value.detach()) for key, value in model.items())
+    assert {type(value) for value in found.tensors.values()} == {torch.Tensor}
+
+
+def test_options_of_a_hydra_run_are_those_of_its_parts():
+    config = {
+        "model": {"_name": "tupe_roberta_tiny", "dropout": 0.1, "max_positions": 16},
+        "task": {"_name": "masked_lm", "tokens_per_sample": 16, "max_positions": 8},
+        "criterion": {"_name": "masked_lm", "tpu": False},
+        "common": {"user_dir": "evil"},
+    }
+    torch.save(state(args=None, cfg=config), "x.pt")
+    found = read("x.pt").options
+    assert found["arch"] == "tupe_roberta_tiny" and found["task"] == "masked_lm"
+    assert found["tokens_per_sample"] == found["max_positions"] == 16
+    assert "user_dir" not in found
+
+
+@pytest.mark.parametrize(
+    "entries", [{}, {"args": {}}, {"args": [1]}, {"cfg": []}, {"cfg": {}}, {"cfg": {"model": "x"}}]
+)
+def test_no_options(entries):
+    torch.save({"model": {}, **entries}, "x.pt")
+    assert "holds no options" in refused()
+
+
+@pytest.mark.parametrize("history", [None, [], 3, [[]], [{}], [{"num_updates": "3"}], {}])
+def test_counters_that_are_none(history):
+    torch.save(state(optimizer_history=history, extra_state={"best": "x"}), "x.pt")
+    assert (read("x.pt").updates, read("x.pt").best) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [("arch", "--user-dir=evil"), ("arch", "../evil"), ("task", "${env:HOME}"), ("arch", "a\n"),
+     ("encoder_layers", "[(8, 3)] * print()"), ("encoder_layers", True), ("dropout", float("nan")),
+     ("max_positions", 2**80), ("activation_fn", ["gelu"]), ("position_encoding", "a" * 1000)],
+)  # fmt: skip
+def test_options_that_are_no_plain_values(key, value):
+    torch.save(state(args=argparse.Namespace(**{**OPTIONS, key: value})), "x.pt")
+    assert (value if key == "arch" else key) in refused().replace("\\n", "\n")
+
+
+def test_options_that_name_code_are_not_used():
+    more = dict.fromkeys(
+        ("user_dir", "data", "bpe", "encoder_layers_to_keep", "conv_feature_layers", "lr",
+         "adam_betas", "update_freq"), f"open({RAN!r}, 'w')",
+    )  # fmt: skip
+    torch.save(state(args=argparse.Namespace(**OPTIONS, **more)), "x.pt")
+    assert checked_options(read("x.pt").options, "x.pt") == OPTIONS
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_are_finite(value):
+    torch.save(state(model={"x": torch.tensor([1.0, value])}), "x.pt")
+    assert "the tensor x holds NaN or infinity" in refused()
+    assert read("x.pt", finite=False).tensors["x"][0] == 1
+
+
+ODD = {
+    "list": [1], "none": None, "tensor": torch.ones(2), "no model": {"args": 1},
+    "no options": {"model": {}}, "sparse": state(model={"x": torch.eye(2).to_sparse()}),
+    "complex": state(model={"x": torch.ones(2, dtype=torch.complex64)}),
+    "numbered": state(model={3: torch.ones(2)}),
+    "integers": state(model={"x": torch.ones(2, dtype=torch.int64)}),
+    "empty": state(model={"x": torch.ones(2**28, 0)}),
+    "a scalar": state(model={"x": torch.tensor(1.0)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_what_is_no_checkpoint(what):
+    torch.save(ODD[what], "x.pt")
+    refused()
+
+
+def tempting(path):
+    os.mkdir(path)
+
+
+def test_other_packages_may_not_allow_more():
+    torch.save(state(extra_state=Call(os.mkdir, RAN)), "x.pt")
+    with torch.serialization.safe_globals([(os.mkdir, "posix.mkdir"), Call]):
+        refused()
+    torch.save(state(extra_state=Call(tempting, RAN)), "x.pt")
+    with torch.serialization.safe_globals([tempting]):
+        refused()
+
+
+def test_real_classes_that_others_have_allowed():
+    torch.save(state(extra_state={"best": np.float64(0.25)}), "x.pt")
+    function = np.float64(0).__reduce__()[0]
+    real = [argparse.Namespace, np.dtype, type(np.dtype("f8"))]
+    before = torch.serialization.get_safe_globals()
+    for _ in range(9):  # torch keeps them in a set: which one wins is chance
+        more = [(function, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
+        more += [(kind, "argparse.Namespace") for kind in real]
+        with torch.serialization.safe_globals([*real, *more]):
+            found = read("x.pt")
+        assert found.best == 0.25 and found.options == OPTIONS
+        torch.serialization.add_safe_globals(before)  # torch's exit takes away what was there
+
+
+def test_numpys_types_are_not_built_from_the_file():
+    """A real dtype takes flags from the file, by which numpy.scalar reads other memory."""
+    dtype = name("numpy", "dtype") + tup(text("f8"), b"\x89", b"\x88") + b"R"
+    dtype += tup(number(3), text("<"), b"NNN", number(8), number(8), number(5)) + b"b"
+    data = ENCODE + tup(text("A" * 8), text("latin1")) + b"R"
+    scalar = name("numpy._core.multiarray", "scalar") + tup(dtype, data) + b"R"
+    write(b"}" + text("best") + scalar + b"s", "extra_state", old=False)
+    assert read("x.pt").best == np.frombuffer(b"A" * 8)[0]
+
+
+# ---- damaged files
+
+
+@OLD
+def test_cut_anywhere(old):
+    torch.save(state(), "a.pt", _use_new_zipfile_serialization=not old)
+    content = open("a.pt", "rb").read()
+    for end in range(len(content)):
+        open("x.pt", "wb").write(content[:end])
+        refused()
+
+
+@OLD
+def test_a_bit_flipped_anywhere(old):
+    torch.save(state(), "x.pt", _use_new_zipfile_serialization=not old)
+    content, right = open("x.pt", "rb").read(), read("x.pt")
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1 << place % 8
+        open("x.pt", "wb").write(changed)
+        try:
+            found = read("x.pt")
+        except CheckpointError:
+            continue
+        assert old or found.tensors["x"].equal(right.tensors["x"])  # the old one has no checksums
+
+
+def test_any_instructions():
+    draw = random.Random(1)
+    parts = [*(bytes([code]) for code in b".(N)]}0129abdeilopqrstu\x81\x85"), b"h\x00", b"q\x00"]
+    parts += [NAMESPACE, ORDERED, ENCODE, text(RAN), text("latin1"), number(2**31), one(False)]
+    parts += [name("os", "mkdir"), name("numpy", "dtype")]
+    for _ in range(1500):
+        instructions = b"".join(draw.choices(parts, k=draw.randrange(12)))
+        write(instructions, draw.choice(["model", "extra_state"]), old=False)
+        try:
+            assert set(map(type, read("x.pt").tensors.values())) <= {torch.Tensor}
+        except CheckpointError:
+            pass
+
+
+@pytest.mark.parametrize("content", [b"", bytes(5000), b"text\n" * 99, b"PK\x03\x04" + bytes(99)])
+def test_other_files(content):
+    open("x.pt", "wb").write(content)
+    refused()
+
+
+def test_no_file():
+    os.mkfifo("pipe")
+    for path in (".", "pipe", "/dev/zero"):
+        refused(path)
+    with pytest.raises(FileNotFoundError, match="absent does not exist"):
+        read("absent")
+
+
+def test_archives_of_other_kinds():
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), "x.pt")
+    refused()
+    pickle.dump(Call(), open("x.pt", "wb"))
+    refused()
+    with tarfile.open("x.pt", "w") as file:
+        content = pickle.dumps(Call())
+        info = tarfile.TarInfo("storages")
+        info.size = len(content)
+        file.addfile(info, io.BytesIO(content))
+    refused()
+    torch.save(Call(), "a.pt", _use_new_zipfile_serialization=False)
+    torch.save(state(), "b.pt")  # an archive behind a pickle
+    open("x.pt", "wb").write(open("a.pt", "rb").read() + open("b.pt", "rb").read())
+    refused()
+
+
+@pytest.mark.parametrize("entry", ["data.pkl", "data/0"])
+def test_archives_that_swell(entry):
+    with zipfile.ZipFile("x.pt", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        file.writestr(f"a/{entry}", bytes(2**26))
+    assert "claim more bytes than the file has" in refused()
+
+
+def test_deep_nesting():
+    write(b"]" * 10**5 + b"a" * (10**5 - 1), "extra_state", old=False)
+    read("x.pt")
+
+
+def test_threads_do_not_see_each_others_lists():
+    torch.save(state(extra_state={"best": np.float64(0.25)}), "x.pt")
+    before = set(torch.serialization.get_safe_globals())
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert {found.best for found in pool.map(read, ["x.pt"] * 100)} == {0.25}
+    assert set(torch.serialization.get_safe_globals()) == before

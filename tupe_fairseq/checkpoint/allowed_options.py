@@ -1,0 +1,143 @@
+"""The options of a checkpoint that are used, and what each of them may be.
+
+fairseq builds what the options of a file name, and passes some texts to ``eval()``. So only the
+options below are used: numbers, switches, and words that are looked up in tables.
+"""
+
+import re
+from typing import Any
+
+from torch import Tensor
+
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
+from tupe_fairseq.checkpoint.state_dict import EMBEDDING, ENCODER
+from tupe_fairseq.modules.pooling import POOLINGS
+from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
+from tupe_fairseq.options import ATTENTION, POSITION_ENCODINGS, POSITION_OPTIONS
+
+#: what fairseq's RoBERTa is trained for, as far as there are heads for it
+TASKS = (
+    "masked_lm",
+    "tupe_masked_lm",
+    "sentence_prediction",
+    "glue_sentence_prediction",
+    "token_tagging",
+)
+#: the largest width, and the largest number of positions
+WIDEST = 2**16
+_POOLER_ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
+_SIZE, _TOKEN = range(1, WIDEST + 1), range(2**31)
+_WORD = re.compile(r"(\w[\w.,-]{0,99})?", re.ASCII)
+# a range or a tuple of values; bool; float: 0 to 1; str: a word
+_ALLOWED: dict[str, Any] = {
+    "arch": str,
+    "encoder_layers": range(1, 1001),
+    **dict.fromkeys(
+        ("encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads", "max_positions"),
+        _SIZE,
+    ),
+    "activation_fn": tuple(ACTIVATIONS),
+    "pooler_activation_fn": _POOLER_ACTIVATIONS,
+    "pooling": tuple(POOLINGS),
+    "attn_impl": ATTENTION,
+    "position_encoding": tuple(POSITION_ENCODINGS),
+    **{name: _SIZE if o.default is None else bool for name, o in POSITION_OPTIONS.items()},
+    **dict.fromkeys(
+        ("dropout", "attention_dropout", "activation_dropout", "pooler_dropout",
+         "encoder_layerdrop", "mask_prob", "leave_unmasked_prob", "random_token_prob"), float,
+    ),
+    **dict.fromkeys(
+        ("encoder_normalize_before", "untie_weights_roberta", "unpad", "compile_layers",
+         "checkpoint_activations", "offload_activations", "spectral_norm_classification_head",
+         "add_prev_output_tokens", "freq_weighted_replacement", "mask_whole_words", "multilabel",
+         "no_shuffle", "regression_target"), bool,
+    ),
+    "task": TASKS,
+    "classification_head_name": str,
+    "glue_task": str,
+    "sample_break_mode": ("none", "complete", "complete_doc", "eos"),
+    "shorten_method": ("none", "truncate", "random_crop"),
+    "shorten_data_split_list": str,
+    "num_classes": range(-1, WIDEST + 1),
+    "tokens_per_sample": _TOKEN,
+    "init_token": _TOKEN,
+    "separator_token": _TOKEN,
+    "seed": range(2**32),
+}  # fmt: skip
+
+
+def in_brief(value: Any) -> str:
+    """A value from a file, for a message: short, whatever it is."""
+    if type(value) in (bool, int, float, str):
+        is_word = type(value) is str and re.fullmatch(r"(?!\d)\w+", value, re.ASCII)
+        text = value if is_word else repr(value)
+        return text if len(text) <= 80 else text[:77] + "..."
+    return f"a {type(value).__name__}"
+
+
+def checked_options(options: dict[str, Any], path: str) -> dict[str, Any]:
+    """Those options of a tupe_roberta checkpoint that are used, each of its kind."""
+    arch = options.get("arch")
+    if type(arch) is not str or not re.fullmatch(r"tupe_roberta(_\w+)?", arch, re.ASCII):
+        raise CheckpointError(
+            f"{path} is a checkpoint of {in_brief(arch)}, not of tupe_roberta; convert stock "
+            "RoBERTa's or the TUPE authors' with tupe-convert"
+        )
+    # None is an option that was not given
+    used = {name: options[name] for name in _ALLOWED if options.get(name) is not None}
+    for name, value in used.items():
+        words = _violation(value, _ALLOWED[name])
+        if words:
+            raise CheckpointError(
+                f"{path} is refused: its option {name} is {in_brief(value)}, which must be {words}"
+            )
+    return used
+
+
+def _violation(value: Any, allowed: Any) -> str | None:
+    """What the value must be, in words; None if it is."""
+    if allowed is bool:
+        return None if type(value) is bool else "True or False"
+    if allowed is float:
+        is_share = type(value) in (int, float) and 0 <= value <= 1
+        return None if is_share else "a number from 0 to 1"
+    if allowed is str:
+        return None if type(value) is str and _WORD.fullmatch(value) else "a word"
+    if type(value) is type(allowed[0]) and value in allowed:
+        return None
+    if isinstance(allowed, range):
+        return f"a whole number from {allowed[0]} to {allowed[-1]}"
+    return f"one of {', '.join(allowed)}"
+
+
+def check_sizes(options: dict[str, Any], tensors: dict[str, Tensor], path: str) -> None:
+    """Refuse options that would build a model of other sizes than the tensors have."""
+    embedding = tensors.get(EMBEDDING)
+    if embedding is None or embedding.dim() != 2:
+        raise CheckpointError(f"{path} holds no word embedding")
+    layers = {name.split(".")[3] for name in tensors if name.startswith(f"{ENCODER}layers.")}
+    sizes = {"encoder_layers": len(layers), "encoder_embed_dim": embedding.size(1)}
+    inner = tensors.get(f"{ENCODER}layers.0.fc1.weight")
+    if inner is not None:
+        sizes["encoder_ffn_embed_dim"] = inner.size(0)
+    for name, size in sizes.items():
+        if options.get(name) != size:
+            raise CheckpointError(
+                f"{path} is refused: its option {name} is {options.get(name)}, but its tensors "
+                f"have {size}"
+            )
+    heads = options.get("encoder_attention_heads")
+    if heads is None or embedding.size(1) % heads:
+        raise CheckpointError(
+            f"{path} is refused: its option encoder_attention_heads is {heads}, which does not "
+            f"divide the width {embedding.size(1)}"
+        )
+
+
+def own_options(options: dict[str, Any], tensors: dict[str, Tensor], path: str) -> dict[str, Any]:
+    """The options of a checkpoint of this project, checked against its tensors."""
+    options = checked_options(options, path)
+    check_sizes(options, tensors, path)
+    if "max_positions" not in options:
+        raise CheckpointError(f"{path} is refused: it has no option max_positions")
+    return options

@@ -1,0 +1,248 @@
+"""Reads a checkpoint of fairseq's or of the TUPE authors' without running any code of it.
+
+``torch.load(weights_only=True)`` does the reading (torch >= 2.10: CVE-2026-24747). Three things are
+added. The pickle may name only what fairseq writes: torch allows more, such as sparse tensors whose
+indices it does not check. Every class that is not torch's is replaced by an inert one. And nothing
+but plain numbers, words and dense tensors comes out.
+"""
+
+import contextlib
+import os
+import pickletools
+import re
+import struct
+import threading
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import torch
+from torch import Tensor
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used; the message names the file and says why."""
+
+
+class NotFinite(CheckpointError):
+    """Weights with which every output would be NaN."""
+
+
+class Inert:
+    """Stands for an object of any class that is not torch's: keeps its attributes, does nothing."""
+
+    __slots__ = ("args", "attributes")
+
+    def __new__(cls, *args):
+        self = object.__new__(cls)
+        self.args, self.attributes = args, {}
+        return self
+
+    def __setstate__(self, state: Any) -> None:
+        self.attributes = state if type(state) is dict else {}
+
+
+def number(dtype: Inert, content: bytes = b"") -> float | None:
+    """Stands for numpy's ``scalar``: a real dtype takes flags, and so addresses, from the file."""
+    codes = {"f8": "d", "f4": "f", "f2": "e", "i8": "q", "i4": "i", "b1": "?"}
+    code = codes.get(dtype.args[0])
+    return struct.unpack("<" + code, content)[0] if code else None
+
+
+#: what numpy's scores are stored as, by numpy 1 and 2; used for fairseq's own loading, too
+NUMPY_SUBSTITUTES: list[Any] = [
+    (Inert, "numpy.dtype"),
+    (number, "numpy.core.multiarray.scalar"),
+    (number, "numpy._core.multiarray.scalar"),
+]
+_SUBSTITUTES = [
+    *NUMPY_SUBSTITUTES,
+    (Inert, "argparse.Namespace"),
+    # fairseq before 0.9 kept them in extra_state
+    *((Inert, f"fairseq.meters.{name}Meter") for name in ("Average", "Stopwatch", "Time")),
+]
+_OF_TORCH = re.compile(
+    r"torch\.(Size|_utils\._rebuild_(tensor|tensor_v2|parameter)"
+    r"|(Float|Double|Half|BFloat16|Long|Int|Short|Char|Byte|Bool)Storage)"
+    r"|collections\.OrderedDict|_codecs\.encode"
+)
+_LONGEST_PICKLE = 2**22  # names and shapes, 200 bytes a tensor; reading 4 MiB takes seconds
+_MOST_SHARED = 4  # LM head and embedding share a storage; more than this is an attack on memory
+_lock = threading.Lock()  # torch's list of allowed globals belongs to the whole process
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What is used of a checkpoint.
+
+    Args:
+        path: the file.
+        options: all of the file, unchecked: use them through ``checked_options``.
+        tensors: the state dict of the model.
+        updates: after how many it was written, if it says so.
+        best: the best score that fairseq had seen.
+        training_seconds: what ``--stop-time-hours`` counts.
+    """
+
+    path: str
+    options: dict[str, Any]
+    tensors: dict[str, Tensor]
+    updates: int | None = None
+    best: float | None = None
+    training_seconds: float | None = None
+
+
+def read(path: str | os.PathLike[str], finite: bool = True) -> Checkpoint:
+    """Read a checkpoint of fairseq or of the TUPE authors, in either format of ``torch.save``.
+
+    Args:
+        finite: refuse weights that are NaN or infinite.
+    Raises:
+        FileNotFoundError: if there is none.
+        CheckpointError: for whatever is no such file, is damaged, or asks for code.
+    """
+    path = os.fspath(path)
+    if not os.path.lexists(path):
+        raise FileNotFoundError(f"{path} does not exist; give a checkpoint")
+    if not os.path.isfile(path):  # a folder, or a pipe that would be waited for forever
+        raise CheckpointError(f"{path} is not a file; give a checkpoint")
+    try:
+        with open(path, "rb") as file:
+            _check_names(file)
+        state = _load(path)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path} is refused: {error}") from None
+    except Exception as error:  # a damaged pickle can raise anything
+        # torch's advice to try weights_only=False must not reach a user
+        reason = str(error).partition("WeightsUnpickler error: ")[2] or str(error)
+        reason = f"{type(error).__name__}: {reason.strip().partition(chr(10))[0][:200]}"
+        message = f"{path} is truncated, damaged or not a checkpoint: {reason}"
+        raise CheckpointError(message) from None
+    if type(state) is not dict:
+        raise CheckpointError(f"{path} holds a {type(state).__name__}, not a checkpoint")
+    tensors = state.get("model")
+    if not isinstance(tensors, dict):
+        raise CheckpointError(f"{path} holds no model, so it is not a checkpoint")
+    tensors = check_tensors(tensors, path, finite, _MOST_SHARED * os.path.getsize(path))
+    extra, history = state.get("extra_state"), state.get("optimizer_history")
+    return Checkpoint(
+        path,
+        _options(state, path),
+        tensors,
+        _entry(history[-1] if type(history) is list and history else None, "num_updates", int),
+        _entry(extra, "best", float),
+        _entry(extra, "previous_training_time", float),
+    )
+
+
+def _check_names(file: BinaryIO) -> None:
+    """Refuse a pickle that names anything not listed above, and an archive that is damaged."""
+    if file.read(4) != b"PK\x03\x04":  # before torch 1.6: five pickles, then the weights
+        file.seek(0)
+        for _ in range(5):
+            _check_pickle(file)
+        return
+    with zipfile.ZipFile(file) as archive:
+        entries = archive.infolist()
+        if sum(entry.file_size for entry in entries) > os.fstat(file.fileno()).st_size:
+            raise CheckpointError("its entries claim more bytes than the file has")
+        damaged = archive.testzip()  # torch looks at no checksum
+        pickles = [entry for entry in entries if entry.filename.endswith("/data.pkl")]
+        if damaged or len(pickles) != 1 or pickles[0].file_size > _LONGEST_PICKLE:
+            raise ValueError(f"the archive's {damaged or 'data.pkl'} is damaged")
+        with archive.open(pickles[0]) as data:
+            _check_pickle(data)
+
+
+def _check_pickle(file: Any) -> None:
+    substitutes = {name for _, name in _SUBSTITUTES}
+    for instruction, argument, _ in pickletools.genops(file):
+        if instruction.name == "GLOBAL":
+            name = argument.replace(" ", ".", 1)
+            if name not in substitutes and not _OF_TORCH.fullmatch(name):
+                raise CheckpointError(f"it asks for {name[:100]}, which no checkpoint needs")
+
+
+def _load(path: str) -> Any:
+    with _lock:
+        # others may have allowed the real classes of these names in this process
+        allowed = torch.serialization.get_safe_globals()
+        torch.serialization.clear_safe_globals()
+        try:
+            with torch.serialization.safe_globals(_SUBSTITUTES):
+                return torch.load(path, map_location="cpu", weights_only=True)
+        finally:
+            torch.serialization.add_safe_globals(allowed)
+
+
+def check_tensors(
+    tensors: dict[Any, Any], path: str, finite: bool = True, most_bytes: float = float("inf")
+) -> dict[str, Tensor]:
+    """A state dict whose entries are weights, or integers whose name says "version".
+
+    Args:
+        most_bytes: what all tensors together may take.
+    """
+    checked: dict[str, Tensor] = {}
+    claimed = 0
+    for name, value in tensors.items():
+        if type(name) is not str or type(value) not in (Tensor, torch.nn.Parameter):
+            kind = type(value).__name__
+            raise CheckpointError(f"{path}: {str(name)[:99]!r} in its model is a {kind}, no tensor")
+        tensor = Tensor.detach(value)  # without hooks or attributes that the file has set
+        claimed += tensor.numel() * tensor.element_size()
+        if claimed > most_bytes:
+            raise CheckpointError(f"{path}: its tensors claim many times the bytes of the file")
+        is_weight = tensor.is_floating_point() and tensor.dim() > 0 and tensor.numel() > 0
+        if not is_weight and "version" not in name:
+            kind = f"{tensor.dtype} {list(tensor.shape)}"
+            raise CheckpointError(f"{path}: the tensor {name} is {kind}, no weight")
+        checked[name] = tensor
+    if finite:
+        check_finite(checked, path)
+    return checked
+
+
+def check_finite(tensors: dict[str, Tensor], path: str) -> None:
+    """Refuse weights that are NaN or infinite."""
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise NotFinite(
+                f"{path}: the tensor {name} holds NaN or infinity: its training diverged, or the "
+                "file is damaged"
+            )
+
+
+def _entry(values: Any, name: str, kind: type) -> Any:
+    value = values.get(name) if type(values) is dict else None
+    return kind(value) if type(value) in (int, kind) else None
+
+
+def _options(state: dict[str, Any], path: str) -> dict[str, Any]:
+    """The options of the model and, of a Hydra run, also those of its task and criterion."""
+    options, config = state.get("args"), state.get("cfg")
+    if options is None and type(config) is dict:  # fairseq since 0.10
+        options = config.get("model")
+        if type(options) is dict and options:  # a Hydra run
+            options = {**options, "arch": options.get("_name")}
+            for name in ("criterion", "task"):
+                part = config.get(name)
+                if type(part) is dict:
+                    options = {**part, **options, name: part.get("_name")}
+            return {name: value for name, value in options.items() if type(name) is str}
+    if type(options) is not Inert:
+        raise CheckpointError(f"{path} holds no options, so it is not a fairseq checkpoint")
+    return {name: value for name, value in options.attributes.items() if type(name) is str}
+
+
+@contextlib.contextmanager
+def loading(path: str) -> Iterator[None]:
+    """Turn what torch and the model say of weights and options into a line that names the file."""
+    try:
+        yield
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, CheckpointError) and path in str(error):
+            raise
+        reason = " ".join(str(error).split())
+        raise CheckpointError(f"{path} cannot be loaded: {reason}") from None
