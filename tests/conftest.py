@@ -85,13 +85,6 @@ def shim_folder(tmp_path_factory):
         yield str(folder)
 
 
-@pytest.fixture(scope="session")
-def stranger(tmp_path_factory):
-    """A Python that has imported transformers, and that has no fairseq."""
-    with shims.serving_stranger(_run_folder(tmp_path_factory)) as folder:
-        yield str(folder / "python")
-
-
 def _run_folder(tmp_path_factory):
     """That of all workers."""
     own = tmp_path_factory.getbasetemp()

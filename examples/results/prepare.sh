@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The data of cpu.yaml and gpu.yaml: text in 4,096 pieces, five tasks of GLUE, and BLiMP.
+# The data of cpu.args and gpu.args: text in 4,096 pieces, five tasks of GLUE, and BLiMP.
 #
 #   examples/results/prepare.sh TRAIN VALID GLUE_DIR BLIMP OUT
 #
 # TRAIN, VALID: English text (plain, .gz, .xz, .bz2), one paragraph per line, with blank lines between
-# documents; GLUE_DIR: the official files; BLIMP: its folder, or a .tar archive of it.  The configs
+# documents; GLUE_DIR: the official files; BLIMP: its folder, or a .tar archive of it.  These files
 # expect OUT to be results-data in the current folder.  The commands must be on PATH.
 set -euo pipefail
 

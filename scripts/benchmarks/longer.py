@@ -29,8 +29,8 @@ from fairseq_cli.train import cli_main as fairseq_train
 from tupe_fairseq.cli import score
 from tupe_fairseq.cli.printed_commands import masked_lm_training
 from tupe_fairseq.commands import extend
-from tupe_fairseq.compare.parse_schemes import parse_scheme
-from tupe_fairseq.compare.provenance import processor
+from tupe_fairseq.compare.run import processor
+from tupe_fairseq.compare.schemes import parse_scheme
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.files.markdown import markdown_table
 from tupe_fairseq.files.names import TABLE_METHODS

@@ -18,8 +18,6 @@ ROOMS = {
     "encoder": ("attention modules options position", "torch"),
     "files": ("", ""),
     "data": ("files",),
-    "labelled": ("data files",),
-    "glue": ("data",),
     "scoring": ("data files",),
     "checkpoint": ("encoder files modules options position",),
     "fairseq_runs": ("checkpoint",),
@@ -28,8 +26,7 @@ ROOMS = {
     "criterions": ("data tasks",),
     "plots": ("figures",),
     "inference": (
-        "checkpoint data encoder export files labelled models modules options position "
-        "fairseq_runs tasks",
+        "checkpoint data encoder files models modules options position fairseq_runs tasks",
     ),
     "models": ("checkpoint encoder inference modules options",),
 }

@@ -1,6 +1,7 @@
 """The model file for transformers computes what the checkpoint does, and keeps its positions."""
 
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,9 +9,8 @@ import torch.nn.functional as F
 
 from helpers.exporting import MEAN_POOLING
 from helpers.folders import CASES, PAD, SENTENCE_HEAD, TOKEN_HEAD, WORDS, batch, write_folder
-from tupe_fairseq.export.folder_config import Head
-from tupe_fairseq.export.folder_files import CODE, code_files
-from tupe_fairseq.export.folder_tensors import to_folder
+from tupe_fairseq.export.names import TUPE, Head, to_transformers
+from tupe_fairseq.export.write_folder import CODE
 
 transformers = pytest.importorskip("transformers")
 from tupe_fairseq.export import modeling_tupe  # noqa: E402
@@ -23,6 +23,7 @@ from tupe_fairseq.export.modeling_tupe import (  # noqa: E402
     TupeModel,
 )
 
+CODE_FOLDER = Path(modeling_tupe.__file__).parent
 # float32, summed in another order
 TOLERANCE = {"atol": 1e-5, "rtol": 0}
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -78,7 +79,7 @@ def test_gradients(case, tmp_path):
     out = model(ids, attention_mask=is_real.long(), labels=ids.masked_fill(~is_real, -100))
     torch.testing.assert_close(out.loss, loss, **TOLERANCE)
     of_theirs = gradients(model, out.loss)
-    of_ours = to_folder(of_ours)
+    of_ours = to_transformers(of_ours, TUPE)
     unused = {name: torch.zeros_like(of_ours[name]) for name in of_ours.keys() - of_theirs.keys()}
     assert_close({**of_theirs, **unused}, of_ours, **TOLERANCE)
 
@@ -135,8 +136,8 @@ def test_auto_classes(name, tmp_path, monkeypatch, caplog):
     model = auto_class.from_pretrained(first, trust_remote_code=True)
     assert type(model).__name__ == AUTO_MAP[name].split(".")[1]
     model.save_pretrained(second)
-    for file, text in code_files().items():
-        assert (second / file).read_text() == text
+    for file in CODE:
+        assert (second / file).read_text() == (CODE_FOLDER / file).read_text()
     again = auto_class.from_pretrained(second, trust_remote_code=True)
     ids, _ = batch(9, 5)
     assert torch.equal(again(ids)[0], model(ids)[0])
@@ -147,7 +148,7 @@ def test_auto_classes(name, tmp_path, monkeypatch, caplog):
 
 def test_the_files_need_torch_and_transformers_alone():
     for name in CODE:
-        lines = code_files()[name].splitlines()
+        lines = (CODE_FOLDER / name).read_text().splitlines()
         imports = {line.split()[1].split(".")[0] for line in lines if line[:4] in ("from", "impo")}
         assert imports <= {"", "math", "torch", "transformers"}
 

@@ -1,14 +1,12 @@
 """Model folders for transformers with random weights, and the fairseq models they come from."""
 
 import argparse
-import json
 
 import torch
 
 from helpers.exporting import build
-from tupe_fairseq.export.folder_config import Head, to_config
-from tupe_fairseq.export.folder_files import code_files, safetensors_bytes
-from tupe_fairseq.export.folder_tensors import to_folder
+from tupe_fairseq.export.names import TUPE, Head, to_config, to_transformers
+from tupe_fairseq.export.write_folder import write_model
 
 REL_POS = {"rel_pos": True, "rel_pos_buckets": 8, "max_rel_pos": 5}
 #: every position encoding with its main options
@@ -56,13 +54,9 @@ def write_folder(folder, case="tupe rel_pos", head=None, **options):
     heads = {} if head is None else {head.name: len(head.labels)}
     args, model = build(folder / "dict.txt", heads, **options)
     symbols = ["<s>", "<pad>", "</s>", "<unk>", *(f"word{n}" for n in range(WORDS)), "<mask>"]
-    config = to_config(argparse.Namespace(**args), symbols, 0, head)
-    (folder / "config.json").write_text(json.dumps(config))
-    tied = config["tie_word_embeddings"]
-    tensors = to_folder(model.state_dict(), head and head.name, tied)
-    (folder / "model.safetensors").write_bytes(safetensors_bytes(tensors))
-    for name, text in code_files().items():
-        (folder / name).write_text(text)
+    config = to_config(argparse.Namespace(**args), symbols, TUPE, head)
+    tensors = to_transformers(model.state_dict(), TUPE, head, config["tie_word_embeddings"])
+    write_model(str(folder), config, tensors)
     return model.eval()
 
 

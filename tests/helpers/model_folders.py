@@ -8,8 +8,7 @@ from safetensors.torch import save_file
 
 from helpers.crafted import LINES, OPTIONS, whole_state
 from tupe_fairseq.checkpoint.state_dict import symbols_of, vocabulary_version
-from tupe_fairseq.export.folder_config import Head, to_config
-from tupe_fairseq.export.folder_tensors import to_folder
+from tupe_fairseq.export.names import TUPE, Head, to_config, to_transformers
 
 HEAD = Head("mine", ["no", "yes", "perhaps"], "classification")
 
@@ -35,9 +34,9 @@ def write_folder(folder, model=None, head=None, lines=LINES, **changed):
     model = whole_state()["model"] if model is None else model
     options = argparse.Namespace(**OPTIONS, pooler_dropout=0.0)
     symbols = symbols_of(lines)
-    config = to_config(options, symbols, int(vocabulary_version(symbols)), head)
+    config = to_config(options, symbols, TUPE, head, int(vocabulary_version(symbols)))
     (folder / "config.json").write_text(json.dumps({**config, **changed}))
-    save_file(to_folder(model, head and head.name), folder / "model.safetensors")
+    save_file(to_transformers(model, TUPE, head), folder / "model.safetensors")
     (folder / "dict.txt").write_text("".join(f"{line}\n" for line in lines))
     return folder
 
@@ -47,14 +46,3 @@ def change_config(folder, **changed):
     path = folder / "config.json"
     config = {**json.loads(path.read_text()), **changed}
     path.write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
-
-
-def write_tokenizer(folder, symbols, kind="unigram"):
-    """A tokenizer.json with these words, in place of dict.txt, whose mask is an added token."""
-    words = [word for word in symbols if word != "<mask>"]
-    pairs = [[word, -1.0] for word in words]
-    vocabulary = pairs if kind == "unigram" else {word: i for i, (word, _) in enumerate(pairs)}
-    added = [{"id": len(words), "content": "<mask>", "special": True}]
-    content = {"model": {"vocab": vocabulary}, "added_tokens": added}
-    (folder / "tokenizer.json").write_text(json.dumps(content))
-    (folder / "dict.txt").unlink()

@@ -42,7 +42,6 @@ tupe-compare() {{
         --batch-size 2 --tokens-per-sample 64
 }}
 tupe-plot() {{ command tupe-plot "$@" --dpi 20; }}
-tupe-export() {{ command tupe-export "$@" --python "$STRANGER"; }}
 """
 # Run by tests/scripts and continuous integration; *_small.sh take long, so a person runs them.
 # Two processes of torchrun: tests/through_fairseq/test_pretrain.py.

@@ -6,8 +6,6 @@ front of PATH holds a small program under the name of each console script.  It a
 fork that runs the script, with the program's own files, folder, environment and signals; the fork
 is killed with the program.  What the fork itself starts beside its own Python is such a program,
 too.  Its memory is the fork's, not the program's.
-
-Another server has transformers, for what uses model folders without fairseq and this package.
 """
 
 import array
@@ -55,15 +53,6 @@ sys.exit(code)
 _NAMES = ("fairseq-", "tupe-", "torchrun")
 # what each server imports; torch 1.13 has no _dynamo; "composed" is a file beside this one
 _FAIRSEQ = ("fairseq_cli.train", "torch._dynamo", "matplotlib.backends.backend_agg", "composed")
-_TRANSFORMERS = (
-    "torch", "transformers", "transformers.modeling_utils",
-    "transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto",
-    "transformers.models.roberta.modeling_roberta", "transformers.tokenization_utils_fast",
-)  # fmt: skip
-# as export/stranger.py has it
-_ABSENT = ("fairseq", "tupe_fairseq", "torchaudio")
-# where transformers keeps things; it asks at its import, so a fork puts its own in their places
-_CACHES = ("HF_MODULES_CACHE", "HF_HOME")
 
 # ``python -c CODE``, ``-m MODULE`` and ``FILE``, of which -I differs only by PYTHONPATH; others,
 # and one that is handed files, such as a worker of multiprocessing, get the real Python
@@ -92,24 +81,10 @@ def serving(run_folder, scripts):
     """
     place = run_folder / "fairseq-server"
     names = [script.name for script in scripts.iterdir() if script.name.startswith(_NAMES)]
-    return shared_server(
-        place, lambda folder, stdin: _start(folder, scripts, names, "fairseq", place, stdin, None)
-    )
+    return shared_server(place, lambda folder, stdin: _start(folder, scripts, names, place, stdin))
 
 
-def serving_stranger(run_folder):
-    """As :func:`serving`, with nothing but a Python that has transformers, and no fairseq."""
-    place = run_folder / "transformers-server"
-
-    def start(folder, stdin):
-        caches = {name: str(folder / name) for name in _CACHES}
-        env = {**os.environ, **caches, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-        _start(folder, folder, [], "transformers", place, stdin, env)
-
-    return shared_server(place, start)
-
-
-def _start(folder, scripts, names, kind, place, stdin, env):
+def _start(folder, scripts, names, place, stdin):
     address = str(folder / "socket")
     for name in ["python", *names]:
         first = _PYTHON if name == "python" else ""
@@ -117,18 +92,16 @@ def _start(folder, scripts, names, kind, place, stdin, env):
         program.write_text(_CLIENT.format(python=sys.executable, address=address, first=first))
         program.chmod(0o755)
     server = subprocess.Popen(
-        [sys.executable, __file__, address, str(scripts), kind, str(place)], stdin=stdin,
-        stdout=subprocess.PIPE, env=env,
+        [sys.executable, __file__, address, str(scripts), str(place)], stdin=stdin,
+        stdout=subprocess.PIPE,
     )  # fmt: skip
     # after what imports may say
     assert any(line == b"ready\n" for line in server.stdout)
 
 
-def _serve(address, scripts, kind, place):
-    if kind == "transformers":
-        sys.modules.update(dict.fromkeys(_ABSENT))
+def _serve(address, scripts, place):
     gc.disable()
-    for name in _FAIRSEQ if kind == "fairseq" else _TRANSFORMERS:
+    for name in _FAIRSEQ:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     importlib.import_module("multiprocessing.spawn")  # remembers the real Python, for its workers
@@ -174,13 +147,10 @@ def _answer(connection, scripts):
             os.dup2(file, number)
             os.close(file)
         os.chdir(cwd)
-        before = {name: os.environ.get(name) for name in _CACHES}
-        own = {name: f"{path}-{os.getpid()}" for name, path in before.items() if path}
         os.environ.clear()
-        os.environ.update({**own, **environment})
+        os.environ.update(environment)
         # which a server started in the background of a shell ignores
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        _put_in_place({path: os.environ[name] for name, path in before.items() if path})
         is_python = os.path.basename(argv[0]) == "python"
         script = os.path.join(scripts, os.path.basename(argv[0]))
         _end(_exit_code(_python if is_python else _run_file, [script, *argv[1:]]))
@@ -194,16 +164,6 @@ def _answer(connection, scripts):
     code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
     with contextlib.suppress(BrokenPipeError):  # the program was killed
         connection.sendall(b"%d\n" % code)
-
-
-def _put_in_place(caches):
-    """Let transformers, if the server has it, use other folders than those of the server."""
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in ("transformers", "huggingface_hub") and module:
-            for constant, value in list(vars(module).items()):
-                for old, new in caches.items():
-                    if old and isinstance(value, str) and value.startswith(old):
-                        setattr(module, constant, new + value[len(old) :])
 
 
 def _end_with(connection, fork, over):

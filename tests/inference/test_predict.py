@@ -7,9 +7,9 @@ from fairseq.models.roberta import RobertaModel
 
 from helpers.glue_training import RATIO, make, records, rows_of, train
 from helpers.running import USER_DIR
-from tupe_fairseq.glue.glue_tasks import GLUE_TASKS
+from tupe_fairseq.data.glue import GLUE_TASKS
+from tupe_fairseq.data.metrics import task_metrics
 from tupe_fairseq.inference.predict import predict
-from tupe_fairseq.labelled.metrics import task_metrics
 
 HEAD = "sentence_classification_head"
 

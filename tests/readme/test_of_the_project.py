@@ -8,8 +8,7 @@ from helpers.running import ENV
 from helpers.vocabularies import write_gpt2
 
 
-def test_readme(folder, stranger, monkeypatch):
-    monkeypatch.setitem(ENV, "STRANGER", stranger)
+def test_readme(folder, monkeypatch):
     monkeypatch.setitem(ENV, "HF_HOME", str(folder / "hf"))
     state, _ = authors.their_checkpoint(max_positions=64)
     torch.save(state, folder / "checkpoint_best.pt")

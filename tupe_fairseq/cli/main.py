@@ -31,6 +31,7 @@ COMMANDS = {
     "doctor": "check this installation, a checkpoint, and data",
 }
 _LONGEST_LINE = 900
+TERMINATED = 143  # as of a shell whose command got SIGTERM
 
 
 def main() -> NoReturn:
@@ -42,7 +43,7 @@ def main() -> NoReturn:
             print("\n".join(f"  {command:17} {text}" for command, text in COMMANDS.items()))
             sys.exit(0 if not argv or argv[0] in ("-h", "--help") else 2)
         name, *argv = argv
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     sys.exit(run(name, argv))
 
 
@@ -58,6 +59,8 @@ def run(name: str, argv: list[str]) -> int:
         log_to_stderr(program)
         importlib.import_module(module).main(argv)
     except SystemExit as end:  # argparse has said why
+        if end.code == TERMINATED:
+            print(f"{program}: terminated", file=sys.stderr)
         return int(end.code or 0)
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)

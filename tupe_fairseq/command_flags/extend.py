@@ -3,7 +3,6 @@
 import argparse
 import os
 
-from tupe_fairseq.checkpoint.allowed_options import WIDEST
 from tupe_fairseq.command_flags.arguments import in_range
 from tupe_fairseq.command_flags.given_paths import (
     can_be_output,
@@ -60,7 +59,7 @@ def check(args: argparse.Namespace) -> None:
     Raises:
         OSError, ValueError: the message names the flag.
     """
-    in_range("--max-positions", args.max_positions, at_least=2, at_most=WIDEST)
+    in_range("--max-positions", args.max_positions, at_least=2, at_most=2**16)
     check_is_checkpoint(args.checkpoint)
     find_dictionary(places_of(args.checkpoint, args.data))
     model = os.path.join(args.output_dir, MODEL)

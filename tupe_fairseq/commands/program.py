@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from tupe_fairseq.commands.config_file import take_config
 from tupe_fairseq.commands.interruption import Interruption, raised
 
 _LONGEST_LINE = 900
@@ -71,14 +70,9 @@ def set_up_log(program: str) -> None:
 
 
 def parsed(parser: argparse.ArgumentParser, argv: list[str] | None = None) -> argparse.Namespace:
-    """The arguments, those of a --config file included; --help and wrong flags end the process,
-    with exit codes 0 and 2."""
+    """The arguments; --help and wrong flags end the process, with exit codes 0 and 2."""
     words = sys.argv[1:] if argv is None else argv
     _refuse_unknown_flags(parser, words)
-    try:
-        take_config(parser, words)
-    except (OSError, ValueError) as error:
-        parser.error(_shown(str(error)))
     return parser.parse_args(words)
 
 

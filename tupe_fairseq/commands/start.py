@@ -15,7 +15,6 @@ from tupe_fairseq.commands.program import checked, parsed, set_up_log, stop
 NEEDS = {
     "compare": ("fairseq", "matplotlib"),
     "convert": ("fairseq",),
-    "export": ("fairseq", "safetensors"),
     "extend": ("fairseq",),
 }
 
@@ -59,5 +58,4 @@ def _command(name: str) -> Callable[[list[str] | None], None]:
 
 compare = _command("compare")
 convert = _command("convert")
-export = _command("export")
 extend = _command("extend")

@@ -1,102 +1,65 @@
-"""The learning rate of each scheme: the best of a grid, by short runs with a schedule of their own.
+"""The learning rate of each scheme: the best of --tune-lrs, by short runs with the whole schedule.
 
-They are kept in OUT/tuning, in a folder for each rate, and resumed like any other run.
+They are in OUT/tuning, in a folder for each rate, and have seed 1: seeds that are added later have
+the same rate.
 """
 
+import glob
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tupe_fairseq.compare.comparison import Comparison
-from tupe_fairseq.compare.concurrent_runs import PlannedRun
-from tupe_fairseq.compare.finished_runs import finished, first_seeds
-from tupe_fairseq.compare.readouts import Readouts
+from tupe_fairseq.compare.command import Run
+from tupe_fairseq.files.atomic import read_json
 
-_VALIDATIONS = 4  # only the last one counts; from the others an interrupted run resumes
+_VALIDATIONS = 4
 
 
-def tuning_runs(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """The short runs that decide the rates of these runs, finished ones included.
-
-    Each scheme of each size has one per rate, with the first of its seeds; or with the seed of
-    those that are there already, so that seeds which are added later get the same rate.
-
-    Args:
-        planned (sequence): all runs, with a grid in their settings; the first one of a scheme
-            has its first seed.
-    """
-    first: dict[tuple[str, str], PlannedRun] = {}
-    for own, run in planned:
-        first.setdefault((run.arch, run.scheme.label), (own, run))
-    seeds = first_seeds(_rows(planned[0][0]))
-    return [
-        (
-            _with_rate(own, rate),
-            replace(run, seed=seeds.get(key, run.seed), note=f"learning rate {rate}"),
-        )
-        for key, (own, run) in first.items()
-        for rate in own.tune_lrs
-    ]
+def tuning_runs(runs: Sequence[Run]) -> list[Run]:
+    """One run for each size, scheme and rate."""
+    schemes = {(run.arch, run.scheme): run for run in runs}.values()
+    return [_short(run, lr) for run in schemes for lr in run.settings.tune_lrs]
 
 
-def _with_rate(own: Comparison, rate: float) -> Comparison:
-    """The settings of a short run; warm-up takes the same share."""
-    updates = own.tune_updates
-    return replace(
+def _short(run: Run, lr: float) -> Run:
+    own = run.settings
+    settings = replace(
         own,
-        folder=_folder(own, rate),
-        updates=updates,
-        warmup_updates=own.warmup_updates * updates // own.updates,
-        validate_every=max(1, updates // _VALIDATIONS),
-        lr=rate,
-        tune_lrs=(),
-        readouts=Readouts(),
+        folder=os.path.join(own.folder, "tuning", f"lr{lr!r}"),
+        updates=own.tune_updates,
+        warmup_updates=own.warmup_updates * own.tune_updates // own.updates,
+        validate_every=max(1, own.tune_updates // _VALIDATIONS),
+        lr=lr,
+        pairs="",
+        tasks=(),
     )
+    return replace(run, settings=settings, seed=1)
 
 
-def _folder(comparison: Comparison, rate: float) -> str:
-    return os.path.join(comparison.folder, "tuning", f"lr{rate!r}")
-
-
-def read_tuning(comparison: Comparison) -> list[dict[str, Any]]:
-    """What the finished short runs have shown, for the schemes that have one at each rate.
-
-    Returns:
-        list of dict: ``arch``, ``scheme``, ``seed``; ``updates`` of each run; ``rates``, a list of
-        ``lr`` and ``final_loss`` (None: diverged); ``lr``, the one with the lowest loss, the lowest
-        one if all diverged; ``at_edge``, whether it is the lowest or the highest of the grid.
-    Raises:
-        ValueError: if a result.json is damaged; the message names it.
-    """
-    rows = _rows(comparison)
-    return [row for row in rows if len(row["rates"]) == len(comparison.tune_lrs)]
-
-
-def tuned(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """The runs with the rate of each, once the short runs have decided it."""
-    rows = read_tuning(planned[0][0])
+def tuned(runs: Sequence[Run], rows: Sequence[dict[str, Any]]) -> list[Run]:
+    """The runs, each with the rate of its row of :func:`read_tuning`."""
     rates = {(row["arch"], row["scheme"]): row["lr"] for row in rows}
     return [
-        (replace(own, lr=rates[run.arch, run.scheme.label], tune_lrs=()), run)
-        for own, run in planned
+        replace(run, settings=replace(run.settings, lr=rates[run.arch, run.scheme.label]))
+        for run in runs
     ]
 
 
-def _rows(comparison: Comparison) -> list[dict[str, Any]]:
-    rows: dict[tuple[str, str, int], dict[str, Any]] = {}
-    for lr in comparison.tune_lrs:
-        for result in finished(replace(comparison, folder=_folder(comparison, lr))):
-            key = (result["arch"], result["scheme"], result["seed"])
-            row = rows.setdefault(
-                key,
-                {**dict(zip(("arch", "scheme", "seed"), key)), "updates": result["updates"]},
-            )
-            rate = {"lr": lr, "final_loss": result["final_loss"]}
-            row.setdefault("rates", []).append(rate)
+def read_tuning(folder: str) -> list[dict[str, Any]]:
+    """A row for each size and scheme: ``arch``, ``scheme``, ``updates``, ``losses`` (rate to final
+    loss, None if it diverged), ``lr`` (the best one) and ``at_edge`` (whether it is an extreme)."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    pattern = os.path.join(glob.escape(folder), "tuning", "*", "*", "*", "result.json")
+    for path in sorted(glob.glob(pattern)):
+        run = read_json(path)
+        row = {name: run[name] for name in ("arch", "scheme", "updates")}
+        row = rows.setdefault((run["arch"], run["scheme"]), {**row, "losses": {}})
+        row["losses"][run["lr"]] = run["final_loss"]
     for row in rows.values():
-        whole = [rate for rate in row["rates"] if rate["final_loss"] is not None]
-        best = min(whole, key=lambda rate: rate["final_loss"], default=row["rates"][0])
-        row["lr"] = best["lr"]
-        row["at_edge"] = best in (row["rates"][0], row["rates"][-1])
+        losses = row["losses"] = dict(sorted(row["losses"].items()))
+        finite = [lr for lr in losses if losses[lr] is not None]
+        row["lr"] = min(finite, key=losses.__getitem__, default=min(losses))
+        # of two rates each is an extreme
+        row["at_edge"] = len(losses) > 2 and row["lr"] in (min(losses), max(losses))
     return list(rows.values())

@@ -1,63 +1,53 @@
-"""Reads a model folder of the transformers library, ours or a RoBERTa's, without its code."""
+"""Reads a transformers model directory, TUPE or RoBERTa, without running code that it holds."""
 
+import argparse
+import json
 import os
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
+import torch
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.allowed_options import in_brief
-from tupe_fairseq.checkpoint.checkpoint import CheckpointError, check_tensors
-from tupe_fairseq.checkpoint.convert import fine_tuning_options
+from tupe_fairseq.checkpoint.allowed_options import checked_options
+from tupe_fairseq.checkpoint.checkpoint import check_tensors
+from tupe_fairseq.checkpoint.convert import convert_dictionary, fine_tuning_options
 from tupe_fairseq.checkpoint.foreign_model import ForeignModel
 from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
-from tupe_fairseq.checkpoint.state_dict import EMBEDDING, classification_heads
-from tupe_fairseq.export import folder_config, from_roberta_folder
-from tupe_fairseq.export.folder_dictionary import folder_lines
-from tupe_fairseq.export.folder_labels import head_name, kind_of_head, label_lines
-from tupe_fairseq.export.folder_tensors import from_folder
-from tupe_fairseq.export.folder_weights import read_weights
-from tupe_fairseq.export.fresh_lm_head import lacks_lm_head, with_lm_head
-from tupe_fairseq.export.unlisted_pieces import FIELD, unlisted_in, without_unlisted_rows
-from tupe_fairseq.files.record import read_record
-from tupe_fairseq.labelled.task_description import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
+from tupe_fairseq.checkpoint.state_dict import (
+    EMBEDDING,
+    TAGGING_HEAD,
+    symbols_of,
+    vocabulary_version,
+)
+from tupe_fairseq.data.dictionary import DICTIONARY
+from tupe_fairseq.data.task import (
+    CLASSIFICATION,
+    MULTILABEL,
+    REGRESSION,
+    TAGGING,
+    label_symbol,
+)
+from tupe_fairseq.export.names import (
+    LM_WEIGHT,
+    PROBLEM_TYPES,
+    Head,
+    from_config,
+    from_transformers,
+)
+from tupe_fairseq.export.write_folder import WEIGHTS, without_unlisted
+from tupe_fairseq.files.text_lines import read_lines
+from tupe_fairseq.options import POSITION_OPTIONS
 
-CONFIG = "config.json"
-# what fairseq's models have no place for: beginnings of names, and what they are
-_LEFT_OUT = {"qa_outputs.": "the question-answering head"}
-# the layer of a head of tokens, which is the last one of fairseq's
-_OF_TOKENS = {f"classifier.{part}": f"classifier.out_proj.{part}" for part in ("weight", "bias")}
-# what fairseq's task is called, and its options, by the kind of the head
+# fairseq's task for each kind of head, and its options
 _TASKS: dict[str, dict[str, Any]] = {
     CLASSIFICATION: {},
     REGRESSION: {"regression_target": True},
     MULTILABEL: {"task": "glue_sentence_prediction", "multilabel": True},
     TAGGING: {"task": "token_tagging"},
 }
-
-
-class _Kind(NamedTuple):
-    """A model type.
-
-    Args:
-        options (callable): config.json and its path -> the options of tupe_roberta.
-        rename (callable): tensors, the name of the head and whether the LM head is tied -> the
-            state dict of tupe_roberta.
-        prefix (str): of the names of the encoder's tensors, which a model without a head leaves
-            out.
-    """
-
-    options: Callable[[dict[str, Any], str], Any]
-    rename: Callable[[dict[str, Tensor], str, bool], dict[str, Tensor]]
-    prefix: str
-
-
-_KINDS = {
-    "tupe": _Kind(folder_config.from_config, from_folder, "tupe."),
-    "roberta": _Kind(
-        from_roberta_folder.convert_options, from_roberta_folder.rename_tensors, "roberta."
-    ),
-}
+# what fairseq's models have no place for
+_LEFT_OUT = ("pooler.", "qa_outputs.", "embeddings.position_ids")
+_SEED = 1  # the same folder becomes the same checkpoint
 
 
 def read_folder(
@@ -69,80 +59,182 @@ def read_folder(
     """Read a folder as tupe-export, ``save_pretrained`` or ``Trainer`` write it.
 
     Args:
-        folder (str): it holds config.json, the weights as safetensors, and dict.txt or
-            tokenizer.json.
-        given_lines (list of str, optional): of the dict.txt to use instead (``--dict``).
-        given_labels (list of str, optional): of the label/dict.txt to use instead of ``id2label``
-            (``--label-dict``).
-        numbers (dict, optional): of GPT-2's pieces, without which its tokenizer.json does not tell
-            the words of its dict.txt.
-    Raises:
-        OSError: if a file is missing or cannot be read.
-        ValueError: if one is damaged, the model is of another type, or its parts do not belong
-            together.
+        given_lines: of the dict.txt to use instead of the folder's.
+        given_labels: of the label/dict.txt to use instead of ``id2label``.
+        numbers: of GPT-2's tokens, for the dictionary of a folder that has a tokenizer alone.
     """
-    path = os.path.join(folder, CONFIG)
-    if not os.path.lexists(path):
-        raise FileNotFoundError(
-            f"{path} is missing; give a folder as tupe-export or save_pretrained writes it"
-        )
-    config = read_record(path, dict)
-    name = config.get("model_type")
-    kind = _KINDS.get(name) if isinstance(name, str) else None
-    if kind is None:
-        raise CheckpointError(
-            f"{path}: model_type is {in_brief(name)}; only {' and '.join(_KINDS)} can be converted"
-        )
-    options, found = kind.options(config, path), read_weights(folder)
-    of_tokens = any(name in found for name in _OF_TOKENS)
-    head = head_name(config, path, of_tokens)
-    kept, remarks = _with_a_place(found, kind.prefix)
-    kept = check_tensors(kept, folder)
-    if FIELD in config:
-        kept = without_unlisted_rows(kept, unlisted_in(config, path))
-    tensors = kind.rename(kept, head, not options.untie_weights_roberta)
-    if lacks_lm_head(tensors):
-        tensors = with_lm_head(tensors)
+    path = os.path.join(folder, "config.json")
+    config = _read_json(path)
+    options = {**_defaults(), **from_config(config, path)}
+    options["tokens_per_sample"] = options["max_positions"]
+    found = _read_weights(folder)
+    left_out = [name for name in found if any(part in name for part in _LEFT_OUT)]
+    remarks = [f"left out {name}: fairseq's models have no place for it" for name in left_out]
+    tensors = {name: x for name, x in found.items() if name not in left_out}
+    tensors = check_tensors(tensors, folder)
+
+    head, labels = _head(config, tensors, path), None
+    tied = not options["untie_weights_roberta"]
+    try:
+        state = from_transformers(tensors, config["model_type"], head, tied)
+    except KeyError as error:
+        raise ValueError(f"{folder} has no tensor for {error}") from None
+    if "encoder.lm_head.dense.weight" not in state:
+        state = _with_lm_head(state)
         remarks.append(
             "THE FOLDER HAS NO LM HEAD (classifiers are saved without): model.pt has a new one, "
             "which must be trained before it can fill in masks"
         )
-    lines = folder_lines(folder, config, len(tensors.get(EMBEDDING, ())), given_lines, numbers)
+    if config.get("unlisted_pieces"):
+        state = without_unlisted(state, config["unlisted_pieces"])
+    lines = _dictionary(folder, config, len(state[EMBEDDING]), given_lines, numbers)
+
+    if head is None or head.kind == TAGGING:
+        options.pop("pooling", None)
+    if head is not None:
+        options["classification_head_name"] = head.name
+    namespace = argparse.Namespace(
+        **checked_options(options, path), criterion="masked_lm", data="."
+    )
+    if head is not None:
+        count = len(head.labels)
+        namespace = fine_tuning_options(namespace, head.name, count, **_TASKS[head.kind])
+        if head.kind != REGRESSION:
+            labels = given_labels or [f"{label_symbol(label)} 1" for label in head.labels]
+            if len(labels) < count:
+                raise ValueError(
+                    f"--label-dict lists {len(labels)} labels, but the head has {count} outputs"
+                )
+    elif given_labels is not None:
+        raise ValueError(f"--label-dict is given, but {folder} has no classification head")
     words = [line.rpartition(" ")[0] for line in lines]
-    outputs, labels = classification_heads(tensors).get(head), None
-    if outputs is None and given_labels is not None:
-        raise CheckpointError(f"--label-dict is given, but {folder} has no classification head")
-    if outputs is None or of_tokens:  # the folder's own classes for these read no pooling either
-        vars(options).pop("pooling", None)
-    if outputs is not None:
-        task = kind_of_head(config, outputs, of_tokens)
-        options = fine_tuning_options(options, head, outputs, **_TASKS[task])
-        if task != REGRESSION:
-            labels = label_lines(config, outputs, given_labels, path)
     return ForeignModel(
-        origin=f"the transformers library ({name})",
+        origin=f"the transformers library ({config['model_type']})",
         found=len(found),
-        tensors=tensors,
-        options=options,
+        tensors=state,
+        options=namespace,
         lines=lines,
         is_authors=tuple(words[: len(HIDDEN_SYMBOLS)]) == HIDDEN_SYMBOLS,
         words=words,
-        head=None if outputs is None else head,
+        head=head and head.name,
         labels=labels,
         remarks=remarks,
     )
 
 
-def _with_a_place(found: dict[str, Tensor], prefix: str) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors that a checkpoint has a place for, and what is said of the others."""
-    if not any(name.startswith(prefix) for name in found):
-        found = {prefix + name: tensor for name, tensor in found.items()}
-    left_out = {f"{prefix}pooler.": "the pooler", **_LEFT_OUT}
-    kept, said = {}, {}
-    for name, tensor in found.items():
-        words = [words for start, words in left_out.items() if name.startswith(start)]
-        said.update(dict.fromkeys(words))
-        # a buffer with the numbers 0, 1, ..., which old files have
-        if not words and name != f"{prefix}embeddings.position_ids":
-            kept[_OF_TOKENS.get(name, name)] = tensor
-    return kept, [f"left out {words}: fairseq's models have no place for it" for words in said]
+def _defaults() -> dict[str, Any]:
+    switches = [name for name, option in POSITION_OPTIONS.items() if option.default is False]
+    return {
+        "arch": "tupe_roberta",
+        "task": "masked_lm",
+        "attn_impl": "auto",
+        "unpad": False,
+        "compile_layers": False,
+        "encoder_layerdrop": 0.0,
+        **dict.fromkeys(switches, False),
+    }
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    with open(path, encoding="utf-8") as file:
+        try:
+            content = json.load(file)
+        except ValueError as error:
+            raise ValueError(f"{path} is not a JSON file: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is not a JSON object")
+    return content
+
+
+def _read_weights(folder: str) -> dict[str, Tensor]:
+    """model.safetensors, or the files that its index lists."""
+    import safetensors
+    from safetensors.torch import load_file
+
+    names = [WEIGHTS]
+    index = os.path.join(folder, f"{WEIGHTS}.index.json")
+    if os.path.exists(index):
+        names = sorted(set(_read_json(index).get("weight_map", {}).values()))
+    tensors = {}
+    for name in names:
+        path = os.path.join(folder, name)
+        if os.path.basename(name) != name or not os.path.isfile(path):
+            raise FileNotFoundError(
+                f"{path} is missing; save the model with save_pretrained, as safetensors"
+            )
+        try:
+            tensors.update(load_file(path))
+        except safetensors.SafetensorError as error:
+            raise ValueError(f"{path} is damaged: {error}") from error
+    return tensors
+
+
+def _head(config: dict[str, Any], tensors: dict[str, Tensor], path: str) -> Head | None:
+    of_tokens = "classifier.bias" in tensors
+    bias = tensors.get("classifier.bias" if of_tokens else "classifier.out_proj.bias")
+    if bias is None:
+        return None
+    kinds = {problem_type: kind for kind, problem_type in PROBLEM_TYPES.items()}
+    kind = TAGGING if of_tokens else kinds.get(config.get("problem_type"), CLASSIFICATION)
+    if kind == CLASSIFICATION and len(bias) == 1:
+        kind = REGRESSION  # as in transformers
+    numbers = [str(number) for number in range(len(bias))]
+    labels = config.get("id2label") or {number: f"LABEL_{number}" for number in numbers}
+    if sorted(labels) != sorted(numbers) or len(set(labels.values())) < len(labels):
+        raise ValueError(
+            f"{path}: id2label must give each of the head's {len(bias)} outputs another label, "
+            f"but is {labels}"
+        )
+    usual = TAGGING_HEAD if of_tokens else "sentence_classification_head"
+    name = config.get("classification_head_name") or usual
+    return Head(name, [labels[number] for number in numbers], kind)
+
+
+def _with_lm_head(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors with a new LM head, as RoBERTa initializes it."""
+    size, dim = state[EMBEDDING].shape
+    generator = torch.Generator().manual_seed(_SEED)
+    head = {
+        "bias": torch.zeros(size),
+        "dense.weight": torch.empty(dim, dim).normal_(0, 0.02, generator=generator),
+        "dense.bias": torch.zeros(dim),
+        "layer_norm.weight": torch.ones(dim),
+        "layer_norm.bias": torch.zeros(dim),
+    }
+    new = {f"encoder.lm_head.{name}": tensor for name, tensor in head.items()}
+    return {LM_WEIGHT: state[EMBEDDING], **state, **new}
+
+
+def _dictionary(
+    folder: str,
+    config: dict[str, Any],
+    rows: int,
+    given: list[str] | None,
+    numbers: dict[str, int] | None,
+) -> list[str]:
+    """The lines of the model's dict.txt; the folder's tokenizer tells them, if it has none."""
+    path = os.path.join(folder, DICTIONARY)
+    tokenizer = os.path.join(folder, "tokenizer.json")
+    if given is not None:
+        path, lines = "--dict", given
+    elif os.path.exists(path):
+        lines = read_lines(path, path)
+    elif os.path.exists(tokenizer):
+        from tupe_fairseq.export.tokenizer import dictionary_words
+
+        words = dictionary_words(tokenizer, config.get("unlisted_pieces", 0), numbers)
+        path, lines = tokenizer, [f"{word} 1" for word in words]
+    else:
+        raise FileNotFoundError(f"{path} is missing; give --dict, the dict.txt of the model")
+    lines = convert_dictionary(lines, path)
+    symbols = symbols_of(lines)
+    if rows != len(symbols):
+        raise ValueError(
+            f"{folder} has {rows} word vectors, but {path} has {len(symbols)} symbols; give --dict "
+            "DICT.TXT, that of the model; a resized embedding cannot be converted"
+        )
+    if config.get("vocabulary_version", 0) not in (0, int(vocabulary_version(symbols))):
+        raise ValueError(
+            f"{path} is not the dictionary that {folder} was trained with; give --dict DICT.TXT"
+        )
+    return lines

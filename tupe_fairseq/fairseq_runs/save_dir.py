@@ -19,11 +19,6 @@ def updates_of(path: str) -> int:
     return updates
 
 
-def training_hours_of(path: str) -> float:
-    """What --stop-time-hours counts as passed when training goes on from a checkpoint."""
-    return (read(path, finite=False).training_seconds or 0) / 3600
-
-
 def discard_damaged(folder: str) -> None:
     """Start again from scratch if fairseq was interrupted while it wrote its checkpoint."""
     last = os.path.join(folder, LAST)

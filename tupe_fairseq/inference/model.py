@@ -102,6 +102,7 @@ class TrainedModel:
 
     Attributes:
         symbols: those of ``dictionary``, its dict.txt, and ``<mask>``.
+        heads: its classification heads: name to number of outputs.
         origin: the program that wrote the file, in words; "" for this project.
     """
 
@@ -117,6 +118,7 @@ class TrainedModel:
         self.path, self.options, self.origin = path, options, origin
         self.symbols, self.dictionary = symbols, dictionary
         self._tensors = {k: x for k, x in tensors.items() if not k.startswith(ENCODER)}
+        self.heads = classification_heads(self._tensors)
         config = {**_PRESET, **options, **_HERE}
         with loading(path):
             self.encoder = WordEncoder(
@@ -161,7 +163,7 @@ class TrainedModel:
     @functools.cached_property
     def head(self) -> TaskHead:
         """The head that was trained last."""
-        heads = classification_heads(self._tensors)
+        heads = self.heads
         if not heads:
             raise CheckpointError(
                 f"{self.path} has no classification head: it is pre-trained only; fine-tune it "

@@ -1,1 +1,0 @@
-"""What a model folder is tried with; none of it imports fairseq or this project."""

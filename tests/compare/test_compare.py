@@ -1,0 +1,361 @@
+"""tupe-compare: schemes, statistics, measurement, and comparisons through fairseq-train."""
+
+import csv
+import json
+import logging
+import math
+import shlex
+
+import pytest
+
+from helpers.finetuning import make_chain
+from helpers.running import call_program, interrupt
+from helpers.scoring import write_pairs
+from helpers.training import assert_same_weights
+from tupe_fairseq.compare import command, figures, results, run, tuning
+from tupe_fairseq.compare.run import Measurement
+from tupe_fairseq.compare.schemes import parse_schemes
+from tupe_fairseq.fairseq_runs.train import Diverged
+from tupe_fairseq.files.lock import locked
+
+TINY, MINI = "tupe_roberta_tiny", "tupe_roberta_mini"
+LEARNED, TUPE = f"{TINY}/learned-seed1", f"{TINY}/tupe_rel-pos-seed1"
+# several batches per update, so that a run lasts long enough to be interrupted
+SIZE = "--encoder-layers 2 --encoder-embed-dim 32 --encoder-ffn-embed-dim 64 --update-freq 4"
+
+
+def comparing(data, folder, *flags, schemes="learned; tupe --rel-pos"):
+    """The arguments of tupe-compare; later flags win."""
+    words = [
+        data, "--output-dir", folder, "--schemes", schemes, "--seeds", "1", "--updates", 12,
+        "--validate-every", 4, "--batch-size", 4, "--tokens-per-sample", 64, "--lr", "1e-2",
+        "--cpu", "--threads", 1, f"--train-flags={SIZE}", "--keep-checkpoints", *flags,
+    ]  # fmt: skip
+    return [str(word) for word in words]
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+# ---- Flags
+
+
+def test_schemes():
+    schemes = parse_schemes("learned; tupe  --tie-cls --rel-pos --max-rel-pos 020 ;")
+    assert [one.label for one in schemes] == [
+        "learned",
+        "tupe --rel-pos --max-rel-pos 20 --tie-cls",
+    ]
+    assert schemes[1].folder == "tupe_rel-pos_max-rel-pos-20_tie-cls"
+    assert schemes[0].words == ("--position-encoding", "learned")
+
+
+@pytest.fixture
+def bin_folder(tmp_path):
+    for name in ("dict.txt", "train.bin", "train.idx", "valid.bin", "valid.idx"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--train-flags=--lr 3"], "--train-flags may not set --lr: tupe-compare sets it for all"),
+        (["--train-flags=--rel-pos"], "--rel-pos: it belongs to a scheme, in --schemes"),
+        (["--train-flags=--no-such"], "--train-flags: unrecognized arguments: --no-such"),
+        (["--schemes=alibi --rel-pos"], "--schemes 'alibi --rel-pos': "),
+        (["--schemes=learned; learned --max-rel-pos 5"], "'learned"),
+        (["--baseline=rope"], "--baseline 'rope' is neither in --schemes nor in"),
+    ],
+)
+def test_what_fairseq_train_would_not_do_is_refused(flags, message, bin_folder, tmp_path):
+    code, text = call_program("compare", comparing(bin_folder, tmp_path / "out", *flags))
+    assert code == 2 and message in text.splitlines()[-1]
+
+
+def test_a_file_of_flags(bin_folder, tmp_path):
+    study = tmp_path / "study.args"
+    study.write_text(f"""# a study
+        {bin_folder} --output-dir {tmp_path}/out --updates 40 --cpu  # on a laptop
+        --schemes "learned; tupe --rel-pos" --seeds 1,2,3
+    """)
+    words = [f"@{study}", "--seeds", "7", "--dry-run", "--lr", "0.5"]
+    code, text = call_program("compare", words)
+    scripts = text.split("# tupe_roberta_tiny, ")[1:]
+    assert code == 0 and [one.splitlines()[0] for one in scripts] == [
+        "learned, seed 7, lr 0.5",
+        "tupe --rel-pos, seed 7, lr 0.5",
+    ]
+    assert "--max-update 40 " in text and "--validate-interval-updates 4 " in text
+    assert not (tmp_path / "out").exists()
+
+
+# ---- Statistics
+
+
+def result(scheme, seed, losses, arch=TINY, diverged=None, **more):
+    """What a run leaves; validations after 10, 20, ... updates."""
+    curve = [{"updates": 10 * n, "loss": x, "seconds": 2.0 * n} for n, x in enumerate(losses, 1)]
+    return {
+        "arch": arch, "scheme": scheme, "seed": seed, "lr": 1e-3, "updates": 10 * len(losses),
+        "diverged": diverged, "final_loss": None if diverged else losses[-1],
+        "best_loss": min(losses), "best_updates": 10, "seconds": 4.0, "words_per_second": 50.0,
+        "peak_memory_mib": 90.0, "parallel": 1, "machine": "x", "parameters": 1000,
+        "position_parameters": 10, "curve": curve, "downstream": {}, **more,
+    }  # fmt: skip
+
+
+def write(folder, *found):
+    for one in found:
+        path = folder / one["arch"] / f"{one['scheme']}-seed{one['seed']}" / "result.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(one))
+
+
+def test_updates_to_reach():
+    curve = result("x", 1, [9, 8, 6, 7])["curve"]
+    assert results.updates_to_reach(curve, 7) == 25  # the first time
+    assert results.updates_to_reach(curve, 9.5) == 10
+    assert results.updates_to_reach(curve, 5) is None
+
+
+def test_differences_over_the_seeds(tmp_path):
+    write(
+        tmp_path,
+        *(result("learned", seed, [9, loss]) for seed, loss in ((1, 8.0), (2, 8.2), (3, 8.1))),
+        result("tupe", 1, [8.5, 7.5]), result("tupe", 2, [9, 7.9]), result("tupe", 3, [9, 8.3]),
+        result("tupe", 4, [9, 7]), result("tupe", 5, [8], diverged="NaN"),
+        result("learned", 1, [5], arch=MINI),
+    )  # fmt: skip
+    runs = results.read_runs(str(tmp_path), "learned", ["tupe", "learned"])
+    rows = {(row["arch"], row["scheme"]): row for row in results.summarize(runs)}
+    assert list(rows) == [(MINI, "learned"), (TINY, "learned"), (TINY, "tupe")]
+    tupe = rows[TINY, "tupe"]
+    assert (tupe["seeds"], tupe["diverged"]) == ([1, 2, 3, 4, 5], [5])
+    assert tupe["final_loss"]["n"] == 4  # the diverged run is none
+    # -0.5, -0.3, 0.2 of the seeds with a baseline: mean -0.2, t of 2 degrees of freedom
+    deviation = math.sqrt((0.3**2 + 0.1**2 + 0.4**2) / 2)
+    assert tupe["difference"] == pytest.approx(
+        {"n": 3, "mean": -0.2, "min": -0.5, "max": 0.2,
+         "margin95": 4.302652729911275 * deviation / math.sqrt(3)}
+    )  # fmt: skip
+    # seed 1 after 15 of 20 updates, seed 2 after 10 + 10 * 0.8 / 1.1; seed 3 never
+    fraction = tupe["to_baseline"]["fraction"]
+    assert tupe["to_baseline"]["of"] == 3 and fraction["n"] == 2
+    assert (fraction["min"], fraction["max"]) == pytest.approx((0.75, (10 + 8 / 1.1) / 20))
+    assert rows[MINI, "learned"]["final_loss"]["margin95"] is None
+    assert results.spread([None]) is None
+
+
+def test_the_files_of_a_comparison(tmp_path, bin_folder):
+    names = {"pairs": "blimp", "tasks": ("x/CoLA",)}
+    settings = command.Settings(str(tmp_path), str(bin_folder), 20, 1, 10, **names)
+    downstream = [{"pairs": 60.0 + n, "pairs/order": 50.0, "CoLA": 30.0 - n} for n in range(4)]
+    out = tmp_path / "out"
+    write(
+        out,
+        *(result("learned", n, [9, 8 + n / 10], downstream=downstream[n]) for n in (1, 2)),
+        *(result("tupe", n, [8.5, 7 + n / 10], downstream=downstream[3 - n]) for n in (1, 2)),
+        result("alibi", 1, [9.5], diverged="NaN"),
+    )  # fmt: skip
+    found = results.write_results(str(out), settings.record(), "learned", ["tupe", "alibi"])
+    figures.draw(found, str(out))
+    text = (out / "results.md").read_text()
+    assert results.report(read(out / "results.json")) == text
+    assert "| tupe | 2 | 7.150 ± 0.635 | 7.150 ± 0.635 | -1.000 ± 0.000 | 0.63 ± 0.17 |" in text
+    assert "| alibi | 1 (1 diverged) | - | - | - | not reached |" in text
+    assert "| learned | 61.5 ± 6.4 | 28.5 ± 6.4 |" in text and "| order | 50.0 ± 0.0 |" in text
+    rows = list(csv.DictReader((out / "runs.csv").open()))
+    assert [(row["scheme"], row["seed"]) for row in rows][2:4] == [("tupe", "1"), ("tupe", "2")]
+    assert float(rows[2]["difference"]) == pytest.approx(-1) and rows[2]["CoLA"] == "28.0"
+    for name in ("loss_by_updates.png", "loss_by_time.png", f"final_{TINY}.png"):
+        assert (out / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_best_rate(tmp_path):
+    losses = {1e-3: 8.0, 2e-3: 7.0, 3e-3: None}
+    for lr, loss in losses.items():
+        one = result("learned", 1, [loss or 9], lr=lr, diverged=None if loss else "NaN")
+        write(tmp_path / "tuning" / f"lr{lr}", one)
+        two = result("tupe", 1, [9 if lr > 1e-3 else 8], lr=lr)
+        write(tmp_path / "tuning" / f"lr{lr}", two)
+    rows = {row["scheme"]: row for row in tuning.read_tuning(str(tmp_path))}
+    assert rows["learned"]["losses"] == losses
+    assert (rows["learned"]["lr"], rows["learned"]["at_edge"]) == (2e-3, False)
+    assert (rows["tupe"]["lr"], rows["tupe"]["at_edge"]) == (1e-3, True)
+
+
+# ---- Measurement
+
+
+class Log:
+    """A measurement that is given lines at given times."""
+
+    def __init__(self, path, updates=0):
+        self.now = 0.0
+        self.measured = Measurement(str(path), updates, clock=lambda: self.now)
+
+    def at(self, now, line):
+        self.now = now
+        return self.measured.follow(f"2026-01-02 03:04:05 | INFO | {line}\n")
+
+    def inner(self, now, updates, words, more=""):
+        return self.at(now, f'train_inner | {{"wpb": "{words}", "num_updates": "{updates}"{more}}}')
+
+    def valid(self, now, updates, loss):
+        self.at(now, 'fairseq_cli.train | begin validation on "valid" subset')
+        self.at(now + 5, f'valid | {{"valid_loss": "{loss}", "valid_num_updates": "{updates}"}}')
+        self.at(now + 6, f"x | Preparing to save checkpoint for epoch 1 @ {updates} updates")
+        self.at(now + 9, f"x | Saved checkpoint a.pt (epoch 1 @ {updates} updates)")
+
+
+def test_seconds_and_speed_are_those_of_training(tmp_path):
+    log = Log(tmp_path / "curve.jsonl")
+    log.at(0, "x | total memory = 2.000 GB ; name = A GPU   ")
+    log.at(10, "fairseq_cli.train | Start iterating over samples")
+    assert log.inner(12, 5, 100, ', "gb_free": "0.5"') == 5
+    log.inner(14, 10, 200, ', "gb_free": "1.0"')
+    log.valid(14, 10, 8.5)  # until 23, of which a second counts: from its result to the saving
+    log.inner(25, 20, 300)
+    log.valid(25, 20, 8.25)
+    first, second = Log(tmp_path / "curve.jsonl", updates=20).measured.points
+    assert (first["loss"], first["seconds"], first["peak_memory_mib"]) == (8.5, 4.0, 1536)
+    assert first["words_per_second"] == pytest.approx(1500 / 4)
+    assert (second["seconds"], second["words_per_second"]) == (7.0, pytest.approx(1000))
+    resumed = Log(tmp_path / "curve.jsonl", updates=10)
+    assert [point["updates"] for point in resumed.measured.points] == [10]
+    with pytest.raises(Diverged, match="after 30 updates is nan"):
+        resumed.valid(0, 30, "nan")
+
+
+# ---- Through fairseq-train
+
+
+@pytest.fixture(scope="module", autouse=True)
+def commands_start_at_once(shim_folder):
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (command, run):
+            patch.setattr(module, "console_script", lambda name: f"{shim_folder}/{name}")
+        yield
+
+
+@pytest.fixture(scope="module")
+def compared(data, shim_folder, tmp_path_factory):
+    """Two runs, interrupted while both ran at a time, and then finished one after the other."""
+    for _ in range(3):  # on a busy machine a run may be over before it is interrupted
+        folder = tmp_path_factory.mktemp("a comparison")
+        words = comparing(data, folder)
+        parallel = [f"{shim_folder}/tupe-compare", *words, "--parallel", "2"]
+        code, text = interrupt(parallel, folder / TUPE / "train.log", "Saved checkpoint")
+        assert code == 130 and text.splitlines()[-1] == "tupe-compare: interrupted", text
+        with locked(str(folder)):  # the trainings have ended, too
+            pass
+        if not (folder / TUPE / "result.json").exists():
+            break
+    code, text = call_program("compare", words)
+    assert code == 0, text
+    return folder, text
+
+
+def test_an_interrupted_comparison_resumes(compared):
+    folder, text = compared
+    found = read(folder / TUPE / "result.json")
+    assert [point["updates"] for point in found["curve"]] == [4, 8, 12]
+    assert found["final_loss"] == found["curve"][-1]["loss"] < found["curve"][0]["loss"]
+    assert 0 < found["curve"][0]["seconds"] < found["seconds"] and found["words_per_second"] > 0
+    log = (folder / TUPE / "train.log").read_text()
+    assert log.count("| Start iterating over samples") >= 2 and "(epoch 1 @ 4 updates)" in log
+    assert found["parallel"] == 2 and "Up to 2 runs shared the machine" in text
+    assert (folder / "results.md").read_text() in text
+    # learned has a table of 64 x 32; all that tupe has more is positions
+    learned = read(folder / LEARNED / "result.json")
+    assert learned["position_parameters"] == 64 * 32
+    more = found["position_parameters"] - learned["position_parameters"]
+    assert more == found["parameters"] - learned["parameters"] > 2 * 32 * 32
+
+
+def test_by_hand_it_is_the_same(compared, run, tmp_path):
+    """One run alone, without interruption, as its command.sh says."""
+    folder = compared[0] / TUPE
+    script = (folder / "command.sh").read_text()
+    by_hand = script.replace(shlex.quote(str(folder)), str(tmp_path))
+    assert script in compared[1] and by_hand != script
+    log = run("sh", "-c", by_hand).stdout
+    for point in read(folder / "result.json")["curve"]:
+        assert f'"valid_loss": "{point["loss"]:g}"' in log
+    assert_same_weights(tmp_path / "checkpoint_last.pt", folder / "checkpoint_last.pt")
+
+
+def test_a_scheme_and_a_rate_of_its_own_are_added(compared, data, caplog, monkeypatch, tmp_path):
+    """On another machine, and with another torch; finished runs are not repeated."""
+    folder, _ = compared
+    logs = [(folder / name / "train.log").read_bytes() for name in (LEARNED, TUPE)]
+    monkeypatch.setattr(command, "versions", lambda: {"torch": "9.9"})
+    words = comparing(data, folder, "--threads", "2", schemes="none; learned")
+    caplog.set_level(logging.WARNING)
+    code, text = call_program("compare", words)
+    assert code == 0 and "1 of 2 runs left" in text, text
+    assert "threads was 1 and is now 2" in text and "versions was" in text
+    assert logs == [(folder / name / "train.log").read_bytes() for name in (LEARNED, TUPE)]
+    summary = read(folder / "results.json")["summary"]
+    assert [row["scheme"] for row in summary] == ["learned", "none", "tupe --rel-pos"]
+    code, text = call_program("compare", comparing(data, folder, "--lr", "2e-2"))
+    assert code == 2 and "made with other settings: lr was 0.01 and is now 0.02" in text
+    with locked(str(folder)):
+        code, text = call_program("compare", words)
+    assert code == 2 and "another process is using" in text
+
+
+def test_a_checkpoint_without_its_curve_is_trained_again(compared, data, tmp_path):
+    words = comparing(data, tmp_path, schemes="learned")
+    (tmp_path / LEARNED).mkdir(parents=True)
+    checkpoint = (compared[0] / LEARNED / "checkpoint_last.pt").read_bytes()
+    (tmp_path / LEARNED / "checkpoint_last.pt").write_bytes(checkpoint)
+    code, text = call_program("compare", words)
+    assert code == 0 and "lacks a validation; the run restarts" in text
+    losses = [read(x / LEARNED / "result.json")["curve"] for x in (tmp_path, compared[0])]
+    assert len({tuple(point["loss"] for point in curve) for curve in losses}) == 1
+
+
+def test_downstream_evaluation(tmp_path, shim_folder, monkeypatch):
+    """It failed once; what had been done was kept. The numbers are those of the commands."""
+    chain = make_chain(tmp_path)
+    pairs = [("the cat sat", "cat the sat"), ("a dog saw it", "dog a it saw")]
+    write_pairs(chain / "pairs" / "one.jsonl", pairs, linguistics_term="order")
+    finetuning = ["--epochs", "1", "--batch-size", "8", "--lrs", "1e-2", "--seeds", "1"]
+    finetuning += ["--pooling", "mean"]
+    words = comparing(
+        chain / "dir", chain / "out", "--pairs", chain / "pairs", "--tasks", chain / "out" / "CoLA",
+        "--finetune-flags", shlex.join(finetuning), "--tune-lrs", "1e-2,1e-3", "--updates", "4",
+        schemes="learned",
+    )  # fmt: skip
+    words = [word for word in words if word not in ("--lr", "1e-2")][:-2] + words[-2:]
+    out = chain / "compared"
+    words[words.index("--output-dir") + 1] = str(out)
+    with monkeypatch.context() as patch:
+        shims = {"tupe-score": f"{shim_folder}/tupe-score", "tupe-finetune": "/bin/false"}
+        patch.setattr(run, "console_script", shims.__getitem__)
+        code, text = call_program("compare", words)
+        assert code == 2 and "false ended with exit code 1" in text and "downstream.log" in text
+    code, text = call_program("compare", words)
+    assert code == 0, text
+    one = out / LEARNED
+    assert (one / "downstream.log").read_text().count("/tupe-score ") == 1
+    assert (one / "train.log").read_text().count("| done training in ") == 1
+    found = read(one / "result.json")
+    best = read(out / "results.json")["tuning"][0]
+    assert found["lr"] == best["lr"] == min(best["losses"], key=lambda pair: pair[1])[0]
+    checkpoint = one / "checkpoint_last.pt"
+    words = [checkpoint, "--pairs", chain / "pairs", "--data", chain / "dir", "--cpu"]
+    code, text = call_program("score", [*words, "--results", tmp_path / "scored"])
+    scored = read(tmp_path / "scored" / "results.json")["pairs"]
+    words = ["--data", chain / "out" / "CoLA", "--checkpoint", checkpoint, "--cpu", *finetuning]
+    code, text = call_program("finetune", [*words, "--output-dir", tmp_path / "runs"])
+    tuned = read(tmp_path / "runs" / "CoLA" / "results.json")["runs"]
+    assert found["downstream"] == {
+        "pairs": 100 * scored["all"]["accuracy"],
+        "pairs/order": 100 * scored["phenomena"]["order"]["accuracy"],
+        "CoLA": 100 * tuned[0]["metrics"]["valid"]["mcc"],
+    }
+    assert not (one / "downstream").exists()

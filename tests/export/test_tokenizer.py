@@ -1,0 +1,132 @@
+"""Exported tokenizers give the ids of fairseq's hub interface."""
+
+import pytest
+from fairseq.data import Dictionary
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
+from tupe_fairseq.text.vocabulary import train_model
+
+from helpers.vocabularies import write_gpt2
+from tupe_fairseq.data.subwords import Gpt2Bpe
+from tupe_fairseq.export.tokenizer import build_tokenizer, dictionary_words
+
+TEXT = [
+    "The quick brown fox jumps over the lazy dog, and nobody is surprised.",
+    "In 1984 there were 3,000 of them; café owners said 'no' (twice)!",
+    "Ein naïver Mann – aus Köln – isst 100 % Brot... and http://www.example.org/a_b?c=d",
+    "Don't stop: e-mail me@example.com; U.S. and U.K. prices rose by $5.50 in 10 days.",
+    "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich <b>bold</b>.",
+]
+STRANGE = [
+    "", " ", "   ", "\t", " \t \n", "a", " a", "a ", "  two  spaces  ", "tab\tbetween", "a\nb",
+    "carriage\r\nreturn", "\x01 a", "a\x01b", "nul\x00byte", "bell\x07", "\x85", "a\x85b",
+    "e\u0301", "cafe\u0301 na\u0308ive", "ﬁne", "①②③ ½ ² ™", "Ａ Ｂ １２", "～", "İstanbul", "…",
+    "\u200b", "a\u200bb", "a\u200cb\u200dc", "\ufeffbom", "a\u00a0b", "a\u2003b", "\u3000",
+    "日本語のテキスト", "ｶﾞ", "한국어", "\u1112\u1161\u11ab", "Привет", "مرحبا", "שלום", "हिन्दी",
+    "😀", "👨\u200d👩\u200d👧", "🇩🇪 ok", "👍🏽", "𝔘𝔫𝔦", "\U000e0041", "\ufffd", "\ue000", "\ufdd1",
+    "▁", "▁▁a", "a▁b", "a ▁ b", "a" * 300, "ab" * 200, "x-" * 100, "....", "--------", "''\"\"``",
+    "☃", "☃☃", "☃ ☃", "☃a☃", "ẞß", "ΣΑΣ", "ǅ", "don't", "madeupword0000", "< mask >", "<sep>",
+    "<unk", "s>", "</", "&amp; &lt;s&gt;", "\\n", "a/b\\c", "100,000.00", "co-op", "e.g. this",
+]  # fmt: skip
+
+
+def hub_ids(dictionary, split, text):
+    """As fairseq's RobertaHubInterface.encode."""
+    line = f"<s> {split(text)} </s>"
+    return dictionary.encode_line(line, append_eos=False, add_if_not_exist=False).tolist()
+
+
+def assert_same_ids(tokenizer, dictionary, split, texts):
+    for text in texts:
+        assert known(tokenizer(text), dictionary) == hub_ids(dictionary, split, text), ascii(text)
+
+
+def known(encoded, dictionary):
+    """The ids, with <unk> for tokens that the dictionary lacks."""
+    return [
+        token if token < len(dictionary) else dictionary.unk() for token in encoded["input_ids"]
+    ]
+
+
+@pytest.fixture(scope="module", params=["unigram", "bpe", "unigram lower", "bpe lower"])
+def pieces(request, tmp_path_factory):
+    """A SentencePiece model, its encoding, and a dictionary that lacks some tokens."""
+    model_type, _, lower = request.param.partition(" ")
+    path = str(tmp_path_factory.mktemp("pieces") / "spm.model")
+    # few tokens beyond characters: of two ways to split a word with equal scores, which a small
+    # text has many of, SentencePiece takes one by its rounding to 32 bits
+    size = 90 if model_type == "unigram" else 150
+    lines = [line for count, line in enumerate(TEXT, 7) for _ in range(count)]
+    with open(path, "wb") as file:
+        file.write(train_model(lines, size, model_type, 1.0, bool(lower)))
+    bpe = SentencepieceBPE(SentencepieceConfig(sentencepiece_model=path))
+    dictionary = Dictionary()
+    for number in range(4, size):
+        word = bpe.sp.id_to_piece(number)
+        if word not in ("n", "th", "\u2581the", "<mask>"):
+            dictionary.add_symbol(word)
+    for word in ("madeupword0000", "<mask>"):
+        dictionary.add_symbol(word)
+    return path, bpe.encode, dictionary
+
+
+def test_sentencepiece(pieces):
+    path, split, dictionary = pieces
+    tokenizer, unlisted = build_tokenizer("sentencepiece", [path], dictionary.symbols, 64)
+    assert unlisted > 0 and len(tokenizer) == len(dictionary) + unlisted
+    assert tokenizer.convert_tokens_to_ids(["<s>", "<pad>", "<mask>"]) == [
+        0,
+        1,
+        dictionary.index("<mask>"),
+    ]
+    assert_same_ids(tokenizer, dictionary, split, [*TEXT, *STRANGE])
+    assert tokenizer.model_max_length == 64 and tokenizer.padding_side == "right"
+
+
+def test_pairs_and_the_mask(pieces):
+    path, split, dictionary = pieces
+    tokenizer, _ = build_tokenizer("sentencepiece", [path], dictionary.symbols, 64)
+    first, second = TEXT[:2]
+    pair = f"{split(first)} </s> </s> {split(second)}"
+    encoded = tokenizer(first, second)
+    assert known(encoded, dictionary) == hub_ids(dictionary, str, pair)
+    assert set(encoded) == {"input_ids", "attention_mask"}
+    for text in ("a <mask> fox", "<mask>", " <mask> .", "a<mask>b", "a <mask>, b", "a  <mask>"):
+        # as in RobertaHubInterface.fill_mask
+        spans = [split(span.rstrip()) for span in text.split("<mask>")]
+        expected = hub_ids(dictionary, str, " <mask> ".join(spans))
+        assert known(tokenizer(text), dictionary) == expected, text
+
+
+def test_what_is_saved(pieces, tmp_path):
+    from transformers import AutoTokenizer
+
+    path, _, dictionary = pieces
+    tokenizer, unlisted = build_tokenizer("sentencepiece", [path], dictionary.symbols, 64)
+    tokenizer.save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path)
+    assert all(again(text)["input_ids"] == tokenizer(text)["input_ids"] for text in STRANGE)
+    assert again.decode(again("x-a is", add_special_tokens=False)["input_ids"]) == "x-a is"
+    words = dictionary_words(str(tmp_path / "tokenizer.json"), unlisted, None)
+    assert words == dictionary.symbols[4:-1]
+
+
+def test_gpt2(tmp_path):
+    write_gpt2(tmp_path)
+    paths = [str(tmp_path / "encoder.json"), str(tmp_path / "vocab.bpe")]
+    dictionary = Dictionary.load(str(tmp_path / "theirs.txt"))
+    dictionary.add_symbol("<mask>")
+    tokenizer, _ = build_tokenizer("gpt2", paths, dictionary.symbols, 64)
+    bpe = Gpt2Bpe(*paths)
+    texts = [*TEXT, *STRANGE, " the a theta", "<s"]
+    assert_same_ids(tokenizer, dictionary, lambda text: " ".join(bpe.split(text)), texts)
+    text = "The quick brown fox the a theta"
+    assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text
+
+
+def test_what_cannot_be_exported(tmp_path):
+    path = tmp_path / "spm.model"
+    path.write_bytes(train_model(TEXT * 9, 70, "char", 1.0, False))
+    with pytest.raises(ValueError, match="SentencePiece model of characters or words"):
+        build_tokenizer("sentencepiece", [str(path)], Dictionary().symbols, 64)
+    with pytest.raises(ValueError, match="a fastbpe vocabulary cannot be exported"):
+        build_tokenizer("fastbpe", ["codes"], [], 64)

@@ -1,0 +1,280 @@
+"""tupe-export: what it writes, what it compares, and what it refuses."""
+
+import json
+import os
+import shutil
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+
+from helpers.exporting import CHECKPOINT, export, exporting_quickly, write_model, write_vocabulary
+from helpers.folders import TOKEN_HEAD
+from helpers.vocabularies import convert
+from tupe_fairseq.export import check
+from tupe_fairseq.export.names import from_transformers
+
+LABELS = ["entailment", "neutral", "contradiction"]
+SENTENCE_FILES = {
+    "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json",
+    "1_Pooling/config.json",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_vocabulary(tmp_path_factory.mktemp("data") / "data-bin")
+
+
+def write_finetuned(folder, data, head, labels, **options):
+    """A folder as tupe-finetune leaves it: all that is needed is beside the checkpoint."""
+    write_model(folder, data, {head: len(labels)}, **options)
+    for name in ("dict.txt", "sentencepiece.bpe.model"):
+        shutil.copy(data / name, folder)
+    (folder / "label").mkdir()
+    (folder / "label" / "dict.txt").write_text("".join(f"{label} 7\n" for label in labels))
+    return folder / CHECKPOINT
+
+
+@pytest.fixture(scope="module")
+def finetuned(data):
+    folder = data.parent / "finetuned"
+    checkpoint = write_finetuned(
+        folder, data, "mine", LABELS, rel_pos=True, task="sentence_prediction"
+    )
+    report = {"splits": {"train": {"rows": 1234}}}
+    (folder / "report.json").write_text(json.dumps(report))
+    return checkpoint
+
+
+def exported(*words):
+    code, text = export(*words)
+    assert code == 0, text
+    return text
+
+
+def files(folder):
+    return {os.path.relpath(path, folder) for path in folder.rglob("*") if path.is_file()}
+
+
+# ---- What is written ----------------------------------------------------------------------------
+
+
+def test_a_finetuned_model_needs_no_flags(finetuned, tmp_path):
+    out = tmp_path / "out"
+    text = exported(finetuned, out, "--license", "mit", "--language", "en,de", "--onnx")
+    for name in ("AutoModelForSequenceClassification", "AutoModelForMaskedLM", "onnx/model.onnx"):
+        assert f"{name}: the same within " in text
+    names = {"config.json", "model.safetensors", "dict.txt", "README.md", "tokenizer.json",
+             "tokenizer_config.json", "configuration_tupe.py", "modeling_tupe.py"}  # fmt: skip
+    written = files(out) - {"special_tokens_map.json"}  # transformers 5 writes none
+    assert written == {*names, *SENTENCE_FILES, "onnx/model.onnx"}
+    assert os.listdir(tmp_path) == ["out"]
+
+    config = json.loads((out / "config.json").read_text())
+    assert config["id2label"] == dict(zip("012", LABELS))
+    assert config["architectures"] == ["TupeForSequenceClassification"]
+    pooling = json.loads((out / "1_Pooling" / "config.json").read_text())
+    assert pooling["pooling_mode_mean_tokens"] and not pooling["pooling_mode_cls_token"]
+    card = (out / "README.md").read_text()
+    front = card.split("---\n")[1].splitlines()
+    assert front[:4] == ["license: mit", "language:", "- en", "- de"]
+    assert "pipeline_tag: text-classification" in front
+    facts = ["TUPE-R (", ", ".join(LABELS), "1,234 examples", "trust_remote_code", "revision",
+             "onnxruntime", "form NFC", f"transformers {transformers.__version__}"]  # fmt: skip
+    assert [fact for fact in facts if fact not in card] == []
+    assert str(tmp_path) not in card
+
+    classify = transformers.pipeline("text-classification", str(out), trust_remote_code=True)
+    assert classify("The cat sat on the mat.")[0]["label"] in LABELS
+
+
+def test_as_roberta_in_half_precision(data, tmp_path):
+    checkpoint = write_model(tmp_path / "run", data, position_encoding="learned")
+    state = torch.load(checkpoint, weights_only=False)
+    state["model"] = {
+        name: x.half() if x.is_floating_point() else x for name, x in state["model"].items()
+    }
+    torch.save(state, checkpoint)
+    sample = tmp_path / "sample.txt"
+    sample.write_text("The cat likes the house.\n\nNobody.\n")
+    flags = ["--data", data, "--as", "roberta", "--sample", sample, "--pooling", "cls"]
+    text = exported(checkpoint, tmp_path / "out", *flags)
+    tensors = load_file(tmp_path / "out" / "model.safetensors")
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.float32}
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert not list((tmp_path / "out").glob("*.py")) and "on 2 texts" in card
+    assert "trust_remote_code" not in text + card and "Nobody has said under which" in card
+    pooling = json.loads((tmp_path / "out" / "1_Pooling" / "config.json").read_text())
+    assert pooling["pooling_mode_cls_token"] and not pooling["pooling_mode_mean_tokens"]
+
+
+@pytest.mark.parametrize("model_type", ["tupe", "roberta"])
+def test_tags(model_type, data, tmp_path):
+    labels = ["O", "B-my%20place", "I-my%20place"]
+    checkpoint = write_finetuned(
+        tmp_path / "run", data, "tags", labels, task="token_tagging",
+        position_encoding="learned", classification_head_name="tags",
+    )  # fmt: skip
+    text = exported(checkpoint, tmp_path / "out", "--as", model_type)
+    assert "AutoModelForTokenClassification: the same" in text
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["id2label"] == {"0": "O", "1": "B-my place", "2": "I-my place"}
+    assert config["architectures"] == [f"{model_type.title()}ForTokenClassification"]
+
+
+KINDS = {
+    "regression": ({"regression_target": True}, "regression", "score"),
+    "multilabel": (
+        {"multilabel": True, "task": "glue_sentence_prediction"}, "multi_label_classification",
+        "art",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", KINDS)
+def test_kinds_of_heads(case, data, tmp_path, monkeypatch):
+    exporting_quickly(monkeypatch)
+    options, problem_type, label = KINDS[case]
+    checkpoint = write_finetuned(tmp_path / "run", data, "mine", ["art"], **options)
+    exported(checkpoint, tmp_path / "out")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["problem_type"] == problem_type and config["id2label"] == {"0": label}
+
+
+def test_tokens_that_the_dictionary_lacks(data, tmp_path):
+    """Each has the vector of <unk>, and none comes back."""
+    folder = shutil.copytree(data, tmp_path / "cut")
+    lines = (folder / "dict.txt").read_text().splitlines(keepends=True)
+    (folder / "dict.txt").write_text("".join([*lines[:-3], "madeupword0000 0\n"]))
+    checkpoint = write_model(tmp_path / "run", folder)
+    words = [checkpoint, tmp_path / "out", "--data", folder]
+    code, text = export(*words)
+    assert code == 2 and "padded with 1 words that are in no text, such as madeupword0000" in text
+    text = exported(*words, "--padded-vocabulary")
+    assert "3 tokens are not in dict.txt" in text
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    rows = load_file(tmp_path / "out" / "model.safetensors")["tupe.embed_tokens.weight"]
+    assert len(rows) == config["vocab_size"] and rows[-1].equal(rows[3])
+    (tmp_path / "out" / "dict.txt").unlink()
+    code, text = convert(["--checkpoint", tmp_path / "out"], tmp_path / "back")
+    assert code == 0, text
+    found = torch.load(tmp_path / "back" / "model.pt", weights_only=False)["model"]
+    expected = torch.load(checkpoint, weights_only=False)["model"]
+    assert all(found[name].equal(expected[name]) for name in expected)
+
+
+def test_overwrite(finetuned, data, tmp_path, monkeypatch):
+    """Files of an earlier export go, others stay."""
+    exporting_quickly(monkeypatch)
+    out = tmp_path / "out"
+    exported(finetuned, out)
+    (out / "mine.txt").write_text("")
+    learned = write_model(tmp_path / "run", data, position_encoding="learned")
+    exported(learned, out, "--data", data, "--as", "roberta", "--overwrite")
+    assert "mine.txt" in files(out) and "modeling_tupe.py" not in files(out)
+    assert json.loads((out / "config.json").read_text())["model_type"] == "roberta"
+
+
+# ---- What is compared ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(finetuned, tmp_path_factory):
+    out = tmp_path_factory.mktemp("exported") / "out"
+    exported(finetuned, out)
+    return str(out)
+
+
+@pytest.mark.parametrize("change", ["nothing", "a logit", "NaN", "ids", "pairs"])
+def test_the_comparison(change, folder):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    auto_class = transformers.AutoModelForSequenceClassification
+    model = auto_class.from_pretrained(folder, trust_remote_code=True)
+
+    def encode(*texts):
+        ids = tokenizer(*texts)["input_ids"]
+        wrong = change == "ids" or (change == "pairs" and len(texts) == 2)
+        return [*ids[:-1], 5, 2] if wrong and len(ids) > 60 else ids
+
+    def logits(ids):
+        assert ids.size(1) <= 24
+        found = model(ids, attention_mask=ids.ne(1).long()).logits.clone()
+        if change in ("a logit", "NaN"):
+            found[-1, 2] += 2e-4 if change == "a logit" else float("nan")
+        return found
+
+    words = folder, check.TEXTS, encode, {auto_class.__name__: logits}, len(tokenizer), 24
+    if change == "nothing":
+        assert check.check_folder(*words) == {auto_class.__name__: pytest.approx(0, abs=1e-5)}
+        return
+    with pytest.raises(ValueError, match="other ids|differ from the checkpoint's by (2.0e-04|nan)"):
+        check.check_folder(*words)
+
+
+# ---- What is refused ----------------------------------------------------------------------------
+
+
+def rewrite(name, change):
+    def spoil(folder):
+        lines = (folder / name).read_text().splitlines(keepends=True)
+        (folder / name).write_text("".join(change(lines)))
+
+    return spoil
+
+
+def spoil_weights(folder):
+    state = torch.load(folder / CHECKPOINT, weights_only=False)
+    state["model"]["encoder.lm_head.dense.weight"].fill_(float("nan"))
+    torch.save(state, folder / CHECKPOINT)
+
+
+# what is done to the folder, further flags, and what the error says
+BAD = {
+    "no checkpoint": (lambda f: (f / CHECKPOINT).unlink(), [], "does not exist"),
+    "truncated": (lambda f: os.truncate(f / CHECKPOINT, 5000), [], CHECKPOINT),
+    "NaN": (spoil_weights, [], "lm_head.dense.weight holds NaN or infinity"),
+    "no dictionary": (lambda f: (f / "dict.txt").unlink(), [], "dict.txt is missing; give --data"),
+    "no vocabulary": (lambda f: (f / "sentencepiece.bpe.model").unlink(), [], "give --data"),
+    "shorter": (rewrite("dict.txt", lambda lines: lines[:-1]), [], "dict"),
+    "swapped": (rewrite("dict.txt", lambda x: [x[1], x[0], *x[2:]]), [], "different vocabulary"),
+    "labels": (rewrite("label/dict.txt", lambda x: x[1:]), [], "2 labels, but head mine has 3"),
+    "another head": (None, ["--head", "yours"], "--head yours: the checkpoint's heads are"),
+    "as roberta": (None, ["--as", "roberta"], "--as roberta: the checkpoint has position_encod"),
+    "OUT exists": (lambda f: (f.parent / "out").mkdir(), [], "exists; give another --output-dir"),
+    "license": (None, ["--license", "my own: yes"], "is not an identifier such as mit"),
+    "language": (None, ["--language", "English"], "'English' is not a code such as en"),
+    "no sample": (None, ["--sample", "nowhere.txt"], "nowhere.txt does not exist"),
+    "no data": (None, ["--data", "nowhere"], "nowhere is not a folder"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(case, finetuned, tmp_path):
+    spoil, flags, reason = BAD[case]
+    folder = tmp_path / "model"
+    shutil.copytree(finetuned.parent, folder)
+    if spoil:
+        spoil(folder)
+    before = sorted(tmp_path.rglob("*"))
+    code, text = export(folder / CHECKPOINT, tmp_path / "out", *flags)
+    assert code == 2 and "Traceback" not in text
+    assert "tupe-export: error: " in text.splitlines()[-1] and reason in text.splitlines()[-1]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_bad_heads(data, tmp_path):
+    two = write_model(tmp_path / "two", data, {"a": 2, "b": 3})
+    code, text = export(two, tmp_path / "out", "--data", data)
+    assert code == 2 and "2 classification heads; give --head, one of a, b" in text
+    none = write_model(tmp_path / "none", data)
+    flags = ["--data", data, "--label-dict", data / "dict.txt"]
+    code, text = export(none, tmp_path / "out", *flags)
+    assert code == 2 and "the checkpoint has no classification head" in text
+
+
+def test_the_names_are_the_way_back(data, tmp_path):
+    """Another head is left out; a name that has no place is an error, not lost."""
+    with pytest.raises(ValueError, match="tensor tupe.encoder2.x has no place"):
+        from_transformers({"tupe.encoder2.x": torch.ones(1)}, "tupe", TOKEN_HEAD)

@@ -1,0 +1,296 @@
+"""tupe-compare: pre-train one model per position encoding and seed, everything else equal."""
+
+import argparse
+import logging
+import os
+import shlex
+
+from tupe_fairseq.cli.arg_types import at_least, comma_list, count, folder_with, positive, writable
+from tupe_fairseq.cli.extras import missing
+from tupe_fairseq.compare.schemes import FLAGS, parse_scheme, parse_schemes
+from tupe_fairseq.options import ARCHITECTURES, POSITION_ENCODINGS
+
+logger = logging.getLogger("tupe-compare")
+
+#: flags of tupe-finetune that tupe-compare sets
+_OF_FINETUNE = ("task", "data", "checkpoint", "output_dir", "gpus", "cpu", "fp16", "dry_run",
+                "keep_checkpoints")  # fmt: skip
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-compare",
+        description="Pre-train a tupe_roberta with each position encoding and seed, everything "
+        "else equal, and write tables with 95%% intervals and figures to OUT. Finished runs are "
+        "skipped and interrupted ones resume; schemes, sizes and seeds can be added later. "
+        "@FILE reads flags from a file, with # comments.",
+        epilog="example: tupe-compare data-bin --output-dir comparison --schemes "
+        '"learned; learned --rel-pos; tupe; tupe --rel-pos" --arch tupe_roberta_tiny --seeds 1,2 '
+        "--updates 2000 --cpu",
+        fromfile_prefix_chars="@",
+    )
+    parser.convert_arg_line_to_args = lambda line: shlex.split(line, comments=True)
+    add = parser.add_argument
+    add("data", metavar="DATA", type=_shards, help="folder of tupe-prepare-pretrain or "
+        "fairseq-preprocess; shards separated by colons")  # fmt: skip
+    add("--output-dir", required=True, metavar="OUT", type=writable, help="runs and results")
+    with_flags = ", ".join(flag + " N" * has_number for flag, has_number in FLAGS.items())
+    add("--schemes", required=True, metavar="LIST", type=parse_schemes, help="position encodings "
+        f"({', '.join(POSITION_ENCODINGS)}) separated by semicolons, each with its flags "
+        f"({with_flags})")  # fmt: skip
+    add("--updates", required=True, type=count, metavar="N", help="updates of each run")
+    add("--seeds", default=[1, 2], metavar="LIST", type=comma_list(at_least(0)), help="default 1,2")
+    add("--baseline", metavar="SCHEME", type=parse_scheme, help="scheme that the others are "
+        "compared with; default: learned, else the first")  # fmt: skip
+    add = parser.add_argument_group("training, the same for all runs").add_argument
+    add("--arch", default=["tupe_roberta_tiny"], metavar="LIST", type=comma_list(_arch),
+        help="model sizes, such as tupe_roberta_tiny,tupe_roberta_mini; default tupe_roberta_tiny; "
+        "others by --train-flags")  # fmt: skip
+    add("--batch-size", type=count, default=16, metavar="N", help="samples; default %(default)s")
+    add("--tokens-per-sample", type=at_least(3), default=128, metavar="N", help="default 128")
+    add("--lr", type=positive, metavar="RATE", help="peak learning rate; default 0.001")
+    add("--tune-lrs", type=comma_list(positive), metavar="LIST", help="in place of --lr: each "
+        "scheme takes the one with the lowest loss in a short run")  # fmt: skip
+    add("--tune-updates", type=count, metavar="N", help="of the short runs; default: a tenth")
+    add("--warmup-updates", type=at_least(0), metavar="N", help="default: 5%% of --updates")
+    add("--validate-every", type=count, metavar="N", help="updates between validations, each of "
+        "which saves the checkpoint to resume from; default: a tenth of --updates")  # fmt: skip
+    add("--train-flags", type=_words, default=[], metavar="FLAGS", help="further flags of "
+        "fairseq-train, as one argument: --train-flags='--encoder-layers 3'")  # fmt: skip
+    add = parser.add_argument_group("downstream evaluation of each model").add_argument
+    add("--pairs", metavar="PATH", type=_path, help="minimal pairs, as for tupe-score --pairs")
+    add("--pairs-per-file", type=count, metavar="N", help="the first N of each file; default: all")
+    add("--tasks", metavar="LIST", type=comma_list(folder_with("report.json")), default=[],
+        help="folders of tupe-prepare-glue or tupe-prepare-task, separated by commas; each model "
+        "is fine-tuned on each by tupe-finetune")  # fmt: skip
+    add("--finetune-flags", type=_words, default=[], metavar="FLAGS", help="further flags "
+        "of tupe-finetune, as one argument: --finetune-flags='--lrs 1e-4 --seeds 1,2'")  # fmt: skip
+    add = parser.add_argument_group("machine").add_argument
+    add("--cpu", action="store_true", help="train on the CPU")
+    add("--fp16", action="store_true", help="mixed precision, on GPUs")
+    add("--gpus", metavar="LIST", type=comma_list(at_least(0)), help="such as 0,1; each run uses "
+        "one; default 0")  # fmt: skip
+    add("--parallel", type=count, metavar="N", help="runs at a time, which slow each other down; "
+        "default: one per GPU, 1 on the CPU")  # fmt: skip
+    add("--threads", type=count, metavar="N", help="CPU threads of each run; default: "
+        "OMP_NUM_THREADS, or the cores divided by --parallel")  # fmt: skip
+    add("--keep-checkpoints", action="store_true", help="keep the last checkpoint of each run")
+    add("--dry-run", action="store_true", help="print the commands without running them")
+    return parser
+
+
+def _shards(text: str) -> str:
+    """Folders separated by colons; fairseq takes dictionary and validation set of the first."""
+    folders = text.split(":")
+    if os.path.isdir(os.path.join(text, "shard0")):
+        advice = f"{text} is split into shards: give {text}/shard0:{text}/shard1:..."
+        raise argparse.ArgumentTypeError(advice)
+    folder_with("dict.txt", "valid.bin", "valid.idx")(folders[0])
+    for folder in folders:
+        folder_with("train.bin", "train.idx")(folder)
+    return ":".join(map(os.path.abspath, folders))
+
+
+def _arch(text: str) -> str:
+    if text not in ARCHITECTURES:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(ARCHITECTURES)}")
+    return text
+
+
+def _path(text: str) -> str:
+    if not os.path.exists(text):
+        raise argparse.ArgumentTypeError(f"{text} does not exist")
+    return os.path.abspath(text)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error}") from error
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = get_parser()
+    args = parser.parse_args(argv)
+    _check(parser, args)
+    # before the first training, not after hours
+    needs = ["fairseq", "matplotlib", "scipy", "tqdm"]
+    needs += ["sentencepiece"] if args.pairs else []
+    needs += ["seqeval", "sklearn"] if args.tasks else []
+    for package in missing(*needs):
+        raise ModuleNotFoundError(name=package)
+
+    from tupe_fairseq.compare.command import Run, check_train_flags, position_parameters
+    from tupe_fairseq.compare.tuning import tuning_runs
+    from tupe_fairseq.fairseq_runs.command import show
+
+    devices = _devices(args)
+    settings = _settings(args, len(devices))
+    runs = [
+        Run(settings, arch, scheme, seed)
+        for arch in args.arch
+        for seed in args.seeds
+        for scheme in args.schemes
+    ]
+    check_train_flags(settings, args.arch[0])
+    parameters = position_parameters(runs)
+    if args.dry_run:
+        for run in tuning_runs(runs) or runs:
+            show(run.script())
+        if settings.tune_lrs:
+            logger.info("then %d runs, each at the best rate of its scheme", len(runs))
+        return
+    _compare(args, settings, runs, parameters, devices)
+
+
+def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Refuse what the types of single flags cannot."""
+    if args.tune_lrs:
+        if args.lr:
+            parser.error("--lr is one rate for all, --tune-lrs finds one for each; drop one")
+        if len(args.tune_lrs) < 2:
+            parser.error("--tune-lrs takes two rates or more; one goes into --lr")
+    for needed, flag in (("tune_lrs", "tune_updates"), ("pairs", "pairs_per_file"),
+                         ("tasks", "finetune_flags")):  # fmt: skip
+        if getattr(args, flag) and not getattr(args, needed):
+            parser.error(f"--{flag.replace('_', '-')} needs --{needed.replace('_', '-')}")
+    for flag in ("warmup_updates", "validate_every", "tune_updates"):
+        value = getattr(args, flag) or 0
+        if value > args.updates:
+            name = flag.replace("_", "-")
+            parser.error(f"--{name} ({value}) is above --updates ({args.updates}); lower it")
+    if args.cpu and (args.fp16 or args.gpus):
+        parser.error(f"{'--fp16' if args.fp16 else '--gpus'} needs a GPU; drop it, or drop --cpu")
+    if args.gpus and args.parallel and args.parallel < len(args.gpus):
+        parser.error(f"--parallel ({args.parallel}) is below the {len(args.gpus)} GPUs of --gpus")
+    names = [os.path.basename(os.path.abspath(task)) for task in args.tasks]
+    if len({*names}) < len(names):
+        parser.error(f"--tasks: two folders have the same name among {', '.join(names)}")
+    for task in args.tasks:
+        vocabulary = os.path.join(args.data.split(":")[0], "dict.txt")
+        with open(vocabulary, "rb") as ours, open(f"{task}/input0/dict.txt", "rb") as theirs:
+            if ours.read() != theirs.read():
+                parser.error(f"--tasks: {task} has another vocabulary than {args.data}")
+    if args.tasks:
+        _check_finetune_flags(parser, args)
+
+
+def _check_finetune_flags(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    from tupe_fairseq.cli.finetune import get_parser as finetune_parser
+
+    finetune = finetune_parser()
+    finetune.error = lambda message: parser.error(f"--finetune-flags: {message}")
+    dictionary = os.path.join(args.data.split(":")[0], "dict.txt")
+    words = ["--data", args.tasks[0], "--checkpoint", dictionary, "--output-dir", args.output_dir]
+    before, after = (vars(finetune.parse_args([*words, *x])) for x in ([], args.finetune_flags))
+    for name in _OF_FINETUNE:
+        if before.get(name) != after.get(name):
+            name = name.replace("_", "-")
+            parser.error(f"--finetune-flags may not set --{name}: tupe-compare sets it")
+
+
+def _devices(args: argparse.Namespace) -> list[str | None]:
+    """A value of CUDA_VISIBLE_DEVICES, None for the CPU, for each of the runs at a time."""
+    if args.cpu:
+        return [None] * (args.parallel or 1)
+    import torch
+
+    numbers = args.gpus or [0]
+    if not args.dry_run and max(numbers) >= torch.cuda.device_count():
+        raise ValueError(
+            f"--gpus: there is no GPU {max(numbers)}; torch finds {torch.cuda.device_count()}. To "
+            "train on the CPU, pass --cpu"
+        )
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",") if visible else []
+    return [
+        names[gpu] if gpu < len(names) else str(gpu)
+        for gpu in (numbers[place % len(numbers)] for place in range(args.parallel or len(numbers)))
+    ]
+
+
+def _settings(args: argparse.Namespace, parallel: int):
+    from tupe_fairseq.compare.command import Settings
+    from tupe_fairseq.compare.run import cores
+
+    def share(value: int | None, parts: int, least: int) -> int:
+        return max(least, args.updates // parts) if value is None else value
+
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    default = int(threads) if threads.isdigit() else 0
+    names = ("data", "updates", "batch_size", "tokens_per_sample", "cpu", "fp16", "train_flags",
+             "finetune_flags")  # fmt: skip
+    return Settings(
+        folder=os.path.abspath(args.output_dir),
+        warmup_updates=share(args.warmup_updates, 20, 0),
+        validate_every=share(args.validate_every, 10, 1),
+        lr=args.lr or 1e-3,
+        tune_lrs=tuple(sorted(args.tune_lrs or ())),
+        tune_updates=share(args.tune_updates, 10, 1) if args.tune_lrs else 0,
+        threads=args.threads or default or max(1, cores() // parallel),
+        pairs=args.pairs or "",
+        pairs_per_file=args.pairs_per_file or 0,
+        tasks=tuple(map(os.path.abspath, args.tasks)),
+        **{name: getattr(args, name) for name in names},
+    )
+
+
+def _compare(args, settings, runs, parameters, devices) -> None:
+    """Make the runs that are not finished, and write the results of all that are."""
+    from tupe_fairseq.compare.command import keep_settings
+    from tupe_fairseq.compare.figures import draw
+    from tupe_fairseq.compare.results import finished_schemes, report, write_results
+    from tupe_fairseq.compare.run import make_run
+    from tupe_fairseq.compare.tuning import read_tuning, tuned, tuning_runs
+    from tupe_fairseq.fairseq_runs.command import show
+    from tupe_fairseq.fairseq_runs.grid import run_grid
+    from tupe_fairseq.files.lock import locked
+
+    folder = settings.folder
+    order = [scheme.label for scheme in args.schemes]
+    known = [*order, *finished_schemes(folder)]
+    baseline = args.baseline.label if args.baseline else "learned"
+    if baseline not in known:
+        if args.baseline:
+            raise ValueError(f"--baseline {baseline!r} is neither in --schemes nor in {folder}")
+        baseline = known[0]
+    os.makedirs(folder, exist_ok=True)
+    with locked(folder) as lock:
+        record = keep_settings(settings)
+
+        def grid(planned, **options) -> None:
+            left = [run for run in planned if not run.is_finished]
+            parallel = max(1, min(len(devices), len(left)))
+            logger.info("%d of %d runs left", len(left), len(planned))
+
+            def make(run, env, on_updates):
+                show(run.script())
+                return make_run(
+                    run,
+                    parameters[run.arch, run.scheme.label],
+                    parallel=parallel,
+                    env=env,
+                    lock=lock,
+                    on_updates=on_updates,
+                    keep_checkpoint=args.keep_checkpoints,
+                )
+
+            updates = planned[0].settings.updates
+            is_finished = type(planned[0]).is_finished.fget
+            run_grid(planned, make, devices, updates=updates, is_finished=is_finished, **options)
+
+        if settings.tune_lrs:
+            grid(tuning_runs(runs))
+            runs = tuned(runs, read_tuning(folder))
+
+        def write(run=None, result=None) -> dict:
+            if result and result["final_loss"] is not None:
+                logger.info("%s: %.3f bits", run.label, result["final_loss"])
+            return write_results(folder, record, baseline, order, read_tuning(folder))
+
+        grid(runs, on_result=write)
+        results = write()
+        draw(results, folder)
+    print(report(results))
+    logger.info("written to %s: results.md, results.json, runs.csv and figures", folder)

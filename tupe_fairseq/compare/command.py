@@ -1,0 +1,238 @@
+"""The settings of a comparison, the fairseq-train command of each run, and their checks."""
+
+import logging
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tupe_fairseq.compare.schemes import FLAGS, Scheme
+from tupe_fairseq.fairseq_runs.command import as_shell, console_script, parse_training, user_dir
+from tupe_fairseq.files.atomic import read_json, write_json
+from tupe_fairseq.files.fingerprint import file_sha256
+
+logger = logging.getLogger("tupe-compare")
+
+_NEVER = 10**9
+# options of fairseq-train, beside those of the command, on which resuming, measuring or equal
+# conditions depend
+_OURS = """
+    disable_validation finetune_from_model log_file max_epoch max_valid_steps model_parallel_size
+    no_last_checkpoints no_save no_save_optimizer_state patience reset_dataloader
+    reset_lr_scheduler reset_meters reset_optimizer restore_file stop_min_lr stop_time_hours
+    valid_subset validate_after_updates write_checkpoints_asynchronously cpu fp16
+""".split()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the runs of a comparison share.
+
+    Args:
+        folder: OUT, absolute.
+        data: the data folder, absolute; several shards separated by colons.
+        updates: the updates of each run.
+        warmup_updates: the number of them over which the learning rate rises.
+        validate_every: updates between validations, each of which writes a checkpoint.
+        lr: the peak learning rate.
+        tune_lrs, tune_updates: the rates of which each scheme takes the best one, and the updates
+            of the runs that decide it, see ``tuning.py``.
+        threads: CPU threads of each process.
+        pairs, pairs_per_file, tasks, finetune_flags: downstream evaluation of each model.
+    """
+
+    folder: str
+    data: str
+    updates: int
+    warmup_updates: int
+    validate_every: int
+    batch_size: int = 16
+    tokens_per_sample: int = 128
+    lr: float = 1e-3
+    tune_lrs: tuple[float, ...] = ()
+    tune_updates: int = 0
+    train_flags: tuple[str, ...] = ()
+    cpu: bool = False
+    fp16: bool = False
+    threads: int = 1
+    pairs: str = ""
+    pairs_per_file: int = 0
+    tasks: tuple[str, ...] = ()
+    finetune_flags: tuple[str, ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """What results depend on, as JSON; content and names instead of paths."""
+        folders = self.data.split(":")
+        first = [os.path.join(folders[0], name) for name in ("dict.txt", "valid.bin")]
+        kept = {name: value for name, value in vars(self).items() if name != "folder"}
+        for name in ("train_flags", "tune_lrs", "finetune_flags"):
+            kept[name] = list(kept[name])
+        kept["pairs"] = os.path.basename(self.pairs)
+        kept["tasks"] = [os.path.basename(folder) for folder in self.tasks]
+        kept["data"] = {os.path.basename(path): file_sha256(path) for path in first}
+        kept["data"]["train.bin"] = [file_sha256(os.path.join(x, "train.bin")) for x in folders]
+        return {**kept, "versions": versions()}
+
+    @property
+    def validations(self) -> list[int]:
+        """The updates after which a run is validated."""
+        return sorted(
+            {*range(self.validate_every, self.updates, self.validate_every), self.updates}
+        )
+
+    def flags(self) -> list[str]:
+        """Flags of all runs that --train-flags may change."""
+        return [
+            *("--sample-break-mode", "complete", "--max-positions", str(self.tokens_per_sample)),
+            *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-6"),
+            *("--weight-decay", "0.01", "--clip-norm", "1.0", "--lr-scheduler", "polynomial_decay"),
+            # no reading ahead: a thread that still reads when the process ends can abort it
+            *("--num-workers", "0", "--data-buffer-size", "0", "--task", "tupe_masked_lm"),
+        ]
+
+    def fixed_flags(self) -> list[str]:
+        """Flags of all runs that --train-flags may not change."""
+        # about ten lines of the log between validations
+        tenth = self.validate_every // 10
+        log_every = tenth if tenth and self.validate_every % tenth == 0 else self.validate_every
+        words: list[Any] = [
+            *("--criterion", "masked_lm", "--tokens-per-sample", self.tokens_per_sample),
+            *("--batch-size", self.batch_size, "--required-batch-size-multiple", 1),
+            *("--skip-invalid-size-inputs-valid-test", "--distributed-world-size", 1),
+            *("--lr", repr(self.lr), "--warmup-updates", self.warmup_updates),
+            *("--total-num-update", self.updates, "--max-update", self.updates),
+            # validations and checkpoints by updates alone, even if epochs are short
+            *("--validate-interval", _NEVER, "--validate-interval-updates", self.validate_every),
+            *("--save-interval", _NEVER, "--save-interval-updates", self.validate_every),
+            *("--keep-interval-updates", 1, "--no-epoch-checkpoints"),
+            *("--log-format", "json", "--log-interval", log_every),
+            *(["--cpu"] if self.cpu else []),
+            *(["--fp16"] if self.fp16 else []),
+        ]
+        return [str(word) for word in words]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training."""
+
+    settings: Settings
+    arch: str
+    scheme: Scheme
+    seed: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.arch}, {self.scheme.label}, seed {self.seed}, lr {self.settings.lr:g}"
+
+    def path(self, *names: str) -> str:
+        """A file in the run's folder, or the folder itself."""
+        name = f"{self.scheme.folder}-seed{self.seed}"
+        return os.path.join(self.settings.folder, self.arch, name, *names)
+
+    @property
+    def is_finished(self) -> bool:
+        return os.path.exists(self.path("result.json"))
+
+    def arguments(self) -> list[str]:
+        """Those of fairseq-train, without seed and folder."""
+        own = self.settings
+        words = [own.data, "--user-dir", user_dir(), "--arch", self.arch, *own.flags()]
+        return [*words, *own.train_flags, *own.fixed_flags(), *self.scheme.words]
+
+    def command(self) -> list[str]:
+        own = ["--seed", str(self.seed), "--save-dir", self.path()]
+        return [console_script("fairseq-train"), *self.arguments(), *own]
+
+    def script(self) -> str:
+        """The command as a shell script, to be run by hand."""
+        threads = f"export OMP_NUM_THREADS={self.settings.threads}"
+        return f"# {self.label}\n{threads}\n{as_shell(self.command())}\n"
+
+
+def check_train_flags(settings: Settings, arch: str) -> None:
+    """Refuse flags that fairseq-train does not know, or that would not be equal in all runs."""
+    words = [settings.data, "--user-dir", user_dir(), "--arch", arch, *settings.flags()]
+    before = vars(parse_training(words))
+    try:
+        after = vars(parse_training([*words, *settings.train_flags]))
+    except ValueError as error:
+        raise ValueError(f"--train-flags: {error}") from error
+    of_schemes = {flag[2:].replace("-", "_") for flag in ("--position-encoding", *FLAGS)}
+    fixed = [word[2:].replace("-", "_") for word in settings.fixed_flags() if word[:2] == "--"]
+    refused = ["arch", "task", "seed", "save_dir", *fixed, *_OURS, *sorted(of_schemes)]
+    changed = [name for name in refused if before.get(name) != after.get(name)]
+    if changed:
+        # one option may set others: name the one that was written
+        flags = ["--" + name.replace("_", "-") for name in changed]
+        flag = min(flags, key=lambda flag: flag not in settings.train_flags)
+        where = "it belongs to a scheme, in --schemes"
+        is_of_scheme = flag in ("--position-encoding", *FLAGS)
+        reason = where if is_of_scheme else "tupe-compare sets it for all runs"
+        raise ValueError(f"--train-flags may not set {flag}: {reason}")
+
+
+def position_parameters(runs: Sequence[Run]) -> dict[tuple[str, str], int]:
+    """Parameters of each size's and scheme's position encoding, over all layers.
+
+    A scheme that cannot be built, or is the same as another one, is refused.
+    """
+    from tupe_fairseq.encoder import TupeEncoder
+    from tupe_fairseq.options import TupeConfig
+
+    found: dict[tuple[str, str], int] = {}
+    known: dict[Any, str] = {}
+    for run in {(run.arch, run.scheme): run for run in runs}.values():
+        label = run.scheme.label
+        try:
+            config = TupeConfig.from_roberta_options(parse_training(run.arguments()))
+            # one layer with a narrow feed-forward network is enough to count
+            one = replace(config, num_layers=1, ffn_embed_dim=1, compile_layers=False)
+            encodings = TupeEncoder(one).position_encodings()
+        except ValueError as error:
+            raise ValueError(f"--schemes {label!r}: {error}") from error
+        same = known.setdefault((run.arch, *sorted(config.record.items())), label)
+        if same != label:
+            raise ValueError(f"--schemes: {label!r} is the same as {same!r}; drop one")
+        found[run.arch, label] = sum(
+            parameter.numel() * (1 if layer is None else config.num_layers)
+            for layer, position in encodings.items()
+            for parameter in position.parameters()
+        )
+    return found
+
+
+def versions() -> dict[str, str]:
+    """The versions of the software on which the numbers depend."""
+    import fairseq
+    import torch
+
+    from tupe_fairseq.version import __version__
+
+    return {
+        "tupe_fairseq": __version__,
+        "fairseq": fairseq.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def keep_settings(settings: Settings) -> dict[str, Any]:
+    """Record the settings in OUT/settings.json; other ones than an earlier call's are refused.
+
+    Other versions and another number of threads are not: they change rounding, if anything.
+    """
+    path, record = os.path.join(settings.folder, "settings.json"), settings.record()
+    before = read_json(path) if os.path.exists(path) else record
+    for name, value in record.items():
+        if before.get(name) != value:
+            text = f"{name} was {before.get(name)} and is now {value}"
+            if name not in ("threads", "versions"):
+                raise ValueError(
+                    f"{settings.folder} was made with other settings: {text}; give another "
+                    "--output-dir, or delete this one"
+                )
+            logger.warning("%s", text)
+    write_json(path, record)
+    return record

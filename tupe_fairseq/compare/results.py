@@ -1,0 +1,292 @@
+"""The results of a comparison: statistics over the seeds, runs.csv, results.json, results.md."""
+
+import csv
+import glob
+import math
+import os
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from tupe_fairseq.files.atomic import atomic_write, read_json, write_json
+from tupe_fairseq.files.markdown import markdown_table
+
+Row = dict[str, Any]
+_MEASURES = ("final_loss", "best_loss", "seconds", "words_per_second", "peak_memory_mib")
+_TARGETS = ("difference", "fraction")  # in comparison with the baseline's run of the same seed
+
+
+def read_runs(folder: str, baseline: str, order: Sequence[str] = ()) -> list[Row]:
+    """All finished runs, each compared with the baseline's of the same size and seed.
+
+    Args:
+        folder: OUT.
+        baseline: the label of a scheme, which comes first.
+        order: labels of schemes in the order of tables and figures.
+    Returns:
+        The content of each result.json, with ``difference`` (final loss less the baseline's),
+        ``fraction`` (the share of updates after which the baseline's loss is reached; None: never),
+        and ``target`` (the baseline's loss; None: it has none of this seed).
+    """
+    runs = _finished(folder)
+    targets = {(r["arch"], r["seed"]): r["final_loss"] for r in runs if r["scheme"] == baseline}
+    for run in runs:
+        loss, target = run["final_loss"], targets.get((run["arch"], run["seed"]))
+        run["target"], both = target, None not in (loss, target)
+        updates = updates_to_reach(run["curve"], target) if both else None
+        run["difference"] = loss - target if both else None
+        run["fraction"] = None if updates is None else updates / run["updates"]
+    known = [baseline, *order]
+
+    def place(run: Row) -> tuple:
+        scheme = run["scheme"]
+        return (
+            run["arch"],
+            known.index(scheme) if scheme in known else len(known),
+            scheme,
+            run["seed"],
+        )
+
+    return sorted(runs, key=place)
+
+
+def _finished(folder: str) -> list[Row]:
+    pattern = os.path.join(glob.escape(folder), "*", "*", "result.json")
+    return [read_json(path) for path in sorted(glob.glob(pattern))]
+
+
+def finished_schemes(folder: str) -> list[str]:
+    """The labels of the schemes that have a finished run."""
+    return list(dict.fromkeys(run["scheme"] for run in _finished(folder)))
+
+
+def updates_to_reach(curve: Sequence[dict[str, float]], target: float) -> float | None:
+    """The updates after which the loss first reaches the target, linear between validations.
+
+    At the first validation: there or before. None if it is not reached.
+    """
+    before = None
+    for point in curve:
+        if point["loss"] <= target:
+            if before is None:
+                return float(point["updates"])
+            share = (before["loss"] - target) / (before["loss"] - point["loss"])
+            return before["updates"] + share * (point["updates"] - before["updates"])
+        before = point
+    return None
+
+
+def spread(values: Sequence[float | None]) -> Row | None:
+    """``n``, ``mean``, ``min``, ``max`` of the values that there are; None if there are none.
+
+    The 95% interval of the mean, by Student's t, is the mean ± ``margin95`` (None: one value).
+    """
+    from scipy.stats import t
+
+    found = [value for value in values if value is not None]
+    if not found:
+        return None
+    n, margin = len(found), None
+    if n > 1:
+        margin = float(t.ppf(0.975, n - 1)) * stdev(found) / math.sqrt(n)
+    return {"n": n, "mean": fmean(found), "min": min(found), "max": max(found), "margin95": margin}
+
+
+def summarize(runs: Sequence[Row]) -> list[Row]:
+    """The :func:`spread` of every measure over the seeds, a row for each size and scheme."""
+    table = []
+    for arch, scheme in dict.fromkeys((run["arch"], run["scheme"]) for run in runs):
+        own = [run for run in runs if (run["arch"], run["scheme"]) == (arch, scheme)]
+        # the speed of a diverged run says nothing about a scheme
+        finite = [run for run in own if run["diverged"] is None]
+        names = dict.fromkeys(name for run in finite for name in run["downstream"])
+        compared = [run for run in own if run["target"] is not None]
+        fractions = [run["fraction"] for run in compared]
+        table.append(
+            {
+                "arch": arch,
+                "scheme": scheme,
+                "seeds": [run["seed"] for run in own],
+                "diverged": [run["seed"] for run in own if run["diverged"] is not None],
+                **{name: own[0][name] for name in ("updates", "parameters", "position_parameters")},
+                "parallel": max(run["parallel"] for run in own),
+                **{name: spread([run[name] for run in finite]) for name in _MEASURES},
+                "difference": spread([run["difference"] for run in finite]),
+                "to_baseline": {"of": len(compared), "fraction": spread(fractions)},
+                "downstream": {
+                    n: spread([run["downstream"].get(n) for run in finite]) for n in names
+                },
+            }
+        )
+    return table
+
+
+def write_results(
+    folder: str, settings: Row, baseline: str, order: Sequence[str] = (), tuning: Sequence[Row] = ()
+) -> Row:
+    """Write results.json, runs.csv and results.md of all finished runs; what the first contains."""
+    runs = read_runs(folder, baseline, order)
+    results = {
+        "settings": settings,
+        "machines": list(dict.fromkeys(run["machine"] for run in runs)),
+        "baseline": baseline,
+        "tuning": [{**row, "losses": list(row["losses"].items())} for row in tuning],
+        "summary": summarize(runs),
+        "runs": runs,
+    }
+    write_json(os.path.join(folder, "results.json"), results)
+    _write_csv(os.path.join(folder, "runs.csv"), runs)
+    with atomic_write(os.path.join(folder, "results.md")) as file:
+        file.write(report(results))
+    return results
+
+
+def _write_csv(path: str, runs: Sequence[Row]) -> None:
+    rows = [{**run, **run["downstream"]} for run in runs]
+    left_out = ("curve", "downstream", "target")
+    names = [name for name in dict.fromkeys(n for row in rows for n in row) if name not in left_out]
+    with atomic_write(path) as file:
+        writer = csv.DictWriter(file, names, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+# ---- results.md
+
+
+def report(results: Row) -> str:
+    """The text of results.md, from the content of results.json."""
+    settings, baseline = results["settings"], results["baseline"]
+    size = f"{settings['batch_size']} samples of {settings['tokens_per_sample']} tokens"
+    lines = ["# Position encodings compared", "", f"{settings['updates']:,} updates of {size}.", ""]
+    for arch in dict.fromkeys(row["arch"] for row in results["summary"]):
+        table = [row for row in results["summary"] if row["arch"] == arch]
+        lines += [f"## `{arch}`", "", *_losses(table, baseline), *_costs(table)]
+        lines += _downstream(table)
+        lines += _tuning([row for row in results["tuning"] if row["arch"] == arch])
+    return "\n".join([*lines, *_settings(results)])
+
+
+def cell(found: Row | None, form: str) -> str:
+    """``mean ± half of the 95% interval``; the mean alone of one seed."""
+    if found is None:
+        return "-"
+    text = format(found["mean"], form)
+    margin = found["margin95"]
+    return text if margin is None else f"{text} ± {format(margin, form.replace('+', ''))}"
+
+
+def _fraction(row: Row) -> str:
+    found = row["to_baseline"]
+    reached = found["fraction"]
+    if not found["of"]:
+        return "-"
+    if reached is None:
+        return "not reached"
+    if reached["n"] == found["of"]:
+        return cell(reached, ".2f")
+    # the seeds that reach it are no sample of all
+    return f"{reached['mean']:.2f} ({reached['n']} of {found['of']} seeds)"
+
+
+def _losses(table: Sequence[Row], baseline: str) -> list[str]:
+    header = ["scheme", "seeds", "final loss, bits", "best loss, bits", f"difference to {baseline}"]
+    rows = []
+    for row in table:
+        seeds = str(len(row["seeds"]))
+        seeds += f" ({len(row['diverged'])} diverged)" if row["diverged"] else ""
+        losses = [cell(row[name], ".3f") for name in ("final_loss", "best_loss")]
+        is_baseline = row["scheme"] == baseline
+        compared = ["", ""] if is_baseline else [cell(row["difference"], "+.3f"), _fraction(row)]
+        rows.append([row["scheme"], seeds, *losses, *compared])
+    notes = [
+        "Losses are in bits per masked token on the validation set. Mean ± half of its 95% "
+        "interval over the seeds (Student's t). Differences are taken seed by seed. The fraction "
+        f"is the share of the updates after which the final loss of `{baseline}` is reached "
+        "(linear between validations)."
+    ]
+    counts = {row["final_loss"]["n"] for row in table if row["final_loss"]}
+    if 2 in counts:
+        notes.append("With two seeds the interval is 12.7 standard errors wide on each side.")
+    if 1 in counts:
+        notes.append("**One seed has no interval: a difference may be chance.**")
+    if any(row["diverged"] for row in table):
+        notes.append("Diverged runs are left out of means; they do not reach a loss.")
+    return [markdown_table([*header, "fraction of updates"], rows), " ".join(notes), ""]
+
+
+def _costs(table: Sequence[Row]) -> list[str]:
+    header = ["scheme", "parameters", "of positions", "words per second", "peak memory, MiB"]
+    rows = [
+        [
+            row["scheme"],
+            "-" if row["parameters"] is None else f"{row['parameters']:,}",
+            f"{row['position_parameters']:,}",
+            *(cell(row[name], ",.0f") for name in ("words_per_second", "peak_memory_mib")),
+            cell(row["seconds"], ",.0f"),
+        ]
+        for row in table
+    ]
+    note = "Training time is without start-up, validation and saving."
+    parallel = max(row["parallel"] for row in table)
+    if parallel > 1:
+        note += f" **Up to {parallel} runs shared the machine: alone, a run is faster.**"
+    return [markdown_table([*header, "training time, s"], rows), note, ""]
+
+
+def _downstream(table: Sequence[Row]) -> list[str]:
+    names = list(dict.fromkeys(name for row in table for name in row["downstream"]))
+    phenomena = [name for name in names if name.startswith("pairs/")]
+    main = [name for name in names if name not in phenomena]
+    lines = []
+    if main:
+        rows = [[r["scheme"], *(cell(r["downstream"].get(n), ".1f") for n in main)] for r in table]
+        lines += [markdown_table(["scheme", *main], rows)]
+        lines += [
+            "pairs: minimal pairs whose acceptable sentence is more likely, in %. Tasks: the "
+        ]
+        lines[-1] += "metric on the development set x 100, at the best learning rate."
+        lines += [""]
+    if phenomena:
+        rows = [
+            [n.removeprefix("pairs/"), *(cell(r["downstream"].get(n), ".1f") for r in table)]
+            for n in phenomena
+        ]
+        lines += [markdown_table(["minimal pairs", *(row["scheme"] for row in table)], rows), ""]
+    return lines
+
+
+def _tuning(rows: Sequence[Row]) -> list[str]:
+    if not rows:
+        return []
+    rates = list(dict.fromkeys(rate for row in rows for rate, _ in row["losses"]))
+    cells = []
+    for row in rows:
+        losses = dict(row["losses"])
+        shown = ["diverged" if losses.get(r) is None else f"{losses[r]:.3f}" for r in rates]
+        cells.append([row["scheme"], *shown, f"{row['lr']:g}" + " (edge)" * row["at_edge"]])
+    note = f"Final loss of runs of {rows[0]['updates']:,} updates at each learning rate."
+    if any(row["at_edge"] for row in rows):
+        note += " **Edge: a rate beyond the lowest or the highest may be better.**"
+    return [markdown_table(["scheme", *map("{:g}".format, rates), "best"], cells), note, ""]
+
+
+def _settings(results: Row) -> list[str]:
+    settings = results["settings"]
+    shown = {**settings, "machines": "; ".join(results["machines"])}
+    shown["versions"] = ", ".join(f"{name} {text}" for name, text in settings["versions"].items())
+    for name, value in settings["data"].items():
+        hashes = [value] if isinstance(value, str) else value
+        shown[name] = ", ".join(text[:12] for text in hashes) + " (sha256)"
+    if settings["tune_lrs"]:
+        shown["lr"] = "of each scheme, see above"
+    del shown["data"]
+    return [
+        "## Settings",
+        "",
+        "Equal in all runs with the same seed: data, order of batches, masks. Weights and dropout "
+        "are drawn from the same seed, but schemes with other parameters draw other numbers.",
+        "",
+        *(f"- {name}: {value}" for name, value in shown.items() if value not in ("", [], 0)),
+        "",
+    ]

@@ -1,0 +1,74 @@
+"""Position encodings with their flags, as --schemes lists them: ``learned; tupe --rel-pos``."""
+
+import argparse
+import shlex
+from dataclasses import dataclass
+
+from tupe_fairseq import options
+
+#: the flags of a scheme, and whether each takes a number
+FLAGS: dict[str, bool] = {
+    options.flag(name): option.default is None for name, option in options.POSITION_OPTIONS.items()
+}
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A position encoding and its flags of fairseq-train, in the order of ``FLAGS``."""
+
+    name: str
+    flags: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """As it is written in --schemes: ``tupe --rel-pos``."""
+        return " ".join((self.name, *self.flags))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The flags of fairseq-train."""
+        return ("--position-encoding", self.name, *self.flags)
+
+    @property
+    def folder(self) -> str:
+        """The label as a file name: ``tupe_rel-pos``."""
+        return self.label.replace(" --", "_").replace(" ", "-")
+
+
+def parse_scheme(text: str) -> Scheme:
+    """A type for argparse: one scheme."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("name", choices=options.POSITION_ENCODINGS)
+    for flag, has_number in FLAGS.items():
+        if has_number:
+            parser.add_argument(flag, type=int)
+        else:
+            parser.add_argument(flag, action="store_true")
+
+    def refuse(message: str):
+        advice = f"flags of schemes: {', '.join(FLAGS)}; flags for all belong in --train-flags"
+        raise argparse.ArgumentTypeError(f"{text.strip()!r}: {message}; {advice}")
+
+    parser.error = refuse
+    try:
+        found = vars(parser.parse_args(shlex.split(text)))
+    except ValueError as error:  # quotes that do not match
+        refuse(str(error))
+    flags: list[str] = []
+    for flag, has_number in FLAGS.items():
+        value = found[flag[2:].replace("-", "_")]
+        if value is None or value is False:
+            continue
+        if has_number and value < 1:
+            refuse(f"{flag} takes a whole number above 0")
+        flags += [flag, str(value)] if has_number else [flag]
+    return Scheme(found["name"], tuple(flags))
+
+
+def parse_schemes(text: str) -> list[Scheme]:
+    """A type for argparse: schemes separated by semicolons, each once."""
+    schemes = [parse_scheme(part) for part in text.strip().rstrip(";").split(";")]
+    for scheme in schemes:
+        if schemes.count(scheme) > 1:
+            raise argparse.ArgumentTypeError(f"{scheme.label!r} is listed twice")
+    return schemes

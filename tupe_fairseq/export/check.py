@@ -1,0 +1,122 @@
+"""Checks that a folder, as transformers loads it, computes what the checkpoint does."""
+
+import atexit
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from tupe_fairseq.data.dictionary import EOS, PAD, UNK
+
+#: the largest difference of a logit
+LIMIT = 1e-4
+_BATCH = 8
+#: of different lengths, with what splits words in odd ways
+SENTENCES = (
+    "Yes.",
+    "The cat sat on the mat.",
+    "Nobody knows why the old lighthouse was painted blue in the first place.",
+    'She asked: "Are you coming, or aren\'t you?"',
+    "In 1969, about 600,000,000 people watched the landing (on July 20th, at 20:17 UTC).",
+    "An e-mail to jane.doe@example.com came back with error 550, see https://example.com/help?id=7.",
+    "It costs $3.50, i.e. 4% more than last week's price.",
+    "Der Fluß führt über Brücken, auf denen Bäume wachsen.",
+    "ALL CAPITALS, then camelCase, snake_case and x = f(y) + 2 * z;",
+    "東京は日本の首都です。",
+    "Москва - столица России.",
+    "A smile \U0001f600, a heart \u2764\ufe0f, two people \U0001f469\u200d\U0001f467.",
+    "Words   apart,\tand a tab; caf\u00e9 and cafe\u0301 look the same.",
+    "pneumonoultramicroscopicsilicovolcanoconiosis",
+    "? ! ... -- ;",
+    "The committee that the members whom the voters elected had chosen met on Tuesday, discussed "
+    "for hours what nobody had read, and adjourned without a decision.",
+)
+#: and longer texts; what is too long for the model is cut
+TEXTS = (*SENTENCES, *(" ".join(SENTENCES[:n] * 4) for n in (2, 5, 9, len(SENTENCES))))
+
+
+@torch.no_grad()
+def check_folder(
+    folder: str,
+    texts: Sequence[str],
+    encode: Callable[..., list[int]],
+    logits: dict[str, Callable[[Tensor], Tensor]],
+    vocab_size: int,
+    max_positions: int,
+) -> dict[str, float]:
+    """Compare token ids, singly and as pairs, and logits in padded batches.
+
+    Args:
+        encode: the checkpoint's ids of one text or two.
+        logits: for each Auto class of transformers, the checkpoint's logits of token ids (B, L).
+        vocab_size: of the checkpoint; the folder takes what is beyond for further unknown tokens.
+    Returns:
+        for each Auto class, the largest difference.
+    """
+    auto = functools.partial(_transformers_class, folder)
+    sequences = _same_ids(auto("AutoTokenizer"), texts, encode, vocab_size)
+    sequences = [
+        ids if len(ids) <= max_positions else [*ids[: max_positions - 1], EOS] for ids in sequences
+    ]
+    differences = {}
+    for name, expected_logits in logits.items():
+        model, info = auto(name, output_loading_info=True)
+        if info["missing_keys"]:
+            raise ValueError(f"{folder} has no weights for {', '.join(info['missing_keys'])}")
+        model.float().eval()
+        differences[name] = 0.0
+        for start in range(0, len(sequences), _BATCH):
+            rows = map(torch.tensor, sequences[start : start + _BATCH])
+            ids = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True, padding_value=PAD)
+            expected = expected_logits(ids.masked_fill(ids >= vocab_size, UNK)).float()
+            actual = model(input_ids=ids, attention_mask=ids.ne(PAD).long()).logits
+            if name == "AutoModelForMaskedLM":
+                actual = actual[..., :vocab_size]
+            difference = (actual - expected).abs()
+            if difference.dim() == 3:  # padding has no meaning
+                difference = difference[ids.ne(PAD)]
+            largest = difference.max().item()
+            if not largest <= LIMIT:  # NaN is not
+                raise ValueError(
+                    f"the logits of {name} differ from the checkpoint's by {largest:.1e}; "
+                    f"the limit is {LIMIT:.0e}"
+                )
+            differences[name] = max(differences[name], largest)
+    return differences
+
+
+def _same_ids(tokenizer, texts, encode, vocab_size: int) -> list[list[int]]:
+    """The folder's ids of the texts, which are the checkpoint's, as are those of pairs."""
+    second = [*texts[1:], *texts[:1]]
+    single = tokenizer(list(texts), verbose=False)["input_ids"]
+    pairs = tokenizer(list(texts), second, verbose=False)["input_ids"]
+    for actual, given in zip((*single, *pairs), (*zip(texts), *zip(texts, second))):
+        known = [token if token < vocab_size else UNK for token in actual]
+        if known != encode(*given):
+            raise ValueError(
+                f"the tokenizer gives {given[0][:60]!r} other ids than the checkpoint's "
+                f"vocabulary: {known[:40]}, not {encode(*given)[:40]}"
+            )
+    return single
+
+
+def _transformers_class(folder: str, name: str, **options):
+    return getattr(import_transformers(), name).from_pretrained(
+        folder, trust_remote_code=True, local_files_only=True, **options
+    )
+
+
+@functools.cache
+def import_transformers():
+    """The library, which copies a folder's code to a cache: here to one of its own."""
+    cache = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, cache, ignore_errors=True)
+    os.environ["HF_MODULES_CACHE"] = cache
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    return transformers

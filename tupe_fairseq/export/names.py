@@ -1,0 +1,281 @@
+"""What tensors and options are called in fairseq and in transformers, in both directions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tupe_fairseq.checkpoint.state_dict import EMBEDDING, ENCODER
+from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
+from tupe_fairseq.options import POSITION_OPTIONS
+from tupe_fairseq.version import __version__
+
+TUPE, ROBERTA = MODEL_TYPES = ("tupe", "roberta")
+HEADS, LM_WEIGHT = "classification_heads.", "encoder.lm_head.weight"
+#: beginnings of names, or whole names: fairseq, TUPE, RoBERTa; the first match counts
+TENSORS = (
+    (EMBEDDING, "tupe.embed_tokens.weight", "roberta.embeddings.word_embeddings.weight"),
+    (
+        ENCODER + "position_bias.pos.weight",
+        "tupe.encoder.position_bias.pos.weight",
+        "roberta.embeddings.position_embeddings.weight",
+    ),
+    (
+        ENCODER + "layernorm_embedding.",
+        "tupe.encoder.layernorm_embedding.",
+        "roberta.embeddings.LayerNorm.",
+    ),
+    (ENCODER + "layers.", "tupe.encoder.layers.", "roberta.encoder.layer."),
+    (ENCODER, "tupe.encoder.", "roberta.encoder."),
+    (LM_WEIGHT, "lm_head.decoder.weight", "lm_head.decoder.weight"),
+    ("encoder.lm_head.bias", "lm_head.decoder.bias", "lm_head.bias"),
+    ("encoder.lm_head.", "lm_head.", "lm_head."),
+)
+#: after the number of a layer: fairseq and TUPE, RoBERTa
+IN_LAYER = (
+    (".self_attn.out_proj.", ".attention.output.dense."),
+    (".self_attn_layer_norm.", ".attention.output.LayerNorm."),
+    (".self_attn.", ".attention.self."),
+    (".fc1.", ".intermediate.dense."),
+    (".fc2.", ".output.dense."),
+    (".final_layer_norm.", ".output.LayerNorm."),
+)
+TOKEN_TYPES = "roberta.embeddings.token_type_embeddings.weight"
+# RoBERTa's table of positions begins with two rows that no token uses
+UNUSED_ROWS = 2
+
+#: in config.json, in fairseq
+OPTIONS = {
+    "hidden_size": "encoder_embed_dim",
+    "num_hidden_layers": "encoder_layers",
+    "num_attention_heads": "encoder_attention_heads",
+    "intermediate_size": "encoder_ffn_embed_dim",
+    "max_position_embeddings": "max_positions",
+    "hidden_act": "activation_fn",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "classifier_dropout": "pooler_dropout",
+    "activation_dropout": "activation_dropout",
+    "pooler_activation": "pooler_activation_fn",
+    "classifier_pooling": "pooling",
+    "normalize_before": "encoder_normalize_before",
+    "position_encoding": "position_encoding",
+    **{name: name for name in POSITION_OPTIONS},
+}
+#: those that a config.json need not have
+OPTIONAL = ("classifier_dropout", "classifier_pooling", *POSITION_OPTIONS)
+#: those in a RoBERTa's config.json
+ROBERTA_FIELDS = tuple(OPTIONS)[:9]
+#: what the options of a RoBERTa must be
+ROBERTA_OPTIONS = {
+    "activation_fn": "gelu",
+    "activation_dropout": 0.0,
+    "encoder_normalize_before": False,
+    "position_encoding": "learned",
+    **dict.fromkeys(POSITION_OPTIONS),
+}
+ROBERTA_HEAD = {"pooler_activation_fn": "tanh", "pooling": "cls"}
+#: and the other fields of its config.json
+ROBERTA_CONFIG = {
+    "hidden_act": "gelu",
+    "layer_norm_eps": 1e-5,
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "bos_token_id": 0,
+    "pad_token_id": 1,
+    "eos_token_id": 2,
+}
+PROBLEM_TYPES = {
+    CLASSIFICATION: "single_label_classification",
+    REGRESSION: "regression",
+    MULTILABEL: "multi_label_classification",
+}
+
+
+@dataclass(frozen=True)
+class Head:
+    """A classification head: its name in fairseq, its labels in order, and its kind of task."""
+
+    name: str
+    labels: Sequence[str]
+    kind: str
+
+    @property
+    def of_tokens(self) -> bool:
+        return self.kind == TAGGING
+
+    @property
+    def suffix(self) -> str:
+        """The end of the names of transformers' classes."""
+        return "ForTokenClassification" if self.of_tokens else "ForSequenceClassification"
+
+
+# ---- Tensors ------------------------------------------------------------------------------------
+
+
+def to_transformers(
+    state: dict[str, Tensor], model_type: str, head: Head | None = None, tied: bool = True
+) -> dict[str, Tensor]:
+    """The tensors of a folder, float32, from a checkpoint's; other heads are left out.
+
+    Args:
+        tied: the LM head's matrix is the word embedding, and left out.
+    """
+    tensors = {}
+    for name, tensor in state.items():
+        is_other_head = name.startswith(HEADS) and (not head or name.split(".")[1] != head.name)
+        without_lm = model_type == ROBERTA and head and name.startswith("encoder.lm_head.")
+        is_tied = tied and name == LM_WEIGHT
+        if name.endswith("_version") or is_tied or is_other_head or without_lm:
+            continue
+        renamed = _renamed(name, model_type, head, 0)
+        tensor = tensor.detach().float()
+        if model_type == ROBERTA and ".in_proj_" in name:
+            for part, rows in zip(("query.", "key.", "value."), tensor.chunk(3)):
+                tensors[renamed.replace("in_proj_", part)] = rows.clone()
+        else:
+            tensors[renamed] = tensor.contiguous().clone()
+    if model_type == ROBERTA:
+        positions = _renamed(ENCODER + "position_bias.pos.weight", ROBERTA, None, 0)
+        unused = torch.zeros(UNUSED_ROWS, tensors[positions].size(1))
+        tensors[positions] = torch.cat([unused, tensors[positions]])
+        tensors[TOKEN_TYPES] = unused[:1].clone()
+    return tensors
+
+
+def from_transformers(
+    tensors: dict[str, Tensor], model_type: str, head: Head | None = None, tied: bool = True
+) -> dict[str, Tensor]:
+    """A checkpoint's tensors, without its records, from those of a folder."""
+    if not any(name.startswith(f"{model_type}.") for name in tensors):  # a model without a head
+        tensors = {f"{model_type}.{name}": tensor for name, tensor in tensors.items()}
+    state: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if model_type == ROBERTA and name == "lm_head.decoder.bias":
+            name = "lm_head.bias"  # the same, if both are there
+        state[_renamed(name, model_type, head, 1)] = tensor
+    if model_type == ROBERTA:
+        positions = ENCODER + "position_bias.pos.weight"
+        types = state.pop(_renamed(TOKEN_TYPES, ROBERTA, None, 1), None)
+        if types is not None and types[0].any():  # each token has the first type
+            state[positions] = state[positions].float() + types[0].float()
+        state[positions] = state[positions][UNUSED_ROWS:]
+        for name in [name for name in state if ".self_attn.query." in name]:
+            parts = [name.replace("query", part) for part in ("query", "key", "value")]
+            stacked = name.replace("query.", "in_proj_")
+            state[stacked] = torch.cat([state.pop(part) for part in parts])
+    if tied:
+        state.setdefault(LM_WEIGHT, state[EMBEDDING])
+    return state
+
+
+def _renamed(name: str, model_type: str, head: Head | None, direction: int) -> str:
+    """The name in transformers, or back in fairseq if ``direction`` is 1."""
+    table = [(row[0], row[1 + MODEL_TYPES.index(model_type)]) for row in TENSORS]
+    table.append((TOKEN_TYPES, TOKEN_TYPES))
+    if head is not None:
+        part = "out_proj." if head.of_tokens else ""
+        table.append((f"{HEADS}{head.name}.{part}", "classifier."))
+    for pair in table:
+        old, new = pair[direction], pair[1 - direction]
+        if name == old or (old.endswith(".") and name.startswith(old)):
+            name = new + name[len(old) :]
+            break
+    else:
+        raise ValueError(f"the tensor {name} has no place in the model")
+    if model_type == ROBERTA and ".layer" in name:
+        for pair in IN_LAYER:
+            if pair[direction] in name:
+                return name.replace(pair[direction], pair[1 - direction], 1)
+    return name
+
+
+# ---- Options ------------------------------------------------------------------------------------
+
+
+def to_config(
+    options: Any,
+    symbols: Sequence[str],
+    model_type: str = TUPE,
+    head: Head | None = None,
+    vocabulary_version: int = 0,
+) -> dict[str, Any]:
+    """The content of config.json.
+
+    Args:
+        options: of a tupe_roberta model, with all presets.
+        symbols: of fairseq's dictionary, with ``<mask>``.
+        vocabulary_version: a hash of them.
+    """
+    fields = {name: getattr(options, option, None) for name, option in OPTIONS.items()}
+    fields = {name: value for name, value in fields.items() if value is not None}
+    if model_type == ROBERTA:
+        _check_is_roberta(options, head)
+        fields = {name: x for name, x in fields.items() if name in ROBERTA_FIELDS}
+        fields["max_position_embeddings"] += UNUSED_ROWS
+        fields.update(ROBERTA_CONFIG, type_vocab_size=1)
+    else:
+        from tupe_fairseq.export.configuration_tupe import AUTO_MAP
+
+        ids = map(symbols.index, (*SPECIAL_TOKENS[:3], MASK))
+        names = ("bos_token_id", "pad_token_id", "eos_token_id", "mask_token_id")
+        fields.update(zip(names, ids), auto_map=AUTO_MAP, tupe_fairseq_version=__version__)
+    if head is not None:
+        fields["classification_head_name"] = head.name
+        fields["id2label"] = {str(number): label for number, label in enumerate(head.labels)}
+        fields["label2id"] = {label: number for number, label in enumerate(head.labels)}
+        if head.kind in PROBLEM_TYPES:
+            fields["problem_type"] = PROBLEM_TYPES[head.kind]
+    return {
+        "architectures": [model_type.capitalize() + (head.suffix if head else "ForMaskedLM")],
+        "model_type": model_type,
+        "vocab_size": len(symbols),
+        **fields,
+        "tie_word_embeddings": not getattr(options, "untie_weights_roberta", False),
+        "initializer_range": 0.02,
+        "dtype": "float32",
+        "vocabulary_version": vocabulary_version,
+    }
+
+
+def _check_is_roberta(options: Any, head: Head | None) -> None:
+    of_head = ROBERTA_HEAD if head is not None and not head.of_tokens else {}
+    for name, value in {**ROBERTA_OPTIONS, **of_head}.items():
+        actual = getattr(options, name, None)
+        if (actual or None) != (value or None):
+            raise ValueError(
+                f"--as roberta: the checkpoint has {name} {actual}, and transformers' RoBERTa "
+                f"only {value or 'none'}; export it without --as roberta"
+            )
+
+
+def from_config(config: dict[str, Any], path: str) -> dict[str, Any]:
+    """fairseq's options from the content of config.json; their values are not checked yet."""
+    model_type = config.get("model_type")
+    if model_type not in MODEL_TYPES:
+        raise ValueError(
+            f"{path}: model_type is {model_type!r}; only {' and '.join(MODEL_TYPES)} can be read"
+        )
+    names = ROBERTA_FIELDS if model_type == ROBERTA else tuple(OPTIONS)
+    missing = [name for name in names if name not in OPTIONAL and config.get(name) is None]
+    if missing:
+        raise ValueError(f"{path} does not say {', '.join(missing)}")
+    options = {OPTIONS[name]: config[name] for name in names if config.get(name) is not None}
+    if model_type == ROBERTA:
+        for name, value in ROBERTA_CONFIG.items():
+            if config.get(name, value) not in (value, None):
+                raise ValueError(
+                    f"{path}: {name} is {config[name]!r}; the model can be read only if it is "
+                    f"{value!r}"
+                )
+        fixed = {name: x for name, x in ROBERTA_OPTIONS.items() if x is not None}
+        options = {**fixed, **options, "pooler_activation_fn": "tanh"}
+        options.setdefault("pooler_dropout", options["dropout"])
+        if isinstance(options["max_positions"], int):
+            options["max_positions"] -= UNUSED_ROWS
+    options["untie_weights_roberta"] = config.get("tie_word_embeddings") is False
+    return options

@@ -1,0 +1,193 @@
+"""Fast tokenizers for transformers, with the ids of a fairseq dictionary."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import normalizers as norm
+
+from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
+
+BOS, PAD, EOS, UNK = SPECIAL_TOKENS
+SPECIAL = (*SPECIAL_TOKENS, MASK)
+# SentencePiece's mark of a space
+SPACE = "\u2581"
+# Control characters that SentencePiece's rules nmt_* drop. As themselves: in a regular expression
+# the library takes \x80 for a byte.
+_DROPPED = "[\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]+"
+# What Python, and so fairseq's dictionary, takes for white space, and may be in a token
+_WHITE_SPACE = "[\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
+# Stands for a character that a step must not change; Unicode says that it never will be one
+_STAND_IN = "\ufdd0"
+
+
+def build_tokenizer(kind: str, paths: Sequence[str], symbols: Sequence[str], max_length: int):
+    """A tokenizer of transformers, and the number of tokens that the dictionary lacks.
+
+    fairseq takes those for ``<unk>``; here they have the ids after the dictionary's.
+
+    Args:
+        kind: "sentencepiece" or "gpt2".
+        paths: its model, or GPT-2's encoder.json and vocab.bpe.
+        symbols: of fairseq's dictionary, with ``<mask>``.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    if kind not in ("sentencepiece", "gpt2"):
+        raise ValueError(
+            f"a checkpoint with a {kind} vocabulary cannot be exported; use it with fairseq, "
+            "tupe-predict or tupe-encode"
+        )
+    make = _from_sentencepiece if kind == "sentencepiece" else _from_gpt2
+    tokenizer, size = make(symbols, *paths)
+    special = [AddedToken(s, special=True, normalized=False, lstrip=s == MASK) for s in SPECIAL]
+    tokenizer.add_special_tokens(sorted(special, key=lambda token: symbols.index(token.content)))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{BOS} $A {EOS}",
+        pair=f"{BOS} $A {EOS} {EOS} $B {EOS}",
+        special_tokens=[(BOS, symbols.index(BOS)), (EOS, symbols.index(EOS))],
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=max_length,
+        padding_side="right",
+        clean_up_tokenization_spaces=False,
+        model_input_names=["input_ids", "attention_mask"],
+        **{"bos_token": BOS, "cls_token": BOS, "eos_token": EOS, "sep_token": EOS},
+        **{"pad_token": PAD, "unk_token": UNK, "mask_token": MASK},
+    )
+    return fast, size - len(symbols)
+
+
+# ---- SentencePiece ------------------------------------------------------------------------------
+
+
+def _from_sentencepiece(symbols: Sequence[str], path: str) -> tuple[Tokenizer, int]:
+    from sentencepiece import sentencepiece_model_pb2
+
+    with open(path, "rb") as file:
+        proto = sentencepiece_model_pb2.ModelProto.FromString(file.read())
+    types = proto.SentencePiece
+    if any(p.type == types.USER_DEFINED and p.piece not in SPECIAL for p in proto.pieces):
+        raise ValueError(
+            f"{path} has user-defined symbols, which a fast tokenizer cannot split off"
+        )
+    scores = {
+        p.piece: p.score
+        for p in proto.pieces
+        if p.type in (types.NORMAL, types.BYTE) and p.piece not in SPECIAL
+    }
+    spec, trainer = proto.normalizer_spec, proto.trainer_spec
+    words = _with_unlisted(symbols, scores)
+    if trainer.model_type == trainer.UNIGRAM and not trainer.treat_whitespace_as_suffix:
+        best = max(scores.values())
+        # a word that is no piece of the model ends with a space here, so that no text contains it
+        vocabulary = [
+            (word if word in scores or word in SPECIAL else f"{word} ", scores.get(word, best))
+            for word in words
+        ]
+        model = models.Unigram(vocabulary, symbols.index(UNK), trainer.byte_fallback)
+    elif trainer.model_type == trainer.BPE and not trainer.treat_whitespace_as_suffix:
+        merges = [
+            (piece[:end], piece[end:])
+            for piece in sorted(scores, key=scores.__getitem__, reverse=True)
+            for end in range(1, len(piece))
+            if piece[:end] in scores and piece[end:] in scores
+        ]
+        model = _bpe(words, merges, fuse_unk=True, byte_fallback=trainer.byte_fallback)
+    else:
+        raise ValueError(
+            f"{path} is a SentencePiece model of characters or words, or with spaces at the end of "
+            "tokens; only unigram and bpe with spaces at the beginning can be exported"
+        )
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = norm.Sequence(_normalizers(spec))
+    scheme = {"prepend_scheme": "always" if spec.add_dummy_prefix else "never"}
+    # one word after another is faster, if no token goes beyond a word
+    split = not any(SPACE in piece[1:] for piece in scores)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Metaspace(SPACE, split=split, **scheme),
+            pre_tokenizers.Split(Regex(_WHITE_SPACE), "removed"),
+        ]
+    )
+    spaces = decoders.Metaspace(SPACE, **scheme)
+    of_bytes = [decoders.ByteFallback(), decoders.Fuse()] if trainer.byte_fallback else []
+    tokenizer.decoder = decoders.Sequence([*of_bytes, spaces])
+    return tokenizer, len(words)
+
+
+def _normalizers(spec: Any) -> list[norm.Normalizer]:
+    """SentencePiece's rules, which the library applies to one grapheme after another.
+
+    There, a rule for the first character of a grapheme hides one for more of it and drops the
+    rest. So NFKC comes first, of which the rules' names speak: then hardly a rule is left for a
+    character with others in its grapheme.
+    """
+    steps: list[norm.Normalizer] = []
+    if spec.precompiled_charsmap:
+        if spec.name.startswith("nmt_"):
+            steps.append(norm.Replace(Regex(_DROPPED), ""))
+        if "nfkc" in spec.name:
+            steps += _except("\uff5e", norm.NFKC())
+        if spec.name.endswith("_cf"):
+            steps += _except("\u0130", norm.Lowercase())
+        steps.append(norm.Precompiled(spec.precompiled_charsmap))
+    if spec.remove_extra_whitespaces:
+        steps.append(norm.Replace(Regex(r"\A +| +\z|(?<= ) +"), ""))
+    return steps
+
+
+def _except(character: str, step: norm.Normalizer) -> list[norm.Normalizer]:
+    """A step that leaves a character as it is, as SentencePiece's rules do."""
+    return [norm.Replace(character, _STAND_IN), step, norm.Replace(_STAND_IN, character)]
+
+
+# ---- GPT-2 --------------------------------------------------------------------------------------
+
+
+def _from_gpt2(symbols: Sequence[str], encoder_json: str, vocab_bpe: str) -> tuple[Tokenizer, int]:
+    """Byte-level BPE, whose ids are the words of fairseq's dictionary."""
+    with open(encoder_json, encoding="utf-8") as file:
+        pieces = {str(number): piece for piece, number in json.load(file).items()}
+    with open(vocab_bpe, encoding="utf-8") as file:
+        merges = [tuple(line.split()) for line in file.read().split("\n")[1:-1]]
+    # a byte that no merge needs and the dictionary lacks is unknown
+    needed = {part for left, right in merges for part in (left, right, left + right)}
+    words = _with_unlisted(symbols, (number for number in pieces if pieces[number] in needed))
+    tokenizer = Tokenizer(_bpe([pieces.get(word, word) for word in words], merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer, len(words)
+
+
+def _with_unlisted(symbols: Sequence[str], tokens: Iterable[str]) -> list[str]:
+    listed = set(symbols)
+    return [*symbols, *(token for token in tokens if token not in listed)]
+
+
+def _bpe(words: Sequence[str], merges: list[tuple[str, ...]], **options: bool) -> models.BPE:
+    vocabulary = {word: number for number, word in enumerate(words)}
+    return models.BPE(vocabulary, merges, unk_token=UNK, **options)
+
+
+# ---- Back ---------------------------------------------------------------------------------------
+
+
+def dictionary_words(path: str, unlisted: int, numbers: dict[str, int] | None) -> list[str]:
+    """The words of the dict.txt that a tokenizer.json was made of, in order.
+
+    Args:
+        unlisted: how many of the last tokens it lacks.
+        numbers: of GPT-2's tokens, if the words are those.
+    """
+    ids = Tokenizer.from_file(path).get_vocab()
+    words = sorted(ids, key=ids.__getitem__)
+    words = words[: len(words) - unlisted]
+    if tuple(words[:4]) != SPECIAL_TOKENS or [*map(ids.get, words)] != [*range(len(words))]:
+        raise ValueError(
+            f"{path} has not the ids of a fairseq dictionary; give --dict, its dict.txt"
+        )
+    words = [word.removesuffix(" ") for word in words[4:] if word != MASK or word != words[-1]]
+    return [str(numbers.get(word, word)) for word in words] if numbers else words

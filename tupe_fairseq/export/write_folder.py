@@ -1,0 +1,134 @@
+"""Writes the files of a transformers model directory, which appears when it is complete."""
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tupe_fairseq.checkpoint.state_dict import EMBEDDING
+from tupe_fairseq.data.dictionary import UNK
+from tupe_fairseq.export.names import LM_WEIGHT
+
+#: the code of a TUPE model, copied as it is
+CODE = ("configuration_tupe.py", "modeling_tupe.py")
+WEIGHTS = "model.safetensors"
+#: what an export may have written; what it does not write again is removed with --overwrite
+FILES = (
+    *CODE,
+    "onnx/model.onnx",
+    "onnx/model_masked_lm.onnx",
+)
+# What further tokens have less than <unk> as predictions, so that even thousands of them take
+# nothing from the probabilities of others, while a loss on one is still finite
+_LESS = 20.0
+
+
+@contextlib.contextmanager
+def new_folder(path: str, overwrite: bool) -> Iterator[str]:
+    """A temporary folder beside ``path``, whose files are moved there at the end."""
+    if os.path.lexists(path) and not (overwrite and os.path.isdir(path)):
+        advice = "give another --output-dir" + (", or --overwrite" if os.path.isdir(path) else "")
+        raise FileExistsError(f"{path} exists; {advice}")
+    path = os.path.realpath(path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    partial = tempfile.mkdtemp(prefix=f"{os.path.basename(path)}.", dir=os.path.dirname(path))
+    try:
+        os.chmod(partial, 0o777 & ~_umask())
+        yield partial
+        if not os.path.isdir(path):
+            os.rename(partial, path)
+            return
+        for name in FILES:  # of an earlier export
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(os.path.join(path, name))
+        for folder, _, names in os.walk(partial):
+            target = os.path.join(path, os.path.relpath(folder, partial))
+            os.makedirs(target, exist_ok=True)
+            for name in names:
+                os.replace(os.path.join(folder, name), os.path.join(target, name))
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _umask() -> int:
+    os.umask(mask := os.umask(0))
+    return mask
+
+
+def write_model(folder: str, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """config.json, the weights, and the code of a TUPE model."""
+    from safetensors.torch import save_file
+
+    _write_json(folder, "config.json", config)
+    save_file(tensors, os.path.join(folder, WEIGHTS), metadata={"format": "pt"})
+    for name in CODE if "auto_map" in config else ():
+        shutil.copyfile(os.path.join(os.path.dirname(__file__), name), os.path.join(folder, name))
+
+
+def write_sentence_files(folder: str, pooling: str, hidden_size: int, max_length: int) -> None:
+    """The files of sentence-transformers, in the form that embedding servers read, too."""
+    modules = "sentence_transformers.models"
+    transformer = {"idx": 0, "name": "0", "path": "", "type": f"{modules}.Transformer"}
+    last = {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{modules}.Pooling"}
+    _write_json(folder, "modules.json", [transformer, last])
+    _write_json(
+        folder, "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False}
+    )
+    _write_json(
+        folder,
+        "config_sentence_transformers.json",
+        {
+            "model_type": "SentenceTransformer",
+            "prompts": {},
+            "default_prompt_name": None,
+            "similarity_fn_name": "cosine",
+        },
+    )
+    _write_json(
+        folder,
+        "1_Pooling/config.json",
+        {
+            "word_embedding_dimension": hidden_size,
+            "pooling_mode_mean_tokens": pooling == "mean",
+            "pooling_mode_cls_token": pooling == "cls",
+            "pooling_mode_max_tokens": False,
+            "pooling_mode_mean_sqrt_len_tokens": False,
+            "include_prompt": True,
+        },
+    )
+
+
+def _write_json(folder: str, name: str, content: Any) -> None:
+    path = os.path.join(folder, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+
+
+# ---- Tokens that dict.txt lacks -----------------------------------------------------------------
+
+
+def with_unlisted(state: dict[str, Tensor], count: int) -> dict[str, Tensor]:
+    """A checkpoint's tensors with ``count`` further tokens, which have the vectors of <unk>."""
+    state = dict(state)
+    for name in (EMBEDDING, LM_WEIGHT):
+        state[name] = torch.cat([state[name], state[name][UNK].expand(count, -1)])
+    bias = state["encoder.lm_head.bias"]
+    state["encoder.lm_head.bias"] = torch.cat([bias, (bias[UNK] - _LESS).expand(count)])
+    return state
+
+
+def without_unlisted(state: dict[str, Tensor], count: int) -> dict[str, Tensor]:
+    """The way back."""
+    names = (EMBEDDING, LM_WEIGHT, "encoder.lm_head.bias")
+    return {
+        name: tensor[: len(tensor) - count].clone() if name in names else tensor
+        for name, tensor in state.items()
+    }

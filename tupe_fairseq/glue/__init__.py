@@ -1,1 +1,0 @@
-"""The nine GLUE tasks: official files in, official submissions out."""

@@ -1,1 +1,0 @@
-"""Moved to data/; what is left here is for importers that have not moved yet."""

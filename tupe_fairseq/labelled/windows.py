@@ -1,5 +1,0 @@
-"""Moved to data.truncation."""
-
-from tupe_fairseq.data.truncation import Window, windows
-
-__all__ = ["Window", "windows"]
