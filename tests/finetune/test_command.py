@@ -1,15 +1,18 @@
 """The runs of a task: their names, and their fairseq-train commands."""
 
+import os
 import shlex
 
 import pytest
+import torch
 
 from helpers.glue_data import MODEL, write_checkpoint, write_data
 from helpers.own_tasks import own_rows, own_task, write_own
 from helpers.running import call_program
+from tupe_fairseq.checkpoint.pretrained import read_pretrained
 from tupe_fairseq.fairseq_runs.command import as_shell
+from tupe_fairseq.finetune import protocol
 from tupe_fairseq.finetune.command import Experiment, Run, Settings
-from tupe_fairseq.finetune.pretrained import read_pretrained
 from tupe_fairseq.finetune.task_data import TaskData
 
 TUPE_A = {k: v for k, v in MODEL.items() if k not in ("rel_pos_buckets", "max_rel_pos")}
@@ -134,3 +137,22 @@ def test_flags_of_fairseq_train(tmp_path):
         "--weight-decay 0.0",
     ):  # fmt: skip
         assert words in text
+
+
+@pytest.mark.parametrize(
+    "flags, devices",
+    [([], ["3"]), (["--gpus", "1,0"], ["5", "3"]), (["--cpu"], [None]), (["--fp16"], ["3"])],
+)
+def test_devices(flags, devices, tmp_path, monkeypatch):
+    """GPUs are numbered as torch sees them."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    seen = []
+    monkeypatch.setattr(protocol, "run_protocol", lambda *words: seen.append(words) or "")
+    folder, model = write_data(tmp_path / "CoLA", "CoLA"), write_checkpoint(tmp_path / "model.pt")
+    words = ["--data", folder, "--checkpoint", model, "--output-dir", tmp_path / "runs", *flags]
+    code, text = call_program("finetune", words)
+    assert code == 0, text
+    experiment, _, found, *_ = seen[0]
+    assert found == devices and experiment.cpu == (flags == ["--cpu"])
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == (devices[0] or "3,5")

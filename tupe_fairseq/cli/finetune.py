@@ -46,31 +46,6 @@ def get_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add("--output-dir", required=True, type=_output, metavar="RUNS", help="folder for all tasks")
     add("--task", metavar="TASK", help="refuse --data of another task")
-    add_protocol_flags(parser)
-    add(
-        "--pooling", choices=POOLING_NAMES, default=CLS,
-        help="what the head gets of a text: the features of <s> (cls), or the mean over all "
-        "tokens; default %(default)s",
-    )  # fmt: skip
-    devices = parser.add_mutually_exclusive_group()
-    devices.add_argument(
-        "--gpus", type=comma_list(_gpu), metavar="LIST",
-        help="GPU numbers, such as 0,1, for runs side by side; default: the first GPU, or the CPU",
-    )  # fmt: skip
-    devices.add_argument("--cpu", action="store_true", help="train on the CPU")
-    add("--parallel", type=count, metavar="N", help="runs at a time; default: one per GPU")
-    add("--fp16", action="store_true", help="mixed precision on GPUs")
-    add(
-        "--keep-checkpoints", action="store_true",
-        help="keep the best checkpoint of each run, not only the best run's",
-    )  # fmt: skip
-    add("--dry-run", action="store_true", help="print the commands, run nothing")
-    return parser
-
-
-def add_protocol_flags(parser: argparse.ArgumentParser) -> None:
-    """The grid, and what its runs share."""
-    add = parser.add_argument
     add(
         "--lrs", type=comma_list(positive), metavar="LIST",
         help="peak learning rates; default 2e-5,3e-5,4e-5,5e-5 as in the paper, and 2e-5,5e-5 for "
@@ -102,6 +77,25 @@ def add_protocol_flags(parser: argparse.ArgumentParser) -> None:
         "--no-pretraining", action="store_true",
         help="for comparison: random weights for a model of the checkpoint's size",
     )  # fmt: skip
+    add(
+        "--pooling", choices=POOLING_NAMES, default=CLS,
+        help="what the head gets of a text: the features of <s> (cls), or the mean over all "
+        "tokens; default %(default)s",
+    )  # fmt: skip
+    devices = parser.add_mutually_exclusive_group()
+    devices.add_argument(
+        "--gpus", type=comma_list(_gpu), metavar="LIST",
+        help="GPU numbers, such as 0,1, for runs side by side; default: the first GPU, or the CPU",
+    )  # fmt: skip
+    devices.add_argument("--cpu", action="store_true", help="train on the CPU")
+    add("--parallel", type=count, metavar="N", help="runs at a time; default: one per GPU")
+    add("--fp16", action="store_true", help="mixed precision on GPUs")
+    add(
+        "--keep-checkpoints", action="store_true",
+        help="keep the best checkpoint of each run, not only the best run's",
+    )  # fmt: skip
+    add("--dry-run", action="store_true", help="print the commands, run nothing")
+    return parser
 
 
 def _data(text: str) -> str:
@@ -139,10 +133,10 @@ def main(argv: list[str] | None = None) -> None:
 
     from dataclasses import replace
 
+    from tupe_fairseq.checkpoint.pretrained import read_pretrained
     from tupe_fairseq.data.task import TAGGING
     from tupe_fairseq.fairseq_runs.command import show
     from tupe_fairseq.finetune.command import Experiment, Run, Settings
-    from tupe_fairseq.finetune.pretrained import read_pretrained
     from tupe_fairseq.finetune.protocol import run_protocol
     from tupe_fairseq.finetune.report import count_of
     from tupe_fairseq.finetune.scoring import balanced_weights, with_metric

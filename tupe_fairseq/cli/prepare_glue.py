@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.data.glue import GLUE_TASKS, GlueTask, official_files, read_glue, task_named
+from tupe_fairseq.data.glue import GLUE_TASKS, GlueTask, official_files, read_glue
 
 logger = logging.getLogger("tupe-prepare-glue")
 
@@ -105,12 +105,11 @@ def load_tokenizer(folder: str) -> Any:
 
 
 def _tasks(text: str) -> list[GlueTask]:
-    if text == "ALL":
-        return list(GLUE_TASKS.values())
-    try:
-        return [task_named(name) for name in arg_types.comma_list(str)(text)]
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+    names = list(GLUE_TASKS) if text == "ALL" else arg_types.comma_list(str)(text)
+    for name in names:
+        if name not in GLUE_TASKS:
+            raise argparse.ArgumentTypeError(f"{name!r} is no task; give {', '.join(GLUE_TASKS)}")
+    return [GLUE_TASKS[name] for name in names]
 
 
 def _data_folder(text: str) -> str:

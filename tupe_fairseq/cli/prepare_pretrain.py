@@ -3,7 +3,6 @@
 import argparse
 import logging
 import os
-import signal
 
 from tupe_fairseq.cli import arg_types
 
@@ -155,14 +154,9 @@ def main(argv: list[str] | None = None) -> None:
         SentencePiece(args.sentencepiece_model)
     for path in [*args.input, *(args.valid_input or []), *(args.test_input or [])]:
         check_text(path, args.text_field)
-    # SentencePiece's C++ would finish before Python sees Ctrl-C; unfinished files have other names
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.makedirs(args.output_dir, exist_ok=True)
-    try:
-        with locked(args.output_dir):
-            report = pretraining.prepare(args)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with locked(args.output_dir):
+        report = pretraining.prepare(args)
     if report is None:
         logger.info("%s is already finished", args.output_dir)
         return

@@ -58,7 +58,7 @@ def next_commands(
     folder: str, options: argparse.Namespace, has_vocabulary: bool, data: str = "data-bin"
 ) -> str:
     """Trains on a converted checkpoint; with a vocabulary also prepares data and fine-tunes it."""
-    from tupe_fairseq.finetune.pretrained import read_pretrained
+    from tupe_fairseq.checkpoint.pretrained import read_pretrained
 
     model, length = os.path.join(folder, "model.pt"), options.max_positions
     # not --restore-file: that would be loaded again when an interrupted run resumes

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import ctypes
 import itertools
 import json
 import logging
@@ -206,6 +207,8 @@ def _score(args, model, device, rows, batch_tokens, advance) -> tuple[dict[str, 
     names = ("sentences",) if args.pairs is None else ("acceptable", "other")
     totals: dict[str, Counter] = {name: Counter() for name in names}
     opened: Any = contextlib.nullcontext(None if args.pairs else sys.stdout)
+    # batches have many sizes, whose freed blocks glibc keeps: 1.8 GB for BLiMP, else 0.9
+    return_freed_memory = getattr(ctypes.CDLL(None), "malloc_trim", lambda pad: None)
     with atomic_write(args.output_file) if args.output_file else opened as file:
         is_first = True
         while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
@@ -226,6 +229,7 @@ def _score(args, model, device, rows, batch_tokens, advance) -> tuple[dict[str, 
                     row = _columns(sentences, columns, scores, lengths)
                     file.write(_lines(row, args.output_file or ".tsv", is_first))
                 is_first = False
+            return_freed_memory(0)
     scores = {name: _with_loss(total) for name, total in totals.items()}
     table = _totals_table(scores)
     results = {"scores": scores}

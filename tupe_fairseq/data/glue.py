@@ -109,13 +109,6 @@ _TASKS = (
 GLUE_TASKS = {task.name: task for task in _TASKS}
 
 
-def task_named(name: str) -> GlueTask:
-    """The GLUE task of this name."""
-    if name not in GLUE_TASKS:
-        raise ValueError(f"there is no GLUE task {name!r}; the tasks are {', '.join(GLUE_TASKS)}")
-    return GLUE_TASKS[name]
-
-
 def official_files(task: GlueTask, glue_dir: str) -> dict[str, str]:
     """The path of each split's file; test sets may be missing."""
     paths = {split: os.path.join(glue_dir, task.name, file) for split, file in task.files.items()}

@@ -17,6 +17,7 @@ import itertools
 import logging
 import os
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -338,6 +339,8 @@ def learn_sentencepiece(
     import sentencepiece
 
     model = io.BytesIO()
+    # Python would see Ctrl-C when SentencePiece has finished
+    before = [(n, signal.signal(n, signal.SIG_DFL)) for n in (signal.SIGINT, signal.SIGTERM)]
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines), model_writer=model, vocab_size=vocab_size,
@@ -351,6 +354,9 @@ def learn_sentencepiece(
     except RuntimeError as error:
         reason = str(error).rpartition("] ")[2].strip() or error
         raise ValueError(f"--vocab-size {vocab_size} does not fit the text: {reason}") from None
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
     return model.getvalue()
 
 

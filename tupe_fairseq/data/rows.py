@@ -19,14 +19,10 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
-from tupe_fairseq.files.atomic import atomic_write
-
 Row = dict[str, Any]
 STANDARD_INPUT = "-"
 #: formats whose first row may have the names of the columns
 DELIMITED = (".tsv", ".csv")
-#: formats that can be written
-WRITABLE = (".tsv", ".csv", ".jsonl")
 
 _OPENERS: dict[str, Callable] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")  # JSON may name them, UTF-8 cannot hold them
@@ -67,12 +63,12 @@ def quoted(names: Iterable[str]) -> str:
 
 def read_columns(path: str, header: bool = True) -> list[str]:
     """The names of the columns; without a header "1", "2", ..."""
-    rows = (row for _, row in _raw_rows(path, None, header))
-    first = next(rows, None)
-    row = next((row for row in itertools.chain([first], rows) if isinstance(row, dict)), None)
-    if row is None:
-        raise first or ValueError(f"{path} has no rows")
-    return list(row)
+    errors = []
+    for _, row in _raw_rows(path, None, header):
+        if isinstance(row, dict):
+            return list(row)
+        errors.append(row)
+    raise errors[0] if errors else ValueError(f"{path} has no rows")
 
 
 def read_rows(
@@ -104,24 +100,14 @@ def read_rows(
         raise ValueError(f"{path} has no rows")
 
 
-def write_rows(path: str, columns: list[str], rows: Iterable[Row], header: bool = True) -> None:
-    """Write .tsv, .csv or .jsonl; the file appears when it is complete."""
-    with atomic_write(path) as file:
-        write = row_writer(path, file, columns, header)
-        for row in rows:
-            write(row)
-
-
 def row_writer(
     path: str, file: IO[str], columns: list[str], header: bool = True
 ) -> Callable[[Row], Any]:
-    """A function that writes a row to an open file, in the format that ``path`` ends in.
+    """A function that writes a row to an open file; ``path`` ends in .tsv, .csv or .jsonl.
 
     Lists are joined by spaces in .tsv and .csv. The header is written at once.
     """
     ending = os.path.splitext(path)[1].lower()
-    if ending not in WRITABLE:
-        raise ValueError(f"{path} cannot be written; its name should end in {', '.join(WRITABLE)}")
 
     def write(row: Row) -> None:
         if ending == ".jsonl":
@@ -207,11 +193,10 @@ def _jsonl(path: str, columns, header):
         if line.strip():
             try:
                 row = json.loads(line)
-                problem = "" if isinstance(row, dict) else f"it is {line[:30]}"
+                if not isinstance(row, dict):
+                    raise ValueError(f"it is {line[:30]}")
             except (ValueError, RecursionError) as error:
-                problem = str(error)
-            if problem:
-                problem = f"is not a JSON object ({problem}); of a list: jq -c '.[]' FILE"
+                problem = f"is not a JSON object ({error}); of a list: jq -c '.[]' FILE"
                 row = RowError(path, number, problem, "not a JSON object")
             yield number, row
 

@@ -80,10 +80,6 @@ class Task:
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values}
 
     @property
-    def is_pair(self) -> bool:
-        return self.texts == 2
-
-    @property
     def is_regression(self) -> bool:
         return self.kind == REGRESSION
 

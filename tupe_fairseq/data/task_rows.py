@@ -141,16 +141,8 @@ def read_task(options: TaskOptions) -> tuple[Task, dict[str, TaskRows], Columns]
             raise ValueError(f"{split} has {len(rows.texts)} rows; fine-tuning needs {_FEWEST}")
     scale = _scale(options, splits) if options.kind == REGRESSION else None
     metrics, selection = _METRICS[BIO if tags == BIO else options.kind]
-    task = Task(
-        name=options.name,
-        kind=options.kind,
-        labels=labels,
-        texts=len(columns["train"].texts),
-        splits=tuple(splits),
-        metrics=metrics,
-        selection=selection,
-        scale=scale,
-    )
+    texts, names = len(columns["train"].texts), tuple(splits)
+    task = Task(options.name, options.kind, labels, texts, names, metrics, selection, scale=scale)
     return task, splits, columns["train"]
 
 
@@ -159,14 +151,11 @@ def _columns(options: TaskOptions) -> dict[str, Columns]:
     files, header = options.files, options.header
     if not header and all(ending_of(path) not in DELIMITED for path in files.values()):
         raise ValueError("--no-header has no effect: none of the files is .tsv or .csv; drop it")
+    given, num_texts = (options.text, options.text2, options.label), None
+    if options.kind == TAGGING:
+        num_texts = 1
     train = choose_columns(
-        files["train"],
-        options.text,
-        options.text2,
-        options.label,
-        header=header,
-        num_texts=1 if options.kind == TAGGING else None,
-        labelled=True,
+        files["train"], *given, header=header, num_texts=num_texts, labelled=True
     )
     columns = dict.fromkeys(files, train)
     if "test" in files:
@@ -214,7 +203,7 @@ def _parse(
             refuse(f"has a list of labels, which --kind {MULTILABEL} takes", "a list of labels")
         (label,) = whole([label])
         if options.kind == REGRESSION and not _is_number(label):
-            refuse(f"has the score {_shown(label)}, not a number", "not a number")
+            refuse(f"has the score {label!r}, not a number", "not a number")
     return tuple(values), label
 
 
@@ -228,14 +217,14 @@ def _problem(
     before = "O"
     for word, tag in zip(row.texts, row.label or ()) if tags == BIO else ():
         if not are_bio([tag]) or (tag[0] == "I" and (before == "O" or before[2:] != tag[2:])):
-            problem = f"has the tag {_shown(tag)} of {_shown(word)} after {_shown(before)}"
+            problem = f"has the tag {tag!r} of {word!r} after {before!r}"
             return f"{problem}, which is not BIO; --tags {PLAIN} takes any tags", "not BIO"
         before = tag
     for label in as_tuple(row.label or ()) if labels else ():
         if label not in labels:
-            return f"has the label {_shown(label)}, not one of {quoted(labels)}", "unknown label"
+            return f"has the label {label!r}, not one of {quoted(labels)}", "unknown label"
     if scale and not scale[0] <= float(row.label) <= scale[1]:
-        problem = f"has the score {_shown(row.label)}, outside --scale {scale[0]:g},{scale[1]:g}"
+        problem = f"has the score {row.label!r}, outside --scale {scale[0]:g},{scale[1]:g}"
         return problem, "score outside the scale"
     return None
 
@@ -245,7 +234,7 @@ def _labels(options: TaskOptions, train: _File, columns: Columns) -> tuple[str, 
     found = {label for row in train.rows for label in as_tuple(row.label)}
     for label in options.labels:
         if label not in found:
-            raise ValueError(f"--labels has {_shown(label)}, which does not occur in {train.path}")
+            raise ValueError(f"--labels has {label!r}, which does not occur in {train.path}")
     fewest = 1 if options.kind == MULTILABEL else 2
     if len(found) < fewest:
         raise ValueError(
@@ -331,7 +320,3 @@ def _is_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
-
-
-def _shown(label: str) -> str:
-    return repr(label if len(label) <= 50 else f"{label[:50]}...")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tupe_fairseq.checkpoint.pretrained import Pretrained
 from tupe_fairseq.data.task import MULTILABEL, TAGGING
 from tupe_fairseq.fairseq_runs.command import as_shell, fairseq_train, user_dir
 from tupe_fairseq.fairseq_runs.schedule import WARMUP_RATIO, total_updates, warmup_updates
-from tupe_fairseq.finetune.pretrained import Pretrained
 from tupe_fairseq.finetune.task_data import TaskData
 
 #: with fewer updates a new head is hardly trained; with more passes a small set is memorized

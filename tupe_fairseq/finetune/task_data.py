@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tupe_fairseq.checkpoint.pretrained import Pretrained
 from tupe_fairseq.checkpoint.state_dict import symbols_of, vocabulary_version
 from tupe_fairseq.data.dictionary import DICTIONARY, SPECIAL_TOKENS
 from tupe_fairseq.data.indexed import read_sentences
@@ -14,7 +15,6 @@ from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, TAGGING, Task, la
 from tupe_fairseq.data.truncation import windows
 from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.names import REPORT
-from tupe_fairseq.finetune.pretrained import Pretrained
 
 #: int64 (N,) classes, float64 (N,) scores, bool (N, C) labels; for tagging N of int64 (words,)
 Labels = np.ndarray | list[np.ndarray]
