@@ -28,8 +28,8 @@ from fairseq_cli.train import cli_main as fairseq_train
 
 from tupe_fairseq.checkpoint.pretrained import read_pretrained
 from tupe_fairseq.cli import score
+from tupe_fairseq.cli.printed_commands import masked_lm_training
 from tupe_fairseq.commands import extend
-from tupe_fairseq.commands.recipe import masked_lm_training
 from tupe_fairseq.compare.run import processor
 from tupe_fairseq.compare.schemes import parse_scheme
 from tupe_fairseq.figures import canvas

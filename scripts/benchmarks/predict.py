@@ -26,13 +26,13 @@ import torch
 
 from tupe_fairseq import TupeConfig
 from tupe_fairseq.checkpoint.state_dict import ENCODER, VOCABULARY, vocabulary_version
-from tupe_fairseq.data.dictionary import PAD
+from tupe_fairseq.data.dictionary import PAD, write_dictionary
+from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.data.task import CLASSIFICATION, Task
+from tupe_fairseq.data.text_files import clean_line
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.inference import texts as inference
 from tupe_fairseq.inference.model import WordEncoder, load, symbols_in
-from tupe_fairseq.text.pieces import Pieces
-from tupe_fairseq.text.treatment import TextTreatment
 
 COMMAND = [sys.executable, "-m", "tupe_fairseq", "predict"]
 # a process counts as its own what the one that started it had: here a small one
@@ -84,14 +84,14 @@ def write_model(folder, size, texts):
     task = Task(
         "benchmark", CLASSIFICATION, ("no", "yes"), 1, ("train",), ("accuracy",), "accuracy"
     )
-    treatment = TextTreatment()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=map(treatment.apply, texts[:20_000]), vocab_size=4000, model_type="bpe",
+        sentence_iterator=map(clean_line, texts[:20_000]), vocab_size=4000, model_type="bpe",
         model_prefix=str(folder / "sentencepiece.bpe"), hard_vocab_limit=False, unk_id=3, bos_id=0,
         pad_id=1, eos_id=2, user_defined_symbols=["<mask>"], minloglevel=2,
     )  # fmt: skip
-    Pieces(str(folder / "sentencepiece.bpe.model")).write_dictionary(str(folder / "dict.txt"))
-    report = {"description": task.to_record(), "text_treatment": treatment.to_dict()}
+    words = SentencePiece(str(folder / "sentencepiece.bpe.model")).words()
+    write_dictionary(str(folder / "dict.txt"), words)
+    report = {"description": task.to_record(), "text_treatment": {"unicode": "NFC"}}
     (folder / "report.json").write_text(json.dumps(report))
     symbols = symbols_in(str(folder / "dict.txt"))
     torch.manual_seed(1)

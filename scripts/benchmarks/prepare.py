@@ -17,12 +17,13 @@ import filecmp
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from data import memory, repeat, spread, tree
+from tupe_fairseq.data.text_files import open_text
 
 HERE = Path(__file__).resolve().parents[2]
 OURS, THEIRS, ENCODING = "this checkout", "the other checkout", "SentencePiece alone"
@@ -30,18 +31,26 @@ OURS, THEIRS, ENCODING = "this checkout", "the other checkout", "SentencePiece a
 _ENCODE = """
 import multiprocessing, sys
 import sentencepiece
-from tupe_fairseq.text.reading import TextFile
 
 def start(model):
     global processor
     processor = sentencepiece.SentencePieceProcessor(model_file=model)
 
 def encode(block):
-    return sum(map(len, processor.encode(block.decode().split("\\n"), out_type=int, num_threads=1)))
+    return sum(map(len, processor.encode(block, out_type=int, num_threads=1)))
 
 text, model, workers = sys.argv[1:]
 with multiprocessing.get_context("fork").Pool(int(workers), start, (model,)) as pool:
-    print(sum(pool.imap(encode, TextFile(text).blocks())))
+    with open(text, encoding="utf-8", newline="\\n") as file:
+        blocks = iter(lambda: file.readlines(1 << 20), [])
+        print(sum(pool.imap(encode, blocks)))
+"""
+
+_COMMAND = """
+import sys
+sys.argv[0] = "tupe-prepare-pretrain"
+from tupe_fairseq.{} import main
+main()
 """
 
 
@@ -74,6 +83,55 @@ def parse(arguments):
         if getattr(options, name) is not None:
             setattr(options, name, getattr(options, name).resolve())
     return options
+
+
+def repeat(source, path, megabytes):
+    """Write so many MB of it, all lines different."""
+    room, copy = round(megabytes * 10**6), 0
+    with open(path, "wb") as out:
+        while room > 0:
+            copy += 1
+            with open_text(str(source)) as (file, _):
+                for line in file:
+                    line = line.rstrip(b"\n") + (b" %d" % copy if line.strip() else b"") + b"\n"
+                    room -= out.write(line)
+                    if room <= 0:
+                        return
+
+
+def spread(values):
+    return {"median": statistics.median(values), "least": min(values), "most": max(values)}
+
+
+def tree(root):
+    """A process and all its descendants."""
+    children = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # the name in parentheses may contain anything
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        children.setdefault(parent, []).append(int(path.parent.name))
+    found = [root]
+    for process in found:
+        found += children.get(process, [])
+    return found
+
+
+def memory(processes):
+    """MB that the processes hold: shared pages count once (PSS), or in each process (RSS)."""
+    total = {"Pss:": 0, "Rss:": 0}
+    for process in processes:
+        try:
+            text = Path(f"/proc/{process}/smaps_rollup").read_text()
+        except OSError:
+            continue
+        for line in text.splitlines():
+            name, *rest = line.split()
+            if name in total:
+                total[name] += int(rest[0]) * 1024
+    return total["Pss:"] / 1e6, total["Rss:"] / 1e6
 
 
 def measured(command, repo):
@@ -111,7 +169,9 @@ def commands(options, text, model):
         if kind == "given":
             vocabulary = ["--sentencepiece-model", model]
         for name, repo in repos.items():
-            words = [sys.executable, "-m", "tupe_fairseq.commands.prepare_pretrain"]
+            words = [sys.executable, "-c", _COMMAND.format("cli.main")]
+            if not (repo / "tupe_fairseq" / "cli").is_dir():
+                words = [sys.executable, "-c", _COMMAND.format("commands.prepare_pretrain")]
             words += ["--input", text, "--output-dir", folder_of(options, kind, name)]
             words += ["--workers", options.workers, *vocabulary, *options.flags.split()]
             yield kind, name, repo, words
@@ -129,7 +189,7 @@ def learned_model(options, text):
     if options.sentencepiece_model:
         return options.sentencepiece_model
     folder = options.output_dir / "first"
-    words = [sys.executable, "-m", "tupe_fairseq.commands.prepare_pretrain", "--input", text]
+    words = [sys.executable, "-c", _COMMAND.format("cli.main"), "--input", text]
     words += ["--output-dir", folder, "--vocab-size", options.vocab_size]
     measured([*words, "--workers", options.workers, *options.flags.split()], HERE)
     model = options.output_dir / "given.model"

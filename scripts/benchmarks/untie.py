@@ -26,7 +26,7 @@ from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.checkpoint.pretrained import read_pretrained
 from tupe_fairseq.checkpoint.state_dict import ENCODER
-from tupe_fairseq.commands.recipe import masked_lm_training
+from tupe_fairseq.cli.printed_commands import masked_lm_training
 
 BIN = Path(sys.executable).parent
 USER_DIR = tupe_fairseq.__path__[0]

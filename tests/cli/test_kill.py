@@ -63,7 +63,7 @@ def test_workers_end_with_their_command(number, code, word, tmp_path):
     (tmp_path / "text.txt").write_text("".join(f"{line} {n}.\n" for n in range(400_000)))
     process = start([
         BIN / "tupe-prepare-pretrain", "--input", tmp_path / "text.txt", "--output-dir",
-        tmp_path / "out", "--workers", 2,
+        tmp_path / "out", "--workers", 2, "--split-sentences",
     ])  # fmt: skip
     wait_for(lambda: len(of_session(process)) > 2, process)
     os.killpg(process.pid, number)  # as a terminal does, or a scheduler

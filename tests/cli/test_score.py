@@ -17,9 +17,9 @@ from helpers.exporting import MAX_POSITIONS, build, save, write_model
 from helpers.glue_files import write_pretrain_dir
 from helpers.scoring import SENTENCES, naive, read_tsv, score, write_pairs
 from helpers.vocabularies import write_authors, write_gpt2
+from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 from tupe_fairseq.scoring import pseudo_likelihood
-from tupe_fairseq.text.pieces import Pieces
 
 PAIRS = {
     "one": [("The cat sat on the mat.", "The cat on sat the mat."), ("No fish.", "No fish no.")],
@@ -147,7 +147,7 @@ def test_stock_roberta(models, tmp_path):
     )
     assert code == 0 and "a model of stock fairseq" in log, log
     rows = read_tsv((tmp_path / "x.tsv").read_text())
-    pieces = Pieces(str(data / "sentencepiece.bpe.model"))
+    pieces = SentencePiece(str(data / "sentencepiece.bpe.model"))
     for row in rows:
         line = f"<s> {' '.join(pieces.split(row['sentence']))} </s>"
         tokens = dictionary.encode_line(line, append_eos=False, add_if_not_exist=False).long()

@@ -17,8 +17,7 @@ ROOMS = {
     "modules": ("attention position", "torch fairseq"),  # fairseq in heads.py alone
     "encoder": ("attention modules options position", "torch"),
     "files": ("", ""),
-    "text": ("data files",),
-    "data": ("files text",),
+    "data": ("files",),
     "scoring": ("data files",),
     "checkpoint": ("encoder files modules options position",),
     "fairseq_runs": ("checkpoint",),
@@ -26,7 +25,7 @@ ROOMS = {
     "tasks": ("checkpoint data files optim",),
     "criterions": ("data tasks",),
     "inference": (
-        "checkpoint data encoder files models modules options position fairseq_runs tasks text",
+        "checkpoint data encoder files models modules options position fairseq_runs tasks",
     ),
     "models": ("checkpoint encoder inference modules options",),
 }

@@ -20,7 +20,7 @@ from tupe_fairseq.data.glue import (
     read_glue,
     write_submission,
 )
-from tupe_fairseq.text.treatment import TextTreatment
+from tupe_fairseq.data.text_files import clean_line
 
 # what the paper and the GLUE server fix: columns of texts and label by their names in the official
 # headers, a label, labels in the order of the classes, metrics, what picks a checkpoint, epochs,
@@ -174,7 +174,7 @@ def test_fairseq_reads_back_every_row(name, prepared, pretrain_dir):
     task, folder = GLUE_TASKS[name], prepared[1] / name
     model = sentencepiece.SentencePieceProcessor(str(folder / "sentencepiece.bpe.model"))
     report = json.loads((folder / "report.json").read_text())
-    treat = TextTreatment().apply
+    treat = clean_line
     for split, found in prepared[0][name].items():
         dataset, dictionary = load(folder, task, split)
         rows = [dataset[row] for row in range(len(dataset))]

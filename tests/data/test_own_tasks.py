@@ -11,10 +11,10 @@ from fairseq.data import Dictionary
 
 from helpers.glue_files import ODD_TEXTS, prepare_glue, sentence, write_glue, write_pretrain_dir
 from helpers.own_files import prepare_task, tagged, write_conll, write_csv, write_jsonl
+from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.task import Task, label_of, label_symbol, read_report
 from tupe_fairseq.data.task_rows import draw_share
-from tupe_fairseq.text.mmap_index import count, first_sentences
-from tupe_fairseq.text.treatment import TextTreatment
+from tupe_fairseq.data.text_files import clean_line
 
 LABELS = ("<pad>", "very good", "100%", "n\u00e4h\u00a0er")
 CLASSES = [("text", "label"), *((sentence(n), "ab"[n % 2]) for n in range(20))]
@@ -48,7 +48,7 @@ def symbols(folder, part, split):
     """The rows of a part of a split as words of fairseq's dictionary, without </s>."""
     dictionary = Dictionary.load(str(folder / part / "dict.txt"))
     prefix = str(folder / part / split)
-    rows = first_sentences(prefix, count(prefix)[0])
+    rows = read_sentences(prefix)
     assert all(row[-1] == dictionary.eos() for row in rows)
     return [[dictionary[i] for i in row[:-1]] for row in rows]
 
@@ -84,7 +84,7 @@ def test_classes_of_any_spelling_and_a_stratified_share(classified):
         ("accuracy", "macro_f1"), "accuracy",
     )  # fmt: skip
     assert all(label_of(label_symbol(label)) == label for label in LABELS)
-    treat = TextTreatment().apply
+    treat = clean_line
     expected = [(treat(text.replace("\n", " ")), label) for text, label in rows]
     found = {
         split: [(text, *label) for text, label in zip(texts(folder, split), labels(folder, split))]

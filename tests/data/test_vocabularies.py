@@ -218,7 +218,7 @@ def test_order_of_several_processes():
     [
         ("vocabulary.json", '{"kind": "wordpiece"}', "does not name a vocabulary: fastbpe, gpt2"),
         ("vocabulary.json", "{", r"vocabulary\.json"),
-        ("bpecodes", "x y 3\n", r"bpecodes \(fastbpe\) does not fit .*dict\.txt"),
+        ("bpecodes", "x y 3\n", r"bpecodes \(fastbpe\) does not fit the dictionary .*dict\.txt"),
         ("bpecodes", "x y\n", "bpecodes, line 1: 'x y' is not 'left right count'"),
         ("dict.txt", "a 1\nb x\n", r"dict\.txt, line 2: 'b x' is not a word and its count"),
         ("dict.txt", "a 1\na 1\n", r"dict\.txt lists 'a' twice"),

@@ -5,9 +5,9 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 
 from helpers.vocabularies import write_gpt2
+from tupe_fairseq.data.pretraining import learn_sentencepiece
 from tupe_fairseq.data.subwords import Gpt2Bpe
 from tupe_fairseq.export.tokenizer import build_tokenizer, dictionary_words
-from tupe_fairseq.text.vocabulary import train_model
 
 TEXT = [
     "The quick brown fox jumps over the lazy dog, and nobody is surprised.",
@@ -57,7 +57,7 @@ def pieces(request, tmp_path_factory):
     size = 90 if model_type == "unigram" else 150
     lines = [line for count, line in enumerate(TEXT, 7) for _ in range(count)]
     with open(path, "wb") as file:
-        file.write(train_model(lines, size, model_type, 1.0, bool(lower)))
+        file.write(learn_sentencepiece(lines, size, model_type, 1.0, bool(lower)))
     bpe = SentencepieceBPE(SentencepieceConfig(sentencepiece_model=path))
     dictionary = Dictionary()
     for number in range(4, size):
@@ -125,7 +125,7 @@ def test_gpt2(tmp_path):
 
 def test_what_cannot_be_exported(tmp_path):
     path = tmp_path / "spm.model"
-    path.write_bytes(train_model(TEXT * 9, 70, "char", 1.0, False))
+    path.write_bytes(learn_sentencepiece(TEXT * 9, 70, "char", 1.0, False))
     with pytest.raises(ValueError, match="SentencePiece model of characters or words"):
         build_tokenizer("sentencepiece", [str(path)], Dictionary().symbols, 64)
     with pytest.raises(ValueError, match="a fastbpe vocabulary cannot be exported"):

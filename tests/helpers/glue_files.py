@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 import sentencepiece
 
 from helpers.running import call_program
+from tupe_fairseq.data.dictionary import write_dictionary
 from tupe_fairseq.data.glue import GLUE_TASKS
+from tupe_fairseq.data.subwords import SentencePiece
+from tupe_fairseq.data.text_files import clean_line
 from tupe_fairseq.files.atomic import write_json
-from tupe_fairseq.text.pieces import Pieces
-from tupe_fairseq.text.treatment import TextTreatment
 
 HEADERS = {
     "CoLA": "",
@@ -156,7 +157,7 @@ def write_pretrain_dir(folder, lowercase=False, vocab_size=110, further=()):
     texts = [sentence(number) for number in range(125)] + list(ODD_TEXTS[:4] + ODD_TEXTS[5:])
     texts += further
     texts += [text.lower() for text in texts]
-    texts = [TextTreatment().apply(text) for text in texts]
+    texts = list(map(clean_line, texts))
     model = folder / "sentencepiece.bpe.model"
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(texts), model_prefix=str(folder / "sentencepiece.bpe"),
@@ -165,8 +166,8 @@ def write_pretrain_dir(folder, lowercase=False, vocab_size=110, further=()):
         user_defined_symbols=["<mask>"], minloglevel=2, num_threads=1,
     )  # fmt: skip
     (folder / "sentencepiece.bpe.vocab").unlink()
-    Pieces(str(model)).write_dictionary(str(folder / "dict.txt"))
-    treatment = TextTreatment(lowercase).to_dict()
+    write_dictionary(str(folder / "dict.txt"), SentencePiece(str(model)).words())
+    treatment = {"unicode": "NFC", "lowercase": lowercase}
     write_json(str(folder / "report.json"), {"text_treatment": treatment})
     return folder
 

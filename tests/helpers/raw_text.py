@@ -44,10 +44,10 @@ def decoded(folder, split="train"):
 
 
 def contents(folder):
-    """Every file of a folder and its bytes, but not steps.json, which records input times."""
+    """Every file of a folder and its bytes, but not settings.json, which records input times."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in files
-        if path.name != "steps.json"
+        if path.name != "settings.json"
     }

@@ -421,7 +421,10 @@ def write_cola(folder):
 
 def ids_of_lines(work, name):
     """The token ids of 1,000 lines: how many, and a hash for each 50 lines."""
+    from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
+
     from tupe_fairseq import TupeRobertaModel
+    from tupe_fairseq.data.text_files import clean_line
 
     checkpoint = (
         work.checkpoint() if name == "sentencepiece" else getattr(work, name)() / "model.pt"
@@ -429,6 +432,15 @@ def ids_of_lines(work, name):
     model = TupeRobertaModel.from_pretrained(str(checkpoint.parent), checkpoint.name)
     lines = [line for lines in documents(4, 200_000) for line in lines if len(line) < 200][:1000]
     ids = [model.encode(line).tolist() for line in lines]
+    if name == "sentencepiece":
+        # the first edition's hub did not clean a line as tupe-prepare-pretrain does
+        model.bpe = SentencepieceBPE(
+            SentencepieceConfig(sentencepiece_model=str(work.data() / "sentencepiece.bpe.model"))
+        )
+        changed = [n for n, line in enumerate(lines) if clean_line(line) != line]
+        assert 0 < len(changed) < 20
+        for n in changed:
+            ids[n] = model.encode(lines[n]).tolist()
     blocks = [ids[start : start + 50] for start in range(0, 1000, 50)]
     return {
         "tokens": sum(map(len, ids)),

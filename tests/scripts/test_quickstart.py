@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from helpers.running import ENV, REPO
-from tupe_fairseq.text.pretrain_dir import PretrainDir
+from tupe_fairseq.data.tokenizer import Tokenizer
 
 
 def quickstart(folder, venv):
@@ -39,7 +39,7 @@ def test_every_step_and_a_second_run_that_skips_them(venv, tmp_path):
         assert (folder / "checkpoints" / name).exists()
 
     # the data are those of any model: GLUE can be prepared with them
-    assert PretrainDir(str(folder / "data-bin")).tokens_per_sample == 64
+    assert Tokenizer.load(str(folder / "data-bin")).max_positions == 64
 
     trained = (folder / "checkpoints" / "checkpoint_last.pt").stat().st_mtime_ns
     second = quickstart(folder, venv)

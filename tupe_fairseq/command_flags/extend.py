@@ -9,9 +9,8 @@ from tupe_fairseq.command_flags.given_paths import (
     check_is_checkpoint,
     refuse_files_there,
 )
+from tupe_fairseq.data.tokenizer import find_dictionary, places_of
 from tupe_fairseq.files.names import DICTIONARY, MODEL, TABLE_METHODS
-from tupe_fairseq.text.found_vocabulary import find_dictionary
-from tupe_fairseq.text.to_tokens import places_of
 
 
 def get_parser() -> argparse.ArgumentParser:

@@ -3,7 +3,7 @@
 import argparse
 
 from tupe_fairseq.command_flags.given_paths import check_is_file
-from tupe_fairseq.text.foreign_vocabulary import KINDS
+from tupe_fairseq.data.tokenizer import KINDS
 
 #: kind of vocabulary to its flags, in the order of the kind's files
 FLAGS_OF_KIND = {
@@ -49,7 +49,7 @@ def given_vocabulary(args: argparse.Namespace) -> tuple[str, dict[str, str]] | N
     paths = [getattr(args, name) for name in FLAGS_OF_KIND[kind]]
     for name, path in zip(FLAGS_OF_KIND[kind], paths):
         check_is_file(_flag(name), path)
-    return kind, dict(zip(KINDS[kind].files, paths))
+    return kind, dict(zip(KINDS[kind][0], paths))
 
 
 def _flag(name: str) -> str:

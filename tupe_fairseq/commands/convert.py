@@ -10,11 +10,11 @@ from tupe_fairseq.checkpoint.checkpoint import loading
 from tupe_fairseq.checkpoint.foreign_model import ForeignModel, read_checkpoint
 from tupe_fairseq.checkpoint.state_dict import classification_heads, symbols_of, vocabulary_version
 from tupe_fairseq.checkpoint.untie import in_words, untie
+from tupe_fairseq.cli.printed_commands import next_commands
 from tupe_fairseq.command_flags.convert import check, get_parser
 from tupe_fairseq.command_flags.vocabulary_flags import CHOICES, given_vocabulary
 from tupe_fairseq.commands.converted_files import as_text, with_record, write_folder
 from tupe_fairseq.commands.fitting_vocabulary import check_fits
-from tupe_fairseq.commands.next_commands import next_commands
 from tupe_fairseq.commands.program import run_program
 from tupe_fairseq.export.read_folder import read_folder
 from tupe_fairseq.fairseq_runs.command import show
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
         files[os.path.join("label", DICTIONARY)] = as_text(foreign.labels)
     if vocabulary is not None:
         check_fits(*vocabulary, foreign.words, foreign.is_authors)
-        files.update(with_record(*vocabulary, files[DICTIONARY], foreign.options.max_positions))
+        files.update(with_record(*vocabulary, foreign.options.max_positions))
     new_state = convert.new_state(model, foreign.options)
     paths = write_folder(args.output_dir, new_state, files, args.overwrite)
     _report(foreign, model, paths, vocabulary)

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import hashlib
 import json
 import os
 from pathlib import Path
@@ -11,9 +10,8 @@ from typing import Any
 import torch
 
 from tupe_fairseq.command_flags.given_paths import refuse_files_there
-from tupe_fairseq.files.names import DICTIONARY, MODEL, VOCABULARY
+from tupe_fairseq.files.names import MODEL, VOCABULARY
 from tupe_fairseq.files.write_together import Sink, write_together
-from tupe_fairseq.text.foreign_vocabulary import make_record
 
 
 def as_text(lines: list[str]) -> bytes:
@@ -22,23 +20,23 @@ def as_text(lines: list[str]) -> bytes:
 
 
 def with_record(
-    kind: str, paths: dict[str, str], dictionary: bytes, max_positions: int
+    kind: str,
+    paths: dict[str, str],
+    max_positions: int,
+    clean: bool = False,
+    lowercase: bool = False,
 ) -> dict[str, bytes]:
     """The files of a vocabulary by name, and the record of them.
 
     Args:
         kind (str): the kind of vocabulary.
         paths (dict): its files by the names that they get.
-        dictionary (bytes): the content of dict.txt.
         max_positions (int): the longest sample of the model.
+        clean, lowercase (bool): how text was cleaned; not at all by other programs.
     """
     found = {name: Path(path).read_bytes() for name, path in paths.items()}
-    hashes = {
-        name: hashlib.sha256(content).hexdigest()
-        for name, content in {DICTIONARY: dictionary, **found}.items()
-    }
-    record = json.dumps(make_record(kind, hashes, max_positions), indent=2)
-    return {**found, VOCABULARY: f"{record}\n".encode()}
+    record = {"kind": kind, "clean": clean, "lowercase": lowercase, "max_positions": max_positions}
+    return {**found, VOCABULARY: f"{json.dumps(record, indent=2)}\n".encode()}
 
 
 def write_folder(

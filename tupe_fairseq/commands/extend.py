@@ -1,6 +1,7 @@
 """tupe-extend: make a trained model take longer sequences."""
 
 import argparse
+import json
 import logging
 import os
 from pathlib import Path
@@ -11,17 +12,14 @@ from tupe_fairseq.checkpoint.convert import convert_tensors, new_state
 from tupe_fairseq.checkpoint.extend import extend
 from tupe_fairseq.checkpoint.foreign_model import read_checkpoint
 from tupe_fairseq.checkpoint.state_dict import symbols_of, vocabulary_version
+from tupe_fairseq.cli.printed_commands import next_commands
 from tupe_fairseq.command_flags.extend import check, get_parser
-from tupe_fairseq.command_flags.vocabulary_flags import CHOICES
-from tupe_fairseq.commands.converted_files import with_record, write_folder
-from tupe_fairseq.commands.next_commands import next_commands
+from tupe_fairseq.commands.converted_files import write_folder
 from tupe_fairseq.commands.program import run_program
+from tupe_fairseq.data.tokenizer import KINDS, find_dictionary, places_of
 from tupe_fairseq.fairseq_runs.command import show
-from tupe_fairseq.files.names import DICTIONARY, REPORT, SENTENCEPIECE_MODEL, VOCABULARY
+from tupe_fairseq.files.names import DICTIONARY, REPORT, VOCABULARY
 from tupe_fairseq.files.text_lines import read_lines
-from tupe_fairseq.text.foreign_vocabulary import is_recorded
-from tupe_fairseq.text.found_vocabulary import find_dictionary, find_vocabulary
-from tupe_fairseq.text.to_tokens import places_of
 
 logger = logging.getLogger("tupe-extend")
 
@@ -68,17 +66,15 @@ def run(args: argparse.Namespace) -> None:
 def _files(places: list[str], dictionary: str, max_positions: int) -> dict[str, bytes]:
     """What goes beside the checkpoint: name to content."""
     files = {DICTIONARY: Path(dictionary).read_bytes()}
-    names = _BESIDE
-    if any(is_recorded(place) for place in places):
-        found = find_vocabulary(places, dictionary, CHOICES)
-        files.update(with_record(found.kind, found.paths, files[DICTIONARY], max_positions))
-    else:
-        names = (*names, SENTENCEPIECE_MODEL)
-    for name in names:
+    vocabulary = [name for names, _ in KINDS.values() for name in names]
+    for name in (*_BESIDE, *vocabulary, VOCABULARY):
         paths = [os.path.join(place, name) for place in places]
         paths = [path for path in paths if os.path.isfile(path)]
         if paths:
             files[name] = Path(paths[0]).read_bytes()
+    if VOCABULARY in files:
+        record = {**json.loads(files[VOCABULARY]), "max_positions": max_positions}
+        files[VOCABULARY] = f"{json.dumps(record, indent=2)}\n".encode()
     return files
 
 

@@ -1,6 +1,7 @@
 """Whether a vocabulary whose files the flags give is that of a checkpoint."""
 
-from tupe_fairseq.text.foreign_vocabulary import KINDS
+from tupe_fairseq.data.dictionary import FILLER
+from tupe_fairseq.data.tokenizer import KINDS
 
 
 def check_fits(kind: str, paths: dict[str, str], words: list[str], is_authors: bool) -> None:
@@ -17,6 +18,12 @@ def check_fits(kind: str, paths: dict[str, str], words: list[str], is_authors: b
     if kind == "fastbpe" and not is_authors:
         raise ValueError(
             "--bpe-codes is for checkpoints of the TUPE authors' code, whose text was "
-            f"{KINDS[kind].text}; what is done to text before another model's codes is not known"
+            "lower case and tokenized (Moses); what is done to text before another model's codes "
+            "is not known"
         )
-    KINDS[kind].check(*paths.values(), words)
+    unfit = KINDS[kind][1](*paths.values()).unfit([x for x in words if not FILLER.fullmatch(x)])
+    if unfit:
+        raise ValueError(
+            f"{' and '.join(paths.values())} does not fit the dictionary: {len(unfit)} of its "
+            f"{len(words)} words are no subwords of it, such as {', '.join(unfit[:3])}"
+        )

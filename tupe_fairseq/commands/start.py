@@ -13,10 +13,8 @@ from tupe_fairseq.commands.program import checked, parsed, set_up_log, stop
 #: what each command needs beyond torch, whatever its flags, but for what fairseq itself requires;
 #: checked first, because a comparison draws its figures after hours
 NEEDS = {
-    "compare": ("fairseq", "matplotlib"),
     "convert": ("fairseq",),
     "extend": ("fairseq",),
-    "prepare_pretrain": ("sentence_splitter", "sentencepiece", "tqdm"),
 }
 
 
@@ -57,7 +55,5 @@ def _command(name: str) -> Callable[[list[str] | None], None]:
     return start
 
 
-compare = _command("compare")
 convert = _command("convert")
 extend = _command("extend")
-prepare_pretrain = _command("prepare_pretrain")

@@ -4,6 +4,7 @@ import collections
 import itertools
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -15,7 +16,7 @@ _function: Callable[[Any], Any]
 def _initialize(function: Callable[[Any], Any]) -> None:
     global _function
     _function = function
-    # a worker ends when its parent is killed
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, and that its workers
     parent = multiprocessing.parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 

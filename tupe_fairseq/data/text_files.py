@@ -1,7 +1,24 @@
 """Reads raw text: lines and documents of plain or compressed files, JSON lines and parquet."""
 
+import bz2
+import contextlib
+import gzip
+import io
+import json
+import lzma
+import os
 import re
 import unicodedata
+import zlib
+from collections.abc import Callable, Iterator
+from typing import IO, Any, cast
+
+_OPENERS: dict[str, Callable[..., Any]] = {
+    ".gz": gzip.open,
+    ".xz": lzma.open,
+    ".bz2": bz2.open,
+}
+_BLOCK_BYTES = 1 << 20
 
 # Control, format and private characters, surrogates, non-characters, the replacement character:
 # a list, because unicodedata differs between versions of Python. U+200C and U+200D stay: they
@@ -27,3 +44,118 @@ def clean_line(line: str, lowercase: bool = False) -> str:
     if lowercase:
         line = line.lower()
     return _MASK.sub("< ", line) if "<" in line else line
+
+
+@contextlib.contextmanager
+def open_text(path: str) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
+    """The bytes of a plain, .gz, .xz or .bz2 file, and how many of the stored ones are read."""
+    opener = _OPENERS.get(os.path.splitext(path)[1].lower())
+    with open(path, "rb") as stored:
+        try:
+            yield io.BufferedReader(opener(stored)) if opener else stored, stored.tell
+        except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+            raise ValueError(f"{path} is damaged or cut short: {error}") from error
+        except OSError as error:  # of bz2, which does not name the file
+            raise ValueError(f"{path} cannot be read: {error}") from error
+
+
+def documents(
+    path: str, field: str | None = None, advance: Callable[[int], Any] = lambda size: None
+) -> Iterator[str | None]:
+    """The lines of a text without their ends; None for one that is not UTF-8.
+
+    A blank line ends a document. With a field each row of JSON lines or parquet is a document: the
+    lines of this field that are not empty, then an empty one.
+
+    Args:
+        advance: called with the number of bytes read.
+    """
+    if field is not None and path.lower().endswith(".parquet"):
+        for text in _parquet_texts(path, field, advance):
+            yield from [*filter(None, text.split("\n")), ""]
+        return
+    with open_text(path) as (file, position):
+        number = before = 0
+        while block := file.readlines(_BLOCK_BYTES):
+            for content in block:
+                number += 1
+                try:
+                    line = content.rstrip(b"\r\n").decode()
+                except UnicodeDecodeError:
+                    yield None
+                    continue
+                if field is None:
+                    yield line
+                elif line.strip():
+                    text = _field_of(line.lstrip("\ufeff"), field, f"{path}, line {number}")
+                    yield from [*filter(None, text.split("\n")), ""]
+            advance(position() - before)
+            before = position()
+
+
+def check_text(path: str, field: str | None) -> None:
+    """Refuse what is no text, or has no text in this field, by its beginning."""
+    if field is not None:
+        next(documents(path, field), None)
+        return
+    with open_text(path) as (file, _):
+        start = file.read(_BLOCK_BYTES)
+    if start.startswith(b"PAR1"):
+        raise ValueError(
+            f"{path} is a parquet file; name the column of the text: --text-field NAME"
+        )
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")) or start.count(0) > len(start) // 10:
+        raise ValueError(
+            f"{path} is not text in UTF-8; convert it first (of UTF-16: iconv -f UTF-16 -t UTF-8), "
+            "or unpack it"
+        )
+    lines = [line for line in start.split(b"\n")[:10] if line.strip()]
+    if lines and all(map(_is_object, lines)):
+        raise ValueError(
+            f"{path} holds JSON objects, whose keys and quotes would be learned as text; name the "
+            "field of the text: --text-field NAME"
+        )
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _field_of(line: str, field: str, place: str) -> str:
+    """The text in a field of a JSON object."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{place} is not JSON ({error}); --text-field needs JSON lines") from None
+    if not isinstance(row, dict):
+        raise ValueError(f"{place} is not a JSON object; give one per line (jq -c '.[]')")
+    if not isinstance(row.get(field), str):
+        found = f"is not a text, but {row[field]!r:.50}" if field in row else "is missing"
+        raise ValueError(f"{place}: --text-field {field} {found}; the fields are {', '.join(row)}")
+    return row[field]
+
+
+def _parquet_texts(path: str, field: str, advance: Callable[[int], Any]) -> Iterator[str]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+        if field not in file.schema_arrow.names:
+            names = ", ".join(file.schema_arrow.names)
+            raise ValueError(f"{path} has no column {field} (--text-field); they are {names}")
+        size, done, row = os.path.getsize(path), 0, 0
+        for batch in file.iter_batches(1000, columns=[field], use_threads=False):
+            for text in batch.column(0).to_pylist():
+                row += 1
+                if not isinstance(text, str):
+                    raise ValueError(f"{path}, row {row}: --text-field {field} is not a text")
+                yield cast(str, text)
+            advance(size * row // file.metadata.num_rows - done)
+            done = size * row // file.metadata.num_rows
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        words = " ".join(str(error).split())
+        raise ValueError(f"{path} cannot be read as parquet: {words}") from error

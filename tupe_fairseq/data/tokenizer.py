@@ -60,9 +60,9 @@ class Tokenizer:
         unfit = self.subwords.unfit(words)
         if unfit:
             raise ValueError(
-                f"{' and '.join(paths)} ({kind}) does not fit {dictionary}: {len(unfit)} of its "
-                f"{len(words)} words are no subwords of it, such as {', '.join(unfit[:3])}; give "
-                "the vocabulary that the training data was made with"
+                f"{' and '.join(paths)} ({kind}) does not fit the dictionary {dictionary}: "
+                f"{len(unfit)} of its {len(words)} words are no subwords of it, such as "
+                f"{', '.join(unfit[:3])}; give the vocabulary that the training data was made with"
             )
         if kind == "sentencepiece":
             # the id in the dictionary of each id of the model
@@ -83,7 +83,7 @@ class Tokenizer:
         """
         folders = [folders] if isinstance(folders, str) else list(folders)
         dictionary = find_dictionary(folders)
-        folder, record = _find_record(folders, ours)
+        folder, record = find_record(folders, ours)
         if given is not None:
             kind, paths = given
             if record.get("kind") != kind:
@@ -178,7 +178,7 @@ def places_of(checkpoint: str, data: str | None) -> list[str]:
     return [beside] if data is None else [data, beside]
 
 
-def _find_record(folders: Sequence[str], ours: bool) -> tuple[str | None, dict[str, Any]]:
+def find_record(folders: Sequence[str], ours: bool = True) -> tuple[str | None, dict[str, Any]]:
     """The first folder with a vocabulary, and its record."""
     for folder in folders:
         path = os.path.join(folder, VOCABULARY)

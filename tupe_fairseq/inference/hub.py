@@ -24,12 +24,11 @@ import tupe_fairseq
 from tupe_fairseq.checkpoint.allowed_options import check_sizes, checked_options
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
 from tupe_fairseq.data.task import TAGGING, Task, trained_kind
-from tupe_fairseq.data.tokenizer import Tokenizer
+from tupe_fairseq.data.tokenizer import Tokenizer, find_record
 from tupe_fairseq.fairseq_runs.train import quiet
 from tupe_fairseq.files.names import MASK
 from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
 from tupe_fairseq.inference.texts import BATCH_TOKENS, BATCH_TOKENS_ON_GPU, predict
-from tupe_fairseq.text.foreign_vocabulary import ForeignVocabulary, is_recorded
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +66,8 @@ def from_pretrained(
     if user_dir is not None:
         import_user_module(argparse.Namespace(user_dir=user_dir))
     data = os.path.abspath(os.path.join(folder, data)) if data.startswith(".") else data
-    recorded = None if "bpe" in overrides else recorded_bpe(folder, data)
+    is_given = {"bpe", "sentencepiece_model"} & set(overrides)
+    recorded = None if is_given else recorded_bpe([data, folder])
     for name, option in BPE_FILES.items():
         path = os.path.join(folder, name)
         if os.path.exists(path):
@@ -226,29 +226,27 @@ class TupeRobertaHub(RobertaHubInterface):
 
 
 class RecordedBpe:
-    """fairseq's ``--bpe`` by the vocabulary that vocabulary.json records, with the same tokens."""
+    """fairseq's ``--bpe`` by the tokenizer of the training data, with the same tokens."""
 
-    def __init__(self, splitter: Any):
-        self._splitter = splitter
+    def __init__(self, tokenizer: Tokenizer):
+        self._tokenizer = tokenizer
 
     def encode(self, text: str) -> str:
-        return " ".join(self._splitter.split(text))
+        return " ".join(self._tokenizer.split(text))
 
     def decode(self, tokens: str) -> str:
         words = tokens.split()
-        text = self._splitter.join(words)
+        text = self._tokenizer.subwords.join(words)
         # fill_mask puts the text of one token in the place of " <mask>"
-        is_apart = len(words) == 1 and getattr(self._splitter, "words_apart", False)
-        return f" {text}" if is_apart else text
+        return f" {text}" if len(words) == 1 and self._tokenizer.kind == "fastbpe" else text
 
 
-def recorded_bpe(folder: str, data: str) -> RecordedBpe | None:
-    """The encoding of the first of two folders that records a vocabulary; None if none does."""
-    recorded = next(filter(is_recorded, (folder, data)), None)
-    if recorded is None:
+def recorded_bpe(folders: Sequence[str]) -> RecordedBpe | None:
+    """The vocabulary of the first folder that has one; None without one."""
+    if find_record(folders)[0] is None:
         return None
     try:
-        return RecordedBpe(ForeignVocabulary(os.fspath(recorded)).splitter)
+        return RecordedBpe(Tokenizer.load(folders))
     except ModuleNotFoundError as error:  # the model itself works without it
         logger.warning("text cannot be encoded: %s", error)
         return None

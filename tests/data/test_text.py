@@ -1,0 +1,358 @@
+"""tupe-prepare-pretrain: every line of the text is there once, also after an interruption."""
+
+import gzip
+import json
+import lzma
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import sentencepiece
+
+from helpers import raw_text
+from helpers.running import call_program
+from helpers.vocabularies import convert, write_gpt2
+from tupe_fairseq.cli import prepare_pretrain
+from tupe_fairseq.data import pretraining
+from tupe_fairseq.data.text_files import documents
+
+LATIN = b"caf\xe9\n"
+
+
+def prepare(folder, *flags, workers=1):
+    words = ["--output-dir", folder, "--workers", workers, *flags]
+    return call_program("prepare-pretrain", words)
+
+
+def prepared(folder, *flags, workers=1):
+    code, printed = prepare(folder, *flags, workers=workers)
+    assert code == 0, printed
+    return json.loads((folder / "report.json").read_text()), printed
+
+
+def lines_of(folder, *splits):
+    found = [raw_text.decoded(folder, split) for split in splits or ("train", "valid", "test")]
+    return [line for lines in found for line in lines if line]
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory):
+    """Two files: documents, some of them twice, odd lines, and one of 2,000 characters."""
+    folder = tmp_path_factory.mktemp("raw")
+    one = [
+        *raw_text.documents(60),
+        ["ba " * 660 + "ci"],
+        ["<mask> and <s>", "e\u0301\u200b  ba\u00a0ci"],
+    ]
+    raw_text.write(folder / "one.txt", one)
+    raw_text.write(folder / "two.txt", [*raw_text.documents(60, 5), *one[:5]])
+    with open(folder / "two.txt", "ab") as file:
+        file.write(LATIN + b"\xe2\x80\x8b\nthe end")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def inputs(raw):
+    return ["--input", raw / "one.txt", raw / "two.txt", "--vocab-size", 120]
+
+
+@pytest.fixture(scope="module")
+def whole(inputs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "data"
+    report, printed = prepared(folder, *inputs, "--tokens-per-sample", 128)
+    return folder, report, printed
+
+
+def test_every_line_is_there_once(whole, raw):
+    folder, report, _ = whole
+    found = lines_of(folder)
+    text = (raw / "one.txt").read_text() + (raw / "two.txt").read_text(errors="ignore")
+    expected = {*text.split("\n")} - {"", "caf", "\u200b"}
+    expected -= {line for line in expected if line.startswith(("ba ba ba", "<mask>", "e\u0301"))}
+    expected |= {"< mask> and <s>", "\u00e9 ba ci"}
+    parts = [line for line in found if line not in expected]
+    # the long line is cut into parts that fit; <s> in a text is unknown
+    assert sorted(expected - set(found)) == ["< mask> and <s>"]
+    assert len(found) - len(parts) == len(expected) - 1
+    assert "".join(parts).count("ba") >= 660 and report["lines"]["cut"] == len(parts) - 2
+    assert report["dropped"]["invalid_utf8"] == 1 and report["dropped"]["duplicate"] > 5
+    counts = {split: len(lines_of(folder, split)) for split in ("train", "valid", "test")}
+    assert {split: report["lines"][split] for split in counts} == counts
+    assert report["lines"]["read"] + report["lines"]["cut"] - sum(report["dropped"].values()) == (
+        sum(counts.values())
+    )
+    assert max(len(x) for x in raw_text.sentences(folder)[0]) == 127  # with <s>, 128
+
+
+def test_files_of_a_folder(whole):
+    folder, report, printed = whole
+    names = {path.name for path in folder.iterdir()}
+    data = {f"{split}.{end}" for split in ("train", "valid", "test") for end in ("bin", "idx")}
+    others = {"dict.txt", "report.json", "sentencepiece.bpe.model", "settings.json"}
+    assert names == data | others | {"vocabulary.json"}
+    record = {"kind": "sentencepiece", "clean": True, "lowercase": False, "max_positions": 128}
+    assert json.loads((folder / "vocabulary.json").read_text()) == record
+    model = sentencepiece.SentencePieceProcessor(str(folder / "sentencepiece.bpe.model"))
+    assert [model.id_to_piece(i) for i in range(5)] == ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    _, dictionary = raw_text.sentences(folder)
+    assert len(model) == len(dictionary) + 1 == report["vocabulary"]["dictionary"] == 120
+    assert "fairseq-train" in printed and "--max-positions 128" in printed
+
+
+def test_shards_lower_case_joined_lines_and_a_valid_file(inputs, raw, tmp_path):
+    valid = raw_text.documents(60)[10:14]
+    raw_text.write(tmp_path / "valid.txt", valid)
+    flags = ["--shards", 2, "--model-type", "bpe", "--lowercase", "--join-short", 30]
+    flags += ["--valid-input", tmp_path / "valid.txt", "--test-fraction", 0]
+    report, _ = prepared(tmp_path / "data", *inputs, *flags)
+    shards = [tmp_path / "data" / name for name in ("shard0", "shard1")]
+    text = [" ".join(lines_of(shard, "train")) for shard in shards]
+    assert min(map(len, text)) > 0.3 * max(map(len, text)) and report["lines"]["joined"] > 20
+    held_out = " ".join(line for document in valid for line in document).lower()
+    for shard in shards:
+        assert " ".join(lines_of(shard, "valid")) == held_out
+        assert (shard / "vocabulary.json").exists()
+    for line in raw_text.documents(60, 5)[0]:
+        assert sum(one.count(line.lower()) for one in text) == 1
+    assert not any(line.lower() in one for one in text for line in valid[0])
+
+
+def test_each_split_gets_its_share_of_documents(tmp_path):
+    names = [[f"{a} {b} {n}"] for n, (a, b) in enumerate(zip("abcd" * 500, "efghi" * 400))]
+    raw_text.write(tmp_path / "text", names)
+    flags = ["--vocab-size", 40, "--character-coverage", 1]
+    flags += ["--valid-fraction", 0.2, "--test-fraction", 0.3]
+    report, _ = prepared(tmp_path / "data", "--input", tmp_path / "text", *flags)
+    for split, share in (("valid", 0.2), ("test", 0.3), ("train", 0.5)):
+        # five standard deviations
+        limit = 5 * (2000 * share * (1 - share)) ** 0.5
+        assert abs(report["documents"][split] - 2000 * share) < limit
+
+
+def test_the_last_lines_of_one_document_are_held_out(tmp_path):
+    lines = [f"ba {n}" for n in range(100)]
+    raw_text.write(tmp_path / "text", [lines])
+    flags = ["--vocab-size", 20, "--valid-fraction", 0.2, "--test-fraction", 0.1]
+    prepared(tmp_path / "data", "--input", tmp_path / "text", *flags)
+    assert lines_of(tmp_path / "data", "train", "test", "valid") == lines
+
+
+def test_sentences_and_limits_of_length(tmp_path):
+    text = "Mr. X came. He left at once! Yes.\n" + "".join(f"word {n}\n" for n in range(50))
+    (tmp_path / "text").write_text(text)
+    flags = ["--split-sentences", "--min-chars", 7, "--max-chars", 14, "--vocab-size", 30]
+    for workers in (1, 2):
+        folder = tmp_path / str(workers)
+        report, printed = prepared(folder, "--input", tmp_path / "text", *flags, workers=workers)
+        assert report["lines"]["split_off"] == 2 and report["dropped"]["too_short"] == 11
+        assert report["dropped"]["too_long"] == 1 and "1 longer than --max-chars" in printed
+        assert "Mr. X came." in lines_of(folder) and len(lines_of(folder)) == 41
+
+
+def test_compressed_text_and_rows(whole, raw, tmp_path):
+    """The same documents in every kind of file."""
+    parquet, table = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow").table
+    text = raw_text.documents(30)
+    raw_text.write(tmp_path / "a.txt", text)
+    content = (tmp_path / "a.txt").read_bytes()
+    (tmp_path / "a.gz").write_bytes(gzip.compress(content))
+    (tmp_path / "a.xz").write_bytes(lzma.compress(content))
+    rows = ["\n\n".join(document) for document in text]
+    lines = [json.dumps({"n": n, "text": row}) for n, row in enumerate(rows)]
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(x.encode() for x in lines) + b"\n" + LATIN)
+    parquet.write_table(table({"text": rows}), tmp_path / "a.parquet")
+    plain = [line for line in documents(str(tmp_path / "a.txt")) if line]
+    for name in ("a.gz", "a.xz"):
+        sizes = []
+        assert [x for x in documents(str(tmp_path / name), None, sizes.append) if x] == plain
+        assert sum(sizes) == os.path.getsize(tmp_path / name)
+    for name, more in (("a.jsonl", [None]), ("a.parquet", [])):
+        found = list(documents(str(tmp_path / name), "text"))
+        assert [line for line in found if line] == plain
+        assert found.count("") == len(text) and found[len(found) - len(more) :] == more
+    flags = ["--text-field", "text", "--vocab-size", 90]
+    report, _ = prepared(tmp_path / "data", "--input", tmp_path / "a.jsonl", *flags)
+    assert report["rows"] == {"read": 31, "no_text": 1}
+
+
+def test_the_vocabulary_of_a_converted_model(raw, tmp_path):
+    code, text = convert(write_gpt2(tmp_path / "gpt2"), tmp_path / "model")
+    assert code == 0, text
+    flags = ["--input", raw / "one.txt", "--vocabulary", tmp_path / "model"]
+    found = [prepared(tmp_path / str(n), *flags, workers=n) for n in (1, 2)]
+    assert raw_text.contents(tmp_path / "1") == raw_text.contents(tmp_path / "2")
+    assert found[0][0]["vocabulary"]["type"] == "gpt2"
+    assert (tmp_path / "1" / "dict.txt").read_bytes() == (
+        tmp_path / "model" / "dict.txt"
+    ).read_bytes()
+    assert json.loads((tmp_path / "1" / "vocabulary.json").read_text())["max_positions"] == 512
+
+
+def test_a_given_model_of_another_text(whole, tmp_path):
+    model = whole[0] / "sentencepiece.bpe.model"
+    (tmp_path / "text").write_text("ba bé 日本\nci dö 中\ndu fa\nfe gi\n", "utf-8")
+    flags = ["--input", tmp_path / "text", "--sentencepiece-model", model, "--valid-fraction", 0.1]
+    report, printed = prepared(tmp_path / "data", *flags)
+    for name in ("dict.txt", "sentencepiece.bpe.model"):
+        assert (tmp_path / "data" / name).read_bytes() == (whole[0] / name).read_bytes()
+    assert report["unknown_rate"]["train"] == 2 / report["tokens"]["train"]
+    assert "of the tokens of train are unknown" in printed
+
+
+# ---- Interrupted, and again ------------------------------------------------------------------
+
+
+def test_interrupted_in_every_stage(inputs, whole, tmp_path, monkeypatch):
+    folder, flags = tmp_path / "data", [*inputs, "--tokens-per-sample", 128]
+    for name in ("make_text", "make_vocabulary", "make_data", "make_report"):
+        make = getattr(pretraining, name)
+
+        def interrupt(*args, make=make):
+            make(*args)
+            raise OSError("interrupted")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(pretraining, name, interrupt)
+            assert prepare(folder, *flags)[0] == 2
+        assert not (folder / "report.json").exists()
+        if name == "make_vocabulary":  # the text is not made again
+            monkeypatch.setattr(pretraining, "make_text", None)
+    prepared(folder, *flags)
+    assert raw_text.contents(folder) == raw_text.contents(whole[0])
+
+
+def test_killed(inputs, whole, tmp_path):
+    folder = tmp_path / "data"
+    words = [*inputs, "--tokens-per-sample", 128, "--output-dir", folder, "--workers", 2]
+    program = "from tupe_fairseq.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "prepare-pretrain", *map(str, words)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not (folder / "work" / "text.json").exists():
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    prepared(folder, *inputs, "--tokens-per-sample", 128)
+    assert raw_text.contents(folder) == raw_text.contents(whole[0])
+
+
+def test_a_finished_folder(inputs, raw, whole, tmp_path):
+    folder = tmp_path / "data"
+    prepared(folder, *inputs)
+    before = raw_text.contents(folder)
+    assert "is already finished" in prepare(folder, *inputs)[1]
+    code, printed = prepare(folder, *inputs, "--lowercase")
+    assert code == 2 and "lowercase was False and is now True; give another" in printed
+    (folder / "train.bin").unlink()
+    prepared(folder, *inputs)
+    assert raw_text.contents(folder) == before
+
+
+def test_another_vocabulary_size_keeps_the_text(inputs, tmp_path, monkeypatch):
+    code, printed = prepare(tmp_path / "data", *inputs[:3], "--vocab-size", 30_000)
+    assert code == 2 and "--vocab-size 30000 does not fit the text: " in printed
+    assert "<= " in printed  # the largest possible
+    monkeypatch.setattr(pretraining, "make_text", None)
+    prepared(tmp_path / "data", *inputs)
+
+
+# ---- Bad input -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"", "there are no documents in --input"),
+        (b"\n \n\t\n\n", "there are no documents in --input"),
+        (LATIN * 9, "text: of 9 lines, 9 not UTF-8 (convert the file first: iconv"),
+        ("words\n".encode("utf-16"), "text is not text in UTF-8; convert it first"),
+        (b"x" * 5_000_000, "1 longer than --max-chars, 100,000"),
+        (b"one\ntwo\n", "only 2 lines of the text are left, too few for valid, test, train"),
+        (b'{"text": "a"}\n' * 3, "text holds JSON objects, whose keys"),
+        (b"PAR1 ", "text is a parquet file; name the column of the text: --text-field"),
+    ],
+)
+def test_contents(content, message, tmp_path):
+    (tmp_path / "text").write_bytes(content)
+    code, printed = prepare(tmp_path / "data", "--input", tmp_path / "text")
+    assert code == 2 and message in printed and "Traceback" not in printed
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("a.gz", gzip.compress(bytes(100))[:-9], "a.gz is damaged or cut short"),
+        ("a.xz", b"plain", "a.xz is damaged or cut short"),
+        ("a.bz2", b"plain", "a.bz2 cannot be read"),
+    ],
+)
+def test_archives(name, content, message, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    code, printed = prepare(tmp_path / "data", "--input", tmp_path / name)
+    assert code == 2 and message in printed and not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"plain words\n", "a.jsonl, line 1 is not JSON"),
+        (b'{"a": "b"}\n', "line 1: --text-field text is missing; the fields are a"),
+        (b'{"text": 3}\n', "line 1: --text-field text is not a text, but 3"),
+        (b'[{"text": "b"}]\n', "line 1 is not a JSON object; give one per line"),
+    ],
+)
+def test_rows(content, message, tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(content)
+    flags = ["--input", tmp_path / "a.jsonl", "--text-field", "text"]
+    code, printed = prepare(tmp_path / "data", *flags)
+    assert code == 2 and message in printed and not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--sentencepiece-model", "TEXT", "--vocab-size", 9], "--vocab-size has no effect with"),
+        (["--sentencepiece-model", "TEXT"], "one.txt is not a SentencePiece model"),
+        (["--sentencepiece-model", "ABSENT"], "ABSENT does not exist"),
+        (["--vocabulary", "FOLDER", "--lowercase"], "--lowercase has no effect with --vocabulary"),
+        (["--vocabulary", "FOLDER"], "dict.txt is missing"),
+        (["--valid-input", "TEXT", "--valid-fraction", 0.1], "--valid-input or --valid-fraction"),
+        (["--valid-input", "ABSENT"], "ABSENT does not exist"),
+        (["--valid-fraction", 0], "--valid-fraction must be above 0"),
+        (["--valid-fraction", 0.5, "--test-fraction", 0.5], "leave nothing for train"),
+        (["--min-chars", 50, "--max-chars", 40], "--min-chars 50 is above --max-chars 40"),
+        (["--tokens-per-sample", 2], "'2' is not a whole number of 3 or more"),
+        (["--character-coverage", 0.9], "0.9 is not in 0.98 .. 1"),
+        (["--split-sentences", "zh"], "--split-sentences zh: it knows ca, cs, da, de, el, en,"),
+    ],
+)
+def test_flags(flags, message, raw, tmp_path):
+    places = {"TEXT": raw / "one.txt", "ABSENT": tmp_path / "ABSENT", "FOLDER": tmp_path}
+    flags = [places.get(flag, flag) for flag in flags]
+    code, printed = prepare(tmp_path / "data", "--input", raw / "one.txt", *flags)
+    assert code == 2 and message in printed and not (tmp_path / "data").exists()
+
+
+def test_shards_of_too_few_documents(raw, tmp_path):
+    code, printed = prepare(tmp_path / "data", "--input", raw / "one.txt", "--shards", 100)
+    assert code == 2 and "--shards 100 is more than the" in printed
+
+
+def test_folders_that_cannot_be_used(raw, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "text").write_bytes((raw / "one.txt").read_bytes())
+    code, printed = prepare(tmp_path / "data", "--input", raw / "one.txt")
+    assert code == 2 and "contains other files" in printed
+    code, printed = prepare(tmp_path / "data", "--input", tmp_path / "data" / "text")
+    assert code == 2 and "is inside --output-dir" in printed
+    code, printed = prepare(tmp_path / "a:b", "--input", raw / "one.txt")
+    assert code == 2 and "at which fairseq splits lists" in printed
+
+
+def test_help_needs_no_library():
+    names = "import sys; from tupe_fairseq.cli import prepare_pretrain as p; p.get_parser()"
+    names += ".format_help(); print({'torch', 'numpy', 'fairseq', 'tqdm'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", names], text=True) == "set()\n"
+    assert prepare_pretrain.FRACTION == 0.005

@@ -1,0 +1,172 @@
+"""tupe-prepare-pretrain: turns raw text into a data folder for fairseq's masked_lm."""
+
+import argparse
+import logging
+import os
+
+from tupe_fairseq.cli import arg_types
+
+logger = logging.getLogger("tupe-prepare-pretrain")
+
+# They have no effect with a given vocabulary. The defaults are filled in later, so that a given
+# flag can be told from a default.
+VOCABULARY_DEFAULTS = {
+    "vocab_size": 32768,
+    "model_type": "unigram",
+    "character_coverage": 0.9995,
+    "sample_mb": 64,
+}
+FRACTION = 0.005
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-prepare-pretrain",
+        description="Clean raw text, drop duplicate lines, split it into train, valid and test, "
+        "learn a SentencePiece vocabulary, encode, and binarize for fairseq's masked_lm task. "
+        "If interrupted, run the same command again to resume.",
+        epilog="example: tupe-prepare-pretrain --input wiki/*.xz books.txt --output-dir data "
+        "--vocab-size 32768",
+    )
+    add = parser.add_argument
+    text = "UTF-8 text, plain, .gz, .xz or .bz2; a document ends at a blank line or at the end of "
+    text += "the file; JSON lines or parquet with --text-field"
+    add("--input", nargs="+", required=True, type=arg_types.file, metavar="FILE", help=text)
+    text = "the text is this field of JSON lines or this column of parquet files; each row is a "
+    add("--text-field", metavar="NAME", help=text + "document")
+    text = "output folder, the data argument of fairseq-train"
+    add("--output-dir", required=True, type=arg_types.writable, metavar="DIR", help=text)
+    text = "threads or processes; does not change the result; default: one per core"
+    add("--workers", type=arg_types.count, default=os.cpu_count(), metavar="N", help=text)
+    add = parser.add_argument_group("cleaning").add_argument
+    add("--lowercase", action="store_true", help="make all text lower case")
+    text = "put each sentence on its own line, by the rules of a language (two letters; en if none "
+    text += "is given); default: keep lines as they are"
+    add("--split-sentences", nargs="?", const="en", metavar="LANG", help=text)
+    text = "drop lines of fewer characters; default %(default)s"
+    add("--min-chars", type=arg_types.count, default=1, metavar="N", help=text)
+    text = "drop lines of more characters, at most 1000000; default %(default)s"
+    add("--max-chars", type=arg_types.count, default=100_000, metavar="N", help=text)
+    text = "join lines shorter than this many characters with the next line of the document; "
+    text += "default: never"
+    add("--join-short", type=arg_types.at_least(0), default=0, metavar="N", help=text)
+    add = parser.add_argument_group("splits").add_argument
+    text = "text of the valid split; its lines are dropped from train; default: documents of "
+    add("--valid-input", nargs="+", type=arg_types.file, metavar="FILE", help=text + "--input")
+    text = "the same for the test split"
+    add("--test-input", nargs="+", type=arg_types.file, metavar="FILE", help=text)
+    text = "fraction of --input's documents to use as valid, chosen by a hash; default "
+    add("--valid-fraction", type=arg_types.fraction, metavar="F", help=f"{text}{FRACTION}")
+    text = f"the same for test; 0 for no test split; default {FRACTION}"
+    add("--test-fraction", type=arg_types.fraction, metavar="F", help=text)
+    text = "distribute train over DIR/shard0, DIR/shard1, ...; fairseq-train loads one per epoch; "
+    text += "default %(default)s, no shards"
+    add("--shards", type=arg_types.count, default=1, metavar="N", help=text)
+    add = parser.add_argument_group("vocabulary").add_argument
+    text = "number of dictionary entries, including <s>, <pad>, </s>, <unk> and <mask>; default "
+    text += str(VOCABULARY_DEFAULTS["vocab_size"])
+    add("--vocab-size", type=arg_types.at_least(6), metavar="N", help=text)
+    text = f"SentencePiece model type; default {VOCABULARY_DEFAULTS['model_type']}"
+    add("--model-type", choices=["unigram", "bpe"], help=text)
+    text = "fraction of the characters that the vocabulary covers, from 0.98 to 1; default "
+    text += str(VOCABULARY_DEFAULTS["character_coverage"])
+    add("--character-coverage", type=_coverage, metavar="F", help=text)
+    text = "MiB of train, sampled evenly, to learn the vocabulary from; a unigram model needs "
+    text += f"about 30 times as much memory; default {VOCABULARY_DEFAULTS['sample_mb']}"
+    add("--sample-mb", type=arg_types.count, metavar="N", help=text)
+    text = "use this model instead of learning one"
+    add("--sentencepiece-model", type=arg_types.file, metavar="FILE", help=text)
+    text = "use the vocabulary of this folder, made by tupe-convert or this command; lines are "
+    text += "cleaned as for it: not at all for that of a converted model"
+    add("--vocabulary", type=arg_types.folder, metavar="DIR", help=text)
+    text = "the --tokens-per-sample of the training; lines of more than N - 2 tokens are split, "
+    text += "because fairseq would skip them; default %(default)s"
+    add("--tokens-per-sample", type=arg_types.at_least(3), default=512, metavar="N", help=text)
+    return parser
+
+
+def _coverage(text: str) -> float:
+    """SentencePiece's own limits."""
+    value = arg_types.positive(text)
+    if not 0.98 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not in 0.98 .. 1")
+    return value
+
+
+def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Refuse what does not go together, and fill in the defaults that depend on other flags."""
+    given = "vocabulary" if args.vocabulary else "sentencepiece_model"
+    if getattr(args, given):
+        more = ["sentencepiece_model", "lowercase"] if args.vocabulary else []
+        for name in [*VOCABULARY_DEFAULTS, *more]:
+            if getattr(args, name):
+                flags = [x.replace("_", "-") for x in (name, given)]
+                parser.error("--{} has no effect with --{}; leave it out".format(*flags))
+    else:
+        for name, default in VOCABULARY_DEFAULTS.items():
+            if getattr(args, name) is None:
+                setattr(args, name, default)
+    for split in ("valid", "test"):
+        fraction = getattr(args, f"{split}_fraction")
+        if getattr(args, f"{split}_input") and fraction is not None:
+            parser.error(f"give --{split}-input or --{split}-fraction, not both")
+        default = 0.0 if getattr(args, f"{split}_input") else FRACTION
+        setattr(args, f"{split}_fraction", default if fraction is None else fraction)
+    if not args.valid_input and not args.valid_fraction:
+        parser.error("--valid-fraction must be above 0: fairseq needs a valid split")
+    if args.valid_fraction + args.test_fraction >= 1:
+        parser.error("--valid-fraction and --test-fraction leave nothing for train")
+    if args.max_chars > 1_000_000:
+        parser.error(f"--max-chars {args.max_chars} is above 1000000")
+    for name in ("min_chars", "join_short"):
+        if getattr(args, name) > args.max_chars:
+            flag = name.replace("_", "-")
+            parser.error(f"--{flag} {getattr(args, name)} is above --max-chars {args.max_chars}")
+    if set(",:") & set(args.output_dir):
+        parser.error(f"--output-dir {args.output_dir} has a : or , at which fairseq splits lists")
+    folder = os.path.join(os.path.realpath(args.output_dir), "")
+    for path in [*args.input, *(args.valid_input or []), *(args.test_input or [])]:
+        if os.path.realpath(path).startswith(folder):
+            parser.error(f"{path} is inside --output-dir {args.output_dir}; give another folder")
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Prepare the data, or resume what an earlier run left unfinished."""
+    parser = get_parser()
+    args = parser.parse_args(argv)
+    check(parser, args)
+
+    from tupe_fairseq.cli.printed_commands import first_training
+    from tupe_fairseq.data import pretraining
+    from tupe_fairseq.data.subwords import SentencePiece
+    from tupe_fairseq.data.text_files import check_text
+    from tupe_fairseq.data.tokenizer import Tokenizer
+    from tupe_fairseq.files.lock import locked
+
+    # what is wrong with the files is found before the folder is made
+    if args.split_sentences:
+        pretraining.sentence_splitter(args.split_sentences)
+    args.clean = True
+    if args.vocabulary:
+        record = Tokenizer.load(args.vocabulary).record
+        args.clean, args.lowercase = record["clean"], record["lowercase"]
+    if args.sentencepiece_model:
+        SentencePiece(args.sentencepiece_model)
+    for path in [*args.input, *(args.valid_input or []), *(args.test_input or [])]:
+        check_text(path, args.text_field)
+    os.makedirs(args.output_dir, exist_ok=True)
+    with locked(args.output_dir):
+        report = pretraining.prepare(args)
+    if report is None:
+        logger.info("%s is already finished", args.output_dir)
+        return
+    for line in pretraining.summary(report):
+        logger.info("%s", line)
+    is_learned = report["vocabulary"]["type"] == args.model_type
+    for line in pretraining.unknown_tokens(report["unknown_rate"], is_learned):
+        logger.warning("warning: %s", line)
+    if args.vocabulary:
+        logger.info("next: the fairseq-train command that tupe-convert has printed")
+        return
+    logger.info("next, for a first small model (README: the paper's recipe):")
+    print(first_training(pretraining.data_folders(args), args.tokens_per_sample), flush=True)

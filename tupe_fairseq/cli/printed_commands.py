@@ -1,0 +1,95 @@
+"""Shell text of the commands that come next, ready to be copied."""
+
+import argparse
+import os
+import shutil
+from collections.abc import Sequence
+
+from tupe_fairseq.fairseq_runs.command import as_shell, user_dir
+
+# they do not shape the model, so they are not among the flags that must be the same
+_RATES = (
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "pooler_dropout",
+    "encoder_layerdrop",
+)
+# of NVIDIA's and AMD's drivers, and of Windows' for Linux
+_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+
+
+def masked_lm_training(
+    data: str, model: Sequence[str], *, length: int, updates: int, warmup: int, lr: str
+) -> list[str]:
+    """A training that saves as it goes, and resumes if it is started again."""
+    return [
+        "fairseq-train", data, "--user-dir", user_dir(), *model,
+        "--task", "tupe_masked_lm", "--criterion", "masked_lm", "--sample-break-mode", "complete",
+        "--tokens-per-sample", str(length), "--skip-invalid-size-inputs-valid-test",
+        "--optimizer", "adam", "--adam-betas", "(0.9,0.999)", "--adam-eps", "1e-6",
+        "--weight-decay", "0.01", "--clip-norm", "1.0", "--lr", lr,
+        "--lr-scheduler", "polynomial_decay", "--warmup-updates", str(warmup),
+        "--total-num-update", str(updates), "--max-update", str(updates),
+        # a multiple of 1: else fairseq's main branch drops a smaller last batch
+        "--batch-size", "16", "--required-batch-size-multiple", "1",
+        "--save-interval-updates", str(updates // 10), "--keep-interval-updates", "2",
+        "--no-epoch-checkpoints", "--save-dir", "checkpoints",
+    ]  # fmt: skip
+
+
+def first_training(folders: list[str], tokens_per_sample: int) -> str:
+    """Trains a small TUPE-R on new data, in an hour or less on what this machine has."""
+    if _has_gpu():
+        arch, updates, lr, further = "tupe_roberta_small", 10_000, "5e-4", ["--fp16"]
+    else:
+        # a training this short does not overfit, and with dropout it learns frequencies alone
+        further = ["--dropout", "0", "--attention-dropout", "0", "--cpu"]
+        arch, updates, lr = "tupe_roberta_tiny", 2000, "1.5e-3"
+    model = ["--arch", arch, "--rel-pos", "--max-positions", str(tokens_per_sample)]
+    words = masked_lm_training(
+        ":".join(folders), model,
+        length=tokens_per_sample, updates=updates, warmup=updates // 20, lr=lr,
+    )  # fmt: skip
+    return as_shell([*words, "--log-interval", "50", *further])
+
+
+def next_commands(
+    folder: str, options: argparse.Namespace, has_vocabulary: bool, data: str = "data-bin"
+) -> str:
+    """Trains on a converted checkpoint; with a vocabulary also prepares data and fine-tunes it."""
+    from tupe_fairseq.checkpoint.pretrained import read_pretrained
+
+    model, length = os.path.join(folder, "model.pt"), options.max_positions
+    # not --restore-file: that would be loaded again when an interrupted run resumes
+    flags = [*read_pretrained(model).flags, "--finetune-from-model", model]
+    for name in _RATES:
+        rate = getattr(options, name, None)  # None: the file does not say it
+        if rate is not None:
+            flags += ["--" + name.replace("_", "-"), str(rate)]
+    train = masked_lm_training(data, flags, length=length, updates=10_000, warmup=1000, lr="1e-4")
+    if not has_vocabulary:
+        title = "# to train it on, with data made with its dict.txt and vocabulary:"
+        return f"{title}\n{as_shell(train)}"
+    glue = "tupe-prepare-glue --glue-dir glue_data --tasks CoLA --output-dir glue-bin".split()
+    finetune = "tupe-finetune --task CoLA --data glue-bin/CoLA --output-dir runs".split()
+    pretrain = f"tupe-prepare-pretrain --input train.txt --tokens-per-sample {length}".split()
+    return "\n".join(
+        [
+            "# to fine-tune it:",
+            as_shell([*glue, "--pretrain-dir", folder]),
+            as_shell([*finetune, "--checkpoint", model]),
+            "# to train it on:",
+            as_shell([*pretrain, "--output-dir", data, "--vocabulary", folder]),
+            as_shell(train),
+        ]
+    )
+
+
+def _has_gpu() -> bool:
+    """Whether torch can train on one; torch takes seconds to import, so only where it may."""
+    if not any(map(os.path.exists, _DEVICES)) and shutil.which("nvidia-smi") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
