@@ -1,6 +1,7 @@
 """fairseq's Transformer decoder with any position encoding, and a cache that changes no number."""
 
 import json
+import os
 import re
 
 import torch
@@ -12,6 +13,7 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
 from tupe_fairseq.attention import eager, sdpa
+from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.encoder import RECORD
 from tupe_fairseq.options import TupeConfig, flag
 from tupe_fairseq.position import PositionEncoding, build_position_encoding, get_position_encoding
@@ -35,6 +37,12 @@ FIXED_OPTIONS = {
     "scale_fc": False,
     "scale_heads": False,
     "scale_resids": False,
+}
+
+#: what a checkpoint may name, as fairseq builds it by that name
+FROM_FILES = {
+    "arch": r"tupe_transformer\w*",
+    "task": r"(tupe_)?(language_modeling|translation)",
 }
 
 
@@ -345,12 +353,6 @@ class TupeDecoder(TransformerDecoderBase):
             bias = self.cross_positions(queries, source.size(1))
         return source, _hide(bias, hidden, x)
 
-    def _load_from_state_dict(self, state_dict, prefix, *args):
-        saved = state_dict.get(prefix + RECORD)
-        if saved is not None:
-            self.config.check_record(json.loads(bytes(saved.long().tolist()).decode()))
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
 
 def _hide(bias: Tensor | None, hidden: Tensor | None, x: Tensor) -> Tensor | None:
     """The mask for scores of x: the bias, and half the lowest number where tokens are hidden."""
@@ -362,3 +364,48 @@ def _hide(bias: Tensor | None, hidden: Tensor | None, x: Tensor) -> Tensor | Non
     if hidden is not None:
         bias = bias.masked_fill(hidden, torch.finfo(bias.dtype).min / 2)
     return bias
+
+
+class DecoderModel:
+    """What our models with a decoder share (a mixin): refuses checkpoints of other models."""
+
+    def check_state_dict(self, state_dict: dict[str, Tensor]) -> None:
+        """Refuse weights of another model, also those that fit and would compute something else."""
+        record = state_dict.get("decoder." + RECORD)
+        if record is None:
+            raise ValueError("the checkpoint is not one of a tupe decoder")
+        self.decoder.config.check_record(json.loads(bytes(record.long().tolist())))
+        for name, own in self.state_dict().items():
+            saved = state_dict.get(name)
+            if saved is None or saved.shape != own.shape:
+                shape = "not there" if saved is None else tuple(saved.shape)
+                raise ValueError(
+                    f"{name} is {shape} in the checkpoint and {tuple(own.shape)} in this model; "
+                    "give the checkpoint's --arch, sizes and dictionary"
+                )
+
+    def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
+        if strict:
+            self.check_state_dict(state_dict)
+        return super().load_state_dict(state_dict, strict, model_cfg, args)
+
+    @classmethod
+    def from_pretrained(
+        cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
+    ):
+        """fairseq's hub interface, for ``sample`` and ``translate``.
+
+        Raises:
+            ValueError: if the file names another model or task, which fairseq would build.
+        """
+        for name in checkpoint_file.split(os.pathsep):
+            path = os.path.join(model_name_or_path, name)
+            options = read(path).options
+            for key, pattern in FROM_FILES.items():
+                if not re.fullmatch(pattern, str(options.get(key))):
+                    raise ValueError(f"{path} is refused: its {key} is {options.get(key)!r:.80}")
+        if os.path.isfile(os.path.join(model_name_or_path, "sentencepiece.bpe.model")):
+            kwargs.setdefault("bpe", "sentencepiece")
+        return super().from_pretrained(
+            model_name_or_path, checkpoint_file, data_name_or_path, **kwargs
+        )

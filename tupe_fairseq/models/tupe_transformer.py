@@ -13,6 +13,7 @@ from torch import nn
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.models.tupe_decoder import (
     POSITION_OPTIONS,
+    DecoderModel,
     TupeDecoder,
     check_options,
     position_config,
@@ -97,7 +98,7 @@ class SourceEncoder(FairseqEncoder):
 
 
 @register_model("tupe_transformer")
-class TupeTransformer(TransformerModel):
+class TupeTransformer(DecoderModel, TransformerModel):
     """fairseq's TransformerModel with a :class:`TupeEncoder` and a :class:`TupeDecoder`."""
 
     @classmethod

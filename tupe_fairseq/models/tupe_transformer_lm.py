@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Optional
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models import register_model, register_model_architecture
@@ -13,7 +14,12 @@ from fairseq.models.transformer_lm import (
 )
 from fairseq.utils import safe_getattr
 
-from tupe_fairseq.models.tupe_decoder import TupeDecoder, check_options
+from tupe_fairseq.models.tupe_decoder import (
+    POSITION_OPTIONS,
+    DecoderModel,
+    TupeDecoder,
+    check_options,
+)
 from tupe_fairseq.options import POSITION_ENCODINGS
 from tupe_fairseq.options import POSITION_OPTIONS as OPTIONS
 
@@ -25,21 +31,23 @@ SIZES = {
 }
 
 
+def _option(name):
+    return field(default=OPTIONS[name].default, metadata={"help": OPTIONS[name].help})
+
+
 @dataclass
 class TupeLanguageModelConfig(TransformerLanguageModelConfig):
     position_encoding: ChoiceEnum(list(POSITION_ENCODINGS)) = field(  # type: ignore[valid-type]
         default="tupe", metadata={"help": "the position encoding, see examples/positions"}
     )
-    rel_pos: bool = field(default=False, metadata={"help": OPTIONS["rel_pos"].help})
-    rel_pos_buckets: int | None = field(
-        default=None, metadata={"help": OPTIONS["rel_pos_buckets"].help}
-    )
-    max_rel_pos: int | None = field(default=None, metadata={"help": OPTIONS["max_rel_pos"].help})
-    symmetric_basis: bool = field(default=False, metadata={"help": OPTIONS["symmetric_basis"].help})
+    rel_pos: bool = _option("rel_pos")
+    rel_pos_buckets: Optional[int] = _option("rel_pos_buckets")  # noqa: UP045, for fairseq
+    max_rel_pos: Optional[int] = _option("max_rel_pos")  # noqa: UP045
+    symmetric_basis: bool = _option("symmetric_basis")
 
 
 @register_model("tupe_transformer_lm", dataclass=TupeLanguageModelConfig)
-class TupeLanguageModel(TransformerLanguageModel):
+class TupeLanguageModel(DecoderModel, TransformerLanguageModel):
     """fairseq's TransformerLanguageModel whose decoder is a :class:`TupeDecoder`."""
 
     @classmethod
@@ -56,6 +64,9 @@ class TupeLanguageModel(TransformerLanguageModel):
             args.max_target_positions = length or DEFAULT_MAX_TARGET_POSITIONS
         embed = cls.build_embedding(args, task.source_dictionary, args.decoder_input_dim)
         cfg = TransformerConfig.from_namespace(args)
+        cfg.position_encoding = str(args.position_encoding)
+        for name in POSITION_OPTIONS:
+            setattr(cfg, name, safe_getattr(args, name))
         cfg.no_token_positional_embeddings = True
         return cls(TupeDecoder(cfg, task.target_dictionary, embed, no_encoder_attn=True))
 
