@@ -59,9 +59,14 @@ class TupeLanguageModel(DecoderModel, TransformerLanguageModel):
         check_options(args)
         if args.decoder_layers_to_keep:
             args.decoder_layers = len(args.decoder_layers_to_keep.split(","))
+        length = safe_getattr(args, "tokens_per_sample") or 0
         if safe_getattr(args, "max_target_positions") is None:
-            length = safe_getattr(args, "tokens_per_sample")
             args.max_target_positions = length or DEFAULT_MAX_TARGET_POSITIONS
+        if length > args.max_target_positions:
+            raise ValueError(
+                f"--tokens-per-sample ({length}) is above --max-target-positions "
+                f"({args.max_target_positions}); lower the first or raise the second"
+            )
         embed = cls.build_embedding(args, task.source_dictionary, args.decoder_input_dim)
         cfg = TransformerConfig.from_namespace(args)
         cfg.position_encoding = str(args.position_encoding)
