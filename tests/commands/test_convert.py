@@ -1,5 +1,6 @@
 """A converted checkpoint with its vocabulary: what is refused, and the commands that follow."""
 
+import json
 import os
 import resource
 import shutil
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizerFast
 
 from helpers import raw_text
 from helpers.authors import WORDS, their_checkpoint
@@ -136,6 +139,30 @@ def test_a_hub_with_gpt2_and_without_its_files(tmp_path):
     os.remove(tmp_path / "out" / "vocab.bpe")
     with pytest.raises(FileNotFoundError, match=r"vocab\.bpe"):
         TupeRobertaModel.from_pretrained(str(tmp_path / "out"))
+
+
+def test_a_downloaded_roberta_needs_no_other_files(tmp_path):
+    """roberta-base has a dict.txt of GPT-2's ids beside a vocab.json of its own."""
+    folder = tmp_path / "roberta-base"
+    merges = "#version: 0.2\nt h\nth e\nĠ the\n"
+    tokens = ["Ġthe", *sorted(bytes_to_unicode().values()), "th", "the"]
+    words = ["<s>", "<pad>", "</s>", "<unk>", *tokens, "madeupword0000", "<mask>"]
+    folder.mkdir()
+    (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
+    (folder / "merges.txt").write_text(merges, "utf-8")
+    theirs = RobertaTokenizerFast(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    theirs.save_pretrained(folder)
+    (folder / "dict.txt").write_text("".join(f"{n} 1\n" for n in reversed(range(len(tokens) + 1))))
+    config = RobertaConfig(
+        vocab_size=len(words), hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=20, max_position_embeddings=18, layer_norm_eps=1e-5, type_vocab_size=1,
+    )  # fmt: skip
+    RobertaForMaskedLM(config).save_pretrained(folder)
+    code, text = convert(["--checkpoint", folder], tmp_path / "out")
+    assert code == 0, text
+    hub = TupeRobertaModel.from_pretrained(str(tmp_path / "out"))
+    for line in ("the the a", "A \u00e9, over there"):
+        assert hub.encode(line).tolist() == theirs(line)["input_ids"]
 
 
 def test_the_hub_without_a_package(authors, monkeypatch, caplog):

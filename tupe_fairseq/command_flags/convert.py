@@ -19,8 +19,8 @@ def get_parser() -> argparse.ArgumentParser:
         "(which becomes tupe_roberta with --position-encoding learned), or a folder of the "
         "transformers library with a model of ours (see tupe-export) or a RoBERTa, into "
         "OUT/model.pt and OUT/dict.txt. Weights and options are kept; the training state is not. "
-        "No code is run that the file or folder contains. Given the files of the vocabulary, OUT "
-        "serves as tupe-prepare-glue's --pretrain-dir and tupe-prepare-pretrain's --vocabulary.",
+        "No code is run that the file or folder contains. Given the files of the vocabulary (a "
+        "folder's vocab.json and merges.txt are found), OUT serves as tupe-prepare-glue's --pretrain-dir and tupe-prepare-pretrain's --vocabulary.",
         epilog="example: tupe-convert --checkpoint checkpoint_best.pt --dict data-bin/dict.txt "
         "--bpe-codes bpe-code --output-dir tupe-base",
     )
@@ -65,7 +65,8 @@ def check(args: argparse.Namespace) -> None:
     Raises:
         OSError, ValueError: the message names the flag.
     """
-    given_vocabulary(args)
+    if given_vocabulary(args) is None:
+        _take_vocabulary_of_folder(args)
     for flag, path in (("--dict", args.dict), ("--label-dict", args.label_dict)):
         if path:
             check_is_file(flag, path)
@@ -80,3 +81,11 @@ def check(args: argparse.Namespace) -> None:
             raise ValueError(f"--checkpoint {args.checkpoint} is a file, which needs --dict, too")
     can_be_written("--output-dir", args.output_dir)
     refuse_files_there(args.output_dir, [MODEL, DICTIONARY], args.overwrite)
+
+
+def _take_vocabulary_of_folder(args: argparse.Namespace) -> None:
+    """The byte BPE of a RoBERTa of transformers, whose own ids its vocab.json has."""
+    names = ("vocab.json", "merges.txt", "tokenizer.json")
+    encoder, merges, tokenizer = (os.path.join(args.checkpoint, name) for name in names)
+    if all(map(os.path.isfile, (encoder, merges, tokenizer))) and not args.dict:
+        args.gpt2_encoder_json, args.gpt2_vocab_bpe = encoder, merges

@@ -217,9 +217,9 @@ def _dictionary(
     tokenizer = os.path.join(folder, "tokenizer.json")
     if given is not None:
         path, lines = "--dict", given
-    elif os.path.exists(path):
+    elif os.path.exists(path) and not (numbers and os.path.exists(tokenizer)):
         lines = read_lines(path, path)
-    elif os.path.exists(tokenizer):
+    elif os.path.exists(tokenizer):  # with GPT-2's tokens dict.txt lists ids, maybe others
         from tupe_fairseq.export.tokenizer import dictionary_words
 
         words = dictionary_words(tokenizer, config.get("unlisted_pieces", 0), numbers)
