@@ -101,7 +101,8 @@ def test_the_printed_commands_run(authors, run, tmp_path):
     report = read_json(str(tmp_path / "data-bin" / "report.json"))
     assert report["vocabulary"]["type"] == "fastbpe"
     assert report["vocabulary"]["dictionary"] == 4 + len(LISTED) + 1
-    assert report["text_treatment"] == {"unicode": "as it is", "lowercase": False}
+    record = read_json(str(tmp_path / "data-bin" / "vocabulary.json"))
+    assert not (record["clean"] or record["lowercase"])
     words = replaced(
         commands["fairseq-train"], save_dir=tmp_path / "run", max_update=1, batch_size=2
     )
