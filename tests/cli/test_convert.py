@@ -89,7 +89,9 @@ def test_a_converted_folder_is_a_vocabulary_for_data(authors, run, tmp_path):
     assert [one for one in sentences if one != [2]] == [ids(line) for line in expected]
     report = read_json(str(tmp_path / "data-bin" / "report.json"))
     assert report["vocabulary"]["type"] == "fastbpe"
-    assert report["text_treatment"] == {"unicode": "as it is", "lowercase": False}
+    assert report["vocabulary"]["dictionary"] == 4 + len(LISTED) + 1
+    record = read_json(str(tmp_path / "data-bin" / "vocabulary.json"))
+    assert not (record["clean"] or record["lowercase"])
     words = replaced(
         commands["fairseq-train"], save_dir=tmp_path / "run", max_update=1, batch_size=2
     )
