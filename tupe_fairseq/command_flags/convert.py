@@ -20,7 +20,8 @@ def get_parser() -> argparse.ArgumentParser:
         "transformers library with a model of ours (see tupe-export) or a RoBERTa, into "
         "OUT/model.pt and OUT/dict.txt. Weights and options are kept; the training state is not. "
         "No code is run that the file or folder contains. Given the files of the vocabulary (a "
-        "folder's vocab.json and merges.txt are found), OUT serves as tupe-prepare-glue's --pretrain-dir and tupe-prepare-pretrain's --vocabulary.",
+        "folder's vocab.json and merges.txt are found), OUT serves as tupe-prepare-glue's "
+        "--pretrain-dir and tupe-prepare-pretrain's --vocabulary.",
         epilog="example: tupe-convert --checkpoint checkpoint_best.pt --dict data-bin/dict.txt "
         "--bpe-codes bpe-code --output-dir tupe-base",
     )
