@@ -25,6 +25,7 @@ GOLDENS = "tests/core/test_goldens.py -k eager"
 SCHEMES = "tests/core/test_schemes.py"
 ENCODER = "tests/core/test_encoder.py"
 ATTENTION = "tests/core/test_attention.py"
+DECODERS = "tests/fairseq/test_decoders.py -k 'not train and not refused'"
 
 
 class Fault(NamedTuple):
@@ -600,6 +601,42 @@ FAULTS = [
         "classes = [symbol - first for symbol",
         "classes = [symbol - first + 1 for symbol",
         "tests/fairseq/test_sentence_prediction.py -k order_of_the_dictionary",
+    ),
+    # ---- Decoders
+    Fault(
+        "no bias where there is a cache",
+        "models/tupe_decoder.py",
+        "bias = None if self.position is None else",
+        "bias = None if self.position is None or x.size(1) == 1 else",
+        DECODERS,
+    ),
+    Fault(
+        "the row before in the bias of a step",
+        "models/tupe_decoder.py",
+        "last = torch.tensor([length - 1]",
+        "last = torch.tensor([max(length - 2, 0)]",
+        DECODERS,
+    ),
+    Fault(
+        "one head's bias for all heads",
+        "models/tupe_decoder.py",
+        "bias = bias.to(x.device)",
+        "bias = bias.to(x.device)[..., :1, :, :] if bias.dim() > 2 else bias",
+        DECODERS,
+    ),
+    Fault(
+        "a beam keeps another one's past",
+        "models/tupe_decoder.py",
+        "x.index_select(0, new_order) for name, x in cache",
+        "x.index_select(0, new_order.sort()[0]) for name, x in cache",
+        DECODERS,
+    ),
+    Fault(
+        "left padding is seen",
+        "models/tupe_decoder.py",
+        "hidden = padding if hidden is None else hidden | padding",
+        "hidden = hidden",
+        DECODERS,
     ),
 ]
 

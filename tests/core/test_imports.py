@@ -27,7 +27,7 @@ ROOMS = {
     "inference": (
         "checkpoint data encoder files models modules options position fairseq_runs tasks",
     ),
-    "models": ("checkpoint encoder inference modules options",),
+    "models": ("attention checkpoint encoder inference modules options position",),
 }
 #: the rooms above those
 UPPER = ("export", "finetune", "compare", "figures", "command_flags", "commands", "cli", "__main__")

@@ -22,6 +22,15 @@ def bucket(relative_position, num_buckets, max_distance):
     return n + (half if relative_position > 0 else 0)
 
 
+def causal_bucket(distance, num_buckets, max_distance):
+    """T5's bucket of a distance to an earlier key."""
+    exact = num_buckets // 2
+    if distance < exact:
+        return distance
+    steps = math.log(distance / exact) / math.log(max_distance / exact) * (num_buckets - exact)
+    return min(num_buckets - 1, exact + math.floor(steps + 1e-9))
+
+
 def layer_norm(x, weight, bias):
     """LN of one vector."""
     mean = sum(x[d] for d in range(len(x))) / len(x)

@@ -1,5 +1,6 @@
 """The small files that a checkpoint needs beside it, to be used without its data folder."""
 
+import glob
 import os
 
 from tupe_fairseq.files.atomic import atomic_copy
@@ -23,7 +24,8 @@ NAMES = (
 
 def copy_vocabulary(data: str, folder: str) -> None:
     """Copy those of a data folder."""
-    for name in NAMES:
+    of_languages = glob.glob("dict.*.txt", root_dir=data)
+    for name in (*NAMES, *of_languages):
         source, copy = os.path.join(data, name), os.path.join(folder, name)
         if os.path.isfile(source) and os.path.realpath(source) != os.path.realpath(copy):
             atomic_copy(source, copy)

@@ -1,1 +1,5 @@
-from tupe_fairseq.models import tupe_roberta  # noqa: F401
+from tupe_fairseq.models import (  # noqa: F401
+    tupe_roberta,
+    tupe_transformer,
+    tupe_transformer_lm,
+)

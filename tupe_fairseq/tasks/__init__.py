@@ -1,1 +1,1 @@
-from tupe_fairseq.tasks import masked_lm, sentence_prediction, tagging  # noqa: F401
+from tupe_fairseq.tasks import decoding, masked_lm, sentence_prediction, tagging  # noqa: F401

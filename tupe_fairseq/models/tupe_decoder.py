@@ -1,0 +1,411 @@
+"""fairseq's Transformer decoder with any position encoding, and a cache that changes no number."""
+
+import json
+import os
+import re
+
+import torch
+from fairseq.distributed import fsdp_wrap
+from fairseq.incremental_decoding_utils import with_incremental_state
+from fairseq.models.transformer import TransformerDecoderBase
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
+from torch import Tensor, nn
+
+from tupe_fairseq.attention import eager, sdpa
+from tupe_fairseq.checkpoint.checkpoint import read
+from tupe_fairseq.encoder import RECORD
+from tupe_fairseq.options import TupeConfig, flag
+from tupe_fairseq.position import PositionEncoding, build_position_encoding, get_position_encoding
+from tupe_fairseq.position.positions import Positions
+from tupe_fairseq.position.tupe import UntiedAbsoluteBias
+
+#: options of position encodings that decoders take; their first token is no [CLS] to be untied
+POSITION_OPTIONS = ("rel_pos", "rel_pos_buckets", "max_rel_pos", "symmetric_basis")
+#: fairseq's options that do not apply here, each with the only value allowed
+FIXED_OPTIONS = {
+    "adaptive_input": False,
+    "base_layers": 0,
+    "character_embeddings": False,
+    "cross_self_attention": False,
+    "decoder_learned_pos": False,
+    "encoder_learned_pos": False,
+    "no_cross_attention": False,
+    "quant_noise_pq": 0,
+    "quant_noise_scalar": 0,
+    "scale_attn": False,
+    "scale_fc": False,
+    "scale_heads": False,
+    "scale_resids": False,
+}
+
+#: what a checkpoint may name, as fairseq builds it by that name
+FROM_FILES = {
+    "arch": r"tupe_transformer\w*",
+    "task": r"(tupe_)?(language_modeling|translation)",
+}
+
+
+def check_options(args) -> None:
+    """Refuse options that would be ignored, and a text that fairseq would evaluate as code."""
+    for name, only in FIXED_OPTIONS.items():
+        value = getattr(args, name, None) or only
+        if value != only:
+            raise ValueError(f"{flag(name)} ({value}) does not apply to tupe decoders; drop it")
+    cutoff = getattr(args, "adaptive_softmax_cutoff", None) or ""
+    if not re.fullmatch(r"[\d, ]*", str(cutoff).strip("[]()")):
+        raise ValueError(f"--adaptive-softmax-cutoff ({cutoff}) must be numbers, such as 2000,8000")
+
+
+def position_config(
+    args, name: str, embed_dim: int, num_heads: int, max_positions: int, **others
+) -> TupeConfig:
+    """The position encoding of a decoder, or of the encoder before it, and other options."""
+    options = {key: getattr(args, key, None) for key in POSITION_OPTIONS}
+    return TupeConfig(
+        embed_dim=embed_dim,
+        num_heads=num_heads,
+        max_positions=max_positions,
+        position_encoding=name,
+        tie_cls=name == "tupe",
+        **{key: value for key, value in options.items() if value is not None},
+        **others,
+    )
+
+
+def self_attention_config(cfg) -> TupeConfig:
+    """The position encoding of a decoder's self-attention."""
+    dim, heads = cfg.decoder.embed_dim, cfg.decoder.attention_heads
+    return position_config(cfg, cfg.position_encoding, dim, heads, cfg.max_target_positions)
+
+
+def build_position(config: TupeConfig) -> PositionEncoding:
+    """The position encoding of a decoder's self-attention."""
+    return build_position_encoding(
+        config.position_encoding,
+        embed_dim=config.embed_dim,
+        num_heads=config.num_heads,
+        max_positions=config.max_positions,
+        causal=True,
+        **config.encoding_options,
+    )
+
+
+def is_eager(x: Tensor) -> bool:
+    """Whether attention is plain: on the CPU torch's kernel has no gradient for the mask."""
+    return x.device.type == "cpu" and torch.is_grad_enabled()
+
+
+@with_incremental_state
+class DecoderAttention(nn.Module):
+    """Attention of a decoder over its own past, or over an encoder's output.
+
+        out_proj(dropout(softmax(scaling * q k^T + mask)) v)
+
+    With an ``incremental_state``, keys and values are kept there: those of the past, to which each
+    step adds one; or those of the encoder, which stay. Names and initial values are fairseq's.
+
+    Args:
+        key_dim (int): the width of the keys' input.
+        scaling (float): factor of the content scores, not of the mask.
+        position (PositionEncoding, optional): this layer's own.
+    Shape: x (B, Tq, D), source (B, Tk, key_dim), mask broadcastable to (B, H, Tq, Tk) -> as x.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        key_dim: int,
+        *,
+        scaling: float,
+        dropout: float,
+        position: PositionEncoding | None = None,
+    ):
+        super().__init__()
+        self.num_heads, self.head_dim = num_heads, embed_dim // num_heads
+        self.scaling, self.dropout, self.position = scaling, dropout, position
+        self.k_proj = nn.Linear(key_dim, embed_dim)
+        self.v_proj = nn.Linear(key_dim, embed_dim)
+        self.q_proj = nn.Linear(embed_dim, embed_dim)
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
+        for proj in (self.q_proj, self.k_proj, self.v_proj):
+            nn.init.xavier_uniform_(proj.weight, gain=2**-0.5)
+        nn.init.xavier_uniform_(self.out_proj.weight)
+        nn.init.zeros_(self.out_proj.bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        source: Tensor | None = None,
+        mask: Tensor | None = None,
+        *,
+        position: PositionEncoding | None = None,
+        positions: tuple[Positions, Positions] = (0, 0),
+        incremental_state=None,
+    ) -> Tensor:
+        """What each token gathers from the source, or with None from the tokens up to itself.
+
+        Args:
+            position: the encoding that all layers share, if this layer has none of its own.
+            positions: of the queries and of all keys.
+        """
+        position = self.position or position
+        heads = (self.num_heads, self.head_dim)
+        q = self.q_proj(x).unflatten(-1, heads)
+        cache = self.get_incremental_state(incremental_state, "cache") or {}
+        if source is not None and cache:
+            k, v = cache["k"], cache["v"]
+        else:
+            y = x if source is None else source
+            k, v = (proj(y).unflatten(-1, heads) for proj in (self.k_proj, self.v_proj))
+        if source is None:
+            if position is not None and position.uses("transform"):
+                of_queries = positions[0]
+                if not isinstance(of_queries, Tensor):
+                    of_queries = torch.arange(of_queries, device=x.device)
+                q, k = (position.transform(y, of_queries.unsqueeze(-1)) for y in (q, k))
+            if cache:
+                k, v = (torch.cat([cache[name], y], dim=1) for name, y in (("k", k), ("v", v)))
+            if position is not None and position.uses("content_bias"):
+                bias = position.content_bias(q.transpose(1, 2), k.transpose(1, 2), *positions)
+                mask = bias if mask is None else mask + bias
+        if incremental_state is not None:
+            self.set_incremental_state(incremental_state, "cache", {"k": k, "v": v})
+        attend = eager.attend if is_eager(x) else sdpa.attend
+        dropout = self.dropout if self.training else 0.0
+        out = attend(q, k, v, mask, scaling=self.scaling, dropout=dropout)
+        return self.out_proj(out.flatten(-2))
+
+    def reorder_incremental_state(self, incremental_state, new_order: Tensor):
+        """The rows of a beam search, some of which go and others are there twice."""
+        cache = self.get_incremental_state(incremental_state, "cache")
+        if cache:
+            cache = {name: x.index_select(0, new_order) for name, x in cache.items()}
+            self.set_incremental_state(incremental_state, "cache", cache)
+        return incremental_state
+
+
+class TupeDecoderLayer(TransformerDecoderLayerBase):
+    """fairseq's decoder layer with :class:`DecoderAttention`. Shape: (B, T, D) -> (B, T, D)."""
+
+    def build_self_attention(self, embed_dim, cfg, **unused):
+        position = build_position(self_attention_config(cfg))
+        return DecoderAttention(
+            embed_dim,
+            cfg.decoder.attention_heads,
+            embed_dim,
+            scaling=position.scaling,
+            dropout=cfg.attention_dropout,
+            position=position if position.per_layer else None,
+        )
+
+    def build_encoder_attention(self, embed_dim, cfg):
+        heads = cfg.decoder.attention_heads
+        correlations = 2 if cfg.cross_positions else 1
+        return DecoderAttention(
+            embed_dim,
+            heads,
+            cfg.encoder.embed_dim,
+            scaling=(correlations * embed_dim // heads) ** -0.5,
+            dropout=cfg.attention_dropout,
+        )
+
+    def forward(self, x, mask, encoder_out=None, cross_mask=None, incremental_state=None, **kwargs):
+        """The masks are arguments of their own, see ``TupeEncoderLayer.forward``."""
+        pre_ln = self.normalize_before
+        state = {"incremental_state": incremental_state}
+        y = self.self_attn(
+            self.self_attn_layer_norm(x) if pre_ln else x, None, mask, **state, **kwargs
+        )
+        x = x + self.dropout_module(y)
+        x = x if pre_ln else self.self_attn_layer_norm(x)
+        if self.encoder_attn is not None:
+            y = self.encoder_attn_layer_norm(x) if pre_ln else x
+            x = x + self.dropout_module(self.encoder_attn(y, encoder_out, cross_mask, **state))
+            x = x if pre_ln else self.encoder_attn_layer_norm(x)
+        y = self.fc1(self.final_layer_norm(x) if pre_ln else x)
+        y = self.activation_dropout_module(self.activation_fn(y))
+        x = x + self.dropout_module(self.fc2(y))
+        return x if pre_ln else self.final_layer_norm(x)
+
+
+class TupeDecoder(TransformerDecoderBase):
+    """fairseq's Transformer decoder whose self-attention takes a position encoding.
+
+        x    = dropout(LN(sqrt(D) * words + position.embed)), LN with --layernorm-embedding
+        mask = position.position_bias, later tokens hidden, once for all layers and the whole batch
+        x    = layer(x, mask) for each layer
+
+    A step of incremental decoding computes one row of the bias. Cross-attention sees no positions,
+    or with ``cross_positions`` untied ones, which all layers share: target t and source s add
+    (p_t U_Q) . (p_s U_K) / sqrt(2 K) (Wang et al. 2022, https://arxiv.org/abs/2202.03052).
+    """
+
+    def __init__(self, cfg, dictionary, embed_tokens, no_encoder_attn=False):
+        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
+        self.config = self_attention_config(cfg)
+        is_shared = not get_position_encoding(cfg.position_encoding).per_layer
+        self.position = build_position(self.config) if is_shared else None
+        self.cross_positions = None
+        if not no_encoder_attn and cfg.cross_positions:
+            dim, heads = cfg.decoder.embed_dim, cfg.decoder.attention_heads
+            longest = max(cfg.max_source_positions, cfg.max_target_positions)
+            self.cross_positions = UntiedAbsoluteBias(
+                dim, heads, longest, scaling=(2 * dim // heads) ** -0.5, untie_cls=False
+            )
+        # what shapes do not tell, see TupeEncoder
+        record = json.dumps(self.config.record, sort_keys=True).encode()
+        self.register_buffer(RECORD, torch.tensor(list(record)))
+
+    def build_decoder_layer(self, cfg, no_encoder_attn=False):
+        layer = TupeDecoderLayer(cfg, no_encoder_attn)
+        if cfg.checkpoint_activations:
+            layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+        return fsdp_wrap(
+            layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
+        )
+
+    def extract_features(
+        self,
+        prev_output_tokens,
+        encoder_out=None,
+        incremental_state=None,
+        full_context_alignment=False,
+        alignment_layer=None,
+        alignment_heads=None,
+    ):
+        """As fairseq's; with an incremental state the features of the last token alone.
+
+        Padding may be on the left or on the right. Shape: (B, T) -> (B, T, D) or (B, 1, D).
+        """
+        if full_context_alignment or alignment_layer is not None or alignment_heads is not None:
+            raise ValueError("tupe decoders give no alignments; drop the flags for them")
+        tokens, length = prev_output_tokens, prev_output_tokens.size(1)
+        if length > self.max_target_positions:
+            raise ValueError(
+                f"a sequence has {length} tokens, more than --max-target-positions "
+                f"({self.max_target_positions}); raise it, or shorten the sequences"
+            )
+        padding = tokens.eq(self.padding_idx)
+        if not bool(padding[:, 0].any()):
+            padding = None  # on the right no real token sees it
+        keys: Positions = length
+        if padding is not None:
+            keys = ((~padding).cumsum(dim=1) - 1).clamp(min=0)
+        queries = keys
+        if incremental_state is not None:
+            tokens = tokens[:, -1:]
+            last = torch.tensor([length - 1], device=tokens.device)
+            queries = keys[:, -1:] if isinstance(keys, Tensor) else last
+
+        x = self.embed_scale * self.embed_tokens(tokens)
+        if self.project_in_dim is not None:
+            x = self.project_in_dim(x)
+        added = None if self.position is None else self.position.embed(queries)
+        if added is not None:
+            x = x + added.to(x)
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        x = self.dropout_module(x)
+
+        mask = self._mask(queries, keys, padding, x)
+        source, cross_mask = self._source(encoder_out, queries, x)
+        hiddens = [x.transpose(0, 1)]
+        for layer in self.layers:
+            x = layer(
+                x,
+                mask,
+                source,
+                cross_mask,
+                incremental_state,
+                position=self.position,
+                positions=(queries, keys),
+            )
+            hiddens.append(x.transpose(0, 1))
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        if self.project_out_dim is not None:
+            x = self.project_out_dim(x)
+        return x, {"attn": [None], "inner_states": hiddens}
+
+    def _mask(self, queries: Positions, keys: Positions, padding, x: Tensor) -> Tensor | None:
+        """The position bias, with padding and later tokens hidden: (H or 1, Tq, Tk), (B, ..)."""
+        bias = None if self.position is None else self.position(queries, keys)
+        hidden = None
+        if x.size(1) > 1:
+            length = x.size(1)
+            hidden = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+        if padding is not None:
+            padding = padding[:, None, None, :]
+            hidden = padding if hidden is None else hidden | padding
+        return _hide(bias, hidden, x)
+
+    def _source(self, encoder_out, queries: Positions, x: Tensor):
+        """The encoder's output, (B, S, D), and the mask of cross-attention."""
+        if encoder_out is None:
+            return None, None
+        source = encoder_out["encoder_out"][0].transpose(0, 1)
+        padding = encoder_out["encoder_padding_mask"]
+        hidden = padding[0][:, None, None, :] if padding and padding[0].any() else None
+        bias = None
+        if self.cross_positions is not None:
+            bias = self.cross_positions(queries, source.size(1))
+        return source, _hide(bias, hidden, x)
+
+
+def _hide(bias: Tensor | None, hidden: Tensor | None, x: Tensor) -> Tensor | None:
+    """The mask for scores of x: the bias, and half the lowest number where tokens are hidden."""
+    if bias is None and hidden is None:
+        return None
+    if bias is None:
+        bias = torch.zeros((), dtype=torch.float32, device=x.device)
+    bias = bias.to(x.device)
+    if hidden is not None:
+        bias = bias.masked_fill(hidden, torch.finfo(bias.dtype).min / 2)
+    return bias
+
+
+class DecoderModel:
+    """What our models with a decoder share (a mixin): refuses checkpoints of other models."""
+
+    def check_state_dict(self, state_dict: dict[str, Tensor]) -> None:
+        """Refuse weights of another model, also those that fit and would compute something else."""
+        record = state_dict.get("decoder." + RECORD)
+        if record is None:
+            raise ValueError("the checkpoint is not one of a tupe decoder")
+        self.decoder.config.check_record(json.loads(bytes(record.long().tolist())))
+        for name, own in self.state_dict().items():
+            saved = state_dict.get(name)
+            if saved is None or saved.shape != own.shape:
+                shape = "not there" if saved is None else tuple(saved.shape)
+                raise ValueError(
+                    f"{name} is {shape} in the checkpoint and {tuple(own.shape)} in this model; "
+                    "give the checkpoint's --arch, sizes and dictionary"
+                )
+
+    def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
+        if strict:
+            self.check_state_dict(state_dict)
+        return super().load_state_dict(state_dict, strict, model_cfg, args)
+
+    @classmethod
+    def from_pretrained(
+        cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
+    ):
+        """fairseq's hub interface, for ``sample`` and ``translate``.
+
+        Raises:
+            ValueError: if the file names another model or task, which fairseq would build.
+        """
+        for name in checkpoint_file.split(os.pathsep):
+            path = os.path.join(model_name_or_path, name)
+            options = read(path).options
+            for key, pattern in FROM_FILES.items():
+                if not re.fullmatch(pattern, str(options.get(key))):
+                    raise ValueError(f"{path} is refused: its {key} is {options.get(key)!r:.80}")
+        if os.path.isfile(os.path.join(model_name_or_path, "sentencepiece.bpe.model")):
+            kwargs.setdefault("bpe", "sentencepiece")
+        return super().from_pretrained(
+            model_name_or_path, checkpoint_file, data_name_or_path, **kwargs
+        )
