@@ -9,11 +9,10 @@ import torch
 from fairseq.models.roberta import RobertaModel
 
 from helpers.authors import CODES, SIZES, VOCABULARY, WORDS, their_checkpoint, their_names
-from helpers.running import USER_DIR
+from helpers.running import USER_DIR, call_program
 from helpers.training import PRETRAINING, TRAINING
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.checkpoint.from_authors import our_tensor_name
-from tupe_fairseq.commands.convert import main
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def convert(run, tmp_path):
 
 
 @pytest.fixture
-def refusal(tmp_path, capsys):
+def refusal(tmp_path):
     """The one line with which the command, called in this process, ends on a bad state."""
 
     def refusal(state, *flags, words=WORDS):
@@ -45,10 +44,9 @@ def refusal(tmp_path, capsys):
             "--checkpoint", tmp_path / "theirs.pt", "--dict", tmp_path / "theirs.txt",
             "--output-dir", tmp_path / "out", *flags,
         ]  # fmt: skip
-        with pytest.raises(SystemExit) as stop:
-            main([str(word) for word in command])
-        assert stop.value.code == 2
-        (line,) = capsys.readouterr().err.splitlines()
+        code, text = call_program("convert", command)
+        assert code == 2
+        *_, line = text.splitlines()
         assert line.startswith("tupe-convert: error: ")
         return line
 
@@ -242,7 +240,7 @@ def test_labels_without_head_or_too_few(refusal, tmp_path):
 
 def test_files_that_are_not_checkpoints(refusal, tmp_path):
     theirs = tmp_path / "theirs.pt"
-    assert f"--checkpoint {theirs} does not exist" in refusal(None)
+    assert f"--checkpoint: {theirs} does not exist" in refusal(None)
     torch.save(their_checkpoint()[0], theirs)
     content = theirs.read_bytes()
     for damaged in (content[: len(content) // 2], b"", b"no checkpoint"):

@@ -11,7 +11,6 @@ from fairseq.models.roberta import RobertaModel
 from helpers.running import USER_DIR, call_program
 from helpers.training import SIZE, TRAINING, losses, pretrain
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.commands.convert import main
 
 LAYER = "encoder.sentence_encoder.layers.1."
 STALE_COPIES = [
@@ -22,7 +21,7 @@ STALE_COPIES = [
 
 def convert(checkpoint, dictionary, out, *flags):
     return call_program(
-        main, ["--checkpoint", checkpoint, "--dict", dictionary, "--output-dir", out, *flags]
+        "convert", ["--checkpoint", checkpoint, "--dict", dictionary, "--output-dir", out, *flags]
     )
 
 

@@ -11,8 +11,10 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe import GPT2BPE
 
 from helpers.authors import WORDS
+from helpers.cli import run
 from helpers.vocabularies import convert, write_authors, write_gpt2, write_stock
 from tupe_fairseq.data.dictionary import read_dictionary, word_ids
+from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.subwords import FastBpe
 from tupe_fairseq.data.text_files import clean_line
@@ -184,6 +186,23 @@ def test_a_sentencepiece_model_of_which_dict_txt_lists_a_part(tmp_path):
     expected = [4 + listed.index(piece) if piece in listed else 3 for piece in pieces]
     assert tokenizer.encode("the cat sees a dog") == expected and 3 in expected
     assert tokenizer.max_positions == 16 and not tokenizer.record["clean"]
+
+
+def test_a_dictionary_of_fairseq_preprocess(own, tmp_path):
+    """It lists what the model lacks: unknown characters are left by spm_encode as they are."""
+    model = sentencepiece.SentencePieceProcessor(str(own / "sentencepiece.bpe.model"))
+    lines = ["the cat \u65e5\u672c sees", "a dog \u4e2d", "the \u65e5\u672c dog \u5927\u4e2d"]
+    text = "".join(" ".join(model.encode(line, out_type=str)) + "\n" for line in lines)
+    (own / "train").write_text(text, encoding="utf-8")
+    flags = ["--only-source", "--trainpref", own / "train", "--destdir", tmp_path / "out"]
+    run("fairseq-preprocess", *flags, "--workers", 1)
+    (own / "sentencepiece.bpe.model").rename(tmp_path / "out" / "sentencepiece.bpe.model")
+    tokenizer = Tokenizer.load(str(tmp_path / "out"))
+    assert tokenizer.encode_batch(lines) == [
+        sentence[:-1].tolist() for sentence in read_sentences(str(tmp_path / "out" / "train"))
+    ]
+    assert tokenizer.encode("\u65e5\u672c \u6728")[-1] == 3
+    assert tokenizer.decode(tokenizer.encode(lines[2])) == lines[2]
 
 
 def test_words_of_sentences(own, gpt2):

@@ -13,7 +13,6 @@ from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizerFast
 
 from helpers.authors import CODES, WORDS, their_checkpoint
 from helpers.running import call_program
-from tupe_fairseq.commands.convert import main
 
 MERGES = ["t h", "th e", "Ġ the", "Ġ a"]
 MAX_POSITIONS = 16
@@ -88,7 +87,7 @@ def write_roberta(folder):
 
 def convert(flags, out, *more):
     """tupe-convert in this process: the exit code and what was printed."""
-    return call_program(main, [*flags, "--output-dir", out, *more])
+    return call_program("convert", [*flags, "--output-dir", out, *more])
 
 
 def printed_commands(text):

@@ -16,6 +16,9 @@ from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, CLS, MEAN
 from tupe_fairseq.options import TupeConfig
 
+#: the file that tupe-convert and tupe-extend write
+MODEL = "model.pt"
+
 
 def converter_of(options: dict[str, Any], own: ModuleType | None = None) -> ModuleType:
     """The module that converts the checkpoints of the code that wrote these options.
@@ -40,8 +43,7 @@ def converter_of(options: dict[str, Any], own: ModuleType | None = None) -> Modu
             return own
         raise CheckpointError(
             f"the checkpoint's arch is {in_brief(arch)}, one of this project's; use it without "
-            "converting, make TUPE of a learned one with --untie, or write it anew for another "
-            "line of fairseq with --anew"
+            "converting, or make TUPE of a learned one with --untie"
         )
     raise CheckpointError(
         f"the checkpoint's arch is {in_brief(arch)}, neither one of the TUPE authors' bert_* nor a "

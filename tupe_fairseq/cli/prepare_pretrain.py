@@ -162,9 +162,6 @@ def main(argv: list[str] | None = None) -> None:
         return
     for line in pretraining.summary(report):
         logger.info("%s", line)
-    is_learned = report["vocabulary"]["type"] == args.model_type
-    for line in pretraining.unknown_tokens(report["unknown_rate"], is_learned):
-        logger.warning("warning: %s", line)
     if args.vocabulary:
         logger.info("next: the fairseq-train command that tupe-convert has printed")
         return

@@ -39,12 +39,14 @@ class SentencePiece:
         # fairseq's name for it, even if the model has another
         self.pieces[self.processor.unk_id()] = SPECIAL_TOKENS[UNK]
 
-    def split_ids(self, lines: Sequence[str], threads: int = 1) -> list[list[int]]:
+    def split_ids(self, lines: Sequence[str]) -> list[list[int]]:
         """The model's own ids of each line, for indexing ``pieces``."""
-        return self.processor.encode(list(lines), out_type=int, num_threads=threads)
+        return self.processor.encode(list(lines), out_type=int, num_threads=1)
 
     def split(self, line: str) -> list[str]:
-        return [self.pieces[i] for i in self.processor.encode(line, out_type=int)]
+        """Characters that the model lacks are left as they are, as by spm_encode."""
+        subwords = self.processor.encode(line, out_type=str)
+        return [SPECIAL_TOKENS[UNK] if x in SPECIAL_TOKENS else x for x in subwords]
 
     def join(self, subwords: Sequence[str]) -> str:
         return "".join(subwords).replace("\u2581", " ").strip()
@@ -56,8 +58,9 @@ class SentencePiece:
         return [x for i, x in enumerate(self.pieces) if not (control(i) or x in special)]
 
     def unfit(self, words: Iterable[str]) -> list[str]:
+        """Words of characters that the model lacks fit: fairseq-preprocess lists them, too."""
         pieces = set(self.words())
-        return [word for word in words if word not in pieces]
+        return [word for word in words if word not in pieces and pieces & set(word)]
 
 
 class Gpt2Bpe:

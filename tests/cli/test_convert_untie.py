@@ -12,14 +12,13 @@ from helpers.vocabularies import convert as convert_foreign
 from helpers.vocabularies import printed_commands, write_authors, write_stock
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.checkpoint import read
-from tupe_fairseq.commands.convert import main
 
 TABLE = "encoder.sentence_encoder.position_bias.pos.weight"
 
 
 def untie(checkpoint, dictionary, out, *flags):
     return call_program(
-        main,
+        "convert",
         ["--checkpoint", checkpoint, "--dict", dictionary, "--output-dir", out, "--untie", *flags],
     )
 
