@@ -283,8 +283,8 @@ def test_contents(content, message, tmp_path):
 @pytest.mark.parametrize(
     "name, content, message",
     [
-        ("a.gz", gzip.compress(bytes(100), mtime=0)[:-9], "a.gz is damaged or cut short"),
-        ("a.xz", b"plain", "a.xz is damaged or cut short"),
+        ("a.gz", gzip.compress(bytes(100), mtime=0)[:-9], "a.gz cannot be read"),
+        ("a.xz", b"plain", "a.xz cannot be read"),
         ("a.bz2", b"plain", "a.bz2 cannot be read"),
     ],
 )
