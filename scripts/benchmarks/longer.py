@@ -26,7 +26,7 @@ from pathlib import Path
 import torch
 from fairseq_cli.train import cli_main as fairseq_train
 
-from tupe_fairseq.checkpoint.pretrained import read_pretrained
+from tupe_fairseq.checkpoint.allowed_options import read_pretrained
 from tupe_fairseq.cli import extend, score
 from tupe_fairseq.cli.printed_commands import masked_lm_training
 from tupe_fairseq.compare.run import processor

@@ -25,14 +25,20 @@ import sentencepiece
 import torch
 
 from tupe_fairseq import TupeConfig
-from tupe_fairseq.checkpoint.state_dict import ENCODER, VOCABULARY, vocabulary_version
+from tupe_fairseq.checkpoint.checkpoint import (
+    ENCODER,
+    VOCABULARY,
+    symbols_of,
+    vocabulary_version,
+)
+from tupe_fairseq.checkpoint.convert import dictionary_lines
 from tupe_fairseq.data.dictionary import PAD, write_dictionary
 from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.data.task import CLASSIFICATION, Task
 from tupe_fairseq.data.text_files import clean_line
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.inference import texts as inference
-from tupe_fairseq.inference.model import WordEncoder, load, symbols_in
+from tupe_fairseq.inference.model import WordEncoder, load
 
 COMMAND = [sys.executable, "-m", "tupe_fairseq", "predict"]
 # a process counts as its own what the one that started it had: here a small one
@@ -93,7 +99,7 @@ def write_model(folder, size, texts):
     write_dictionary(str(folder / "dict.txt"), words)
     report = {"description": task.to_record(), "text_treatment": {"unicode": "NFC"}}
     (folder / "report.json").write_text(json.dumps(report))
-    symbols = symbols_in(str(folder / "dict.txt"))
+    symbols = symbols_of(dictionary_lines(str(folder / "dict.txt")))
     torch.manual_seed(1)
     encoder = WordEncoder(
         TupeConfig(

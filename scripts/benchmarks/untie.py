@@ -23,9 +23,8 @@ import torch
 
 import tupe_fairseq
 from tupe_fairseq import TupeConfig, TupeEncoder
-from tupe_fairseq.checkpoint.checkpoint import read
-from tupe_fairseq.checkpoint.pretrained import read_pretrained
-from tupe_fairseq.checkpoint.state_dict import ENCODER
+from tupe_fairseq.checkpoint.allowed_options import read_pretrained
+from tupe_fairseq.checkpoint.checkpoint import ENCODER, read
 from tupe_fairseq.cli.printed_commands import masked_lm_training
 
 BIN = Path(sys.executable).parent
