@@ -25,6 +25,7 @@ from pathlib import Path
 
 import torch
 from fairseq_cli.train import cli_main as fairseq_train
+from tupe_fairseq.files.steps import keep_settings
 
 from tupe_fairseq.checkpoint.allowed_options import read_pretrained
 from tupe_fairseq.cli import extend, score
@@ -34,7 +35,6 @@ from tupe_fairseq.compare.schemes import parse_scheme
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.files.markdown import markdown_table
 from tupe_fairseq.files.results import write_results
-from tupe_fairseq.files.steps import keep_settings
 from tupe_fairseq.position import CATALOGUE
 
 SCHEMES = "learned; tupe; tupe --rel-pos; none --rel-pos; alibi; rope"

@@ -1,6 +1,5 @@
 """A converted checkpoint with its vocabulary: what is refused, and the commands that follow."""
 
-import json
 import os
 import resource
 import shutil
@@ -8,15 +7,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
-from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizerFast
 
 from helpers import raw_text
 from helpers.authors import WORDS, their_checkpoint
 from helpers.glue_files import prepare_glue, write_glue
 from helpers.hidden import hide
 from helpers.running import call_program
-from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2, write_stock
+from helpers.vocabularies import (
+    convert,
+    printed_commands,
+    write_authors,
+    write_gpt2,
+    write_roberta,
+    write_stock,
+)
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.files.atomic import read_json
@@ -132,22 +136,8 @@ def test_a_hub_with_gpt2_and_without_its_files(tmp_path):
 
 
 def test_a_downloaded_roberta_needs_no_other_files(tmp_path):
-    """roberta-base has a dict.txt of GPT-2's ids beside a vocab.json of its own."""
     folder = tmp_path / "roberta-base"
-    merges = "#version: 0.2\nt h\nth e\nĠ the\n"
-    tokens = ["Ġthe", *sorted(bytes_to_unicode().values()), "th", "the"]
-    words = ["<s>", "<pad>", "</s>", "<unk>", *tokens, "madeupword0000", "<mask>"]
-    folder.mkdir()
-    (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
-    (folder / "merges.txt").write_text(merges, "utf-8")
-    theirs = RobertaTokenizerFast(str(folder / "vocab.json"), str(folder / "merges.txt"))
-    theirs.save_pretrained(folder)
-    (folder / "dict.txt").write_text("".join(f"{n} 1\n" for n in reversed(range(len(tokens) + 1))))
-    config = RobertaConfig(
-        vocab_size=len(words), hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=20, max_position_embeddings=18, layer_norm_eps=1e-5, type_vocab_size=1,
-    )  # fmt: skip
-    RobertaForMaskedLM(config).save_pretrained(folder)
+    theirs = write_roberta(folder)
     code, text = convert(["--checkpoint", folder], tmp_path / "out")
     assert code == 0, text
     hub = TupeRobertaModel.from_pretrained(str(tmp_path / "out"))

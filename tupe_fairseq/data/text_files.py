@@ -18,7 +18,7 @@ _OPENERS: dict[str, Callable[..., Any]] = {
     ".xz": lzma.open,
     ".bz2": bz2.open,
 }
-_BLOCK_BYTES = 1 << 18
+BLOCK_BYTES = 1 << 18
 
 # Control, format and private characters, surrogates, non-characters, the replacement character:
 # a list, because unicodedata differs between versions of Python. U+200C and U+200D stay: they
@@ -75,7 +75,7 @@ def read_blocks(
         return
     with open_text(path) as (file, position):
         number, before = 1, 0
-        while block := file.read(_BLOCK_BYTES) + file.readline():
+        while block := file.read(BLOCK_BYTES) + file.readline():
             yield number, block
             number += block.count(b"\n")
             advance(position() - before)
@@ -132,7 +132,7 @@ def check_text(path: str, field: str | None) -> None:
         next(documents(path, field), None)
         return
     with open_text(path) as (file, _):
-        start = file.read(_BLOCK_BYTES)
+        start = file.read(BLOCK_BYTES)
     if start.startswith(b"PAR1"):
         raise ValueError(
             f"{path} is a parquet file; name the column of the text: --text-field NAME"
