@@ -121,7 +121,9 @@ def main() -> None:
                 times = [[job(model, kind) for model in models] for _ in range(args.rounds + 1)]
                 ratios = [ours / theirs for theirs, ours in times[1:]]
                 cells.append(f"{statistics.median(ratios):.2f}")
-        print(f"| {scheme.replace('+', ' --').replace('_', '-')} | {' | '.join(cells)} |", flush=True)
+        print(
+            f"| {scheme.replace('+', ' --').replace('_', '-')} | {' | '.join(cells)} |", flush=True
+        )
 
 
 if __name__ == "__main__":
