@@ -34,7 +34,7 @@ run_tests() { # VENV ARGUMENT...
 
 python=${PYTHON:-$(find_python 3.11)}
 main=.venv-test/$("${python:-python3.11}" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-install "$python" "$main" fairseq,data,plot,parquet,fastbpe,hf,onnx,bench,test
+install "$python" "$main" dev
 if [ $# -gt 0 ]; then run_tests "$main" "$@" && exit $status; fi
 
 # the other environments are made while the first line's tests run

@@ -348,7 +348,7 @@ FAULTS = [
     ),
     Fault(
         "the hash of a vocabulary forgets its order",
-        "checkpoint/state_dict.py",
+        "checkpoint/checkpoint.py",
         '"\\n".join(symbols)',
         '"\\n".join(sorted(symbols))',
         "tests/recorded/test_recorded.py -k another_vocabulary",
@@ -555,16 +555,16 @@ FAULTS = [
     ),
     Fault(
         "of duplicates the last one stays",
-        "data/pretraining.py",
-        "is_new[np.unique(all_hashes, return_index=True)[1]] = True",
-        "is_new[-1 - np.unique(all_hashes[::-1], return_index=True)[1]] = True",
+        "data/corpus.py",
+        "all_new[np.unique(hashes, return_index=True)[1]] = True",
+        "all_new[-1 - np.unique(hashes[::-1], return_index=True)[1]] = True",
         "tests/data/test_text.py -k valid_file",
     ),
     Fault(
         "a split takes the others' share",
-        "data/pretraining.py",
-        "in itertools.accumulate(fractions.values())]",
-        "in fractions.values()]",
+        "data/corpus.py",
+        "in itertools.accumulate(fractions)]",
+        "in fractions]",
         "tests/recorded/test_recorded.py -k 'prepare_pretrain and learned-1'",
     ),
     Fault(

@@ -7,6 +7,7 @@ and schedule if ``--user-dir`` names this package, if fairseq is imported before
 """
 
 import importlib
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ def __getattr__(name):
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "TupeRobertaModel":
+        # importing fairseq's tasks would print that tensorboardX is not installed
+        logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
         register()
     return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
 

@@ -25,18 +25,16 @@ from pathlib import Path
 
 import torch
 from fairseq_cli.train import cli_main as fairseq_train
+from tupe_fairseq.files.steps import keep_settings
 
-from tupe_fairseq.checkpoint.pretrained import read_pretrained
-from tupe_fairseq.cli import score
+from tupe_fairseq.checkpoint.allowed_options import read_pretrained
+from tupe_fairseq.cli import extend, score
 from tupe_fairseq.cli.printed_commands import masked_lm_training
-from tupe_fairseq.commands import extend
 from tupe_fairseq.compare.run import processor
 from tupe_fairseq.compare.schemes import parse_scheme
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.files.markdown import markdown_table
-from tupe_fairseq.files.names import TABLE_METHODS
 from tupe_fairseq.files.results import write_results
-from tupe_fairseq.files.steps import keep_settings
 from tupe_fairseq.position import CATALOGUE
 
 SCHEMES = "learned; tupe; tupe --rel-pos; none --rel-pos; alibi; rope"
@@ -138,7 +136,7 @@ def one(options, scheme, seed):
         options, list(map(str, flags)), options.length, options.updates, options.lr, seed,
         folder / "trained",
     )  # fmt: skip
-    for method in TABLE_METHODS if CATALOGUE[scheme.name].TABLE else (None,):
+    for method in extend.METHODS if CATALOGUE[scheme.name].TABLE else (None,):
         longer = folder / (method or "longer")
         if not (longer / "model.pt").exists():
             words = ["tupe-extend", last, "--data", options.data, "--max-positions",

@@ -1,6 +1,6 @@
 """Time and memory of base-size models: this plugin beside stock fairseq RoBERTa, in turns.
 
-    python scripts/benchmarks/speed.py                     # 10 minutes on two cores
+    python scripts/benchmarks/speed.py                     # 15 minutes on two cores
     python scripts/benchmarks/speed.py --other CHECKOUT    # and beside another version of ours
 
 Each model has a process of its own; all of them take the same step in turn, so that a slow moment
@@ -22,10 +22,16 @@ VOCAB_SIZE = 50265  # RoBERTa's
 SHORT = [3, 3, 4, 4, 4, 6, 6, 6, 6, 7, 7, 8, 8, 8, 10, 10, 11, 12, 12, 13, 14, 16, 17, 18, 20, 21]
 SHORT += [23, 24, 28, 31, 36, 43]
 
-# name: (what is done, lengths of the batch, our flags, title)
+# name: (what is done, lengths of the batch, flags, title)
 CASES = {
     "train-512": ("train", [512] * 4, {}, "training step, B4 T512, dropout 0.1"),
     "train-128": ("train", [128] * 16, {}, "training step, B16 T128, dropout 0.1"),
+    "train-512-no-dropout": (
+        "train",
+        [512] * 4,
+        {"dropout": 0.0, "attention_dropout": 0.0},  # of both
+        "training step, B4 T512, no dropout",
+    ),
     "infer": ("infer", [512] * 4, {}, "inference, B4 T512"),
     "infer-padded": (
         "infer",
@@ -149,7 +155,7 @@ def make_step(name, case, options):
     device = torch.device(options.device)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     torch.manual_seed(1)
-    model = build(name, max(lengths), {} if name == "stock" else flags, options)
+    model = build(name, max(lengths), flags, options)
     if kind == "classify":
         model.register_classification_head("benchmark", num_classes=2)
     model.to(device, dtype)
@@ -192,6 +198,7 @@ def build(name, seq_len, flags, options):
     args = argparse.Namespace(
         encoder_layers=options.layers, tokens_per_sample=seq_len, max_positions=seq_len, seed=1
     )
+    vars(args).update(flags)  # stock RoBERTa does not look at unpad
     task = MaskedLMTask(args, dictionary)
     if name == "stock":
         stock_architecture(args)
@@ -205,7 +212,6 @@ def build(name, seq_len, flags, options):
         options.position_encoding,
         options.position_encoding == "tupe",
     )
-    vars(args).update(flags)
     base_architecture(args)
     return TupeRobertaModel.build_model(args, task)
 

@@ -8,9 +8,8 @@ import torch
 from helpers.crafted import LINES, OPTIONS, E, folder_with, save, whole_state
 from helpers.running import call_program
 from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.checkpoint.allowed_options import read_pretrained
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError
-from tupe_fairseq.checkpoint.pretrained import read_pretrained
-from tupe_fairseq.commands.convert import main as convert
 from tupe_fairseq.inference.model import load
 from tupe_fairseq.inference.predict import predict
 
@@ -222,7 +221,7 @@ def test_conversion(arch, tmp_path):
         state = their_state(arch)
         setattr(state["args"], name, value)
         torch.save(state, tmp_path / "a.pt")
-        code, output = call_program(convert, words)
+        code, output = call_program("convert", words)
         assert code == 2 and output.count("\n") == 1 and "a.pt" in output, (name, value, output)
     for change in (
         lambda state: setattr(state["args"], "arch", ["bert"]),
@@ -236,6 +235,6 @@ def test_conversion(arch, tmp_path):
         state = their_state(arch)
         change(state)
         torch.save(state, tmp_path / "a.pt")
-        code, output = call_program(convert, words)
+        code, output = call_program("convert", words)
         assert code == 2 and output.count("\n") == 1 and "a.pt" in output, output
     assert not (tmp_path / "out").exists()

@@ -9,11 +9,10 @@ import torch
 from fairseq.models.roberta import RobertaModel
 
 from helpers.authors import CODES, SIZES, VOCABULARY, WORDS, their_checkpoint, their_names
-from helpers.running import USER_DIR
+from helpers.running import USER_DIR, call_program
 from helpers.training import PRETRAINING, TRAINING
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.checkpoint.from_authors import our_tensor_name
-from tupe_fairseq.commands.convert import main
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def convert(run, tmp_path):
 
 
 @pytest.fixture
-def refusal(tmp_path, capsys):
+def refusal(tmp_path):
     """The one line with which the command, called in this process, ends on a bad state."""
 
     def refusal(state, *flags, words=WORDS):
@@ -45,10 +44,9 @@ def refusal(tmp_path, capsys):
             "--checkpoint", tmp_path / "theirs.pt", "--dict", tmp_path / "theirs.txt",
             "--output-dir", tmp_path / "out", *flags,
         ]  # fmt: skip
-        with pytest.raises(SystemExit) as stop:
-            main([str(word) for word in command])
-        assert stop.value.code == 2
-        (line,) = capsys.readouterr().err.splitlines()
+        code, text = call_program("convert", command)
+        assert code == 2
+        *_, line = text.splitlines()
         assert line.startswith("tupe-convert: error: ")
         return line
 
@@ -194,11 +192,11 @@ def half_a_head(state):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (drop, "1 tensors are wrong: missing encoder.sentence_encoder.layers.1.fc1.bias"),
-        (add, "unexpected encoder.sentence_encoder.segment_embeddings.weight"),
-        (reshape, "position_bias.untied_absolute.pos.weight is [33, 12], not [17, 12]"),
+        (drop, 'Missing key(s) in state_dict: "encoder.sentence_encoder.layers.1.fc1.bias'),
+        (add, 'Unexpected key(s) in state_dict: "encoder.sentence_encoder.segment_emb'),
+        (reshape, "param with shape torch.Size([33, 12]) from checkpoint"),
         (untie, "lm_head.weight is not the word embedding"),
-        (half_a_head, "missing classification_heads.mnli.dense.bias"),
+        (half_a_head, '"classification_heads.mnli.dense.bias"'),
         (lambda s: setattr(s["args"], "arch", "transformer"), "arch is transformer, neither"),
         (lambda s: setattr(s["args"], "embedding_normalize", False), "embedding_normalize=False"),
         (lambda s: setattr(s["args"], "encoder_mystery", 3), "encoder_mystery=3"),
@@ -218,10 +216,10 @@ def test_anything_unexpected_is_listed_and_nothing_is_written(change, message, r
 @pytest.mark.parametrize(
     "words, message",
     [
-        (WORDS[:-1], f"word embedding has {VOCABULARY} rows, and"),
-        (["<file> 3", *WORDS[1:]], "line 1: '<file>' is built in or listed twice"),
-        ([WORDS[1], *WORDS[1:]], "line 2: 'w1' is built in or listed twice"),
-        (["w0", *WORDS[1:]], "line 1: 'w0' is not 'symbol count'"),
+        (WORDS[:-1], f"word embedding has {VOCABULARY} rows, but"),
+        (["<file> 3", *WORDS[1:]], "lists <file>, which the authors' code has of itself"),
+        ([WORDS[1], *WORDS[1:]], "lists 'w1' twice"),
+        (["w0", *WORDS[1:]], "line 1: 'w0' is not a word and its count"),
     ],
     ids=["size", "hidden_symbol", "twice", "format"],
 )
@@ -242,7 +240,7 @@ def test_labels_without_head_or_too_few(refusal, tmp_path):
 
 def test_files_that_are_not_checkpoints(refusal, tmp_path):
     theirs = tmp_path / "theirs.pt"
-    assert f"--checkpoint {theirs} does not exist" in refusal(None)
+    assert f"--checkpoint: {theirs} does not exist" in refusal(None)
     torch.save(their_checkpoint()[0], theirs)
     content = theirs.read_bytes()
     for damaged in (content[: len(content) // 2], b"", b"no checkpoint"):

@@ -32,11 +32,7 @@ def called(tmp_path_factory):
 
 
 def get_parser(command):
-    name = command.replace("-", "_")
-    try:
-        return importlib.import_module(f"tupe_fairseq.cli.{name}").get_parser()
-    except ModuleNotFoundError:  # not moved there yet
-        return importlib.import_module(f"tupe_fairseq.command_flags.{name}").get_parser()
+    return importlib.import_module(f"tupe_fairseq.cli.{command.replace('-', '_')}").get_parser()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -19,7 +19,7 @@ ROOMS = {
     "files": ("", ""),
     "data": ("files",),
     "scoring": ("data files",),
-    "checkpoint": ("encoder files modules options position",),
+    "checkpoint": ("data encoder files modules options position",),
     "fairseq_runs": ("checkpoint",),
     "optim": ("fairseq_runs",),
     "tasks": ("checkpoint data files optim",),
@@ -30,7 +30,7 @@ ROOMS = {
     "models": ("attention checkpoint encoder inference modules options position",),
 }
 #: the rooms above those
-UPPER = ("export", "finetune", "compare", "figures", "command_flags", "commands", "cli", "__main__")
+UPPER = ("export", "finetune", "compare", "figures", "cli", "__main__")
 
 
 def imported(path):

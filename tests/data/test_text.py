@@ -3,11 +3,6 @@
 import gzip
 import json
 import lzma
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import sentencepiece
@@ -15,7 +10,6 @@ import sentencepiece
 from helpers import raw_text
 from helpers.running import call_program
 from helpers.vocabularies import convert, write_gpt2
-from tupe_fairseq.cli import prepare_pretrain
 from tupe_fairseq.data import pretraining
 from tupe_fairseq.data.text_files import documents
 
@@ -148,7 +142,7 @@ def test_sentences_and_limits_of_length(tmp_path):
         folder = tmp_path / str(workers)
         report, printed = prepared(folder, "--input", tmp_path / "text", *flags, workers=workers)
         assert report["lines"]["split_off"] == 2 and report["dropped"]["too_short"] == 11
-        assert report["dropped"]["too_long"] == 1 and "1 longer than --max-chars" in printed
+        assert report["dropped"]["too_long"] == 1 and "too_long 1" in printed
         assert "Mr. X came." in lines_of(folder) and len(lines_of(folder)) == 41
 
 
@@ -166,9 +160,7 @@ def test_compressed_text_and_rows(whole, raw, tmp_path):
     parquet.write_table(table({"text": rows}), tmp_path / "a.parquet")
     plain = [line for line in documents(str(tmp_path / "a.txt")) if line]
     for name in ("a.gz", "a.xz"):
-        sizes = []
-        assert [x for x in documents(str(tmp_path / name), None, sizes.append) if x] == plain
-        assert sum(sizes) == os.path.getsize(tmp_path / name)
+        assert [x for x in documents(str(tmp_path / name)) if x] == plain
     for name, more in (("a.jsonl", [None]), ("a.parquet", [])):
         found = list(documents(str(tmp_path / name), "text"))
         assert [line for line in found if line] == plain
@@ -207,7 +199,7 @@ def test_a_given_model_of_another_text(whole, tmp_path):
 
 def test_interrupted_in_every_stage(inputs, whole, tmp_path, monkeypatch):
     folder, flags = tmp_path / "data", [*inputs, "--tokens-per-sample", 128]
-    for name in ("make_text", "make_vocabulary", "make_data", "make_report"):
+    for name in ("make_text", "make_vocabulary", "make_data"):
         make = getattr(pretraining, name)
 
         def interrupt(*args, make=make):
@@ -217,24 +209,10 @@ def test_interrupted_in_every_stage(inputs, whole, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(pretraining, name, interrupt)
             assert prepare(folder, *flags)[0] == 2
-        assert not (folder / "report.json").exists()
+        assert not (folder / "settings.json").exists()
         if name == "make_vocabulary":  # the text is not made again
             monkeypatch.setattr(pretraining, "make_text", None)
     prepared(folder, *flags)
-    assert raw_text.contents(folder) == raw_text.contents(whole[0])
-
-
-def test_killed(inputs, whole, tmp_path):
-    folder = tmp_path / "data"
-    words = [*inputs, "--tokens-per-sample", 128, "--output-dir", folder, "--workers", 2]
-    program = "from tupe_fairseq.cli.main import main; main()"
-    command = [sys.executable, "-c", program, "prepare-pretrain", *map(str, words)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    while process.poll() is None and not (folder / "work" / "text.json").exists():
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    prepared(folder, *inputs, "--tokens-per-sample", 128)
     assert raw_text.contents(folder) == raw_text.contents(whole[0])
 
 
@@ -264,12 +242,15 @@ def test_another_vocabulary_size_keeps_the_text(inputs, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "content, message",
     [
-        (b"", "there are no documents in --input"),
-        (b"\n \n\t\n\n", "there are no documents in --input"),
-        (LATIN * 9, "text: of 9 lines, 9 not UTF-8 (convert the file first: iconv"),
+        (b"", "there are no documents in "),
+        (b"\n \n\t\n\n", "there are no documents in "),
+        (
+            LATIN * 9,
+            "text: of 9 lines dropped: invalid_utf8 9, too_short 0, too_long 0",
+        ),
         ("words\n".encode("utf-16"), "text is not text in UTF-8; convert it first"),
-        (b"x" * 5_000_000, "1 longer than --max-chars, 100,000"),
-        (b"one\ntwo\n", "only 2 lines of the text are left, too few for valid, test, train"),
+        (b"x" * 5_000_000, "too_long 1"),
+        (b"one\ntwo\n", "only 2 lines that are not in other splits are left, too few for valid"),
         (b'{"text": "a"}\n' * 3, "text holds JSON objects, whose keys"),
         (b"PAR1 ", "text is a parquet file; name the column of the text: --text-field"),
     ],
@@ -283,30 +264,16 @@ def test_contents(content, message, tmp_path):
 @pytest.mark.parametrize(
     "name, content, message",
     [
-        ("a.gz", gzip.compress(bytes(100), mtime=0)[:-9], "a.gz is damaged or cut short"),
-        ("a.xz", b"plain", "a.xz is damaged or cut short"),
-        ("a.bz2", b"plain", "a.bz2 cannot be read"),
+        ("a.gz", gzip.compress(bytes(100), mtime=0)[:-9], "a.gz cannot be read: Compressed file"),
+        ("a.jsonl", b"plain words\n", "a.jsonl, line 1 is not JSON"),
+        ("a.jsonl", b'{"a": "b"}\n', "line 1: --text-field text is missing; the fields are a"),
+        ("a.jsonl", b'{"text": 3}\n', "line 1: --text-field text is not a text, but 3"),
     ],
 )
-def test_archives(name, content, message, tmp_path):
+def test_rows_and_archives(name, content, message, tmp_path):
     (tmp_path / name).write_bytes(content)
-    code, printed = prepare(tmp_path / "data", "--input", tmp_path / name)
-    assert code == 2 and message in printed and not (tmp_path / "data").exists()
-
-
-@pytest.mark.parametrize(
-    "content, message",
-    [
-        (b"plain words\n", "a.jsonl, line 1 is not JSON"),
-        (b'{"a": "b"}\n', "line 1: --text-field text is missing; the fields are a"),
-        (b'{"text": 3}\n', "line 1: --text-field text is not a text, but 3"),
-        (b'[{"text": "b"}]\n', "line 1 is not a JSON object; give one per line"),
-    ],
-)
-def test_rows(content, message, tmp_path):
-    (tmp_path / "a.jsonl").write_bytes(content)
-    flags = ["--input", tmp_path / "a.jsonl", "--text-field", "text"]
-    code, printed = prepare(tmp_path / "data", *flags)
+    flags = ["--text-field", "text"] if name == "a.jsonl" else []
+    code, printed = prepare(tmp_path / "data", "--input", tmp_path / name, *flags)
     assert code == 2 and message in printed and not (tmp_path / "data").exists()
 
 
@@ -315,17 +282,11 @@ def test_rows(content, message, tmp_path):
     [
         (["--sentencepiece-model", "TEXT", "--vocab-size", 9], "--vocab-size has no effect with"),
         (["--sentencepiece-model", "TEXT"], "one.txt is not a SentencePiece model"),
-        (["--sentencepiece-model", "ABSENT"], "ABSENT does not exist"),
         (["--vocabulary", "FOLDER", "--lowercase"], "--lowercase has no effect with --vocabulary"),
-        (["--vocabulary", "FOLDER"], "dict.txt is missing"),
         (["--valid-input", "TEXT", "--valid-fraction", 0.1], "--valid-input or --valid-fraction"),
-        (["--valid-input", "ABSENT"], "ABSENT does not exist"),
         (["--valid-fraction", 0], "--valid-fraction must be above 0"),
-        (["--valid-fraction", 0.5, "--test-fraction", 0.5], "leave nothing for train"),
         (["--min-chars", 50, "--max-chars", 40], "--min-chars 50 is above --max-chars 40"),
-        (["--tokens-per-sample", 2], "'2' is not a whole number of 3 or more"),
-        (["--character-coverage", 0.9], "0.9 is not in 0.98 .. 1"),
-        (["--split-sentences", "zh"], "--split-sentences zh: it knows ca, cs, da, de, el, en,"),
+        (["--split-sentences", "zh"], "--split-sentences zh: sentence-splitter"),
     ],
 )
 def test_flags(flags, message, raw, tmp_path):
@@ -340,19 +301,8 @@ def test_shards_of_too_few_documents(raw, tmp_path):
     assert code == 2 and "--shards 100 is more than the" in printed
 
 
-def test_folders_that_cannot_be_used(raw, tmp_path):
+def test_a_folder_that_cannot_be_used(raw, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "text").write_bytes((raw / "one.txt").read_bytes())
     code, printed = prepare(tmp_path / "data", "--input", raw / "one.txt")
     assert code == 2 and "contains other files" in printed
-    code, printed = prepare(tmp_path / "data", "--input", tmp_path / "data" / "text")
-    assert code == 2 and "is inside --output-dir" in printed
-    code, printed = prepare(tmp_path / "a:b", "--input", raw / "one.txt")
-    assert code == 2 and "at which fairseq splits lists" in printed
-
-
-def test_help_needs_no_library():
-    names = "import sys; from tupe_fairseq.cli import prepare_pretrain as p; p.get_parser()"
-    names += ".format_help(); print({'torch', 'numpy', 'fairseq', 'tqdm'} & set(sys.modules))"
-    assert subprocess.check_output([sys.executable, "-c", names], text=True) == "set()\n"
-    assert prepare_pretrain.FRACTION == 0.005

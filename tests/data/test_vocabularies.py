@@ -11,8 +11,10 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe import GPT2BPE
 
 from helpers.authors import WORDS
+from helpers.cli import run
 from helpers.vocabularies import convert, write_authors, write_gpt2, write_stock
 from tupe_fairseq.data.dictionary import read_dictionary, word_ids
+from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.subwords import FastBpe
 from tupe_fairseq.data.text_files import clean_line
@@ -40,7 +42,7 @@ def gpt2(tmp_path_factory):
 
 @pytest.fixture
 def own(tmp_path):
-    """A folder as tupe-fairseq 0.1 has made it, without vocabulary.json."""
+    """A folder without vocabulary.json."""
     lines = ["the cat sees a dog", "a dog sees the cat", "<mask> the é ß ½"] * 5
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines), vocab_size=23, model_prefix=str(tmp_path / "spm"),
@@ -151,11 +153,11 @@ def test_a_folder_without_a_record(own):
     # no text is a special token
     assert not {0, 1, 2, len(tokenizer.ids) - 1} & set(tokenizer.encode("<s> <pad> </s> <mask>"))
     assert tokenizer.decode(tokenizer.encode("the cat sees")) == "the cat sees"
-    report = {"text_treatment": {"unicode": "NFC", "lowercase": True}}
-    (own / "report.json").write_text(json.dumps(report))
+    record = {"kind": "sentencepiece", "clean": True, "lowercase": True}
+    (own / "vocabulary.json").write_text(json.dumps(record))
     assert Tokenizer.load(str(own)).encode("THE") == tokenizer.encode("the")
     # a model of another program, beside nothing of ours
-    (own / "report.json").unlink()
+    (own / "vocabulary.json").unlink()
     assert Tokenizer.load(str(own), ours=False).normalize("a\u00ad") == "a\u00ad"
 
 
@@ -184,6 +186,23 @@ def test_a_sentencepiece_model_of_which_dict_txt_lists_a_part(tmp_path):
     expected = [4 + listed.index(piece) if piece in listed else 3 for piece in pieces]
     assert tokenizer.encode("the cat sees a dog") == expected and 3 in expected
     assert tokenizer.max_positions == 16 and not tokenizer.record["clean"]
+
+
+def test_a_dictionary_of_fairseq_preprocess(own, tmp_path):
+    """It lists what the model lacks: unknown characters are left by spm_encode as they are."""
+    model = sentencepiece.SentencePieceProcessor(str(own / "sentencepiece.bpe.model"))
+    lines = ["the cat \u65e5\u672c sees", "a dog \u4e2d", "the \u65e5\u672c dog \u5927\u4e2d"]
+    text = "".join(" ".join(model.encode(line, out_type=str)) + "\n" for line in lines)
+    (own / "train").write_text(text, encoding="utf-8")
+    flags = ["--only-source", "--trainpref", own / "train", "--destdir", tmp_path / "out"]
+    run("fairseq-preprocess", *flags, "--workers", 1)
+    (own / "sentencepiece.bpe.model").rename(tmp_path / "out" / "sentencepiece.bpe.model")
+    tokenizer = Tokenizer.load(str(tmp_path / "out"))
+    assert tokenizer.encode_batch(lines) == [
+        sentence[:-1].tolist() for sentence in read_sentences(str(tmp_path / "out" / "train"))
+    ]
+    assert tokenizer.encode("\u65e5\u672c \u6728")[-1] == 3
+    assert tokenizer.decode(tokenizer.encode(lines[2])) == lines[2]
 
 
 def test_words_of_sentences(own, gpt2):

@@ -5,8 +5,7 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 
 from helpers.vocabularies import write_gpt2
-from tupe_fairseq.data.pretraining import learn_sentencepiece
-from tupe_fairseq.data.subwords import Gpt2Bpe
+from tupe_fairseq.data.subwords import Gpt2Bpe, learn_sentencepiece
 from tupe_fairseq.export.tokenizer import build_tokenizer, dictionary_words
 
 TEXT = [

@@ -230,6 +230,11 @@ def spoil_weights(folder):
     torch.save(state, folder / CHECKPOINT)
 
 
+def write(folder):
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+
+
 # what is done to the folder, further flags, and what the error says
 BAD = {
     "no checkpoint": (lambda f: (f / CHECKPOINT).unlink(), [], "does not exist"),
@@ -242,7 +247,11 @@ BAD = {
     "labels": (rewrite("label/dict.txt", lambda x: x[1:]), [], "2 labels, but head mine has 3"),
     "another head": (None, ["--head", "yours"], "--head yours: the checkpoint's heads are"),
     "as roberta": (None, ["--as", "roberta"], "--as roberta: the checkpoint has position_encod"),
-    "OUT exists": (lambda f: (f.parent / "out").mkdir(), [], "exists; give another --output-dir"),
+    "OUT exists": (
+        lambda f: write(f.parent / "out"),
+        [],
+        "already holds config.json; give another",
+    ),
     "license": (None, ["--license", "my own: yes"], "is not an identifier such as mit"),
     "language": (None, ["--language", "English"], "'English' is not a code such as en"),
     "no sample": (None, ["--sample", "nowhere.txt"], "nowhere.txt does not exist"),

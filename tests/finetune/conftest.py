@@ -29,7 +29,7 @@ def grid(chain, tmp_path_factory, shim_folder):
     code, text = interrupt(command, cola / "lr5e-4-seed2" / "train.log", scripts=shim_folder)
     assert code == 130, text
     with locked(str(cola)):  # its fairseq-train has ended, too
-        assert [path.parent.name for path in cola.glob("*/result.json")] == ["lr5e-4-seed1"]
+        assert [path.parent.name for path in cola.glob("lr*/result.json")] == ["lr5e-4-seed1"]
     assert "lr5e-4-seed1" in (cola / "results.md").read_text()
     first = (cola / "lr5e-4-seed1" / "train.log").read_bytes()
     code, text = call(command)

@@ -138,7 +138,7 @@ def test_all_tasks(runs):
 
 def test_patience_ends_a_run(runs):
     """None of the runs got better in each epoch, but all were planned for three."""
-    results = [json.loads(path.read_text()) for path in (runs / "runs").glob("*/*/result.json")]
+    results = [json.loads(path.read_text()) for path in (runs / "runs").glob("*/lr*/result.json")]
     assert len(results) == 4 and min(one["epochs"] for one in results) < 3
 
 

@@ -64,7 +64,7 @@ def test_runs_side_by_side_are_the_same(grid, chain, tmp_path):
 
 def test_tables(grid):
     cola = grid[0] / "CoLA"
-    runs = [read(path) for path in cola.glob("*/result.json")]
+    runs = [read(path) for path in cola.glob("lr*/result.json")]
     summary = read(cola, "results.json")
     for row in summary["by_lr"]:
         scores = [run["metrics"]["valid"]["mcc"] for run in runs if run["lr"] == row["lr"]]
@@ -132,7 +132,7 @@ def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, run, tmp_path)
     _, again = call(finetuning(chain, "CoLA", grid[0], *flags))
     assert "CoLA: 0 of 3 runs left" in again and "fairseq-train" not in again
     best = read(grid[0], "CoLA", "results.json")["best_run"]
-    for pattern in ("*/*.pt", "*/*.model", "*/input0"):  # without --keep-checkpoints
+    for pattern in ("lr*/*.pt", "lr*/*.model", "lr*/input0"):  # without --keep-checkpoints
         assert [path.parent.name for path in (grid[0] / "CoLA").glob(pattern)] == [best]
 
 

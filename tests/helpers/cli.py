@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import random
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,13 @@ def _records():
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+
+
+def free_port():
+    """A TCP port that nothing uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def losses(records):

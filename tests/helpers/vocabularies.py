@@ -9,10 +9,10 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 from fairseq.models.roberta import RobertaModel, base_architecture
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
+from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizerFast
 
 from helpers.authors import CODES, WORDS, their_checkpoint
 from helpers.running import call_program
-from tupe_fairseq.commands.convert import main
 
 MERGES = ["t h", "th e", "Ġ the", "Ġ a"]
 MAX_POSITIONS = 16
@@ -64,9 +64,30 @@ def write_gpt2(folder):
     ]  # fmt: skip
 
 
+def write_roberta(folder):
+    """A small roberta-base as it is downloaded; its tokenizer.
+
+    Beside vocab.json, with its own ids, is a dict.txt of GPT-2's.
+    """
+    tokens = ["Ġthe", *sorted(bytes_to_unicode().values()), "th", "the"]
+    words = ["<s>", "<pad>", "</s>", "<unk>", *tokens, "madeupword0000", "<mask>"]
+    folder.mkdir()
+    (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
+    (folder / "merges.txt").write_text("#version: 0.2\nt h\nth e\nĠ the\n", "utf-8")
+    tokenizer = RobertaTokenizerFast(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    tokenizer.save_pretrained(folder)
+    (folder / "dict.txt").write_text("".join(f"{n} 1\n" for n in reversed(range(len(tokens) + 1))))
+    config = RobertaConfig(
+        vocab_size=len(words), hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=20, max_position_embeddings=66, layer_norm_eps=1e-5, type_vocab_size=1,
+    )  # fmt: skip
+    RobertaForMaskedLM(config).save_pretrained(folder)
+    return tokenizer
+
+
 def convert(flags, out, *more):
     """tupe-convert in this process: the exit code and what was printed."""
-    return call_program(main, [*flags, "--output-dir", out, *more])
+    return call_program("convert", [*flags, "--output-dir", out, *more])
 
 
 def printed_commands(text):

@@ -1,21 +1,36 @@
-"""Where the commands of a README run."""
+"""Where the commands of the pages run."""
 
 import pytest
+import torch
 
+from helpers import authors
+from helpers.cli import REPO
 from helpers.glue_files import write_glue
-from helpers.readmes import link
-from helpers.running import ENV, INSTALLED
+from helpers.vocabularies import write_gpt2, write_roberta
 
 
 @pytest.fixture
-def folder(text, tmp_path, shim_folder, monkeypatch):
-    """What the READMEs take for given: text, the GLUE files, and the package."""
-    monkeypatch.setitem(ENV, "SHIMS", shim_folder)
+def folder(text, tmp_path):
+    """A clone with what the pages take for given: text, GLUE, reviews, others' checkpoints."""
+    for name in ("examples", "tupe_fairseq"):
+        (tmp_path / name).symlink_to(REPO / name)
     for split in ("train", "valid"):
         lines = (text / f"{split}.txt").read_text().splitlines()
         documents = ("\n".join(lines[n : n + 5]) for n in range(0, len(lines), 5))
         (tmp_path / f"{split}.txt").write_text("\n\n".join(documents) + "\n")
     write_glue(tmp_path / "glue_data", ["CoLA", "SST-2", "STS-B"])
-    if not INSTALLED:  # not next to fairseq, so the name must be a path
-        link(tmp_path, "tupe_fairseq")
+    rows = [f"Film {n} is {word}.,{word}" for n in range(10) for word in ("good", "bad")]
+    (tmp_path / "reviews.csv").write_text("\n".join(["review,verdict", *rows]) + "\n")
+    (tmp_path / "new.csv").write_text("review\nA fine film.\nDull.\n")
+    write_roberta(tmp_path / "roberta-base")
+    write_gpt2(tmp_path / "roberta.base")
+    for name, place in {
+        "theirs.pt": "roberta.base/model.pt", "theirs.txt": "roberta.base/dict.txt",
+        "encoder.json": "encoder.json", "vocab.bpe": "vocab.bpe",
+    }.items():  # fmt: skip
+        (tmp_path / "roberta.base" / name).rename(tmp_path / place)
+    state, _ = authors.their_checkpoint(max_positions=64)
+    torch.save(state, tmp_path / "checkpoint_best.pt")
+    (tmp_path / "dict.txt").write_text("\n".join(authors.WORDS) + "\n")
+    (tmp_path / "bpe-code").write_text(authors.CODES)
     return tmp_path

@@ -92,9 +92,10 @@ def main(argv: list[str] | None = None) -> None:
     parser = get_parser()
     args = parser.parse_args(argv)
     given = vocabulary_files(parser, args)
-    from tupe_fairseq.export.write_folder import new_folder
+    from tupe_fairseq.export.write_folder import SOME
+    from tupe_fairseq.files.atomic import new_folder
 
-    with new_folder(args.output_dir, args.overwrite) as folder:
+    with new_folder(args.output_dir, args.overwrite, ["config.json"], SOME) as folder:
         pipeline = export(args, given, folder)
     trust = ", trust_remote_code=True" if args.model_type == "tupe" else ""
     logger.info("wrote %s", args.output_dir)
@@ -107,7 +108,7 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     """Write a folder and compare it with the checkpoint; the pipeline that it is for."""
     import torch
 
-    from tupe_fairseq.checkpoint.state_dict import ENCODER, LM_HEAD, vocabulary_version
+    from tupe_fairseq.checkpoint.checkpoint import ENCODER, LM_HEAD, vocabulary_version
     from tupe_fairseq.data.dictionary import BOS, DICTIONARY, EOS, FILLER, PAD
     from tupe_fairseq.data.tokenizer import REPORT, Tokenizer
     from tupe_fairseq.export import check, names, onnx_files, write_folder

@@ -4,7 +4,6 @@ tupe-finetune, tupe finetune and python -m tupe_fairseq finetune are the same.
 """
 
 import importlib
-import importlib.util
 import logging
 import os
 import signal
@@ -51,13 +50,8 @@ def run(name: str, argv: list[str]) -> int:
     """Run one command; its exit code: 2 after wrong input, 130 after Ctrl-C."""
     program = f"tupe-{name}"
     try:
-        module = f"tupe_fairseq.cli.{name.replace('-', '_')}"
-        if not importlib.util.find_spec(module):  # not moved here yet
-            start = importlib.import_module("tupe_fairseq.commands.start")
-            getattr(start, name.replace("-", "_"))(argv)
-            return 0
         log_to_stderr(program)
-        importlib.import_module(module).main(argv)
+        importlib.import_module(f"tupe_fairseq.cli.{name.replace('-', '_')}").main(argv)
     except SystemExit as end:  # argparse has said why
         if end.code == TERMINATED:
             print(f"{program}: terminated", file=sys.stderr)

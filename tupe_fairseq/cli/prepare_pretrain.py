@@ -137,7 +137,7 @@ def main(argv: list[str] | None = None) -> None:
     check(parser, args)
 
     from tupe_fairseq.cli.printed_commands import first_training
-    from tupe_fairseq.data import pretraining
+    from tupe_fairseq.data import corpus, pretraining
     from tupe_fairseq.data.subwords import SentencePiece
     from tupe_fairseq.data.text_files import check_text
     from tupe_fairseq.data.tokenizer import Tokenizer
@@ -145,7 +145,7 @@ def main(argv: list[str] | None = None) -> None:
 
     # what is wrong with the files is found before the folder is made
     if args.split_sentences:
-        pretraining.sentence_splitter(args.split_sentences)
+        corpus.sentence_splitter(args.split_sentences)
     args.clean = True
     if args.vocabulary:
         record = Tokenizer.load(args.vocabulary).record
@@ -162,9 +162,6 @@ def main(argv: list[str] | None = None) -> None:
         return
     for line in pretraining.summary(report):
         logger.info("%s", line)
-    is_learned = report["vocabulary"]["type"] == args.model_type
-    for line in pretraining.unknown_tokens(report["unknown_rate"], is_learned):
-        logger.warning("warning: %s", line)
     if args.vocabulary:
         logger.info("next: the fairseq-train command that tupe-convert has printed")
         return

@@ -54,36 +54,22 @@ def first_training(folders: list[str], tokens_per_sample: int) -> str:
     return as_shell([*words, "--log-interval", "50", *further])
 
 
-def next_commands(
+def next_command(
     folder: str, options: argparse.Namespace, has_vocabulary: bool, data: str = "data-bin"
 ) -> str:
-    """Trains on a converted checkpoint; with a vocabulary also prepares data and fine-tunes it."""
-    from tupe_fairseq.checkpoint.pretrained import read_pretrained
+    """Trains a converted checkpoint on."""
+    from tupe_fairseq.checkpoint.allowed_options import training_flags
 
     model, length = os.path.join(folder, "model.pt"), options.max_positions
     # not --restore-file: that would be loaded again when an interrupted run resumes
-    flags = [*read_pretrained(model).flags, "--finetune-from-model", model]
+    flags = [*training_flags(vars(options)), "--finetune-from-model", model]
     for name in _RATES:
         rate = getattr(options, name, None)  # None: the file does not say it
         if rate is not None:
             flags += ["--" + name.replace("_", "-"), str(rate)]
     train = masked_lm_training(data, flags, length=length, updates=10_000, warmup=1000, lr="1e-4")
-    if not has_vocabulary:
-        title = "# to train it on, with data made with its dict.txt and vocabulary:"
-        return f"{title}\n{as_shell(train)}"
-    glue = "tupe-prepare-glue --glue-dir glue_data --tasks CoLA --output-dir glue-bin".split()
-    finetune = "tupe-finetune --task CoLA --data glue-bin/CoLA --output-dir runs".split()
-    pretrain = f"tupe-prepare-pretrain --input train.txt --tokens-per-sample {length}".split()
-    return "\n".join(
-        [
-            "# to fine-tune it:",
-            as_shell([*glue, "--pretrain-dir", folder]),
-            as_shell([*finetune, "--checkpoint", model]),
-            "# to train it on:",
-            as_shell([*pretrain, "--output-dir", data, "--vocabulary", folder]),
-            as_shell(train),
-        ]
-    )
+    needs = f", with data of tupe-prepare-pretrain --vocabulary {folder}" if has_vocabulary else ""
+    return f"# to train it on{needs}:\n{as_shell(train)}"
 
 
 def _has_gpu() -> bool:

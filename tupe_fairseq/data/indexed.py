@@ -9,6 +9,7 @@ import itertools
 import os
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,13 +21,24 @@ _MAGIC = b"MMIDIDX\x00\x00"
 _DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2", 9: "<u4"}
 
 
+def token_dtype(vocab_size: int) -> np.dtype:
+    """The dtype that fairseq-preprocess takes for so many words."""
+    return np.dtype("<u2" if vocab_size < 65500 else "<u4")
+
+
+def flat(sentences: Sequence[Sequence[int]], dtype: Any = "<i8") -> tuple[np.ndarray, np.ndarray]:
+    """All ids in a row, and the length of each sentence."""
+    lengths = np.fromiter(map(len, sentences), "<i4", len(sentences))
+    ids = itertools.chain.from_iterable(sentences)
+    return np.fromiter(ids, dtype, int(lengths.sum())), lengths
+
+
 class IndexedWriter:
     """Writes PREFIX.bin and PREFIX.idx, which get these names when the ``with`` block succeeds."""
 
     def __init__(self, prefix: str, vocab_size: int):
         self.prefix = prefix
-        self.code = 8 if vocab_size < 65500 else 9  # fairseq's own limit for 16 bits
-        self.dtype = np.dtype(_DTYPES[self.code])
+        self.dtype = token_dtype(vocab_size)
         self.lengths = [np.empty(0, "<i4")]
 
     def __enter__(self) -> "IndexedWriter":
@@ -36,12 +48,14 @@ class IndexedWriter:
 
     def write(self, sentences: Sequence[Sequence[int]]) -> None:
         """Add sentences of ids; each gets its </s>. An empty one separates documents."""
-        lengths = np.fromiter(map(len, sentences), "<i4", len(sentences))
-        ids = itertools.chain.from_iterable(sentences)
-        tokens = np.fromiter(ids, self.dtype, int(lengths.sum()))
-        tokens = np.insert(tokens, np.cumsum(lengths, dtype="<i8"), EOS)
-        self.tokens.write(tokens.tobytes())
-        self.lengths.append(lengths + np.int32(1))
+        self.write_flat(*flat(sentences, self.dtype))
+
+    def write_flat(self, ids: np.ndarray, lengths: Sequence[int] | np.ndarray) -> None:
+        """The same of all ids in a row and the length of each sentence."""
+        counts = np.asarray(lengths, "<i4")
+        tokens = np.insert(ids.astype(self.dtype, copy=False), np.cumsum(counts, dtype="<i8"), EOS)
+        self.tokens.write(tokens)
+        self.lengths.append(counts + np.int32(1))
 
     def __exit__(self, failed, *_) -> None:
         self.tokens.close()
@@ -49,11 +63,12 @@ class IndexedWriter:
             os.remove(self.tokens.name)
             return
         lengths = np.concatenate(self.lengths)
-        ends = np.cumsum(lengths, dtype="<i8") * self.dtype.itemsize
+        starts = np.cumsum(lengths, dtype="<i8") - lengths
+        code = next(code for code, name in _DTYPES.items() if self.dtype == name)
         with open(f"{self.prefix}.idx.partial", "wb") as index:
-            index.write(struct.pack(_HEADER, _MAGIC, 1, self.code, len(lengths)))
-            index.write(lengths.tobytes())
-            index.write((ends - lengths.astype("<i8") * self.dtype.itemsize).tobytes())
+            index.write(struct.pack(_HEADER, _MAGIC, 1, code, len(lengths)))
+            index.write(lengths)
+            index.write(starts * self.dtype.itemsize)
         for ending in ("bin", "idx"):
             os.replace(f"{self.prefix}.{ending}.partial", f"{self.prefix}.{ending}")
 
@@ -79,16 +94,3 @@ def read_sentences(prefix: str, most: int | None = None) -> list[np.ndarray]:
     tokens, lengths = read_indexed(prefix)
     ends = np.cumsum(lengths[:most]).tolist()
     return [tokens[a:b].astype(np.int64) for a, b in zip([0, *ends], ends)]
-
-
-def check_indexed(prefix: str, vocab_size: int) -> int:
-    """The number of sentences, after a look at all tokens and lengths."""
-    tokens, lengths = read_indexed(prefix)
-    if (lengths < 1).any():
-        raise ValueError(f"{prefix}.idx is damaged: it has a sentence without </s>")
-    if len(tokens) and not 0 <= tokens.min() <= tokens.max() < vocab_size:
-        raise ValueError(
-            f"{prefix}.bin has tokens from {tokens.min()} to {tokens.max()}, but those of its "
-            f"dict.txt are 0 to {vocab_size - 1}"
-        )
-    return len(lengths)

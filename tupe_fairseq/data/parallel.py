@@ -5,6 +5,7 @@ import itertools
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -35,8 +36,8 @@ def parallel_map(
     if workers < 2 or len(first) < 2:
         yield from map(function, items)
         return
-    # not "fork", which can hang where threads have run, such as SentencePiece's
-    context = multiprocessing.get_context("spawn")
+    # a fork needs no imports; macOS's libraries do not survive it
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     with ProcessPoolExecutor(workers, context, _initialize, (function,)) as pool:
         waiting: collections.deque = collections.deque()
         try:

@@ -7,6 +7,7 @@ its line, so that the word alone has the subwords that it has in the line.
 
 import io
 import re
+import signal
 from collections.abc import Iterable, Sequence
 
 from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS, UNK
@@ -39,12 +40,14 @@ class SentencePiece:
         # fairseq's name for it, even if the model has another
         self.pieces[self.processor.unk_id()] = SPECIAL_TOKENS[UNK]
 
-    def split_ids(self, lines: Sequence[str], threads: int = 1) -> list[list[int]]:
+    def split_ids(self, lines: Sequence[str]) -> list[list[int]]:
         """The model's own ids of each line, for indexing ``pieces``."""
-        return self.processor.encode(list(lines), out_type=int, num_threads=threads)
+        return self.processor.encode(list(lines), out_type=int, num_threads=1)
 
     def split(self, line: str) -> list[str]:
-        return [self.pieces[i] for i in self.processor.encode(line, out_type=int)]
+        """Characters that the model lacks are left as they are, as by spm_encode."""
+        subwords = self.processor.encode(line, out_type=str)
+        return [SPECIAL_TOKENS[UNK] if x in SPECIAL_TOKENS else x for x in subwords]
 
     def join(self, subwords: Sequence[str]) -> str:
         return "".join(subwords).replace("\u2581", " ").strip()
@@ -56,8 +59,41 @@ class SentencePiece:
         return [x for i, x in enumerate(self.pieces) if not (control(i) or x in special)]
 
     def unfit(self, words: Iterable[str]) -> list[str]:
+        """Words of characters that the model lacks fit: fairseq-preprocess lists them, too."""
         pieces = set(self.words())
-        return [word for word in words if word not in pieces]
+        return [word for word in words if word not in pieces and pieces & set(word)]
+
+
+def learn_sentencepiece(
+    lines: Iterable[str],
+    vocab_size: int,
+    model_type: str,
+    character_coverage: float,
+    lowercase: bool,
+) -> bytes:
+    """A model with fairseq's ids up to <unk>, and <mask> among its pieces."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    # Python would see Ctrl-C when SentencePiece has finished
+    before = [(n, signal.signal(n, signal.SIG_DFL)) for n in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines), model_writer=model, vocab_size=vocab_size,
+            model_type=model_type, character_coverage=character_coverage,
+            normalization_rule_name="nmt_nfkc_cf" if lowercase else "nmt_nfkc",
+            bos_id=0, pad_id=1, eos_id=2, unk_id=3, user_defined_symbols=[MASK],
+            max_sentence_length=1 << 30,  # in bytes; ours in characters was applied before
+            num_threads=8,  # not the number of workers, because the model depends on it
+            minloglevel=2,
+        )  # fmt: skip
+    except RuntimeError as error:
+        reason = str(error).rpartition("] ")[2].strip() or error
+        raise ValueError(f"--vocab-size {vocab_size} does not fit the text: {reason}") from None
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+    return model.getvalue()
 
 
 class Gpt2Bpe:

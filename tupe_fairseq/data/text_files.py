@@ -10,15 +10,15 @@ import os
 import re
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterator
-from typing import IO, Any, cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any
 
-_OPENERS: dict[str, Callable[..., Any]] = {
+OPENERS: dict[str, Callable[..., Any]] = {
     ".gz": gzip.open,
     ".xz": lzma.open,
     ".bz2": bz2.open,
 }
-_BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 18
 
 # Control, format and private characters, surrogates, non-characters, the replacement character:
 # a list, because unicodedata differs between versions of Python. U+200C and U+200D stay: they
@@ -49,48 +49,79 @@ def clean_line(line: str, lowercase: bool = False) -> str:
 @contextlib.contextmanager
 def open_text(path: str) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
     """The bytes of a plain, .gz, .xz or .bz2 file, and how many of the stored ones are read."""
-    opener = _OPENERS.get(os.path.splitext(path)[1].lower())
+    opener = OPENERS.get(os.path.splitext(path)[1].lower())
     with open(path, "rb") as stored:
         try:
             yield io.BufferedReader(opener(stored)) if opener else stored, stored.tell
-        except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-            raise ValueError(f"{path} is damaged or cut short: {error}") from error
-        except OSError as error:  # of bz2, which does not name the file
+        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
             raise ValueError(f"{path} cannot be read: {error}") from error
 
 
-def documents(
-    path: str, field: str | None = None, advance: Callable[[int], Any] = lambda size: None
-) -> Iterator[str | None]:
-    """The lines of a text without their ends; None for one that is not UTF-8.
+Block = tuple[int, bytes | list[str]]
 
-    A blank line ends a document. With a field each row of JSON lines or parquet is a document: the
-    lines of this field that are not empty, then an empty one.
+
+def read_blocks(
+    path: str, field: str | None = None, advance: Callable[[int], Any] = lambda size: None
+) -> Iterator[Block]:
+    """A file in blocks: the number of the first line, and whole lines or texts of parquet rows.
 
     Args:
         advance: called with the number of bytes read.
     """
     if field is not None and path.lower().endswith(".parquet"):
-        for text in _parquet_texts(path, field, advance):
-            yield from [*filter(None, text.split("\n")), ""]
+        yield from _parquet_texts(path, field, advance)
         return
     with open_text(path) as (file, position):
-        number = before = 0
-        while block := file.readlines(_BLOCK_BYTES):
-            for content in block:
-                number += 1
-                try:
-                    line = content.rstrip(b"\r\n").decode()
-                except UnicodeDecodeError:
-                    yield None
-                    continue
-                if field is None:
-                    yield line
-                elif line.strip():
-                    text = _field_of(line.lstrip("\ufeff"), field, f"{path}, line {number}")
-                    yield from [*filter(None, text.split("\n")), ""]
+        number, before = 1, 0
+        while block := file.read(BLOCK_BYTES) + file.readline():
+            yield number, block
+            number += block.count(b"\n")
             advance(position() - before)
             before = position()
+
+
+def lines_of(block: Block, field: str | None, path: str) -> Iterable[str | None]:
+    """The lines of a block without their ends; None for one that is not UTF-8.
+
+    A blank line ends a document. With a field each row of JSON lines or parquet is a document: the
+    lines of this field that are not empty, then an empty one.
+    """
+    first, content = block
+    if field is None:
+        return _decoded(content)
+    return _lines_of_rows(first, content, field, path)
+
+
+def _lines_of_rows(first: int, content: bytes | list[str], field: str, path: str):
+    texts = content if isinstance(content, list) else _decoded(content)
+    for number, text in enumerate(texts, first):
+        if text is None:
+            yield None
+        elif isinstance(content, list) or text.strip():
+            if isinstance(content, bytes):
+                text = _field_of(text.lstrip("\ufeff"), field, f"{path}, line {number}")
+            yield from [*filter(None, text.split("\n")), ""]
+
+
+def _decoded(content: bytes) -> Iterable[str | None]:
+    content = content.removesuffix(b"\n")
+    try:
+        return content.decode().split("\n")
+    except UnicodeDecodeError:
+        return map(_decoded_line, content.split(b"\n"))
+
+
+def _decoded_line(line: bytes) -> str | None:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def documents(path: str, field: str | None = None) -> Iterator[str | None]:
+    """The lines of a whole file, as :func:`lines_of`."""
+    for block in read_blocks(path, field):
+        yield from lines_of(block, field, path)
 
 
 def check_text(path: str, field: str | None) -> None:
@@ -99,7 +130,7 @@ def check_text(path: str, field: str | None) -> None:
         next(documents(path, field), None)
         return
     with open_text(path) as (file, _):
-        start = file.read(_BLOCK_BYTES)
+        start = file.read(BLOCK_BYTES)
     if start.startswith(b"PAR1"):
         raise ValueError(
             f"{path} is a parquet file; name the column of the text: --text-field NAME"
@@ -138,7 +169,7 @@ def _field_of(line: str, field: str, place: str) -> str:
     return row[field]
 
 
-def _parquet_texts(path: str, field: str, advance: Callable[[int], Any]) -> Iterator[str]:
+def _parquet_texts(path: str, field: str, advance: Callable[[int], Any]) -> Iterator[Block]:
     import pyarrow
     import pyarrow.parquet
 
@@ -147,15 +178,15 @@ def _parquet_texts(path: str, field: str, advance: Callable[[int], Any]) -> Iter
         if field not in file.schema_arrow.names:
             names = ", ".join(file.schema_arrow.names)
             raise ValueError(f"{path} has no column {field} (--text-field); they are {names}")
-        size, done, row = os.path.getsize(path), 0, 0
+        size, row = os.path.getsize(path), 1
         for batch in file.iter_batches(1000, columns=[field], use_threads=False):
-            for text in batch.column(0).to_pylist():
-                row += 1
+            texts = batch.column(0).to_pylist()
+            for number, text in enumerate(texts, row):
                 if not isinstance(text, str):
-                    raise ValueError(f"{path}, row {row}: --text-field {field} is not a text")
-                yield cast(str, text)
-            advance(size * row // file.metadata.num_rows - done)
-            done = size * row // file.metadata.num_rows
+                    raise ValueError(f"{path}, row {number}: --text-field {field} is not a text")
+            yield row, texts
+            row += len(texts)
+            advance(size * len(texts) // file.metadata.num_rows)
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         words = " ".join(str(error).split())
         raise ValueError(f"{path} cannot be read as parquet: {words}") from error

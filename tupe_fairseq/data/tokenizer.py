@@ -15,8 +15,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from tupe_fairseq.data import subwords
 from tupe_fairseq.data.dictionary import DICTIONARY, FILLER, MASK, SPECIAL_TOKENS, UNK, word_ids
+from tupe_fairseq.data.indexed import flat, token_dtype
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.text_files import clean_line
 from tupe_fairseq.files.atomic import atomic_copy, read_json, write_json
@@ -33,7 +36,7 @@ KINDS = {
     "sentencepiece": ((SENTENCEPIECE_MODEL,), subwords.SentencePiece),
 }
 _LINE_ENDS = re.compile(r"\s*\n\s*")
-# lines at a time: enough to pay for a thread or a process, few enough to bound memory
+# lines at a time: enough to pay for a process, few enough to bound memory
 _BATCH = 10_000
 
 
@@ -64,9 +67,11 @@ class Tokenizer:
                 f"{len(unfit)} of its {len(words)} words are no subwords of it, such as "
                 f"{', '.join(unfit[:3])}; give the vocabulary that the training data was made with"
             )
-        if kind == "sentencepiece":
+        self._ids: np.ndarray | None = None
+        if kind == "sentencepiece" and set(words) <= set(self.subwords.pieces):
             # the id in the dictionary of each id of the model
-            self._ids = [self.ids.get(piece, UNK) for piece in self.subwords.pieces]
+            ids = [self.ids.get(piece, UNK) for piece in self.subwords.pieces]
+            self._ids = np.array(ids, token_dtype(len(self.symbols)))
 
     @classmethod
     def load(
@@ -114,24 +119,26 @@ class Tokenizer:
         """The ids of a text, without ``<s>`` and ``</s>``."""
         return self.encode_batch([self.normalize(text)])[0]
 
-    def encode_batch(self, lines: Sequence[str], threads: int = 1) -> list[list[int]]:
+    def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
         """The ids of lines that are normalized."""
-        if self.kind == "sentencepiece":
-            ids = self._ids
-            return [[ids[i] for i in row] for row in self.subwords.split_ids(lines, threads)]
+        ids, lengths = self.encode_flat(lines)
+        all_ids, ends = ids.tolist(), np.cumsum(lengths).tolist()
+        return [all_ids[start:end] for start, end in zip([0, *ends], ends)]
+
+    def encode_flat(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of lines that are normalized, all in a row, and how many each line has."""
+        if self._ids is not None:
+            ids, lengths = flat(self.subwords.split_ids(lines))
+            return self._ids[ids], lengths
         get, split = self.ids.get, self.subwords.split
-        return [[get(subword, UNK) for subword in split(line)] for line in lines]
+        return flat([[get(subword, UNK) for subword in split(line)] for line in lines])
 
     def encode_lines(self, lines: Iterable[str], workers: int = 1) -> Iterator[list[int]]:
-        """The ids of each line that is normalized, in several threads or processes."""
+        """The ids of each line that is normalized, in several processes."""
         lines = iter(lines)
         batches = iter(lambda: list(itertools.islice(lines, _BATCH)), [])
-        if self.kind == "sentencepiece":
-            for batch in batches:
-                yield from self.encode_batch(batch, workers)
-        else:
-            for rows in parallel_map(self.encode_batch, batches, workers):
-                yield from rows
+        for rows in parallel_map(self.encode_batch, batches, workers):
+            yield from rows
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
         """The ids of each word of a sentence, as in the line that the words make; at least one."""
@@ -170,16 +177,8 @@ def find_dictionary(folders: Sequence[str]) -> str:
     )
 
 
-def places_of(checkpoint: str, data: str | None) -> list[str]:
-    """The folders in which dictionary and vocabulary may be: --data, and the checkpoint's."""
-    if data is not None and not os.path.isdir(data):
-        raise FileNotFoundError(f"--data {data} is not a folder")
-    beside = os.path.dirname(checkpoint) or "."
-    return [beside] if data is None else [data, beside]
-
-
 def find_record(folders: Sequence[str], ours: bool = True) -> tuple[str | None, dict[str, Any]]:
-    """The first folder with a vocabulary, and its record."""
+    """The first folder with a vocabulary, and its record; without one, how our own cleans."""
     for folder in folders:
         path = os.path.join(folder, VOCABULARY)
         if os.path.isfile(path):
@@ -187,13 +186,7 @@ def find_record(folders: Sequence[str], ours: bool = True) -> tuple[str | None, 
             if not isinstance(record, dict) or record.get("kind") not in KINDS:
                 raise ValueError(f"{path} does not name a vocabulary: {', '.join(KINDS)}")
             return folder, record
-    # folders of tupe-fairseq 0.1: a SentencePiece model, and the treatment in report.json
     for folder in folders:
         if os.path.isfile(os.path.join(folder, SENTENCEPIECE_MODEL)):
-            reports = [os.path.join(place, REPORT) for place in folders]
-            report = next((read_json(path) for path in reports if os.path.isfile(path)), {})
-            treatment = report.get("text_treatment", {"unicode": "NFC" if ours else "as it is"})
-            length = report.get("settings", {}).get("tokens_per_sample")
-            record = {"kind": "sentencepiece", "clean": treatment["unicode"] == "NFC"}
-            return folder, {**treatment, **record, "max_positions": length}
+            return folder, {"kind": "sentencepiece", "clean": ours}
     return None, {}

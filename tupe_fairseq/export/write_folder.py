@@ -1,64 +1,25 @@
-"""Writes the files of a transformers model directory, which appears when it is complete."""
+"""Writes the files of a transformers model directory."""
 
-import contextlib
 import json
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.state_dict import EMBEDDING
+from tupe_fairseq.checkpoint.checkpoint import EMBEDDING
 from tupe_fairseq.data.dictionary import UNK
 from tupe_fairseq.export.names import LM_WEIGHT
 
 #: the code of a TUPE model, copied as it is
 CODE = ("configuration_tupe.py", "modeling_tupe.py")
 WEIGHTS = "model.safetensors"
-#: what an export may have written; what it does not write again is removed with --overwrite
-FILES = (
-    *CODE,
-    "onnx/model.onnx",
-    "onnx/model_masked_lm.onnx",
-)
+#: what only some exports write
+SOME = (*CODE, "onnx/model.onnx", "onnx/model_masked_lm.onnx")
 # What further tokens have less than <unk> as predictions, so that even thousands of them take
 # nothing from the probabilities of others, while a loss on one is still finite
 _LESS = 20.0
-
-
-@contextlib.contextmanager
-def new_folder(path: str, overwrite: bool) -> Iterator[str]:
-    """A temporary folder beside ``path``, whose files are moved there at the end."""
-    if os.path.lexists(path) and not (overwrite and os.path.isdir(path)):
-        advice = "give another --output-dir" + (", or --overwrite" if os.path.isdir(path) else "")
-        raise FileExistsError(f"{path} exists; {advice}")
-    path = os.path.realpath(path)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    partial = tempfile.mkdtemp(prefix=f"{os.path.basename(path)}.", dir=os.path.dirname(path))
-    try:
-        os.chmod(partial, 0o777 & ~_umask())
-        yield partial
-        if not os.path.isdir(path):
-            os.rename(partial, path)
-            return
-        for name in FILES:  # of an earlier export
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(os.path.join(path, name))
-        for folder, _, names in os.walk(partial):
-            target = os.path.join(path, os.path.relpath(folder, partial))
-            os.makedirs(target, exist_ok=True)
-            for name in names:
-                os.replace(os.path.join(folder, name), os.path.join(target, name))
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def _umask() -> int:
-    os.umask(mask := os.umask(0))
-    return mask
 
 
 def write_model(folder: str, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Iterable, Iterator
 
 
 @contextlib.contextmanager
@@ -42,6 +43,54 @@ def atomic_copy(source: str, target: str) -> None:
     """
     with open(source, "rb") as file, atomic_write(target, "wb") as copy:
         shutil.copyfileobj(file, copy, 1 << 20)
+
+
+@contextlib.contextmanager
+def new_folder(
+    path: str, overwrite: bool, first: Iterable[str], stale: Iterable[str] = ()
+) -> Iterator[str]:
+    """A temporary folder beside ``path`` that gets its name, or whose files move there, at the end.
+
+    Args:
+        first: files that may not be there at the beginning, without ``overwrite``.
+        stale: files of an earlier run that are removed at the end.
+    """
+
+    def refuse(names: Iterable[str]) -> None:
+        there = [name for name in names if os.path.exists(os.path.join(path, name))]
+        if there and not overwrite:
+            raise FileExistsError(
+                f"{path} already holds {', '.join(there)}; give another --output-dir, or "
+                "--overwrite"
+            )
+
+    refuse(first)
+    path = os.path.realpath(path)
+    partial = f"{path}.partial-{os.getpid()}"
+    os.makedirs(partial)
+    try:
+        yield partial
+        if not os.path.isdir(path):
+            os.rename(partial, path)
+            return
+        written = sorted(
+            os.path.relpath(os.path.join(folder, name), partial)
+            for folder, _, names in os.walk(partial)
+            for name in names
+        )
+        refuse(written)
+        for name in written:
+            os.makedirs(os.path.dirname(os.path.join(path, name)), exist_ok=True)
+            os.replace(os.path.join(partial, name), os.path.join(path, name))
+        for name in {*stale} - {*written}:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(os.path.join(path, name))
+    except OSError as error:
+        if error.errno is not None and error.filename is None:  # a failed write
+            error.filename = path
+        raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def write_json(path: str, content) -> None:

@@ -132,6 +132,11 @@ def _remove_checkpoints(experiment: Experiment, results: Results, keep_checkpoin
             copy_vocabulary(experiment.data.folder, experiment.path(run))
         else:
             remove_vocabulary(experiment.path(run))
+    if best is not None:  # the link "best" to its folder
+        link = os.path.join(experiment.folder, "best")
+        if os.path.lexists(link):
+            os.remove(link)
+        os.symlink(best.name, link)
 
 
 def _submit(experiment: Experiment, best: Run) -> None:

@@ -1,0 +1,181 @@
+"""tupe-convert: checkpoints of other code, and transformers folders, become this project's."""
+
+import argparse
+import logging
+import os
+from typing import Any
+
+from tupe_fairseq.cli import arg_types
+from tupe_fairseq.cli.shared_flags import CHOICES, add_vocabulary_flags, vocabulary_files
+
+logger = logging.getLogger("tupe-convert")
+
+
+def file_or_folder(text: str) -> str:
+    return text if os.path.isdir(text) else arg_types.file(text)
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-convert",
+        description="Convert a checkpoint of the TUPE authors' code or of fairseq's RoBERTa, or a "
+        "folder of transformers (see tupe-export), to OUT/model.pt and OUT/dict.txt. Weights, "
+        "options and heads are kept, the training state is not; no code of the file runs. The "
+        "vocabulary of a RoBERTa's folder is found; of other models give its files.",
+        epilog="example: tupe-convert --checkpoint checkpoint_best.pt --dict data-bin/dict.txt "
+        "--bpe-codes bpe-code --output-dir tupe-base",
+    )
+    add = parser.add_argument
+    add(
+        "--checkpoint",
+        required=True,
+        metavar="FILE",
+        type=file_or_folder,
+        help="the checkpoint, or a folder with config.json and model.safetensors",
+    )
+    add(
+        "--dict",
+        metavar="FILE",
+        type=arg_types.file,
+        help="its dict.txt; of a folder only if it has neither dict.txt nor tokenizer.json",
+    )
+    add(
+        "--label-dict",
+        metavar="FILE",
+        type=arg_types.file,
+        help="label/dict.txt of a fine-tuned checkpoint, whose head is then gone on with; a folder "
+        "has its labels in config.json",
+    )
+    add(
+        "--untie",
+        action="store_true",
+        help="make TUPE-A of a model with learned positions, RoBERTa's or this project's: the "
+        "position bias is fitted, and the model must be trained on",
+    )
+    add_vocabulary_flags(parser)
+    add(
+        "--output-dir",
+        required=True,
+        metavar="OUT",
+        type=arg_types.writable,
+        help="folder to write; with a vocabulary, it serves as --pretrain-dir and --vocabulary",
+    )
+    add("--overwrite", action="store_true", help="replace files of an earlier run")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = get_parser()
+    args = parser.parse_args(argv)
+    names = ("vocab.json", "merges.txt", "tokenizer.json")
+    encoder, merges, tokenizer = (os.path.join(args.checkpoint, name) for name in names)
+    vocabulary = vocabulary_files(parser, args)
+    if not vocabulary and not args.dict and all(map(os.path.isfile, (encoder, merges, tokenizer))):
+        # a RoBERTa of transformers: GPT-2's byte BPE with ids of its own
+        args.gpt2_encoder_json, args.gpt2_vocab_bpe = encoder, merges
+        vocabulary = vocabulary_files(parser, args)
+    if not args.dict and not os.path.isdir(args.checkpoint):
+        parser.error(f"--checkpoint {args.checkpoint} is a file, which needs --dict, too")
+    from tupe_fairseq.checkpoint.convert import MODEL
+    from tupe_fairseq.cli.printed_commands import next_command
+    from tupe_fairseq.data.dictionary import DICTIONARY
+    from tupe_fairseq.data.tokenizer import VOCABULARY
+    from tupe_fairseq.files.atomic import new_folder
+
+    first = (MODEL, DICTIONARY)
+    with new_folder(args.output_dir, args.overwrite, first, (VOCABULARY,)) as folder:
+        options = convert(args, vocabulary, folder)
+    logger.info("wrote %s", args.output_dir)
+    if vocabulary is None:
+        logger.info("no vocabulary: to prepare data for it, give its files, too (%s)", CHOICES)
+    print(next_command(args.output_dir, options, vocabulary is not None))
+
+
+def convert(
+    args: argparse.Namespace, vocabulary: tuple[str, list[str]] | None, folder: str
+) -> argparse.Namespace:
+    """Write the files of OUT to a folder; the options of the model."""
+    import shutil
+
+    from tupe_fairseq.checkpoint.checkpoint import classification_heads, loading
+    from tupe_fairseq.checkpoint.convert import complete, read_model
+    from tupe_fairseq.checkpoint.untie import untie
+    from tupe_fairseq.data.dictionary import DICTIONARY
+    from tupe_fairseq.data.tokenizer import KINDS, VOCABULARY
+    from tupe_fairseq.export.read_folder import read_folder
+    from tupe_fairseq.files.atomic import read_json, write_json
+
+    path = args.checkpoint
+    if os.path.isdir(path):
+        numbers = args.gpt2_encoder_json and read_json(args.gpt2_encoder_json)
+        model = read_folder(path, args.dict, args.label_dict, numbers)
+    else:
+        model = read_model(path, args.dict, args.label_dict)
+        if not model.origin and not args.untie:
+            raise ValueError(
+                f"{path} is a checkpoint of this project; use it without converting, or make TUPE "
+                "of a learned one with --untie"
+            )
+    with loading(path):
+        if args.untie:
+            model = untie(model)
+            complete(model)
+    if vocabulary is not None:
+        check_fits(*vocabulary, model.lines)
+
+    write_lines(os.path.join(folder, DICTIONARY), model.lines)
+    if model.options.task != "masked_lm":
+        write_lines(os.path.join(folder, "input0", DICTIONARY), model.lines)
+    if model.labels is not None:
+        # unchanged: both loaders subtract their own number of built-in symbols from a label
+        write_lines(os.path.join(folder, "label", DICTIONARY), model.labels)
+    if vocabulary is not None:
+        kind, files = vocabulary
+        for name, file in zip(KINDS[kind][0], files):
+            shutil.copyfile(file, os.path.join(folder, name))
+        record = {"kind": kind, "clean": False, "lowercase": False}
+        record["max_positions"] = model.options.max_positions
+        write_json(os.path.join(folder, VOCABULARY), record)
+    write_model(folder, model)
+    for remark in model.remarks:
+        logger.info("%s", remark)
+    logger.info("%d tensors of %s, float32", len(model.tensors), model.origin or "this project")
+    logger.info("classification heads: %s", classification_heads(model.tensors) or "none")
+    return model.options
+
+
+def write_lines(path: str, lines: list[str]) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def write_model(folder: str, model: Any) -> None:
+    """Write model.pt."""
+    import torch
+
+    from tupe_fairseq.checkpoint.convert import MODEL, new_state
+
+    with open(os.path.join(folder, MODEL), "wb") as file:
+        torch.save(new_state(model), file)
+
+
+def check_fits(kind: str, paths: list[str], lines: list[str]) -> None:
+    """Refuse a vocabulary that the model was not trained with."""
+    from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
+    from tupe_fairseq.data.dictionary import FILLER
+    from tupe_fairseq.data.tokenizer import KINDS
+
+    words = [line.rpartition(" ")[0] for line in lines]
+    if kind == "fastbpe" and tuple(words[: len(HIDDEN_SYMBOLS)]) != HIDDEN_SYMBOLS:
+        raise ValueError(
+            "--bpe-codes is for checkpoints of the TUPE authors' code, whose text was lower case "
+            "and tokenized (Moses); how another model's text was prepared is not known"
+        )
+    words = [word for word in words if not FILLER.fullmatch(word)]
+    unfit = KINDS[kind][1](*paths).unfit(words)
+    if unfit:
+        raise ValueError(
+            f"{' and '.join(paths)} does not fit the dictionary: {len(unfit)} of its {len(words)} "
+            f"words are no subwords of it, such as {', '.join(unfit[:3])}"
+        )

@@ -1,0 +1,120 @@
+"""tupe-extend: make a trained model take longer sequences."""
+
+import argparse
+import logging
+import os
+
+from tupe_fairseq.cli import arg_types
+from tupe_fairseq.cli.convert import write_model
+from tupe_fairseq.cli.shared_flags import folders_of
+
+logger = logging.getLogger("tupe-extend")
+METHODS = ("interpolate", "tile", "zero")
+
+
+def length(text: str) -> int:
+    """What a checkpoint may have as its max_positions."""
+    value = arg_types.at_least(2)(text)
+    if value > 2**16:
+        raise argparse.ArgumentTypeError(f"{value} is above {2**16}")
+    return value
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tupe-extend",
+        description="Make a checkpoint of this project, pre-trained or fine-tuned, take longer "
+        "sequences: OUT/model.pt, with its dictionary, vocabulary and report.json. Only a table of "
+        "positions changes (tupe, learned, disentangled); the training state is not kept.",
+        epilog="example: tupe-extend checkpoints/checkpoint_best.pt --data data-bin "
+        "--max-positions 2048 --method interpolate --output-dir longer",
+    )
+    add = parser.add_argument
+    add("checkpoint", metavar="CHECKPOINT", type=arg_types.file, help="of tupe_roberta")
+    add(
+        "--max-positions",
+        type=length,
+        required=True,
+        metavar="N",
+        help="the longest sequence in tokens, <s> and </s> included; above the checkpoint's",
+    )
+    add(
+        "--method",
+        choices=METHODS,
+        help="for an encoding with a table, how its new rows are made: interpolate spreads the "
+        "trained rows over the new length (and stretches enformer's distances), tile repeats "
+        "them, zero adds zeros; [CLS]'s row stays as it is",
+    )
+    add(
+        "--data",
+        metavar="DIR",
+        type=arg_types.folder,
+        help="folder with dict.txt, the vocabulary and report.json; missing files are read from "
+        "the checkpoint's folder, the default",
+    )
+    add("--output-dir", required=True, metavar="OUT", type=arg_types.writable, help="to write")
+    add("--overwrite", action="store_true", help="replace files of an earlier run")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = get_parser()
+    args = parser.parse_args(argv)
+    model = os.path.join(args.output_dir, "model.pt")
+    if os.path.exists(model) and os.path.samefile(model, args.checkpoint):
+        parser.error(f"--output-dir {args.output_dir} holds the checkpoint; give another")
+    from tupe_fairseq.checkpoint.convert import MODEL
+    from tupe_fairseq.cli.printed_commands import next_command
+    from tupe_fairseq.data.dictionary import DICTIONARY
+    from tupe_fairseq.data.tokenizer import VOCABULARY
+    from tupe_fairseq.files.atomic import new_folder
+
+    first = (MODEL, DICTIONARY)
+    with new_folder(args.output_dir, args.overwrite, first, (VOCABULARY,)) as folder:
+        options = extend(args, folder)
+        has_vocabulary = os.path.exists(os.path.join(folder, VOCABULARY))
+    logger.info("wrote %s", args.output_dir)
+    # lines of old data are joined to longer samples, so that nothing need be prepared again
+    data = args.data if options.task in ("masked_lm", "tupe_masked_lm") else None
+    print(next_command(args.output_dir, options, has_vocabulary and not data, data or "data-bin"))
+
+
+def extend(args: argparse.Namespace, folder: str) -> argparse.Namespace:
+    """Write the files of OUT to a folder; the options of the model."""
+    import shutil
+
+    from tupe_fairseq.checkpoint.checkpoint import loading
+    from tupe_fairseq.checkpoint.convert import complete, read_model
+    from tupe_fairseq.checkpoint.extend import extend
+    from tupe_fairseq.data.dictionary import DICTIONARY
+    from tupe_fairseq.data.tokenizer import KINDS, REPORT, VOCABULARY, find_dictionary
+    from tupe_fairseq.files.atomic import read_json, write_json
+
+    places = folders_of(args)
+    dictionary = find_dictionary(places)
+    model = read_model(args.checkpoint, dictionary)
+    if model.origin:
+        raise ValueError(
+            f"{args.checkpoint} is of {model.origin}; make a checkpoint of this project of it "
+            "first, with tupe-convert"
+        )
+    model = extend(model, args.max_positions, args.method)
+    with loading(args.checkpoint):
+        complete(model)
+
+    shutil.copyfile(dictionary, os.path.join(folder, DICTIONARY))
+    of_tasks = [os.path.join(part, DICTIONARY) for part in ("input0", "label")]
+    vocabulary = [name for names, _ in KINDS.values() for name in names]
+    for name in (*of_tasks, REPORT, *vocabulary, VOCABULARY):
+        paths = [os.path.join(place, name) for place in places]
+        path = next(filter(os.path.isfile, paths), None)
+        if path is not None:
+            os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+            shutil.copyfile(path, os.path.join(folder, name))
+    record = os.path.join(folder, VOCABULARY)
+    if os.path.exists(record):
+        write_json(record, {**read_json(record), "max_positions": args.max_positions})
+    write_model(folder, model)
+    for remark in model.remarks:
+        logger.info("%s", remark)
+    return model.options

@@ -1,0 +1,254 @@
+"""The first stage of pre-training data: raw text to cleaned lines of train, valid and test.
+
+clean        lines of the inputs, cleaned, and a hash of each
+split        train, valid and test (and shards), without the duplicate lines
+"""
+
+import argparse
+import functools
+import hashlib
+import itertools
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from tupe_fairseq.data.parallel import parallel_map
+from tupe_fairseq.data.text_files import clean_line, lines_of, read_blocks
+
+logger = logging.getLogger("tupe-prepare-pretrain")
+
+SPLITS = ("train", "valid", "test")
+#: the share of lost lines, or of unknown tokens, that deserves a warning
+MUCH = 0.01
+# Longer documents are distributed in parts of so many lines: otherwise a corpus without blank lines
+# could not be split.
+_PART_LINES = 1000
+
+
+# ---- Clean ------------------------------------------------------------------------------------
+
+
+def clean(item: tuple, options: argparse.Namespace) -> tuple:
+    """Clean a file's block.
+
+    Returns:
+        the path, the lines, a hash of each, for each whether it begins a document, whether the
+        next one does, and counts.
+    """
+    path, block = item
+    field, language = options.text_field, options.split_sentences
+    split = (lambda line: (line,)) if language is None else sentence_splitter(language).split
+    lines: list[bytes] = []
+    hashes: list[bytes] = []
+    starts, is_between = bytearray(), False
+    counts: Counter = Counter()
+    read = sentences = 0
+    for raw in lines_of(block, field, path):
+        if raw is None:
+            counts.update(("read", "invalid_utf8", "rows"))
+            continue
+        line = clean_line(raw, options.lowercase) if options.clean else raw.strip()
+        if not line:
+            counts["rows"] += not raw
+            is_between = is_between or not raw or field is None
+            continue
+        read += 1
+        for sentence in split(line):
+            if not sentence:
+                continue
+            sentences += 1
+            if len(sentence) < options.min_chars:
+                counts["too_short"] += 1
+            elif len(sentence) > options.max_chars:
+                counts["too_long"] += 1
+            else:
+                lines.append(sentence.encode())
+                hashes.append(hashlib.blake2b(lines[-1], digest_size=8).digest())
+                starts.append(is_between)
+                is_between = False
+    counts.update(read=read, split_off=sentences - read)
+    return path, b"\n".join([*lines, b""]), b"".join(hashes), starts, is_between, counts
+
+
+@functools.lru_cache
+def sentence_splitter(language: str) -> Any:
+    import sentence_splitter
+
+    try:
+        return sentence_splitter.SentenceSplitter(language=language)
+    except sentence_splitter.SentenceSplitterException as error:
+        raise ValueError(f"--split-sentences {language}: sentence-splitter {error}") from None
+
+
+def clean_files(paths: list[str], options, out: str, bar: tqdm) -> tuple:
+    """Write the cleaned lines to a file; their hashes, which begin a document, and counts."""
+    found = {path: Counter() for path in paths}
+    field, function = options.text_field, functools.partial(clean, options=options)
+    blocks = ((path, block) for path in paths for block in read_blocks(path, field, bar.update))
+    all_hashes, all_starts, last, is_between = bytearray(), bytearray(), "", True
+    with open(out, "wb") as file:
+        for path, lines, hashes, starts, ends, counts in parallel_map(
+            function, blocks, options.workers
+        ):
+            if starts:
+                starts[0] |= is_between or path != last
+                last, is_between = path, False
+            is_between = is_between or ends
+            counts["documents"] = starts.count(1)
+            file.write(lines)
+            all_hashes += hashes
+            all_starts += starts
+            found[path].update(counts)
+    for path, counts in found.items():
+        lost = counts["invalid_utf8"] + counts["too_long"]
+        if not counts["documents"] or lost > MUCH * counts["read"]:
+            logger.warning("warning: %s: %s", path, dropped_lines(counts))
+    total = sum(found.values(), Counter())
+    if not total["documents"]:
+        reasons = dropped_lines(total)
+        raise ValueError(f"there are no documents in {' '.join(paths)}: {reasons}")
+    return np.frombuffer(all_hashes, "<u8"), np.frombuffer(all_starts, bool), total
+
+
+def dropped_lines(counts: Counter) -> str:
+    """How many lines were dropped, and why."""
+    names = ("invalid_utf8", "too_short", "too_long")
+    dropped = ", ".join(f"{name} {counts[name]:,}" for name in names)
+    return (
+        f"of {counts['read'] + counts['split_off']:,} lines dropped: {dropped} (--min-chars, "
+        "--max-chars; what is not UTF-8 can be converted: iconv -f LATIN1 -t UTF-8)"
+    )
+
+
+# ---- Split ------------------------------------------------------------------------------------
+
+
+def split_parts(
+    hashes: np.ndarray, documents: np.ndarray, fractions: list[float]
+) -> list[tuple[int, int, int, int]]:
+    """Parts of documents: lines, document, number of the part, and split.
+
+    The split of a part is by the hash of its first line, 64 random bits: the first fraction, the
+    second, ..., the rest. If documents are too few for it, they get the last lines of the text.
+
+    Args:
+        hashes, documents: of each line.
+    """
+    starts = np.flatnonzero(np.diff(documents, prepend=0))
+    counts = -(-np.diff(starts, append=len(hashes)) // _PART_LINES)
+    document = np.repeat(np.arange(len(starts)), counts)
+    place = np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)
+    first = starts[document] + _PART_LINES * place
+    limits = [int(total * 2**64) for total in itertools.accumulate(fractions)]
+    split = np.searchsorted(np.array(limits, "u8"), hashes[first], side="right")
+    number = np.arange(len(first))
+    sizes = np.diff(first, append=len(hashes))
+    lines = np.bincount(split, sizes, minlength=len(fractions) + 1)
+    if lines[-1] < 0.5 * (1 - sum(fractions)) * len(hashes) or not lines.all():
+        logger.info("few documents: valid and test get the last lines of the text")
+        lengths = [max(1, round(fraction * len(hashes))) for fraction in fractions]
+        ends = len(hashes) - np.cumsum([0, *lengths])
+        cuts = np.union1d(first, ends[1:][ends[1:] > 0])
+        number = np.searchsorted(first, cuts, side="right") - 1
+        document, first = document[number], cuts
+        split = (ends[1:] > first[:, None]).sum(1)
+        sizes = np.diff(first, append=len(hashes))
+    return list(zip(sizes.tolist(), document.tolist(), number.tolist(), split.tolist()))
+
+
+def write_splits(
+    path: str, is_new: np.ndarray, parts: Iterable[tuple], paths: dict[str, list[str]], options
+) -> dict[str, Counter]:
+    """Write each split, round robin over its files; documents, parts, lines and joined lines."""
+    files = {split: [open(path, "wb") for path in names] for split, names in paths.items()}
+    counts = {split: Counter(lines=0) for split in paths}
+    last: dict[Any, tuple[int, int]] = {}  # document and part, of each split and each file
+    with open(path, "rb") as text:
+        lines = itertools.compress(text, is_new)
+        for size, document, number, split in parts:
+            split = list(paths)[split]
+            count = counts[split]
+            file = files[split][count["parts"] % len(files[split])]
+            if file in last and last[file] != (document, number - 1):
+                file.write(b"\n")
+            count["documents"] += split not in last or last[split][0] != document
+            last[split] = last[file] = (document, number)
+            count["parts"] += 1
+            count["lines"] += size
+            part = list(itertools.islice(lines, size))
+            joined = list(join_lines(part, options)) if options.join_short else part
+            count["joined"] += len(part) - len(joined)
+            file.writelines(joined)
+    for file in itertools.chain.from_iterable(files.values()):
+        file.close()
+    return counts
+
+
+def join_lines(lines: list[bytes], options: argparse.Namespace) -> Iterator[bytes]:
+    """Join a line of fewer than ``--join-short`` characters with the next one."""
+    held = ""
+    for line in (line.decode().rstrip("\n") for line in lines):
+        longer = f"{held} {line}"
+        if held and len(held) < options.join_short and len(longer) <= options.max_chars:
+            held = longer
+        else:
+            if held:
+                yield f"{held}\n".encode()
+            held = line
+    yield f"{held}\n".encode()
+
+
+def split_texts(split: str, options: argparse.Namespace, work: str) -> list[str]:
+    """The files of a split's text; one for each shard of train."""
+    shards = options.shards if split == "train" else 1
+    return [os.path.join(work, f"{split}{shard}.txt") for shard in range(shards)]
+
+
+def make_text(options: argparse.Namespace, work: str) -> tuple[dict[str, Any], list[str]]:
+    """Clean all inputs and write the text of each split."""
+    sources = {"valid": options.valid_input, "test": options.test_input, "train": options.input}
+    sources = {source: paths for source, paths in sources.items() if paths}
+    out = os.path.join(work, "clean-")
+    with progress("cleaning", sum(sources.values(), [])) as bar:
+        cleaned = {name: clean_files(sources[name], options, out + name, bar) for name in sources}
+    hashes = np.concatenate([one for one, _, _ in cleaned.values()])
+    all_new = np.zeros(len(hashes), bool)
+    all_new[np.unique(hashes, return_index=True)[1]] = True
+    total = sum((counts for _, _, counts in cleaned.values()), Counter())
+    total["duplicate"] = len(all_new) - int(all_new.sum())
+    splits: dict[str, Counter] = {}
+    for source, (hashes, starts, _) in cleaned.items():
+        is_new, all_new = all_new[: len(hashes)], all_new[len(hashes) :]
+        fractions = {split: getattr(options, f"{split}_fraction") for split in SPLITS[1:]}
+        fractions = {x: value for x, value in fractions.items() if value and source == "train"}
+        paths = {split: split_texts(split, options, work) for split in [*fractions, source]}
+        document = np.cumsum(starts, dtype="i4")[is_new]
+        parts = split_parts(hashes[is_new], document, list(fractions.values()))
+        counts = write_splits(out + source, is_new, parts, paths, options)
+        if not all(split["lines"] for split in counts.values()):
+            flag = "--input" if source == "train" else f"--{source}-input"
+            raise ValueError(
+                f"{flag}: only {is_new.sum()} lines that are not in other splits are left, too "
+                f"few for {', '.join(paths)}; give more, different lines"
+            )
+        splits.update(counts)
+        os.remove(out + source)
+    parts = splits["train"]["parts"]
+    if parts < options.shards:
+        raise ValueError(
+            f"--shards {options.shards} is more than the {parts} documents of train; one of more "
+            f"than {_PART_LINES} lines counts as several"
+        )
+    files = sum((split_texts(split, options, work) for split in splits), [])
+    return {"cleaned": total, "splits": splits}, files
+
+
+def progress(name: str, paths: list[str]) -> tqdm:
+    """A progress bar in bytes; hidden if the log is not a terminal."""
+    size = sum(map(os.path.getsize, paths))
+    return tqdm(desc=name, total=size, unit="B", unit_scale=True, disable=None, leave=False)
