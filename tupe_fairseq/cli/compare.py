@@ -147,10 +147,12 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
         if getattr(args, flag) and not getattr(args, needed):
             parser.error(f"--{flag.replace('_', '-')} needs --{needed.replace('_', '-')}")
     for flag in ("warmup_updates", "validate_every", "tune_updates"):
-        if (getattr(args, flag) or 0) > args.updates:
-            parser.error(
-                f"--{flag.replace('_', '-')} is above --updates ({args.updates}); lower it"
-            )
+        value, name = getattr(args, flag) or 0, flag.replace("_", "-")
+        if value > args.updates:
+            parser.error(f"--{name} ({value}) is above --updates ({args.updates}); lower it")
+    names = [os.path.basename(os.path.abspath(task)) for task in args.tasks]
+    if len({*names}) < len(names):
+        parser.error(f"--tasks: two folders have the same name among {', '.join(names)}")
     data = args.data.split(":")[0]
     for task in args.tasks:
         if not filecmp.cmp(f"{data}/dict.txt", f"{task}/input0/dict.txt", shallow=False):
