@@ -348,7 +348,7 @@ FAULTS = [
     ),
     Fault(
         "the hash of a vocabulary forgets its order",
-        "checkpoint/state_dict.py",
+        "checkpoint/checkpoint.py",
         '"\\n".join(symbols)',
         '"\\n".join(sorted(symbols))',
         "tests/recorded/test_recorded.py -k another_vocabulary",

@@ -63,7 +63,7 @@ class TupeEncoder(nn.Module):
         layers = [wrap_layer(self._build_layer()) for _ in range(config.num_layers)]
         self.layers = layer_list(layers)
         self.layer_norm = nn.LayerNorm(config.embed_dim) if config.normalize_before else None
-        self.register_buffer(RECORD, self._record())
+        self.register_buffer(RECORD, self.record())
 
     def _build_position(self) -> PositionEncoding:
         config = self.config
@@ -258,7 +258,7 @@ class TupeEncoder(nn.Module):
 
     # ---- The record of the options in the state dict --------------------------------------------
 
-    def _record(self) -> Tensor:
+    def record(self) -> Tensor:
         """The options as JSON text, one character a number.
 
         A buffer, because whoever loads a state dict sees nothing else of the file; int64 and with
@@ -268,7 +268,7 @@ class TupeEncoder(nn.Module):
 
     def reset_parameters(self) -> None:
         """Record the options again, as after ``to_empty``."""
-        self.position_version.copy_(self._record())
+        self.position_version.copy_(self.record())
 
     def load_state_dict(self, state_dict, strict: bool = True, *args, **kwargs):
         """As ``nn.Module``'s; a whole state dict must record its options."""

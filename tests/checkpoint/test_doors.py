@@ -8,8 +8,8 @@ import torch
 from helpers.crafted import LINES, OPTIONS, E, folder_with, save, whole_state
 from helpers.running import call_program
 from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.checkpoint.allowed_options import read_pretrained
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError
-from tupe_fairseq.checkpoint.pretrained import read_pretrained
 from tupe_fairseq.inference.model import load
 from tupe_fairseq.inference.predict import predict
 

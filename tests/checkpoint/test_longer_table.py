@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from helpers.position_cases import ALL, DIM, HEADS, MAX, Case, parametrized
-from tupe_fairseq.checkpoint.longer_table import longer_table
-from tupe_fairseq.files.names import TABLE_METHODS
+from tupe_fairseq.checkpoint.extend import longer_table
+from tupe_fairseq.cli.extend import METHODS
 from tupe_fairseq.position import CATALOGUE, build_position_encoding
 
 WITH_TABLE = [case for case in ALL if case.has_table]
@@ -17,10 +17,14 @@ def build(case, max_positions=MAX):
     )
 
 
+def table_of(position):
+    return position.get_parameter(position.TABLE).detach()
+
+
 def longer(position, case, max_positions, method):
     """The encoding of ``max_positions`` with the other's parameters and the longer table."""
     state = dict(position.state_dict())
-    state[position.TABLE] = longer_table(position, max_positions, method)
+    state[position.TABLE] = longer_table(table_of(position), MAX, max_positions, method)
     found = build(case, max_positions)
     found.load_state_dict(state)
     return found
@@ -43,13 +47,13 @@ def by_loops(rows, number, method):
 
 
 @parametrized(WITH_TABLE)
-@pytest.mark.parametrize("method", TABLE_METHODS)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("max_positions", [MAX + 1, 2 * MAX - 1, 3 * MAX + 2])
 def test_rows_are_those_of_a_loop(case, method, max_positions):
     position = build(case)
     table = position.get_parameter(position.TABLE).detach()
     of_cls = 2 if case.name == "tupe" else 1
-    found = longer_table(position, max_positions, method)
+    found = longer_table(table_of(position), MAX, max_positions, method)
     assert found.shape == (max_positions + of_cls - 1, DIM)
     assert found[:of_cls].equal(table[:of_cls])
     wanted = by_loops(table[of_cls:], max_positions - 1, method)
@@ -96,7 +100,7 @@ def test_positions_of_zeros_have_one_score(name):
 def test_a_table_of_cls_alone_is_refused(method):
     position = CATALOGUE["learned"](DIM, HEADS, 1)
     with pytest.raises(ValueError, match=rf"max_positions \(1\) has no .* --method {method} "):
-        longer_table(position, 4, method)
-    assert longer_table(position, 4, "zero").shape == (4, DIM)
+        longer_table(position.pos.weight, 1, 4, method)
+    assert longer_table(position.pos.weight, 1, 4, "zero").shape == (4, DIM)
     two = CATALOGUE["learned"](DIM, HEADS, 2)
-    assert longer_table(two, 4, method)[1:].equal(two.pos.weight[1:].expand(3, -1))
+    assert longer_table(two.pos.weight, 2, 4, method)[1:].equal(two.pos.weight[1:].expand(3, -1))

@@ -202,7 +202,7 @@ def refused(flags, tmp_path, *more):
     [
         ("w 1</w>\n", "line 1: 'w 1</w>' is not 'left right count'"),
         ("w 1</w> x\n", "is not 'left right count', so these are not codes of fastBPE"),
-        ("a b 5\n", "does not fit the dictionary: 20 of its 20 words are no subwords"),
+        ("a b 5\n", "does not fit the dictionary: 20 of its 23 words are no subwords"),
         ("", "is empty"),
         (b"\xff\n", "is not a text file in UTF-8"),
     ],

@@ -104,7 +104,7 @@ def test_training_continues(vocabulary, data, tmp_path):
     code, text = untie(
         tmp_path / "a" / "checkpoint_last.pt", tmp_path / "other.txt", tmp_path / "none"
     )
-    assert code == 2 and "trained with other words, or in another order" in text
+    assert code == 2 and "trained with a different vocabulary of the same size" in text
     assert not (tmp_path / "none").exists()
 
 

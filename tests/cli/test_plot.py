@@ -10,7 +10,7 @@ from matplotlib.image import imread
 from helpers import crafted
 from helpers.glue_data import write_bin
 from helpers.running import call_program
-from tupe_fairseq.checkpoint.state_dict import vocabulary_version
+from tupe_fairseq.checkpoint.checkpoint import vocabulary_version
 from tupe_fairseq.figures.plot_input import load
 
 FIGURES = {"position_bias", "profile_by_distance", "cls", "correlations", "variance", "attention"}

@@ -201,7 +201,7 @@ def place(models, tmp_path):
         (["--pairs", "PAIRS", "--phenomenon", "of"], "has no column 'of' (--phenomenon)"),
         (["--input", "TEXT", "--data", "HERE/none"], "HERE/none is not a folder"),
         (["--input", "TEXT", "--data", "HERE/other"], "trained with a different vocabulary"),
-        (["--input", "TEXT", "--data", "HERE/small"], "but dict.txt and the built-in symbols are"),
+        (["--input", "TEXT", "--data", "HERE/small"], "dict.txt and the special tokens are 100"),
         (["--input", "TEXT", "--sentencepiece-model", "HERE/small/sentencepiece.bpe.model"],
          "does not fit"),
         (["--input", "TEXT", "--output", "HERE/x.csv"], "x.csv should end in .tsv or .jsonl"),

@@ -84,10 +84,6 @@ def test_labels_equal_scikit_learn():
     for average in ("micro", "macro"):
         expected = metrics.f1_score(targets, predictions, average=average, zero_division=0)
         assert found[f"{average}_f1"] == expected
-    # of all labels, and of each
-    hits, both = (targets & predictions).sum(0), targets.sum(0) + predictions.sum(0)
-    assert found["micro_f1"] == pytest.approx(2 * hits.sum() / both.sum(), abs=1e-12)
-    assert found["macro_f1"] == pytest.approx((2 * hits / both).mean(), abs=1e-12)
 
 
 def test_tags():
@@ -108,14 +104,9 @@ def test_tags():
     assert 0.2 < found["entity_f1"] == f1_score(targets, predictions) < found["accuracy"]
 
 
-@pytest.mark.parametrize(
-    "predictions, targets",
-    [([1, 0], [1, 0, 1]), ([1], [1]), ([], []), ([["O"], ["O"]], [["O"], ["O", "O"]])],
-    ids=["lengths", "one", "none", "tags"],
-)
-def test_unequal_lengths_are_refused(predictions, targets):
+def test_unequal_lengths_are_refused():
     with pytest.raises(ValueError, match="metrics need equally many of both"):
-        task_metrics(["accuracy"], predictions, targets)
+        task_metrics(["accuracy"], [["O"], ["O"]], [["O"], ["O", "O"]])
 
 
 def test_a_metric_of_other_tasks_is_refused():

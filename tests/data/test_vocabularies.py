@@ -42,7 +42,7 @@ def gpt2(tmp_path_factory):
 
 @pytest.fixture
 def own(tmp_path):
-    """A folder as tupe-fairseq 0.1 has made it, without vocabulary.json."""
+    """A folder without vocabulary.json."""
     lines = ["the cat sees a dog", "a dog sees the cat", "<mask> the é ß ½"] * 5
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines), vocab_size=23, model_prefix=str(tmp_path / "spm"),
@@ -153,11 +153,11 @@ def test_a_folder_without_a_record(own):
     # no text is a special token
     assert not {0, 1, 2, len(tokenizer.ids) - 1} & set(tokenizer.encode("<s> <pad> </s> <mask>"))
     assert tokenizer.decode(tokenizer.encode("the cat sees")) == "the cat sees"
-    report = {"text_treatment": {"unicode": "NFC", "lowercase": True}}
-    (own / "report.json").write_text(json.dumps(report))
+    record = {"kind": "sentencepiece", "clean": True, "lowercase": True}
+    (own / "vocabulary.json").write_text(json.dumps(record))
     assert Tokenizer.load(str(own)).encode("THE") == tokenizer.encode("the")
     # a model of another program, beside nothing of ours
-    (own / "report.json").unlink()
+    (own / "vocabulary.json").unlink()
     assert Tokenizer.load(str(own), ours=False).normalize("a\u00ad") == "a\u00ad"
 
 

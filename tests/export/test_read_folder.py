@@ -269,10 +269,16 @@ REFUSED = {
     "code": (config(hidden_act="__import__('os')"), "which must be one of gelu"),
     "a name": (config(classification_head_name="../a"), "classification_head_name is '../a'"),
     "layers": (config(num_hidden_layers=3), "encoder_layers is 3, but its tensors have 2"),
-    "missing": (tensors(lambda t: t.pop(FC1)), "missing encoder.sentence_encoder.layers.1.fc1"),
+    "missing": (
+        tensors(lambda t: t.pop(FC1)),
+        'Missing key(s) in state_dict: "encoder.sentence_encoder.layers.1.fc1',
+    ),
     "unknown": (tensors(lambda t: t.update(x=torch.ones(2))), "tensor x has no place"),
     "nan": (tensors(lambda t: t[FC1].fill_(float("nan"))), "fc1.weight holds NaN or infinity"),
-    "shape": (tensors(lambda t: t.update({FC1: torch.ones(12, 9)})), "is [12, 9], not [12, 8]"),
+    "shape": (
+        tensors(lambda t: t.update({FC1: torch.ones(12, 9)})),
+        "torch.Size([12, 9]) from checkpoint",
+    ),
     "resized": (tensors(lambda t: t.update({ROWS: torch.ones(16, 8)})), "has 16 word vectors"),
     "labels": (config(id2label={"0": "a"}), "id2label must give each of the head's 3 outputs"),
     "one label": (config(id2label=dict(zip("012", "aab"))), "another label, but is"),
@@ -291,7 +297,7 @@ def test_another_dictionary(tmp_path):
     folder = write_folder(tmp_path / "a")
     other = tmp_path / "other.txt"
     other.write_text("\n".join(LINES[::-1]) + "\n")
-    assert "--dict is not the dictionary that" in refused(folder, "--dict", other)
+    assert "other.txt is not the dictionary that" in refused(folder, "--dict", other)
     (folder / "dict.txt").write_text("\n".join([*LINES, "more 1"]) + "\n")
     assert "has 12 word vectors, but" in refused(folder)
     other.write_text("\n".join(LINES) + "\n")
@@ -303,4 +309,6 @@ def test_labels_for_no_head_or_too_few(tmp_path):
     folder = write_folder(tmp_path / "a")
     assert "has no classification head" in refused(folder, "--label-dict", tmp_path / "labels")
     folder = write_folder(tmp_path / "b", with_head(whole_state()["model"]), HEAD)
-    assert "--label-dict lists 1 labels" in refused(folder, "--label-dict", tmp_path / "labels")
+    assert "labels lists 1 labels, but head 'mine' has 3" in refused(
+        folder, "--label-dict", tmp_path / "labels"
+    )

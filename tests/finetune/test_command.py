@@ -9,7 +9,7 @@ import torch
 from helpers.glue_data import MODEL, write_checkpoint, write_data
 from helpers.own_tasks import own_rows, own_task, write_own
 from helpers.running import call_program
-from tupe_fairseq.checkpoint.pretrained import read_pretrained
+from tupe_fairseq.checkpoint.allowed_options import read_pretrained
 from tupe_fairseq.fairseq_runs.command import as_shell
 from tupe_fairseq.finetune import protocol
 from tupe_fairseq.finetune.command import Experiment, Run, Settings

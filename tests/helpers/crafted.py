@@ -10,7 +10,7 @@ import zipfile
 import torch
 
 from tupe_fairseq import TupeConfig, TupeEncoder
-from tupe_fairseq.checkpoint.state_dict import symbols_of, vocabulary_version
+from tupe_fairseq.checkpoint.checkpoint import symbols_of, vocabulary_version
 
 LINES = [f"word{number} 1" for number in range(7)]
 OPTIONS = {

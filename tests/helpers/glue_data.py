@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import torch
 
-from tupe_fairseq.checkpoint.state_dict import symbols_of, vocabulary_version
+from tupe_fairseq.checkpoint.checkpoint import symbols_of, vocabulary_version
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.files.atomic import write_json
 

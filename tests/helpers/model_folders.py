@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from helpers.crafted import LINES, OPTIONS, whole_state
-from tupe_fairseq.checkpoint.state_dict import symbols_of, vocabulary_version
+from tupe_fairseq.checkpoint.checkpoint import symbols_of, vocabulary_version
 from tupe_fairseq.export.names import TUPE, Head, to_config, to_transformers
 
 HEAD = Head("mine", ["no", "yes", "perhaps"], "classification")

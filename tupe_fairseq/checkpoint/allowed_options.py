@@ -1,19 +1,34 @@
-"""The options of a checkpoint that are used, and what each of them may be.
+"""The options of a checkpoint that are used, what each may be, and as flags of fairseq-train.
 
 fairseq builds what the options of a file name, and passes some texts to ``eval()``. So only the
 options below are used: numbers, switches, and words that are looked up in tables.
 """
 
+import os
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.checkpoint import CheckpointError
-from tupe_fairseq.checkpoint.state_dict import EMBEDDING, ENCODER
+from tupe_fairseq.checkpoint.checkpoint import (
+    EMBEDDING,
+    ENCODER,
+    VOCABULARY,
+    CheckpointError,
+    loading,
+    read,
+)
+from tupe_fairseq.files.fingerprint import file_sha256
 from tupe_fairseq.modules.pooling import POOLINGS
 from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
-from tupe_fairseq.options import ATTENTION, POSITION_ENCODINGS, POSITION_OPTIONS
+from tupe_fairseq.options import (
+    ARCHITECTURES,
+    ATTENTION,
+    POSITION_ENCODINGS,
+    POSITION_OPTIONS,
+    flag,
+)
 
 #: what fairseq's RoBERTa is trained for, as far as there are heads for it
 TASKS = (
@@ -64,6 +79,40 @@ _ALLOWED: dict[str, Any] = {
     "separator_token": _TOKEN,
     "seed": range(2**32),
 }  # fmt: skip
+
+#: what a file may leave out
+DEFAULTS = {
+    "encoder_normalize_before": False,
+    "encoder_layerdrop": 0.0,
+    "activation_fn": "gelu",
+    "dropout": 0.1,
+    "attention_dropout": 0.1,
+    "activation_dropout": 0.0,
+    "pooler_activation_fn": "tanh",
+    "pooler_dropout": 0.1,
+    **{name: False for name, option in POSITION_OPTIONS.items() if option.default is False},
+}
+#: how a model is computed, which may not work elsewhere
+ANYWHERE = {
+    "attn_impl": "auto",
+    "unpad": False,
+    "compile_layers": False,
+    "checkpoint_activations": False,
+    "offload_activations": False,
+}
+# what must be in a checkpoint of this project
+_NEEDED = (
+    "encoder_layers",
+    "encoder_embed_dim",
+    "encoder_ffn_embed_dim",
+    "encoder_attention_heads",
+    "activation_fn",
+    "pooler_activation_fn",
+    "max_positions",
+)
+_RECORDED = tuple(
+    name for name, o in POSITION_OPTIONS.items() if o.always_recorded and o.default is False
+)
 
 
 def in_brief(value: Any) -> str:
@@ -135,9 +184,73 @@ def check_sizes(options: dict[str, Any], tensors: dict[str, Tensor], path: str) 
 
 
 def own_options(options: dict[str, Any], tensors: dict[str, Tensor], path: str) -> dict[str, Any]:
-    """The options of a checkpoint of this project, checked against its tensors."""
+    """The options of a checkpoint of this project, complete, checked against its tensors."""
     options = checked_options(options, path)
     check_sizes(options, tensors, path)
-    if "max_positions" not in options:
-        raise CheckpointError(f"{path} is refused: it has no option max_positions")
-    return options
+    missing = [name for name in (*_NEEDED, *_RECORDED) if name not in options]
+    if missing:
+        raise CheckpointError(f"{path} is refused: it has no option {', '.join(missing)}")
+    task = options.get("task", "masked_lm")
+    length = options.get("tokens_per_sample", options["max_positions"])
+    # fairseq takes a regression_target that is left out for True
+    more = {"regression_target": False, "task": task, "tokens_per_sample": length}
+    return {**DEFAULTS, **more, **options, **ANYWHERE, "criterion": task, "data": "."}
+
+
+def training_flags(options: dict[str, Any]) -> tuple[str, ...]:
+    """A model as flags of fairseq-train."""
+    switches = ("encoder_normalize_before", "untie_weights_roberta")
+    names = ("arch", *_NEEDED, *switches, "position_encoding", *POSITION_OPTIONS)
+    return tuple(
+        # one word, so that no value could ever be a flag of its own
+        flag(name) if options[name] is True else f"{flag(name)}={options[name]}"
+        for name in names
+        if options.get(name)
+    )
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """What training on from a checkpoint needs to know of it.
+
+    Args:
+        path: the file, absolute.
+        flags: the model as flags of fairseq-train.
+        max_positions: the longest sequence in tokens.
+        vocabulary_size: rows of the word embedding.
+        vocabulary_version: the recorded hash of its dictionary, if there is one.
+        identity: name, bytes and sha256 of the file.
+    """
+
+    path: str
+    flags: tuple[str, ...]
+    max_positions: int
+    vocabulary_size: int
+    vocabulary_version: int | None
+    identity: dict[str, Any]
+
+
+def read_pretrained(path: str) -> Pretrained:
+    """Read a checkpoint's options and what identifies it; fairseq-train reads the file again."""
+    checkpoint = read(path)
+    tensors = checkpoint.tensors
+    options = own_options(checkpoint.options, tensors, path)
+    if options["arch"] not in ARCHITECTURES:
+        raise CheckpointError(
+            f"{path} is refused: its arch is {options['arch']}, not one of "
+            f"{', '.join(ARCHITECTURES)}"
+        )
+    with loading(path):
+        version = None if VOCABULARY not in tensors else int(tensors[VOCABULARY])
+    return Pretrained(
+        path=os.path.abspath(path),
+        flags=training_flags(options),
+        max_positions=options["max_positions"],
+        vocabulary_size=tensors[EMBEDDING].size(0),
+        vocabulary_version=version,
+        identity={
+            "name": os.path.basename(path),
+            "bytes": os.path.getsize(path),
+            "sha256": file_sha256(path),
+        },
+    )

@@ -7,18 +7,58 @@ but plain numbers, words and dense tensors comes out.
 """
 
 import contextlib
+import hashlib
 import os
 import pickletools
 import re
 import struct
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
+
+from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
+
+# ---- Names in a state dict ----------------------------------------------------------------------
+
+ENCODER = "encoder.sentence_encoder."
+EMBEDDING = ENCODER + "embed_tokens.weight"
+LM_HEAD = "encoder.lm_head."
+HEADS = "classification_heads."
+VOCABULARY = "encoder.vocabulary_version"
+#: the record of a head on the mean of a text's features, whose weights would fit one on <s>
+POOLING = "pooling_version"
+#: the name of the head for tags, unless --classification-head-name gives another
+TAGGING_HEAD = "token_tagging_head"
+
+
+def classification_heads(tensors: dict[str, Tensor]) -> dict[str, int]:
+    """The classification heads of a state dict: name to number of classes."""
+    return {
+        name.split(".")[1]: tensor.size(0)
+        for name, tensor in tensors.items()
+        if name.startswith(HEADS) and name.endswith(".out_proj.bias")
+    }
+
+
+def symbols_of(lines: Iterable[str]) -> list[str]:
+    """The tokens of fairseq's dictionary for the lines of a dict.txt, with ``<mask>``."""
+    symbols = [*SPECIAL_TOKENS, *(line.rpartition(" ")[0] for line in lines)]
+    return symbols if MASK in symbols else [*symbols, MASK]
+
+
+def vocabulary_version(symbols: Iterable[str]) -> Tensor:
+    """A hash of a dictionary's tokens in order, int64 (): tells two vocabularies of one size."""
+    digest = hashlib.sha256("\n".join(symbols).encode()).digest()
+    # 48 bits: the sum over many checkpoints, of which an average is made, must not overflow
+    return torch.tensor(int.from_bytes(digest[:6], "big"))
+
+
+# ---- Reading ------------------------------------------------------------------------------------
 
 
 class CheckpointError(ValueError):
@@ -82,7 +122,6 @@ class Checkpoint:
         tensors: the state dict of the model.
         updates: after how many it was written, if it says so.
         best: the best score that fairseq had seen.
-        training_seconds: what ``--stop-time-hours`` counts.
     """
 
     path: str
@@ -90,7 +129,6 @@ class Checkpoint:
     tensors: dict[str, Tensor]
     updates: int | None = None
     best: float | None = None
-    training_seconds: float | None = None
 
 
 def read(path: str | os.PathLike[str], finite: bool = True) -> Checkpoint:
@@ -132,7 +170,6 @@ def read(path: str | os.PathLike[str], finite: bool = True) -> Checkpoint:
         tensors,
         _entry(history[-1] if type(history) is list and history else None, "num_updates", int),
         _entry(extra, "best", float),
-        _entry(extra, "previous_training_time", float),
     )
 
 

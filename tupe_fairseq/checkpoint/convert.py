@@ -1,193 +1,241 @@
-"""Converts a foreign checkpoint into one of this project."""
+"""Reads checkpoints of other code as this project's, and writes them: ``tupe-convert``."""
 
 import argparse
 from collections.abc import Sequence
-from types import ModuleType
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tupe_fairseq.checkpoint import from_authors, from_roberta
-from tupe_fairseq.checkpoint.allowed_options import check_sizes, in_brief
-from tupe_fairseq.checkpoint.checkpoint import CheckpointError, check_finite
-from tupe_fairseq.checkpoint.state_dict import POOLING, classification_heads
-from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, CLS, MEAN
+from tupe_fairseq.checkpoint.allowed_options import (
+    ANYWHERE,
+    DEFAULTS,
+    check_sizes,
+    checked_options,
+    in_brief,
+    own_options,
+)
+from tupe_fairseq.checkpoint.checkpoint import (
+    EMBEDDING,
+    ENCODER,
+    HEADS,
+    LM_HEAD,
+    POOLING,
+    VOCABULARY,
+    CheckpointError,
+    check_finite,
+    classification_heads,
+    loading,
+    read,
+    symbols_of,
+    vocabulary_version,
+)
+from tupe_fairseq.data.dictionary import DICTIONARY, word_ids
+from tupe_fairseq.encoder import RECORD, TupeEncoder
 from tupe_fairseq.options import TupeConfig
 
 #: the file that tupe-convert and tupe-extend write
 MODEL = "model.pt"
+# of stock RoBERTa's base size, which a file may leave out
+_SIZES = {
+    "encoder_layers": 12,
+    "encoder_embed_dim": 768,
+    "encoder_ffn_embed_dim": 3072,
+    "encoder_attention_heads": 12,
+}
 
 
-def converter_of(options: dict[str, Any], own: ModuleType | None = None) -> ModuleType:
-    """The module that converts the checkpoints of the code that wrote these options.
-
-    It has ``NAME``, ``HIDDEN_SYMBOLS``, ``convert_options`` and ``rename_tensors``.
+@dataclass
+class Model:
+    """A model as one of this project.
 
     Args:
-        options (dict): those of the file.
-        own (module, optional): what converts this project's own; None refuses them.
-    Raises:
-        CheckpointError: if the architecture is one of this project, or unknown.
+        tensors: its state dict.
+        options: of tupe_roberta.
+        lines: of its dict.txt.
+        origin: what wrote it, in words; "" for this project.
+        labels: the lines of the label/dict.txt of a fine-tuned model.
+        remarks: what is left out or added.
     """
-    arch = options.get("arch")
-    if not isinstance(arch, str):
-        raise CheckpointError(f"the checkpoint's arch is {in_brief(arch)}, not a name")
-    if arch.startswith("bert"):
-        return from_authors
-    if arch.startswith("roberta") or arch == "xlm":  # stock fairseq's xlm is a size of RoBERTa
-        return from_roberta
-    if arch.startswith("tupe_roberta"):
-        if own is not None:
-            return own
+
+    tensors: dict[str, Tensor]
+    options: argparse.Namespace
+    lines: list[str]
+    origin: str = ""
+    labels: list[str] | None = None
+    remarks: list[str] = field(default_factory=list)
+
+
+def read_model(path: str, dictionary: str, label_dict: str | None = None) -> Model:
+    """Read a checkpoint of this project, of the TUPE authors or of fairseq's RoBERTa.
+
+    Args:
+        path: the file, of which no code runs.
+        dictionary: its dict.txt.
+        label_dict: the label/dict.txt of a fine-tuned model of other code.
+    Raises:
+        OSError, ValueError: if a file cannot be read, is refused, or does not fit.
+    """
+    checkpoint = read(path, finite=False)
+    given, tensors, arch = checkpoint.options, checkpoint.tensors, checkpoint.options.get("arch")
+    if isinstance(arch, str) and arch.startswith("tupe_roberta"):
+        check_finite(tensors, path)
+        options = argparse.Namespace(**own_options(given, tensors, path))
+        lines = dictionary_lines(dictionary)
+        with loading(path):
+            check_vocabulary(tensors, symbols_of(lines), dictionary)
+        return Model(tensors, options, lines)
+    if isinstance(arch, str) and arch.startswith("bert"):
+        source: Any = from_authors
+    elif isinstance(arch, str) and (arch.startswith("roberta") or arch == "xlm"):
+        source = from_roberta  # stock fairseq's xlm is a size of RoBERTa
+    else:
         raise CheckpointError(
-            f"the checkpoint's arch is {in_brief(arch)}, one of this project's; use it without "
-            "converting, or make TUPE of a learned one with --untie"
+            f"{path} is refused: its arch is {in_brief(arch)}, neither one of the TUPE authors' "
+            "bert_* nor a stock fairseq roberta_*"
         )
-    raise CheckpointError(
-        f"the checkpoint's arch is {in_brief(arch)}, neither one of the TUPE authors' bert_* nor a "
-        "stock fairseq roberta_*"
-    )
-
-
-def convert_dictionary(lines: list[str], path: str, hidden: Sequence[str] = ()) -> list[str]:
-    """The dict.txt with which stock fairseq gives every word its old id.
-
-    Args:
-        lines (list of str): their dict.txt.
-        path (str): its name, for messages.
-        hidden (sequence of str): the symbols that their code has after fairseq's four without
-            listing them in dict.txt; none in stock fairseq, whose file is right as it is.
-    Raises:
-        CheckpointError: if a line is not "symbol count", or a symbol is a built-in one or listed
-            twice.
-    """
-    seen = {*BUILT_IN_SYMBOLS, *hidden}
-    for number, line in enumerate(lines, 1):
-        symbol, _, count = line.rpartition(" ")
-        if not symbol or not count.isdigit():
-            raise CheckpointError(f"{path}, line {number}: {line!r} is not 'symbol count'")
-        if symbol in seen:
-            raise CheckpointError(f"{path}, line {number}: {symbol!r} is built in or listed twice")
-        seen.add(symbol)
-    return [f"{symbol} 0" for symbol in hidden] + lines
-
-
-def _expected_shapes(
-    args: argparse.Namespace, vocab_size: int, heads: dict[str, int], encoder: TupeEncoder
-) -> dict[str, list[int]]:
-    """Names and shapes of a whole tupe_roberta state dict."""
-    dim = args.encoder_embed_dim
-    prefix = "encoder.sentence_encoder."
-    shapes = {prefix + name: list(tensor.shape) for name, tensor in encoder.state_dict().items()}
-    shapes[prefix + "embed_tokens.weight"] = [vocab_size, dim]
-    shapes["encoder.lm_head.weight"] = [vocab_size, dim]
-    shapes["encoder.lm_head.bias"] = [vocab_size]
-    shapes["encoder.lm_head.dense.weight"] = [dim, dim]
-    for name in ("dense.bias", "layer_norm.weight", "layer_norm.bias"):
-        shapes["encoder.lm_head." + name] = [dim]
-    name = getattr(args, "classification_head_name", None)
-    of_words = f"classification_heads.{name}." if args.task == "token_tagging" else None
-    for head, num_classes in heads.items():
-        if head != of_words:
-            shapes[head + "dense.weight"] = [dim, dim]
-            shapes[head + "dense.bias"] = [dim]
-            if getattr(args, "pooling", CLS) == MEAN:
-                shapes[head + POOLING] = []
-        shapes[head + "out_proj.weight"] = [num_classes, dim]
-        shapes[head + "out_proj.bias"] = [num_classes]
-    return shapes
-
-
-def convert_tensors(
-    renamed: dict[str, Tensor],
-    args: argparse.Namespace,
-    vocab_size: int,
-) -> dict[str, Tensor]:
-    """The state dict of tupe_roberta that computes the same numbers, in float32.
-
-    Args:
-        renamed (dict): the foreign state dict, as :func:`tensors_in` gives it, under our names.
-        args (Namespace): the converted options.
-        vocab_size (int): symbols of the converted dictionary, ``<mask>`` included.
-    Raises:
-        CheckpointError: if the dictionary is of another size; if a tensor is missing,
-            superfluous or of another shape, each named; or if the LM head is not tied to the word
-            embedding and ``args`` says that it is.
-    """
-    model = {name: tensor.float() for name, tensor in renamed.items()}
-    embedding = model.get("encoder.sentence_encoder.embed_tokens.weight")
-    if embedding is not None and embedding.size(0) != vocab_size:
-        raise CheckpointError(
-            f"the word embedding has {embedding.size(0)} rows, and the dictionary with its "
-            f"built-in symbols and <mask> {vocab_size}; give the --dict of this checkpoint"
-        )
-    check_sizes(vars(args), model, "the checkpoint")
-    check_finite(model, "the checkpoint")
-    encoder = TupeEncoder(TupeConfig.from_roberta_options(args))
-    version = "encoder.sentence_encoder.position_version"
-    model[version] = encoder.position_version
-    heads = {f"classification_heads.{k}.": n for k, n in classification_heads(model).items()}
-    if getattr(args, "pooling", CLS) == MEAN:
-        model.update({head + POOLING: torch.ones((), dtype=torch.int64) for head in heads})
-    expected = _expected_shapes(args, vocab_size, heads, encoder)
-    problems = [f"missing {name}" for name in sorted(set(expected) - set(model))]
-    problems += [f"unexpected {name}" for name in sorted(set(model) - set(expected))]
-    problems += [
-        f"{name} is {list(model[name].shape)}, not {shape}"
-        for name, shape in sorted(expected.items())
-        if name in model and list(model[name].shape) != shape
-    ]
-    if problems:
-        raise CheckpointError(f"{len(problems)} tensors are wrong: " + "; ".join(problems))
-    untied = getattr(args, "untie_weights_roberta", False)
-    if not untied and not model["encoder.lm_head.weight"].equal(embedding):
-        raise CheckpointError("lm_head.weight is not the word embedding, to which it must be tied")
+    lines = dictionary_lines(dictionary, source.HIDDEN_SYMBOLS)
+    with loading(path):
+        model = Model(source.rename_tensors(tensors), _options(given, source), lines, source.NAME)
+        complete(model, dictionary)
+    model.remarks.append("left out the training state")
+    if label_dict is not None:
+        model.labels = dictionary_lines(label_dict)
+        name = given.get("classification_head_name", "sentence_classification_head")
+        heads = classification_heads(tensors)
+        if name not in heads:
+            raise CheckpointError(
+                f"--label-dict is given, but {path} has no classification head {name!r}; it has "
+                f"{', '.join(heads) or 'none'}"
+            )
+        set_head(model, name, heads[name], label_dict)
     return model
 
 
-def fine_tuning_options(
-    options: argparse.Namespace,
+def dictionary_lines(path: str, hidden: Sequence[str] = ()) -> list[str]:
+    """The lines of a dict.txt, those of hidden symbols before its own."""
+    listed = word_ids(path)
+    for symbol in hidden:
+        if symbol in listed:
+            raise ValueError(f"{path} lists {symbol}, which the authors' code has of itself")
+    with open(path, encoding="utf-8") as file:
+        lines = [line.rstrip() for line in file.read().split("\n")]
+    return [*(f"{symbol} 0" for symbol in hidden), *filter(None, lines)]
+
+
+def check_vocabulary(tensors: dict[str, Tensor], symbols: list[str], dictionary: str) -> None:
+    """Refuse symbols that are not those of a checkpoint."""
+    rows, recorded = tensors[EMBEDDING].size(0), tensors.get(VOCABULARY)
+    if rows != len(symbols):
+        raise CheckpointError(
+            f"its word embedding has {rows} rows, but {dictionary} and the special tokens are "
+            f"{len(symbols)}; use the dict.txt that the checkpoint was trained with"
+        )
+    # half precision cannot hold the record
+    if recorded is not None and not recorded.is_floating_point():
+        if recorded.item() != vocabulary_version(symbols).item():
+            raise CheckpointError(
+                f"it was trained with a different vocabulary of the same size than {dictionary}; "
+                "use its own dict.txt, and data made with it"
+            )
+
+
+def _options(given: dict[str, Any], source: Any) -> argparse.Namespace:
+    """The options of the tupe_roberta that is equal to the model of other code."""
+    defaults = {**_SIZES, **DEFAULTS, **source.DEFAULTS}
+    wrong = [
+        f"{name}={in_brief(value)}"
+        for name, value in given.items()
+        if (name in source.FIXED and value != source.FIXED[name])
+        or (name.startswith("encoder_") and name not in {**defaults, **source.FIXED})
+    ]
+    if wrong:
+        raise CheckpointError(f"options unknown to tupe_roberta: {', '.join(sorted(wrong))}")
+    # the length of the table; a Hydra run of fairseq 0.12.2 leaves max_positions empty
+    lengths = (given.get(f"max_{kind}positions") for kind in ("", "source_"))
+    length = next(filter(None, lengths), given.get("tokens_per_sample") or 512)
+    options = {name: given.get(name, default) for name, default in defaults.items()}
+    options.update(
+        {**ANYWHERE, "arch": "tupe_roberta", "task": "masked_lm"},
+        max_positions=length,
+        tokens_per_sample=length,
+        **source.position_options(given),
+    )
+    options = checked_options(options, "the checkpoint")
+    return argparse.Namespace(**options, criterion="masked_lm", data=".")
+
+
+def set_head(
+    model: Model,
     head: str,
     num_classes: int,
+    label_dict: str,
     task: str = "sentence_prediction",
     **switches: bool,
-) -> argparse.Namespace:
-    """The options with which fairseq's task of a fine-tuned head is set up again.
-
-    Args:
-        options (Namespace): of the model, for pre-training.
-        head (str): the name of the head to go on with.
-        num_classes (int): of the head.
-        task (str): the name of the task, which its criterion has, too.
-        switches (bool): other options of the task.
-    """
+) -> None:
+    """Make the task that a fine-tuned head was trained for that of the options."""
+    if model.labels is not None and len(model.labels) < num_classes:
+        raise CheckpointError(
+            f"{label_dict} lists {len(model.labels)} labels, but head {head!r} has {num_classes} "
+            "outputs"
+        )
     fine_tuning = {"task": task, "criterion": task, "classification_head_name": head}
     fine_tuning.update(num_classes=num_classes, init_token=0, separator_token=2)
     # left out, fairseq would take it for True
     fine_tuning["regression_target"] = False
-    return argparse.Namespace(**{**vars(options), **fine_tuning, **switches})
+    vars(model.options).update({**fine_tuning, **switches})
 
 
-def new_state(model: dict[str, Tensor], args: argparse.Namespace) -> dict[str, Any]:
-    """A checkpoint with a new training state: epoch 1, update 0, no optimizer state.
+def complete(model: Model, dictionary: str = DICTIONARY) -> None:
+    """Make the tensors a whole state dict: float32, with its records, and all in their places.
 
-    Args:
-        model (dict): converted tensors.
-        args (Namespace): converted options.
+    Raises:
+        ValueError, RuntimeError: with the names of those that are missing, unexpected or of
+            another size.
     """
+    options, symbols = model.options, symbols_of(model.lines)
+    tensors = {name: x if "version" in name else x.float() for name, x in model.tensors.items()}
+    check_sizes(vars(options), tensors, "the checkpoint")
+    check_vocabulary({EMBEDDING: tensors[EMBEDDING]}, symbols, dictionary)
+    check_finite(tensors, "the checkpoint")
+    heads, dim = classification_heads(tensors), options.encoder_embed_dim
+    tags = options.classification_head_name if options.task == "token_tagging" else None
+    with torch.device("meta"):  # without memory
+        encoder = TupeEncoder(TupeConfig.from_roberta_options(options))
+        encoder.embed_tokens = nn.Embedding(len(symbols), dim)
+        lm_head = nn.Linear(dim, len(symbols))
+        lm_head.dense, lm_head.layer_norm = nn.Linear(dim, dim), nn.LayerNorm(dim)
+        parts = {
+            name: {"out_proj": nn.Linear(dim, classes)}
+            | ({} if name == tags else {"dense": nn.Linear(dim, dim)})
+            for name, classes in heads.items()
+        }
+    whole = nn.ModuleDict({
+        "encoder": nn.ModuleDict({"sentence_encoder": encoder, "lm_head": lm_head}),
+        "classification_heads": nn.ModuleDict({k: nn.ModuleDict(x) for k, x in parts.items()}),
+    })  # fmt: skip
+    record = {ENCODER + RECORD: encoder.record()}
+    records = {VOCABULARY: vocabulary_version(symbols)}
+    if getattr(options, "pooling", None) == "mean":
+        kinds = {name for name in heads if name != tags}
+        records.update({f"{HEADS}{name}.{POOLING}": torch.tensor(1) for name in kinds})
+    known = {name: x for name, x in tensors.items() if name not in records}
+    whole.load_state_dict({**record, **known}, assign=True)
+    tied = not getattr(options, "untie_weights_roberta", False)
+    if tied and not tensors[LM_HEAD + "weight"].equal(tensors[EMBEDDING]):
+        raise CheckpointError("lm_head.weight is not the word embedding, to which it must be tied")
+    model.tensors = {**tensors, **record, **records}
+
+
+def new_state(model: Model) -> dict[str, Any]:
+    """A checkpoint with a new training state: epoch 1, update 0, no optimizer state."""
+    history = {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}
     return {
-        "args": args,
-        "model": model,
-        "optimizer_history": [
-            {
-                "criterion_name": "",
-                "optimizer_name": "",
-                "lr_scheduler_state": {},
-                "num_updates": 0,
-            }
-        ],
+        "args": model.options,
+        "model": model.tensors,
+        "optimizer_history": [{**history, "num_updates": 0}],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "shuffle": True}},
         "last_optimizer_state": None,
     }

@@ -1,79 +1,70 @@
-"""Makes a model of ours take longer sequences: ``tupe-extend``."""
+"""Makes a model take longer sequences: ``tupe-extend``."""
 
 import argparse
+import dataclasses
 
+import torch
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.longer_table import longer_table
-from tupe_fairseq.checkpoint.state_dict import EMBEDDING, ENCODER
-from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.files.names import TABLE_METHODS
-from tupe_fairseq.options import TupeConfig
-from tupe_fairseq.position import PositionEncoding
-
-_SHARED = f"{ENCODER}position_bias."
+from tupe_fairseq.checkpoint.checkpoint import ENCODER
+from tupe_fairseq.checkpoint.convert import Model
+from tupe_fairseq.position import PositionEncoding, get_position_encoding
 
 
-def extend(
-    model: dict[str, Tensor],
-    options: argparse.Namespace,
-    max_positions: int,
-    method: str | None,
-) -> tuple[dict[str, Tensor], argparse.Namespace, list[str]]:
+def extend(model: Model, max_positions: int, method: str | None) -> Model:
     """The same model for sequences of up to ``max_positions`` tokens; only a table changes.
 
     Args:
-        model (dict): a whole state dict of tupe_roberta.
-        options (Namespace): its options.
-        max_positions (int): the new limit, [CLS] included.
-        method (str, optional): see :func:`longer_table`; for encodings with a table, and
-            ``interpolate`` for one whose unit of distances is ``max_positions``.
-    Returns:
-        tuple: state dict, options, and what is to be told.
-    Raises:
-        ValueError: if ``max_positions`` is not above the model's, or the encoding needs a method,
-            or does not take this one; the message names the flag.
+        method: see :func:`longer_table`; for encodings with a table, and ``interpolate`` for one
+            whose unit of distances is ``max_positions``.
     """
-    if max_positions <= options.max_positions:
+    options = model.options
+    old, name = options.max_positions, options.position_encoding
+    if max_positions <= old:
         raise ValueError(
-            f"--max-positions ({max_positions}) must be above the checkpoint's, "
-            f"{options.max_positions}: nothing is cut off"
+            f"--max-positions ({max_positions}) must be above the checkpoint's, {old}: nothing is "
+            "cut off"
         )
-    encoder = TupeEncoder(TupeConfig.from_roberta_options(options))
-    encoder.load_state_dict(
-        {name[len(ENCODER) :]: tensor.clone() for name, tensor in model.items()
-         if name.startswith(ENCODER) and name != EMBEDDING}
-    )  # fmt: skip
-    position = next(iter(encoder.position_encodings().values()))
-    _check_method(options.position_encoding, position, method)
-    longer = {**vars(options), "max_positions": max_positions}
+    encoding = get_position_encoding(name)
+    _check_method(name, encoding, method)
     # what fairseq's masked_lm takes for the longest sample
-    longer["tokens_per_sample"] = max(max_positions, options.tokens_per_sample)
-    new_options = argparse.Namespace(**longer)
-    if method is None or position.TABLE is None:
-        return model, new_options, [_without_table(options, position, max_positions)]
-    table = longer_table(position, max_positions, method)
-    name = _SHARED + position.TABLE
-    remarks = [
-        f"{name}: {model[name].size(0)} rows became {table.size(0)} (--method {method}); [CLS]'s "
-        "and all other weights, tables by distance as well, are as they were"
-    ]
-    if method == "zero" and not position.uses("embed"):
+    lengths = {
+        "max_positions": max_positions,
+        "tokens_per_sample": max(max_positions, options.tokens_per_sample),
+    }
+    tensors, remarks = dict(model.tensors), [f"max_positions was {old}, is {max_positions}"]
+    if encoding.TABLE is not None and method is not None:
+        key = f"{ENCODER}position_bias.{encoding.TABLE}"
+        table = tensors[key] = longer_table(tensors[key], old, max_positions, method)
         remarks.append(
-            "the layer norm after the table makes one vector of all new rows: until it is trained "
-            "on, the model cannot tell the new positions apart"
+            f"{key}: {len(model.tensors[key])} rows became {len(table)} (--method {method}); "
+            "[CLS]'s and all other weights, tables by distance as well, are as they were"
         )
-    return {**model, name: table}, new_options, remarks
+        if method == "zero" and not encoding.uses("embed"):
+            remarks.append(
+                "the layer norm after the table makes one vector of all new rows: until it is "
+                "trained on, the model cannot tell the new positions apart"
+            )
+    elif encoding.max_positions_is_unit:
+        remarks.append(
+            f"{name} measures distances in max_positions: those that it was trained on are "
+            f"stretched by {max_positions / old:g}, also in short texts; no weight has changed"
+        )
+    else:
+        remarks.append(f"{name} has no table of positions: no weight has changed")
+    options = argparse.Namespace(**{**vars(options), **lengths})
+    remarks = [*model.remarks, "left out the training state", *remarks]
+    return dataclasses.replace(model, tensors=tensors, options=options, remarks=remarks)
 
 
-def _check_method(name: str, position: PositionEncoding, method: str | None) -> None:
+def _check_method(name: str, encoding: type[PositionEncoding], method: str | None) -> None:
     """Refuse a method that is missing, or would have no effect."""
-    if position.TABLE is not None:
+    if encoding.TABLE is not None:
         if method is None:
             raise ValueError(
-                f"{name} has a table of positions; give --method, one of {', '.join(TABLE_METHODS)}"
+                f"{name} has a table of positions; give --method, interpolate, tile or zero"
             )
-    elif position.max_positions_is_unit:
+    elif encoding.max_positions_is_unit:
         if method != "interpolate":
             raise ValueError(
                 f"{name} measures distances in --max-positions, so that a longer one stretches "
@@ -86,17 +77,33 @@ def _check_method(name: str, position: PositionEncoding, method: str | None) -> 
         )
 
 
-def _without_table(
-    options: argparse.Namespace, position: PositionEncoding, max_positions: int
-) -> str:
-    name = options.position_encoding
-    if position.max_positions_is_unit:
-        return (
-            f"{name} measures distances in max_positions, now {max_positions}: those that it was "
-            f"trained on are stretched by {max_positions / options.max_positions:g}, also in short "
-            "texts; no weight has changed"
+def longer_table(table: Tensor, old: int, new: int, method: str) -> Tensor:
+    """A table of ``old`` positions with rows for ``new`` ones.
+
+    The rows of [CLS] stay as they are: position 0's, and tupe's row before it. Of the others, 1 ..
+    M - 1, ``tile`` repeats all in order, and ``zero`` keeps them and adds zeros. ``interpolate``
+    spreads them evenly over 1 .. N - 1, first and last included, and is linear in between:
+    position i is old position 1 + (i - 1) (M - 2) / (N - 2).
+
+    Shape: (M, D), for tupe (M + 1, D) -> (N, D), for tupe (N + 1, D).
+    """
+    of_cls = table.size(0) - old + 1
+    cls, others = table[:of_cls], table[of_cls:]
+    number = new - 1
+    if method == "zero":
+        added = others.new_zeros(number - len(others), others.size(1))
+        return torch.cat([cls, others, added])
+    if not len(others):
+        raise ValueError(
+            f"a table of max_positions ({old}) has no position after [CLS] of which --method "
+            f"{method} could make others; use --method zero"
         )
-    return (
-        f"{name} has no table of positions: no weight has changed, only the recorded "
-        f"max_positions, now {max_positions}"
-    )
+    if method == "tile":
+        return torch.cat([cls, others[torch.arange(number) % len(others)]])
+    # in float64, and exact at the old rows
+    places = torch.arange(number, dtype=torch.float64) * (len(others) - 1) / (number - 1)
+    before = places.long().clamp(max=len(others) - 1)
+    after = (before + 1).clamp(max=len(others) - 1)
+    share = (places - before).unsqueeze(1)
+    mixed = (1 - share) * others[before].double() + share * others[after].double()
+    return torch.cat([cls, mixed.to(others.dtype)])

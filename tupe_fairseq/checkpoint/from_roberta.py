@@ -1,36 +1,20 @@
-"""Maps tensor names and options of fairseq's stock RoBERTa to ours.
+"""Names and options of fairseq's RoBERTa, which is tupe_roberta with ``learned`` positions.
 
 Source: Liu et al. 2019, https://arxiv.org/abs/1907.11692; fairseq/models/roberta/model.py.
 """
 
-import argparse
 import re
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.checkpoint import CheckpointError
-from tupe_fairseq.checkpoint.convert_options import tupe_roberta_options
+from tupe_fairseq.checkpoint.checkpoint import ENCODER, CheckpointError
 
 NAME = "stock fairseq"
 HIDDEN_SYMBOLS = ()
-
-# fairseq 0.12.2 keeps copies of weights in every layer, for a fused kernel.  It fills them on
-# loading only and never trains them, so in a file they are stale or zero.
-_STALE_COPY = re.compile(
-    r"encoder\.sentence_encoder\.layers\.\d+\."
-    r"(in_proj_weight|in_proj_bias|out_proj_weight|out_proj_bias"
-    r"|fc1_weight|fc1_bias|fc2_weight|fc2_bias)"
-)
-_FORMAT_VERSION = "encoder.sentence_encoder.version"
-_POSITIONS = "encoder.sentence_encoder.embed_positions.weight"
-_QUERY = re.compile(r"(encoder\.sentence_encoder\.layers\.\d+\.self_attn\.)q_proj\.(weight|bias)")
-# Its table begins with rows that no token reads, 0 .. padding_idx: it numbers tokens from 2 on.
-_UNUSED_ROWS = 2
-
-# Options that would make it another model than tupe_roberta can be, with the only value allowed.
-_FIXED = {
+#: options that would make it another model, with the only value allowed
+FIXED = {
     "adaptive_input": False,
     "encoder_layers_to_keep": None,
     "encoder_learned_pos": True,
@@ -45,55 +29,48 @@ _FIXED = {
     "quant_noise_scalar": 0,
     "spectral_norm_classification_head": False,
 }
+#: further options to keep, with their defaults there
+DEFAULTS = {"pooler_dropout": 0.0, "untie_weights_roberta": False}
+#: rows of its table that no token uses: positions are numbered from 2 on, behind <pad>'s id
+UNUSED_ROWS = 2
 
-
-def _present_name(name: str) -> str:
-    """What fairseq calls a tensor today: the public releases are older."""
-    if name.startswith("decoder."):
-        name = name.replace("decoder.", "encoder.", 1)
-    return name.replace(".emb_layer_norm.", ".layernorm_embedding.")
+_POSITIONS = ENCODER + "embed_positions.weight"
+# fairseq 0.12.2 keeps copies of weights in every layer, for a fused kernel. It fills them on
+# loading only and never trains them, so in a file they are stale or zero.
+_STALE_COPY = re.compile(
+    re.escape(ENCODER) + r"(version|layers\.\d+\."
+    r"(in_proj_weight|in_proj_bias|out_proj_weight|out_proj_bias"
+    r"|fc1_weight|fc1_bias|fc2_weight|fc2_bias))"
+)
 
 
 def rename_tensors(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A state dict of RoBERTa as that of tupe_roberta with ``learned`` positions.
-
-    Query, key and value projections become one matrix, (3 D, D), as they were in the oldest
-    releases; what is not as expected keeps its name, to be reported.
-
-    Raises:
-        CheckpointError: if a tensor is there under its old and its present name.
-    """
-    model = {}
-    for name, tensor in theirs.items():
-        present = _present_name(name)
-        if present in model:
-            raise CheckpointError(f"the tensor {present} is there twice, once as {name}")
-        if present != _FORMAT_VERSION and not _STALE_COPY.fullmatch(present):
-            model[present] = tensor
+    """A state dict of RoBERTa as that of tupe_roberta with ``learned`` positions."""
+    model: dict[str, Tensor] = {}
+    for old, tensor in theirs.items():
+        # the public releases have names of 2019
+        name = old.replace("decoder.", "encoder.", 1) if old.startswith("decoder.") else old
+        name = name.replace(".emb_layer_norm.", ".layernorm_embedding.")
+        if name in model:
+            raise CheckpointError(f"the tensor {name} is there twice, once as {old}")
+        if not _STALE_COPY.fullmatch(name):
+            model[name] = tensor
     if _POSITIONS in model:
-        positions = model.pop(_POSITIONS)
-        model["encoder.sentence_encoder.position_bias.pos.weight"] = positions[_UNUSED_ROWS:]
-    for query in list(model):
-        match = _QUERY.fullmatch(query)
-        if match:
-            _stack_projections(model, *match.groups())
+        model[ENCODER + "position_bias.pos.weight"] = model.pop(_POSITIONS)[UNUSED_ROWS:]
+    stack_projections(model, "{}_proj", "qkv")
     return model
 
 
-def _stack_projections(model: dict[str, Tensor], attention: str, kind: str) -> None:
-    names = [f"{attention}{part}_proj.{kind}" for part in "qkv"]
-    stacked = f"{attention}in_proj_{kind}"
-    shapes = {model[name].shape if name in model else None for name in names}
-    if len(shapes) == 1 and stacked not in model:
-        model[stacked] = torch.cat([model.pop(name) for name in names])
+def stack_projections(model: dict[str, Tensor], name: str, parts: Any) -> None:
+    """Make one matrix, (3 D, D), of the projections of queries, keys and values."""
+    names = [f".self_attn.{name.format(part)}." for part in parts]
+    for query in [key for key in model if names[0] in key]:
+        three = [query.replace(names[0], part) for part in names]
+        if len({model[key].shape for key in three if key in model}) == 1 and {*three} <= {*model}:
+            stacked = query.replace(names[0], ".self_attn.in_proj_")
+            model[stacked] = torch.cat([model.pop(key) for key in three])
 
 
-def convert_options(given: dict[str, Any]) -> argparse.Namespace:
-    """The options of tupe_roberta that build the same model.
-
-    Raises:
-        CheckpointError: if the options are those of another model.
-    """
-    defaults = {"pooler_dropout": 0.0, "untie_weights_roberta": False}
-    position = {"position_encoding": "learned"}
-    return tupe_roberta_options(given, _FIXED, defaults, position)
+def position_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Our options of the position encoding."""
+    return {"position_encoding": "learned"}

@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+from typing import Any
 
 from tupe_fairseq.cli import arg_types
 from tupe_fairseq.cli.shared_flags import CHOICES, add_vocabulary_flags, vocabulary_files
@@ -94,89 +95,84 @@ def convert(
     args: argparse.Namespace, vocabulary: tuple[str, list[str]] | None, folder: str
 ) -> argparse.Namespace:
     """Write the files of OUT to a folder; the options of the model."""
-    import dataclasses
     import shutil
 
-    import torch
-
-    from tupe_fairseq.checkpoint import convert, from_learned
-    from tupe_fairseq.checkpoint.checkpoint import loading
-    from tupe_fairseq.checkpoint.foreign_model import read_checkpoint
-    from tupe_fairseq.checkpoint.state_dict import (
-        classification_heads,
-        symbols_of,
-        vocabulary_version,
-    )
-    from tupe_fairseq.checkpoint.untie import in_words, untie
+    from tupe_fairseq.checkpoint.checkpoint import classification_heads, loading
+    from tupe_fairseq.checkpoint.convert import complete, read_model
+    from tupe_fairseq.checkpoint.untie import untie
     from tupe_fairseq.data.dictionary import DICTIONARY
     from tupe_fairseq.data.tokenizer import KINDS, VOCABULARY
     from tupe_fairseq.export.read_folder import read_folder
     from tupe_fairseq.files.atomic import read_json, write_json
-    from tupe_fairseq.files.text_lines import read_lines
 
-    lines, labels = (
-        read_lines(path, f"{flag} {path}") if path else None
-        for flag, path in (("--dict", args.dict), ("--label-dict", args.label_dict))
-    )
-    if os.path.isdir(args.checkpoint):
+    path = args.checkpoint
+    if os.path.isdir(path):
         numbers = args.gpt2_encoder_json and read_json(args.gpt2_encoder_json)
-        foreign = read_folder(args.checkpoint, lines, labels, numbers)
+        model = read_folder(path, args.dict, args.label_dict, numbers)
     else:
-        own = from_learned if args.untie else None
-        foreign = read_checkpoint(args.checkpoint, lines, args.dict, labels, args.label_dict, own)
-    symbols = symbols_of(foreign.lines)
-    with loading(args.checkpoint):
-        model = convert.convert_tensors(foreign.tensors, foreign.options, len(symbols))
+        model = read_model(path, args.dict, args.label_dict)
+        if not model.origin and not args.untie:
+            raise ValueError(
+                f"{path} is a checkpoint of this project; use it without converting, or make TUPE "
+                "of a learned one with --untie"
+            )
+    with loading(path):
         if args.untie:
-            model, options, reports = untie(model, foreign.options)
-            remarks = [*foreign.remarks, *in_words(reports)]
-            foreign = dataclasses.replace(foreign, options=options, remarks=remarks)
-    model["encoder.vocabulary_version"] = vocabulary_version(symbols)
+            model = untie(model)
+            complete(model)
     if vocabulary is not None:
-        check_fits(*vocabulary, foreign)
+        check_fits(*vocabulary, model.lines)
 
-    def write(name: str, lines: list[str]) -> None:
-        path = os.path.join(folder, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{line}\n" for line in lines)
-
-    write(DICTIONARY, foreign.lines)
-    if foreign.head is not None:
-        write(os.path.join("input0", DICTIONARY), foreign.lines)
-    if foreign.labels is not None:
+    write_lines(os.path.join(folder, DICTIONARY), model.lines)
+    if model.options.task != "masked_lm":
+        write_lines(os.path.join(folder, "input0", DICTIONARY), model.lines)
+    if model.labels is not None:
         # unchanged: both loaders subtract their own number of built-in symbols from a label
-        write(os.path.join("label", DICTIONARY), foreign.labels)
+        write_lines(os.path.join(folder, "label", DICTIONARY), model.labels)
     if vocabulary is not None:
-        kind, paths = vocabulary
-        for name, path in zip(KINDS[kind][0], paths):
-            shutil.copyfile(path, os.path.join(folder, name))
+        kind, files = vocabulary
+        for name, file in zip(KINDS[kind][0], files):
+            shutil.copyfile(file, os.path.join(folder, name))
         record = {"kind": kind, "clean": False, "lowercase": False}
-        record["max_positions"] = foreign.options.max_positions
+        record["max_positions"] = model.options.max_positions
         write_json(os.path.join(folder, VOCABULARY), record)
-    with open(os.path.join(folder, convert.MODEL), "wb") as file:
-        torch.save(convert.new_state(model, foreign.options), file)
-
-    for remark in foreign.remarks:
+    write_model(folder, model)
+    for remark in model.remarks:
         logger.info("%s", remark)
-    logger.info(
-        "a model of %s: %d tensors became %d, float32", foreign.origin, foreign.found, len(model)
-    )
-    logger.info("classification heads: %s", classification_heads(model) or "none")
-    return foreign.options
+    logger.info("%d tensors of %s, float32", len(model.tensors), model.origin or "this project")
+    logger.info("classification heads: %s", classification_heads(model.tensors) or "none")
+    return model.options
 
 
-def check_fits(kind: str, paths: list[str], foreign) -> None:
+def write_lines(path: str, lines: list[str]) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def write_model(folder: str, model: Any) -> None:
+    """Write model.pt."""
+    import torch
+
+    from tupe_fairseq.checkpoint.convert import MODEL, new_state
+
+    with open(os.path.join(folder, MODEL), "wb") as file:
+        torch.save(new_state(model), file)
+
+
+def check_fits(kind: str, paths: list[str], lines: list[str]) -> None:
     """Refuse a vocabulary that the model was not trained with."""
+    from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
     from tupe_fairseq.data.dictionary import FILLER
     from tupe_fairseq.data.tokenizer import KINDS
 
-    if kind == "fastbpe" and not foreign.is_authors:
+    words = [line.rpartition(" ")[0] for line in lines]
+    if kind == "fastbpe" and tuple(words[: len(HIDDEN_SYMBOLS)]) != HIDDEN_SYMBOLS:
         raise ValueError(
             "--bpe-codes is for checkpoints of the TUPE authors' code, whose text was lower case "
             "and tokenized (Moses); how another model's text was prepared is not known"
         )
-    words = [word for word in foreign.words if not FILLER.fullmatch(word)]
+    words = [word for word in words if not FILLER.fullmatch(word)]
     unfit = KINDS[kind][1](*paths).unfit(words)
     if unfit:
         raise ValueError(

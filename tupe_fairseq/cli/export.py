@@ -108,7 +108,7 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     """Write a folder and compare it with the checkpoint; the pipeline that it is for."""
     import torch
 
-    from tupe_fairseq.checkpoint.state_dict import ENCODER, LM_HEAD, vocabulary_version
+    from tupe_fairseq.checkpoint.checkpoint import ENCODER, LM_HEAD, vocabulary_version
     from tupe_fairseq.data.dictionary import BOS, DICTIONARY, EOS, FILLER, PAD
     from tupe_fairseq.data.tokenizer import REPORT, Tokenizer
     from tupe_fairseq.export import check, names, onnx_files, write_folder

@@ -5,6 +5,7 @@ import logging
 import os
 
 from tupe_fairseq.cli import arg_types
+from tupe_fairseq.cli.convert import write_model
 from tupe_fairseq.cli.shared_flags import folders_of
 
 logger = logging.getLogger("tupe-extend")
@@ -82,32 +83,24 @@ def extend(args: argparse.Namespace, folder: str) -> argparse.Namespace:
     """Write the files of OUT to a folder; the options of the model."""
     import shutil
 
-    import torch
-
-    from tupe_fairseq.checkpoint import convert, from_own
-    from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading
+    from tupe_fairseq.checkpoint.checkpoint import loading
+    from tupe_fairseq.checkpoint.convert import complete, read_model
     from tupe_fairseq.checkpoint.extend import extend
-    from tupe_fairseq.checkpoint.foreign_model import read_checkpoint
-    from tupe_fairseq.checkpoint.state_dict import symbols_of, vocabulary_version
     from tupe_fairseq.data.dictionary import DICTIONARY
     from tupe_fairseq.data.tokenizer import KINDS, REPORT, VOCABULARY, find_dictionary
     from tupe_fairseq.files.atomic import read_json, write_json
-    from tupe_fairseq.files.text_lines import read_lines
 
     places = folders_of(args)
     dictionary = find_dictionary(places)
-    lines = read_lines(dictionary, dictionary)
-    ours = read_checkpoint(args.checkpoint, lines, dictionary, None, "", from_own)
-    if ours.origin != from_own.NAME:
-        raise CheckpointError(
-            f"{args.checkpoint} is of {ours.origin}; make a checkpoint of this project of it "
+    model = read_model(args.checkpoint, dictionary)
+    if model.origin:
+        raise ValueError(
+            f"{args.checkpoint} is of {model.origin}; make a checkpoint of this project of it "
             "first, with tupe-convert"
         )
-    symbols = symbols_of(lines)
+    model = extend(model, args.max_positions, args.method)
     with loading(args.checkpoint):
-        model = convert.convert_tensors(ours.tensors, ours.options, len(symbols))
-    model, options, remarks = extend(model, ours.options, args.max_positions, args.method)
-    model["encoder.vocabulary_version"] = vocabulary_version(symbols)
+        complete(model)
 
     shutil.copyfile(dictionary, os.path.join(folder, DICTIONARY))
     of_tasks = [os.path.join(part, DICTIONARY) for part in ("input0", "label")]
@@ -121,9 +114,7 @@ def extend(args: argparse.Namespace, folder: str) -> argparse.Namespace:
     record = os.path.join(folder, VOCABULARY)
     if os.path.exists(record):
         write_json(record, {**read_json(record), "max_positions": args.max_positions})
-    with open(os.path.join(folder, convert.MODEL), "wb") as file:
-        torch.save(convert.new_state(model, options), file)
-    for remark in (*ours.remarks, *remarks):
+    write_model(folder, model)
+    for remark in model.remarks:
         logger.info("%s", remark)
-    logger.info("max_positions was %d, is %d", ours.options.max_positions, args.max_positions)
-    return options
+    return model.options

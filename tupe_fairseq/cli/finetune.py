@@ -133,7 +133,7 @@ def main(argv: list[str] | None = None) -> None:
 
     from dataclasses import replace
 
-    from tupe_fairseq.checkpoint.pretrained import read_pretrained
+    from tupe_fairseq.checkpoint.allowed_options import read_pretrained
     from tupe_fairseq.data.task import TAGGING
     from tupe_fairseq.fairseq_runs.command import show
     from tupe_fairseq.finetune.command import Experiment, Run, Settings

@@ -75,14 +75,15 @@ def main(argv: list[str] | None = None) -> None:
     args = get_parser().parse_args(argv)
     official = [(task, official_files(task, args.glue_dir)) for task in args.tasks]
 
-    from tupe_fairseq.data.task_data import fingerprint, prepare_folder
+    from tupe_fairseq.data.task_data import prepare_folder
+    from tupe_fairseq.files.fingerprint import file_sha256
 
     tokenizer = load_tokenizer(args.pretrain_dir)
     for task, files in official:
         folder = os.path.join(args.output_dir, task.name)
         report = prepare_folder(
             folder,
-            {os.path.basename(path): fingerprint(path) for path in files.values()},
+            {os.path.basename(path): file_sha256(path) for path in files.values()},
             lambda task=task, files=files: _read(task, files),
             tokenizer,
             args.max_positions or tokenizer.max_positions or 512,

@@ -58,11 +58,11 @@ def next_command(
     folder: str, options: argparse.Namespace, has_vocabulary: bool, data: str = "data-bin"
 ) -> str:
     """Trains a converted checkpoint on."""
-    from tupe_fairseq.checkpoint.pretrained import read_pretrained
+    from tupe_fairseq.checkpoint.allowed_options import training_flags
 
     model, length = os.path.join(folder, "model.pt"), options.max_positions
     # not --restore-file: that would be loaded again when an interrupted run resumes
-    flags = [*read_pretrained(model).flags, "--finetune-from-model", model]
+    flags = [*training_flags(vars(options)), "--finetune-from-model", model]
     for name in _RATES:
         rate = getattr(options, name, None)  # None: the file does not say it
         if rate is not None:

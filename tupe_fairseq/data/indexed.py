@@ -94,16 +94,3 @@ def read_sentences(prefix: str, most: int | None = None) -> list[np.ndarray]:
     tokens, lengths = read_indexed(prefix)
     ends = np.cumsum(lengths[:most]).tolist()
     return [tokens[a:b].astype(np.int64) for a, b in zip([0, *ends], ends)]
-
-
-def check_indexed(prefix: str, vocab_size: int) -> int:
-    """The number of sentences, after a look at all tokens and lengths."""
-    tokens, lengths = read_indexed(prefix)
-    if (lengths < 1).any():
-        raise ValueError(f"{prefix}.idx is damaged: it has a sentence without </s>")
-    if len(tokens) and not 0 <= tokens.min() <= tokens.max() < vocab_size:
-        raise ValueError(
-            f"{prefix}.bin has tokens from {tokens.min()} to {tokens.max()}, but those of its "
-            f"dict.txt are 0 to {vocab_size - 1}"
-        )
-    return len(lengths)

@@ -181,15 +181,14 @@ def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
                     f"{record['settings'].get(name)} and is now {value}; give another "
                     "--output-dir, or delete it"
                 )
-        if all(map(os.path.isfile, record["files"])):
+        if is_complete(folder, record):
             return None
     elif os.listdir(folder) and not os.path.isdir(work):
         raise ValueError(f"--output-dir {folder} contains other files; give another folder")
     os.makedirs(work, exist_ok=True)
-    path = os.path.join(work, "{}.json")
-    text = stage(path.format("text"), of_text, lambda: make_text(options, work))
-    kind = stage(path.format("vocabulary"), settings, lambda: make_vocabulary(options, work))
-    report = stage(done, settings, lambda: make_data(options, work, text, kind))
+    text = stage(folder, "work/text.json", of_text, lambda: make_text(options, work))
+    kind = stage(folder, "work/vocabulary.json", settings, lambda: make_vocabulary(options, work))
+    report = stage(folder, "settings.json", settings, lambda: make_data(options, work, text, kind))
     shutil.rmtree(work)
     return report
 
@@ -200,14 +199,23 @@ def facts(paths: Iterable[str] | None) -> list[list]:
     return [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
 
 
-def stage(path: str, settings: dict[str, Any], make: Callable[[], tuple[Any, list[str]]]) -> Any:
+def stage(
+    folder: str, name: str, settings: dict[str, Any], make: Callable[[], tuple[Any, list[str]]]
+) -> Any:
     """The result of a stage, made unless it was, with these settings, and its files are there."""
+    path = os.path.join(folder, name)
     record = read_json(path) if os.path.isfile(path) else {}
-    if record.get("settings") != settings or not all(map(os.path.isfile, record["files"])):
+    if record.get("settings") != settings or not is_complete(folder, record):
         result, files = make()
+        files = [os.path.relpath(file, folder) for file in files]
         record = {"settings": settings, "files": files, "result": result}
         write_json(path, record)
     return record["result"]
+
+
+def is_complete(folder: str, record: dict[str, Any]) -> bool:
+    """Whether the files of a stage are there."""
+    return all(os.path.isfile(os.path.join(folder, name)) for name in record["files"])
 
 
 def make_report(options, text: dict[str, Any], encoded: dict[str, Counter]) -> dict[str, Any]:

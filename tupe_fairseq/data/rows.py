@@ -4,27 +4,24 @@ A row is a dict from column to text, or to a list of texts. In .conll a row is a
 list for each column. In .txt and in "-", which is standard input, it is a line with one text.
 """
 
-import bz2
 import contextlib
 import csv
-import gzip
 import io
 import itertools
 import json
-import lzma
 import os
 import re
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
+
+from tupe_fairseq.data.text_files import OPENERS, open_text
 
 Row = dict[str, Any]
 STANDARD_INPUT = "-"
 #: formats whose first row may have the names of the columns
 DELIMITED = (".tsv", ".csv")
 
-_OPENERS: dict[str, Callable] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")  # JSON may name them, UTF-8 cannot hold them
 
 
@@ -39,12 +36,12 @@ class RowError(ValueError):
 def ending_of(path: str) -> str:
     """The ending that names the format, in lower case."""
     base, ending = os.path.splitext(path.lower())
-    if ending in _OPENERS:
+    if ending in OPENERS:
         ending = os.path.splitext(base)[1].replace(".parquet", "")
     if ending not in _READERS:
         raise ValueError(
             f"{path} is no file of rows: its name should end in {', '.join(_READERS)} (all but "
-            f".parquet also followed by {', '.join(_OPENERS)})"
+            f".parquet also followed by {', '.join(OPENERS)})"
         )
     return ending
 
@@ -132,9 +129,9 @@ def _raw_rows(
 
 def read_lines(path: str, is_csv: bool = False) -> Iterator[tuple[int, str]]:
     """Lines without their ends; only a line feed ends one. In .csv it may be in a field."""
-    number, opener = 0, _OPENERS.get(os.path.splitext(path.lower())[1], open)
-    is_standard = path == STANDARD_INPUT
-    with contextlib.nullcontext(sys.stdin.buffer) if is_standard else opener(path, "rb") as file:
+    number, standard = 0, (getattr(sys.stdin, "buffer", None), None)
+    source = contextlib.nullcontext(standard) if path == STANDARD_INPUT else open_text(path)
+    with source as (file, _):
         try:
             for number, line in enumerate(file, 1):
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -142,8 +139,6 @@ def read_lines(path: str, is_csv: bool = False) -> Iterator[tuple[int, str]]:
         except UnicodeDecodeError as error:
             advice = "convert the file first: iconv -t UTF-8"
             raise ValueError(f"{place(path, number)} is not UTF-8; {advice}") from error
-        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-            raise ValueError(f"{path} cannot be read: {error}") from error
 
 
 def _tsv(path: str, columns, header: bool):

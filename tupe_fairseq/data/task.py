@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
+from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
 from tupe_fairseq.files.atomic import read_json
-from tupe_fairseq.files.names import BUILT_IN_SYMBOLS, MASK, REPORT
+
+REPORT = "report.json"
 
 CLASSIFICATION, REGRESSION, MULTILABEL, TAGGING = KINDS = (
     "classification",
@@ -19,7 +21,7 @@ CLASSIFICATION, REGRESSION, MULTILABEL, TAGGING = KINDS = (
 )
 # symbols that fairseq adds to each dictionary, or understands in a way of its own
 _RESERVED = re.compile(
-    "|".join([*map(re.escape, (*BUILT_IN_SYMBOLS, MASK)), r"madeupword\d+", "#fairseq:.*"]),
+    "|".join([*map(re.escape, (*SPECIAL_TOKENS, MASK)), r"madeupword\d+", "#fairseq:.*"]),
     re.DOTALL,
 )
 

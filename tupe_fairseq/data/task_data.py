@@ -1,6 +1,5 @@
 """Writes a task's data folder: tokens and labels as fairseq loads them, and report.json."""
 
-import hashlib
 import itertools
 import json
 import logging
@@ -18,6 +17,7 @@ from tupe_fairseq.data.indexed import IndexedWriter
 from tupe_fairseq.data.task import TAGGING, Task, TaskRows, as_tuple, label_symbol, read_report
 from tupe_fairseq.data.tokenizer import REPORT, VOCABULARY, Tokenizer
 from tupe_fairseq.files.atomic import write_json
+from tupe_fairseq.files.fingerprint import file_sha256
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def prepare_folder(
     settings = {
         **settings,
         "max_positions": max_positions,
-        "tokenizer": [tokenizer.record, *map(fingerprint, vocabulary)],
+        "tokenizer": [tokenizer.record, *map(file_sha256, vocabulary)],
     }
     settings = json.loads(json.dumps(settings))  # lists instead of tuples, as in report.json
     if os.path.isdir(folder) and os.listdir(folder):
@@ -62,11 +62,7 @@ def prepare_folder(
         report = {
             "task": task.name,
             "description": task.to_record(),
-            "text_treatment": {
-                "unicode": "NFC" if tokenizer.record["clean"] else "as it is",
-                "lowercase": tokenizer.record["lowercase"],
-            },
-            "vocabulary": fingerprint(tokenizer.dictionary),
+            "vocabulary": file_sha256(tokenizer.dictionary),
             "vocabulary_kind": tokenizer.kind,
             "max_positions": max_positions,
             "splits": parts,
@@ -113,11 +109,6 @@ def _finished(folder: str, settings: dict[str, Any]) -> dict[str, Any] | None:
 
 def _files(folder: str) -> Iterator[str]:
     return (str(path.relative_to(folder)) for path in Path(folder).rglob("*") if path.is_file())
-
-
-def fingerprint(path: str) -> str:
-    """What a file is recognized by when it is read again."""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def _encode(

@@ -1,11 +1,11 @@
 """Your own labelled files as a task: texts, labels, and rows held out for validation."""
 
+import argparse
 import logging
 import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tupe_fairseq.data.columns import Columns, choose_columns
@@ -38,26 +38,6 @@ _FEWEST = 2
 _MANY_LABELS = 20
 
 
-@dataclass(frozen=True)
-class TaskOptions:
-    """What the flags of tupe-prepare-task say; empty labels, tags and scale depend on train."""
-
-    name: str
-    kind: str
-    files: dict[str, str]
-    text: str | None = None
-    text2: str | None = None
-    label: str | None = None
-    header: bool = True
-    labels: tuple[str, ...] = ()
-    separator: str = ","
-    tags: str | None = None
-    scale: tuple[float, float] | None = None
-    valid_share: float = 0.1
-    seed: int = 1
-    skip_bad_rows: bool = False
-
-
 class _Row(NamedTuple):
     number: int  # of its line
     index: int  # among all rows of the file, from 0
@@ -68,12 +48,12 @@ class _Row(NamedTuple):
 class _File:
     """The rows of a file that can be used, and the number of those that cannot, by reason."""
 
-    def __init__(self, path: str, columns: Columns, options: TaskOptions):
+    def __init__(self, path: str, columns: Columns, options: argparse.Namespace):
         self.path, self._skips = path, options.skip_bad_rows
         self.rows: list[_Row] = []
         self.dropped: Counter[str] = Counter()
         names = [*columns.texts, *([columns.label] if columns.label else [])]
-        for number, row in read_rows(path, names, options.header, self._drop):
+        for number, row in read_rows(path, names, options.has_header, self._drop):
             try:
                 texts, label = _parse(options, path, number, row, columns)
                 self.rows.append(_Row(number, self.read, texts, label))
@@ -115,8 +95,12 @@ class _File:
         return found
 
 
-def read_task(options: TaskOptions) -> tuple[Task, dict[str, TaskRows], Columns]:
-    """The task, its rows, and the columns of train."""
+def read_task(options: argparse.Namespace) -> tuple[Task, dict[str, TaskRows], Columns]:
+    """The task, its rows, and the columns of train.
+
+    Args:
+        options: the flags of tupe-prepare-task, ``files`` by split, and ``has_header``.
+    """
     columns = _columns(options)
     train = _File(options.files["train"], columns["train"], options)
     tags = options.tags
@@ -146,9 +130,9 @@ def read_task(options: TaskOptions) -> tuple[Task, dict[str, TaskRows], Columns]
     return task, splits, columns["train"]
 
 
-def _columns(options: TaskOptions) -> dict[str, Columns]:
+def _columns(options: argparse.Namespace) -> dict[str, Columns]:
     """The columns of each file: those of train, but a test set may have no labels."""
-    files, header = options.files, options.header
+    files, header = options.files, options.has_header
     if not header and all(ending_of(path) not in DELIMITED for path in files.values()):
         raise ValueError("--no-header has no effect: none of the files is .tsv or .csv; drop it")
     given, num_texts = (options.text, options.text2, options.label), None
@@ -170,7 +154,7 @@ def _columns(options: TaskOptions) -> dict[str, Columns]:
 
 
 def _parse(
-    options: TaskOptions, path: str, number: int, row: dict[str, Any], columns: Columns
+    options: argparse.Namespace, path: str, number: int, row: dict[str, Any], columns: Columns
 ) -> tuple[tuple[str, ...], Any]:
     """The texts of a row, or its words, and its label without space around it."""
 
@@ -196,7 +180,7 @@ def _parse(
         refuse(f"has a list for a text, which --kind {TAGGING} takes", "a list for a text")
     if options.kind == MULTILABEL and label is not None:
         if isinstance(label, str):
-            label = label.split(options.separator) if label.strip() else []
+            label = label.split(options.label_separator) if label.strip() else []
         label = tuple(dict.fromkeys(whole(label)))
     elif label is not None:
         if not isinstance(label, str):
@@ -229,7 +213,7 @@ def _problem(
     return None
 
 
-def _labels(options: TaskOptions, train: _File, columns: Columns) -> tuple[str, ...]:
+def _labels(options: argparse.Namespace, train: _File, columns: Columns) -> tuple[str, ...]:
     """The labels in the order of the classes; all occur in train."""
     found = {label for row in train.rows for label in as_tuple(row.label)}
     for label in options.labels:
@@ -253,7 +237,7 @@ def _labels(options: TaskOptions, train: _File, columns: Columns) -> tuple[str, 
     return options.labels or tuple(labels)
 
 
-def _scale(options: TaskOptions, splits: dict[str, TaskRows]) -> tuple[float, float]:
+def _scale(options: argparse.Namespace, splits: dict[str, TaskRows]) -> tuple[float, float]:
     """That of train if none is given; scores outside are counted."""
     scores = list(map(float, splits["train"].labels))
     low, high = options.scale or (min(scores), max(scores))
@@ -268,7 +252,7 @@ def _scale(options: TaskOptions, splits: dict[str, TaskRows]) -> tuple[float, fl
     return low, high
 
 
-def _hold_out(options: TaskOptions, train: _File) -> dict[str, TaskRows]:
+def _hold_out(options: argparse.Namespace, train: _File) -> dict[str, TaskRows]:
     """Train without a share of its rows, and valid with these."""
     labels = [() if options.kind == REGRESSION else as_tuple(row.label) for row in train.rows]
     stratify = options.kind in (CLASSIFICATION, MULTILABEL)

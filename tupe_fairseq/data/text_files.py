@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
-_OPENERS: dict[str, Callable[..., Any]] = {
+OPENERS: dict[str, Callable[..., Any]] = {
     ".gz": gzip.open,
     ".xz": lzma.open,
     ".bz2": bz2.open,
@@ -49,13 +49,11 @@ def clean_line(line: str, lowercase: bool = False) -> str:
 @contextlib.contextmanager
 def open_text(path: str) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
     """The bytes of a plain, .gz, .xz or .bz2 file, and how many of the stored ones are read."""
-    opener = _OPENERS.get(os.path.splitext(path)[1].lower())
+    opener = OPENERS.get(os.path.splitext(path)[1].lower())
     with open(path, "rb") as stored:
         try:
             yield io.BufferedReader(opener(stored)) if opener else stored, stored.tell
-        except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-            raise ValueError(f"{path} is damaged or cut short: {error}") from error
-        except OSError as error:  # of bz2, which does not name the file
+        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
             raise ValueError(f"{path} cannot be read: {error}") from error
 
 

@@ -177,16 +177,8 @@ def find_dictionary(folders: Sequence[str]) -> str:
     )
 
 
-def places_of(checkpoint: str, data: str | None) -> list[str]:
-    """The folders in which dictionary and vocabulary may be: --data, and the checkpoint's."""
-    if data is not None and not os.path.isdir(data):
-        raise FileNotFoundError(f"--data {data} is not a folder")
-    beside = os.path.dirname(checkpoint) or "."
-    return [beside] if data is None else [data, beside]
-
-
 def find_record(folders: Sequence[str], ours: bool = True) -> tuple[str | None, dict[str, Any]]:
-    """The first folder with a vocabulary, and its record."""
+    """The first folder with a vocabulary, and its record; without one, how our own cleans."""
     for folder in folders:
         path = os.path.join(folder, VOCABULARY)
         if os.path.isfile(path):
@@ -194,13 +186,7 @@ def find_record(folders: Sequence[str], ours: bool = True) -> tuple[str | None, 
             if not isinstance(record, dict) or record.get("kind") not in KINDS:
                 raise ValueError(f"{path} does not name a vocabulary: {', '.join(KINDS)}")
             return folder, record
-    # folders of tupe-fairseq 0.1: a SentencePiece model, and the treatment in report.json
     for folder in folders:
         if os.path.isfile(os.path.join(folder, SENTENCEPIECE_MODEL)):
-            reports = [os.path.join(place, REPORT) for place in folders]
-            report = next((read_json(path) for path in reports if os.path.isfile(path)), {})
-            treatment = report.get("text_treatment", {"unicode": "NFC" if ours else "as it is"})
-            length = report.get("settings", {}).get("tokens_per_sample")
-            record = {"kind": "sentencepiece", "clean": treatment["unicode"] == "NFC"}
-            return folder, {**treatment, **record, "max_positions": length}
+            return folder, {"kind": "sentencepiece", "clean": ours}
     return None, {}

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.state_dict import EMBEDDING, ENCODER
+from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER
 from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.options import POSITION_OPTIONS

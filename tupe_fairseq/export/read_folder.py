@@ -1,32 +1,25 @@
 """Reads a transformers model directory, TUPE or RoBERTa, without running code that it holds."""
 
 import argparse
-import json
 import os
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.allowed_options import checked_options
-from tupe_fairseq.checkpoint.checkpoint import check_tensors
-from tupe_fairseq.checkpoint.convert import convert_dictionary, fine_tuning_options
-from tupe_fairseq.checkpoint.foreign_model import ForeignModel
-from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
-from tupe_fairseq.checkpoint.state_dict import (
+from tupe_fairseq.checkpoint.allowed_options import ANYWHERE, DEFAULTS, checked_options
+from tupe_fairseq.checkpoint.checkpoint import (
     EMBEDDING,
+    LM_HEAD,
     TAGGING_HEAD,
+    check_tensors,
+    loading,
     symbols_of,
     vocabulary_version,
 )
+from tupe_fairseq.checkpoint.convert import Model, complete, dictionary_lines, set_head
 from tupe_fairseq.data.dictionary import DICTIONARY
-from tupe_fairseq.data.task import (
-    CLASSIFICATION,
-    MULTILABEL,
-    REGRESSION,
-    TAGGING,
-    label_symbol,
-)
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, label_symbol
 from tupe_fairseq.export.names import (
     LM_WEIGHT,
     PROBLEM_TYPES,
@@ -35,8 +28,7 @@ from tupe_fairseq.export.names import (
     from_transformers,
 )
 from tupe_fairseq.export.write_folder import WEIGHTS, without_unlisted
-from tupe_fairseq.files.text_lines import read_lines
-from tupe_fairseq.options import POSITION_OPTIONS
+from tupe_fairseq.files.atomic import read_json
 
 # fairseq's task for each kind of head, and its options
 _TASKS: dict[str, dict[str, Any]] = {
@@ -47,25 +39,27 @@ _TASKS: dict[str, dict[str, Any]] = {
 }
 # what fairseq's models have no place for
 _LEFT_OUT = ("pooler.", "qa_outputs.", "embeddings.position_ids")
-_SEED = 1  # the same folder becomes the same checkpoint
 
 
 def read_folder(
     folder: str,
-    given_lines: list[str] | None = None,
-    given_labels: list[str] | None = None,
+    dictionary: str | None = None,
+    label_dict: str | None = None,
     numbers: dict[str, int] | None = None,
-) -> ForeignModel:
+) -> Model:
     """Read a folder as tupe-export, ``save_pretrained`` or ``Trainer`` write it.
 
     Args:
-        given_lines: of the dict.txt to use instead of the folder's.
-        given_labels: of the label/dict.txt to use instead of ``id2label``.
+        dictionary: the dict.txt to use instead of the folder's.
+        label_dict: the label/dict.txt to use instead of ``id2label``.
         numbers: of GPT-2's tokens, for the dictionary of a folder that has a tokenizer alone.
     """
     path = os.path.join(folder, "config.json")
-    config = _read_json(path)
-    options = {**_defaults(), **from_config(config, path)}
+    config = read_json(path)
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} is not a JSON object")
+    basis = {**DEFAULTS, **ANYWHERE, "arch": "tupe_roberta", "task": "masked_lm"}
+    options = {**basis, **from_config(config, path)}
     options["tokens_per_sample"] = options["max_positions"]
     found = _read_weights(folder)
     left_out = [name for name in found if any(part in name for part in _LEFT_OUT)]
@@ -73,77 +67,37 @@ def read_folder(
     tensors = {name: x for name, x in found.items() if name not in left_out}
     tensors = check_tensors(tensors, folder)
 
-    head, labels = _head(config, tensors, path), None
-    tied = not options["untie_weights_roberta"]
-    try:
+    head = _head(config, tensors, path)
+    with loading(folder):
+        tied = not options["untie_weights_roberta"]
         state = from_transformers(tensors, config["model_type"], head, tied)
-    except KeyError as error:
-        raise ValueError(f"{folder} has no tensor for {error}") from None
-    if "encoder.lm_head.dense.weight" not in state:
-        state = _with_lm_head(state)
-        remarks.append(
-            "THE FOLDER HAS NO LM HEAD (classifiers are saved without): model.pt has a new one, "
-            "which must be trained before it can fill in masks"
-        )
-    if config.get("unlisted_pieces"):
-        state = without_unlisted(state, config["unlisted_pieces"])
-    lines = _dictionary(folder, config, len(state[EMBEDDING]), given_lines, numbers)
-
+        if LM_HEAD + "dense.weight" not in state:
+            state = _with_lm_head(state)
+            remarks.append(
+                "THE FOLDER HAS NO LM HEAD (classifiers are saved without): model.pt has a new "
+                "one, which must be trained before it can fill in masks"
+            )
+        if config.get("unlisted_pieces"):
+            state = without_unlisted(state, config["unlisted_pieces"])
+    lines = _dictionary(folder, config, len(state[EMBEDDING]), dictionary, numbers)
     if head is None or head.kind == TAGGING:
         options.pop("pooling", None)
     if head is not None:
         options["classification_head_name"] = head.name
-    namespace = argparse.Namespace(
-        **checked_options(options, path), criterion="masked_lm", data="."
-    )
+    options = {**checked_options(options, path), "criterion": "masked_lm", "data": "."}
+    origin = f"the transformers library ({config['model_type']})"
+    model = Model(state, argparse.Namespace(**options), lines, origin, remarks=remarks)
     if head is not None:
-        count = len(head.labels)
-        namespace = fine_tuning_options(namespace, head.name, count, **_TASKS[head.kind])
         if head.kind != REGRESSION:
-            labels = given_labels or [f"{label_symbol(label)} 1" for label in head.labels]
-            if len(labels) < count:
-                raise ValueError(
-                    f"--label-dict lists {len(labels)} labels, but the head has {count} outputs"
-                )
-    elif given_labels is not None:
+            model.labels = [f"{label_symbol(label)} 1" for label in head.labels]
+            if label_dict is not None:
+                model.labels = dictionary_lines(label_dict)
+        set_head(model, head.name, len(head.labels), f"{label_dict}", **_TASKS[head.kind])
+    elif label_dict is not None:
         raise ValueError(f"--label-dict is given, but {folder} has no classification head")
-    words = [line.rpartition(" ")[0] for line in lines]
-    return ForeignModel(
-        origin=f"the transformers library ({config['model_type']})",
-        found=len(found),
-        tensors=state,
-        options=namespace,
-        lines=lines,
-        is_authors=tuple(words[: len(HIDDEN_SYMBOLS)]) == HIDDEN_SYMBOLS,
-        words=words,
-        head=head and head.name,
-        labels=labels,
-        remarks=remarks,
-    )
-
-
-def _defaults() -> dict[str, Any]:
-    switches = [name for name, option in POSITION_OPTIONS.items() if option.default is False]
-    return {
-        "arch": "tupe_roberta",
-        "task": "masked_lm",
-        "attn_impl": "auto",
-        "unpad": False,
-        "compile_layers": False,
-        "encoder_layerdrop": 0.0,
-        **dict.fromkeys(switches, False),
-    }
-
-
-def _read_json(path: str) -> dict[str, Any]:
-    with open(path, encoding="utf-8") as file:
-        try:
-            content = json.load(file)
-        except ValueError as error:
-            raise ValueError(f"{path} is not a JSON file: {error}") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} is not a JSON object")
-    return content
+    with loading(folder):
+        complete(model)
+    return model
 
 
 def _read_weights(folder: str) -> dict[str, Tensor]:
@@ -154,7 +108,8 @@ def _read_weights(folder: str) -> dict[str, Tensor]:
     names = [WEIGHTS]
     index = os.path.join(folder, f"{WEIGHTS}.index.json")
     if os.path.exists(index):
-        names = sorted(set(_read_json(index).get("weight_map", {}).values()))
+        with loading(index):
+            names = sorted(set(read_json(index)["weight_map"].values()))
     tensors = {}
     for name in names:
         path = os.path.join(folder, name)
@@ -191,9 +146,9 @@ def _head(config: dict[str, Any], tensors: dict[str, Tensor], path: str) -> Head
 
 
 def _with_lm_head(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors with a new LM head, as RoBERTa initializes it."""
+    """The tensors with a new LM head, as RoBERTa initializes it, the same each time."""
     size, dim = state[EMBEDDING].shape
-    generator = torch.Generator().manual_seed(_SEED)
+    generator = torch.Generator().manual_seed(1)
     head = {
         "bias": torch.zeros(size),
         "dense.weight": torch.empty(dim, dim).normal_(0, 0.02, generator=generator),
@@ -201,7 +156,7 @@ def _with_lm_head(state: dict[str, Tensor]) -> dict[str, Tensor]:
         "layer_norm.weight": torch.ones(dim),
         "layer_norm.bias": torch.zeros(dim),
     }
-    new = {f"encoder.lm_head.{name}": tensor for name, tensor in head.items()}
+    new = {LM_HEAD + name: tensor for name, tensor in head.items()}
     return {LM_WEIGHT: state[EMBEDDING], **state, **new}
 
 
@@ -209,24 +164,21 @@ def _dictionary(
     folder: str,
     config: dict[str, Any],
     rows: int,
-    given: list[str] | None,
+    given: str | None,
     numbers: dict[str, int] | None,
 ) -> list[str]:
     """The lines of the model's dict.txt; the folder's tokenizer tells them, if it has none."""
-    path = os.path.join(folder, DICTIONARY)
-    tokenizer = os.path.join(folder, "tokenizer.json")
-    if given is not None:
-        path, lines = "--dict", given
-    elif os.path.exists(path) and not (numbers and os.path.exists(tokenizer)):
-        lines = read_lines(path, path)
-    elif os.path.exists(tokenizer):  # with GPT-2's tokens dict.txt lists ids, maybe others
+    path, tokenizer = given or os.path.join(folder, DICTIONARY), f"{folder}/tokenizer.json"
+    # with GPT-2's tokens dict.txt lists ids, maybe others
+    if not given and os.path.exists(tokenizer) and (numbers or not os.path.exists(path)):
         from tupe_fairseq.export.tokenizer import dictionary_words
 
         words = dictionary_words(tokenizer, config.get("unlisted_pieces", 0), numbers)
         path, lines = tokenizer, [f"{word} 1" for word in words]
+    elif os.path.exists(path):
+        lines = dictionary_lines(path)
     else:
         raise FileNotFoundError(f"{path} is missing; give --dict, the dict.txt of the model")
-    lines = convert_dictionary(lines, path)
     symbols = symbols_of(lines)
     if rows != len(symbols):
         raise ValueError(

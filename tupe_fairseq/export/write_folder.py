@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.state_dict import EMBEDDING
+from tupe_fairseq.checkpoint.checkpoint import EMBEDDING
 from tupe_fairseq.data.dictionary import UNK
 from tupe_fairseq.export.names import LM_WEIGHT
 

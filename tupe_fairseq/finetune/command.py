@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tupe_fairseq.checkpoint.pretrained import Pretrained
+from tupe_fairseq.checkpoint.allowed_options import Pretrained
 from tupe_fairseq.data.task import MULTILABEL, TAGGING
 from tupe_fairseq.fairseq_runs.command import as_shell, fairseq_train, user_dir
 from tupe_fairseq.fairseq_runs.schedule import WARMUP_RATIO, total_updates, warmup_updates

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tupe_fairseq.checkpoint.pretrained import Pretrained
-from tupe_fairseq.checkpoint.state_dict import symbols_of, vocabulary_version
+from tupe_fairseq.checkpoint.allowed_options import Pretrained
+from tupe_fairseq.checkpoint.checkpoint import symbols_of, vocabulary_version
 from tupe_fairseq.data.dictionary import DICTIONARY, SPECIAL_TOKENS
 from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, TAGGING, Task, label_symbol

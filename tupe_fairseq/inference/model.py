@@ -7,40 +7,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.checkpoint.allowed_options import own_options
-from tupe_fairseq.checkpoint.checkpoint import CheckpointError, check_finite, loading, read
-from tupe_fairseq.checkpoint.convert import convert_tensors
-from tupe_fairseq.checkpoint.foreign_model import read_checkpoint
-from tupe_fairseq.checkpoint.state_dict import (
-    EMBEDDING,
+from tupe_fairseq.checkpoint.checkpoint import (
     ENCODER,
+    LM_HEAD,
     POOLING,
-    VOCABULARY,
+    CheckpointError,
     classification_heads,
+    loading,
     symbols_of,
-    vocabulary_version,
 )
-from tupe_fairseq.data.dictionary import MASK, word_ids
+from tupe_fairseq.checkpoint.convert import read_model
 from tupe_fairseq.data.task import trained_kind
 from tupe_fairseq.data.tokenizer import find_dictionary
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.files.names import CLS, MEAN
-from tupe_fairseq.files.text_lines import read_lines
 from tupe_fairseq.modules.pooling import POOLINGS
 from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
 from tupe_fairseq.options import TupeConfig
-
-_LM_HEAD = "encoder.lm_head."
-# the architecture's values, which conversion leaves out
-_PRESET = {
-    "activation_fn": "gelu",
-    "dropout": 0.1,
-    "attention_dropout": 0.1,
-    "activation_dropout": 0.0,
-    "encoder_normalize_before": False,
-}
-# options that change only how the model is computed, and may not work on this machine
-_HERE = {"attn_impl": "auto", "compile_layers": False, "unpad": False}
 
 
 class WordEncoder(TupeEncoder):
@@ -83,7 +65,7 @@ class TaskHead(nn.Module):
         self.out_proj = nn.Linear(*reversed(tensors["out_proj.weight"].shape))
         self.activation = ACTIVATIONS[activation]
         self.pool = POOLINGS[pooling]
-        recorded = MEAN if POOLING in tensors else CLS
+        recorded = "mean" if POOLING in tensors else "cls"
         if recorded != pooling:
             raise ValueError(f"pooling is {pooling} in its options and {recorded} in its head")
         self.load_state_dict({name: x for name, x in tensors.items() if name != POOLING})
@@ -119,10 +101,9 @@ class TrainedModel:
         self.symbols, self.dictionary = symbols, dictionary
         self._tensors = {k: x for k, x in tensors.items() if not k.startswith(ENCODER)}
         self.heads = classification_heads(self._tensors)
-        config = {**_PRESET, **options, **_HERE}
         with loading(path):
             self.encoder = WordEncoder(
-                TupeConfig.from_roberta_options(argparse.Namespace(**config)), len(symbols)
+                TupeConfig.from_roberta_options(argparse.Namespace(**options)), len(symbols)
             )
             self.encoder.load_state_dict(_part(tensors, ENCODER))
         self.encoder.eval()
@@ -134,9 +115,9 @@ class TrainedModel:
 
     @functools.cached_property
     def lm_head(self) -> LMHead:
-        tensors = _part(self._tensors, _LM_HEAD)
+        tensors = _part(self._tensors, LM_HEAD)
         parts = [f"{part}.{name}" for part in ("dense", "layer_norm") for name in _TENSORS]
-        missing = [_LM_HEAD + name for name in (*_TENSORS, *parts) if name not in tensors]
+        missing = [LM_HEAD + name for name in (*_TENSORS, *parts) if name not in tensors]
         if missing:
             raise CheckpointError(
                 f"{self.path} has no LM head, which predicts masked tokens: {', '.join(missing)} "
@@ -181,7 +162,7 @@ class TrainedModel:
             return TaskHead(
                 _part(self._tensors, f"classification_heads.{name}."),
                 self.options.get("pooler_activation_fn", "tanh"),
-                self.options.get("pooling", CLS),
+                self.options.get("pooling", "cls"),
             ).eval()
 
 
@@ -195,46 +176,9 @@ def load(path: str, *folders: str) -> TrainedModel:
         folders: the first one that has a dict.txt should have the checkpoint's.
     """
     dictionary = find_dictionary(folders)
-    checkpoint = read(path, finite=False)
-    origin, given, tensors = "", checkpoint.options, checkpoint.tensors
-    if str(given.get("arch")).startswith("tupe_roberta"):
-        check_finite(tensors, path)
-        options = own_options(given, tensors, path)
-        symbols = symbols_in(dictionary)
-        with loading(path):
-            check_vocabulary(tensors, symbols)
-    else:
-        del checkpoint, tensors  # read again, which is simple, rather than held twice
-        lines = read_lines(dictionary, dictionary)
-        foreign = read_checkpoint(path, lines, dictionary, None, "")
-        symbols, origin = symbols_of(foreign.lines), foreign.origin
-        with loading(path):
-            tensors = convert_tensors(foreign.tensors, foreign.options, len(symbols))
-        options = {**vars(foreign.options), "task": given.get("task")}
-    return TrainedModel(path, options, tensors, symbols, dictionary, origin)
-
-
-def check_vocabulary(tensors: dict[str, Tensor], symbols: list[str]) -> None:
-    """Refuse symbols that are not those of the checkpoint."""
-    rows, recorded = tensors[EMBEDDING].size(0), tensors.get(VOCABULARY)
-    if rows != len(symbols):
-        raise ValueError(
-            f"the checkpoint's word embedding has {rows} rows, but dict.txt and the built-in "
-            f"symbols are {len(symbols)}; use the dict.txt that the checkpoint was trained with"
-        )
-    # half precision cannot hold the record
-    if recorded is not None and not recorded.is_floating_point():
-        if recorded.item() != vocabulary_version(symbols).item():
-            raise ValueError(
-                "the checkpoint was trained with a different vocabulary of the same size; use its "
-                "own dict.txt, and data made with it"
-            )
-
-
-def symbols_in(dictionary: str) -> list[str]:
-    """The symbols of fairseq's dictionary for a dict.txt, ``<mask>`` included."""
-    symbols = list(word_ids(dictionary))
-    return symbols if MASK in symbols else [*symbols, MASK]
+    model = read_model(path, dictionary)
+    symbols = symbols_of(model.lines)
+    return TrainedModel(path, vars(model.options), model.tensors, symbols, dictionary, model.origin)
 
 
 def _part(tensors: dict[str, Any], prefix: str) -> dict[str, Any]:

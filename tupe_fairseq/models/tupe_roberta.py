@@ -9,6 +9,7 @@ import json
 import logging
 from functools import partial
 
+import torch
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
 from fairseq.models.roberta import RobertaModel
@@ -22,8 +23,7 @@ from fairseq.utils import safe_getattr, safe_hasattr
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from tupe_fairseq.checkpoint.fairseq_files import allow_fairseq_checkpoints
-from tupe_fairseq.checkpoint.state_dict import vocabulary_version
+from tupe_fairseq.checkpoint.checkpoint import NUMPY_SUBSTITUTES, vocabulary_version
 from tupe_fairseq.encoder import RECORD, TupeEncoder
 from tupe_fairseq.modules.heads import TaggingHead, TextHead, fit_heads
 from tupe_fairseq.modules.pooling import POOLINGS
@@ -38,7 +38,8 @@ from tupe_fairseq.options import (
 )
 
 logger = logging.getLogger(__name__)
-allow_fairseq_checkpoints()
+# else fairseq cannot resume; nothing that is allowed runs code or is a class of numpy's
+torch.serialization.add_safe_globals([argparse.Namespace, *NUMPY_SUBSTITUTES])
 
 #: RoBERTa's options that do not apply here, each with the only value allowed
 FIXED_OPTIONS = {

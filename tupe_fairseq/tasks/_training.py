@@ -5,14 +5,31 @@ import pickle
 
 import numpy as np
 import torch
+from fairseq import checkpoint_utils
 from fairseq.data import SortDataset, data_utils
 from fairseq.distributed import utils as distributed_utils
+from fairseq.file_io import PathManager
 from fairseq.tasks import FairseqTask
 from fairseq.utils import safe_getattr, split_paths
 
-from tupe_fairseq.checkpoint.fairseq_files import copy_atomically
+from tupe_fairseq.files.atomic import atomic_copy
 from tupe_fairseq.files.vocabulary_files import copy_vocabulary
 from tupe_fairseq.optim.warmup_ratio import record_batches
+
+
+class AtomicPathManager(PathManager):
+    """fairseq's file access, whose copies have their name only when they are complete.
+
+    fairseq writes the first checkpoint of an update atomically and copies it to
+    ``checkpoint_last.pt`` and ``checkpoint_best.pt``, where a kill would leave half a file.
+    """
+
+    @staticmethod
+    def copy(src_path, dst_path, overwrite=False):
+        if PathManager.path_requires_pathmanager(dst_path):
+            return PathManager.copy(src_path, dst_path, overwrite=overwrite)
+        atomic_copy(src_path, dst_path)
+        return True
 
 
 class TrainingTask(FairseqTask):
@@ -57,7 +74,7 @@ class TrainingTask(FairseqTask):
             # else one process sends the file to the others by torch.load, which refuses its config
             options.load_checkpoint_on_all_dp_ranks = True
         if not options.no_save:
-            copy_atomically()
+            checkpoint_utils.PathManager = AtomicPathManager  # the one name that we replace
             if distributed_utils.is_master(parallel):
                 copy_vocabulary(split_paths(self.cfg.data)[0], options.save_dir)
 
