@@ -1,0 +1,113 @@
+"""A checkpoint that holds code, through every command that is given one: none of it runs."""
+
+import contextlib
+import pickle
+import shutil
+
+import pytest
+import torch
+
+from helpers import glue_data, raw_text
+from helpers.crafted import Touch
+from helpers.exporting import write_model, write_vocabulary
+from helpers.model_folders import change_config, write_folder
+from helpers.predicting import write_fine_tuned
+from helpers.running import call_program
+
+MARK = "code-ran"
+WRITERS = {
+    "zip": lambda state, path: torch.save({**state, "extra_state": Touch(MARK)}, path),
+    "old": lambda state, path: torch.save(
+        {**state, "extra_state": Touch(MARK)}, path, _use_new_zipfile_serialization=False
+    ),
+    "option": lambda state, path: torch.save({**state, "cfg": {"model": Touch(MARK)}}, path),
+    "tensor": lambda state, path: torch.save({**state, "model": {"x": Touch(MARK)}}, path),
+    "plain": lambda state, path: pickle.dump(Touch(MARK), open(path, "wb")),
+}
+#: a call of each command; MODEL is the checkpoint
+COMMANDS = {
+    "convert": "--checkpoint MODEL --dict dict.txt --output-dir out",
+    "convert --untie": "--untie --checkpoint MODEL --dict dict.txt --output-dir out",
+    "doctor": "--checkpoint MODEL",
+    "encode": "MODEL in.tsv --output-file out/out.npy --cpu",
+    "export": "MODEL --output-dir out",
+    "extend": "MODEL --max-positions 64 --method tile --output-dir out",
+    "finetune": "--data task --checkpoint MODEL --output-dir out --cpu",
+    "plot": "MODEL --output-dir out",
+    "predict": "MODEL in.tsv --output-file out/out.tsv --cpu",
+    "score": "MODEL --input in.tsv --output-file out/out.tsv --cpu",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The state of a fine-tuned model, and a folder with all that commands need beside it."""
+    place = tmp_path_factory.mktemp("hostile")
+    checkpoint = write_fine_tuned(place / "run")
+    glue_data.write_data(place / "run" / "task", "CoLA")
+    (place / "run" / "in.tsv").write_text("text\nA cat.\n")
+    return torch.load(checkpoint, weights_only=False), place / "run"
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_code_of_a_checkpoint_runs(command, writer, folder, monkeypatch):
+    state, place = folder
+    monkeypatch.chdir(place)
+    WRITERS[writer](state, "model.pt")
+    words = COMMANDS[command].replace("MODEL", "model.pt").split()
+    code, text = call_program(command.split()[0], words)
+    assert not (place / MARK).exists() and not (place / "out").exists()
+    (line,) = [line for line in text.splitlines() if "model.pt" in line and "reading" not in line]
+    assert code == 2 and "model.pt is " in line and len(line) < 500
+    with contextlib.suppress(RuntimeError):  # of a plain pickle, after its code has run
+        torch.load("model.pt", weights_only=False)
+    (place / MARK).rmdir()  # so it would have run
+
+
+@pytest.mark.parametrize("kind", ["pickle", "code", "index"])
+def test_no_code_of_a_transformers_folder_runs(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = write_folder(tmp_path / "a")
+    if kind == "code":  # of which tupe-convert needs nothing
+        change_config(folder, auto_map={"AutoConfig": "evil.Config", "AutoModel": "evil.Model"})
+        for name in ("evil.py", "modeling_tupe.py", "configuration_tupe.py", "setup.py"):
+            (folder / name).write_text(f"import os\nos.mkdir({MARK!r})\n")
+    else:
+        (folder / "model.safetensors").unlink()
+        with open(folder / "pytorch_model.bin", "wb") as file:
+            pickle.dump(Touch(MARK), file)
+    if kind == "index":
+        index = '{"weight_map": {"x": "pytorch_model.bin"}}'
+        (folder / "model.safetensors.index.json").write_text(index)
+    code, text = call_program("convert", ["--checkpoint", folder, "--output-dir", "out"])
+    assert not (tmp_path / MARK).exists()
+    assert code == (0 if kind == "code" else 2)
+    expected = {
+        "pickle": "is missing",
+        "code": "wrote out",
+        "index": "pytorch_model.bin is damaged",
+    }
+    assert expected[kind] in text
+
+
+def test_folders_whose_vocabulary_alone_is_used(tmp_path, monkeypatch):
+    """--pretrain-dir and --vocabulary never open the checkpoint beside the vocabulary."""
+    monkeypatch.chdir(tmp_path)
+    data = write_vocabulary(tmp_path / "data")
+    state = torch.load(write_model(tmp_path / "run", data), weights_only=False)
+    shutil.copytree(data, tmp_path / "there")
+    WRITERS["zip"](state, tmp_path / "there" / "model.pt")
+    WRITERS["plain"](state, tmp_path / "there" / "report.pkl")
+    raw_text.write(tmp_path / "text", [["A cat."], ["No dog."]])
+    raw_text.write(tmp_path / "valid", [["Nobody."]])
+    text = ["--input", "text", "--valid-input", "valid", "--test-fraction", 0]
+    (tmp_path / "rows.csv").write_text("text,label\nA cat.,a\nNo dog.,b\n")
+    rows = ["--kind", "classification", "--train", "rows.csv", "--valid", "rows.csv"]
+    for command, words in (
+        ("prepare-pretrain", [*text, "--vocabulary", "there"]),
+        ("prepare-task", [*rows, "--text", "text", "--label", "label", "--pretrain-dir", "there"]),
+    ):
+        code, said = call_program(command, [*words, "--output-dir", f"out-{command}"])
+        assert code == 0, said
+    assert not (tmp_path / MARK).exists()
