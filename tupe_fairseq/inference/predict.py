@@ -43,7 +43,7 @@ def predict(
             only speed and rounding.
         cpu (bool): stay on the CPU even if there is a GPU.
     Raises:
-        CheckpointError: if the file is refused or damaged; ``NotFinite`` if weights are NaN.
+        CheckpointError: if the file is refused or damaged, or weights are NaN.
     """
     model, task = load_model(str(checkpoint), str(data), no_shuffle=True)
     dataset = task.load_dataset(split)
