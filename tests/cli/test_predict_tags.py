@@ -60,7 +60,7 @@ def model(tmp_path_factory):
 
 def expected(checkpoint, data):
     task = Task.load(str(data))
-    found = through_fairseq(checkpoint, data, "valid", cpu=True).values
+    found = through_fairseq(checkpoint, data, "valid", cpu=True)
     return [[task.labels[number] for number in tags] for tags in found]
 
 

@@ -63,7 +63,7 @@ def bin_folder(tmp_path):
     "flags, message",
     [
         (["--train-flags=--lr 3"], "--train-flags may not set --lr: tupe-compare sets it for all"),
-        (["--train-flags=--rel-pos"], "--rel-pos: it belongs to a scheme, in --schemes"),
+        (["--train-flags=--rel-pos"], "may not set --rel-pos: tupe-compare sets it for all"),
         (["--train-flags=--no-such"], "--train-flags: unrecognized arguments: --no-such"),
         (["--schemes=alibi --rel-pos"], "--schemes 'alibi --rel-pos': "),
         (["--schemes=learned; learned --max-rel-pos 5"], "'learned"),

@@ -105,8 +105,7 @@ def test_tables_and_figures(kind, runs):
     assert names == {"learning_curves", *of_kind}
     assert ("## Each class, by the best run" in table) == (kind != "regression")
     assert ("Weights of the classes in the loss (--balance)" in table) == (kind != "regression")
-    assert "Runs stopped after 1 epoch without a better score (--patience)." in table
-    assert "| run | epochs |" in table
+    assert "A run ends without a better score for 1 epochs (--patience)." in table
     baseline = {
         "classification": "always ", "regression": "(mean score)", "multilabel": "set of labels)",
         "tagging": "each word's most frequent tag (",

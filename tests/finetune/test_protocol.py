@@ -150,13 +150,13 @@ def test_regression_with_mean_pooling(chain, tmp_path):
     rows = (tmp_path / "submission" / "STS-B.tsv").read_text().splitlines()[1:]
     assert all(0 <= float(row.split("\t")[1]) <= 5 and row[-4] == "." for row in rows)
     table = (tmp_path / "STS-B" / "results.md").read_text()
-    assert "; 1 epoch; 8 rows per update" in table
+    assert "; epochs: 1; rows per update: 8" in table
     assert "(mean score)" in table and "mean of a text's features (--pooling)" in table
     assert "| STS-B (mean pooling) |" in (tmp_path / "results.md").read_text()
 
     # the kept checkpoint pools by the mean without being told to
     where = str(folder), "checkpoint_best.pt", str(chain / "out" / "STS-B")
-    found = predict(f"{where[0]}/checkpoint_best.pt", where[2], "valid", cpu=True).values
+    found = predict(f"{where[0]}/checkpoint_best.pt", where[2], "valid", cpu=True)
     hub = TupeRobertaModel.from_pretrained(*where).eval()
     head = hub.model.classification_heads["sentence_classification_head"]
     for row in hub.task.load_dataset("valid"):
@@ -191,7 +191,7 @@ def test_a_diverged_run_without_pretraining(chain, tmp_path):
     assert "tensors; newly initialized" not in (folder / "train.log").read_text()
     assert "every run of CoLA diverged" in text
     table = (tmp_path / "CoLA" / "results.md").read_text()
-    assert "# CoLA, without pre-training" in table and "| lr1e+30-seed1 | diverged |" in table
+    assert "# CoLA, without pre-training" in table and "| lr1e+30-seed1 | 0 | diverged |" in table
     assert "CoLA (not pre-trained) | 0.0 | diverged |" in (tmp_path / "results.md").read_text()
 
 

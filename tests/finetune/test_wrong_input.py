@@ -42,7 +42,7 @@ def refused(files, *flags, made=False):
         (["--metric", "pearson"], "--metric pearson: 'pearson' is not for classification"),
         (["--dropout", 1], "argument --dropout: '1' is not a number of at least 0 and below 1"),
         (["--cpu", "--fp16"], "--fp16 needs a GPU; drop it, or drop --cpu"),
-        (["--gpus", "0", "--cpu"], "argument --cpu: not allowed with argument --gpus"),
+        (["--gpus", "0", "--cpu"], "--gpus needs a GPU; drop it, or drop --cpu"),
         (["--gpus", "1000"], "--gpus 1000: torch finds"),
         (["--checkpoint", "/nowhere.pt"], "argument --checkpoint: /nowhere.pt does not exist"),
         (["--data", "/nowhere"], "argument --data: /nowhere is not a folder"),

@@ -1,10 +1,15 @@
 """Runs the commands and examples of the pages, on models cut down to a tiny size."""
 
+import contextlib
+import io
+import os
 import re
+import shlex
 import subprocess
 import sys
 
 from helpers.cli import BIN, ENV, REPO
+from helpers.running import run
 
 SIZE = {"encoder-layers": 2, "encoder-embed-dim": 32, "encoder-ffn-embed-dim": 64,
         "encoder-attention-heads": 4}  # fmt: skip
@@ -56,8 +61,18 @@ def blocks(page):
     return [(language, code) for language, code in found if not code.startswith(ELSEWHERE)]
 
 
-def execute(language, code, folder, **env):
-    """Run a block as a user does; what it printed."""
+def execute(language, code, folder, here=True, **env):
+    """Run a block as a user does; what it printed.
+
+    Args:
+        here: in this process, which saves a start of torch and fairseq, if that is possible.
+    """
+    if here and language == "python":
+        return _execute_python(code, folder)
+    code = code.replace("$PWD", str(folder))
+    if here and language == "bash" and not set("$|<>;(){}") & set(code.replace("'(0.9,", "")):
+        lines = code.replace("\\\n", " ").splitlines()
+        return "".join(_call(shlex.split(line), folder, env) for line in lines if line)
     command = ["bash", "-c", SHELL + code] if language == "bash" else [sys.executable, "-c", code]
     process = subprocess.run(
         command, cwd=folder, env={**ENV, "DRY_RUN": "", **env}, text=True, timeout=300,
@@ -65,3 +80,27 @@ def execute(language, code, folder, **env):
     )  # fmt: skip
     assert process.returncode == 0, f"{code}\n{process.stdout[-5000:]}"
     return process.stdout
+
+
+def _call(words, folder, env):
+    """One command with the flags of SHELL, which end it."""
+    function = re.search(rf"^{words[0]}\(\) {{.*?}}$", SHELL, re.MULTILINE | re.DOTALL)
+    if function is not None:  # the shell itself says what they are
+        script = function[0].replace("command ", "printf '%s\\0' ")
+        script = f"{script}\n{shlex.join(words)}"
+        output = subprocess.run(
+            ["bash", "-c", script], env={**ENV, "DRY_RUN": "", **env}, stdout=-1, check=True
+        ).stdout
+        words = output.decode().split("\0")[:-1]
+    return run(*words, cwd=folder).stdout
+
+
+def _execute_python(code, folder):
+    before, output = os.getcwd(), io.StringIO()
+    os.chdir(folder)
+    try:
+        with contextlib.redirect_stdout(output):
+            exec(code, {"__name__": "__main__"})
+    finally:
+        os.chdir(before)
+    return output.getvalue()

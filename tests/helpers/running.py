@@ -1,6 +1,7 @@
 """Paths, and running the real commands, in a separate process or in this one."""
 
 import contextlib
+import importlib
 import io
 import logging
 import os
@@ -8,10 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import tupe_fairseq
-from helpers.forked import run_forked
 from helpers.silence import no_foreign_lines, no_warnings
 from tupe_fairseq.cli import main as cli
 
@@ -25,24 +26,61 @@ ENV = dict(os.environ)
 
 
 def run(*command, cwd=None, check=True, env=None):
-    """Run a console script of this environment, or a program, and return the finished process."""
+    """Run a program and return the finished process; fairseq's and ours in this process."""
     command = [str(word) for word in command]
-    is_program = command[0] == sys.executable and command[1].endswith(".py")
-    is_script = command[0].startswith(("fairseq-", "tupe-"))
-    if (BIN / command[0]).exists():
-        command[0] = str(BIN / command[0])
-    if (is_script or is_program) and env is None:
-        process = run_forked(command[1:] if is_program else command, cwd)
+    if command[0].startswith(("fairseq-", "tupe-")) and env is None:
+        process = _run_here(command, cwd)
     else:
         process = subprocess.run(
             command, cwd=cwd, env={**ENV, **(env or {})}, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, timeout=600,
         )  # fmt: skip
-    if str(command[0]).startswith(f"{BIN}{os.sep}tupe-"):
-        no_foreign_lines(process.stdout)
     if check and process.returncode:
         raise AssertionError(f"exit code {process.returncode}: {command}\n{process.stdout[-6000:]}")
     return process
+
+
+def _run_here(command, cwd):
+    before = os.getcwd()
+    os.chdir(cwd or before)
+    try:
+        if command[0].startswith("tupe-"):
+            code, output = call_program(command[0].removeprefix("tupe-"), command[1:])
+        else:
+            code, output = _run_fairseq(command)
+    finally:
+        os.chdir(before)
+    return subprocess.CompletedProcess(command, code, stdout=output)
+
+
+def _run_fairseq(command):
+    """What fairseq logs and prints, as in a process of its own."""
+    from fairseq import checkpoint_utils
+
+    module = command[0].removeprefix("fairseq-").replace("-", "_")
+    main = importlib.import_module(f"fairseq_cli.{module}").cli_main
+    vars(checkpoint_utils.save_checkpoint).pop("best", None)  # of an earlier training
+    output, root = io.StringIO(), logging.getLogger()
+    handler = logging.StreamHandler(output)
+    handler.setFormatter(logging.Formatter("%(levelname)s | %(name)s | %(message)s"))
+    level, argv = root.level, sys.argv
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    sys.argv = command
+    code = 0
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            main()
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except Exception:
+        output.write(traceback.format_exc())
+        code = 1
+    finally:
+        sys.argv = argv
+        root.removeHandler(handler)
+        root.setLevel(level)
+    return code or 0, output.getvalue()
 
 
 def call_program(main, words, is_silent=True):

@@ -1,7 +1,7 @@
 """Console scripts, and a Python, for shells and other programs that need not import torch and
 fairseq first.
 
-As :mod:`helpers.forked`, for commands that this process does not start itself: a folder for the
+For commands that other programs start: a folder for the
 front of PATH holds a small program under the name of each console script.  It asks a server for a
 fork that runs the script, with the program's own files, folder, environment and signals; the fork
 is killed with the program.  What the fork itself starts beside its own Python is such a program,
@@ -51,8 +51,8 @@ sys.exit(code)
 """
 
 _NAMES = ("fairseq-", "tupe-", "torchrun")
-# what each server imports; torch 1.13 has no _dynamo; "composed" is a file beside this one
-_FAIRSEQ = ("fairseq_cli.train", "torch._dynamo", "matplotlib.backends.backend_agg", "composed")
+# what each server imports
+_FAIRSEQ = ("fairseq_cli.train", "torch._dynamo", "matplotlib.backends.backend_agg")
 
 # ``python -c CODE``, ``-m MODULE`` and ``FILE``, of which -I differs only by PYTHONPATH; others,
 # and one that is handed files, such as a worker of multiprocessing, get the real Python

@@ -1,12 +1,10 @@
 """fairseq's commands with flags for a tiny model, and reading what they leave behind."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
-from socket import socket
 
 import torch
 
-from helpers.running import REPO, USER_DIR, run
+from helpers.running import USER_DIR, run
 
 SIZE = [
     "--encoder-layers", 2, "--encoder-embed-dim", 32, "--encoder-ffn-embed-dim", 64,
@@ -31,43 +29,6 @@ PRETRAINING = [
 def pretrain(data, save_dir, *flags, **kwargs):
     """fairseq-train on masked_lm; later flags win."""
     return run("fairseq-train", data, *PRETRAINING, "--save-dir", save_dir, *flags, **kwargs)
-
-
-def hydra_words(options):
-    """Hydra's spelling of the flags of a tiny model."""
-    names = [flag[2:].replace("-", "_") for flag in options[::2]]
-    return [f"+model.{name}={value}" for name, value in zip(names, options[1::2])]
-
-
-def hydra(config, data, save_dir, *overrides, **kwargs):
-    """fairseq-hydra-train on one of the configs of examples/pretraining."""
-    return run(
-        "fairseq-hydra-train", "--config-dir", REPO / "examples" / "pretraining" / "config",
-        "--config-name", config,
-        f"common.user_dir={USER_DIR}", f"task.data={data}", f"checkpoint.save_dir={save_dir}",
-        f"hydra.run.dir={save_dir}", "common.cpu=true", "common.log_format=json",
-        "common.log_interval=1", "dataset.num_workers=0", "dataset.data_buffer_size=0",
-        "dataset.disable_validation=true",
-        *overrides, **kwargs,
-    )  # fmt: skip
-
-
-def free_port():
-    """A TCP port that nothing uses."""
-    with socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def two_workers(start):
-    """Two data-parallel processes on the CPU; each is ``start(*flags)``, which gives its output."""
-    flags = [
-        "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp",
-        "--distributed-no-spawn", "--distributed-world-size", 2,
-        "--distributed-init-method", f"tcp://127.0.0.1:{free_port()}",
-    ]  # fmt: skip
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda rank: start(*flags, "--distributed-rank", rank), range(2)))
 
 
 def losses(process):

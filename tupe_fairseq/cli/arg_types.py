@@ -26,26 +26,32 @@ def at_least(limit: int) -> Callable[[str], int]:
 count = at_least(1)
 
 
-def positive(text: str) -> float:
-    """A finite number above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return value
+def _number(is_right: Callable[[float], bool], what: str) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not is_right(value):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        return value
+
+    return parse
 
 
-def fraction(text: str) -> float:
-    """A number of at least 0 and below 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0 and below 1")
-    return value
+positive = _number(lambda x: 0 < x < math.inf, "a number above 0")
+fraction = _number(lambda x: 0 <= x < 1, "a number of at least 0 and below 1")
+
+
+def one_of(*names: str) -> Callable[[str], str]:
+    """One of these names, for a list."""
+
+    def parse(text: str) -> str:
+        if text not in names:
+            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(names)}")
+        return text
+
+    return parse
 
 
 def comma_list(one: Callable[[str], Any]) -> Callable[[str], list]:
@@ -61,11 +67,17 @@ def comma_list(one: Callable[[str], Any]) -> Callable[[str], list]:
     return parse
 
 
+def existing(text: str) -> str:
+    """A file or folder that exists."""
+    if not os.path.exists(text):
+        raise argparse.ArgumentTypeError(f"{text} does not exist")
+    return text
+
+
 def file(text: str) -> str:
     """An existing file."""
-    if not os.path.isfile(text):
-        reason = "is not a file" if os.path.exists(text) else "does not exist"
-        raise argparse.ArgumentTypeError(f"{text} {reason}")
+    if not os.path.isfile(existing(text)):
+        raise argparse.ArgumentTypeError(f"{text} is not a file")
     return text
 
 

@@ -1,20 +1,27 @@
 """tupe-compare: pre-train one model per position encoding and seed, everything else equal."""
 
 import argparse
+import filecmp
 import logging
 import os
 import shlex
 
-from tupe_fairseq.cli.arg_types import at_least, comma_list, count, folder_with, positive, writable
+from tupe_fairseq.cli.arg_types import (
+    at_least,
+    comma_list,
+    count,
+    existing,
+    folder_with,
+    one_of,
+    positive,
+    writable,
+)
 from tupe_fairseq.cli.extras import missing
+from tupe_fairseq.cli.shared_flags import add_device_flags, training_devices
 from tupe_fairseq.compare.schemes import FLAGS, parse_scheme, parse_schemes
 from tupe_fairseq.options import ARCHITECTURES, POSITION_ENCODINGS
 
 logger = logging.getLogger("tupe-compare")
-
-#: flags of tupe-finetune that tupe-compare sets
-_OF_FINETUNE = ("task", "data", "checkpoint", "output_dir", "gpus", "cpu", "fp16", "dry_run",
-                "keep_checkpoints")  # fmt: skip
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -43,9 +50,9 @@ def get_parser() -> argparse.ArgumentParser:
     add("--baseline", metavar="SCHEME", type=parse_scheme, help="scheme that the others are "
         "compared with; default: learned, else the first")  # fmt: skip
     add = parser.add_argument_group("training, the same for all runs").add_argument
-    add("--arch", default=["tupe_roberta_tiny"], metavar="LIST", type=comma_list(_arch),
-        help="model sizes, such as tupe_roberta_tiny,tupe_roberta_mini; default tupe_roberta_tiny; "
-        "others by --train-flags")  # fmt: skip
+    add("--arch", default=["tupe_roberta_tiny"], type=comma_list(one_of(*ARCHITECTURES)),
+        metavar="LIST", help="model sizes, such as tupe_roberta_tiny,tupe_roberta_mini; default "
+        "tupe_roberta_tiny; others by --train-flags")  # fmt: skip
     add("--batch-size", type=count, default=16, metavar="N", help="samples; default %(default)s")
     add("--tokens-per-sample", type=at_least(3), default=128, metavar="N", help="default 128")
     add("--lr", type=positive, metavar="RATE", help="peak learning rate; default 0.001")
@@ -58,20 +65,15 @@ def get_parser() -> argparse.ArgumentParser:
     add("--train-flags", type=_words, default=[], metavar="FLAGS", help="further flags of "
         "fairseq-train, as one argument: --train-flags='--encoder-layers 3'")  # fmt: skip
     add = parser.add_argument_group("downstream evaluation of each model").add_argument
-    add("--pairs", metavar="PATH", type=_path, help="minimal pairs, as for tupe-score --pairs")
+    add("--pairs", metavar="PATH", type=existing, help="minimal pairs, as for tupe-score --pairs")
     add("--pairs-per-file", type=count, metavar="N", help="the first N of each file; default: all")
     add("--tasks", metavar="LIST", type=comma_list(folder_with("report.json")), default=[],
         help="folders of tupe-prepare-glue or tupe-prepare-task, separated by commas; each model "
         "is fine-tuned on each by tupe-finetune")  # fmt: skip
     add("--finetune-flags", type=_words, default=[], metavar="FLAGS", help="further flags "
         "of tupe-finetune, as one argument: --finetune-flags='--lrs 1e-4 --seeds 1,2'")  # fmt: skip
-    add = parser.add_argument_group("machine").add_argument
-    add("--cpu", action="store_true", help="train on the CPU")
-    add("--fp16", action="store_true", help="mixed precision, on GPUs")
-    add("--gpus", metavar="LIST", type=comma_list(at_least(0)), help="such as 0,1; each run uses "
-        "one; default 0")  # fmt: skip
-    add("--parallel", type=count, metavar="N", help="runs at a time, which slow each other down; "
-        "default: one per GPU, 1 on the CPU")  # fmt: skip
+    add_device_flags(parser)
+    add = parser.add_argument
     add("--threads", type=count, metavar="N", help="CPU threads of each run; default: "
         "OMP_NUM_THREADS, or the cores divided by --parallel")  # fmt: skip
     add("--keep-checkpoints", action="store_true", help="keep the last checkpoint of each run")
@@ -91,18 +93,6 @@ def _shards(text: str) -> str:
     return ":".join(map(os.path.abspath, folders))
 
 
-def _arch(text: str) -> str:
-    if text not in ARCHITECTURES:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(ARCHITECTURES)}")
-    return text
-
-
-def _path(text: str) -> str:
-    if not os.path.exists(text):
-        raise argparse.ArgumentTypeError(f"{text} does not exist")
-    return os.path.abspath(text)
-
-
 def _words(text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
@@ -120,13 +110,15 @@ def main(argv: list[str] | None = None) -> None:
     needs += ["seqeval", "sklearn"] if args.tasks else []
     for package in missing(*needs):
         raise ModuleNotFoundError(name=package)
+    devices = training_devices(parser, args)
+    if devices == [None] and not (args.cpu or args.dry_run):
+        parser.error("torch finds no GPU on this machine; to train on the CPU, pass --cpu")
 
     from tupe_fairseq.compare.command import Run, check_train_flags, position_parameters
     from tupe_fairseq.compare.tuning import tuning_runs
     from tupe_fairseq.fairseq_runs.command import show
 
-    devices = _devices(args)
-    settings = _settings(args, len(devices))
+    settings = _settings(args, args.parallel or len(devices))
     runs = [
         Run(settings, arch, scheme, seed)
         for arch in args.arch
@@ -146,68 +138,33 @@ def main(argv: list[str] | None = None) -> None:
 
 def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """Refuse what the types of single flags cannot."""
-    if args.tune_lrs:
-        if args.lr:
-            parser.error("--lr is one rate for all, --tune-lrs finds one for each; drop one")
-        if len(args.tune_lrs) < 2:
-            parser.error("--tune-lrs takes two rates or more; one goes into --lr")
+    if args.tune_lrs and args.lr:
+        parser.error("--lr is one rate for all, --tune-lrs finds one for each; drop one")
+    if args.tune_lrs and len(args.tune_lrs) < 2:
+        parser.error("--tune-lrs takes two rates or more; one goes into --lr")
     for needed, flag in (("tune_lrs", "tune_updates"), ("pairs", "pairs_per_file"),
                          ("tasks", "finetune_flags")):  # fmt: skip
         if getattr(args, flag) and not getattr(args, needed):
             parser.error(f"--{flag.replace('_', '-')} needs --{needed.replace('_', '-')}")
     for flag in ("warmup_updates", "validate_every", "tune_updates"):
-        value = getattr(args, flag) or 0
+        value, name = getattr(args, flag) or 0, flag.replace("_", "-")
         if value > args.updates:
-            name = flag.replace("_", "-")
             parser.error(f"--{name} ({value}) is above --updates ({args.updates}); lower it")
-    if args.cpu and (args.fp16 or args.gpus):
-        parser.error(f"{'--fp16' if args.fp16 else '--gpus'} needs a GPU; drop it, or drop --cpu")
-    if args.gpus and args.parallel and args.parallel < len(args.gpus):
-        parser.error(f"--parallel ({args.parallel}) is below the {len(args.gpus)} GPUs of --gpus")
     names = [os.path.basename(os.path.abspath(task)) for task in args.tasks]
     if len({*names}) < len(names):
         parser.error(f"--tasks: two folders have the same name among {', '.join(names)}")
+    data = args.data.split(":")[0]
     for task in args.tasks:
-        vocabulary = os.path.join(args.data.split(":")[0], "dict.txt")
-        with open(vocabulary, "rb") as ours, open(f"{task}/input0/dict.txt", "rb") as theirs:
-            if ours.read() != theirs.read():
-                parser.error(f"--tasks: {task} has another vocabulary than {args.data}")
+        if not filecmp.cmp(f"{data}/dict.txt", f"{task}/input0/dict.txt", shallow=False):
+            parser.error(f"--tasks: {task} has another vocabulary than {data}")
     if args.tasks:
-        _check_finetune_flags(parser, args)
+        from tupe_fairseq.cli.finetune import get_parser as finetune_parser
 
-
-def _check_finetune_flags(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    from tupe_fairseq.cli.finetune import get_parser as finetune_parser
-
-    finetune = finetune_parser()
-    finetune.error = lambda message: parser.error(f"--finetune-flags: {message}")
-    dictionary = os.path.join(args.data.split(":")[0], "dict.txt")
-    words = ["--data", args.tasks[0], "--checkpoint", dictionary, "--output-dir", args.output_dir]
-    before, after = (vars(finetune.parse_args([*words, *x])) for x in ([], args.finetune_flags))
-    for name in _OF_FINETUNE:
-        if before.get(name) != after.get(name):
-            name = name.replace("_", "-")
-            parser.error(f"--finetune-flags may not set --{name}: tupe-compare sets it")
-
-
-def _devices(args: argparse.Namespace) -> list[str | None]:
-    """A value of CUDA_VISIBLE_DEVICES, None for the CPU, for each of the runs at a time."""
-    if args.cpu:
-        return [None] * (args.parallel or 1)
-    import torch
-
-    numbers = args.gpus or [0]
-    if not args.dry_run and max(numbers) >= torch.cuda.device_count():
-        raise ValueError(
-            f"--gpus: there is no GPU {max(numbers)}; torch finds {torch.cuda.device_count()}. To "
-            "train on the CPU, pass --cpu"
-        )
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = visible.split(",") if visible else []
-    return [
-        names[gpu] if gpu < len(names) else str(gpu)
-        for gpu in (numbers[place % len(numbers)] for place in range(args.parallel or len(numbers)))
-    ]
+        finetune = finetune_parser()
+        finetune.error = lambda message: parser.error(f"--finetune-flags: {message}")
+        words = ["--data", args.tasks[0], "--output-dir", args.output_dir]
+        # any file stands for the checkpoint
+        finetune.parse_args([*args.finetune_flags, *words, "--checkpoint", f"{data}/dict.txt"])
 
 
 def _settings(args: argparse.Namespace, parallel: int):
@@ -229,7 +186,7 @@ def _settings(args: argparse.Namespace, parallel: int):
         tune_lrs=tuple(sorted(args.tune_lrs or ())),
         tune_updates=share(args.tune_updates, 10, 1) if args.tune_lrs else 0,
         threads=args.threads or default or max(1, cores() // parallel),
-        pairs=args.pairs or "",
+        pairs=os.path.abspath(args.pairs) if args.pairs else "",
         pairs_per_file=args.pairs_per_file or 0,
         tasks=tuple(map(os.path.abspath, args.tasks)),
         **{name: getattr(args, name) for name in names},
@@ -238,7 +195,7 @@ def _settings(args: argparse.Namespace, parallel: int):
 
 def _compare(args, settings, runs, parameters, devices) -> None:
     """Make the runs that are not finished, and write the results of all that are."""
-    from tupe_fairseq.compare.command import keep_settings
+    from tupe_fairseq.compare.command import Run, keep_settings
     from tupe_fairseq.compare.figures import draw
     from tupe_fairseq.compare.results import finished_schemes, report, write_results
     from tupe_fairseq.compare.run import make_run
@@ -251,34 +208,29 @@ def _compare(args, settings, runs, parameters, devices) -> None:
     order = [scheme.label for scheme in args.schemes]
     known = [*order, *finished_schemes(folder)]
     baseline = args.baseline.label if args.baseline else "learned"
-    if baseline not in known:
-        if args.baseline:
-            raise ValueError(f"--baseline {baseline!r} is neither in --schemes nor in {folder}")
-        baseline = known[0]
+    if args.baseline and baseline not in known:
+        raise ValueError(f"--baseline {baseline!r} is neither in --schemes nor in {folder}")
+    baseline = baseline if baseline in known else known[0]
     os.makedirs(folder, exist_ok=True)
     with locked(folder) as lock:
         record = keep_settings(settings)
 
-        def grid(planned, **options) -> None:
+        def grid(planned, on_result=lambda run, result: None) -> None:
             left = [run for run in planned if not run.is_finished]
-            parallel = max(1, min(len(devices), len(left)))
+            parallel = max(1, min(args.parallel or len(devices), len(left)))
             logger.info("%d of %d runs left", len(left), len(planned))
 
-            def make(run, env, on_updates):
+            def make(run: Run, env, on_updates):
                 show(run.script())
                 return make_run(
-                    run,
-                    parameters[run.arch, run.scheme.label],
-                    parallel=parallel,
-                    env=env,
-                    lock=lock,
-                    on_updates=on_updates,
-                    keep_checkpoint=args.keep_checkpoints,
-                )
+                    run, parameters[run.arch, run.scheme.label], parallel=parallel, env=env,
+                    lock=lock, on_updates=on_updates, keep_checkpoint=args.keep_checkpoints,
+                )  # fmt: skip
 
-            updates = planned[0].settings.updates
-            is_finished = type(planned[0]).is_finished.fget
-            run_grid(planned, make, devices, updates=updates, is_finished=is_finished, **options)
+            run_grid(
+                planned, make, devices, parallel, updates=planned[0].settings.updates,
+                is_finished=lambda run: run.is_finished, on_result=on_result,
+            )  # fmt: skip
 
         if settings.tune_lrs:
             grid(tuning_runs(runs))

@@ -43,7 +43,7 @@ def get_parser() -> argparse.ArgumentParser:
         "--label-dict",
         metavar="FILE",
         type=arg_types.file,
-        help="label/dict.txt of a fine-tuned checkpoint, whose head is then gone on with; a folder "
+        help="label/dict.txt of a fine-tuned checkpoint: keeps the order of its classes; a folder "
         "has its labels in config.json",
     )
     add(

@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+from collections.abc import Callable
 
 from tupe_fairseq.cli.arg_types import (
     comma_list,
@@ -13,6 +14,7 @@ from tupe_fairseq.cli.arg_types import (
     positive,
     writable,
 )
+from tupe_fairseq.cli.shared_flags import add_device_flags, training_devices
 from tupe_fairseq.data.metrics import METRICS
 from tupe_fairseq.files.names import CLS, POOLING_NAMES
 
@@ -37,14 +39,18 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add(
-        "--data", required=True, type=_data, metavar="OUT/TASK",
+        "--data", required=True, type=_no_colon(folder_with("report.json")),
+        metavar="OUT/TASK",
         help="folder made by tupe-prepare-glue or tupe-prepare-task",
     )  # fmt: skip
     add(
         "--checkpoint", required=True, type=file, metavar="FILE",
         help="pre-trained checkpoint of tupe_roberta",
     )  # fmt: skip
-    add("--output-dir", required=True, type=_output, metavar="RUNS", help="folder for all tasks")
+    add(
+        "--output-dir", required=True, type=_no_colon(writable), metavar="RUNS",
+        help="folder for all tasks",
+    )  # fmt: skip
     add("--task", metavar="TASK", help="refuse --data of another task")
     add(
         "--lrs", type=comma_list(positive), metavar="LIST",
@@ -52,7 +58,7 @@ def get_parser() -> argparse.ArgumentParser:
         f"your own task with fewer than {FEW_ROWS} rows",
     )  # fmt: skip
     add(
-        "--seeds", type=comma_list(_seed), metavar="LIST",
+        "--seeds", type=comma_list(count), metavar="LIST",
         help="default 1,2,3,4,5, and 1,2 for your own task with fewer rows",
     )  # fmt: skip
     add(
@@ -82,14 +88,7 @@ def get_parser() -> argparse.ArgumentParser:
         help="what the head gets of a text: the features of <s> (cls), or the mean over all "
         "tokens; default %(default)s",
     )  # fmt: skip
-    devices = parser.add_mutually_exclusive_group()
-    devices.add_argument(
-        "--gpus", type=comma_list(_gpu), metavar="LIST",
-        help="GPU numbers, such as 0,1, for runs side by side; default: the first GPU, or the CPU",
-    )  # fmt: skip
-    devices.add_argument("--cpu", action="store_true", help="train on the CPU")
-    add("--parallel", type=count, metavar="N", help="runs at a time; default: one per GPU")
-    add("--fp16", action="store_true", help="mixed precision on GPUs")
+    add_device_flags(parser)
     add(
         "--keep-checkpoints", action="store_true",
         help="keep the best checkpoint of each run, not only the best run's",
@@ -98,38 +97,22 @@ def get_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _data(text: str) -> str:
-    return _no_colon(folder_with("report.json")(text))
+def _no_colon(parse: Callable[[str], str]) -> Callable[[str], str]:
+    """A path without the sign at which fairseq splits paths."""
 
+    def parse_whole(text: str) -> str:
+        if ":" in os.path.abspath(text):
+            raise argparse.ArgumentTypeError(f"{text} contains ':', at which fairseq splits paths")
+        return parse(text)
 
-def _output(text: str) -> str:
-    return _no_colon(writable(text))
-
-
-def _no_colon(text: str) -> str:
-    if ":" in os.path.abspath(text):
-        raise argparse.ArgumentTypeError(f"{text} contains ':', at which fairseq splits paths")
-    return text
-
-
-def _seed(text: str) -> int:
-    if not (text.isdecimal() and 0 < int(text) < 2**32):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 4294967295")
-    return int(text)
-
-
-def _gpu(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a GPU")
-    return int(text)
+    return parse_whole
 
 
 def main(argv: list[str] | None = None) -> None:
     """Fine-tune."""
     parser = get_parser()
     args = parser.parse_args(argv)
-    if args.cpu and args.fp16:
-        parser.error("--fp16 needs a GPU; drop it, or drop --cpu")
+    devices = training_devices(parser, args)
 
     from dataclasses import replace
 
@@ -138,11 +121,9 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.fairseq_runs.command import show
     from tupe_fairseq.finetune.command import Experiment, Run, Settings
     from tupe_fairseq.finetune.protocol import run_protocol
-    from tupe_fairseq.finetune.report import count_of
     from tupe_fairseq.finetune.scoring import balanced_weights, with_metric
     from tupe_fairseq.finetune.task_data import TaskData
 
-    devices = [] if args.dry_run else _devices(parser, args)
     data, model = TaskData.load(args.data, args.task), read_pretrained(args.checkpoint)
     data.check_vocabulary(model)
     task = with_metric(data.task, args.metric)
@@ -153,9 +134,8 @@ def main(argv: list[str] | None = None) -> None:
         logger.info(
             "--data was prepared for %d positions and the model has %d: longer rows are truncated "
             "to the model's, and counted in train.log",
-            data.max_positions,
-            model.max_positions,
-        )
+            data.max_positions, model.max_positions,
+        )  # fmt: skip
     settings = Settings(
         epochs=args.epochs or 1,
         batch_size=args.batch_size,
@@ -183,42 +163,22 @@ def main(argv: list[str] | None = None) -> None:
     seeds = args.seeds or (SMALL_SEEDS if is_small else PAPER_SEEDS)
     if is_small and not (args.lrs and args.seeds):
         logger.info(
-            "%s and %s, because there are only %d rows (--lrs, --seeds)",
-            count_of(len(lrs), "learning rate"),
-            count_of(len(seeds), "seed"),
-            rows["train"],
-        )
+            "%d learning rates and %d seeds, because there are only %d rows (--lrs, --seeds)",
+            len(lrs), len(seeds), rows["train"],
+        )  # fmt: skip
     if rows["valid"] < FEW_VALID_ROWS:
         logger.warning(
-            "WARNING: %d rows for validation are too few to tell which run is better; one of them "
-            "is %.0f%% of an accuracy",
-            rows["valid"],
-            100 / rows["valid"],
+            "WARNING: %d rows for validation are too few to tell which run is better", rows["valid"]
         )
     runs = [Run(lr, seed) for lr in lrs for seed in seeds]
     if args.dry_run:
         for run in runs:
             show(experiment.script(run))
         return
+    if devices == [None]:
+        logger.info("training on the CPU" + ("" if args.cpu else ", because torch finds no GPU"))
+    else:
+        logger.info("training on GPU %s", ", ".join(devices))
+        os.environ["CUDA_VISIBLE_DEVICES"] = devices[0]  # where this process predicts
     print(run_protocol(experiment, runs, devices, args.parallel, args.keep_checkpoints))
     logger.info("all tasks: %s", os.path.join(os.path.dirname(folder), "results.md"))
-
-
-def _devices(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[str | None]:
-    """Values of CUDA_VISIBLE_DEVICES for the runs; None stands for the CPU."""
-    import torch
-
-    there = 0 if args.cpu else torch.cuda.device_count()
-    for gpu in args.gpus or []:
-        if gpu >= there:
-            parser.error(f"--gpus {gpu}: torch finds {there} GPUs on this machine, from 0 on")
-    if not there:
-        if args.fp16:
-            parser.error("--fp16 needs a GPU, and torch finds none on this machine; drop it")
-        logger.info("training on the CPU" + ("" if args.cpu else ", because torch finds no GPU"))
-        return [None]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(there)))).split(",")
-    devices = [visible[gpu] for gpu in args.gpus or [0]]
-    logger.info("training on GPU %s", ", ".join(devices))
-    os.environ["CUDA_VISIBLE_DEVICES"] = devices[0]  # where this process predicts
-    return devices

@@ -25,49 +25,25 @@ def get_parser() -> argparse.ArgumentParser:
         epilog="example: tupe-prepare-glue --glue-dir glue_data --tasks CoLA,SST-2 --pretrain-dir "
         "data-bin --output-dir glue-bin",
     )
-    parser.add_argument(
-        "--glue-dir",
-        required=True,
-        type=arg_types.folder,
-        metavar="DIR",
-        help="folder with a folder for each task (CoLA, SST-2, ...), as officially distributed",
-    )
-    parser.add_argument(
-        "--tasks",
-        required=True,
-        type=_tasks,
-        metavar="NAMES",
-        help=f"ALL, or some of {','.join(GLUE_TASKS)}",
-    )
+    add = parser.add_argument
+    text = "folder with a folder for each task (CoLA, SST-2, ...), as officially distributed"
+    add("--glue-dir", required=True, type=arg_types.folder, metavar="DIR", help=text)
+    text = f"ALL, or some of {','.join(GLUE_TASKS)}"
+    add("--tasks", required=True, type=_tasks, metavar="NAMES", help=text)
     add_encoding_flags(parser, "folder for the OUT/TASK folders")
     return parser
 
 
 def add_encoding_flags(parser: argparse.ArgumentParser, output_help: str) -> None:
     """The flags that tupe-prepare-task has as well."""
-    parser.add_argument(
-        "--pretrain-dir",
-        required=True,
-        type=arg_types.folder_with("dict.txt"),
-        metavar="DIR",
-        help="folder of tupe-prepare-pretrain, or of tupe-convert with a vocabulary",
-    )
-    parser.add_argument(
-        "--output-dir", required=True, type=_data_folder, metavar="OUT", help=output_help
-    )
-    parser.add_argument(
-        "--max-positions",
-        type=arg_types.at_least(_SHORTEST_PAIR),
-        metavar="N",
-        help="count the rows of more than N tokens; nothing is cut (default: that of DIR, or 512)",
-    )
-    parser.add_argument(
-        "--workers",
-        type=arg_types.count,
-        default=os.cpu_count() or 1,
-        metavar="N",
-        help="processes that encode large tasks (default: all cores)",
-    )
+    add, folder = parser.add_argument, arg_types.folder_with("dict.txt")
+    text = "folder of tupe-prepare-pretrain, or of tupe-convert with a vocabulary"
+    add("--pretrain-dir", required=True, type=folder, metavar="DIR", help=text)
+    add("--output-dir", required=True, type=_data_folder, metavar="OUT", help=output_help)
+    text = "count the rows of more than N tokens; nothing is cut (default: that of DIR, or 512)"
+    add("--max-positions", type=arg_types.at_least(_SHORTEST_PAIR), metavar="N", help=text)
+    text = "processes that encode large tasks (default: all cores)"
+    add("--workers", type=arg_types.count, default=os.cpu_count() or 1, metavar="N", help=text)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -38,74 +38,40 @@ def get_parser() -> argparse.ArgumentParser:
         epilog="example: tupe-prepare-task --kind classification --train reviews.csv --text review "
         "--label verdict --pretrain-dir data-bin --output-dir tasks/reviews",
     )
-    parser.add_argument(
-        "--kind",
-        required=True,
-        choices=KINDS,
-        help="what is predicted for a row: a class, a score, any number of labels; or a tag for "
-        "each word",
-    )
+    add = parser.add_argument
+    text = "what is predicted for a row: a class, a score, any number of labels; or a tag for each "
+    add("--kind", required=True, choices=KINDS, help=text + "word")
     add_encoding_flags(parser, "the data folder to write")
-    parser.add_argument("--name", help="the task's name (default: that of the folder OUT)")
+    add("--name", help="the task's name (default: that of the folder OUT)")
     add = parser.add_argument_group("files").add_argument
     rows = {"type": arg_types.rows_file, "metavar": "FILE"}
     add("--train", required=True, help="rows to train with", **rows)
     add("--valid", help="rows to validate with (default: a share of train)", **rows)
     add("--test", help="rows to predict; labels may be absent", **rows)
-    add(
-        "--valid-share",
-        type=_share,
-        metavar="SHARE",
-        help="without --valid: the share of train that is held out for it, as much of each class "
-        "(default: 0.1)",
-    )
-    add(
-        "--seed",
-        type=arg_types.at_least(0),
-        metavar="N",
-        help="without --valid: of the draw of these rows (default: 1)",
-    )
-    add(
-        "--text",
-        metavar="COLUMN",
-        help="column of the text, by name or number from 1; for tagging that of the words, a list "
-        "or a text with spaces between (default: guessed by the names, and printed)",
-    )
-    add("--text2", metavar="COLUMN", help="with --text, for pairs: column of the second text")
+    text = "without --valid: the share of train that is held out for it, as much of each class "
+    add("--valid-share", type=_share, metavar="SHARE", help=text + "(default: 0.1)")
+    text = "without --valid: of the draw of these rows (default: 1)"
+    add("--seed", type=arg_types.at_least(0), metavar="N", help=text)
+    text = "column of the text, by name or number from 1; for tagging that of the words, a list or "
+    text += "a text with spaces between (default: guessed by the names, and printed)"
+    add("--text", metavar="COLUMN", help=text)
+    text = "with --text, for pairs: column of the second text"
+    add("--text2", metavar="COLUMN", help=text)
     add("--label", metavar="COLUMN", help="column of the label (default: guessed, and printed)")
     add("--no-header", action="store_true", help=".tsv and .csv begin without names of columns")
-    add(
-        "--skip-bad-rows",
-        action="store_true",
-        help="leave out and count rows that cannot be used (missing fields, an unknown label, tags "
-        "that are not BIO, ...); by default the first one is an error",
-    )
+    text = "leave out and count rows that cannot be used (missing fields, an unknown label, tags "
+    text += "that are not BIO, ...); by default the first one is an error"
+    add("--skip-bad-rows", action="store_true", help=text)
     add = parser.add_argument_group("labels").add_argument
-    add(
-        "--labels",
-        type=_labels,
-        metavar="LIST",
-        help="all labels or tags in the order of the classes, as a row of CSV (default: those of "
-        "train in alphabetical order, or as numbers)",
-    )
-    add(
-        "--label-separator",
-        metavar="SIGN",
-        help="multilabel: what is between the labels of a row that are no list (default: ',')",
-    )
-    add(
-        "--tags",
-        choices=TAG_SCHEMES,
-        help="tagging: bio (B-x, I-x and O) is checked, and measured by entities; plain is any "
-        "tags (default: bio if all tags look like it)",
-    )
-    add(
-        "--scale",
-        type=_scale,
-        metavar="LOW,HIGH",
-        help="regression: the lowest and the highest score; before a minus use =, as in "
-        "--scale=-1,1 (default: those of train)",
-    )
+    text = "all labels or tags in the order of the classes, as a row of CSV (default: those of "
+    text += "train in alphabetical order, or as numbers)"
+    add("--labels", type=_labels, metavar="LIST", help=text)
+    text = "multilabel: what is between the labels of a row that are no list (default: ',')"
+    add("--label-separator", metavar="SIGN", help=text)
+    text = "tagging: bio (B-x, I-x and O) is checked, and measured by entities; plain is any tags "
+    add("--tags", choices=TAG_SCHEMES, help=text + "(default: bio if all tags look like it)")
+    text = "regression: the lowest and the highest score; before a minus use =, as in --scale=-1,1 "
+    add("--scale", type=_scale, metavar="LOW,HIGH", help=text + "(default: those of train)")
     return parser
 
 

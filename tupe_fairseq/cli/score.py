@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import ctypes
 import itertools
 import json
 import logging
@@ -51,46 +50,35 @@ def get_parser() -> argparse.ArgumentParser:
     add_model_flags(parser, batches=False)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--input",
-        type=file,
-        metavar="FILE",
+        "--input", type=file, metavar="FILE",
         help="text, a sentence in each line, also .gz, .xz, .bz2; default: standard input",
-    )
+    )  # fmt: skip
     what.add_argument(
-        "--pairs",
-        nargs="+",
-        metavar="PATH",
+        "--pairs", nargs="+", metavar="PATH",
         help=".jsonl files of minimal pairs (also .gz, .xz, .bz2), or folders, such as BLiMP's",
-    )
+    )  # fmt: skip
     add = parser.add_argument
     add(
-        "--output-file",
-        "--output",
-        type=output_file(".tsv", ".jsonl"),
-        metavar="OUT",
+        "--output-file", "--output", type=output_file(".tsv", ".jsonl"), metavar="OUT",
         help="the score of each row as OUT.tsv or OUT.jsonl; default: standard output as .tsv, "
         "with --pairs none",
-    )
+    )  # fmt: skip
     add("--results", type=writable, metavar="DIR", help="folder for results.md and results.json")
     add(
-        "--lengths",
-        type=comma_list(at_least(3)),
-        metavar="L,L",
+        "--lengths", type=comma_list(at_least(3)), metavar="L,L",
         help="cut the text of --input into samples of these lengths in tokens, <s> included",
-    )
+    )  # fmt: skip
     add("--good", metavar="COL", help="column of the acceptable sentence; default sentence_good")
     add("--bad", metavar="COL", help="column of the other sentence; default sentence_bad")
     add(
-        "--phenomenon",
-        metavar="COL",
+        "--phenomenon", metavar="COL",
         help="column of the phenomenon; default linguistics_term, if rows have it",
-    )
+    )  # fmt: skip
     add("--pairs-per-file", type=count, metavar="N", help="score the first N pairs of each file")
     add(
-        "--cut",
-        action="store_true",
+        "--cut", action="store_true",
         help="truncate and count sentences that are longer than the model; default: an error",
-    )
+    )  # fmt: skip
     return parser
 
 
@@ -115,18 +103,16 @@ def main(argv: list[str] | None = None) -> None:
 
     read = _reader(args)
     model, tokenizer, device = load_model(args, vocabulary)
-    logger.info(
-        "%s: a model of %s, with %s",
-        args.checkpoint, model.origin or "this project", model.dictionary,
-    )  # fmt: skip
+    origin = model.origin or "this project"
+    logger.info("%s: a model of %s, with %s", args.checkpoint, origin, model.dictionary)
     trained_for = model.options.get("task")
     if trained_for not in (None, "", "masked_lm", "tupe_masked_lm"):
         logger.warning(
             "the model was trained for %s last, without its LM head: the scores say little",
             trained_for,
         )
-    for module in (model.encoder, model.lm_head):
-        module.to(device)
+    model.encoder.to(device)
+    model.lm_head.to(device)
     if args.lengths and max(args.lengths) > model.max_positions:
         raise ValueError(
             f"--lengths: {max(args.lengths)} is more than {args.checkpoint} takes, "
@@ -153,7 +139,16 @@ def main(argv: list[str] | None = None) -> None:
     if args.output_file:
         logger.info("wrote %s", args.output_file)
     if args.results:
-        _write_results(args, results, counts, table)
+        content = {
+            "version": __version__,
+            "checkpoint": {"path": args.checkpoint, "sha256": file_sha256(args.checkpoint)},
+            "input": args.pairs or args.input,
+            "unknown_pieces": counts["unknown"],
+            "cut_sentences": counts["cut"],
+            **results,
+        }
+        write_results(args.results, content, f"`{args.checkpoint}`\n\n{table}")
+        logger.info("wrote results.md and results.json in %s", args.results)
 
 
 def _reader(args: argparse.Namespace) -> Callable[[], Iterator[Row]]:
@@ -200,24 +195,20 @@ def _tokens(tokenizer, sentence: str, where: str, longest: int, cut: bool, count
 def _score(args, model, device, rows, batch_tokens, advance) -> tuple[dict[str, Any], str]:
     """Write the score of each row; the contents of results.json, and their table."""
     from tupe_fairseq.files.atomic import atomic_write
-    from tupe_fairseq.scoring import pseudo_likelihood
     from tupe_fairseq.scoring.minimal_pairs import PairAccuracy, accuracy_table
+    from tupe_fairseq.scoring.pseudo_likelihood import pseudo_likelihoods
 
     mask, accuracy = model.symbols.index(MASK), PairAccuracy()
     names = ("sentences",) if args.pairs is None else ("acceptable", "other")
     totals: dict[str, Counter] = {name: Counter() for name in names}
     opened: Any = contextlib.nullcontext(None if args.pairs else sys.stdout)
-    # batches have many sizes, whose freed blocks glibc keeps: 1.8 GB for BLiMP, else 0.9
-    return_freed_memory = getattr(ctypes.CDLL(None), "malloc_trim", lambda pad: None)
     with atomic_write(args.output_file) if args.output_file else opened as file:
         is_first = True
         while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
             flat = [one for *_, tokens in chunk for one in tokens]
-            found = iter(
-                pseudo_likelihood.pseudo_likelihoods(
-                    model.masked_logits, flat, mask, device, batch_tokens, advance
-                )
-            )
+            found = iter(pseudo_likelihoods(
+                model.masked_logits, flat, mask, device, batch_tokens, advance
+            ))  # fmt: skip
             for sentences, columns, tokens in chunk:
                 scores = [next(found) for _ in tokens]
                 lengths = [len(one) - 2 for one in tokens]
@@ -229,9 +220,14 @@ def _score(args, model, device, rows, batch_tokens, advance) -> tuple[dict[str, 
                     row = _columns(sentences, columns, scores, lengths)
                     file.write(_lines(row, args.output_file or ".tsv", is_first))
                 is_first = False
-            return_freed_memory(0)
     scores = {name: _with_loss(total) for name, total in totals.items()}
-    table = _totals_table(scores)
+    header = ["", "pseudo-perplexity", "loss", "sentences", "pieces"]
+    cells = [
+        [name, f"{one['pseudo_perplexity']:.2f}", f"{one['loss']:.4f}",
+         f"{one['sentences']:,}", f"{one['pieces']:,}"]
+        for name, one in scores.items()
+    ]  # fmt: skip
+    table = markdown_table(header, cells)
     results = {"scores": scores}
     if args.pairs:
         results |= {"pairs_per_file": args.pairs_per_file, "pairs": accuracy.to_dict()}
@@ -270,16 +266,6 @@ def _with_loss(total: Counter) -> dict[str, Any]:
     return {**total, "loss": loss, "pseudo_perplexity": math.exp(min(loss, _HIGHEST_LOSS))}
 
 
-def _totals_table(scores: dict[str, dict[str, Any]]) -> str:
-    header = ["", "pseudo-perplexity", "loss", "sentences", "pieces"]
-    rows = [
-        [name, f"{one['pseudo_perplexity']:.2f}", f"{one['loss']:.4f}",
-         f"{one['sentences']:,}", f"{one['pieces']:,}"]
-        for name, one in scores.items()
-    ]  # fmt: skip
-    return markdown_table(header, rows)
-
-
 def _loss_by_length(args, model, device, rows, batch_tokens, advance) -> tuple[dict, str]:
     """The losses at all lengths for results.json, and their table."""
     from tupe_fairseq.scoring import pseudo_likelihood
@@ -293,25 +279,10 @@ def _loss_by_length(args, model, device, rows, batch_tokens, advance) -> tuple[d
         )
     text, results = (tokens.to(device), masked.to(device)), []
     for length in lengths:
-        results.append(
-            pseudo_likelihood.loss_at_length(
-                model.masked_logits, text, mask, length, lengths[0], batch_tokens
-            )
-        )
+        results.append(pseudo_likelihood.loss_at_length(
+            model.masked_logits, text, mask, length, lengths[0], batch_tokens
+        ))  # fmt: skip
         advance(len(tokens) // len(lengths))
     table = pseudo_likelihood.lengths_table(results)
     print(table, end="")
     return {"masked_share": pseudo_likelihood.MASKED_SHARE, "lengths": results}, table
-
-
-def _write_results(args: argparse.Namespace, results: dict, counts: Counter, table: str) -> None:
-    content = {
-        "version": __version__,
-        "checkpoint": {"path": args.checkpoint, "sha256": file_sha256(args.checkpoint)},
-        "input": args.pairs or args.input,
-        "unknown_pieces": counts["unknown"],
-        "cut_sentences": counts["cut"],
-        **results,
-    }
-    write_results(args.results, content, f"`{args.checkpoint}`\n\n{table}")
-    logger.info("wrote results.md and results.json in %s", args.results)

@@ -4,7 +4,7 @@ import argparse
 import os
 from collections.abc import Iterable
 
-from tupe_fairseq.cli.arg_types import count, file, folder
+from tupe_fairseq.cli.arg_types import at_least, comma_list, count, file, folder
 
 #: kind of vocabulary -> its flags, in the order of the kind's files
 VOCABULARIES = {
@@ -56,7 +56,7 @@ def add_model_flags(parser: argparse.ArgumentParser, batches: bool = True) -> No
             "--batch-tokens",
             type=count,
             metavar="N",
-            help="tokens of a batch, padding included; default 4096 on a CPU, 32768 on a GPU",
+            help="tokens of a batch, padding included; default 1024 on a CPU, 32768 on a GPU",
         )
         add("--fp16", action="store_true", help="half precision, for GPUs")
     add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
@@ -87,6 +87,37 @@ def load_model(args: argparse.Namespace, vocabulary: tuple[str, list[str]] | Non
         ids = {word: number for number, word in enumerate(model.symbols)}
         tokenizer.ids.update((word, ids[word]) for word, i in tokenizer.ids.items() if i != UNK)
     return model, tokenizer, device
+
+
+def add_device_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags of commands that make several trainings."""
+    add = parser.add_argument_group("machine").add_argument
+    add("--cpu", action="store_true", help="train on the CPU")
+    add("--fp16", action="store_true", help="mixed precision, on GPUs")
+    add(
+        "--gpus", type=comma_list(at_least(0)), metavar="LIST",
+        help="such as 0,1, for runs side by side, each on one GPU; default: the first",
+    )  # fmt: skip
+    add("--parallel", type=count, metavar="N", help="runs at a time; default: one per GPU")
+
+
+def training_devices(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[str | None]:
+    """Values of CUDA_VISIBLE_DEVICES for the runs; None is the CPU, also without any GPU."""
+    if args.cpu and (args.fp16 or args.gpus):
+        parser.error(f"{'--fp16' if args.fp16 else '--gpus'} needs a GPU; drop it, or drop --cpu")
+    if args.cpu or args.dry_run:
+        return [None]
+    import torch
+
+    there = torch.cuda.device_count()
+    if max(args.gpus or [-1]) >= there:
+        parser.error(
+            f"--gpus {max(args.gpus)}: torch finds {there} GPUs on this machine, from 0 on"
+        )
+    if not there and args.fp16:
+        parser.error("--fp16 needs a GPU, and torch finds none on this machine; drop it")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(there)))).split(",")
+    return [visible[gpu] for gpu in args.gpus or [0]] if there else [None]
 
 
 def refuse_overwriting(

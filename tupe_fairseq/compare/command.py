@@ -27,19 +27,9 @@ _OURS = """
 
 @dataclass(frozen=True)
 class Settings:
-    """What the runs of a comparison share.
+    """What the runs of a comparison share, named as the flags of tupe-compare; paths are absolute.
 
-    Args:
-        folder: OUT, absolute.
-        data: the data folder, absolute; several shards separated by colons.
-        updates: the updates of each run.
-        warmup_updates: the number of them over which the learning rate rises.
-        validate_every: updates between validations, each of which writes a checkpoint.
-        lr: the peak learning rate.
-        tune_lrs, tune_updates: the rates of which each scheme takes the best one, and the updates
-            of the runs that decide it, see ``tuning.py``.
-        threads: CPU threads of each process.
-        pairs, pairs_per_file, tasks, finetune_flags: downstream evaluation of each model.
+    Each validation writes a checkpoint.
     """
 
     folder: str
@@ -159,18 +149,15 @@ def check_train_flags(settings: Settings, arch: str) -> None:
         after = vars(parse_training([*words, *settings.train_flags]))
     except ValueError as error:
         raise ValueError(f"--train-flags: {error}") from error
-    of_schemes = {flag[2:].replace("-", "_") for flag in ("--position-encoding", *FLAGS)}
-    fixed = [word[2:].replace("-", "_") for word in settings.fixed_flags() if word[:2] == "--"]
-    refused = ["arch", "task", "seed", "save_dir", *fixed, *_OURS, *sorted(of_schemes)]
-    changed = [name for name in refused if before.get(name) != after.get(name)]
-    if changed:
-        # one option may set others: name the one that was written
-        flags = ["--" + name.replace("_", "-") for name in changed]
-        flag = min(flags, key=lambda flag: flag not in settings.train_flags)
-        where = "it belongs to a scheme, in --schemes"
-        is_of_scheme = flag in ("--position-encoding", *FLAGS)
-        reason = where if is_of_scheme else "tupe-compare sets it for all runs"
-        raise ValueError(f"--train-flags may not set {flag}: {reason}")
+    ours = ["--arch", "--task", "--seed", "--save-dir", "--position-encoding", *FLAGS]
+    ours += [*settings.fixed_flags(), *(f"--{name.replace('_', '-')}" for name in _OURS)]
+    for flag in ours:
+        name = flag[2:].replace("-", "_")
+        if before.get(name) != after.get(name):
+            raise ValueError(
+                f"--train-flags may not set {flag}: tupe-compare sets it for all, or --schemes "
+                "for one scheme"
+            )
 
 
 def position_parameters(runs: Sequence[Run]) -> dict[tuple[str, str], int]:

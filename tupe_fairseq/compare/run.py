@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from statistics import fmean, median
@@ -45,12 +46,8 @@ def make_run(
     """Train, or resume an interrupted training, and evaluate; the content of result.json.
 
     Args:
-        run: the run.
-        position_parameters: the parameters of its position encoding.
-        parallel: how many run at a time, itself included; speed and memory depend on it.
-        env: environment variables that choose the device.
-        lock: a descriptor that the processes are to hold.
-        keep_checkpoint: whether checkpoint_last.pt stays.
+        parallel: how many run at a time, on which speed and memory depend; for result.json.
+        env, lock: as for :func:`train`.
         on_updates: called with the updates made so far.
     """
     settings, log_path = run.settings, run.path("train.log")
@@ -213,13 +210,13 @@ def evaluate(run: Run, env: dict[str, str], lock: int | None) -> dict[str, float
     """Downstream evaluation of checkpoint_last.pt: the percentage of minimal pairs, and scores of
     fine-tuned tasks (times 100, the mean over the fine-tuning seeds at the best rate)."""
     settings, folder, found = run.settings, run.path("downstream"), {}
-    cpu = ["--cpu"] if settings.cpu else []
+    device = ["--cpu"] if settings.cpu else []
 
     def call(name: str, *words: str) -> Any:
         """Run a command, or take what it has written in an earlier call."""
         out = os.path.join(folder, name, "results.json")
         if not os.path.exists(f"{out}.done"):  # tupe-finetune writes the other from the first run
-            command = [console_script(words[0]), *words[1:], *cpu]
+            command = [console_script(words[0]), *words[1:], *device]
             logger.info("%s: %s", run.label, name)
             with open(run.path("downstream.log"), "a", encoding="utf-8") as log:
                 log.write(as_shell(command) + "\n")
@@ -228,19 +225,18 @@ def evaluate(run: Run, env: dict[str, str], lock: int | None) -> dict[str, float
         return read_json(out)
 
     if settings.pairs:
-        first = (
-            ["--pairs-per-file", str(settings.pairs_per_file)] if settings.pairs_per_file else []
-        )
-        words = ["tupe-score", run.path(LAST), "--pairs", settings.pairs, *first]
+        words = ["tupe-score", run.path(LAST), "--pairs", settings.pairs]
         words += ["--data", settings.data.split(":")[0], "--results", os.path.join(folder, "pairs")]
+        if settings.pairs_per_file:
+            words += ["--pairs-per-file", str(settings.pairs_per_file)]
         pairs = call("pairs", *words)["pairs"]
         found["pairs"] = 100 * pairs["all"]["accuracy"]
         for name, share in pairs["phenomena"].items():
             found[f"pairs/{name}"] = 100 * share["accuracy"]
     for task in settings.tasks:
         name = os.path.basename(task)
-        words = ["tupe-finetune", "--task", name, "--data", task, "--checkpoint", run.path(LAST)]
-        words += ["--output-dir", folder, *settings.finetune_flags]
+        words = ["tupe-finetune", *settings.finetune_flags, "--task", name, "--data", task]
+        words += ["--checkpoint", run.path(LAST), "--output-dir", folder]
         results = call(name, *words, *(["--fp16"] if settings.fp16 else []))
         best = [one["metrics"] for one in results["runs"] if one["lr"] == results["best_lr"]]
         metric = results["selection"]
@@ -261,23 +257,21 @@ def peak_resident_mib(pid: int | None) -> float | None:
     """The peak resident memory of a running process in MiB; None where there is no /proc."""
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8") as file:
-            line = next((line for line in file if line.startswith("VmHWM:")), None)
+            found = re.search(r"VmHWM:\s*(\d+)", file.read())
     except OSError:
         return None
-    return int(line.split()[1]) / 1024 if line else None
+    return int(found[1]) / 1024 if found else None
 
 
 def cores() -> int:
     """The CPU cores that this process may use."""
-    has_affinity = hasattr(os, "sched_getaffinity")
-    return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def processor() -> str:
     """The processor's name and the number of its cores that may be used."""
-    name = "CPU"
+    found = None
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            models = (line.partition(":")[2] for line in file if line.startswith("model name"))
-            name = next(models, name).strip()
-    return f"{name}, {cores()} cores"
+            found = re.search(r"^model name\s*: (.*)", file.read(), re.MULTILINE)
+    return f"{found[1] if found else 'CPU'}, {cores()} cores"

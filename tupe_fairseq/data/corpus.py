@@ -85,12 +85,14 @@ def sentence_splitter(language: str) -> Any:
         raise ValueError(f"--split-sentences {language}: sentence-splitter {error}") from None
 
 
-def clean_files(paths: list[str], options, out: str, bar: tqdm) -> tuple:
-    """Write the cleaned lines to a file; their hashes, which begin a document, and counts."""
+def clean_files(
+    paths: list[str], options, out: str, all_hashes: bytearray, all_starts: bytearray, bar: tqdm
+) -> Counter:
+    """Write the cleaned lines to a file, and add their hashes and which begin a document."""
     found = {path: Counter() for path in paths}
     field, function = options.text_field, functools.partial(clean, options=options)
     blocks = ((path, block) for path in paths for block in read_blocks(path, field, bar.update))
-    all_hashes, all_starts, last, is_between = bytearray(), bytearray(), "", True
+    last, is_between = "", True
     with open(out, "wb") as file:
         for path, lines, hashes, starts, ends, counts in parallel_map(
             function, blocks, options.workers
@@ -112,7 +114,7 @@ def clean_files(paths: list[str], options, out: str, bar: tqdm) -> tuple:
     if not total["documents"]:
         reasons = dropped_lines(total)
         raise ValueError(f"there are no documents in {' '.join(paths)}: {reasons}")
-    return np.frombuffer(all_hashes, "<u8"), np.frombuffer(all_starts, bool), total
+    return total
 
 
 def dropped_lines(counts: Counter) -> str:
@@ -213,22 +215,27 @@ def make_text(options: argparse.Namespace, work: str) -> tuple[dict[str, Any], l
     """Clean all inputs and write the text of each split."""
     sources = {"valid": options.valid_input, "test": options.test_input, "train": options.input}
     sources = {source: paths for source, paths in sources.items() if paths}
-    out = os.path.join(work, "clean-")
+    out, total, ends = os.path.join(work, "clean-"), Counter(), [0]
+    hashes, starts = bytearray(), bytearray()
     with progress("cleaning", sum(sources.values(), [])) as bar:
-        cleaned = {name: clean_files(sources[name], options, out + name, bar) for name in sources}
-    hashes = np.concatenate([one for one, _, _ in cleaned.values()])
+        for source, paths in sources.items():
+            total.update(clean_files(paths, options, out + source, hashes, starts, bar))
+            ends.append(len(starts))
+    hashes, starts = np.frombuffer(hashes, "<u8"), np.frombuffer(starts, bool)
+    document = np.cumsum(starts, dtype="i4")
     all_new = np.zeros(len(hashes), bool)
     all_new[np.unique(hashes, return_index=True)[1]] = True
-    total = sum((counts for _, _, counts in cleaned.values()), Counter())
     total["duplicate"] = len(all_new) - int(all_new.sum())
     splits: dict[str, Counter] = {}
-    for source, (hashes, starts, _) in cleaned.items():
-        is_new, all_new = all_new[: len(hashes)], all_new[len(hashes) :]
+    for source, *place in zip(sources, ends, ends[1:]):
+        of_source = slice(*place)
+        is_new = all_new[of_source]
         fractions = {split: getattr(options, f"{split}_fraction") for split in SPLITS[1:]}
         fractions = {x: value for x, value in fractions.items() if value and source == "train"}
         paths = {split: split_texts(split, options, work) for split in [*fractions, source]}
-        document = np.cumsum(starts, dtype="i4")[is_new]
-        parts = split_parts(hashes[is_new], document, list(fractions.values()))
+        parts = split_parts(
+            hashes[of_source][is_new], document[of_source][is_new], list(fractions.values())
+        )
         counts = write_splits(out + source, is_new, parts, paths, options)
         if not all(split["lines"] for split in counts.values()):
             flag = "--input" if source == "train" else f"--{source}-input"

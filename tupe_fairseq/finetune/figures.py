@@ -11,7 +11,7 @@ from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
 from tupe_fairseq.data.task import MULTILABEL, Task
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.finetune.command import Experiment, Run
-from tupe_fairseq.finetune.report import metric_label
+from tupe_fairseq.finetune.report import METRIC_LABELS
 from tupe_fairseq.finetune.run import predictions, read_curve
 from tupe_fairseq.finetune.scoring import Predicted, Results, flat
 
@@ -62,7 +62,7 @@ def learning_curves(
         labelled.add(label)
     panels["loss"].set(title="training", ylabel="loss")
     panels["score"].set(
-        title="development set", ylabel=f"{metric_label(task.selection)}, times 100"
+        title="development set", ylabel=f"{METRIC_LABELS[task.selection]}, times 100"
     )
     for panel in panels.values():
         panel.set_xlabel("epoch")

@@ -1,15 +1,15 @@
 """The results of a task and of all tasks: results.json and results.md."""
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.metrics import class_scores, most_frequent
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, Task
-from tupe_fairseq.files.atomic import atomic_write, read_json, write_json
+from tupe_fairseq.files.atomic import read_json
 from tupe_fairseq.files.lock import locked
 from tupe_fairseq.files.markdown import markdown_table
+from tupe_fairseq.files.results import write_results
 from tupe_fairseq.finetune.command import Experiment
 from tupe_fairseq.finetune.scoring import (
     Results,
@@ -21,7 +21,7 @@ from tupe_fairseq.finetune.scoring import (
     score,
 )
 
-_METRICS = {
+METRIC_LABELS = {
     "accuracy": "accuracy",
     "acc_and_f1": "mean of accuracy and F1",
     "entity_f1": "entity F1",
@@ -48,17 +48,6 @@ def percent(value: float | None) -> str:
     return "diverged" if value is None else f"{100 * value:.1f}".replace("-0.0", "0.0")
 
 
-def count_of(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
-def metric_label(name: str, others: Sequence[str] = ()) -> str:
-    """A metric's name; a mean that stands beside its two parts need not repeat them."""
-    label = _METRICS[name]
-    is_beside = label.startswith("mean") and all(_METRICS[one] in label for one in others)
-    return "mean of both" if len(others) == 2 and is_beside else label
-
-
 def _in_cell(text: str) -> str:
     """A label or name, which a user chose, without effect on the table."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
@@ -74,7 +63,6 @@ def write_task(
     """Write results.json and results.md of a task; returns the latter.
 
     Args:
-        settings: what all runs share.
         results: the finished runs, one or more.
         constant: of :func:`tupe_fairseq.finetune.scoring.baseline`.
         test: the best run's metrics on the test sets of your own task.
@@ -101,14 +89,8 @@ def write_task(
         classes = predicted and class_scores(task.labels, *map(flat, predicted))
         summary.update(description=task.to_record(), classes=classes or [], test=test or {})
     text = task_table(summary, task)
-    _write(experiment.folder, summary, text)
+    write_results(experiment.folder, summary, text)
     return text
-
-
-def _write(folder: str, content: dict[str, Any], text: str) -> None:
-    with atomic_write(os.path.join(folder, "results.md")) as file:
-        file.write(text)
-    write_json(os.path.join(folder, "results.json"), content)
 
 
 def task_table(summary: dict[str, Any], task: Task) -> str:
@@ -116,9 +98,8 @@ def task_table(summary: dict[str, Any], task: Task) -> str:
     settings, constant = summary["settings"], summary["baseline"]
     names, splits = metric_names(task), [split for split in task.splits if "valid" in split]
     columns = [(split, name) for split in splits for name in names]
-    sets = _MNLI_SETS if task.benchmark else dict(zip(splits, splits))
     labels = [
-        metric_label(name, task.metrics) + (f" ({sets[split]})" if len(splits) > 1 else "")
+        METRIC_LABELS[name] + (f" ({_MNLI_SETS[split]})" if len(splits) > 1 else "")
         for split, name in columns
     ]
 
@@ -134,23 +115,21 @@ def task_table(summary: dict[str, Any], task: Task) -> str:
         for row in summary["by_lr"]
     ]  # fmt: skip
     medians.append([baseline, "", *cells(constant["metrics"])])
-    has_epochs = settings["patience"] is not None
     runs = [
-        [run["run"] + " (best)" * (run["run"] == summary["best_run"]),
-         *([str(run["epochs"])] if has_epochs else []), *cells(run["metrics"])]
+        [run["run"] + " (best)" * (run["run"] == summary["best_run"]), str(run["epochs"]),
+         *cells(run["metrics"])]
         for run in summary["runs"]
     ]  # fmt: skip
-    header = ["run", *(["epochs"] if has_epochs else []), *labels]
     checkpoint = settings["checkpoint"]
     origin = f"Fine-tuned from {checkpoint['name']} (sha256 {checkpoint['sha256'][:12]})"
     if not settings["pretrained"]:
         origin = f"NOT pre-trained: random weights, a model of the size of {checkpoint['name']}"
-    rows = count_of(settings["batch_size"] * settings["update_freq"], "row")
-    epochs = count_of(settings["epochs"], "epoch")
+    rows = settings["batch_size"] * settings["update_freq"]
     lines = [
         f"# {task.name}" + ("" if settings["pretrained"] else ", without pre-training"),
         "",
-        f"{origin}; {epochs}; {rows} per update. Development set, times 100.",
+        f"{origin}; epochs: {settings['epochs']}; rows per update: {rows}. Development set, times "
+        "100.",
         "",
         *_options(settings, task),
         "## Median over the seeds",
@@ -158,7 +137,7 @@ def task_table(summary: dict[str, Any], task: Task) -> str:
         markdown_table(["learning rate", "seeds", *labels], medians),
         "## Each run",
         "",
-        markdown_table(header, runs),
+        markdown_table(["run", "epochs", *labels], runs),
     ]
     for split, metrics in summary.get("test", {}).items():
         both = {summary["best_run"]: metrics, baseline: constant["test"][split]}
@@ -166,45 +145,36 @@ def task_table(summary: dict[str, Any], task: Task) -> str:
             f"## {split.capitalize()} set, by the run that is best on the development set",
             "",
             markdown_table(
-                ["run", *(metric_label(name, task.metrics) for name in names)],
+                ["run", *(METRIC_LABELS[name] for name in names)],
                 [[run, *(percent(found[name]) for name in names)] for run, found in both.items()],
             ),
         ]
-    return "\n".join(lines + _classes(summary.get("classes", [])))
+    if summary.get("classes"):
+        shown, scores = most_frequent(summary["classes"]), ("precision", "recall", "f1")
+        rows = [
+            [_in_cell(one["label"]), *(percent(one[n]) for n in scores), str(one["support"])]
+            for one in shown
+        ]
+        lines += [
+            f"## Each class, by the best run ({len(shown)} of {len(summary['classes'])})",
+            "",
+            markdown_table(["class", "precision", "recall", "F1", "number"], rows),
+        ]
+    return "\n".join(lines)
 
 
 def _options(settings: dict[str, Any], task: Task) -> list[str]:
-    """A line for each option that changes the protocol."""
-    lines = []
-    if settings["pooling"]:
-        lines += [f"The head gets the {settings['pooling']} of a text's features (--pooling)."]
-    if settings["metric"]:
-        lines += [f"Checkpoints are picked by {metric_label(task.selection)} (--metric)."]
-    if settings["patience"]:
-        epochs = count_of(settings["patience"], "epoch")
-        lines += [f"Runs stopped after {epochs} without a better score (--patience)."]
-    if settings["class_weights"]:
-        weights = zip(task.labels, settings["class_weights"])
-        listed = ", ".join(f"{_in_cell(label)} {weight:g}" for label, weight in weights)
-        lines += [f"Weights of the classes in the loss (--balance): {listed}."]
-    return [*lines, ""] if lines else []
-
-
-def _classes(classes: list[dict[str, Any]]) -> list[str]:
-    if not classes:
-        return []
-    shown, columns = most_frequent(classes), ("precision", "recall", "f1")
-    rows = [
-        [_in_cell(one["label"]), *(percent(one[name]) for name in columns), str(one["support"])]
-        for one in shown
-    ]
-    fewer = f"The {len(shown)} most frequent of {len(classes)}.\n\n"
-    return [
-        "## Each class, by the best run",
-        "",
-        (fewer if len(shown) < len(classes) else "")
-        + markdown_table(["class", "precision", "recall", "F1", "number"], rows),
-    ]
+    """A paragraph for each option that changes the protocol."""
+    weights = zip(task.labels, settings["class_weights"] or [])
+    listed = ", ".join(f"{_in_cell(label)} {weight:g}" for label, weight in weights)
+    lines = {
+        "pooling": f"The head gets the {settings['pooling']} of a text's features (--pooling).",
+        "metric": f"Checkpoints are picked by {METRIC_LABELS[task.selection]} (--metric).",
+        "patience": f"A run ends without a better score for {settings['patience']} epochs "
+        "(--patience).",
+        "class_weights": f"Weights of the classes in the loss (--balance): {listed}.",
+    }
+    return [line + "\n" for name, line in lines.items() if settings[name]]
 
 
 def write_overall(runs_dir: str) -> None:
@@ -215,7 +185,7 @@ def write_overall(runs_dir: str) -> None:
         paths = [os.path.join(runs_dir, name, "results.json") for name in [*GLUE_TASKS, *own]]
         summaries = [read_json(path) for path in paths if os.path.exists(path)]
         overall = overall_results([one for one in summaries if "best_lr" in one])
-        _write(runs_dir, overall, overall_table(overall))
+        write_results(runs_dir, overall, overall_table(overall))
 
 
 def overall_results(summaries: list[dict[str, Any]]) -> dict[str, Any]:
@@ -224,8 +194,7 @@ def overall_results(summaries: list[dict[str, Any]]) -> dict[str, Any]:
     A task's score is its median at the best learning rate; with two metrics of GLUE, or two
     development sets, their mean.
     """
-    tasks: dict[str, Any] = {}
-    own: dict[str, Any] = {}
+    tasks, own = {}, {}
     for summary in summaries:
         settings = summary["settings"]
         best_lr = next(row for row in summary["by_lr"] if row["lr"] == summary["best_lr"])
@@ -233,28 +202,24 @@ def overall_results(summaries: list[dict[str, Any]]) -> dict[str, Any]:
             **{name: summary[name] for name in (*_SCORES, "best_lr", "best_run")},
             "seeds": len(best_lr["seeds"]),
             "metrics": best_lr["metrics"],
-            "pretrained": settings["pretrained"],
-            "checkpoint": settings["checkpoint"],
-            **({"pooling": settings["pooling"]} if settings["pooling"] else {}),
+            **{name: settings[name] for name in ("pretrained", "checkpoint", "pooling")},
         }
         if "description" in summary:
             row.update(test=summary["test"], baseline_test=summary["baseline"]["test"])
             own[summary["task"]] = {**row, "description": summary["description"]}
         else:
             tasks[summary["task"]] = row
-    models = {
-        (row["pretrained"], row.get("pooling"), row["checkpoint"]["sha256"])
-        for row in tasks.values()
-    }
+    rows = tasks.values()
+    models = {(row["pretrained"], row["pooling"], row["checkpoint"]["sha256"]) for row in rows}
     # scores of different models have no meaningful average
     one_model = len(models) == 1
     without_wnli = [row for name, row in tasks.items() if name != "WNLI"]
     return {
         "tasks": tasks,
         "one_model": one_model,
-        "average": _averages([*tasks.values()]) if one_model else None,
+        "average": _averages([*rows]) if one_model else None,
         "average_without_wnli": _averages(without_wnli) if one_model and "WNLI" in tasks else None,
-        **({"own_tasks": own} if own else {}),
+        "own_tasks": own,
     }
 
 
@@ -273,7 +238,7 @@ def overall_table(overall: dict[str, Any]) -> str:
         if overall[key] is not None:
             label = f"average of {overall[key]['tasks']} of {len(GLUE_TASKS)} tasks{words}"
             rows.append([label, *_scores(overall[key]), "", "", "", ""])
-    rows += [_overall_row(name, row) for name, row in overall.get("own_tasks", {}).items()]
+    rows += [_overall_row(name, row) for name, row in overall["own_tasks"].items()]
     header = ["task", *_SCORES.values(), "learning rate", "seeds", "medians", "test set"]
     text = (
         "# Development sets\n\nTimes 100. The score is the median over the seeds at the best "
@@ -291,14 +256,14 @@ def _scores(row: dict[str, Any]) -> list[str]:
 
 def _overall_row(name: str, row: dict[str, Any]) -> list[str]:
     remarks = [] if row["pretrained"] else ["not pre-trained"]
-    remarks += [f"{row['pooling']} pooling"] if "pooling" in row else []
+    remarks += [f"{row['pooling']} pooling"] if row["pooling"] else []
     label = _in_cell(name) + (f" ({', '.join(remarks)})" if remarks else "")
-    several = len(row["metrics"]) > 1
     medians = [
-        f"{_METRICS[metric]} {_MNLI_SETS[split] + ' ' if several else ''}{percent(value)}"
+        f"{METRIC_LABELS[metric]} {f'{_MNLI_SETS[split]} ' if 'valid1' in row['metrics'] else ''}"
+        f"{percent(value)}"
         for split, metrics in row["metrics"].items()
         for metric, value in metrics.items()
-        if not _METRICS[metric].startswith("mean")  # which the score is
+        if not METRIC_LABELS[metric].startswith("mean")  # which the score is
     ]
     test = ""
     if row.get("test"):

@@ -93,7 +93,7 @@ def _predict(experiment: Experiment, run: Run, split: str) -> Predicted:
     data, batch_size = experiment.data, experiment.settings.batch_size
     with _predicting, quiet("fairseq", "tupe_fairseq"):
         best = experiment.path(run, BEST)
-        values = predict(best, data.folder, split, batch_size, cpu=experiment.cpu).values
+        values = predict(best, data.folder, split, batch_size, cpu=experiment.cpu)
     if data.task.is_regression:
         values = data.unscaled(values)
         if not np.isfinite(values).all():

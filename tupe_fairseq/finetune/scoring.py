@@ -5,19 +5,13 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from statistics import median
+from statistics import fmean, median
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tupe_fairseq.data.metrics import check_metrics, task_metrics
-from tupe_fairseq.data.task import (
-    CLASSIFICATION,
-    MULTILABEL,
-    REGRESSION,
-    TAGGING,
-    Task,
-)
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, Task
 from tupe_fairseq.files.atomic import atomic_write
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.task_data import Labels, TaskData
@@ -198,7 +192,7 @@ def best_run(results: Results, task: Task) -> Run | None:
     scores = {
         run: results[run]["metrics"]["valid"][task.selection]
         for run in sorted(results)
-        if results[run]["diverged"] is None
+        if results[run]["metrics"]
     }
     return max(scores, key=scores.__getitem__, default=None)
 
@@ -208,21 +202,20 @@ def by_learning_rate(results: Results, task: Task) -> list[dict[str, Any]]:
     table = []
     for lr in dict.fromkeys(run.lr for run in sorted(results)):
         runs = [results[run] for run in sorted(results) if run.lr == lr]
-        scored = [run["metrics"] for run in runs if run["diverged"] is None]
-        failed = len(runs) - len(scored)
+        found = [run["metrics"] for run in runs]
         medians: dict[str, dict[str, float]] = {}
         for split in (split for split in task.splits if "valid" in split):
             medians[split] = {}
             for name in metric_names(task):
-                values = [metrics[split][name] for metrics in scored] + [0.0] * failed
+                values = [metrics[split][name] if metrics else 0.0 for metrics in found]
                 medians[split][name] = median(values)
         seeds = [run["seed"] for run in runs]
-        table.append({"lr": runs[0]["lr"], "seeds": seeds, "diverged": failed, "metrics": medians})
+        row = {"lr": runs[0]["lr"], "seeds": seeds, "diverged": found.count(None)}
+        table.append({**row, "metrics": medians})
     return table
 
 
 def score(metrics: dict[str, dict[str, float]], task: Task) -> float:
     """One number for a task: the mean over its development sets, and over GLUE's metrics."""
     names = task.metrics if task.benchmark else (task.selection,)
-    values = [metrics[split][name] for split in metrics for name in names]
-    return sum(values) / len(values)
+    return fmean(metrics[split][name] for split in metrics for name in names)

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from tupe_fairseq.files.markdown import markdown_table
 
-# tokens of all masked copies of a batch; from 1,024 to 16,384 a CPU is about as fast
-BATCH_TOKENS, BATCH_TOKENS_ON_GPU = 8192, 32768
+# tokens of all masked copies of a batch; from 1,024 to 16,384 a CPU is about as fast; glibc
+# keeps the freed blocks of large batches
+BATCH_TOKENS, BATCH_TOKENS_ON_GPU = 2048, 32768
 #: share of the tokens that draw_masked masks
 MASKED_SHARE = 0.15
 _BOS = 0
