@@ -556,8 +556,8 @@ FAULTS = [
     Fault(
         "of duplicates the last one stays",
         "data/corpus.py",
-        "all_new[np.unique(hashes, return_index=True)[1]] = True",
-        "all_new[-1 - np.unique(hashes[::-1], return_index=True)[1]] = True",
+        "is_new[order[1:][ordered",
+        "is_new[order[:-1][ordered",
         "tests/data/test_text.py -k valid_file",
     ),
     Fault(

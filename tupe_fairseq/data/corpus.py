@@ -130,9 +130,18 @@ def dropped_lines(counts: Counter) -> str:
 # ---- Split ------------------------------------------------------------------------------------
 
 
+def are_new(hashes: np.ndarray) -> np.ndarray:
+    """Whether no line before has the same hash."""
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    is_new = np.ones(len(hashes), bool)
+    is_new[order[1:][ordered[1:] == ordered[:-1]]] = False
+    return is_new
+
+
 def split_parts(
     hashes: np.ndarray, documents: np.ndarray, fractions: list[float]
-) -> list[tuple[int, int, int, int]]:
+) -> Iterator[tuple[int, ...]]:
     """Parts of documents: lines, document, number of the part, and split.
 
     The split of a part is by the hash of its first line, 64 random bits: the first fraction, the
@@ -160,7 +169,7 @@ def split_parts(
         document, first = document[number], cuts
         split = (ends[1:] > first[:, None]).sum(1)
         sizes = np.diff(first, append=len(hashes))
-    return list(zip(sizes.tolist(), document.tolist(), number.tolist(), split.tolist()))
+    return zip(*(map(int, array) for array in (sizes, document, number, split)))
 
 
 def write_splits(
@@ -222,9 +231,8 @@ def make_text(options: argparse.Namespace, work: str) -> tuple[dict[str, Any], l
             total.update(clean_files(paths, options, out + source, hashes, starts, bar))
             ends.append(len(starts))
     hashes, starts = np.frombuffer(hashes, "<u8"), np.frombuffer(starts, bool)
+    all_new = are_new(hashes)
     document = np.cumsum(starts, dtype="i4")
-    all_new = np.zeros(len(hashes), bool)
-    all_new[np.unique(hashes, return_index=True)[1]] = True
     total["duplicate"] = len(all_new) - int(all_new.sum())
     splits: dict[str, Counter] = {}
     for source, *place in zip(sources, ends, ends[1:]):
