@@ -124,7 +124,8 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     logger.info("reading %s", args.checkpoint)
     model = load(args.checkpoint, *folders)
     vocabulary = Tokenizer.load(folders, given, ours=not model.origin)
-    texts = [vocabulary.normalize(text) for text in sample(args.sample) or check.TEXTS]
+    texts = sample(args.sample) if args.sample else check.TEXTS
+    texts = [vocabulary.normalize(text) for text in texts]
     reports = [path for p in folders if os.path.isfile(path := os.path.join(p, REPORT))]
     report = read_json(reports[0]) if reports else {}
     symbols, length = model.symbols, model.max_positions
@@ -198,18 +199,14 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     return pipeline_of(head)
 
 
-def sample(path: str | None) -> list[str]:
+def sample(path: str) -> list[str]:
     """The lines of a file that are not empty."""
-    if path is None:
-        return []
-    with open(path, encoding="utf-8") as file:
-        try:
-            lines = [line.strip() for line in file]
-        except UnicodeDecodeError as error:
-            raise ValueError(f"--sample {path} is not a text file in UTF-8") from error
-    if not any(lines):
+    from tupe_fairseq.data.rows import read_lines
+
+    lines = [line for _, line in read_lines(path) if line.strip()]
+    if not lines:
         raise ValueError(f"--sample {path} is empty; it needs one sentence a line")
-    return [line for line in lines if line]
+    return lines
 
 
 def chosen_head(model: Any, args: argparse.Namespace, folders: list[str]) -> Any:

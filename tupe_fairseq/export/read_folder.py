@@ -67,7 +67,8 @@ def read_folder(
     tensors = {name: x for name, x in found.items() if name not in left_out}
     tensors = check_tensors(tensors, folder)
 
-    head = _head(config, tensors, path)
+    with loading(path):
+        head = _head(config, tensors, path)
     with loading(folder):
         tied = not options["untie_weights_roberta"]
         state = from_transformers(tensors, config["model_type"], head, tied)
