@@ -22,12 +22,7 @@ from helpers.vocabularies import (
     write_stock,
 )
 from tupe_fairseq import TupeRobertaModel
-<<<<<<< HEAD
-from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.files import read_json
-=======
-from tupe_fairseq.files import read_json
->>>>>>> integrate
 
 LISTED = ["<file>", "<email>", "<url>", *(word.split()[0] for word in WORDS)]
 
