@@ -63,12 +63,14 @@ class IndexedWriter:
             os.remove(self.tokens.name)
             return
         lengths = np.concatenate(self.lengths)
-        starts = np.cumsum(lengths, dtype="<i8") - lengths
+        starts = np.cumsum(lengths, dtype="<i8")
+        starts -= lengths
+        starts *= self.dtype.itemsize
         code = next(code for code, name in _DTYPES.items() if self.dtype == name)
         with open(f"{self.prefix}.idx.partial", "wb") as index:
             index.write(struct.pack(_HEADER, _MAGIC, 1, code, len(lengths)))
             index.write(lengths)
-            index.write(starts * self.dtype.itemsize)
+            index.write(starts)
         for ending in ("bin", "idx"):
             os.replace(f"{self.prefix}.{ending}.partial", f"{self.prefix}.{ending}")
 
