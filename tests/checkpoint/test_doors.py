@@ -77,16 +77,12 @@ def test_options_of_a_wrong_kind_or_size(reader, tmp_path):
     for name, value in BAD:
         save(state, folder / "model.pt", **{name: value})
         refused(reader, folder)
+    for name in ("encoder_layers", "encoder_embed_dim", "encoder_attention_heads"):
+        assert name in refused(reader, folder_with(tmp_path, **{name: None}))
     # the limits are not those of an ordinary error
     assert "option encoder_layers is 1000000, which must be a whole number from 1 to 1000" in (
         refused(reader, folder_with(tmp_path, encoder_layers=10**6))
     )
-
-
-@EVERY_READER
-@pytest.mark.parametrize("name", ["encoder_layers", "encoder_embed_dim", "encoder_attention_heads"])
-def test_options_that_are_missing(name, reader, tmp_path):
-    assert name in refused(reader, folder_with(tmp_path, **{name: None}))
 
 
 @EVERY_READER
@@ -113,16 +109,14 @@ def test_other_models_and_tasks_are_not_built(form, options, reader, tmp_path):
         refused(reader, folder)
 
 
-@pytest.mark.parametrize(
-    "name", ["user_dir", "lr", "adam_betas", "update_freq", "tokenizer", "bpe"]
-)
-def test_options_that_are_not_used(name, tmp_path):
+def test_options_that_are_not_used(tmp_path):
     """Neither imported nor evaluated, whatever fairseq does with them elsewhere."""
     package = tmp_path / "evil"
     package.mkdir()
     (package / "__init__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    text = str(package) if name == "user_dir" else f"open({str(tmp_path / 'ran')!r}, 'w')"
-    folder = folder_with(tmp_path / "model", form="args", **{name: text})
+    names = ("lr", "adam_betas", "update_freq", "tokenizer", "bpe")
+    options = dict.fromkeys(names, f"open({str(tmp_path / 'ran')!r}, 'w')")
+    folder = folder_with(tmp_path / "model", form="args", **options, user_dir=str(package))
     hub = TupeRobertaModel.from_pretrained(str(folder))
     assert not (tmp_path / "ran").exists() and hub.bpe is None
     assert not any("evil" in flag for flag in read_pretrained(str(folder / "model.pt")).flags)
@@ -170,19 +164,15 @@ def test_tensors_that_are_no_weights(reader, tmp_path):
 
 
 @pytest.mark.parametrize("reader", ["from_pretrained", "tupe-plot"])
-def test_position_options_that_are_none(reader, tmp_path):
+def test_records_and_names_that_are_none_of_ours(reader, tmp_path):
+    """torch says of names in many lines, and without the name of the file."""
     folder, state = folder_with(tmp_path), whole_state()
     for content in (b"[]", b"3", b"null", b"{", b"[" * 500, b"\xff\xfe", b'{"scheme": []}'):
         state["model"][E + "position_version"] = torch.tensor(list(content))
         save(state, folder / "model.pt")
         with pytest.raises(ValueError):  # CheckpointError is one
             READERS[reader](folder)
-
-
-@pytest.mark.parametrize("reader", ["from_pretrained", "tupe-plot"])
-def test_tensors_of_other_names(reader, tmp_path):
-    """torch says it in many lines, and without the name of the file."""
-    folder, state = folder_with(tmp_path), whole_state()
+    state = whole_state()
     state["model"][E + "more"] = torch.ones(3)
     save(state, folder / "model.pt")
     assert "Unexpected key(s) in state_dict" in refused(reader, folder)

@@ -9,7 +9,7 @@ from helpers.exporting import save as save_model
 from helpers.running import call_program
 from helpers.training import losses, pretrain
 from helpers.vocabularies import convert as convert_foreign
-from helpers.vocabularies import printed_commands, write_authors, write_stock
+from helpers.vocabularies import printed_commands
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.checkpoint import read
 
@@ -69,18 +69,6 @@ def test_equal_position_vectors_and_the_same_logits(pooling, vocabulary, tmp_pat
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=2e-5)
 
 
-def test_a_head_that_shares_the_words_differs_by_a_constant(vocabulary, tmp_path):
-    path = write_learned(tmp_path / "a", vocabulary, equal=True)
-    code, text = untie(path, vocabulary / "dict.txt", tmp_path / "out")
-    assert code == 0, text
-    before, after = hubs(path, vocabulary, tmp_path / "out")
-    tokens = torch.randint(4, 100, (3, 20))
-    tokens[:, 0] = 0
-    with torch.no_grad():
-        expected, found = (hub.model(tokens)[0][..., 2:].log_softmax(-1) for hub in (before, after))
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=5e-5)
-
-
 def test_training_continues(vocabulary, data, tmp_path):
     """From a model that learned some positions, by --restore-file, through fairseq-train."""
     pretrain(data, tmp_path / "a", "--position-encoding", "learned", "--max-update", 3)
@@ -106,16 +94,6 @@ def test_training_continues(vocabulary, data, tmp_path):
     )
     assert code == 2 and "trained with a different vocabulary of the same size" in text
     assert not (tmp_path / "none").exists()
-
-
-def test_a_stock_roberta(tmp_path):
-    flags = write_stock(tmp_path, [f"w{number} 1" for number in range(20)])
-    code, text = convert_foreign(flags, tmp_path / "out", "--untie")
-    assert code == 0, text
-    state = torch.load(tmp_path / "out" / "model.pt")
-    assert state["args"].position_encoding == "tupe" and TABLE not in state["model"]
-    code, text = convert_foreign(flags, tmp_path / "out", "--untie")
-    assert code == 2 and "already holds model.pt" in text
 
 
 def test_a_roberta_folder_of_transformers(tmp_path):
@@ -150,9 +128,7 @@ def test_a_roberta_folder_of_transformers(tmp_path):
     "options, words",
     [
         ({"position_encoding": "tupe"}, "and this is tupe"),
-        ({"position_encoding": "sinusoidal"}, "and this is sinusoidal"),
         ({"position_encoding": "learned", "rel_pos": True}, "and this is learned --rel-pos"),
-        ({"position_encoding": "learned", "position_each_layer": True}, "--position-each-layer"),
         ({"position_encoding": "learned", "encoder_normalize_before": True}, "is for post-LN"),
         ({"position_encoding": "learned", "max_positions": 2}, "--untie needs 3 positions"),
     ],
@@ -165,11 +141,6 @@ def test_other_models_are_refused(options, words, tmp_path):
     assert code == 2 and not (tmp_path / "out").exists()
     (line,) = text.splitlines()
     assert words in line
-
-
-def test_the_authors_checkpoints_are_refused(tmp_path):
-    code, text = convert_foreign(write_authors(tmp_path), tmp_path / "out", "--untie")
-    assert code == 2 and "and this is tupe" in text and not (tmp_path / "out").exists()
 
 
 def test_without_the_flag_our_own_is_refused_with_a_hint(vocabulary, tmp_path):

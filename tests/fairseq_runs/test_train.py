@@ -23,7 +23,7 @@ from tupe_fairseq.fairseq_runs.schedule import (
     warmup_updates,
 )
 from tupe_fairseq.fairseq_runs.train import Diverged, record_of, train
-from tupe_fairseq.files.lock import locked
+from tupe_fairseq.files import locked
 
 WAIT = "import time; print('started', flush=True); time.sleep(60)"
 

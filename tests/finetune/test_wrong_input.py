@@ -6,8 +6,7 @@ import torch
 from helpers.glue_data import DICTIONARY, write_bin, write_checkpoint, write_data
 from helpers.own_tasks import own_rows, own_task, write_own
 from helpers.running import call_program
-from tupe_fairseq.files.atomic import read_json, write_json
-from tupe_fairseq.files.lock import locked
+from tupe_fairseq.files import locked, read_json, write_json
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tupe_fairseq.checkpoint.checkpoint import (
     loading,
     read,
 )
-from tupe_fairseq.files.fingerprint import file_sha256
+from tupe_fairseq.files import file_sha256
 from tupe_fairseq.modules.pooling import POOLINGS
 from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
 from tupe_fairseq.options import (
@@ -211,23 +211,14 @@ def training_flags(options: dict[str, Any]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Pretrained:
-    """What training on from a checkpoint needs to know of it.
+    """What training on from a checkpoint needs to know of it."""
 
-    Args:
-        path: the file, absolute.
-        flags: the model as flags of fairseq-train.
-        max_positions: the longest sequence in tokens.
-        vocabulary_size: rows of the word embedding.
-        vocabulary_version: the recorded hash of its dictionary, if there is one.
-        identity: name, bytes and sha256 of the file.
-    """
-
-    path: str
-    flags: tuple[str, ...]
+    path: str  # absolute
+    flags: tuple[str, ...]  # the model, for fairseq-train
     max_positions: int
-    vocabulary_size: int
-    vocabulary_version: int | None
-    identity: dict[str, Any]
+    vocabulary_size: int  # rows of the word embedding
+    vocabulary_version: int | None  # the recorded hash of its dictionary
+    identity: dict[str, Any]  # of the file: name, bytes and sha256
 
 
 def read_pretrained(path: str) -> Pretrained:
@@ -242,15 +233,12 @@ def read_pretrained(path: str) -> Pretrained:
         )
     with loading(path):
         version = None if VOCABULARY not in tensors else int(tensors[VOCABULARY])
+    name, size = os.path.basename(path), os.path.getsize(path)
     return Pretrained(
         path=os.path.abspath(path),
         flags=training_flags(options),
         max_positions=options["max_positions"],
         vocabulary_size=tensors[EMBEDDING].size(0),
         vocabulary_version=version,
-        identity={
-            "name": os.path.basename(path),
-            "bytes": os.path.getsize(path),
-            "sha256": file_sha256(path),
-        },
+        identity={"name": name, "bytes": size, "sha256": file_sha256(path)},
     )

@@ -65,10 +65,6 @@ class CheckpointError(ValueError):
     """A checkpoint that cannot be used; the message names the file and says why."""
 
 
-class NotFinite(CheckpointError):
-    """Weights with which every output would be NaN."""
-
-
 class Inert:
     """Stands for an object of any class that is not torch's: keeps its attributes, does nothing."""
 
@@ -251,7 +247,7 @@ def check_finite(tensors: dict[str, Tensor], path: str) -> None:
     """Refuse weights that are NaN or infinite."""
     for name, tensor in tensors.items():
         if not torch.isfinite(tensor).all():
-            raise NotFinite(
+            raise CheckpointError(
                 f"{path}: the tensor {name} holds NaN or infinity: its training diverged, or the "
                 "file is damaged"
             )

@@ -57,18 +57,17 @@ def rename_tensors(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
             model[name] = tensor
     if _POSITIONS in model:
         model[ENCODER + "position_bias.pos.weight"] = model.pop(_POSITIONS)[UNUSED_ROWS:]
-    stack_projections(model, "{}_proj", "qkv")
+    stack_projections(model, ("q_proj.", "k_proj.", "v_proj."))
     return model
 
 
-def stack_projections(model: dict[str, Tensor], name: str, parts: Any) -> None:
+def stack_projections(model: dict[str, Tensor], parts: tuple[str, str, str]) -> None:
     """Make one matrix, (3 D, D), of the projections of queries, keys and values."""
-    names = [f".self_attn.{name.format(part)}." for part in parts]
-    for query in [key for key in model if names[0] in key]:
-        three = [query.replace(names[0], part) for part in names]
-        if len({model[key].shape for key in three if key in model}) == 1 and {*three} <= {*model}:
-            stacked = query.replace(names[0], ".self_attn.in_proj_")
-            model[stacked] = torch.cat([model.pop(key) for key in three])
+    for query in [name for name in model if f".self_attn.{parts[0]}" in name]:
+        three = [query.replace(parts[0], part) for part in parts]
+        if {*three} <= {*model} and len({model[name].shape for name in three}) == 1:
+            stacked = torch.cat([model.pop(name) for name in three])
+            model[query.replace(parts[0], "in_proj_")] = stacked
 
 
 def position_options(given: dict[str, Any]) -> dict[str, Any]:

@@ -127,17 +127,11 @@ def _explained(scores: list[Tensor], bias: Tensor) -> list[str]:
 
 
 class LayerInput(NamedTuple):
-    """The average input of a layer, over random sequences of words.
+    """The average input of a layer, over random sequences of words."""
 
-    Args:
-        moved: by how much the position vectors move it at each position, (L, D).
-        word: that of a word without them, (D).
-        cls: that of [CLS] without them, (D).
-    """
-
-    moved: Tensor
-    word: Tensor
-    cls: Tensor
+    moved: Tensor  # by the position vectors at each position, (L, D)
+    word: Tensor  # without them, (D)
+    cls: Tensor  # of [CLS] without them, (D)
 
 
 @torch.no_grad()
@@ -168,13 +162,9 @@ def without_positions(encoder: TupeEncoder, words: Tensor) -> TupeEncoder:
 
 @torch.no_grad()
 def layer_inputs(encoder: TupeEncoder, embedding: Tensor) -> tuple[TupeEncoder, list[LayerInput]]:
-    """The same random sequences of words with and without positions, through all layers.
+    """:func:`without_positions`, and the same random sequences through both models.
 
-    Args:
-        encoder: a ``learned`` model, post-LN, in evaluation.
-        embedding: of the vocabulary, (V, D).
-    Returns:
-        :func:`without_positions`, and the input of each layer.
+    Shape: the word embedding (V, D) -> an input for each layer.
     """
     length, layers = encoder.config.max_positions, encoder.config.num_layers
     generator = torch.Generator().manual_seed(1)

@@ -93,7 +93,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     given = vocabulary_files(parser, args)
     from tupe_fairseq.export.write_folder import SOME
-    from tupe_fairseq.files.atomic import new_folder
+    from tupe_fairseq.files import new_folder
 
     with new_folder(args.output_dir, args.overwrite, ["config.json"], SOME) as folder:
         pipeline = export(args, given, folder)
@@ -114,7 +114,7 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     from tupe_fairseq.export import check, names, onnx_files, write_folder
     from tupe_fairseq.export.card import model_card, pipeline_of
     from tupe_fairseq.export.tokenizer import build_tokenizer
-    from tupe_fairseq.files.atomic import read_json
+    from tupe_fairseq.files import read_json
     from tupe_fairseq.inference.model import load
 
     transformers = check.import_transformers()
@@ -124,7 +124,8 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     logger.info("reading %s", args.checkpoint)
     model = load(args.checkpoint, *folders)
     vocabulary = Tokenizer.load(folders, given, ours=not model.origin)
-    texts = [vocabulary.normalize(text) for text in sample(args.sample) or check.TEXTS]
+    texts = sample(args.sample) if args.sample else check.TEXTS
+    texts = [vocabulary.normalize(text) for text in texts]
     reports = [path for p in folders if os.path.isfile(path := os.path.join(p, REPORT))]
     report = read_json(reports[0]) if reports else {}
     symbols, length = model.symbols, model.max_positions
@@ -198,18 +199,14 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     return pipeline_of(head)
 
 
-def sample(path: str | None) -> list[str]:
+def sample(path: str) -> list[str]:
     """The lines of a file that are not empty."""
-    if path is None:
-        return []
-    with open(path, encoding="utf-8") as file:
-        try:
-            lines = [line.strip() for line in file]
-        except UnicodeDecodeError as error:
-            raise ValueError(f"--sample {path} is not a text file in UTF-8") from error
-    if not any(lines):
+    from tupe_fairseq.data.rows import read_lines
+
+    lines = [line for _, line in read_lines(path) if line.strip()]
+    if not lines:
         raise ValueError(f"--sample {path} is empty; it needs one sentence a line")
-    return [line for line in lines if line]
+    return lines
 
 
 def chosen_head(model: Any, args: argparse.Namespace, folders: list[str]) -> Any:

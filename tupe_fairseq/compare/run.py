@@ -22,7 +22,7 @@ from tupe_fairseq.fairseq_runs.save_dir import (
     updates_of,
 )
 from tupe_fairseq.fairseq_runs.train import Diverged, record_of, train
-from tupe_fairseq.files.atomic import atomic_write, read_json, write_json
+from tupe_fairseq.files import atomic_write, read_json, write_json
 
 logger = logging.getLogger("tupe-compare")
 

@@ -7,19 +7,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER
+from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER, HEADS, LM_HEAD
+from tupe_fairseq.checkpoint.from_roberta import UNUSED_ROWS, stack_projections
 from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.options import POSITION_OPTIONS
 from tupe_fairseq.version import __version__
 
 TUPE, ROBERTA = MODEL_TYPES = ("tupe", "roberta")
-HEADS, LM_WEIGHT = "classification_heads.", "encoder.lm_head.weight"
+LM_WEIGHT = LM_HEAD + "weight"
+POSITIONS = ENCODER + "position_bias.pos.weight"
 #: beginnings of names, or whole names: fairseq, TUPE, RoBERTa; the first match counts
 TENSORS = (
     (EMBEDDING, "tupe.embed_tokens.weight", "roberta.embeddings.word_embeddings.weight"),
     (
-        ENCODER + "position_bias.pos.weight",
+        POSITIONS,
         "tupe.encoder.position_bias.pos.weight",
         "roberta.embeddings.position_embeddings.weight",
     ),
@@ -31,8 +33,8 @@ TENSORS = (
     (ENCODER + "layers.", "tupe.encoder.layers.", "roberta.encoder.layer."),
     (ENCODER, "tupe.encoder.", "roberta.encoder."),
     (LM_WEIGHT, "lm_head.decoder.weight", "lm_head.decoder.weight"),
-    ("encoder.lm_head.bias", "lm_head.decoder.bias", "lm_head.bias"),
-    ("encoder.lm_head.", "lm_head.", "lm_head."),
+    (LM_HEAD + "bias", "lm_head.decoder.bias", "lm_head.bias"),
+    (LM_HEAD, "lm_head.", "lm_head."),
 )
 #: after the number of a layer: fairseq and TUPE, RoBERTa
 IN_LAYER = (
@@ -43,9 +45,8 @@ IN_LAYER = (
     (".fc2.", ".output.dense."),
     (".final_layer_norm.", ".output.LayerNorm."),
 )
+PROJECTIONS = ("query.", "key.", "value.")
 TOKEN_TYPES = "roberta.embeddings.token_type_embeddings.weight"
-# RoBERTa's table of positions begins with two rows that no token uses
-UNUSED_ROWS = 2
 
 #: in config.json, in fairseq
 OPTIONS = {
@@ -128,19 +129,19 @@ def to_transformers(
     tensors = {}
     for name, tensor in state.items():
         is_other_head = name.startswith(HEADS) and (not head or name.split(".")[1] != head.name)
-        without_lm = model_type == ROBERTA and head and name.startswith("encoder.lm_head.")
+        without_lm = model_type == ROBERTA and head and name.startswith(LM_HEAD)
         is_tied = tied and name == LM_WEIGHT
         if name.endswith("_version") or is_tied or is_other_head or without_lm:
             continue
         renamed = _renamed(name, model_type, head, 0)
         tensor = tensor.detach().float()
         if model_type == ROBERTA and ".in_proj_" in name:
-            for part, rows in zip(("query.", "key.", "value."), tensor.chunk(3)):
+            for part, rows in zip(PROJECTIONS, tensor.chunk(3)):
                 tensors[renamed.replace("in_proj_", part)] = rows.clone()
         else:
             tensors[renamed] = tensor.contiguous().clone()
     if model_type == ROBERTA:
-        positions = _renamed(ENCODER + "position_bias.pos.weight", ROBERTA, None, 0)
+        positions = _renamed(POSITIONS, ROBERTA, None, 0)
         unused = torch.zeros(UNUSED_ROWS, tensors[positions].size(1))
         tensors[positions] = torch.cat([unused, tensors[positions]])
         tensors[TOKEN_TYPES] = unused[:1].clone()
@@ -159,15 +160,11 @@ def from_transformers(
             name = "lm_head.bias"  # the same, if both are there
         state[_renamed(name, model_type, head, 1)] = tensor
     if model_type == ROBERTA:
-        positions = ENCODER + "position_bias.pos.weight"
-        types = state.pop(_renamed(TOKEN_TYPES, ROBERTA, None, 1), None)
+        types = state.pop(TOKEN_TYPES, None)
         if types is not None and types[0].any():  # each token has the first type
-            state[positions] = state[positions].float() + types[0].float()
-        state[positions] = state[positions][UNUSED_ROWS:]
-        for name in [name for name in state if ".self_attn.query." in name]:
-            parts = [name.replace("query", part) for part in ("query", "key", "value")]
-            stacked = name.replace("query.", "in_proj_")
-            state[stacked] = torch.cat([state.pop(part) for part in parts])
+            state[POSITIONS] = state[POSITIONS].float() + types[0].float()
+        state[POSITIONS] = state[POSITIONS][UNUSED_ROWS:]
+        stack_projections(state, PROJECTIONS)
     if tied:
         state.setdefault(LM_WEIGHT, state[EMBEDDING])
     return state

@@ -28,7 +28,7 @@ from tupe_fairseq.export.names import (
     from_transformers,
 )
 from tupe_fairseq.export.write_folder import WEIGHTS, without_unlisted
-from tupe_fairseq.files.atomic import read_json
+from tupe_fairseq.files import read_json
 
 # fairseq's task for each kind of head, and its options
 _TASKS: dict[str, dict[str, Any]] = {
@@ -67,7 +67,8 @@ def read_folder(
     tensors = {name: x for name, x in found.items() if name not in left_out}
     tensors = check_tensors(tensors, folder)
 
-    head = _head(config, tensors, path)
+    with loading(path):
+        head = _head(config, tensors, path)
     with loading(folder):
         tied = not options["untie_weights_roberta"]
         state = from_transformers(tensors, config["model_type"], head, tied)

@@ -1,6 +1,5 @@
 """Writes the files of a transformers model directory."""
 
-import json
 import os
 import shutil
 from typing import Any
@@ -11,6 +10,7 @@ from torch import Tensor
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING
 from tupe_fairseq.data.dictionary import UNK
 from tupe_fairseq.export.names import LM_WEIGHT
+from tupe_fairseq.files import write_json
 
 #: the code of a TUPE model, copied as it is
 CODE = ("configuration_tupe.py", "modeling_tupe.py")
@@ -26,7 +26,7 @@ def write_model(folder: str, config: dict[str, Any], tensors: dict[str, Tensor])
     """config.json, the weights, and the code of a TUPE model."""
     from safetensors.torch import save_file
 
-    _write_json(folder, "config.json", config)
+    write_json(os.path.join(folder, "config.json"), config)
     save_file(tensors, os.path.join(folder, WEIGHTS), metadata={"format": "pt"})
     for name in CODE if "auto_map" in config else ():
         shutil.copyfile(os.path.join(os.path.dirname(__file__), name), os.path.join(folder, name))
@@ -35,26 +35,19 @@ def write_model(folder: str, config: dict[str, Any], tensors: dict[str, Tensor])
 def write_sentence_files(folder: str, pooling: str, hidden_size: int, max_length: int) -> None:
     """The files of sentence-transformers, in the form that embedding servers read, too."""
     modules = "sentence_transformers.models"
-    transformer = {"idx": 0, "name": "0", "path": "", "type": f"{modules}.Transformer"}
-    last = {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{modules}.Pooling"}
-    _write_json(folder, "modules.json", [transformer, last])
-    _write_json(
-        folder, "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False}
-    )
-    _write_json(
-        folder,
-        "config_sentence_transformers.json",
-        {
+    files = {
+        "modules.json": [
+            {"idx": 0, "name": "0", "path": "", "type": f"{modules}.Transformer"},
+            {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{modules}.Pooling"},
+        ],
+        "sentence_bert_config.json": {"max_seq_length": max_length, "do_lower_case": False},
+        "config_sentence_transformers.json": {
             "model_type": "SentenceTransformer",
             "prompts": {},
             "default_prompt_name": None,
             "similarity_fn_name": "cosine",
         },
-    )
-    _write_json(
-        folder,
-        "1_Pooling/config.json",
-        {
+        "1_Pooling/config.json": {
             "word_embedding_dimension": hidden_size,
             "pooling_mode_mean_tokens": pooling == "mean",
             "pooling_mode_cls_token": pooling == "cls",
@@ -62,15 +55,9 @@ def write_sentence_files(folder: str, pooling: str, hidden_size: int, max_length
             "pooling_mode_mean_sqrt_len_tokens": False,
             "include_prompt": True,
         },
-    )
-
-
-def _write_json(folder: str, name: str, content: Any) -> None:
-    path = os.path.join(folder, name)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(content, file, indent=2, ensure_ascii=False)
-        file.write("\n")
+    }
+    for name, content in files.items():
+        write_json(os.path.join(folder, name), content)
 
 
 # ---- Tokens that dict.txt lacks -----------------------------------------------------------------

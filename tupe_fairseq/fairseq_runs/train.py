@@ -39,7 +39,7 @@ def train(
         command: the program and its arguments.
         log_path: its output is appended to this file.
         on_line: called with each line of its output.
-        lock: descriptor of a lock that it holds, see :func:`tupe_fairseq.files.lock.locked`.
+        lock: descriptor of a lock that it holds, see :func:`tupe_fairseq.files.locked`.
         env: environment variables in addition to ours.
         on_start: called with the process.
     Raises:
