@@ -33,10 +33,10 @@ def position_terms(encoder: TupeEncoder, seq_len: int, layer: int | None = None)
         raise ValueError(f"seq_len ({seq_len}) must be at least 1")
     scheme, by_layer = encoder.config.position_encoding, encoder.position_encodings()
     if layer not in by_layer:
-        wanted = "leave it out" if None in by_layer else f"give 0 .. {len(by_layer) - 1}"
-        raise ValueError(
-            f"layer ({layer}) is not valid with position encoding {scheme!r}; {wanted}"
-        )
+        wanted = "all layers share the position encoding, so leave it out"
+        if None not in by_layer:
+            wanted = f"each layer has its own position bias; give 0 .. {len(by_layer) - 1}"
+        raise ValueError(f"layer ({layer}) is not valid with {scheme!r}: {wanted}")
     return _terms(by_layer[layer], scheme, seq_len)
 
 
