@@ -237,7 +237,6 @@ def write(folder):
 
 # what is done to the folder, further flags, and what the error says
 BAD = {
-    "no checkpoint": (lambda f: (f / CHECKPOINT).unlink(), [], "does not exist"),
     "truncated": (lambda f: os.truncate(f / CHECKPOINT, 5000), [], CHECKPOINT),
     "NaN": (spoil_weights, [], "lm_head.dense.weight holds NaN or infinity"),
     "no dictionary": (lambda f: (f / "dict.txt").unlink(), [], "dict.txt is missing; give --data"),
@@ -253,9 +252,6 @@ BAD = {
         "already holds config.json; give another",
     ),
     "license": (None, ["--license", "my own: yes"], "is not an identifier such as mit"),
-    "language": (None, ["--language", "English"], "'English' is not a code such as en"),
-    "no sample": (None, ["--sample", "nowhere.txt"], "nowhere.txt does not exist"),
-    "no data": (None, ["--data", "nowhere"], "nowhere is not a folder"),
 }
 
 
