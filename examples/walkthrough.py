@@ -1,6 +1,6 @@
 """From text to a model that fills in masks, in cells: prepare, train, fill, plot, export.
 
-    pip install ".[fairseq,data,plot,hf,onnx]" -c scripts/constraints.txt
+    pip install ".[fairseq,data,plot,hf]" -c scripts/constraints.txt
     python examples/walkthrough.py [UPDATES]     # minutes on a CPU; or cell by cell in an editor
 
 Works in walkthrough/ of the current folder, on the documentation that every Python ships.
@@ -58,8 +58,8 @@ for _, probability, token in tupe.fill_mask("The file must <mask> opened in bina
 run("tupe-plot checkpoints/checkpoint_last.pt --output-dir figures")
 print(tupe.position_bias(8).sum.shape, "heads, query, key")
 
-# %% Export to transformers and ONNX, and use it there
-run("tupe-export checkpoints/checkpoint_last.pt --output-dir my-model --onnx --overwrite")
+# %% Export to transformers, and use it there (--onnx writes ONNX files, too)
+run("tupe-export checkpoints/checkpoint_last.pt --output-dir my-model --overwrite")
 from transformers import pipeline  # noqa: E402
 
 fill_mask = pipeline("fill-mask", "my-model", trust_remote_code=True)

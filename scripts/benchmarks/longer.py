@@ -25,7 +25,6 @@ from pathlib import Path
 
 import torch
 from fairseq_cli.train import cli_main as fairseq_train
-from tupe_fairseq.files.steps import keep_settings
 
 from tupe_fairseq.checkpoint.allowed_options import read_pretrained
 from tupe_fairseq.cli import extend, score
@@ -33,8 +32,7 @@ from tupe_fairseq.cli.printed_commands import masked_lm_training
 from tupe_fairseq.compare.run import processor
 from tupe_fairseq.compare.schemes import parse_scheme
 from tupe_fairseq.figures import canvas
-from tupe_fairseq.files.markdown import markdown_table
-from tupe_fairseq.files.results import write_results
+from tupe_fairseq.files import markdown_table, read_json, write_json, write_results
 from tupe_fairseq.position import CATALOGUE
 
 SCHEMES = "learned; tupe; tupe --rel-pos; none --rel-pos; alibi; rope"
@@ -236,10 +234,10 @@ def main(arguments=None):
         if key not in ("output_dir", "schemes", "seeds")
     }  # fmt: skip
     options.output_dir.mkdir(parents=True, exist_ok=True)
-    try:
-        keep_settings(str(options.output_dir), settings)
-    except ValueError as error:
-        raise SystemExit(f"longer.py: error: {error}") from error
+    path = options.output_dir / "settings.json"
+    if path.exists() and read_json(str(path)) != settings:
+        raise SystemExit(f"longer.py: error: {path} has other settings; give another --output-dir")
+    write_json(str(path), settings)
     rows = []
     for seed in options.seeds:
         for scheme in options.schemes:

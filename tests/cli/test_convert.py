@@ -22,7 +22,7 @@ from helpers.vocabularies import (
     write_stock,
 )
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.files.atomic import read_json
+from tupe_fairseq.files import read_json
 
 LISTED = ["<file>", "<email>", "<url>", *(word.split()[0] for word in WORDS)]
 

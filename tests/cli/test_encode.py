@@ -114,8 +114,3 @@ def test_bad_input(message, models, tmp_path):
     code, log = encode(*words, *flags)
     assert code == 2 and message in log.splitlines()[-1]
     assert os.listdir(tmp_path) == []
-
-
-def test_standard_input_is_no_file(models):
-    code, log = encode(models["fine-tuned"][0], "-", "--output-file", "x.npy")
-    assert code == 2 and "INPUT must be a file" in log

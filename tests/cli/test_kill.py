@@ -9,7 +9,7 @@ import time
 import pytest
 
 from helpers.running import BIN, ENV
-from tupe_fairseq.files.lock import locked
+from tupe_fairseq.files import locked
 
 SIGNALS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 

@@ -222,12 +222,9 @@ BAD = {
     "has a column 'label'; give --prefix predicted_": ("text,label\na,b\n", []),
     "has no column 'nothing' (--text)": ("text\na\n", ["--text", "nothing"]),
     "the task has 1 texts, not 'text', 'b'": ("text,b\na,\n", ["--text", "text", "--text2", "b"]),
-    "--text2 needs --text": ("text\na\n", ["--text2", "text"]),
     "has no rows": ("text\n", []),
     "has a text with a tab or a line end, which .tsv cannot hold": ('text,b\n"a\tb",c\n', []),
-    "x.txt should end in .tsv or .csv or .jsonl": ("text\na\n", ["--output-file", "OUT/x.txt"]),
     "in.csv is an input": ("text\na\n", ["--output-file", "OUT/in.csv"]),
-    "'0' is not a whole number of 1 or more": ("text\na\n", ["--batch-tokens", "0"]),
     "--fp16 needs a GPU": ("text\na\n", ["--fp16"]),
     "give the files of one vocabulary": ("text\na\n", ["--gpt2-vocab-bpe", "OUT/in.csv"]),
 }

@@ -10,7 +10,7 @@ from helpers.glue_files import sentence, write_pretrain_dir
 from helpers.predicting import predict
 from helpers.running import call_program
 from tupe_fairseq.data.task import Task
-from tupe_fairseq.files.vocabulary_files import copy_vocabulary
+from tupe_fairseq.files import copy_vocabulary
 from tupe_fairseq.inference.predict import predict as through_fairseq
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 

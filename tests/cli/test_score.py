@@ -19,7 +19,6 @@ from helpers.scoring import SENTENCES, naive, read_tsv, score, write_pairs
 from helpers.vocabularies import write_authors, write_gpt2
 from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
-from tupe_fairseq.scoring import pseudo_likelihood
 
 PAIRS = {
     "one": [("The cat sat on the mat.", "The cat on sat the mat."), ("No fish.", "No fish no.")],
@@ -188,26 +187,18 @@ def place(models, tmp_path):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--input", "HERE/absent.txt"], "--input: HERE/absent.txt does not exist"),
         (["--input", "HERE/empty.txt"], "HERE/empty.txt is empty; give a sentence in each line"),
         (["--input", "HERE/blank.txt"], "HERE/blank.txt, line 2 is empty; give a sentence"),
         (["--input", "HERE/latin.txt"], "HERE/latin.txt, line 2 is not UTF-8"),
-        (["--input", "HERE/cut.txt.gz"], "HERE/cut.txt.gz cannot be read"),
         (["--input", "HERE/long.txt"], "HERE/long.txt, line 2: the sentence has "),
         (["--input", "HERE/control.txt"], "HERE/control.txt, line 2: '\\xad' has no token"),
-        (["--input", "TEXT", "--good", "a"], "--good is for --pairs"),
         (["--pairs", "HERE/absent.jsonl"], "--pairs HERE/absent.jsonl does not exist"),
         (["--pairs", "HERE/list.jsonl"], "HERE/list.jsonl, line 1 is not a JSON object"),
-        (["--pairs", "PAIRS", "--phenomenon", "of"], "has no column 'of' (--phenomenon)"),
-        (["--input", "TEXT", "--data", "HERE/none"], "HERE/none is not a folder"),
         (["--input", "TEXT", "--data", "HERE/other"], "trained with a different vocabulary"),
         (["--input", "TEXT", "--data", "HERE/small"], "dict.txt and the special tokens are 100"),
         (["--input", "TEXT", "--sentencepiece-model", "HERE/small/sentencepiece.bpe.model"],
          "does not fit"),
-        (["--input", "TEXT", "--output", "HERE/x.csv"], "x.csv should end in .tsv or .jsonl"),
-        (["--input", "TEXT", "--results", "HERE/latin.txt"], "latin.txt is in the way"),
         (["--pairs", "HERE/list.jsonl", "--output", "HERE/list.jsonl"], "list.jsonl is an input"),
-        (["--input", "TEXT", "--pairs", "PAIRS"], "not allowed with argument"),
     ],
 )  # fmt: skip
 def test_refused(words, message, models, place):
@@ -264,39 +255,3 @@ def test_long_sentences_can_be_cut(models, place, expected):
     assert code == 0 and "1 sentences were cut to what the model takes" in log
     records = [json.loads(line) for line in (place / "x.jsonl").open()]
     assert records[1]["pieces"] == MAX_POSITIONS - 2 and records[1]["sentence"] == text.strip()
-
-
-def test_a_fine_tuned_model_is_told(models, tmp_path):
-    args, model = build(models / "data" / "dict.txt", {"a": 2})
-    path = save(tmp_path, {**args, "task": "sentence_prediction"}, model)
-    code, log = score(path, "--data", models / "data", "--input", models / "text.txt")
-    assert code == 0 and "trained for sentence_prediction last, without its LM head" in log
-
-
-@pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError("No space left")])
-def test_interrupted_nothing_has_its_name(stop, models, tmp_path, monkeypatch):
-    (tmp_path / "x.tsv").write_text("earlier")
-
-    def interrupted(*args):
-        raise stop
-
-    monkeypatch.setattr(pseudo_likelihood, "pseudo_likelihoods", interrupted)
-    code, log = score(
-        models / "ours" / "checkpoint_best.pt", "--data", models / "data", "--input",
-        models / "text.txt", "--output-file", tmp_path / "x.tsv", "--results", tmp_path / "r",
-    )  # fmt: skip
-    assert code == (130 if stop is KeyboardInterrupt else 2), log
-    assert os.listdir(tmp_path) == ["x.tsv"] and (tmp_path / "x.tsv").read_text() == "earlier"
-
-
-def test_no_file_runs_code(models, tmp_path):
-    marker = tmp_path / "marker"
-
-    class Evil:
-        def __reduce__(self):
-            return os.system, (f"touch {marker}",)
-
-    state = {"args": argparse.Namespace(arch="tupe_roberta"), "model": Evil()}
-    torch.save(state, tmp_path / "e.pt")
-    code, log = score(tmp_path / "e.pt", "--data", models / "data", "--input", models / "text.txt")
-    assert code == 2 and "is refused: it asks for posix.system" in log and not marker.exists()

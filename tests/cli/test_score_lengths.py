@@ -43,11 +43,7 @@ def test_results_and_table(model, tmp_path):
     "flags, words",
     [
         (["--lengths", "12,25"], f"25 is more than .* takes, {MAX_POSITIONS}; .* tupe-extend"),
-        (["--lengths", "12,2"], "'2' is not a whole number of 3 or more"),
-        (["--lengths", "12,x"], "'x' is not a whole number"),
-        (["--lengths", "12,12"], "12 is listed twice"),
         (["--lengths", "12", "--cut"], "--cut has no effect with --lengths"),
-        (["--lengths", "12", "--output", "a.tsv"], "--output-file has no effect with --lengths"),
     ],
 )  # fmt: skip
 def test_what_is_refused(flags, words, model, tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from tupe_fairseq.compare import command, figures, results, run, tuning
 from tupe_fairseq.compare.run import Measurement
 from tupe_fairseq.compare.schemes import parse_schemes
 from tupe_fairseq.fairseq_runs.train import Diverged
-from tupe_fairseq.files.lock import locked
+from tupe_fairseq.files import locked
 
 TINY, MINI = "tupe_roberta_tiny", "tupe_roberta_mini"
 LEARNED, TUPE = f"{TINY}/learned-seed1", f"{TINY}/tupe_rel-pos-seed1"

@@ -12,8 +12,7 @@ from fairseq.models.roberta.hub_interface import RobertaHubInterface
 
 from helpers import cli
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.data.task import Task
-from tupe_fairseq.files.names import REPORT
+from tupe_fairseq.data.task import REPORT, Task
 
 LAST = "checkpoint_last.pt"
 TOKENS = torch.tensor([[0, 7, 8, 9, 5, 2], [0, 6, 5, 2, 1, 1]])

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import math
 import os
 import select
 import signal
@@ -12,18 +13,11 @@ import time
 
 import pytest
 
-from helpers.glue_data import write_checkpoint
 from tupe_fairseq.fairseq_runs import train as running
 from tupe_fairseq.fairseq_runs.grid import run_grid
-from tupe_fairseq.fairseq_runs.save_dir import BEST, LAST, discard_damaged
-from tupe_fairseq.fairseq_runs.schedule import (
-    WARMUP_RATIO,
-    batches_per_epoch,
-    total_updates,
-    warmup_updates,
-)
+from tupe_fairseq.fairseq_runs.schedule import WARMUP_RATIO, total_updates, warmup_updates
 from tupe_fairseq.fairseq_runs.train import Diverged, record_of, train
-from tupe_fairseq.files.lock import locked
+from tupe_fairseq.files import locked
 
 WAIT = "import time; print('started', flush=True); time.sleep(60)"
 
@@ -164,24 +158,12 @@ def test_lines_of_the_log():
     assert record_of(line, "train") is None and record_of(line[:-9], "valid") is None
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_checkpoint_cut_short_is_discarded(whole, tmp_path):
-    for name in (BEST, LAST):
-        write_checkpoint(tmp_path / name)
-    if not whole:
-        os.truncate(tmp_path / LAST, 500)
-    discard_damaged(str(tmp_path))
-    left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == ([BEST, LAST] if whole else [])
-
-
 def test_total_updates_against_dealing_out_batches():
     for rows, size, gpus, freq in itertools.product((1, 7, 64, 65), (1, 8), (1, 3), (1, 4)):
         batches = [range(rows)[i : i + size] for i in range(0, rows, size)]
         longest = max((batches[gpu::gpus] for gpu in range(gpus)), key=len)
         updates = [longest[i : i + freq] for i in range(0, len(longest), freq)]
-        found = batches_per_epoch(rows, size, gpus)
-        assert total_updates(found, 3, update_freq=[freq]) == 3 * len(updates)
+        assert total_updates(len(longest), 3, update_freq=[freq]) == 3 * len(updates)
     # CoLA: 8,551 rows in batches of 32, 10 epochs
-    assert total_updates(batches_per_epoch(8551, 32, 1), 10) == 2680
+    assert total_updates(math.ceil(8551 / 32), 10) == 2680
     assert warmup_updates(WARMUP_RATIO, 2680) == 161

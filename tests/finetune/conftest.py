@@ -4,7 +4,7 @@ import pytest
 
 from helpers.finetuning import GRID, call, finetuning, make_chain
 from helpers.running import interrupt
-from tupe_fairseq.files.lock import locked
+from tupe_fairseq.files import locked
 
 
 @pytest.fixture(scope="session", autouse=True)

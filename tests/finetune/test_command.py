@@ -1,7 +1,6 @@
 """The runs of a task: their names, and their fairseq-train commands."""
 
 import os
-import shlex
 
 import pytest
 import torch
@@ -10,7 +9,6 @@ from helpers.glue_data import MODEL, write_checkpoint, write_data
 from helpers.own_tasks import own_rows, own_task, write_own
 from helpers.running import call_program
 from tupe_fairseq.checkpoint.allowed_options import read_pretrained
-from tupe_fairseq.fairseq_runs.command import as_shell
 from tupe_fairseq.finetune import protocol
 from tupe_fairseq.finetune.command import Experiment, Run, Settings
 from tupe_fairseq.finetune.task_data import TaskData
@@ -48,29 +46,6 @@ def test_the_model_is_the_checkpoints(tmp_path):
     assert not {"--tie-cls", "--encoder-normalize-before"} & set(words)
 
 
-def test_a_model_of_other_switches(tmp_path):
-    words = words_of(tmp_path, "CoLA", TUPE_A)
-    assert {"--tie-cls", "--encoder-normalize-before"} < set(words)
-    assert not {"--rel-pos", "--rel-pos-buckets", "--max-rel-pos"} & set(words)
-
-
-@pytest.mark.parametrize(
-    "name, classes, metric, subsets",
-    [
-        ("CoLA", 2, "mcc", "valid"),
-        ("STS-B", 1, "pearson_and_spearman", "valid"),
-        ("MNLI", 3, "accuracy", "valid,valid1"),
-    ],
-)
-def test_the_task(name, classes, metric, subsets, tmp_path):
-    words = words_of(tmp_path, name)
-    assert value(words, "--glue-task") == name
-    assert value(words, "--num-classes") == str(classes)
-    assert value(words, "--best-checkpoint-metric") == metric
-    assert value(words, "--valid-subset") == subsets
-    assert ("--regression-target" in words) == (name == "STS-B")
-
-
 def test_schedule(tmp_path):
     """10 rows in batches of 3, 2 epochs."""
     words = words_of(tmp_path, "CoLA", fp16=True, update_freq=2)
@@ -81,12 +56,6 @@ def test_schedule(tmp_path):
     words = words_of(tmp_path / "on a CPU", "CoLA", cpu=True, pretrained=False)
     assert "--finetune-from-model" not in words and "--restore-file" not in words
     assert "--cpu" in words and value(words, "--total-num-update") == "8"
-
-
-def test_a_shell_reads_the_very_words(tmp_path):
-    words = words_of(tmp_path, "CoLA")
-    assert shlex.split(as_shell(words).replace("\\\n", "")) == words
-    assert value(words, "--finetune-from-model").endswith("/the model.pt")
 
 
 def test_names():

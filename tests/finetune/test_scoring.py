@@ -59,13 +59,6 @@ def test_majority_class_of_the_training_set(tmp_path):
     assert found["metrics"]["valid"]["acc_and_f1"] == pytest.approx((1 / 3 + 1 / 2) / 2)
 
 
-def test_majority_class_of_mnli_on_both_sets(tmp_path):
-    labels = {"train": [2, 2, 0], "valid": [2, 1], "valid1": [0, 0, 2, 2]}
-    found = baseline(glue_data(tmp_path, "MNLI", labels))
-    assert found["answer"] == "neutral"
-    assert found["metrics"] == {"valid": {"accuracy": 0.5}, "valid1": {"accuracy": 0.5}}
-
-
 def test_mean_score_on_the_tasks_own_scale(tmp_path):
     labels = {"train": [-1.0, 7.0, 3.0], "valid": [0.5, 6.0], "test": [1.0, 2.0]}
     data = own_data(tmp_path, "regression", labels)
@@ -73,13 +66,6 @@ def test_mean_score_on_the_tasks_own_scale(tmp_path):
     found = baseline(data)
     assert found["answer"] == "3.000"
     assert found["metrics"]["valid"]["pearson"] == 0.0
-
-
-def test_a_test_set_without_labels_has_no_baseline(tmp_path):
-    labels = {"train": [1, 1], "valid": [0, 1], "test": [0, 0]}
-    data = own_data(tmp_path, "classification", labels, has_test_labels=False)
-    assert baseline(data)["test"] == {}
-    assert not [name for name in data.files() if name.startswith("label/test")]
 
 
 @pytest.mark.parametrize(
@@ -219,12 +205,6 @@ def test_median_and_best_run_are_chosen_apart():
     assert "epochs: 3; rows per update: 64." in table
 
 
-def test_the_first_of_equal_runs_is_the_best():
-    """By rate and seed, not by the text of their names."""
-    results = results_of((1e-3, 1, 0.5), (1e-3, 2, 0.5), (1e-5, 10, 0.5), (1e-5, 2, 0.5))
-    assert best_run(results, COLA) == Run(1e-5, 2)
-
-
 def test_a_diverged_run_counts_as_zero():
     results = results_of((2e-5, 1, 0.6), (2e-5, 2, None), (2e-5, 3, 0.4))
     (row,) = by_learning_rate(results, COLA)
@@ -269,11 +249,3 @@ def test_no_average_over_different_models(change, remark):
     overall = overall_results(summaries({**SETTINGS, change: value}))
     assert overall["average"] is None and not overall["one_model"]
     assert f"| WNLI ({remark}" in overall_table(overall)
-
-
-def test_two_metrics_count_with_their_mean():
-    task, names = GLUE_TASKS["MRPC"].task, ("f1", "accuracy", "acc_and_f1")
-    summary = summary_of(task, results_of((2e-5, 1, 0.9, 0.8, 0.85), names=names))
-    assert summary["score"] == pytest.approx(0.85)
-    header = "| learning rate | seeds | F1 | accuracy | mean of accuracy and F1 |"
-    assert header in task_table(summary, task)

@@ -10,7 +10,7 @@ import torch
 
 from tupe_fairseq.checkpoint.checkpoint import symbols_of, vocabulary_version
 from tupe_fairseq.data.glue import GLUE_TASKS
-from tupe_fairseq.files.atomic import write_json
+from tupe_fairseq.files import write_json
 
 FIRST, EOS = 4, 2  # ids: of the first word or label of a dict.txt, and of </s>
 DICTIONARY = [f"word{number} 1" for number in range(7)]

@@ -9,7 +9,7 @@ from tupe_fairseq.data.dictionary import write_dictionary
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.data.text_files import clean_line
-from tupe_fairseq.files.atomic import write_json
+from tupe_fairseq.files import write_json
 
 HEADERS = {
     "CoLA": "",

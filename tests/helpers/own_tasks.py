@@ -4,8 +4,7 @@ import random
 
 from helpers.glue_data import DICTIONARY, EOS, FIRST, write_bin
 from tupe_fairseq.data.task import Task, label_symbol
-from tupe_fairseq.files.atomic import write_json
-from tupe_fairseq.files.fingerprint import file_sha256
+from tupe_fairseq.files import file_sha256, write_json
 
 PAD = 1
 ROWS = {"train": 48, "valid": 16, "test": 9}

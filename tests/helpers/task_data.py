@@ -4,7 +4,7 @@ import random
 
 from helpers.glue_data import EOS, FIRST, write_bin
 from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task, label_symbol
-from tupe_fairseq.files.atomic import write_json
+from tupe_fairseq.files import write_json
 
 WORDS = [f"w{n}" for n in range(20)]
 PAD, UNKNOWN = 1, 3

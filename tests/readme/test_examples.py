@@ -23,4 +23,4 @@ def test_pytorch_only(tmp_path):
 def test_walkthrough(tmp_path):
     output = run(tmp_path, "walkthrough.py", "2")
     assert "torch.Size([2, 8, 8]) heads, query, key" in output
-    assert (tmp_path / "walkthrough" / "my-model" / "onnx" / "model.onnx").exists()
+    assert (tmp_path / "walkthrough" / "my-model" / "model.safetensors").exists()

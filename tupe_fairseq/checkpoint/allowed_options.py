@@ -19,7 +19,7 @@ from tupe_fairseq.checkpoint.checkpoint import (
     loading,
     read,
 )
-from tupe_fairseq.files.fingerprint import file_sha256
+from tupe_fairseq.files import file_sha256
 from tupe_fairseq.modules.pooling import POOLINGS
 from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
 from tupe_fairseq.options import (

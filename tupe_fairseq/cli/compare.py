@@ -202,7 +202,7 @@ def _compare(args, settings, runs, parameters, devices) -> None:
     from tupe_fairseq.compare.tuning import read_tuning, tuned, tuning_runs
     from tupe_fairseq.fairseq_runs.command import show
     from tupe_fairseq.fairseq_runs.grid import run_grid
-    from tupe_fairseq.files.lock import locked
+    from tupe_fairseq.files import locked
 
     folder = settings.folder
     order = [scheme.label for scheme in args.schemes]

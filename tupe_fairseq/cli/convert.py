@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.cli.printed_commands import next_command
     from tupe_fairseq.data.dictionary import DICTIONARY
     from tupe_fairseq.data.tokenizer import VOCABULARY
-    from tupe_fairseq.files.atomic import new_folder
+    from tupe_fairseq.files import new_folder
 
     first = (MODEL, DICTIONARY)
     with new_folder(args.output_dir, args.overwrite, first, (VOCABULARY,)) as folder:
@@ -103,7 +103,7 @@ def convert(
     from tupe_fairseq.data.dictionary import DICTIONARY
     from tupe_fairseq.data.tokenizer import KINDS, VOCABULARY
     from tupe_fairseq.export.read_folder import read_folder
-    from tupe_fairseq.files.atomic import read_json, write_json
+    from tupe_fairseq.files import read_json, write_json
 
     path = args.checkpoint
     if os.path.isdir(path):

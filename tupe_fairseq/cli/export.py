@@ -93,7 +93,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     given = vocabulary_files(parser, args)
     from tupe_fairseq.export.write_folder import SOME
-    from tupe_fairseq.files.atomic import new_folder
+    from tupe_fairseq.files import new_folder
 
     with new_folder(args.output_dir, args.overwrite, ["config.json"], SOME) as folder:
         pipeline = export(args, given, folder)
@@ -114,7 +114,7 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     from tupe_fairseq.export import check, names, onnx_files, write_folder
     from tupe_fairseq.export.card import model_card, pipeline_of
     from tupe_fairseq.export.tokenizer import build_tokenizer
-    from tupe_fairseq.files.atomic import read_json
+    from tupe_fairseq.files import read_json
     from tupe_fairseq.inference.model import load
 
     transformers = check.import_transformers()

@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.cli.printed_commands import next_command
     from tupe_fairseq.data.dictionary import DICTIONARY
     from tupe_fairseq.data.tokenizer import VOCABULARY
-    from tupe_fairseq.files.atomic import new_folder
+    from tupe_fairseq.files import new_folder
 
     first = (MODEL, DICTIONARY)
     with new_folder(args.output_dir, args.overwrite, first, (VOCABULARY,)) as folder:
@@ -88,7 +88,7 @@ def extend(args: argparse.Namespace, folder: str) -> argparse.Namespace:
     from tupe_fairseq.checkpoint.extend import extend
     from tupe_fairseq.data.dictionary import DICTIONARY
     from tupe_fairseq.data.tokenizer import KINDS, REPORT, VOCABULARY, find_dictionary
-    from tupe_fairseq.files.atomic import read_json, write_json
+    from tupe_fairseq.files import read_json, write_json
 
     places = folders_of(args)
     dictionary = find_dictionary(places)

@@ -16,7 +16,6 @@ from tupe_fairseq.cli.arg_types import (
 )
 from tupe_fairseq.cli.shared_flags import add_device_flags, training_devices
 from tupe_fairseq.data.metrics import METRICS
-from tupe_fairseq.files.names import CLS, POOLING_NAMES
 
 PAPER_LRS, PAPER_SEEDS = (2e-5, 3e-5, 4e-5, 5e-5), (1, 2, 3, 4, 5)
 #: for your own task with fewer rows
@@ -84,7 +83,7 @@ def get_parser() -> argparse.ArgumentParser:
         help="for comparison: random weights for a model of the checkpoint's size",
     )  # fmt: skip
     add(
-        "--pooling", choices=POOLING_NAMES, default=CLS,
+        "--pooling", choices=("mean", "cls"), default="cls",
         help="what the head gets of a text: the features of <s> (cls), or the mean over all "
         "tokens; default %(default)s",
     )  # fmt: skip
@@ -128,7 +127,7 @@ def main(argv: list[str] | None = None) -> None:
     data.check_vocabulary(model)
     task = with_metric(data.task, args.metric)
     data, rows = replace(data, task=task), data.rows
-    if args.pooling != CLS and task.kind == TAGGING:
+    if args.pooling != "cls" and task.kind == TAGGING:
         parser.error(f"--pooling {args.pooling} is for one label a text; {task.name} has tags")
     if data.max_positions != model.max_positions:
         logger.info(
@@ -147,7 +146,7 @@ def main(argv: list[str] | None = None) -> None:
         metric=args.metric,
         class_weights=balanced_weights(data) if args.balance else None,
         patience=args.patience,
-        pooling=None if args.pooling == CLS else args.pooling,
+        pooling=None if args.pooling == "cls" else args.pooling,
     )
     folder = os.path.join(os.path.abspath(args.output_dir), task.name)
     experiment = Experiment(

@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> None:
 
     from tupe_fairseq.data.rows import row_writer
     from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task
-    from tupe_fairseq.files.atomic import atomic_write
+    from tupe_fairseq.files import atomic_write
     from tupe_fairseq.inference.texts import BATCH_TOKENS, BATCH_TOKENS_ON_GPU, PREDICTED, predict
 
     model, tokenizer, device = load_model(args, vocabulary)
@@ -111,7 +111,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def _columns_of(folders: list[str]) -> tuple[str | None, str | None]:
     """The columns that the texts of the training data were in, if a report.json says so."""
-    from tupe_fairseq.files.atomic import read_json
+    from tupe_fairseq.files import read_json
 
     for folder in folders:
         path = os.path.join(folder, "report.json")

@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> None:
     official = [(task, official_files(task, args.glue_dir)) for task in args.tasks]
 
     from tupe_fairseq.data.task_data import prepare_folder
-    from tupe_fairseq.files.fingerprint import file_sha256
+    from tupe_fairseq.files import file_sha256
 
     tokenizer = load_tokenizer(args.pretrain_dir)
     for task, files in official:

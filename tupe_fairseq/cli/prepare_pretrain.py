@@ -141,7 +141,7 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.data.subwords import SentencePiece
     from tupe_fairseq.data.text_files import check_text
     from tupe_fairseq.data.tokenizer import Tokenizer
-    from tupe_fairseq.files.lock import locked
+    from tupe_fairseq.files import locked
 
     # what is wrong with the files is found before the folder is made
     if args.split_sentences:

@@ -82,7 +82,7 @@ def main(argv: list[str] | None = None) -> None:
     check(parser, args)
 
     from tupe_fairseq.data.task_data import prepare_folder
-    from tupe_fairseq.files.fingerprint import file_sha256
+    from tupe_fairseq.files import file_sha256
 
     def read():
         task, splits, columns = read_task(args)

@@ -19,11 +19,9 @@ from tupe_fairseq.cli.shared_flags import (
     vocabulary_files,
 )
 from tupe_fairseq.cli.text_rows import warn_of_unknown
+from tupe_fairseq.data.dictionary import MASK
 from tupe_fairseq.data.rows import STANDARD_INPUT, place, read_lines
-from tupe_fairseq.files.fingerprint import file_sha256
-from tupe_fairseq.files.markdown import markdown_table
-from tupe_fairseq.files.names import MASK
-from tupe_fairseq.files.results import write_results
+from tupe_fairseq.files import file_sha256, markdown_table, write_results
 from tupe_fairseq.version import __version__
 
 logger = logging.getLogger("tupe-score")
@@ -194,7 +192,7 @@ def _tokens(tokenizer, sentence: str, where: str, longest: int, cut: bool, count
 
 def _score(args, model, device, rows, batch_tokens, advance) -> tuple[dict[str, Any], str]:
     """Write the score of each row; the contents of results.json, and their table."""
-    from tupe_fairseq.files.atomic import atomic_write
+    from tupe_fairseq.files import atomic_write
     from tupe_fairseq.scoring.minimal_pairs import PairAccuracy, accuracy_table
     from tupe_fairseq.scoring.pseudo_likelihood import pseudo_likelihoods
 

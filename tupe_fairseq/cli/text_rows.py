@@ -15,25 +15,15 @@ Row = dict[str, Any]
 
 
 def add_row_flags(parser: argparse.ArgumentParser, standard_input: str = "") -> None:
-    parser.add_argument(
-        "input",
-        metavar="INPUT",
-        help=".tsv, .csv, .jsonl, .conll or .txt (a text in each line), also .gz, .xz, .bz2; or "
-        f".parquet{standard_input}",
-    )
+    text = ".tsv, .csv, .jsonl, .conll or .txt (a text in each line), also .gz, .xz, .bz2; or "
+    parser.add_argument("input", metavar="INPUT", help=f"{text}.parquet{standard_input}")
     add = parser.add_argument_group("rows").add_argument
     add("--text", metavar="COL", help="column of the text, by name or number; default: guessed")
     add("--text2", metavar="COL", help="column of the second text, for pairs; default: guessed")
-    add(
-        "--no-header",
-        action="store_true",
-        help="the first row of .tsv and .csv has no names of columns; they are numbered from 1",
-    )
-    add(
-        "--skip-bad-rows",
-        action="store_true",
-        help="leave out and count rows that cannot be read; default: the first is an error",
-    )
+    text = "the first row of .tsv and .csv has no names of columns; they are numbered from 1"
+    add("--no-header", action="store_true", help=text)
+    text = "leave out and count rows that cannot be read; default: the first is an error"
+    add("--skip-bad-rows", action="store_true", help=text)
 
 
 def check_row_flags(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:

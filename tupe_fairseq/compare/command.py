@@ -9,8 +9,7 @@ from typing import Any
 
 from tupe_fairseq.compare.schemes import FLAGS, Scheme
 from tupe_fairseq.fairseq_runs.command import as_shell, console_script, parse_training, user_dir
-from tupe_fairseq.files.atomic import read_json, write_json
-from tupe_fairseq.files.fingerprint import file_sha256
+from tupe_fairseq.files import file_sha256, read_json, write_json
 
 logger = logging.getLogger("tupe-compare")
 

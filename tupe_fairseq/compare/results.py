@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from tupe_fairseq.files.atomic import atomic_write, read_json, write_json
-from tupe_fairseq.files.markdown import markdown_table
+from tupe_fairseq.files import atomic_write, markdown_table, read_json, write_json
 
 Row = dict[str, Any]
 _MEASURES = ("final_loss", "best_loss", "seconds", "words_per_second", "peak_memory_mib")

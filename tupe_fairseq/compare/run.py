@@ -15,14 +15,15 @@ from typing import Any
 
 from tupe_fairseq.compare.command import Run
 from tupe_fairseq.fairseq_runs.command import as_shell, console_script
-from tupe_fairseq.fairseq_runs.save_dir import (
+from tupe_fairseq.fairseq_runs.train import (
     LAST,
-    discard_damaged,
+    Diverged,
+    record_of,
     remove_checkpoints,
+    train,
     updates_of,
 )
-from tupe_fairseq.fairseq_runs.train import Diverged, record_of, train
-from tupe_fairseq.files.atomic import atomic_write, read_json, write_json
+from tupe_fairseq.files import atomic_write, read_json, write_json
 
 logger = logging.getLogger("tupe-compare")
 
@@ -111,9 +112,8 @@ def make_run(
 def _resumed(run: Run, parallel: int) -> tuple[int, "Measurement"]:
     """The updates that are made already, and the curve up to there.
 
-    Both start again if the checkpoint is damaged or the curve lacks a validation before it.
+    Both start again if the curve lacks a validation.
     """
-    discard_damaged(run.path())
     last = run.path(LAST)
     done = updates_of(last) if os.path.exists(last) else 0
     measured = Measurement(run.path("curve.jsonl"), done, parallel)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from tupe_fairseq.compare.command import Run
-from tupe_fairseq.files.atomic import read_json
+from tupe_fairseq.files import read_json
 
 _VALIDATIONS = 4
 

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from tupe_fairseq.files.atomic import atomic_write
+from tupe_fairseq.files import atomic_write
 
 #: the first ids of every dictionary, which dict.txt does not list
 SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")

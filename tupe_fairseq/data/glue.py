@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tupe_fairseq.data.task import CLASSIFICATION, REGRESSION, Task, TaskRows
-from tupe_fairseq.files.atomic import atomic_write
+from tupe_fairseq.files import atomic_write
 
 # STS-B's scores are from 0 to this
 _MOST = 5.0

@@ -39,7 +39,7 @@ class IndexedWriter:
     def __init__(self, prefix: str, vocab_size: int):
         self.prefix = prefix
         self.dtype = token_dtype(vocab_size)
-        self.lengths = [np.empty(0, "<i4")]
+        self.lengths: list[np.ndarray] = []
 
     def __enter__(self) -> "IndexedWriter":
         os.makedirs(os.path.dirname(self.prefix) or ".", exist_ok=True)
@@ -62,13 +62,14 @@ class IndexedWriter:
         if failed:
             os.remove(self.tokens.name)
             return
-        lengths = np.concatenate(self.lengths)
-        starts = np.cumsum(lengths, dtype="<i8") - lengths
         code = next(code for code, name in _DTYPES.items() if self.dtype == name)
+        count, begin, size = sum(map(len, self.lengths)), 0, self.dtype.itemsize
         with open(f"{self.prefix}.idx.partial", "wb") as index:
-            index.write(struct.pack(_HEADER, _MAGIC, 1, code, len(lengths)))
-            index.write(lengths)
-            index.write(starts * self.dtype.itemsize)
+            index.write(struct.pack(_HEADER, _MAGIC, 1, code, count))
+            index.writelines(self.lengths)
+            for lengths in self.lengths:
+                index.write(begin + (np.cumsum(lengths, dtype="<i8") - lengths) * size)
+                begin += int(lengths.sum()) * size
         for ending in ("bin", "idx"):
             os.replace(f"{self.prefix}.{ending}.partial", f"{self.prefix}.{ending}")
 

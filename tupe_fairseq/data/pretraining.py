@@ -27,7 +27,7 @@ from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.subwords import SentencePiece, learn_sentencepiece
 from tupe_fairseq.data.text_files import BLOCK_BYTES
 from tupe_fairseq.data.tokenizer import REPORT, SENTENCEPIECE_MODEL, VOCABULARY, Tokenizer
-from tupe_fairseq.files.atomic import atomic_write, read_json, write_json
+from tupe_fairseq.files import atomic_write, read_json, write_json
 
 logger = logging.getLogger("tupe-prepare-pretrain")
 

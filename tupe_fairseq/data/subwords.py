@@ -11,7 +11,7 @@ import signal
 from collections.abc import Iterable, Sequence
 
 from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS, UNK
-from tupe_fairseq.files.atomic import read_json
+from tupe_fairseq.files import read_json
 
 _CONTINUED = "@@"
 # fastBPE: words whose subwords are remembered

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
-from tupe_fairseq.files.atomic import read_json
+from tupe_fairseq.files import read_json
 
 REPORT = "report.json"
 

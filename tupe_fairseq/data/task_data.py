@@ -16,8 +16,7 @@ from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.indexed import IndexedWriter
 from tupe_fairseq.data.task import TAGGING, Task, TaskRows, as_tuple, label_symbol, read_report
 from tupe_fairseq.data.tokenizer import REPORT, VOCABULARY, Tokenizer
-from tupe_fairseq.files.atomic import write_json
-from tupe_fairseq.files.fingerprint import file_sha256
+from tupe_fairseq.files import file_sha256, write_json
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from tupe_fairseq.data.dictionary import DICTIONARY, FILLER, MASK, SPECIAL_TOKEN
 from tupe_fairseq.data.indexed import flat, token_dtype
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.text_files import clean_line
-from tupe_fairseq.files.atomic import atomic_copy, read_json, write_json
+from tupe_fairseq.files import atomic_copy, read_json, write_json
 
 VOCABULARY = "vocabulary.json"
 #: the name under which fairseq's hub looks for it next to a checkpoint

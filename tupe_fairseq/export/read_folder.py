@@ -28,7 +28,7 @@ from tupe_fairseq.export.names import (
     from_transformers,
 )
 from tupe_fairseq.export.write_folder import WEIGHTS, without_unlisted
-from tupe_fairseq.files.atomic import read_json
+from tupe_fairseq.files import read_json
 
 # fairseq's task for each kind of head, and its options
 _TASKS: dict[str, dict[str, Any]] = {

@@ -10,7 +10,7 @@ from torch import Tensor
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING
 from tupe_fairseq.data.dictionary import UNK
 from tupe_fairseq.export.names import LM_WEIGHT
-from tupe_fairseq.files.atomic import write_json
+from tupe_fairseq.files import write_json
 
 #: the code of a TUPE model, copied as it is
 CODE = ("configuration_tupe.py", "modeling_tupe.py")

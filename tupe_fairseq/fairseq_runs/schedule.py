@@ -7,11 +7,6 @@ from collections.abc import Sequence
 WARMUP_RATIO = 0.06
 
 
-def batches_per_epoch(rows: int, batch_size: int, gpus: int) -> int:
-    """The batches of an epoch for each of ``gpus`` processes (1 on a CPU)."""
-    return math.ceil(math.ceil(rows / batch_size) / gpus)
-
-
 def total_updates(
     batches: int | None,
     max_epoch: int,

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import functools
+import glob
 import json
 import logging
 import os
@@ -12,6 +13,8 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
+
+BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
 
 _TAIL = 20  # lines
 _PATIENCE = 2  # seconds
@@ -39,7 +42,7 @@ def train(
         command: the program and its arguments.
         log_path: its output is appended to this file.
         on_line: called with each line of its output.
-        lock: descriptor of a lock that it holds, see :func:`tupe_fairseq.files.lock.locked`.
+        lock: descriptor of a lock that it holds, see :func:`tupe_fairseq.files.locked`.
         env: environment variables in addition to ours.
         on_start: called with the process.
     Raises:
@@ -132,3 +135,20 @@ def quiet(*names: str) -> Iterator[None]:
     finally:
         for one, level in zip(loggers, before):
             one.setLevel(level)
+
+
+def updates_of(checkpoint: str) -> int:
+    """The updates after which a checkpoint was written."""
+    from tupe_fairseq.checkpoint.checkpoint import CheckpointError, read
+
+    updates = read(checkpoint, finite=False).updates
+    if updates is None:
+        raise CheckpointError(f"{checkpoint} does not say after how many updates it was written")
+    return updates
+
+
+def remove_checkpoints(folder: str, keep: str = "") -> None:
+    """Remove all checkpoints but one."""
+    for path in glob.glob(os.path.join(glob.escape(folder), "checkpoint*.pt")):
+        if os.path.basename(path) != keep:
+            os.remove(path)

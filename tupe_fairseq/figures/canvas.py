@@ -6,7 +6,7 @@ import matplotlib.figure  # before numpy: the extra for figures brings both
 import numpy as np
 from torch import Tensor
 
-from tupe_fairseq.files.atomic import atomic_write
+from tupe_fairseq.files import atomic_write
 
 DIVERGING, SEQUENTIAL, BY_LAYER = "RdBu_r", "viridis", "plasma"
 # of models: Okabe and Ito's, which colour-blind readers can tell apart

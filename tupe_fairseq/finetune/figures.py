@@ -27,7 +27,8 @@ def draw_figures(experiment: Experiment, results: Results, best: Run | None) -> 
     task, figures = experiment.data.task, {}
     curves = {run: read_curve(experiment, run) for run in sorted(results)}
     if any(curves.values()):
-        figures["learning_curves"] = learning_curves(curves, best, task)
+        title = f"{task.name}, fine-tuned from {experiment.model.identity['name']}"
+        figures["learning_curves"] = learning_curves(curves, best, task, title)
     if best is not None and task.kind != MULTILABEL:
         predicted = predictions(experiment, best, "valid")
         title = f"{task.name}, development set, {best.name}"
@@ -41,7 +42,7 @@ def draw_figures(experiment: Experiment, results: Results, best: Run | None) -> 
 
 
 def learning_curves(
-    curves: dict[Run, list[dict[str, Any]]], best: Run | None, task: Task
+    curves: dict[Run, list[dict[str, Any]]], best: Run | None, task: Task, title: str
 ) -> matplotlib.figure.Figure:
     """Loss and score of all runs, a colour for each learning rate, and the best run in bold."""
     figure = canvas.new_figure(10, 4.6)
@@ -68,7 +69,7 @@ def learning_curves(
         panel.set_xlabel("epoch")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         panel.grid(alpha=0.25)
-    figure.suptitle(canvas.plain(task.name))
+    figure.suptitle(canvas.plain(title))
     handles, labels = panels["loss"].get_legend_handles_labels()
     columns = min(len(labels), 5)
     figure.legend(handles, labels, loc="outside lower center", ncol=columns, frameon=False)

@@ -10,10 +10,8 @@ from typing import Any
 from tupe_fairseq.data.glue import GLUE_TASKS, write_submission
 from tupe_fairseq.fairseq_runs.command import show
 from tupe_fairseq.fairseq_runs.grid import run_grid
-from tupe_fairseq.fairseq_runs.save_dir import BEST, LAST
-from tupe_fairseq.files.atomic import read_json, write_json
-from tupe_fairseq.files.lock import locked
-from tupe_fairseq.files.vocabulary_files import copy_vocabulary, remove_vocabulary
+from tupe_fairseq.fairseq_runs.train import BEST, LAST
+from tupe_fairseq.files import copy_vocabulary, locked, read_json, remove_vocabulary, write_json
 from tupe_fairseq.finetune import report
 from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.run import finetune, predictions

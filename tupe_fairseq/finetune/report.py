@@ -6,10 +6,7 @@ from typing import Any
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.metrics import class_scores, most_frequent
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, Task
-from tupe_fairseq.files.atomic import read_json
-from tupe_fairseq.files.lock import locked
-from tupe_fairseq.files.markdown import markdown_table
-from tupe_fairseq.files.results import write_results
+from tupe_fairseq.files import locked, markdown_table, read_json, write_results
 from tupe_fairseq.finetune.command import Experiment
 from tupe_fairseq.finetune.scoring import (
     Results,

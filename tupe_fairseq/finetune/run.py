@@ -7,9 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from tupe_fairseq.fairseq_runs.save_dir import BEST, LAST, remove_checkpoints, updates_of
-from tupe_fairseq.fairseq_runs.train import Diverged, quiet, record_of, train
-from tupe_fairseq.files.atomic import atomic_write, write_json
+from tupe_fairseq.fairseq_runs.train import (
+    BEST,
+    LAST,
+    Diverged,
+    quiet,
+    record_of,
+    remove_checkpoints,
+    train,
+    updates_of,
+)
+from tupe_fairseq.files import atomic_write, write_json
 from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.scoring import Predicted, measure, read_predictions, write_predictions
 from tupe_fairseq.inference.predict import predict

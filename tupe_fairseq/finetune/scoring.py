@@ -12,7 +12,7 @@ import numpy as np
 
 from tupe_fairseq.data.metrics import check_metrics, task_metrics
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, Task
-from tupe_fairseq.files.atomic import atomic_write
+from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.task_data import Labels, TaskData
 

@@ -11,10 +11,9 @@ from tupe_fairseq.checkpoint.allowed_options import Pretrained
 from tupe_fairseq.checkpoint.checkpoint import symbols_of, vocabulary_version
 from tupe_fairseq.data.dictionary import DICTIONARY, SPECIAL_TOKENS
 from tupe_fairseq.data.indexed import read_sentences
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, TAGGING, Task, label_symbol
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REPORT, TAGGING, Task, label_symbol
 from tupe_fairseq.data.truncation import windows
-from tupe_fairseq.files.atomic import read_json
-from tupe_fairseq.files.names import REPORT
+from tupe_fairseq.files import read_json
 
 #: int64 (N,) classes, float64 (N,) scores, bool (N, C) labels; for tagging N of int64 (words,)
 Labels = np.ndarray | list[np.ndarray]

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe_fairseq.files.markdown import markdown_table
+from tupe_fairseq.files import markdown_table
 
 # tokens of all masked copies of a batch; from 1,024 to 16,384 a CPU is about as fast; glibc
 # keeps the freed blocks of large batches

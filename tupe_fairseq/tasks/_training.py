@@ -12,8 +12,7 @@ from fairseq.file_io import PathManager
 from fairseq.tasks import FairseqTask
 from fairseq.utils import safe_getattr, split_paths
 
-from tupe_fairseq.files.atomic import atomic_copy
-from tupe_fairseq.files.vocabulary_files import copy_vocabulary
+from tupe_fairseq.files import atomic_copy, copy_vocabulary
 from tupe_fairseq.optim.warmup_ratio import record_batches
 
 

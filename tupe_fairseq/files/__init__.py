@@ -1,1 +1,0 @@
-"""Files that are either complete or absent, even after an interruption or on a full disk."""
