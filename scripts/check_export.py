@@ -33,10 +33,10 @@ KINDS = {
     "classifier": (LABELS, [], {"task": "sentence_prediction"}),
     "tagger": (LABELS, [], {"task": "token_tagging", "position_encoding": "rope"}),
 }
-TEXTS = [
+TEXTS = [  # in Unicode's form NFC, as the model card asks for
     "The cat sat on the mat.",
     "Nobody knows why: in 1969, 600,000 people came (on July 20th).",
-    "Ein naïver Mann isst 100 % Brot; cafe\u0301 and café look the same.",
+    "Ein naïver Mann isst 100 % Brot; café and thé.",
     "Yes.",
 ]
 

@@ -38,6 +38,7 @@ from tupe_fairseq.options import TupeConfig
 
 #: the file that tupe-convert and tupe-extend write
 MODEL = "model.pt"
+LEFT_OUT = "left out the training state"
 # of stock RoBERTa's base size, which a file may leave out
 _SIZES = {
     "encoder_layers": 12,
@@ -86,7 +87,7 @@ def read_model(path: str, dictionary: str, label_dict: str | None = None) -> Mod
         lines = dictionary_lines(dictionary)
         with loading(path):
             check_vocabulary(tensors, symbols_of(lines), dictionary)
-        return Model(tensors, options, lines)
+        return Model(tensors, options, lines, remarks=[LEFT_OUT])
     if isinstance(arch, str) and arch.startswith("bert"):
         source: Any = from_authors
     elif isinstance(arch, str) and (arch.startswith("roberta") or arch == "xlm"):
@@ -98,13 +99,13 @@ def read_model(path: str, dictionary: str, label_dict: str | None = None) -> Mod
         )
     lines = dictionary_lines(dictionary, source.HIDDEN_SYMBOLS)
     with loading(path):
-        model = Model(source.rename_tensors(tensors), _options(given, source), lines, source.NAME)
+        tensors, options = source.rename_tensors(tensors), _options(given, source)
+        model = Model(tensors, options, lines, source.NAME, remarks=[LEFT_OUT])
         complete(model, dictionary)
-    model.remarks.append("left out the training state")
     if label_dict is not None:
         model.labels = dictionary_lines(label_dict)
         name = given.get("classification_head_name", "sentence_classification_head")
-        heads = classification_heads(tensors)
+        heads = classification_heads(model.tensors)
         if name not in heads:
             raise CheckpointError(
                 f"--label-dict is given, but {path} has no classification head {name!r}; it has "

@@ -53,7 +53,7 @@ def extend(model: Model, max_positions: int, method: str | None) -> Model:
     else:
         remarks.append(f"{name} has no table of positions: no weight has changed")
     options = argparse.Namespace(**{**vars(options), **lengths})
-    remarks = [*model.remarks, "left out the training state", *remarks]
+    remarks = [*model.remarks, *remarks]
     return dataclasses.replace(model, tensors=tensors, options=options, remarks=remarks)
 
 

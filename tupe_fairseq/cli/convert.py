@@ -79,11 +79,10 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.checkpoint.convert import MODEL
     from tupe_fairseq.cli.printed_commands import next_command
     from tupe_fairseq.data.dictionary import DICTIONARY
-    from tupe_fairseq.data.tokenizer import VOCABULARY
     from tupe_fairseq.files import new_folder
 
     first = (MODEL, DICTIONARY)
-    with new_folder(args.output_dir, args.overwrite, first, (VOCABULARY,)) as folder:
+    with new_folder(args.output_dir, args.overwrite, first, beside_checkpoint()) as folder:
         options = convert(args, vocabulary, folder)
     logger.info("wrote %s", args.output_dir)
     if vocabulary is None:
@@ -142,6 +141,15 @@ def convert(
     logger.info("%d tensors of %s, float32", len(model.tensors), model.origin or "this project")
     logger.info("classification heads: %s", classification_heads(model.tensors) or "none")
     return model.options
+
+
+def beside_checkpoint() -> list[str]:
+    """The files beside a checkpoint that belong to it."""
+    from tupe_fairseq.data.dictionary import DICTIONARY
+    from tupe_fairseq.data.tokenizer import KINDS, REPORT, VOCABULARY
+
+    of_tasks = [os.path.join(part, DICTIONARY) for part in ("input0", "label")]
+    return [*of_tasks, REPORT, *(name for names, _ in KINDS.values() for name in names), VOCABULARY]
 
 
 def write_lines(path: str, lines: list[str]) -> None:

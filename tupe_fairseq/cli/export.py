@@ -216,19 +216,14 @@ def chosen_head(model: Any, args: argparse.Namespace, folders: list[str]) -> Any
     from tupe_fairseq.export.names import Head
 
     heads = sorted(model.heads)
-    if args.head and args.head not in heads:
-        raise ValueError(f"--head {args.head}: the checkpoint's heads are {heads or 'none'}")
-    if len(heads) > 1 and not args.head:
-        raise ValueError(
-            f"the checkpoint has {len(heads)} classification heads; give --head, one of "
-            f"{', '.join(heads)}"
-        )
-    if not heads and args.label_dict:
-        raise ValueError(
-            f"--label-dict {args.label_dict}: the checkpoint has no classification head"
-        )
     if not heads:
+        if args.head or args.label_dict:
+            raise ValueError(
+                f"{args.checkpoint} has no classification head; drop --head and --label-dict"
+            )
         return None
+    if args.head not in (heads if len(heads) > 1 else [None, *heads]):
+        raise ValueError(f"--head must be one of the checkpoint's: {', '.join(heads)}")
     name = model.options["classification_head_name"] = args.head or heads[0]
     outputs, kind = model.heads[name], model.kind
     if model.head.dense is None:

@@ -5,7 +5,7 @@ import logging
 import os
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.convert import write_model
+from tupe_fairseq.cli.convert import beside_checkpoint, write_model
 from tupe_fairseq.cli.shared_flags import folders_of
 
 logger = logging.getLogger("tupe-extend")
@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.files import new_folder
 
     first = (MODEL, DICTIONARY)
-    with new_folder(args.output_dir, args.overwrite, first, (VOCABULARY,)) as folder:
+    with new_folder(args.output_dir, args.overwrite, first, beside_checkpoint()) as folder:
         options = extend(args, folder)
         has_vocabulary = os.path.exists(os.path.join(folder, VOCABULARY))
     logger.info("wrote %s", args.output_dir)
@@ -87,7 +87,7 @@ def extend(args: argparse.Namespace, folder: str) -> argparse.Namespace:
     from tupe_fairseq.checkpoint.convert import complete, read_model
     from tupe_fairseq.checkpoint.extend import extend
     from tupe_fairseq.data.dictionary import DICTIONARY
-    from tupe_fairseq.data.tokenizer import KINDS, REPORT, VOCABULARY, find_dictionary
+    from tupe_fairseq.data.tokenizer import VOCABULARY, find_dictionary
     from tupe_fairseq.files import read_json, write_json
 
     places = folders_of(args)
@@ -103,9 +103,7 @@ def extend(args: argparse.Namespace, folder: str) -> argparse.Namespace:
         complete(model)
 
     shutil.copyfile(dictionary, os.path.join(folder, DICTIONARY))
-    of_tasks = [os.path.join(part, DICTIONARY) for part in ("input0", "label")]
-    vocabulary = [name for names, _ in KINDS.values() for name in names]
-    for name in (*of_tasks, REPORT, *vocabulary, VOCABULARY):
+    for name in beside_checkpoint():
         paths = [os.path.join(place, name) for place in places]
         path = next(filter(os.path.isfile, paths), None)
         if path is not None:
