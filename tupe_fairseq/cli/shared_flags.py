@@ -56,7 +56,7 @@ def add_model_flags(parser: argparse.ArgumentParser, batches: bool = True) -> No
             "--batch-tokens",
             type=count,
             metavar="N",
-            help="tokens of a batch, padding included; default 1024 on a CPU, 32768 on a GPU",
+            help="tokens of a batch, padding included; default 2048 on a CPU, 32768 on a GPU",
         )
         add("--fp16", action="store_true", help="half precision, for GPUs")
     add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")

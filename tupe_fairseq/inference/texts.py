@@ -16,7 +16,7 @@ from tupe_fairseq.data.truncation import pair_lengths, windows
 from tupe_fairseq.modules.pooling import POOLINGS
 
 #: tokens of a batch, padding included
-BATCH_TOKENS, BATCH_TOKENS_ON_GPU = 1024, 32768
+BATCH_TOKENS, BATCH_TOKENS_ON_GPU = 2048, 32768
 #: what predict() gives for each kind of task
 PREDICTED = {
     CLASSIFICATION: ("label", "probability"),
