@@ -105,9 +105,3 @@ def test_refused(words, message, model, tmp_path):
     code, log = plot(model, *words, "--output-dir", tmp_path / "out")
     assert code == 2 and message in log.splitlines()[-1]
     assert not (tmp_path / "out").exists()
-
-
-def test_a_valid_split_of_another_dictionary(model, tmp_path):
-    write_bin(model.parent / "valid", [[4, 99, 2]])
-    code, log = plot(model, "--output-dir", tmp_path / "out")
-    assert code == 2 and "valid.bin was made with another dict.txt" in log

@@ -3,31 +3,16 @@
 import importlib.util
 import sys
 
-EXTRA_OF = {
-    "fairseq": "fairseq",
-    "fairseq_cli": "fairseq",
-    "omegaconf": "fairseq",
-    "numpy": "data",
-    "scipy": "data",
-    "sentence_splitter": "data",
-    "sentencepiece": "data",
-    "seqeval": "data",
-    "sklearn": "data",
-    "tqdm": "data",
-    "matplotlib": "plot",
-    "pyarrow": "parquet",
-    "regex": "fastbpe",
-    "sacremoses": "fastbpe",
-    "subword_nmt": "fastbpe",
-    "jinja2": "hf",
-    "protobuf": "hf",
-    "safetensors": "hf",
-    "tokenizers": "hf",
-    "transformers": "hf",
-    "onnx": "onnx",
-    "onnxruntime": "onnx",
-    "onnxscript": "onnx",
+_EXTRAS = {
+    "fairseq": "fairseq fairseq_cli omegaconf",
+    "data": "numpy scipy sentence_splitter sentencepiece seqeval sklearn tqdm",
+    "plot": "matplotlib",
+    "parquet": "pyarrow",
+    "fastbpe": "regex sacremoses subword_nmt",
+    "hf": "jinja2 protobuf safetensors tokenizers transformers",
+    "onnx": "onnx onnxruntime onnxscript",
 }
+EXTRA_OF = {package: extra for extra, names in _EXTRAS.items() for package in names.split()}
 #: fairseq cannot be built for this Python or later ones
 FIRST_WITHOUT_FAIRSEQ = (3, 13)
 

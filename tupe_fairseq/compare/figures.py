@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+from matplotlib.ticker import MaxNLocator
+
 from tupe_fairseq.figures import canvas
 
 _COLOURS = (canvas.COLOURS[-1], *canvas.COLOURS[:-1])  # black for the baseline
@@ -68,10 +70,11 @@ def draw_curves(results: dict[str, Any], key: str, label: str):
             _fit(end.set_ylim, [point["loss"] for point in last])
             _fit(whole.set_ylim, [point["loss"] for curve in finite for point in curve])
         whole.set_title(f"{arch}: the whole runs", loc="left")
-        end.set_title("their last part", loc="left")
+        end.set_title(f"from {_END:.0%} of the updates on", loc="left")
         whole.set_ylabel("validation loss, bits per masked token")
         for panel in (whole, end):
             panel.set_xlabel(label)
+            panel.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
             panel.grid(alpha=0.25)
         columns = min(len(table), 3)
         title = "mean of the seeds; thin lines: each seed"

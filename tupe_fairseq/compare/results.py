@@ -39,12 +39,8 @@ def read_runs(folder: str, baseline: str, order: Sequence[str] = ()) -> list[Row
 
     def place(run: Row) -> tuple:
         scheme = run["scheme"]
-        return (
-            run["arch"],
-            known.index(scheme) if scheme in known else len(known),
-            scheme,
-            run["seed"],
-        )
+        number = known.index(scheme) if scheme in known else len(known)
+        return run["arch"], number, scheme, run["seed"]
 
     return sorted(runs, key=place)
 
@@ -237,15 +233,15 @@ def _downstream(table: Sequence[Row]) -> list[str]:
     names = list(dict.fromkeys(name for row in table for name in row["downstream"]))
     phenomena = [name for name in names if name.startswith("pairs/")]
     main = [name for name in names if name not in phenomena]
-    lines = []
-    if main:
-        rows = [[r["scheme"], *(cell(r["downstream"].get(n), ".1f") for n in main)] for r in table]
-        lines += [markdown_table(["scheme", *main], rows)]
-        lines += [
-            "pairs: minimal pairs whose acceptable sentence is more likely, in %. Tasks: the "
-        ]
-        lines[-1] += "metric on the development set x 100, at the best learning rate."
-        lines += [""]
+    if not names:
+        return []
+    rows = [[r["scheme"], *(cell(r["downstream"].get(n), ".1f") for n in main)] for r in table]
+    lines = [
+        markdown_table(["scheme", *main], rows),
+        "pairs: minimal pairs whose acceptable sentence is more likely, in %. Tasks: the metric on "
+        "the development set x 100, at the best learning rate.",
+        "",
+    ]
     if phenomena:
         rows = [
             [n.removeprefix("pairs/"), *(cell(r["downstream"].get(n), ".1f") for r in table)]
@@ -271,15 +267,7 @@ def _tuning(rows: Sequence[Row]) -> list[str]:
 
 
 def _settings(results: Row) -> list[str]:
-    settings = results["settings"]
-    shown = {**settings, "machines": "; ".join(results["machines"])}
-    shown["versions"] = ", ".join(f"{name} {text}" for name, text in settings["versions"].items())
-    for name, value in settings["data"].items():
-        hashes = [value] if isinstance(value, str) else value
-        shown[name] = ", ".join(text[:12] for text in hashes) + " (sha256)"
-    if settings["tune_lrs"]:
-        shown["lr"] = "of each scheme, see above"
-    del shown["data"]
+    shown = {**results["settings"], "machines": "; ".join(results["machines"])}
     return [
         "## Settings",
         "",

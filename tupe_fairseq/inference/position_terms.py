@@ -12,12 +12,8 @@ from tupe_fairseq.position import PositionEncoding
 class PositionTerms(NamedTuple):
     """What positions alone add to the logits, as the softmax sees it; rows are queries.
 
-    Args:
-        absolute (Tensor, optional): what depends on both positions: TUPE's A.
-        relative (Tensor, optional): what depends on their distance: T5's R, ALiBi, ...
-        sum (Tensor): both.
-    Shape:
-        (H, T, T) each; None for a term that the scheme does not have.
+    ``absolute`` depends on both positions (TUPE's A), ``relative`` on their distance (T5's R,
+    ALiBi, ...). Shape: (H, T, T) each; None for a term that the scheme does not have.
     """
 
     absolute: Tensor | None
@@ -30,19 +26,18 @@ def position_terms(encoder: TupeEncoder, seq_len: int, layer: int | None = None)
     """The logits that the position encoding gives to a sequence without content (q = k = 0).
 
     Args:
-        encoder (TupeEncoder): the model.
-        seq_len (int): number of positions, T.
-        layer (int, optional): the layer, for schemes with one per layer.
-    Raises:
-        ValueError: if ``layer`` is missing, out of range, or given for a scheme that all layers
-            share.
-        ValueError: if the scheme has no such logits; the message says what to look at instead.
-        ValueError: if ``seq_len`` is below 1, or beyond the scheme's table.
+        seq_len: number of positions, T.
+        layer: for schemes with one per layer.
     """
     if seq_len < 1:
         raise ValueError(f"seq_len ({seq_len}) must be at least 1")
-    scheme = encoder.config.position_encoding
-    return _terms(_of_layer(encoder.position_encodings(), scheme, layer), scheme, seq_len)
+    scheme, by_layer = encoder.config.position_encoding, encoder.position_encodings()
+    if layer not in by_layer:
+        wanted = "all layers share the position encoding, so leave it out"
+        if None not in by_layer:
+            wanted = f"each layer has its own position bias; give 0 .. {len(by_layer) - 1}"
+        raise ValueError(f"layer ({layer}) is not valid with {scheme!r}: {wanted}")
+    return _terms(by_layer[layer], scheme, seq_len)
 
 
 @torch.no_grad()
@@ -50,22 +45,6 @@ def terms_by_layer(encoder: TupeEncoder, seq_len: int) -> dict[int | None, Posit
     """:func:`position_terms` by layer number, or under None if all layers share the scheme."""
     scheme = encoder.config.position_encoding
     return {n: _terms(p, scheme, seq_len) for n, p in encoder.position_encodings().items()}
-
-
-def _of_layer(
-    by_layer: dict[int | None, PositionEncoding], scheme: str, layer: int | None
-) -> PositionEncoding:
-    if layer in by_layer:
-        return by_layer[layer]
-    if None in by_layer:
-        raise ValueError(
-            f"layer ({layer}) is given, but all layers share the position encoding {scheme!r}; "
-            "leave it out"
-        )
-    raise ValueError(
-        f"layer ({layer}) is not valid: with position encoding {scheme!r} each layer has its "
-        f"own bias; give layer, 0 .. {len(by_layer) - 1}"
-    )
 
 
 def _terms(position: PositionEncoding, scheme: str, seq_len: int) -> PositionTerms:
