@@ -38,9 +38,9 @@ def learned(options, spread=0.5):
     return encoder.eval(), {**tensors, **kept, E + "embed_tokens.weight": words}
 
 
-@pytest.mark.parametrize("width, length, share", [(32, 16, 1e-9), (16, 40, 1e-4)])
-def test_a_bias_that_the_table_can_have_is_found(width, length, share):
-    """Exactly if the table has fewer rows than columns."""
+@pytest.mark.parametrize("width, length, share, atol", [(32, 16, 1e-9, 1e-4), (16, 40, 0.02, 0.1)])
+def test_a_bias_that_the_table_can_have_is_found(width, length, share, atol):
+    """Exactly if the table has fewer rows than columns; a longer one has its largest directions."""
     made = UntiedAbsoluteBias(width, 4, length, scaling=(2 * width / 4) ** -0.5)
     for projection in (made.pos_q_proj, made.pos_k_proj):
         torch.nn.init.normal_(projection.weight, std=0.3)
@@ -53,7 +53,7 @@ def test_a_bias_that_the_table_can_have_is_found(width, length, share):
     assert all(again[name].equal(tensor) for name, tensor in found.state_dict().items())
     # as the softmax sees it, [CLS] as a key included
     torch.testing.assert_close(
-        found(length)[:, 1:].softmax(-1), made(length)[:, 1:].softmax(-1), atol=0.03, rtol=0
+        found(length)[:, 1:].softmax(-1), made(length)[:, 1:].softmax(-1), atol=atol, rtol=0
     )
 
 

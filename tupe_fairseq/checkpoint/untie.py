@@ -30,8 +30,6 @@ _TOKENS = 4096
 # for the LayerNorm of the embedding, which is cheap
 _WORDS = 512
 _FEWEST = 3
-# of Adam
-_STEPS = 300
 # the row of the table with which others look at [CLS]
 _OTHER_TO_CLS = 1
 # singular values below are noise
@@ -228,8 +226,7 @@ def fit_bias(scores: Tensor, embed_dim: int) -> UntiedAbsoluteBias:
     """The bias with these scores of words as queries, the same each time.
 
     The best queries and keys of each head come from a singular value decomposition. A table of
-    fewer rows than columns gives any; of a longer one the directions that matter most are the
-    start of a few hundred steps of Adam on the squared error, without what the softmax ignores.
+    fewer rows than columns gives any; a longer one has the directions that matter most.
 
     Shape: as of :func:`position_scores`.
     """
@@ -241,8 +238,6 @@ def fit_bias(scores: Tensor, embed_dim: int) -> UntiedAbsoluteBias:
         queries, keys = _decomposed(scores / bias.scaling, head_dim, embed_dim)
         _set_table(bias, torch.cat([queries, keys], dim=1))
         _set_projections(bias, queries, keys)
-        if length + 1 >= embed_dim:
-            _improve(bias, scores)
     return bias
 
 
@@ -300,21 +295,3 @@ def _set_projections(bias: UntiedAbsoluteBias, queries: Tensor, keys: Tensor) ->
 def fitted_scores(bias: UntiedAbsoluteBias) -> Tensor:
     """What :func:`fit_bias` was given, as the bias has it."""
     return bias(bias.max_positions)[:, 1:]
-
-
-@torch.enable_grad()
-def _improve(bias: UntiedAbsoluteBias, scores: Tensor) -> None:
-    wanted = centred(scores)
-    best, kept = float("inf"), {}
-    optimizer = torch.optim.Adam(bias.parameters(), lr=2e-3)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / (_STEPS + 1))
-    for _ in range(_STEPS + 1):
-        error = (centred(fitted_scores(bias)) - wanted).pow(2).mean()
-        if error.item() < best:
-            best = error.item()
-            kept = {name: one.detach().clone() for name, one in bias.state_dict().items()}
-        optimizer.zero_grad()
-        error.backward()
-        optimizer.step()
-        schedule.step()
-    bias.load_state_dict(kept)

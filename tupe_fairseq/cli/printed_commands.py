@@ -68,8 +68,8 @@ def next_command(
         if rate is not None:
             flags += ["--" + name.replace("_", "-"), str(rate)]
     train = masked_lm_training(data, flags, length=length, updates=10_000, warmup=1000, lr="1e-4")
-    needs = f", with data of tupe-prepare-pretrain --vocabulary {folder}" if has_vocabulary else ""
-    return f"# to train it on{needs}:\n{as_shell(train)}"
+    maker = f"tupe-prepare-pretrain --vocabulary {folder}" if has_vocabulary else "its dict.txt"
+    return f"# to train it on, with data made with {maker}:\n{as_shell(train)}"
 
 
 def _has_gpu() -> bool:
