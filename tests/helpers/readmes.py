@@ -14,7 +14,7 @@ from helpers.running import run
 SIZE = {"encoder-layers": 2, "encoder-embed-dim": 32, "encoder-ffn-embed-dim": 64,
         "encoder-attention-heads": 4}  # fmt: skip
 TINY = " ".join(f"--{flag} {value}" for flag, value in SIZE.items())
-TINY += " --cpu --num-workers 0 --data-buffer-size 0 --max-update 2 --max-epoch 1"
+SHORT = "--cpu --num-workers 0 --data-buffer-size 0 --max-update 2 --max-epoch 1"
 HYDRA_TINY = " ".join(
     [
         "common.cpu=true", "common.fp16=false", "common.bf16=false", "dataset.num_workers=0",
@@ -29,7 +29,12 @@ HYDRA_TINY = " ".join(
 SHELL = f"""
 set -e
 export PATH="{BIN}:$PATH"
-fairseq-train() {{ command fairseq-train "$@" {TINY}; }}
+fairseq-train() {{
+    case "$*" in *tupe_transformer_*) ;; *) set -- "$@" {TINY} ;; esac
+    command fairseq-train "$@" {SHORT}
+}}
+fairseq-eval-lm() {{ command fairseq-eval-lm "$@" --cpu; }}
+fairseq-generate() {{ command fairseq-generate "$@" --cpu; }}
 fairseq-hydra-train() {{ command fairseq-hydra-train "$@" {HYDRA_TINY}; }}
 tupe-prepare-pretrain() {{
     case "$*" in *--vocabulary*) ;; *) set -- "$@" --vocab-size 300 ;; esac

@@ -66,3 +66,18 @@ def test_positions_and_convert(folder):
     assert len(outputs) == 6
     for name in ("roberta-fairseq", "tupe-from-roberta", "tupe", "roberta-1024"):
         assert (folder / name / "model.pt").exists()
+
+
+def test_decoders(folder):
+    execute("bash", PREPARE, folder)
+    for split in ("train", "valid"):
+        rows = [f"w{n} w{n + 1} w{n + 2}" for n in range(20)]
+        for language in ("en", "de"):
+            (folder / f"pairs-{split}.{language}").write_text("\n".join(rows) + "\n")
+    words = "--source-lang en --target-lang de --joined-dictionary --destdir pairs-bin"
+    words += " --trainpref pairs-train --validpref pairs-valid"
+    execute("bash", f"fairseq-preprocess {words}", folder)
+    outputs = run("examples/decoders/README.md", folder)
+    assert len(outputs) == 3
+    assert "Perplexity" in outputs[0] and outputs[1].startswith("The value of")
+    assert "Generate valid with beam=5" in outputs[2]
