@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers import authors
-from helpers.cli import REPO
+from helpers.cli import REPO, USER_DIR
 from helpers.glue_files import write_glue
 from helpers.vocabularies import write_gpt2, write_roberta
 
@@ -12,8 +12,8 @@ from helpers.vocabularies import write_gpt2, write_roberta
 @pytest.fixture
 def folder(text, tmp_path):
     """A clone with what the pages take for given: text, GLUE, reviews, others' checkpoints."""
-    for name in ("examples", "tupe_fairseq"):
-        (tmp_path / name).symlink_to(REPO / name)
+    (tmp_path / "examples").symlink_to(REPO / "examples")
+    (tmp_path / "tupe_fairseq").symlink_to(USER_DIR)  # two copies would not fit in a process
     for split in ("train", "valid"):
         lines = (text / f"{split}.txt").read_text().splitlines()
         documents = ("\n".join(lines[n : n + 5]) for n in range(0, len(lines), 5))
