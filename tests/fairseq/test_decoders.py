@@ -11,8 +11,10 @@ from fairseq.sequence_generator import SequenceGenerator
 from helpers import cli, decoders, reference
 from helpers.decoders import CASES, DIM, EOS, HEADS, MAX, PAD, TASK, step_by_step, tokens
 from helpers.position_cases import Case
+from tupe_fairseq.models.tupe_decoder import check_options
 from tupe_fairseq.models.tupe_transformer import TupeTransformer
 from tupe_fairseq.models.tupe_transformer_lm import TupeLanguageModel
+from tupe_fairseq.position import CATALOGUE
 
 LAST = "checkpoint_last.pt"
 #: a table, buckets, a rotation, scores of queries, scores of both
@@ -122,13 +124,10 @@ def test_cross_attention_is_the_oracles(cross):
         return reference.head(reference.linear(x, weight, bias), h, HEADS)
 
     def logit(h, q, k, i, j):
-        score = (q * k).sum() * scaling
-        return score + scaling * (projected("q", i, h) * projected("k", j, h)).sum() * cross
-
-    if not cross:
-
-        def logit(h, q, k, i, j):  # noqa: F811
-            return (q * k).sum() * scaling
+        score = (q * k).sum()
+        if cross:
+            score = score + (projected("q", i, h) * projected("k", j, h)).sum()
+        return scaling * score
 
     keys = list(out["encoder_out"][0][:, 0])
     expected = decoders.decoder_in_loops(
@@ -377,6 +376,15 @@ def test_refused_in_translation(pairs, tmp_path):
         cli.train(pairs, tmp_path, *MT, "--cross-self-attention")
 
 
+def test_an_encoding_of_ones_own_that_transforms_and_reads_keys(monkeypatch):
+    class Both(CATALOGUE["rope"]):
+        content_bias = CATALOGUE["shaw"].content_bias
+
+    monkeypatch.setitem(CATALOGUE, "both", Both)
+    with pytest.raises(ValueError, match="decoders do not take position encoding 'both'"):
+        decoders.language_model(Case("both", {}))
+
+
 def test_samples_above_the_longest(data, tmp_path):
     message = r"--tokens-per-sample \(16\) is above --max-target-positions \(9\)"
     with pytest.raises(ValueError, match=message):
@@ -399,9 +407,7 @@ def test_from_pretrained_builds_no_other_model(trained_lm, tmp_path):
             TupeLanguageModel.from_pretrained(str(tmp_path), "other.pt")
 
 
-def test_no_option_is_evaluated(trained_lm):
+def test_no_option_is_evaluated():
     args = argparse.Namespace(adaptive_softmax_cutoff="__import__('os').abort()")
-    from tupe_fairseq.models.tupe_decoder import check_options
-
     with pytest.raises(ValueError, match="must be numbers"):
         check_options(args)

@@ -5,16 +5,15 @@ import os
 import re
 
 import torch
-from fairseq.distributed import fsdp_wrap
 from fairseq.incremental_decoding_utils import with_incremental_state
 from fairseq.models.transformer import TransformerDecoderBase
-from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
 from tupe_fairseq.attention import eager, sdpa
 from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.encoder import RECORD
+from tupe_fairseq.models.tupe_roberta import wrap_layer
 from tupe_fairseq.options import TupeConfig, flag
 from tupe_fairseq.position import PositionEncoding, build_position_encoding, get_position_encoding
 from tupe_fairseq.position.positions import Positions
@@ -81,6 +80,12 @@ def self_attention_config(cfg) -> TupeConfig:
 
 def build_position(config: TupeConfig) -> PositionEncoding:
     """The position encoding of a decoder's self-attention."""
+    encoding = get_position_encoding(config.position_encoding)
+    if encoding.uses("transform") and encoding.uses("content_bias"):
+        raise ValueError(
+            f"decoders do not take position encoding {config.position_encoding!r}: the keys that "
+            "they keep are transformed, and content_bias needs those that are not"
+        )
     return build_position_encoding(
         config.position_encoding,
         embed_dim=config.embed_dim,
@@ -259,12 +264,7 @@ class TupeDecoder(TransformerDecoderBase):
         self.register_buffer(RECORD, torch.tensor(list(record)))
 
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
-        layer = TupeDecoderLayer(cfg, no_encoder_attn)
-        if cfg.checkpoint_activations:
-            layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
-        return fsdp_wrap(
-            layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
-        )
+        return wrap_layer(TupeDecoderLayer(cfg, no_encoder_attn), cfg)
 
     def extract_features(
         self,

@@ -180,6 +180,14 @@ def check_hydra_keys(args) -> None:
             raise ValueError(f"unknown key model.{name} for {args._name}{advice}")
 
 
+def wrap_layer(layer: nn.Module, options) -> nn.Module:
+    """A layer for activation checkpointing and FSDP, as fairseq's options say."""
+    if options.checkpoint_activations:
+        layer = checkpoint_wrapper(layer, offload_to_cpu=options.offload_activations)
+        return fsdp_wrap(layer, min_num_params=0)
+    return fsdp_wrap(layer, min_num_params=options.min_params_to_wrap)
+
+
 # ---- The model ----------------------------------------------------------------------------------
 
 
@@ -192,12 +200,6 @@ class TupeRobertaEncoder(RobertaEncoder):
         self.register_buffer("vocabulary_version", vocabulary_version(dictionary.symbols))
 
     def build_encoder(self, args, dictionary, embed_tokens):
-        def wrap_layer(layer):
-            if args.checkpoint_activations:
-                layer = checkpoint_wrapper(layer, offload_to_cpu=args.offload_activations)
-                return fsdp_wrap(layer, min_num_params=0)
-            return fsdp_wrap(layer, min_num_params=args.min_params_to_wrap)
-
         drop = args.encoder_layerdrop
         self.padding_idx = embed_tokens.padding_idx
         self.unpad = args.unpad
@@ -205,7 +207,7 @@ class TupeRobertaEncoder(RobertaEncoder):
         self.document_start = dictionary.bos() if args.isolate_documents else None
         encoder = TupeEncoder(
             TupeConfig.from_roberta_options(args),
-            wrap_layer=wrap_layer,
+            wrap_layer=partial(wrap_layer, options=args),
             layer_list=partial(LayerDropModuleList, drop) if drop > 0 else nn.ModuleList,
         )
         encoder.embed_tokens = embed_tokens

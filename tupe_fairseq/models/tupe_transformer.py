@@ -2,11 +2,9 @@
 
 from functools import partial
 
-from fairseq.distributed import fsdp_wrap
 from fairseq.models import FairseqEncoder, register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.modules import LayerDropModuleList
-from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.utils import convert_padding_direction, safe_getattr
 from torch import nn
 
@@ -18,6 +16,7 @@ from tupe_fairseq.models.tupe_decoder import (
     check_options,
     position_config,
 )
+from tupe_fairseq.models.tupe_roberta import wrap_layer
 from tupe_fairseq.options import POSITION_ENCODINGS, flag
 from tupe_fairseq.options import POSITION_OPTIONS as OPTIONS
 
@@ -52,15 +51,11 @@ class SourceEncoder(FairseqEncoder):
             normalize_before=own.normalize_before,
         )
 
-        def wrap_layer(layer):
-            if cfg.checkpoint_activations:
-                layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
-                return fsdp_wrap(layer, min_num_params=0)
-            return fsdp_wrap(layer, min_num_params=cfg.min_params_to_wrap)
-
         drop = own.layerdrop
         layer_list = partial(LayerDropModuleList, drop) if drop > 0 else nn.ModuleList
-        self.stack = TupeEncoder(config, wrap_layer=wrap_layer, layer_list=layer_list)
+        self.stack = TupeEncoder(
+            config, wrap_layer=partial(wrap_layer, options=cfg), layer_list=layer_list
+        )
 
     def forward(
         self, src_tokens, src_lengths=None, return_all_hiddens=False, token_embeddings=None
