@@ -29,7 +29,7 @@ model = sentencepiece.SentencePieceProcessor(f"{out}/sentencepiece.bpe.model")
 for split, rows in splits.items():
     for side, language in enumerate(("en", "de")):
         with open(f"{out}/{split}.{language}", "w", encoding="utf-8") as file:
-            file.writelines(" ".join(model.encode(row[side], str)) + "\n" for row in rows)
+            file.writelines(" ".join(model.encode(row[side], out_type=str)) + "\n" for row in rows)
 END
     fairseq-preprocess --source-lang en --target-lang de --joined-dictionary --destdir "$data.part" \
         --trainpref "$out/train" --validpref "$out/valid" --testpref "$out/test" >/dev/null
