@@ -41,11 +41,11 @@ run() { # NAME SEED FLAGS...
     if grep -qs "\"name\": \"$name\", \"seed\": $seed," "$out/translation.jsonl"; then return; fi
     local side sizes=""
     for side in encoder decoder; do
-        sizes="$sizes --$side-layers 3 --$side-embed-dim 256 --$side-ffn-embed-dim 512"
+        sizes="$sizes --$side-layers 2 --$side-embed-dim 128 --$side-ffn-embed-dim 512"
         sizes="$sizes --$side-attention-heads 4"
     done
     fairseq-train "$data" --user-dir tupe_fairseq --task tupe_translation "$@" $sizes \
-        --source-lang en --target-lang de --share-all-embeddings --dropout 0.3 \
+        --source-lang en --target-lang de --share-all-embeddings --dropout 0.1 \
         --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --max-tokens 2000 \
         --optimizer adam --adam-betas '(0.9, 0.98)' --weight-decay 1e-4 --clip-norm 1 --lr 1e-3 \
         --lr-scheduler inverse_sqrt --warmup-updates 400 --max-epoch "$epochs" --seed "$seed" \
