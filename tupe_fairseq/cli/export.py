@@ -33,8 +33,8 @@ def get_parser() -> argparse.ArgumentParser:
         description="Write a folder that transformers, sentence-transformers and, with --onnx, "
         "onnxruntime use like any other model, without fairseq and this package. Before it gets "
         "its name, it is compared with the checkpoint: the same token ids, logits within 1e-4.",
-        epilog="example: tupe-export checkpoints/checkpoint_best.pt --data data-bin --output-dir "
-        "my-model --license mit --language en",
+        epilog="example: tupe-export checkpoints/checkpoint_best.pt --output-dir my-model "
+        "--license mit --language en",
     )
     add = parser.add_argument
     add("checkpoint", metavar="CHECKPOINT", type=arg_types.file, help="pre-trained or fine-tuned")

@@ -26,8 +26,8 @@ def get_parser() -> argparse.ArgumentParser:
         description="Make a checkpoint of this project, pre-trained or fine-tuned, take longer "
         "sequences: OUT/model.pt, with its dictionary, vocabulary and report.json. Only a table of "
         "positions changes (tupe, learned, disentangled); the training state is not kept.",
-        epilog="example: tupe-extend checkpoints/checkpoint_best.pt --data data-bin "
-        "--max-positions 2048 --method interpolate --output-dir longer",
+        epilog="example: tupe-extend checkpoints/checkpoint_best.pt --method interpolate "
+        "--max-positions 2048 --output-dir longer",
     )
     add = parser.add_argument
     add("checkpoint", metavar="CHECKPOINT", type=arg_types.file, help="of tupe_roberta")

@@ -22,8 +22,8 @@ def get_parser() -> argparse.ArgumentParser:
         prog="tupe-prepare-glue",
         description="Turn GLUE's official files into OUT/TASK folders for tupe-finetune, with the "
         "vocabulary of the pre-training. Tasks that are finished are skipped.",
-        epilog="example: tupe-prepare-glue --glue-dir glue_data --tasks CoLA,SST-2 --pretrain-dir "
-        "data-bin --output-dir glue-bin",
+        epilog="example: tupe-prepare-glue --glue-dir glue_data --pretrain-dir data-bin --tasks "
+        "CoLA,SST-2 --output-dir glue-bin",
     )
     add = parser.add_argument
     text = "folder with a folder for each task (CoLA, SST-2, ...), as officially distributed"
@@ -114,8 +114,8 @@ def log_report(logger: logging.Logger, report: dict[str, Any], folder: str) -> N
         table.append([split, *numbers, f"{values['unknown_rate']:.2%}", counts])
         if values["unknown_rate"] > _MANY_UNKNOWN:
             report["warnings"].append(
-                f"{values['unknown_rate']:.1%} of the tokens of {split} are unknown; is the "
-                "vocabulary for this language?"
+                f"{values['unknown_rate']:.1%} of the tokens of {split} are unknown; was the "
+                "vocabulary made for such text?"
             )
     widths = [max(map(len, column)) for column in zip(*table)]
     for first, *numbers, counts in table:

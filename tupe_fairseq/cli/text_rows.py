@@ -143,6 +143,6 @@ class TextRows:
 def warn_of_unknown(logger: logging.Logger, counts: Counter) -> None:
     if counts["unknown"] > _MANY_UNKNOWN * counts["tokens"]:
         logger.warning(
-            "%d of %d tokens are unknown: is the text in the language of the model?",
+            "%d of %d tokens are unknown; was the vocabulary made for such text?",
             counts["unknown"], counts["tokens"],
         )  # fmt: skip

@@ -254,5 +254,5 @@ def summary(report: dict[str, Any]) -> Iterator[str]:
         if rate > MUCH:
             yield (
                 f"warning: {rate:.1%} of the tokens of {split} are unknown: characters that the "
-                "vocabulary lacks; is it one for this language? (--character-coverage)"
+                "vocabulary lacks; was it made for such text? (--character-coverage)"
             )

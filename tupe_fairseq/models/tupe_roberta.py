@@ -367,7 +367,7 @@ class TupeRobertaModel(RobertaModel):
             if saved != own
         ]
         if differing:
-            raise ValueError(f"{'; '.join(differing)}; give the checkpoint's")
+            raise ValueError(f"{'; '.join(differing)}; give the checkpoint's flags")
         if embedding[0] != encoder.embed_tokens.num_embeddings:
             raise ValueError(
                 f"the checkpoint has {embedding[0]} symbols and dict.txt has "

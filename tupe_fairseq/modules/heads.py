@@ -80,7 +80,7 @@ def fit_heads(model: nn.Module, state_dict: dict[str, Tensor], is_whole: bool) -
         if poolings[0] != poolings[1] and (is_whole or poolings[0] == "mean"):
             raise ValueError(
                 f"--pooling of the head {name} is {poolings[0]} in the checkpoint and "
-                f"{poolings[1]} in this model; give the checkpoint's"
+                f"{poolings[1]} in this model; give the checkpoint's flag"
             )
         own[name] = tensors
     for name, tensors in own.items():
