@@ -1,0 +1,100 @@
+"""The comparisons of PLAN.md with their intervals, and blimp.png, from study/results.json.
+
+python examples/results/report.py examples/results/study/results.json
+"""
+
+import json
+import os
+import sys
+from statistics import fmean
+
+from tupe_fairseq.compare.results import spread, updates_to_reach
+from tupe_fairseq.figures import canvas
+from tupe_fairseq.files import markdown_table
+
+COMPARISONS = (
+    ("tupe", "learned"),
+    ("tupe --rel-pos", "none --rel-pos"),
+    ("tupe --rel-pos", "tupe"),
+    ("alibi", "learned"),
+    ("alibi --untie-cls", "alibi"),
+)
+#: the least difference that counts, in the order of the columns, and the sign of a gain
+COUNTS = {"loss, bits": (0.05, -1), "updates saved": (0.1, 1), "BLiMP, points": (1.0, 1)}
+
+
+def differences(first, second):
+    """Of two runs of one seed, in the order of ``COUNTS``.
+
+    The share of updates saved is negative if the second scheme is the one that saves them, and
+    missing where neither reaches the other's loss.
+    """
+    loss = first["final_loss"] - second["final_loss"]
+    ahead, behind = (first, second) if loss <= 0 else (second, first)
+    reached = updates_to_reach(ahead["curve"], behind["final_loss"])
+    saved = 1 - reached / ahead["updates"]
+    pairs = first["downstream"]["pairs"] - second["downstream"]["pairs"]
+    return loss, saved if ahead is first else -saved, pairs
+
+
+def verdict(found, least, sign):
+    """What the plan calls an interval."""
+    if found["margin95"] is None:
+        return "one seed"
+    low, high = (found["mean"] + side * found["margin95"] for side in (-1, 1))
+    if low <= 0 <= high:
+        return "cannot be told" if max(-low, high) >= least else "no difference that counts"
+    if abs(found["mean"]) < least:
+        return "less than counts"
+    return "gain" if sign * found["mean"] > 0 else "loss"
+
+
+def main(path: str) -> None:
+    with open(path, encoding="utf-8") as file:
+        runs = [run for run in json.load(file)["runs"] if run["diverged"] is None]
+    by = {(run["scheme"], run["seed"]): run for run in runs}
+    rows = []
+    for first, second in COMPARISONS:
+        seeds = [seed for scheme, seed in by if scheme == first and (second, seed) in by]
+        if not seeds:
+            continue
+        row = [f"`{first}` less `{second}`", str(len(seeds))]
+        columns = zip(*(differences(by[first, seed], by[second, seed]) for seed in seeds))
+        for values, (least, sign) in zip(columns, COUNTS.values()):
+            found = spread(values)
+            margin = "" if found["margin95"] is None else f" ± {found['margin95']:.2f}"
+            row.append(f"{found['mean']:+.2f}{margin}: {verdict(found, least, sign)}")
+        rows.append(row)
+    print(markdown_table(["comparison", "seeds", *COUNTS], rows))
+    draw(runs, os.path.join(os.path.dirname(path), "blimp.png"))
+
+
+def draw(runs, path: str) -> None:
+    """Each phenomenon of BLiMP: the mean of each scheme's seeds."""
+    schemes = list(dict.fromkeys(run["scheme"] for run in runs))
+    names = [name for name in runs[0]["downstream"] if name.startswith("pairs/")]
+
+    def mean(scheme, name):
+        return fmean(run["downstream"][name] for run in runs if run["scheme"] == scheme)
+
+    names.sort(key=lambda name: fmean(mean(scheme, name) for scheme in schemes))
+    figure = canvas.new_figure(8, 1.5 + 0.36 * len(names))
+    axis = figure.subplots()
+    for number, scheme in enumerate(schemes):
+        values = [mean(scheme, name) for name in names]
+        places = [place + 0.09 * (number - (len(schemes) - 1) / 2) for place in range(len(names))]
+        colour = canvas.COLOURS[number - 1]
+        axis.plot(values, places, "o", color=colour, markersize=5, label=scheme)
+    axis.axvline(50, color="#777777", linewidth=0.8, zorder=0)
+    axis.set_yticks(
+        range(len(names)), [name.removeprefix("pairs/").replace("_", " ") for name in names]
+    )
+    axis.set_xlabel("BLiMP pairs of which the grammatical sentence is the likelier one, %")
+    axis.grid(alpha=0.25)
+    axis.set_axisbelow(True)
+    figure.legend(loc="outside lower center", ncol=3, frameon=False)
+    canvas.save_png(figure, path, dpi=130)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
