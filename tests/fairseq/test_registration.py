@@ -89,7 +89,7 @@ for name, code in {}.items():
         try:
             exec(code)
             print("REGISTERED", name, flush=True)
-        except ValueError as error:
+        except ImportError as error:
             print("REFUSED", name, error, flush=True)
         finally:
             os._exit(0)
