@@ -8,8 +8,8 @@ import math
 import pytest
 import torch
 
-from helpers.papers import Entry
 from helpers.position_cases import ALL, Case, build, of_sequence, parametrized, randomize
+from helpers.reference import Entry
 from tupe_fairseq.position import (
     CATALOGUE,
     RelativePositionBias,
