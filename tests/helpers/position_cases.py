@@ -75,6 +75,9 @@ ALL_OF_ENCODER = ALL + [
     if CATALOGUE[case.name].uses("embed") and not case.unties_cls
 ]
 
+#: each encoding with all the terms that it can have
+LARGEST = [*{case.name: case for case in ALL_OF_ENCODER}.values(), Case("tupe", REL_POS)]
+
 
 def parametrized(cases):
     return pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in cases])
