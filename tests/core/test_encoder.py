@@ -176,44 +176,6 @@ def test_each_dropout_acts_in_training_alone(name):
 
 # ---- What a state dict says ---------------------------------------------------------------------
 
-NAMES = """
-position_version
-layernorm_embedding.weight layernorm_embedding.bias
-position_bias.untied_absolute.pos.weight
-position_bias.untied_absolute.pos_ln.weight position_bias.untied_absolute.pos_ln.bias
-position_bias.untied_absolute.pos_q_proj.weight position_bias.untied_absolute.pos_q_proj.bias
-position_bias.untied_absolute.pos_k_proj.weight position_bias.untied_absolute.pos_k_proj.bias
-position_bias.relative.relative_attention_bias.weight
-layers.0.self_attn.in_proj_weight layers.0.self_attn.in_proj_bias
-layers.0.self_attn.out_proj.weight layers.0.self_attn.out_proj.bias
-layers.0.self_attn_layer_norm.weight layers.0.self_attn_layer_norm.bias
-layers.0.fc1.weight layers.0.fc1.bias layers.0.fc2.weight layers.0.fc2.bias
-layers.0.final_layer_norm.weight layers.0.final_layer_norm.bias
-layer_norm.weight layer_norm.bias
-""".split()
-#: other encodings, in place of those of position_bias
-POSITION_NAMES = {
-    "learned": ["position_bias.pos.weight"],
-    "transformer-xl": [
-        f"layers.0.self_attn.position.{name}"
-        for name in ("global_content_bias", "global_position_bias", "pos_k_proj.weight")
-    ],
-    "shaw": ["layers.0.self_attn.position.relative_keys.weight"],
-    "alibi": ["position_bias.cls_to_other", "position_bias.other_to_cls"],
-    "disentangled": [name.replace("untied_absolute.", "") for name in NAMES[3:11]],
-}
-
-
-def test_names_that_checkpoints_have():
-    encoder = encoder_of(Case("tupe", REL_POS), num_layers=1, normalize_before=True)
-    assert set(encoder.state_dict()) == set(NAMES)
-    others = [name for name in NAMES if not name.startswith("position_bias")]
-    for name, own in POSITION_NAMES.items():
-        options = {"untie_cls": True} if name == "alibi" else {}
-        options = REL_POS if name == "disentangled" else options
-        encoder = encoder_of(Case(name, options), num_layers=1, normalize_before=True)
-        assert set(encoder.state_dict()) == {*others, *own}, name
-
 
 def test_the_record_as_checkpoints_have_it():
     encoder = TupeEncoder(TupeConfig(position_encoding="learned", rel_pos=True, untie_cls=True))
