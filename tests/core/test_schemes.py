@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from helpers.position_cases import ALL, Case, build, of_sequence, parametrized, randomize
+from helpers.position_cases import ALL, Case, build, parametrized, randomize
 from helpers.reference import Entry
 from tupe_fairseq.position import (
     CATALOGUE,
@@ -28,6 +28,13 @@ POSITIONS = {
     "keys of each sequence": (None, [[2, 4, 0, 3, 1], [1, 2, 8, 0, 5]]),
     "far and negative": ([-7, 900, 2, -7], [5, -100000, 2, 31, -8]),  # without a table
 }
+
+
+def of_sequence(positions, b, length):
+    """The positions of a sequence of a batch, as a list: given for all, for each, or counted."""
+    if positions is None:
+        return list(range(length))
+    return positions[b] if isinstance(positions[0], list) else positions
 
 
 def by_the_paper(entry, q, k, positions_q, positions_k):
