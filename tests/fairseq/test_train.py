@@ -6,7 +6,6 @@ import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from socket import socket
 
 import pytest
 import torch
@@ -73,14 +72,11 @@ def test_two_processes_are_one_with_the_same_batch(data, tmp_path):
     """Two data-parallel processes on the CPU, as two machines start them."""
     plain = ["--rel-pos", "--dropout", 0, "--attention-dropout", 0, "--batch-size", 2]
     cli.pretrain(data, tmp_path / "one", *plain, "--update-freq", 2)
-    with socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     words = [
         "fairseq-train", data, *cli.MODEL, *cli.PRETRAINING, *plain, "--save-dir",
         tmp_path / "two", "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp",
         "--distributed-no-spawn", "--distributed-world-size", 2,
-        "--distributed-init-method", f"tcp://127.0.0.1:{port}", "--distributed-rank",
+        "--distributed-init-method", f"tcp://127.0.0.1:{cli.free_port()}", "--distributed-rank",
     ]  # fmt: skip
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda rank: cli.run(*words, rank), range(2)))
@@ -126,16 +122,16 @@ def hydra(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def hydra_pretrain(hydra):
-    def train(config, data, save_dir, updates, *words):
+def pretrain(hydra, data):
+    def train(config, save_dir, updates, *words):
         words = ["dataset.disable_validation=true", f"optimization.max_update={updates}", *words]
         return hydra(CONFIGS, config, data, save_dir, "dataset.batch_size=4", *words)
 
     return train
 
 
-def test_weights_are_those_of_argparse(hydra_pretrain, data, tmp_path):
-    records = hydra_pretrain("tupe_tiny", data, tmp_path / "a", 6, "model.dropout=0.1")
+def test_weights_are_those_of_argparse(pretrain, data, tmp_path):
+    records = pretrain("tupe_tiny", tmp_path / "a", 6, "model.dropout=0.1")
     assert len(cli.losses(records)) == 6
     cli.pretrain(
         data, tmp_path / "b", "--rel-pos", "--tokens-per-sample", 128, "--max-positions", 128,
@@ -145,24 +141,24 @@ def test_weights_are_those_of_argparse(hydra_pretrain, data, tmp_path):
     cli.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
 
 
-def test_its_checkpoint_resumes_and_loads(hydra_pretrain, data, tmp_path):
-    hydra_pretrain("tupe_tiny", data, tmp_path / "a", 2, "model.tie_cls=true")
-    hydra_pretrain("tupe_tiny", data, tmp_path / "a", 4, "model.tie_cls=true",
-                   "lr_scheduler.total_num_update=2")  # fmt: skip
+def test_its_checkpoint_resumes_and_loads(pretrain, tmp_path):
+    tied = "model.tie_cls=true"
+    pretrain("tupe_tiny", tmp_path / "a", 2, tied)
+    pretrain("tupe_tiny", tmp_path / "a", 4, tied, "lr_scheduler.total_num_update=2")
     options = torch.load(tmp_path / "a" / LAST, weights_only=True)["cfg"]["model"]
     assert options["tie_cls"] and options["rel_pos"] and options["_name"] == "tupe_roberta_tiny"
     hub = TupeRobertaModel.from_pretrained(str(tmp_path / "a"), LAST).eval()
     assert hub.extract_features(torch.tensor([0, 5, 6, 2])).shape == (1, 4, 12)
 
 
-def test_bf16(hydra_pretrain, data, tmp_path):
-    losses = cli.losses(hydra_pretrain("tupe_tiny", data, tmp_path / "a", 4, "common.bf16=true"))
+def test_bf16(pretrain, tmp_path):
+    losses = cli.losses(pretrain("tupe_tiny", tmp_path / "a", 4, "common.bf16=true"))
     assert len(losses) == 4 and all(0 < loss < 20 for loss in losses)
 
 
 @pytest.mark.parametrize("config", sorted(path.stem for path in CONFIGS.glob("*.yaml")))
-def test_every_config_trains(config, hydra_pretrain, data, tmp_path):
-    hydra_pretrain(config, data, tmp_path / "a", 1, "optimization.update_freq=[1]")
+def test_every_config_trains(config, pretrain, tmp_path):
+    pretrain(config, tmp_path / "a", 1, "optimization.update_freq=[1]")
     assert (tmp_path / "a" / LAST).exists()
 
 
@@ -184,8 +180,8 @@ def test_glue(name, hydra, data, pretrained, tmp_path):
     assert cfg["task"]["max_positions"] == cfg["model"]["max_positions"] == 16
 
 
-def test_a_misspelled_key_is_refused(hydra_pretrain, data, tmp_path, monkeypatch):
+def test_a_misspelled_key_is_refused(pretrain, tmp_path, monkeypatch):
     # else Hydra 1.0, which comes with fairseq 0.12.2, fails to print an error on Python 3.10
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     with pytest.raises(ValueError, match="unknown key model.tie_clss .* did you mean tie_cls?"):
-        hydra_pretrain("tupe_tiny", data, tmp_path / "a", 1, "+model.tie_clss=true")
+        pretrain("tupe_tiny", tmp_path / "a", 1, "+model.tie_clss=true")
