@@ -109,10 +109,6 @@ def test_registration_after_fairseq(tmp_path):
     assert "REFUSED another copy" in output and "not globally unique" in output
 
 
-def test_registration_before_fairseq():
-    python("from tupe_fairseq import TupeRobertaModel\n", CHECK)
-
-
 def test_the_core_needs_no_fairseq(tmp_path):
     (tmp_path / "fairseq.py").write_text("raise ModuleNotFoundError('no fairseq')")
     code = (
