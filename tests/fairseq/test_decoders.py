@@ -313,7 +313,7 @@ def test_a_trained_language_model_is_evaluated_and_goes_on(data, trained_lm, tmp
 
 def test_a_trained_translation(pairs, tmp_path):
     # cross positions say which word comes next, so that this is soon learned
-    flags = ["--cross-positions", "--lr", 5e-3, "--max-update", 250, "--total-num-update", 250]
+    flags = ["--cross-positions", "--lr", 5e-3, "--max-update", 160, "--total-num-update", 160]
     flags += ["--encoder-embed-dim", 48, "--decoder-embed-dim", 48]
     losses = cli.losses(cli.train(pairs, tmp_path, *MT, *flags))
     assert sum(losses[-10:]) < 0.5 * sum(losses[:10])
