@@ -10,7 +10,7 @@ from tupe_fairseq.attention import FEW_SCORES, Padding, choose, chunked, eager, 
 from tupe_fairseq.modules import POOLINGS, TupeMultiheadAttention
 
 B, L, H, K, SCALING = 3, 9, 2, 5, 0.3
-LENGTHS = {"whole": [9, 9, 9], "mixed": [9, 1, 4], "empty": [6, 0, 9], "all padding": [0, 0, 0]}
+LENGTHS = [[9, 9, 9], [9, 1, 4], [6, 0, 9], [0, 0, 0]]
 CPU = torch.device("cpu")
 NAMES = ["eager", "sdpa", "chunked"]
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -55,16 +55,16 @@ def with_gradients(out, leaves):
 
 
 @pytest.mark.parametrize("with_bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
 @pytest.mark.parametrize("name", NAMES)
-def test_outputs_and_gradients(name, lengths, with_bias):
-    q, k, v = (random(B, L, H, K) for _ in range(3))
-    bias = random(H, L, L) if with_bias else None
-    leaves = [q, k, v, bias] if with_bias else [q, k, v]
-    expected = with_gradients(by_the_equation(q, k, v, bias, lengths), leaves)
-    actual = with_gradients(attend(name, q, k, v, bias, lengths), leaves)
-    for ours, theirs in zip(actual, expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+def test_outputs_and_gradients(name, with_bias):
+    for lengths in LENGTHS:
+        q, k, v = (random(B, L, H, K) for _ in range(3))
+        bias = random(H, L, L) if with_bias else None
+        leaves = [q, k, v, bias] if with_bias else [q, k, v]
+        expected = with_gradients(by_the_equation(q, k, v, bias, lengths), leaves)
+        actual = with_gradients(attend(name, q, k, v, bias, lengths), leaves)
+        for ours, theirs in zip(actual, expected, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["eager", "sdpa"])
@@ -154,8 +154,7 @@ def test_the_mask_of_16_bits_is_finest_where_it_matters():
 # ---- Dropout ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tile", [2**18, 162, 81, 40, 1])
-@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("p, tile", [(0.3, 2**18), (0.3, 81), (0.3, 40), (0.0, 1), (1.0, 162)])
 def test_chunked_with_dropout_is_its_equation(monkeypatch, p, tile):
     """dropout(P) V and its gradients, with the masks drawn again; in tiles of any size."""
     monkeypatch.setattr(chunked, "TILE", tile)
@@ -204,18 +203,18 @@ def test_dropout_keeps_its_share_and_the_mean(name):
     assert not attend(name, q, k, v, None, [length] * 2, dropout=1.0).any()
 
 
-@pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 0.9, 1.0])
-def test_dropout_masks(p):
+def test_dropout_masks():
     x = torch.ones(2**18 + 3)
-    kept = chunked.DropoutMask(p, 5).drop(x, out=torch.empty_like(x))
-    assert set(kept.unique().tolist()) <= {0.0, 1.0}
-    assert abs(kept.mean() - (1 - p)) <= 5 * math.sqrt(p * (1 - p) / x.numel()) + 2**-17
-    # neighbours are independent: of the four that one random number gives, too
-    for step in (1, 2, 3, 4):
-        both = (kept[:-step] * kept[step:]).mean()
-        assert abs(both - (1 - p) ** 2) < 0.005
-    scale = chunked.DropoutMask(p, 5).scale
-    assert scale == pytest.approx(1 / (1 - p) if p < 1 else 0, rel=2**-14)
+    for p in (0.0, 0.1, 0.5, 0.9, 1.0):
+        mask = chunked.DropoutMask(p, 5)
+        kept = mask.drop(x, out=torch.empty_like(x))
+        assert set(kept.unique().tolist()) <= {0.0, 1.0}
+        assert abs(kept.mean() - (1 - p)) <= 5 * math.sqrt(p * (1 - p) / x.numel()) + 2**-17
+        # neighbours are independent: of the four that one random number gives, too
+        for step in (1, 2, 3, 4):
+            both = (kept[:-step] * kept[step:]).mean()
+            assert abs(both - (1 - p) ** 2) < 0.005
+        assert mask.scale == pytest.approx(1 / (1 - p) if p < 1 else 0, rel=2**-14)
 
 
 def test_chunked_does_not_depend_on_threads_and_saves_no_probabilities():
@@ -269,37 +268,23 @@ def test_documents_of_a_row():
 RIGHT, MIDDLE = Padding(padding_of([9, 1, 4])), Padding(torch.tensor([[False, True, False]]))
 
 
-@pytest.mark.parametrize(
-    "chosen, name, device, padding, content, trained, scores",
-    [
-        ("chunked", "auto", CPU, None, False, True, FEW_SCORES),
-        ("chunked", "auto", CPU, RIGHT, False, True, FEW_SCORES),
-        ("eager", "auto", CPU, MIDDLE, False, True, FEW_SCORES),
-        ("eager", "auto", CPU, None, True, True, FEW_SCORES),
-        ("eager", "auto", CPU, None, False, True, FEW_SCORES - 1),
-        ("sdpa", "auto", CPU, None, False, False, FEW_SCORES),
-        ("sdpa", "auto", torch.device("cuda"), None, False, True, FEW_SCORES),
-        ("eager", "eager", CPU, None, False, True, FEW_SCORES),
-        ("sdpa", "sdpa", CPU, None, True, True, 1),
-        ("chunked", "chunked", CPU, RIGHT, False, False, 1),
-    ],
-)
-def test_what_auto_chooses(chosen, name, device, padding, content, trained, scores):
-    options = {"has_content_bias": content, "is_trained": trained, "num_scores": scores}
-    assert choose(name, device, padding, **options) == chosen
+def test_what_auto_chooses():
+    def chosen(name="auto", device=CPU, padding=None, scores=FEW_SCORES, **options):
+        options = {"has_content_bias": False, "is_trained": True, "num_scores": scores, **options}
+        return choose(name, device, padding, **options)
 
-
-@pytest.mark.parametrize(
-    "device, padding, content, reason",
-    [
-        (torch.device("cuda"), None, False, "CPU only.*cuda"),
-        (CPU, MIDDLE, False, "padding at the end"),
-        (CPU, None, True, "reads the words"),
-    ],
-)
-def test_chunked_says_why_it_cannot(device, padding, content, reason):
-    with pytest.raises(RuntimeError, match=f"--attn-impl chunked .*{reason}.*--attn-impl auto"):
-        choose("chunked", device, padding, has_content_bias=content, is_trained=True, num_scores=1)
+    cuda, content, middle = torch.device("cuda"), {"has_content_bias": True}, {"padding": MIDDLE}
+    assert chosen() == chosen(padding=RIGHT) == "chunked"
+    assert chosen(**middle) == chosen(**content) == chosen(scores=FEW_SCORES - 1) == "eager"
+    assert chosen(is_trained=False) == chosen(device=cuda) == "sdpa"
+    assert [chosen(name, scores=1) for name in NAMES] == NAMES
+    for options, reason in (
+        ({"device": cuda}, "CPU only.*cuda"),
+        (middle, "padding at the end"),
+        (content, "reads the words"),
+    ):
+        with pytest.raises(RuntimeError, match=f"--attn-impl chunked .*{reason}.*--attn-impl auto"):
+            chosen("chunked", **options)
 
 
 # ---- The modules --------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import functools
 import io
+import itertools
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from helpers.position_cases import (
     BATCH,
     DIM,
     HEADS,
+    LARGEST,
     MAX,
     REL_POS,
     SEQ_LEN,
@@ -39,8 +41,6 @@ TEXTS = {
     "unpad": [(0, 0, 7), (1, 0, 4)],
     "documents": [(0, 0, 3), (0, 3, 4), (0, 4, 7), (1, 0, 2), (1, 2, 4)],
 }
-#: each encoding with all the terms that it can have
-LARGEST = [*{case.name: case for case in ALL_OF_ENCODER}.values(), Case("tupe", REL_POS)]
 ENCODINGS = [Case(name, {}) for name in POSITION_ENCODINGS]
 #: one of each mechanism, since an export takes seconds
 EXPORTED = ("tupe", "sinusoidal", "transformer-xl", "rope", "shaw")
@@ -52,20 +52,19 @@ def gradients(encoder, out, weights):
     return {name: p.grad.clone() for name, p in encoder.named_parameters()}
 
 
-@pytest.mark.parametrize("normalize_before", [False, True], ids=["post-LN", "pre-LN"])
-@parametrized(ALL_OF_ENCODER)
-def test_every_way_is_eager_on_each_text_alone(monkeypatch, case, normalize_before):
+@parametrized(LARGEST)
+def test_every_way_is_eager_on_each_text_alone(monkeypatch, case):
     ran = []
     for module in (eager, sdpa, chunked):
         attend = module.attend
         monkeypatch.setattr(
             module, "attend", lambda *x, f=attend, m=module, **o: ran.append(m) or f(*x, **o)
         )
-    build = functools.partial(encoder_of, case, normalize_before=normalize_before)
     x, weights = random_input(), random_input().sin()
-    for kind, texts in TEXTS.items():
+    for kind, normalize_before in itertools.product(TEXTS, (False, True)):
+        build = functools.partial(encoder_of, case, normalize_before=normalize_before)
         alone, expected = build(attn_impl="eager"), torch.zeros(BATCH, SEQ_LEN, DIM).double()
-        for b, start, end in texts:
+        for b, start, end in TEXTS[kind]:
             expected[b, start:end] = alone(x[b : b + 1, start:end])[0]
         theirs = gradients(alone, expected, weights)
         for module in (eager, sdpa, chunked):
@@ -177,44 +176,6 @@ def test_each_dropout_acts_in_training_alone(name):
 
 # ---- What a state dict says ---------------------------------------------------------------------
 
-NAMES = """
-position_version
-layernorm_embedding.weight layernorm_embedding.bias
-position_bias.untied_absolute.pos.weight
-position_bias.untied_absolute.pos_ln.weight position_bias.untied_absolute.pos_ln.bias
-position_bias.untied_absolute.pos_q_proj.weight position_bias.untied_absolute.pos_q_proj.bias
-position_bias.untied_absolute.pos_k_proj.weight position_bias.untied_absolute.pos_k_proj.bias
-position_bias.relative.relative_attention_bias.weight
-layers.0.self_attn.in_proj_weight layers.0.self_attn.in_proj_bias
-layers.0.self_attn.out_proj.weight layers.0.self_attn.out_proj.bias
-layers.0.self_attn_layer_norm.weight layers.0.self_attn_layer_norm.bias
-layers.0.fc1.weight layers.0.fc1.bias layers.0.fc2.weight layers.0.fc2.bias
-layers.0.final_layer_norm.weight layers.0.final_layer_norm.bias
-layer_norm.weight layer_norm.bias
-""".split()
-#: other encodings, in place of those of position_bias
-POSITION_NAMES = {
-    "learned": ["position_bias.pos.weight"],
-    "transformer-xl": [
-        f"layers.0.self_attn.position.{name}"
-        for name in ("global_content_bias", "global_position_bias", "pos_k_proj.weight")
-    ],
-    "shaw": ["layers.0.self_attn.position.relative_keys.weight"],
-    "alibi": ["position_bias.cls_to_other", "position_bias.other_to_cls"],
-    "disentangled": [name.replace("untied_absolute.", "") for name in NAMES[3:11]],
-}
-
-
-def test_names_that_checkpoints_have():
-    encoder = encoder_of(Case("tupe", REL_POS), num_layers=1, normalize_before=True)
-    assert set(encoder.state_dict()) == set(NAMES)
-    others = [name for name in NAMES if not name.startswith("position_bias")]
-    for name, own in POSITION_NAMES.items():
-        options = {"untie_cls": True} if name == "alibi" else {}
-        options = REL_POS if name == "disentangled" else options
-        encoder = encoder_of(Case(name, options), num_layers=1, normalize_before=True)
-        assert set(encoder.state_dict()) == {*others, *own}, name
-
 
 def test_the_record_as_checkpoints_have_it():
     encoder = TupeEncoder(TupeConfig(position_encoding="learned", rel_pos=True, untie_cls=True))
@@ -224,25 +185,16 @@ def test_the_record_as_checkpoints_have_it():
     )
 
 
-@pytest.fixture(scope="module")
-def states():
-    return {case.id: encoder_of(case).state_dict() for case in ALL_OF_ENCODER}
-
-
-@parametrized(ALL_OF_ENCODER)
-def test_other_options_are_refused(case, states):
-    encoder, x = encoder_of(case), random_input()
-    expected = encoder(x)
-    with torch.no_grad():
-        for parameter in encoder.parameters():
-            parameter.zero_()
-    for other in ALL_OF_ENCODER:
-        if other != case:
-            flag = "--position-encoding is" if other.name != case.name else "--[a-z-]+ is"
-            with pytest.raises(ValueError, match=rf"position options differ: .*{flag}"):
-                encoder.load_state_dict(states[other.id])
-    encoder.load_state_dict(states[case.id])
-    assert encoder(x).equal(expected)
+def test_other_options_are_refused():
+    states = [(case, encoder_of(case).state_dict()) for case in ALL_OF_ENCODER]
+    for case, own in states:
+        encoder = encoder_of(case)
+        for other, state in states:
+            if other != case:
+                flag = "--position-encoding is" if other.name != case.name else "--[a-z-]+ is"
+                with pytest.raises(ValueError, match=rf"position options differ: .*{flag}"):
+                    encoder.load_state_dict(state)
+        encoder.load_state_dict(own)
 
 
 def test_what_else_a_state_dict_must_be():
@@ -307,21 +259,21 @@ class Checkpointed(nn.Module):
         return checkpoint(run, x, mask, use_reentrant=self.use_reentrant)
 
 
-@pytest.mark.parametrize("use_reentrant", [True, False], ids=["reentrant", "hooks"])
-@pytest.mark.parametrize("impl", ["eager", "sdpa", "auto"])
 @parametrized(LARGEST)
-def test_activation_checkpointing(case, impl, use_reentrant):
-    config = dataclasses.replace(
-        encoder_of(case).config, attn_impl=impl, dropout=0.1, attention_dropout=0.1, unpad=True
-    )
-    x, results = random_input(), []
-    for wrap in (nn.Identity(), functools.partial(Checkpointed, use_reentrant=use_reentrant)):
-        torch.manual_seed(2)
-        encoder = TupeEncoder(config, wrap_layer=wrap).double()
-        torch.manual_seed(3)
-        results.append(gradients(encoder, encoder(x, PADDING), 1))
-    for ours, theirs in zip(results[1].values(), results[0].values(), strict=True):
-        assert_near(ours, theirs)
+def test_activation_checkpointing(case):
+    x = random_input()
+    for impl, use_reentrant in itertools.product(("eager", "auto"), (True, False)):
+        config = dataclasses.replace(
+            encoder_of(case).config, attn_impl=impl, dropout=0.1, attention_dropout=0.1, unpad=True
+        )
+        results = []
+        for wrap in (nn.Identity(), functools.partial(Checkpointed, use_reentrant=use_reentrant)):
+            torch.manual_seed(2)
+            encoder = TupeEncoder(config, wrap_layer=wrap).double()
+            torch.manual_seed(3)
+            results.append(gradients(encoder, encoder(x, PADDING), 1))
+        for ours, theirs in zip(results[1].values(), results[0].values(), strict=True):
+            assert_near(ours, theirs)
 
 
 class FirstLayerOnly(nn.ModuleList):
@@ -409,38 +361,37 @@ def test_16_bits_are_near_float64(case, dtype):
     assert distance(*flat) < 5 * eps
 
 
-@pytest.mark.parametrize("impl", ["eager", "sdpa", "auto"])
 @parametrized(LARGEST)
-def test_finite_in_fp16_with_logits_of_1e4(case, impl):
-    encoder = encoder_of(case, torch.float16, attn_impl=impl)
-    with torch.no_grad():
-        for layer in encoder.layers:
-            layer.self_attn.in_proj_weight[: 2 * DIM] *= 40
-        for name, parameter in encoder.named_parameters():
-            if "relative_attention_bias" in name:
-                parameter *= 1e4
-            elif "position" in name and "_proj" in name:
-                parameter *= 40
+def test_finite_in_fp16_with_logits_of_1e4(case):
     mask = torch.arange(SEQ_LEN) >= torch.tensor([[7], [0]])
-    out = encoder(random_input(dtype=torch.float16), mask)
-    assert out.isfinite().all()
-    assert all(g.isfinite().all() for g in gradients(encoder, out[~mask], 1).values())
+    for impl in ("eager", "sdpa", "auto"):
+        encoder = encoder_of(case, torch.float16, attn_impl=impl)
+        with torch.no_grad():
+            for layer in encoder.layers:
+                layer.self_attn.in_proj_weight[: 2 * DIM] *= 40
+            for name, parameter in encoder.named_parameters():
+                if "relative_attention_bias" in name:
+                    parameter *= 1e4
+                elif "position" in name and "_proj" in name:
+                    parameter *= 40
+        out = encoder(random_input(dtype=torch.float16), mask)
+        assert out.isfinite().all()
+        assert all(g.isfinite().all() for g in gradients(encoder, out[~mask], 1).values())
 
 
-@pytest.mark.parametrize("impl", ["eager", "sdpa", "auto"])
 @parametrized(LARGEST)
-def test_autocast(case, impl):
-    encoder, x = encoder_of(case, torch.float32, attn_impl=impl), random_input(dtype=torch.float32)
-    results = []
-    for context in (torch.autocast("cpu", dtype=torch.bfloat16), contextlib.nullcontext()):
-        with context:
-            out = encoder(x, PADDING)[~PADDING]
-        results.append([out.float(), *gradients(encoder, out.float(), 1).values()])
-    eps = torch.finfo(torch.bfloat16).eps
-    for ours, theirs in zip(*results):
-        assert ours.dtype == torch.float32
-        # as above; and small gradients of large ones that cancel
-        assert (ours - theirs).norm() < 4 * eps * (theirs.norm() + results[1][0].norm())
+def test_autocast(case):
+    x, eps = random_input(dtype=torch.float32), torch.finfo(torch.bfloat16).eps
+    for impl in ("eager", "sdpa", "auto"):
+        encoder, results = encoder_of(case, torch.float32, attn_impl=impl), []
+        for context in (torch.autocast("cpu", dtype=torch.bfloat16), contextlib.nullcontext()):
+            with context:
+                out = encoder(x, PADDING)[~PADDING]
+            results.append([out.float(), *gradients(encoder, out.float(), 1).values()])
+        for ours, theirs in zip(*results):
+            assert ours.dtype == torch.float32
+            # as above; and small gradients of large ones that cancel
+            assert (ours - theirs).norm() < 4 * eps * (theirs.norm() + results[1][0].norm())
 
 
 # ---- What is refused ----------------------------------------------------------------------------
@@ -449,14 +400,12 @@ def test_autocast(case, impl):
 def test_wrong_input_is_refused():
     encoder, x = encoder_of(Case("tupe", {})), random_input()
     for mask in (PADDING[:, 1:], PADDING[:1], PADDING.long(), PADDING[..., None]):
-        for call in (encoder, encoder.attention_weights):
-            with pytest.raises(ValueError, match=r"key_padding_mask is .* expected are bool"):
-                call(x, mask)
+        with pytest.raises(ValueError, match=r"key_padding_mask is .* expected are bool"):
+            encoder(x, mask)
         with pytest.raises(ValueError, match="document_starts is"):
             encoder(x, None, document_starts=mask)
-    for call in (encoder, encoder.attention_weights):
-        with pytest.raises(ValueError, match="begins with padding.*pad on the right"):
-            call(x, PADDING.flip(1))
+    with pytest.raises(ValueError, match="begins with padding.*pad on the right"):
+        encoder(x, PADDING.flip(1))
     with pytest.raises(ValueError, match=r"seq_len \(12\) .*max_positions \(11\).*--max-positions"):
         encoder(random_input(MAX + 1))
     with pytest.raises(ValueError, match="without dropout; call eval"):

@@ -30,12 +30,3 @@ def test_a_failure_leaves_the_old_content_and_nothing_else(tmp_path):
         raise OSError(28, "No space left on device")
     assert stop.value.filename == str(path)
     assert read_json(str(path)) == {"a": 1} and os.listdir(tmp_path) == ["file.json"]
-
-
-@pytest.mark.parametrize("content", [b"", b'{"a": "\xff"}', b"[" * 200_000])
-def test_what_is_no_json(content, tmp_path):
-    path = tmp_path / "a.json"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match="a.json is not a JSON file") as error:
-        read_json(str(path))
-    assert "\n" not in str(error.value)

@@ -29,8 +29,6 @@ ROOMS = {
     ),
     "models": ("attention checkpoint encoder inference modules options position",),
 }
-#: the rooms above those
-UPPER = ("export", "finetune", "compare", "figures", "cli", "__main__")
 
 
 def imported(path):
@@ -66,10 +64,3 @@ def test_a_room_imports_what_is_below_it(room):
         if libraries:
             assert found - {""} <= libraries[0], path
             assert "fairseq" not in found or path.name == "heads.py", path
-
-
-def test_every_room_has_its_row():
-    rooms = {
-        path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in PACKAGE.rglob("*.py")
-    }
-    assert rooms - {"__init__", "version"} == {*ROOMS, *UPPER}

@@ -8,7 +8,7 @@ import torch
 
 from helpers import reference
 from tupe_fairseq import TupeConfig, TupeEncoder, TupePositionBias
-from tupe_fairseq.position import UntiedAbsoluteBias
+from tupe_fairseq.position import relative_position_bucket as bucket
 
 BATCH, SEQ_LEN, DIM = 2, 7, 6
 SMALL = TupeConfig(
@@ -30,22 +30,31 @@ def leaves(module):
     return {name: p.detach().clone().requires_grad_() for name, p in module.named_parameters()}
 
 
+def encoder_in_loops(p, x, is_padding, tie_cls, rel_pos, normalize_before):
+    position = reference.sub(p, "position_bias.")
+    entry = reference.Entry(position, DIM, 3, 8, "tupe", {"tie_cls": tie_cls, **rel_pos})
+
+    def logit(h, q, k, i, j):
+        return None if is_padding[j] else entry.logit(h, q, k, i, j)
+
+    x = [reference.layer_norm(t, p, "layernorm_embedding") for t in x]
+    x = [torch.zeros_like(t) if pad else t for t, pad in zip(x, is_padding)]
+    return reference.transformer(p, x, 3, normalize_before, reference.gelu, lambda number: logit)
+
+
 @pytest.mark.parametrize("normalize_before", [False, True], ids=["post-LN", "pre-LN"])
 @pytest.mark.parametrize("tie_cls", [False, True], ids=["untied", "tied"])
 @pytest.mark.parametrize("rel_pos", [{}, REL_POS], ids=["tupe_a", "tupe_r"])
 def test_the_encoder(rel_pos, tie_cls, normalize_before):
-    config = dataclasses.replace(
-        SMALL, normalize_before=normalize_before, tie_cls=tie_cls, **rel_pos
-    )
+    options = {"tie_cls": tie_cls, "normalize_before": normalize_before, **rel_pos}
+    config = dataclasses.replace(SMALL, **options)
     encoder = randomized(TupeEncoder(config))
     x, weights = torch.randn(2, BATCH, SEQ_LEN, DIM, dtype=torch.float64)
     weights = weights.masked_fill(PADDING[..., None], 0)
     p = leaves(encoder)
-    bias = reference.position_bias(
-        reference.sub(p, "position_bias."), SEQ_LEN, 3, rel_pos=config.rel_pos, num_buckets=8,
-        max_distance=5, tie_cls=tie_cls,
-    )  # fmt: skip
-    rows = [reference.encoder(p, x[b], PADDING[b], bias, 3, 2, normalize_before) for b in (0, 1)]
+    rows = [
+        encoder_in_loops(p, x[b], PADDING[b], tie_cls, rel_pos, normalize_before) for b in (0, 1)
+    ]
     expected = torch.stack(rows)
     (expected * weights).sum().backward()
     for way in WAYS:
@@ -70,9 +79,11 @@ def test_the_bias_alone(rel_pos, tie_cls):
     """Outside of a softmax the row of [CLS] does not cancel: its two scores have gradients."""
     bias = randomized(TupePositionBias(DIM, 3, 9, tie_cls=tie_cls, **rel_pos))
     weights, p = torch.randn(3, 8, 8, dtype=torch.float64), leaves(bias)
-    expected = reference.position_bias(
-        p, 8, 3, rel_pos=bool(rel_pos), num_buckets=8, max_distance=5, tie_cls=tie_cls
-    )
+    entry = reference.Entry(p, DIM, 3, 9, "tupe", {"tie_cls": tie_cls, **rel_pos})
+    nothing = torch.zeros(DIM // 3, dtype=torch.float64)
+    places = itertools.product(range(3), range(8), range(8))
+    entries = [entry.logit(h, nothing, nothing, i, j) for h, i, j in places]
+    expected = torch.stack(entries).view(3, 8, 8)
     (expected * weights).sum().backward()
     actual = bias(8)
     (actual * weights).sum().backward()
@@ -111,25 +122,8 @@ def test_a_tied_cls_is_an_ordinary_position():
     assert not table[[16, 32]].any()
 
 
-def test_untying_touches_row_0_and_column_0_alone():
-    untied = UntiedAbsoluteBias(DIM, 3, 9, scaling=0.5)
-    tied = UntiedAbsoluteBias(DIM, 3, 9, scaling=0.5, untie_cls=False)
-    tied.load_state_dict(untied.state_dict())
-    assert untied(7)[:, 1:, 1:].equal(tied(7)[:, 1:, 1:])
-    assert (untied(7)[:, 0] != tied(7)[:, 0]).any()
-    assert untied(7)[:, 0].unique(dim=1).size(1) == untied(7)[:, 1:, 0].unique(dim=1).size(1) == 1
-
-
-def test_parameter_count():
-    """(M + 1) D for the table, 2 D for its norm, 2 (D^2 + D) for the projections, 33 H for R."""
-    count = sum(p.numel() for p in TupePositionBias(768, 12, 512, rel_pos=True).parameters())
-    assert count == 513 * 768 + 2 * 768 + 2 * (768**2 + 768) + 33 * 12
-
-
 def test_boundaries_of_the_buckets_by_hand():
     """|distance| at which each bucket of 32 over 128 begins: 8 * 16 ** (k / 8), rounded up."""
-    from tupe_fairseq.position import relative_position_bucket as bucket
-
     begins = [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91, 1000]
     for number, (start, end) in enumerate(itertools.pairwise(begins)):
         distances = torch.tensor([start, end - 1])

@@ -8,8 +8,8 @@ import math
 import pytest
 import torch
 
-from helpers.papers import Entry
-from helpers.position_cases import ALL, Case, build, of_sequence, parametrized, randomize
+from helpers.position_cases import ALL, Case, build, parametrized, randomize
+from helpers.reference import Entry
 from tupe_fairseq.position import (
     CATALOGUE,
     RelativePositionBias,
@@ -28,6 +28,13 @@ POSITIONS = {
     "keys of each sequence": (None, [[2, 4, 0, 3, 1], [1, 2, 8, 0, 5]]),
     "far and negative": ([-7, 900, 2, -7], [5, -100000, 2, 31, -8]),  # without a table
 }
+
+
+def of_sequence(positions, b, length):
+    """The positions of a sequence of a batch, as a list: given for all, for each, or counted."""
+    if positions is None:
+        return list(range(length))
+    return positions[b] if isinstance(positions[0], list) else positions
 
 
 def by_the_paper(entry, q, k, positions_q, positions_k):
@@ -63,12 +70,11 @@ def assert_as_the_paper(case, module, positions_q, positions_k, head_dim=HEAD_DI
         torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8, msg=name)
 
 
-@pytest.mark.parametrize("kind", POSITIONS)
 @parametrized(ALL)
-def test_logits_and_gradients_are_the_papers(case, kind):
-    if case.has_table and kind.startswith("far"):
-        return
-    assert_as_the_paper(case, build(case), *POSITIONS[kind])
+def test_logits_and_gradients_are_the_papers(case):
+    for kind, positions in POSITIONS.items():
+        if not (case.has_table and kind.startswith("far")):
+            assert_as_the_paper(case, build(case), *positions)
 
 
 @pytest.mark.parametrize("symmetric", [False, True], ids=["signed", "symmetric"])
@@ -86,20 +92,19 @@ def test_an_odd_width_has_one_sine_more_than_cosines():
     assert_as_the_paper(case, randomize(module.double()), None, None, head_dim=5)
 
 
-@pytest.mark.parametrize("queries, keys", [(1, 1), (1, 6), (6, 1), (2, 7), (7, 2), (6, 6)])
 @pytest.mark.parametrize("name", ["transformer-xl", "none"])
-def test_counted_positions_take_a_path_of_their_own(name, queries, keys):
+def test_counted_positions_take_a_path_of_their_own(name):
     module = build(Case(name, {"rel_pos": True} if name == "none" else {}))
-    q, k = torch.randn(BATCH, HEADS, 7, HEAD_DIM).double(), torch.randn(BATCH, HEADS, 7, HEAD_DIM)
-    q, k = q[:, :, :queries].requires_grad_(), k[:, :, :keys].double().requires_grad_()
-    counted = module.forward_attn(q, k)
-    given = module.forward_attn(q, k, torch.arange(queries), torch.arange(keys))
-    torch.testing.assert_close(counted, given, rtol=0, atol=1e-12)
-    weights, leaves = torch.randn_like(counted), [q, k, *module.parameters()]
-    for ours, theirs in zip(
-        *(torch.autograd.grad((x * weights).sum(), leaves) for x in (counted, given))
-    ):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-11)
+    for queries, keys in ((1, 1), (1, 6), (6, 1), (2, 7), (7, 2), (6, 6)):
+        q = torch.randn(BATCH, HEADS, queries, HEAD_DIM).double().requires_grad_()
+        k = torch.randn(BATCH, HEADS, keys, HEAD_DIM).double().requires_grad_()
+        counted = module.forward_attn(q, k)
+        given = module.forward_attn(q, k, torch.arange(queries), torch.arange(keys))
+        torch.testing.assert_close(counted, given, rtol=0, atol=1e-12)
+        weights, leaves = torch.randn_like(counted), [q, k, *module.parameters()]
+        grads = (torch.autograd.grad((x * weights).sum(), leaves) for x in (counted, given))
+        for ours, theirs in zip(*grads):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-11)
 
 
 # ---- What is added to the input -----------------------------------------------------------------
@@ -107,9 +112,8 @@ def test_counted_positions_take_a_path_of_their_own(name, queries, keys):
 ROWS = {"counted": None, "given": [5, 0, 9, 2], "each sequence": [[1, 0, 3, 9], [8, 4, 4, 2]]}
 
 
-@pytest.mark.parametrize("kind", ROWS)
 @pytest.mark.parametrize("dim", [2, 8, 9])
-def test_sinusoidal_positions(dim, kind):
+def test_sinusoidal_positions(dim):
     """fairseq's order and frequencies: sines, cosines, and a zero if the width is odd."""
 
     def vector(position):
@@ -119,27 +123,27 @@ def test_sinusoidal_positions(dim, kind):
 
     module = build_position_encoding("sinusoidal", embed_dim=dim, num_heads=1, max_positions=3)
     x = torch.randn(BATCH, 4, dim, dtype=torch.float64)
-    given = None if ROWS[kind] is None else torch.tensor(ROWS[kind])
-    added = [[vector(t) for t in of_sequence(ROWS[kind], b, 4)] for b in range(BATCH)]
-    expected = x + torch.tensor(added, dtype=torch.float64)
-    actual = module.double().forward_input(x, given)
-    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
+    for rows in ROWS.values():
+        added = [[vector(t) for t in of_sequence(rows, b, 4)] for b in range(BATCH)]
+        expected = x + torch.tensor(added, dtype=torch.float64)
+        given = None if rows is None else torch.tensor(rows)
+        actual = module.double().forward_input(x, given)
+        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ROWS)
-def test_learned_positions_and_their_gradient(kind):
-    module = build(Case("learned", {}))
+def test_learned_positions_and_their_gradient():
     x, weights = torch.randn(2, BATCH, 4, DIM, dtype=torch.float64)
-    given = None if ROWS[kind] is None else torch.tensor(ROWS[kind])
-    actual = module.forward_input(x, given)
-    (actual * weights).sum().backward()
-    table = module.pos.weight.detach()
-    gradient = torch.zeros_like(table)
-    for b in range(BATCH):
-        for t, position in enumerate(of_sequence(ROWS[kind], b, 4)):
-            assert actual[b, t].equal(x[b, t] + table[position])
-            gradient[position] += weights[b, t]
-    torch.testing.assert_close(module.pos.weight.grad, gradient, rtol=0, atol=1e-12)
+    for rows in ROWS.values():
+        module = build(Case("learned", {}))
+        actual = module.forward_input(x, None if rows is None else torch.tensor(rows))
+        (actual * weights).sum().backward()
+        table = module.pos.weight.detach()
+        gradient = torch.zeros_like(table)
+        for b in range(BATCH):
+            for t, position in enumerate(of_sequence(rows, b, 4)):
+                assert actual[b, t].equal(x[b, t] + table[position])
+                gradient[position] += weights[b, t]
+        torch.testing.assert_close(module.pos.weight.grad, gradient, rtol=0, atol=1e-12)
 
 
 # ---- Single facts -------------------------------------------------------------------------------
@@ -155,9 +159,9 @@ SLOPES = {
 }
 
 
-@pytest.mark.parametrize("heads", SLOPES)
-def test_the_slopes_of_alibi(heads):
-    assert alibi_slopes(heads) == pytest.approx(SLOPES[heads], rel=1e-15)
+def test_the_slopes_of_alibi():
+    for heads, slopes in SLOPES.items():
+        assert alibi_slopes(heads) == pytest.approx(slopes, rel=1e-15)
 
 
 def test_slopes_and_angles_are_not_rounded_to_16_bits():

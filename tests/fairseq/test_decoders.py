@@ -2,22 +2,28 @@
 
 import argparse
 import math
-import subprocess
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
 
-from helpers import cli, decoders, reference
-from helpers.decoders import CASES, DIM, EOS, HEADS, MAX, PAD, TASK, step_by_step, tokens
-from helpers.position_cases import Case
+from helpers import cli, reference
+from helpers.position_cases import ALL, Case, assert_near, randomize
+from helpers.running import run
 from tupe_fairseq.models.tupe_decoder import check_options
-from tupe_fairseq.models.tupe_transformer import TupeTransformer
-from tupe_fairseq.models.tupe_transformer_lm import TupeLanguageModel
+from tupe_fairseq.models.tupe_transformer import TupeTransformer, tupe_architecture
+from tupe_fairseq.models.tupe_transformer_lm import TupeLanguageModel, sized_architecture
 from tupe_fairseq.position import CATALOGUE
 
 LAST = "checkpoint_last.pt"
-#: a table, buckets, a rotation, scores of queries, scores of both
+# all different, so that a wrong axis fails; a head of even width, as rope needs
+DIM, HEADS, FFN, MAX = 12, 3, 10, 11
+SIZES = {"layers": 2, "embed_dim": DIM, "attention_heads": HEADS, "ffn_embed_dim": FFN}
+#: the position encodings with the options that decoders take
+CASES = [case for case in ALL if not {"tie_cls", "untie_cls"} & set(case.options)]
+#: a table and buckets, vectors, a rotation, scores of queries, scores of both
 KINDS = [
     Case("tupe", {"rel_pos": True}),
     Case("learned", {}),
@@ -29,130 +35,163 @@ every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 every_kind = pytest.mark.parametrize("case", KINDS, ids=lambda case: case.id)
 
 
+class Task:
+    """What a model takes of its task."""
+
+    source_dictionary = target_dictionary = Dictionary()
+    for number in range(19):
+        source_dictionary.add_symbol(f"w{number}")
+
+
+DICTIONARY = Task.source_dictionary
+PAD, EOS = DICTIONARY.pad(), DICTIONARY.eos()
+
+
+def language_model(case, dtype=torch.float64, **options):
+    args = argparse.Namespace(
+        **{f"decoder_{name}": size for name, size in SIZES.items()}, dropout=0.0,
+        max_target_positions=MAX, position_encoding=case.name, **{**case.options, **options},
+    )  # fmt: skip
+    sized_architecture(args, (2, DIM, HEADS))
+    return randomize(TupeLanguageModel.build_model(args, Task).double()).to(dtype).eval()
+
+
+def translator(case, **options):
+    sizes = {f"{side}_{name}": SIZES[name] for side in ("encoder", "decoder") for name in SIZES}
+    args = argparse.Namespace(
+        **sizes, dropout=0.0, max_source_positions=MAX, max_target_positions=MAX + 2,
+        position_encoding=case.name, **{**case.options, **options},
+    )  # fmt: skip
+    tupe_architecture(args)
+    return randomize(TupeTransformer.build_model(args, Task).double()).eval()
+
+
+def tokens(*shape, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(4, len(DICTIONARY), shape, generator=generator)
+
+
+def step_by_step(decoder, x):
+    """The outputs of incremental decoding, one token at a time."""
+    state = {}
+    steps = [decoder(x[:, : n + 1], incremental_state=state)[0] for n in range(x.size(1))]
+    return torch.cat(steps, dim=1)
+
+
 # ---- Numbers ------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bf16"])
 @every_case
-def test_the_cache_changes_no_number(case, dtype):
+def test_the_cache_changes_no_number(case):
     x = tokens(2, MAX)
-    exact = decoders.language_model(case)(x)[0]
-    model = decoders.language_model(case, dtype)
+    exact = language_model(case)(x)[0]
+    largest = float(exact.abs().max())
     # bf16 rounds by 2^-9: each layer's scores, reaching 10, and some ten sums after them
-    atol = 1e-5 * exact.abs().max() if dtype is torch.float32 else 0.1 * exact.abs().max()
-    for outputs in (model(x)[0], step_by_step(model.decoder, x)):
-        torch.testing.assert_close(outputs.double(), exact, rtol=0, atol=float(atol))
+    for dtype, atol in ((torch.float64, 1e-10), (torch.float32, 1e-5), (torch.bfloat16, 0.1)):
+        model = language_model(case, dtype)
+        for outputs in (model(x)[0], step_by_step(model.decoder, x)):
+            assert_near(outputs.double(), exact, max(1, largest) * atol)
 
 
 @torch.no_grad()
-@every_case
-def test_each_step_in_float64(case):
-    model, x = decoders.language_model(case), tokens(2, MAX)
-    assert_near(step_by_step(model.decoder, x), model(x)[0])
-
-
-@torch.no_grad()
-@every_case
+@every_kind
 def test_padding_changes_no_number(case):
     """On the left, on the right, and step by step."""
-    model, rows = decoders.language_model(case), [tokens(n, seed=n) for n in (7, 4)]
+    model, rows = language_model(case), [tokens(n, seed=n) for n in (7, 4)]
     left, right = torch.full((2, 2, 7), PAD)
     for b, row in enumerate(rows):
         left[b, 7 - len(row) :] = row
         right[b, : len(row)] = row
-    on_left, on_right = model(left)[0], model(right)[0]
-    by_step = step_by_step(model.decoder, left)
+    on_left, on_right, by_step = model(left)[0], model(right)[0], step_by_step(model.decoder, left)
     for b, row in enumerate(rows):
         alone = model(row[None])[0][0]
-        assert_near(on_left[b, 7 - len(row) :], alone)
-        assert_near(by_step[b, 7 - len(row) :], alone)
-        assert_near(on_right[b, : len(row)], alone)
+        assert_near(on_left[b, 7 - len(row) :], alone, 1e-10)
+        assert_near(by_step[b, 7 - len(row) :], alone, 1e-10)
+        assert_near(on_right[b, : len(row)], alone, 1e-10)
 
 
-@torch.no_grad()
-@every_case
-def test_later_tokens_are_not_seen(case):
-    model, x = decoders.language_model(case), tokens(2, 7)
-    other = x.clone()
-    other[:, 4:] = x[:, 4:].flip(1)
-    assert model(other)[0][:, :4].equal(model(x)[0][:, :4])
-    # and the order of the seen ones counts
-    other[:, :3] = x[:, :3].flip(1)
-    assert (model(other)[0][:, 3] - model(x)[0][:, 3]).abs().max() > 1e-6
+def leaves(model):
+    named = model.decoder.named_parameters()
+    return {name: p.detach().clone().requires_grad_() for name, p in named}
+
+
+def assert_as_in_loops(model, p, actual, expected):
+    """Features and gradients of all that has some."""
+    weights = torch.randn(actual.shape, dtype=torch.float64)
+    (expected * weights).sum().backward()
+    (actual * weights).sum().backward()
+    assert_near(actual, expected, 1e-9)
+    for name, parameter in model.decoder.named_parameters():
+        gradient = torch.zeros_like(p[name]) if p[name].grad is None else p[name].grad
+        ours = torch.zeros_like(p[name]) if parameter.grad is None else parameter.grad
+        assert_near(ours, gradient, 1e-9 * max(1, gradient.abs().max().item()))
+
+
+def decoder_in_loops(p, case, row, pre_ln, max_positions, **cross):
+    """The features of one sequence of tokens."""
+    x = [math.sqrt(DIM) * p["embed_tokens.weight"][token] for token in row]
+    if case.name == "learned":
+        x = [t + u for t, u in zip(x, p["position.pos.weight"])]
+    elif case.name == "sinusoidal":
+        half = DIM // 2
+        angles = [[t * 10000 ** (-n / (half - 1)) for n in range(half)] for t in range(len(x))]
+        vectors = [[*map(math.sin, a), *map(math.cos, a)] for a in angles]
+        x = [t + u for t, u in zip(x, torch.tensor(vectors, dtype=torch.float64))]
+
+    def logit_of(number):
+        own = reference.sub(p, "position.") or reference.sub(
+            p, f"layers.{number}.self_attn.position."
+        )
+        options = {**case.options, "tie_cls": True}
+        entry = reference.Entry(own, DIM, HEADS, max_positions, case.name, options, causal=True)
+        return lambda h, q, k, i, j: entry.logit(h, q, k, i, j) if j <= i else None
+
+    return reference.transformer(p, x, HEADS, pre_ln, torch.relu, logit_of, **cross)
 
 
 @every_case
 def test_outputs_and_gradients_are_the_oracles(case):
     # fairseq's gelu is float32
-    model, row = decoders.language_model(case, activation_fn="relu"), tokens(1, 7)
-    p = {n: x.detach().clone().requires_grad_() for n, x in model.decoder.named_parameters()}
-    added = None
-    if case.name == "learned":
-        added = p["position.pos.weight"]
-    elif case.name == "sinusoidal":
-        half = DIM // 2
-        angles = [[t * 10000 ** (-n / (half - 1)) for n in range(half)] for t in range(7)]
-        vectors = [[*map(math.sin, a), *map(math.cos, a)] for a in angles]
-        added = torch.tensor(vectors, dtype=torch.float64)
-    weights = torch.randn(7, DIM, dtype=torch.float64)
-    expected = decoders.decoder_in_loops(p, case, row[0], added, True, torch.relu)
-    (expected * weights).sum().backward()
-    actual = model(row, features_only=True)[0][0]
-    (actual * weights).sum().backward()
-    assert_near(actual, expected, 1e-9)
-    for name, parameter in model.decoder.named_parameters():
-        if name != "output_projection.weight":
-            gradient = p[name].grad if p[name].grad is not None else torch.zeros_like(p[name])
-            assert_near(parameter.grad, gradient, 1e-9 * max(1, gradient.abs().max().item()))
+    model, row = language_model(case, activation_fn="relu"), tokens(1, 7)
+    p = leaves(model)
+    expected = decoder_in_loops(p, case, row[0], True, MAX)
+    assert_as_in_loops(model, p, model(row, features_only=True)[0][0], expected)
 
 
 @pytest.mark.parametrize("cross", [False, True], ids=["without", "cross-positions"])
 def test_cross_attention_is_the_oracles(cross):
     case = Case("tupe", {})
-    model = decoders.translator(case, cross_positions=cross)
+    model = translator(case, cross_positions=cross)
     source, row = tokens(1, 5), tokens(1, 4, seed=2)
-    out = model.encoder(source)
-    p = {n: x.detach().clone().requires_grad_() for n, x in model.decoder.named_parameters()}
-    scaling = 1 / math.sqrt((2 if cross else 1) * DIM / HEADS)
+    with torch.no_grad():
+        out = model.encoder(source)
+    p = leaves(model)
     own = reference.sub(p, "cross_positions.")
 
     def projected(kind, position, h):
-        x = own["pos.weight"][position + 1]
-        x = reference.layer_norm(x, own["pos_ln.weight"], own["pos_ln.bias"])
-        weight, bias = (own[f"pos_{kind}_proj.{name}"] for name in ("weight", "bias"))
-        return reference.head(reference.linear(x, weight, bias), h, HEADS)
+        x = reference.layer_norm(own["pos.weight"][position + 1], own, "pos_ln")
+        return reference.head(reference.linear(x, own, f"pos_{kind}_proj"), h, HEADS)
 
     def logit(h, q, k, i, j):
-        score = (q * k).sum()
-        if cross:
-            score = score + (projected("q", i, h) * projected("k", j, h)).sum()
-        return scaling * score
+        score = q @ k + (projected("q", i, h) @ projected("k", j, h) if cross else 0)
+        return score / math.sqrt((2 if cross else 1) * DIM / HEADS)
 
     keys = list(out["encoder_out"][0][:, 0])
-    expected = decoders.decoder_in_loops(
-        p, case, row[0], None, False, torch.relu, [k.detach() for k in keys], logit
-    )
-    weights = torch.randn(4, DIM, dtype=torch.float64)
-    (expected * weights).sum().backward()
-    actual = model.decoder(row, out, features_only=True)[0][0]
-    (actual * weights).sum().backward()
-    assert_near(actual, expected, 1e-9)
-    for name, parameter in model.decoder.named_parameters():
-        if p[name].grad is not None and "output_projection" not in name:
-            scale = max(1, p[name].grad.abs().max().item())
-            assert_near(parameter.grad, p[name].grad, 1e-9 * scale)
+    expected = decoder_in_loops(
+        p, case, row[0], False, MAX + 2, source=keys, cross_logit=logit
+    )  # fmt: skip
+    assert_as_in_loops(model, p, model.decoder(row, out, features_only=True)[0][0], expected)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("cross", [False, True], ids=["without", "cross-positions"])
 @every_kind
-def test_beam_search_scores_are_those_of_the_whole_sequence(case, cross):
-    model = decoders.translator(case, torch.float64, cross_positions=cross)
+def test_beam_search_scores_are_those_of_the_whole_sequence(case):
+    model = translator(case, cross_positions=True)
     model.decoder.output_projection.weight[EOS] *= 0.3  # not all too short
     rows = [torch.cat([tokens(n, seed=n), torch.tensor([EOS])]) for n in (3, 7, 5)]
     generator = SequenceGenerator(
-        [model], TASK.target_dictionary, beam_size=4, max_len_b=9, normalize_scores=False
+        [model], DICTIONARY, beam_size=4, max_len_b=9, normalize_scores=False
     )
 
     def search(rows):
@@ -174,35 +213,16 @@ def test_beam_search_scores_are_those_of_the_whole_sequence(case, cross):
             assert float(one["score"]) == pytest.approx(float(score), abs=1e-4)  # kept in float32
 
 
-@torch.no_grad()
 @every_kind
-def test_reordered_rows_go_on_as_their_own(case):
-    model, x = decoders.language_model(case), tokens(3, 8)
-    state, order = {}, torch.tensor([2, 0, 0, 1])
-    for n in range(5):
-        model.decoder(x[:, : n + 1], incremental_state=state)
-    model.decoder.reorder_incremental_state_scripting(state, order)
-    x = x[order]
-    for n in range(5, 8):
-        out = model.decoder(x[:, : n + 1], incremental_state=state)[0]
-        assert_near(out[:, -1], model(x[:, : n + 1])[0][:, -1])
-
-
-@torch.no_grad()
-def test_a_step_computes_one_row_of_the_bias():
-    model, x, shapes = decoders.language_model(KINDS[0]), tokens(2, MAX), []
-    hook = model.decoder.position.register_forward_hook(
-        lambda module, args, bias: shapes.append(tuple(bias.shape))
+def test_activation_checkpointing_and_shared_embeddings(case):
+    """The one changes no gradient, the other registers no parameter twice."""
+    options = {"cross_positions": True, "share_all_embeddings": True}
+    plain, other = (
+        translator(case, **options),
+        translator(case, checkpoint_activations=True, **options),
     )
-    step_by_step(model.decoder, x)
-    hook.remove()
-    assert shapes == [(HEADS, 1, n + 1) for n in range(MAX)]
-
-
-@every_kind
-def test_activation_checkpointing_changes_no_gradient(case):
-    plain = decoders.translator(case, cross_positions=True)
-    other = decoders.translator(case, cross_positions=True, checkpoint_activations=True)
+    names = [name for name, _ in plain.named_parameters(remove_duplicate=False)]
+    assert len(names) - len(list(plain.parameters())) == 2  # of encoder, decoder and outputs
     other.load_state_dict(plain.state_dict())
     source, row = tokens(2, 5), tokens(2, 4, seed=2)
     for model in (plain, other):
@@ -212,21 +232,6 @@ def test_activation_checkpointing_changes_no_gradient(case):
         assert (ours.grad is None) == (theirs.grad is None), name
         if ours.grad is not None:
             assert_near(ours.grad, theirs.grad, 1e-9 * max(1, ours.grad.abs().max().item()))
-
-
-@every_kind
-def test_parameters_are_registered_once(case):
-    model = decoders.translator(case, cross_positions=True, share_all_embeddings=True)
-    names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
-    tied = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
-    shared = [n for n in names if n in tied or n == "decoder.output_projection.weight"]
-    assert len(names) - len(list(model.parameters())) == len(shared) - 1 == 2
-    other = decoders.translator(case, cross_positions=True, share_all_embeddings=True)
-    other.load_state_dict(model.state_dict())
-
-
-def assert_near(actual, expected, atol=1e-10):
-    torch.testing.assert_close(actual, expected, rtol=0, atol=float(atol))
 
 
 # ---- fairseq's programs -------------------------------------------------------------------------
@@ -255,7 +260,7 @@ def pairs(tmp_path_factory):
         rows = [[f"w{int(n)}" for n in tokens(3 + k % 4, seed=k)] for k in range(number)]
         (folder / f"{split}.en").write_text("".join(" ".join(row) + "\n" for row in rows))
         (folder / f"{split}.de").write_text("".join(" ".join(row[::-1]) + "\n" for row in rows))
-    cli.run(
+    run(
         "fairseq-preprocess", "--source-lang", "en", "--target-lang", "de", "--joined-dictionary",
         "--trainpref", folder / "train", "--validpref", folder / "valid", "--destdir",
         folder / "data",
@@ -270,77 +275,58 @@ def trained_lm(data, tmp_path_factory):
     return folder
 
 
-@every_case
-def test_every_position_encoding_trains(case, data, tmp_path):
-    flags = ["--position-encoding", case.name, "--max-update", 3]
-    flags += ["--rel-pos"] * case.options.get("rel_pos", False)
-    flags += ["--symmetric-basis"] * case.options.get("symmetric_basis", False)
-    assert len(cli.losses(cli.train(data, tmp_path, *LM, *flags))) == 3
-
-
-def test_fairseqs_own_task_gives_the_same_weights(data, trained_lm, tmp_path):
-    cli.train(data, tmp_path, *LM, "--rel-pos", "--task", "language_modeling")
-    cli.assert_same_weights(tmp_path / LAST, trained_lm / LAST)
-
-
-def test_a_resumed_training_is_the_same(data, trained_lm, tmp_path):
-    cli.train(data, tmp_path, *LM, "--rel-pos", "--max-update", 5)
-    cli.train(data, tmp_path, *LM, "--rel-pos")
-    cli.assert_same_weights(tmp_path / LAST, trained_lm / LAST)
-
-
-def test_a_language_model_is_evaluated_and_goes_on(data, trained_lm):
-    words = [data, "--user-dir", cli.USER_DIR, "--path", trained_lm / LAST, "--cpu"]
-    printed = cli.run("fairseq-eval-lm", *words, "--gen-subset", "valid").stdout
-    assert "Perplexity" in printed
-    process = subprocess.run(
-        [str(w) for w in (cli.BIN / "fairseq-interactive", *words, "--task",
-                          "tupe_language_modeling", "--beam", 2, "--max-len-b", 9)],
-        input="w1 w2 w3\nw4\n", text=True, capture_output=True, env=cli.ENV, check=True,
-    )  # fmt: skip
-    going_on = [line.split("\t")[2] for line in process.stdout.splitlines() if line[:2] == "H-"]
-    assert [text.startswith(first) for text, first in zip(going_on, ("w1 w2 w3", "w4"))] == [
-        True
-    ] * 2
-    hub = TupeLanguageModel.from_pretrained(str(trained_lm), LAST)
-    assert hub.sample(["w1 w2 w3", "w4"], beam=2, max_len_b=9) == going_on
-
-
-def test_translation(pairs, tmp_path):
-    # cross positions say which word comes next, so that this is soon learned
-    flags = ["--cross-positions", "--lr", 5e-3, "--max-update", 250, "--total-num-update", 250]
-    flags += ["--encoder-embed-dim", 48, "--decoder-embed-dim", 48]
-    records = cli.train(pairs, tmp_path, *MT, *flags)
-    assert sum(cli.losses(records)[-10:]) < 0.5 * sum(cli.losses(records)[:10])
-    hub = TupeTransformer.from_pretrained(str(tmp_path), LAST)
-    words = ["--user-dir", cli.USER_DIR, "--path", tmp_path / LAST, "--cpu", "--beam", 3]
-    printed = cli.run("fairseq-generate", pairs, *words, "--gen-subset", "valid").stdout
-    lines = dict(line.split("\t", 1) for line in printed.splitlines() if line[:2] in ("S-", "H-"))
-    for number in range(3):
-        found = hub.translate(lines[f"S-{number}"], beam=3)
-        assert found == lines[f"H-{number}"].split("\t")[1]
-
-
 ADAPTIVE = ["--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp"]
 
 
 @pytest.mark.parametrize(
     "flags",
     [
+        *(["--position-encoding", name] for name in CATALOGUE),
         ["--decoder-layerdrop", 0.5],
         ["--adaptive-softmax-cutoff", "10,20", *ADAPTIVE],
         ["--checkpoint-activations", "--layernorm-embedding"],
     ],
-    ids=lambda flags: flags[0],
+    ids=lambda flags: flags[0][2:] if len(flags) != 2 else flags[1],
 )
-def test_flags_of_fairseq(flags, data, tmp_path):
-    losses = cli.losses(cli.train(data, tmp_path, *LM, *flags, "--rel-pos", "--max-update", 3))
+def test_every_position_encoding_and_flag_trains(flags, data, tmp_path):
+    losses = cli.losses(cli.train(data, tmp_path, *LM, *flags, "--max-update", 3))
     assert len(losses) == 3 and all(map(math.isfinite, losses))
 
 
-def test_an_average_of_checkpoints_loads(data, trained_lm, tmp_path):
-    from fairseq import checkpoint_utils
+def test_a_training_resumes_with_fairseqs_own_task_to_the_same(data, trained_lm, tmp_path):
+    cli.train(data, tmp_path, *LM, "--rel-pos", "--max-update", 5)
+    cli.train(data, tmp_path, *LM, "--rel-pos", "--task", "language_modeling")
+    cli.assert_same_weights(tmp_path / LAST, trained_lm / LAST)
 
+
+def test_a_trained_language_model_is_evaluated_and_goes_on(data, trained_lm, tmp_path):
+    words = [data, "--user-dir", cli.USER_DIR, "--path", trained_lm / LAST, "--cpu"]
+    assert "Perplexity" in run("fairseq-eval-lm", *words, "--gen-subset", "valid").stdout
+    (tmp_path / "text").write_text("w1 w2 w3\nw4\n")
+    words += ["--task", "tupe_language_modeling", "--beam", 2, "--max-len-b", 9]
+    printed = run("fairseq-interactive", *words, "--input", tmp_path / "text").stdout
+    going_on = [line.split("\t")[2] for line in printed.splitlines() if line[:2] == "H-"]
+    assert going_on[0].startswith("w1 w2 w3") and going_on[1].startswith("w4")
+    hub = TupeLanguageModel.from_pretrained(str(trained_lm), LAST)
+    assert hub.sample(["w1 w2 w3", "w4"], beam=2, max_len_b=9) == going_on
+
+
+def test_a_trained_translation(pairs, tmp_path):
+    # cross positions say which word comes next, so that this is soon learned
+    flags = ["--cross-positions", "--lr", 5e-3, "--max-update", 160, "--total-num-update", 160]
+    flags += ["--encoder-embed-dim", 48, "--decoder-embed-dim", 48]
+    losses = cli.losses(cli.train(pairs, tmp_path, *MT, *flags))
+    assert sum(losses[-10:]) < 0.5 * sum(losses[:10])
+    hub = TupeTransformer.from_pretrained(str(tmp_path), LAST)
+    words = ["--user-dir", cli.USER_DIR, "--path", tmp_path / LAST, "--cpu", "--beam", 3]
+    printed = run("fairseq-generate", pairs, *words, "--gen-subset", "valid").stdout
+    lines = dict(line.split("\t", 1) for line in printed.splitlines() if line[:2] in ("S-", "H-"))
+    for number in range(3):
+        found = hub.translate(lines[f"S-{number}"], beam=3)
+        assert found == lines[f"H-{number}"].split("\t")[1]
+
+
+def test_an_average_of_trained_checkpoints_loads(data, trained_lm, tmp_path):
     # as fairseq's script does: sums of tensors, divided by their number, integers rounding down
     state = torch.load(trained_lm / LAST, weights_only=True)
     for name, x in state["model"].items():
@@ -352,51 +338,34 @@ def test_an_average_of_checkpoints_loads(data, trained_lm, tmp_path):
     assert model.decoder.config.rel_pos
 
 
-# ---- Refusals -----------------------------------------------------------------------------------
-
-REFUSED = {
-    "another encoding": (["--position-encoding", "none"], "--position-encoding is tupe in the"),
-    "another size": (["--decoder-ffn-embed-dim", 20], "give the checkpoint's --arch, sizes"),
-    "an option of others": (["--symmetric-basis"], "'tupe' does not take symmetric_basis"),
-    "learned positions": (["--decoder-learned-pos"], "--decoder-learned-pos (True) does not apply"),
-}
+# ---- What is refused ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_refused(what, data, trained_lm, tmp_path):
-    flags, reason = REFUSED[what]
-    rel_pos = [] if "--symmetric-basis" in flags else ["--rel-pos"]
-    with pytest.raises(ValueError) as error:
-        cli.train(data, tmp_path, *LM, *rel_pos, *flags, "--restore-file", trained_lm / LAST)
-    assert reason in str(error.value)
+@pytest.mark.parametrize(
+    "flags, reason",
+    [
+        (["--position-encoding", "none"], "--position-encoding is tupe in the"),
+        (["--decoder-ffn-embed-dim", 20], "give the checkpoint's --arch, sizes"),
+        (["--decoder-learned-pos"], r"--decoder-learned-pos \(True\) does not apply"),
+        (["--max-target-positions", 9], r"--tokens-per-sample \(16\) is above --max-target-pos"),
+    ],
+    ids=["another encoding", "another size", "learned positions", "long samples"],
+)
+def test_refused_in_a_training(flags, reason, data, trained_lm, tmp_path):
+    with pytest.raises(ValueError, match=reason):
+        cli.train(data, tmp_path, *LM, "--rel-pos", *flags, "--restore-file", trained_lm / LAST)
 
 
-def test_refused_in_translation(pairs, tmp_path):
-    with pytest.raises(ValueError, match=r"--cross-self-attention \(True\) does not apply"):
-        cli.train(pairs, tmp_path, *MT, "--cross-self-attention")
-
-
-def test_an_encoding_of_ones_own_that_transforms_and_reads_keys(monkeypatch):
-    class Both(CATALOGUE["rope"]):
-        content_bias = CATALOGUE["shaw"].content_bias
-
-    monkeypatch.setitem(CATALOGUE, "both", Both)
+def test_refused_as_code_or_as_what_a_cache_cannot_serve(monkeypatch):
+    with pytest.raises(ValueError, match="must be numbers"):
+        check_options(argparse.Namespace(adaptive_softmax_cutoff="__import__('os').abort()"))
+    both = type("Both", (CATALOGUE["rope"],), {"content_bias": CATALOGUE["shaw"].content_bias})
+    monkeypatch.setitem(CATALOGUE, "both", both)
     with pytest.raises(ValueError, match="decoders do not take position encoding 'both'"):
-        decoders.language_model(Case("both", {}))
+        language_model(Case("both", {}))
 
 
-def test_samples_above_the_longest(data, tmp_path):
-    message = r"--tokens-per-sample \(16\) is above --max-target-positions \(9\)"
-    with pytest.raises(ValueError, match=message):
-        cli.train(data, tmp_path, *LM, "--max-target-positions", 9)
-    model = decoders.translator(KINDS[0])
-    with pytest.raises(ValueError, match=rf"14 tokens, .* --max-target-positions \({MAX + 2}\)"):
-        model(tokens(1, 3), None, tokens(1, 14))
-    with pytest.raises(ValueError, match=rf"12 tokens, .* --max-source-positions \({MAX}\)"):
-        model(tokens(1, 12), None, tokens(1, 3))
-
-
-def test_from_pretrained_builds_no_other_model(trained_lm, tmp_path):
+def test_refused_by_from_pretrained_as_another_model(trained_lm, tmp_path):
     state = torch.load(trained_lm / LAST, weights_only=True)
     for key, value in (("model", "lightconv_lm"), ("task", "masked_lm")):
         changed = {**state, "cfg": {**state["cfg"], key: {**state["cfg"][key], "_name": value}}}
@@ -405,9 +374,3 @@ def test_from_pretrained_builds_no_other_model(trained_lm, tmp_path):
         torch.save(changed, tmp_path / "other.pt")
         with pytest.raises(ValueError, match=f"is refused.*{value}"):
             TupeLanguageModel.from_pretrained(str(tmp_path), "other.pt")
-
-
-def test_no_option_is_evaluated():
-    args = argparse.Namespace(adaptive_softmax_cutoff="__import__('os').abort()")
-    with pytest.raises(ValueError, match="must be numbers"):
-        check_options(args)

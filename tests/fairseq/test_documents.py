@@ -3,9 +3,11 @@
 import pytest
 import torch
 from fairseq import tasks
+from fairseq.checkpoint_utils import load_model_ensemble_and_task
 
 from helpers import cli
-from tupe_fairseq.tasks.masked_lm import DocumentStarts, UnmaskedStarts
+from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.tasks.masked_lm import UnmaskedStarts
 
 BOS, PAD, EOS = 0, 1, 2
 ISOLATED = "--isolate-documents"
@@ -25,21 +27,6 @@ def samples(data, *flags):
         sample = task.dataset("train")[n]
         source, target = sample["net_input.src_tokens"], sample["target"]
         yield source, target, torch.where(target == PAD, source, target)
-
-
-CUTS = {
-    "one": ([0, 7, 2, 8, 2], [0, 7, 2, 8, 2]),
-    "two": ([0, 7, 2, 2, 8, 2], [0, 7, 2, 0, 8, 2]),
-    "begins with an end": ([0, 2, 8, 2], [0, 0, 8, 2]),
-    "ends with one": ([0, 7, 2, 2], [0, 7, 2, 0]),
-    "two ends": ([0, 7, 2, 2, 2, 8], [0, 7, 2, 0, 0, 8]),
-}
-
-
-@pytest.mark.parametrize("what", CUTS)
-def test_empty_lines_become_starts(what):
-    tokens, expected = CUTS[what]
-    assert DocumentStarts([torch.tensor(tokens)], BOS, EOS)[0].tolist() == expected
 
 
 def test_starts_inside_a_sample_are_never_masked():
@@ -104,20 +91,7 @@ def test_words_are_masked_as_a_whole(subwords):
     assert masked_tokens > inside > 20
 
 
-def test_whole_words_by_a_given_bpe(subwords, data, tmp_path):
-    """With --bpe the vocabulary is that of its flags, wherever it is."""
-    model = subwords / "sentencepiece.bpe.model"
-    flags = ["--mask-whole-words", "--bpe", "sentencepiece", "--sentencepiece-model", model]
-    task, _ = build(data, *flags)
-    task.load_dataset("train")
-    assert task.args._name == "sentencepiece"
-    with pytest.raises(ValueError, match="does not work with --bpe bert"):
-        build(data, "--mask-whole-words", "--bpe", "bert")[0].load_dataset("train")
-
-
 def test_a_trained_model_is_loaded_without_the_flags(subwords_trained):
-    from tupe_fairseq import TupeRobertaModel
-
     hub = TupeRobertaModel.from_pretrained(str(subwords_trained), "checkpoint_last.pt")
     assert hub.model.encoder.document_start is None
     saved = cli.weights(subwords_trained / "checkpoint_last.pt")
@@ -127,8 +101,6 @@ def test_a_trained_model_is_loaded_without_the_flags(subwords_trained):
 
 def test_fairseqs_own_commands_keep_the_documents(subwords_trained):
     """As fairseq-validate loads it: by the options of the file."""
-    from fairseq.checkpoint_utils import load_model_ensemble_and_task
-
     (model,), _, task = load_model_ensemble_and_task([str(subwords_trained / "checkpoint_last.pt")])
     assert model.encoder.document_start == BOS
     task.load_dataset("valid")

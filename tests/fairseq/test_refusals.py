@@ -1,32 +1,26 @@
-"""A training that cannot be what was asked for ends, and our reason is the last line."""
+"""A training that cannot be what was asked for ends with our reason, and no code of a file runs."""
 
-import shutil
-
+import numpy as np
 import pytest
 import torch
+from fairseq import checkpoint_utils
+from fairseq.models.roberta import RobertaModel
 
 from helpers import cli
+from helpers.crafted import Touch, archive, pickle_of
+from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
+from tupe_fairseq.inference.predict import predict
 
 LAST = "checkpoint_last.pt"
 MODEL = {
     "width": (["--encoder-embed-dim", 24], "--encoder-embed-dim is 12 in the checkpoint and 24"),
     "layers": (["--encoder-layers", 3], "--encoder-layers is 2 in the checkpoint and 3"),
-    "inner width": (["--encoder-ffn-embed-dim", 8], "--encoder-ffn-embed-dim is 20 in the check"),
     "heads": (["--encoder-attention-heads", 2], "--encoder-attention-heads is 3 in the checkpoint"),
     "longer": (["--max-positions", 20], "--max-positions is 16 in the checkpoint and 20 in this"),
     "tied [CLS]": (["--tie-cls"], "--tie-cls is False in the checkpoint and True in the model"),
-    "no bias": (["--rel-pos-buckets", 8], "--rel-pos-buckets is 32 in the checkpoint and 8"),
     "encoding": (["--position-encoding", "learned"], "--position-encoding is tupe in the checkp"),
 }
-
-
-@pytest.fixture(scope="module")
-def stock(data, tmp_path_factory):
-    """A checkpoint of fairseq's own RoBERTa."""
-    folder = tmp_path_factory.mktemp("stock")
-    flags = ["--arch", "roberta_base", *cli.SIZE, *cli.PRETRAINING, "--task", "masked_lm"]
-    cli.train(data, folder, *flags, "--max-update", 1)
-    return folder / LAST
 
 
 def last_line(error):
@@ -37,13 +31,12 @@ def last_line(error):
 @pytest.mark.parametrize("what", MODEL)
 def test_another_model(what, data, pretrained, tmp_path):
     flags, reason = MODEL[what]
-    flags = ["--rel-pos", *flags, "--restore-file", pretrained / LAST]
     with pytest.raises(ValueError) as error:
-        cli.pretrain(data, tmp_path, *flags)
+        cli.pretrain(data, tmp_path, "--rel-pos", *flags, "--restore-file", pretrained / LAST)
     assert reason in last_line(error) and str(pretrained / LAST) in last_line(error)
 
 
-@pytest.mark.parametrize("words", [cli.WORDS[::-1], cli.WORDS[:-1]], ids=["same size", "smaller"])
+@pytest.mark.parametrize("words", [cli.WORDS[::-1], cli.WORDS[:-1]], ids=["same_size", "smaller"])
 def test_another_vocabulary(words, pretrained, tmp_path):
     data = cli.write_text_data(tmp_path / "data", words=words)
     with pytest.raises(ValueError) as error:
@@ -53,64 +46,30 @@ def test_another_vocabulary(words, pretrained, tmp_path):
     assert (same if len(words) == len(cli.WORDS) else fewer) in last_line(error)
 
 
-@pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model"])
-def test_stock_roberta(flag, stock, data, tmp_path):
-    with pytest.raises(ValueError) as error:
-        cli.pretrain(data, tmp_path, "--rel-pos", flag, stock)
-    assert "stock RoBERTa's" in last_line(error) and "tupe-convert" in last_line(error)
-
-
-@pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model"])
-def test_no_file(flag, data, tmp_path):
-    with pytest.raises(FileNotFoundError) as error:
-        cli.pretrain(data, tmp_path, flag, tmp_path / "absent.pt")
-    assert f"{tmp_path / 'absent.pt'} is not a file" in last_line(error)
-
-
-def test_files_that_are_no_checkpoint(data, pretrained, tmp_path):
+def test_files_that_are_no_checkpoint_of_ours(data, pretrained, tmp_path):
     whole = (pretrained / LAST).read_bytes()
     torch.save({"a": 1}, tmp_path / "other.pt")
-    state = torch.load(pretrained / LAST, weights_only=True)
-    del state["model"]["encoder.lm_head.dense.bias"]
-    torch.save(state, tmp_path / "part.pt")
-    with pytest.raises(ValueError, match="part.pt .* no tensor encoder.lm_head.dense.bias"):
-        cli.pretrain(data, tmp_path / "out", "--rel-pos", "--restore-file", tmp_path / "part.pt")
     (tmp_path / "half.pt").write_bytes(whole[: len(whole) // 2])
-    (tmp_path / "text.pt").write_text("a text\n")
-    for name in ("other", "half", "text"):
-        with pytest.raises(ValueError) as error:
-            cli.pretrain(data, tmp_path / "out", "--restore-file", tmp_path / f"{name}.pt")
-        assert f"{name}.pt is damaged or not a checkpoint" in last_line(error)
-        assert "weights_only" not in str(error.value)
-
-
-def test_the_last_line_of_a_process(data, pretrained, tmp_path):
-    words = ["fairseq-train", data, *cli.MODEL, *cli.PRETRAINING, "--save-dir", tmp_path]
-    process = cli.run(*words, "--tie-cls", "--restore-file", pretrained / LAST, check=False)
-    assert process.returncode == 1
-    last = process.stdout.splitlines()[-1]
-    assert last.startswith(f"ValueError: {pretrained / LAST} does not fit this model: ")
-
-
-def test_masked_lm_shows_the_reason_above(data, pretrained, tmp_path, caplog):
-    """fairseq's own task has no hook for it, and fairseq's last line is another."""
-    flags = ["--rel-pos", "--tie-cls", "--task", "masked_lm", "--restore-file", pretrained / LAST]
-    with pytest.raises(Exception, match="Cannot load model parameters") as error:
-        cli.pretrain(data, tmp_path, *flags)
-    assert "--tie-cls is False in the checkpoint" in str(error.value.__context__)
+    flags = ["--arch", "roberta_base", *cli.SIZE, *cli.PRETRAINING, "--task", "masked_lm"]
+    cli.train(data, tmp_path, *flags, "--max-update", 1)
+    (tmp_path / LAST).rename(tmp_path / "stock.pt")
+    for name, reason in (
+        ("other", "other.pt is damaged or not a checkpoint"),
+        ("half", "half.pt is damaged or not a checkpoint"),
+        ("stock", "tupe-convert"),
+        ("absent", "absent.pt is not a file"),
+    ):
+        for flag in ("--restore-file", "--finetune-from-model"):
+            with pytest.raises((ValueError, FileNotFoundError)) as error:
+                cli.pretrain(data, tmp_path / "out", "--rel-pos", flag, tmp_path / f"{name}.pt")
+            assert reason in last_line(error)
 
 
 FLAGS = {
     "samples too long": (["--tokens-per-sample", 17], "--tokens-per-sample (17) is above --max-p"),
-    "pooling": (["--pooling", "mean"], "--pooling mean is for classification heads"),
     "fixed": (["--mha-heads-to-keep", 1], "--mha-heads-to-keep (1) does not apply"),
-    "activation": (["--activation-fn", "gelu_fast"], "unknown activation function 'gelu_fast'"),
     "option of others": (["--symmetric-basis"], "'tupe' does not take symmetric_basis"),
     "documents": (["--isolate-documents", "--task", "masked_lm"], "needs --task tupe_masked_lm"),
-    "one document": (
-        ["--isolate-documents", "--sample-break-mode", "eos"],
-        "--isolate-documents has no effect with --sample-break-mode eos",
-    ),
     "whole words": (["--mask-whole-words"], "there is no sentencepiece.bpe.model in"),
 }
 
@@ -123,9 +82,83 @@ def test_flags_that_do_not_fit(what, data, tmp_path):
     assert reason in str(error.value)
 
 
-def test_a_text_without_documents(data, tmp_path):
-    shutil.copytree(data, tmp_path / "data")
-    shutil.copy(tmp_path / "data" / "dict.txt", tmp_path / "dict.txt")
-    cli.write_bin(tmp_path / "data" / "train", [[5, 6, 7, 2]] * 20)
-    with pytest.raises(ValueError, match="has no empty line, which separates documents"):
-        cli.pretrain(tmp_path / "data", tmp_path, "--isolate-documents")
+# ---- Code in a checkpoint -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def evil(pretrained, tmp_path):
+    """A checkpoint with one thing more in it, and the folder that this makes."""
+    mark = tmp_path / "executed"
+    state = torch.load(pretrained / LAST, weights_only=True)
+    state["extra_state"]["val_loss"] = Touch(mark)
+    torch.save(state, tmp_path / "evil.pt")
+    (tmp_path / "dict.txt").write_text((pretrained / "dict.txt").read_text())
+    return tmp_path / "evil.pt", mark
+
+
+DOORS = {
+    "ours": lambda path, data, out: TupeRobertaModel.from_pretrained(str(path.parent), path.name),
+    "stock": lambda path, data, out: RobertaModel.from_pretrained(
+        str(path.parent), path.name, user_dir=cli.USER_DIR, bpe=None
+    ),
+    "predict": lambda path, data, out: predict(str(path), str(data), "valid"),
+    "restore": lambda path, data, out: cli.pretrain(data, out, "--restore-file", path),
+    "finetune": lambda path, data, out: cli.pretrain(data, out, "--finetune-from-model", path),
+    "masked_lm": lambda path, data, out: cli.pretrain(
+        data, out, "--finetune-from-model", path, "--task", "masked_lm"
+    ),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_code_does_not_run(door, evil, data, tmp_path):
+    path, mark = evil
+    with pytest.raises(Exception, match="mkdir"):
+        DOORS[door](path, data, tmp_path / "out")
+    assert not mark.exists()
+    torch.load(path, weights_only=False)
+    assert mark.exists()  # so it would have run
+
+
+def test_weights_that_are_not_finite(pretrained, tmp_path):
+    state = torch.load(pretrained / LAST, weights_only=True)
+    state["model"]["encoder.lm_head.bias"][0] = float("inf")
+    torch.save(state, tmp_path / "model.pt")
+    with pytest.raises(CheckpointError, match="encoder.lm_head.bias holds NaN or infinity"):
+        TupeRobertaModel.from_pretrained(str(tmp_path))
+
+
+@pytest.mark.parametrize("module", ["numpy.core.multiarray", "numpy._core.multiarray"])
+def test_scores_of_numpy_are_read(module, tmp_path):
+    """As a metric of scipy's or scikit-learn's is stored, by numpy 1 or 2."""
+    kinds = (np.float64(0.25), np.float32(2.5), np.float16(-0.5), np.int64(-7), np.int32(5))
+    pickled = pickle_of({"best": [*kinds, np.bool_(True)]})
+    for written in (b"numpy.core.multiarray", b"numpy._core.multiarray"):
+        pickled = pickled.replace(b"c" + written + b"\n", b"c" + module.encode() + b"\n")
+    archive(tmp_path / "a.pt", pickled)
+    found = torch.load(tmp_path / "a.pt", weights_only=True)["best"]
+    assert found == [0.25, 2.5, -0.5, -7, 5, True]
+    assert {type(value) for value in found} == {float, int, bool}
+
+
+def test_a_training_resumes_from_numpy_scores(data, pretrained, tmp_path):
+    state = torch.load(pretrained / "checkpoint_1_5.pt", weights_only=True)
+    state["extra_state"].update(best=np.float64(0.5), val_loss=np.float64(0.5))
+    torch.save(state, tmp_path / LAST)
+    assert len(cli.losses(cli.pretrain(data, tmp_path, "--rel-pos"))) == 5
+    cli.assert_same_weights(tmp_path / LAST, pretrained / LAST)
+    extra = checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / LAST))["extra_state"]
+    assert extra["best"] == 0.5
+
+
+def test_no_class_of_numpy_is_allowed():
+    """A real dtype takes its state from the file, flags by which it reads other memory, too."""
+    allowed = torch.serialization.get_safe_globals()
+    kinds = [entry[0] if isinstance(entry, tuple) else entry for entry in allowed]
+    assert {kind.__module__.partition(".")[0] for kind in kinds} <= {
+        "argparse", "tupe_fairseq", "torch",
+    }  # fmt: skip
+    names = {entry[1] for entry in allowed if isinstance(entry, tuple)}
+    assert {name for name in names if "numpy" in name} == {
+        "numpy.dtype", "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar",
+    }  # fmt: skip

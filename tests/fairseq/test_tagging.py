@@ -1,5 +1,7 @@
 """Fine-tuning on tags of words: windows, loss, metrics over whole sentences."""
 
+import random
+
 import numpy as np
 import pytest
 import torch
@@ -9,24 +11,70 @@ from sklearn.metrics import accuracy_score
 
 from helpers import cli
 from helpers.glue_data import EOS, FIRST, write_bin
-from helpers.task_data import NAMES, PAD, names, write_names
+from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.data.task import TAGGING, Task, label_symbol
+from tupe_fairseq.files import write_json
 
-ROWS = {"train": 20, "valid": 12, "test": 5}
 HEAD, LAST = "token_tagging_head", "checkpoint_last.pt"
+PAD, UNKNOWN = 1, 3
 FLAGS = [
     *cli.MODEL, *cli.OPTIMIZATION, "--rel-pos", "--task", "token_tagging", "--criterion",
     "token_tagging", "--max-positions", 32, "--batch-size", 8, "--no-epoch-checkpoints",
 ]  # fmt: skip
+TASK = Task(
+    "names", TAGGING, ("O", "B-a b", "I-a b", "B-c", "I-c"), 1, ("train", "valid", "test"),
+    ("entity_f1", "accuracy"), "entity_f1",
+)  # fmt: skip
+
+
+def tag(words, place):
+    """An entity of type 0 or 1 goes on while its words begin with 0, 1, ... or 5, 6, ..."""
+    kind = words[place][0] // 5
+    if kind > 1:
+        return 0
+    return 1 + 2 * kind + (place > 0 and words[place - 1][0] // 5 == kind)
+
+
+def sentences():
+    """Each word is a list of tokens, its tag told by the first of them."""
+    draw, splits = random.Random(2), {}
+    for split, number in (("train", 20), ("valid", 12), ("test", 5)):
+        splits[split] = []
+        for _ in range(number):
+            lengths = [draw.randint(1, 3) for _ in range(draw.randint(1, 30))]
+            words = [draw.choices(range(20), k=length) for length in lengths]
+            splits[split].append((words, [tag(words, place) for place in range(len(words))]))
+    return splits
+
+
+ROWS = sentences()
+
+
+def write(folder):
+    """Sentences of up to 90 tokens, for a model of 32; those called test have no tags."""
+    for split, rows in ROWS.items():
+        tokens = [[FIRST + token for word in words for token in word] + [EOS] for words, _ in rows]
+        write_bin(folder / "input0" / split, tokens)
+        labels = []
+        for words, tags in rows:
+            symbols = [UNKNOWN if split == "test" else FIRST + one for one in tags]
+            padded = [[one, *[PAD] * (len(word) - 1)] for one, word in zip(symbols, words)]
+            labels.append([*sum(padded, []), EOS])
+        write_bin(folder / "label" / split, labels)
+    (folder / "input0" / "dict.txt").write_text("".join(f"w{n} 1\n" for n in range(20)))
+    lines = "".join(f"{label_symbol(label)} 1\n" for label in TASK.labels)
+    (folder / "label" / "dict.txt").write_text(lines)
+    report = {
+        "task": TASK.name, "description": TASK.to_record(), "max_positions": 32,
+        "splits": {split: {"rows": len(rows)} for split, rows in ROWS.items()},
+    }  # fmt: skip
+    write_json(str(folder / "report.json"), report)
+    return folder
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Sentences of up to 90 tokens, for a model of 32."""
-    return write_names(tmp_path_factory.mktemp("names") / "data", names(ROWS, longest=30))
-
-
-def rows(split):
-    return names(ROWS, longest=30)[split]
+    return write(tmp_path_factory.mktemp("names") / "data")
 
 
 def build(folder, *flags):
@@ -38,6 +86,10 @@ def build(folder, *flags):
     return task, model, criterion
 
 
+def windows(sample):
+    return zip(sample["sentence"].tolist(), sample["id"].tolist())
+
+
 def test_every_word_is_in_one_window_with_its_tag(folder):
     task, _, _ = build(folder)
     found = {}
@@ -47,11 +99,11 @@ def test_every_word_is_in_one_window_with_its_tag(folder):
         assert (tokens[:, 0] == 0).all() and (tokens.eq(EOS).sum(1) == 1).all()
         assert sample["net_input"]["src_lengths"].tolist() == tokens.ne(PAD).sum(1).tolist()
         targets = sample["target"].split(starts.sum(1).tolist())
-        for row, key in enumerate(zip(sample["sentence"].tolist(), sample["id"].tolist())):
+        for row, key in enumerate(windows(sample)):
             words = tokens[row, starts[row]] - FIRST
             found[key] = list(zip(words.tolist(), targets[row].tolist()))
-    assert len(found) > ROWS["train"]
-    for number, (words, tags) in enumerate(rows("train")):
+    assert len(found) > len(ROWS["train"])
+    for number, (words, tags) in enumerate(ROWS["train"]):
         parts = [found[key] for key in sorted(found) if key[0] == number]
         assert sum(parts, []) == [(word[0], tag) for word, tag in zip(words, tags)]
 
@@ -67,15 +119,14 @@ def test_loss_and_metrics_are_of_whole_sentences(size, unpad, folder):
             loss, _, log = criterion(model, sample)
             criterion.reduce_metrics([log])
             total += loss.item()
-            net_input = dict(sample["net_input"])
-            starts = net_input.pop("word_starts")
-            for row, key in enumerate(zip(sample["sentence"].tolist(), sample["id"].tolist())):
+            net_input = sample["net_input"]
+            for row, key in enumerate(windows(sample)):
                 # each window alone, its whole head, of which the words' part is taken
                 tokens = net_input["src_tokens"][row : row + 1, : net_input["src_lengths"][row]]
                 whole = model(tokens, classification_head_name=HEAD)[0][0]
-                logits[key] = whole[starts[row, : len(whole)]]
+                logits[key] = whole[net_input["word_starts"][row, : len(whole)]]
     logits = torch.cat([logits[key] for key in sorted(logits)])
-    targets = torch.cat([torch.tensor(tags) for _, tags in rows("valid")])
+    targets = torch.cat([torch.tensor(tags) for _, tags in ROWS["valid"]])
     expected = F.cross_entropy(logits.double(), targets, reduction="sum").item()
     assert total == pytest.approx(expected, rel=1e-5)
     values = aggregate.get_smoothed_values()
@@ -93,7 +144,7 @@ def test_entities_are_those_of_seqeval(folder):
             _, _, log = criterion(model, sample)
             criterion.reduce_metrics([log])
         pairs = next(iter(logged.get_active_aggregators()))["_rows"]._joined()
-    targets = [[NAMES.labels[tag] for tag in tags] for _, tags in rows("valid")]
+    targets = [[TASK.labels[tag] for tag in tags] for _, tags in ROWS["valid"]]
     assert [pair[1] for pair in pairs] == targets
     expected = seqeval.f1_score(targets, [pair[0] for pair in pairs], zero_division=0)
     assert aggregate.get_smoothed_values()["entity_f1"] == pytest.approx(100 * expected)
@@ -112,8 +163,6 @@ def test_training_counts_words(folder):
 
 
 def test_it_trains_resumes_and_loads(folder, tmp_path):
-    from tupe_fairseq import TupeRobertaModel
-
     flags = [*FLAGS, "--metrics", "accuracy", "--best-checkpoint-metric", "accuracy"]
     flags += ["--maximize-best-checkpoint-metric", "--lr-scheduler", "polynomial_decay_ratio"]
     del flags[flags.index("--total-num-update") : flags.index("--total-num-update") + 2]
@@ -125,45 +174,32 @@ def test_it_trains_resumes_and_loads(folder, tmp_path):
     cli.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
     hub = TupeRobertaModel.from_pretrained(str(tmp_path / "a"), LAST).eval()
     saved = cli.weights(tmp_path / "a" / LAST)
-    assert hub.model.classification_heads[HEAD].out_proj.out_features == len(NAMES.labels)
+    assert hub.model.classification_heads[HEAD].out_proj.out_features == len(TASK.labels)
     assert all(saved[name].equal(x) for name, x in hub.model.state_dict().items())
 
 
-def test_a_split_without_tags(folder):
+@pytest.mark.parametrize(
+    "labels, message",
+    [
+        ([FIRST, EOS], "row 2 of split valid of .* tokens and tags do not fit"),
+        ([FIRST, FIRST + 5, FIRST, EOS], "row 2 of .* a tag that label/dict.txt does"),
+        ([FIRST, UNKNOWN, FIRST, EOS], "row 2 of .* some of its words have no tag"),
+    ],
+    ids=["length", "not listed", "some unknown"],
+)
+def test_a_wrong_row_is_named(labels, message, tmp_path):
+    data = write(tmp_path / "data")
+    write_bin(data / "input0" / "valid", [[FIRST] * 3 + [EOS]] * 2)
+    write_bin(data / "label" / "valid", [[FIRST, PAD, FIRST + 1, EOS], labels])
+    with pytest.raises(ValueError, match=message):
+        build(data)[0].load_dataset("valid")
+
+
+def test_refusals(folder):
+    with pytest.raises(ValueError, match=r"--num-classes \(3\) must be 5 for the tags of"):
+        build(folder, "--num-classes", 3)
     task, model, criterion = build(folder)
     sample = cli.batches(task, "test", 3)[0]
     assert "target" not in sample and sample["net_input"]["word_starts"].any()
     with pytest.raises(ValueError, match="the split has no tags"):
         criterion(model, sample)
-
-
-WRONG = {
-    "length": (1, [FIRST, EOS], "row 2 of split valid of .* tokens and tags do not fit"),
-    "no word": (0, [PAD, FIRST, FIRST, EOS], "row 1 of .*: tokens and tags do not fit"),
-    "not listed": (1, [FIRST, FIRST + 5, FIRST, EOS], "row 2 of .* a tag that label/dict.txt does"),
-    "some unknown": (1, [FIRST, 3, FIRST, EOS], "row 2 of .* some of its words have no tag"),
-}
-
-
-@pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_row_is_named(what, tmp_path):
-    row, labels, message = WRONG[what]
-    data = write_names(tmp_path / "data", names())
-    lines = [[FIRST, PAD, FIRST + 1, EOS], [FIRST, FIRST, FIRST, EOS]]
-    write_bin(data / "input0" / "valid", [[FIRST] * 3 + [EOS]] * 2)
-    lines[row] = labels
-    write_bin(data / "label" / "valid", lines)
-    with pytest.raises(ValueError, match=message):
-        build(data)[0].load_dataset("valid")
-
-
-def test_refusals(folder, tmp_path):
-    for flags, message in (
-        (["--num-classes", 3], r"--num-classes \(3\) must be 5 for the tags of"),
-        (["--pooling", "mean"], "--pooling mean makes one vector of a text"),
-        (["--metrics", "mcc"], "--metrics mcc"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            build(folder, *flags)
-    with pytest.raises(FileNotFoundError, match="input0/valid7.bin is missing"):
-        build(folder)[0].load_dataset("valid7")

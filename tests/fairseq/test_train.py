@@ -1,16 +1,17 @@
-"""fairseq trains tupe_roberta: it learns, stops and resumes to the same weights."""
+"""fairseq trains tupe_roberta: it learns, and resumes to the same weights; shipped configs."""
 
 import math
+import re
 import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from socket import socket
 
 import pytest
 import torch
 
 from helpers import cli
+from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.options import POSITION_ENCODINGS
 
 EVERY_5 = ["--save-interval-updates", 5, "--keep-interval-updates", -1]
@@ -35,76 +36,58 @@ def test_every_position_encoding(name, data, tmp_path):
     assert all(torch.isfinite(x).all() for x in tensors.values() if x.is_floating_point())
 
 
-def test_both_tasks_give_the_same_weights(data, pretrained, tmp_path):
-    cli.pretrain(data, tmp_path, "--rel-pos", "--task", "masked_lm")
-    cli.assert_same_weights(tmp_path / LAST, pretrained / LAST)
-
-
 def test_resumed_training_is_the_same(data, pretrained, tmp_path):
     cli.pretrain(data, tmp_path, "--rel-pos", "--max-update", 5)
-    records = cli.pretrain(data, tmp_path, "--rel-pos")
-    assert len(cli.losses(records)) == 5
+    assert len(cli.losses(cli.pretrain(data, tmp_path, "--rel-pos"))) == 5
     cli.assert_same_weights(tmp_path / LAST, pretrained / LAST)
 
 
-@pytest.mark.parametrize("task", ["masked_lm", "tupe_masked_lm"])
-def test_restore_file(task, data, pretrained, tmp_path):
-    path = pretrained / AT_5
-    cli.pretrain(data, tmp_path, "--rel-pos", "--restore-file", path, "--task", task)
+@pytest.mark.parametrize("flags", [[], ["--restore-file", AT_5]], ids=["anew", "restored"])
+def test_fairseqs_own_task_gives_the_same_weights(flags, data, pretrained, tmp_path):
+    flags = [pretrained / AT_5 if flag == AT_5 else flag for flag in flags]
+    cli.pretrain(data, tmp_path, "--rel-pos", "--task", "masked_lm", *flags)
     cli.assert_same_weights(tmp_path / LAST, pretrained / LAST)
 
 
 def test_a_killed_training_resumes(data, tmp_path):
-    words = ["fairseq-train", data, *cli.MODEL, *cli.PRETRAINING, "--rel-pos", "--max-update", 40]
-    words = [*words, *EVERY_5, "--keep-interval-updates", 1]
-    cli.run(*words, "--save-dir", tmp_path / "whole")
-    command = [
-        str(word) for word in [cli.BIN / words[0], *words[1:], "--save-dir", tmp_path / "killed"]
-    ]
-    process = subprocess.Popen(
-        command, env=cli.ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    end = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < end:
-        if (tmp_path / "killed" / LAST).exists():
-            break
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert not (tmp_path / "killed" / "checkpoint_2_40.pt").exists()
-    cli.run(*words, "--save-dir", tmp_path / "killed")
-    cli.assert_same_weights(tmp_path / "killed" / LAST, tmp_path / "whole" / LAST)
-
-
-def _two_processes(data, save_dir, *flags):
-    """Two data-parallel processes on the CPU, as two machines start them."""
-    with socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    words = [
-        "fairseq-train", data, *cli.MODEL, *cli.PRETRAINING, "--rel-pos", *flags,
-        "--save-dir", save_dir, "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp",
-        "--distributed-no-spawn", "--distributed-world-size", 2,
-        "--distributed-init-method", f"tcp://127.0.0.1:{port}", "--distributed-rank",
-    ]  # fmt: skip
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda rank: cli.run(*words, rank), range(2)))
+    killed, words = tmp_path / "killed", ["--rel-pos", "--max-update", 40, *EVERY_5]
+    words += ["--keep-interval-updates", 1]
+    cli.pretrain(data, tmp_path / "whole", *words)
+    command = [cli.BIN / "fairseq-train", data, *cli.MODEL, *cli.PRETRAINING, *words]
+    with subprocess.Popen(
+        [str(word) for word in (*command, "--save-dir", killed)], env=cli.ENV,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        end = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < end and not (killed / LAST).exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    assert not (killed / "checkpoint_2_40.pt").exists()
+    cli.pretrain(data, killed, *words)
+    cli.assert_same_weights(killed / LAST, tmp_path / "whole" / LAST)
 
 
 def test_two_processes_are_one_with_the_same_batch(data, tmp_path):
-    plain = ["--dropout", 0, "--attention-dropout", 0, "--batch-size", 2]
-    cli.pretrain(data, tmp_path / "one", "--rel-pos", *plain, "--update-freq", 2)
-    _two_processes(data, tmp_path / "two", *plain, "--max-update", 6)
-    _two_processes(data, tmp_path / "two", *plain)
+    """Two data-parallel processes on the CPU, as two machines start them."""
+    plain = ["--rel-pos", "--dropout", 0, "--attention-dropout", 0, "--batch-size", 2]
+    cli.pretrain(data, tmp_path / "one", *plain, "--update-freq", 2)
+    words = [
+        "fairseq-train", data, *cli.MODEL, *cli.PRETRAINING, *plain, "--save-dir",
+        tmp_path / "two", "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp",
+        "--distributed-no-spawn", "--distributed-world-size", 2,
+        "--distributed-init-method", f"tcp://127.0.0.1:{cli.free_port()}", "--distributed-rank",
+    ]  # fmt: skip
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda rank: cli.run(*words, rank), range(2)))
     # the order of sums differs
     cli.assert_same_weights(tmp_path / "one" / LAST, tmp_path / "two" / LAST, atol=2e-6)
 
 
 def test_stock_roberta_resumes(data, tmp_path):
     """On torch 2.6 and later it does not without our --user-dir."""
-    size = ["--encoder-layers", 2, "--encoder-embed-dim", 12, "--encoder-ffn-embed-dim", 20]
-    stock = ["--user-dir", cli.USER_DIR, "--arch", "roberta_base", *size]
-    stock += ["--encoder-attention-heads", 3, *cli.PRETRAINING, "--task", "masked_lm"]
+    stock = ["--user-dir", cli.USER_DIR, "--arch", "roberta_base", *cli.SIZE, *cli.PRETRAINING]
+    stock += ["--task", "masked_lm"]
     losses = cli.losses(cli.train(data, tmp_path / "a", *stock, *EVERY_5))
     flags = ["--restore-file", tmp_path / "a" / AT_5]
     assert cli.losses(cli.train(data, tmp_path / "b", *stock, *flags)) == losses[5:]
@@ -112,3 +95,93 @@ def test_stock_roberta_resumes(data, tmp_path):
     name = "encoder.sentence_encoder.embed_tokens.weight"
     one, other = (cli.weights(tmp_path / folder / LAST)[name] for folder in "ab")
     assert one.equal(other)
+
+
+# ---- fairseq-hydra-train with the shipped configs -----------------------------------------------
+
+CONFIGS = cli.REPO / "examples" / "pretraining" / "config"
+GLUE = cli.REPO / "examples" / "glue" / "config"
+HERE = [
+    *(f"+model.{flag[2:].replace('-', '_')}={n}" for flag, n in zip(cli.SIZE[::2], cli.SIZE[1::2])),
+    f"common.user_dir={cli.USER_DIR}", "common.cpu=true", "common.log_format=json",
+    "common.log_interval=1", "dataset.num_workers=0", "dataset.data_buffer_size=0",
+    "dataset.required_batch_size_multiple=1", "hydra.output_subdir=null", "hydra.run.dir=.",
+]  # fmt: skip
+
+
+@pytest.fixture
+def hydra(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # Hydra writes a log where it is
+
+    def train(folder, config, data, save_dir, *words):
+        where = ["--config-dir", folder, "--config-name", config]
+        paths = [f"task.data={data}", f"checkpoint.save_dir={save_dir}"]
+        return cli.train(None, None, *where, *HERE, *paths, *words, program="hydra")
+
+    return train
+
+
+@pytest.fixture
+def pretrain(hydra, data):
+    def train(config, save_dir, updates, *words):
+        words = ["dataset.disable_validation=true", f"optimization.max_update={updates}", *words]
+        return hydra(CONFIGS, config, data, save_dir, "dataset.batch_size=4", *words)
+
+    return train
+
+
+def test_weights_are_those_of_argparse(pretrain, data, tmp_path):
+    records = pretrain("tupe_tiny", tmp_path / "a", 6, "model.dropout=0.1")
+    assert len(cli.losses(records)) == 6
+    cli.pretrain(
+        data, tmp_path / "b", "--rel-pos", "--tokens-per-sample", 128, "--max-positions", 128,
+        "--seed", 1, "--warmup-updates", 200, "--total-num-update", 6, "--max-update", 6,
+        "--lr", 1.5e-3, "--attention-dropout", 0,
+    )  # fmt: skip
+    cli.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
+
+
+def test_its_checkpoint_resumes_and_loads(pretrain, tmp_path):
+    tied = "model.tie_cls=true"
+    pretrain("tupe_tiny", tmp_path / "a", 2, tied)
+    pretrain("tupe_tiny", tmp_path / "a", 4, tied, "lr_scheduler.total_num_update=2")
+    options = torch.load(tmp_path / "a" / LAST, weights_only=True)["cfg"]["model"]
+    assert options["tie_cls"] and options["rel_pos"] and options["_name"] == "tupe_roberta_tiny"
+    hub = TupeRobertaModel.from_pretrained(str(tmp_path / "a"), LAST).eval()
+    assert hub.extract_features(torch.tensor([0, 5, 6, 2])).shape == (1, 4, 12)
+
+
+def test_bf16(pretrain, tmp_path):
+    losses = cli.losses(pretrain("tupe_tiny", tmp_path / "a", 4, "common.bf16=true"))
+    assert len(losses) == 4 and all(0 < loss < 20 for loss in losses)
+
+
+@pytest.mark.parametrize("config", sorted(path.stem for path in CONFIGS.glob("*.yaml")))
+def test_every_config_trains(config, pretrain, tmp_path):
+    pretrain(config, tmp_path / "a", 1, "optimization.update_freq=[1]")
+    assert (tmp_path / "a" / LAST).exists()
+
+
+@pytest.mark.parametrize("name", ["CoLA", "STS-B", "MNLI"])
+def test_glue(name, hydra, data, pretrained, tmp_path):
+    """The config, and of each other task the overrides in its page."""
+    glue, task = cli.write_glue(tmp_path / "glue", name), cli.GLUE_TASKS[name]
+    words = [f"checkpoint.finetune_from_model={pretrained / LAST}", "common.fp16=false"]
+    words += ["model.max_positions=16", "optimization.max_update=1"]
+    if name != "CoLA":
+        page = (GLUE.parent / "README.md").read_text(encoding="utf-8")
+        words += re.search(rf"^\| {name} \| `(.*)` \|$", page, re.MULTILINE)[1].split()
+    records = hydra(GLUE, "cola", glue, tmp_path / "a", *words)
+    assert any(f"valid_{task.selection}" in record for record in records)
+    cfg = torch.load(tmp_path / "a" / LAST, weights_only=True)["cfg"]
+    assert cfg["checkpoint"]["best_checkpoint_metric"] == task.selection
+    assert cfg["optimization"]["max_epoch"] == task.epochs
+    assert cfg["lr_scheduler"]["warmup_ratio"] == 0.06
+    assert cfg["task"]["max_positions"] == cfg["model"]["max_positions"] == 16
+
+
+def test_a_misspelled_key_is_refused(pretrain, tmp_path, monkeypatch):
+    # else Hydra 1.0, which comes with fairseq 0.12.2, fails to print an error on Python 3.10
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    with pytest.raises(ValueError, match="unknown key model.tie_clss .* did you mean tie_cls?"):
+        pretrain("tupe_tiny", tmp_path / "a", 1, "+model.tie_clss=true")

@@ -1,7 +1,8 @@
-"""TUPE, slow and literal: loops over heads, tokens and entries, from the paper's equations.
+"""Transformers with each position encoding, slow and literal: by head, token and entry.
 
-It shares no code with the package.  Parameters come in as a dict of float64 tensors under the
-names of the state dict; autograd differentiates the loops.
+They share no code with the package: TUPE's equations (7) to (11), and those of the other papers.
+Parameters come in as a dict of float64 tensors under the names of the state dict; autograd
+differentiates the loops.
 """
 
 import math
@@ -9,40 +10,21 @@ import math
 import torch
 
 
-def bucket(relative_position, num_buckets, max_distance):
-    """T5's bidirectional bucket of one distance."""
-    half = num_buckets // 2
-    exact = half // 2
-    n = abs(relative_position)
-    if n >= exact:
-        steps = math.floor(
-            math.log(n / exact) / math.log(max_distance / exact) * (half - exact) + 1e-9
-        )
-        n = min(half - 1, exact + steps)
-    return n + (half if relative_position > 0 else 0)
+def sub(p, prefix):
+    """The parameters below a prefix, without it."""
+    return {name[len(prefix) :]: value for name, value in p.items() if name.startswith(prefix)}
 
 
-def causal_bucket(distance, num_buckets, max_distance):
-    """T5's bucket of a distance to an earlier key."""
-    exact = num_buckets // 2
-    if distance < exact:
-        return distance
-    steps = math.log(distance / exact) / math.log(max_distance / exact) * (num_buckets - exact)
-    return min(num_buckets - 1, exact + math.floor(steps + 1e-9))
-
-
-def layer_norm(x, weight, bias):
-    """LN of one vector."""
-    mean = sum(x[d] for d in range(len(x))) / len(x)
-    variance = sum((x[d] - mean) ** 2 for d in range(len(x))) / len(x)
-    return torch.stack(
-        [(x[d] - mean) / torch.sqrt(variance + 1e-5) * weight[d] + bias[d] for d in range(len(x))]
-    )
-
-
-def linear(x, weight, bias):
+def linear(x, p, name):
     """One vector through a linear map."""
-    return torch.stack([(weight[o] * x).sum() + bias[o] for o in range(len(bias))])
+    return p[name + ".weight"] @ x + p[name + ".bias"]
+
+
+def layer_norm(x, p, name):
+    """LN of one vector."""
+    centred = x - x.sum() / len(x)
+    variance = (centred**2).sum() / len(x)
+    return centred / torch.sqrt(variance + 1e-5) * p[name + ".weight"] + p[name + ".bias"]
 
 
 def gelu(x):
@@ -55,100 +37,188 @@ def head(x, h, num_heads):
     return x[h * size : (h + 1) * size]
 
 
-def position_bias(p, seq_len, num_heads, *, rel_pos, num_buckets, max_distance, tie_cls):
-    """A + R, entry by entry: Eqs. (7), (8), (9), (10) and (11)."""
-    table = p["untied_absolute.pos.weight"]
-    scaling = 1 / math.sqrt(2 * table.size(1) / num_heads)
+def attention(p, x, source, num_heads, logit):
+    """Of one sequence: queries from x, keys and values from source.
 
-    def score(query_row, key_row, h):
-        norm = [p["untied_absolute.pos_ln." + n] for n in ("weight", "bias")]
-        q, k = (
-            linear(
-                layer_norm(table[row], *norm),
-                p[f"untied_absolute.pos_{name}_proj.weight"],
-                p[f"untied_absolute.pos_{name}_proj.bias"],
-            )
-            for name, row in (("q", query_row), ("k", key_row))
-        )
-        return (head(q, h, num_heads) * head(k, h, num_heads)).sum() * scaling
-
-    rows = []
-    for h in range(num_heads):
-        for i in range(seq_len):
-            for j in range(seq_len):
-                if not tie_cls and i == 0:
-                    entry = score(0, 0, h)
-                elif not tie_cls and j == 0:
-                    entry = score(1, 1, h)
-                else:
-                    entry = score(i + 1, j + 1, h)
-                if rel_pos:
-                    if not tie_cls and i == 0:
-                        row = num_buckets // 2
-                    elif not tie_cls and j == 0:
-                        row = num_buckets
-                    else:
-                        row = bucket(j - i, num_buckets, max_distance)
-                    entry = entry + p["relative.relative_attention_bias.weight"][row, h]
-                rows.append(entry)
-    return torch.stack(rows).view(num_heads, seq_len, seq_len)
-
-
-def attention(p, x, bias, num_heads, is_padding):
-    """Self-attention of one sequence x (list of vectors) with a bias (H, L, L)."""
-    dim = len(x[0])
-    scaling = 1 / math.sqrt(2 * dim / num_heads)
-    weight, shift = p["in_proj_weight"], p["in_proj_bias"]
+    ``logit(h, q, k, i, j)`` is the logit of a query and a key, or None if it does not see it.
+    """
+    if "in_proj_weight" in p:
+        weights, biases = p["in_proj_weight"].chunk(3), p["in_proj_bias"].chunk(3)
+    else:
+        weights, biases = ([p[f"{n}_proj.{kind}"] for n in "qkv"] for kind in ("weight", "bias"))
     q, k, v = (
-        [linear(t, weight[n * dim : (n + 1) * dim], shift[n * dim : (n + 1) * dim]) for t in x]
-        for n in range(3)
+        [weight @ t + bias for t in vectors]
+        for weight, bias, vectors in zip(weights, biases, (x, source, source))
     )
     out = []
     for i in range(len(x)):
         heads = []
         for h in range(num_heads):
-            keys = [j for j in range(len(x)) if not is_padding[j]]
-            scores = [
-                (head(q[i], h, num_heads) * head(k[j], h, num_heads)).sum() * scaling
-                + bias[h, i, j]
-                for j in keys
-            ]
-            total = sum(torch.exp(s) for s in scores)
-            heads.append(
-                sum(torch.exp(s) / total * head(v[j], h, num_heads) for s, j in zip(scores, keys))
-            )
-        out.append(linear(torch.cat(heads), p["out_proj.weight"], p["out_proj.bias"]))
+            q_h, values = head(q[i], h, num_heads), [head(t, h, num_heads) for t in v]
+            scores = [logit(h, q_h, head(t, h, num_heads), i, j) for j, t in enumerate(k)]
+            shares = [0 if s is None else torch.exp(s) for s in scores]
+            heads.append(sum(w / sum(shares) * t for w, t in zip(shares, values)))
+        out.append(linear(torch.cat(heads), p, "out_proj"))
     return out
 
 
-def sub(p, prefix):
-    """The parameters below a prefix, without it."""
-    return {name[len(prefix) :]: value for name, value in p.items() if name.startswith(prefix)}
+def layer(p, x, num_heads, pre_ln, activation, logit, source, cross_logit):
+    def residual(x, name, block):
+        if pre_ln:
+            return [t + u for t, u in zip(x, block([layer_norm(t, p, name) for t in x]))]
+        return [layer_norm(t + u, p, name) for t, u in zip(x, block(x))]
+
+    def own(y):
+        return attention(sub(p, "self_attn."), y, y, num_heads, logit)
+
+    def cross(y):
+        return attention(sub(p, "encoder_attn."), y, source, num_heads, cross_logit)
+
+    x = residual(x, "self_attn_layer_norm", own)
+    if source is not None:
+        x = residual(x, "encoder_attn_layer_norm", cross)
+    return residual(
+        x,
+        "final_layer_norm",
+        lambda y: [linear(activation(linear(t, p, "fc1")), p, "fc2") for t in y],
+    )
 
 
-def encoder(p, embeddings, is_padding, bias, num_heads, num_layers, normalize_before):
-    """The whole encoder on one sequence (L, D), with a finished bias."""
+def transformer(p, x, num_heads, pre_ln, activation, logit_of, source=None, cross_logit=None):
+    """All layers on one sequence, a list of vectors; ``logit_of(number)`` is that of a layer."""
+    number = 0
+    while q := sub(p, f"layers.{number}."):
+        x = layer(q, x, num_heads, pre_ln, activation, logit_of(number), source, cross_logit)
+        number += 1
+    return torch.stack([layer_norm(t, p, "layer_norm") for t in x] if pre_ln else x)
 
-    def norm(x, q, name):
-        return [layer_norm(t, q[name + ".weight"], q[name + ".bias"]) for t in x]
 
-    x = norm(list(embeddings), p, "layernorm_embedding")
-    x = [torch.zeros_like(t) if pad else t for t, pad in zip(x, is_padding)]
-    for number in range(num_layers):
-        q = sub(p, f"layers.{number}.")
-        y = norm(x, q, "self_attn_layer_norm") if normalize_before else x
-        y = attention(sub(q, "self_attn."), y, bias, num_heads, is_padding)
-        x = [a + b for a, b in zip(x, y)]
-        if not normalize_before:
-            x = norm(x, q, "self_attn_layer_norm")
-        y = norm(x, q, "final_layer_norm") if normalize_before else x
-        y = [
-            linear(gelu(linear(t, q["fc1.weight"], q["fc1.bias"])), q["fc2.weight"], q["fc2.bias"])
-            for t in y
-        ]
-        x = [a + b for a, b in zip(x, y)]
-        if not normalize_before:
-            x = norm(x, q, "final_layer_norm")
-    if normalize_before:
-        x = norm(x, p, "layer_norm")
-    return torch.stack(x)
+# ---- Logits, by the papers ----------------------------------------------------------------------
+
+
+def bucket(relative_position, num_buckets, max_distance, causal=False):
+    """T5's bucket of one distance."""
+    half = num_buckets if causal else num_buckets // 2
+    exact = half // 2
+    n = abs(relative_position)
+    if n >= exact:
+        steps = math.log(n / exact) / math.log(max_distance / exact) * (half - exact)
+        n = min(half - 1, exact + math.floor(steps + 1e-9))
+    return n + (half if relative_position > 0 else 0)
+
+
+class Entry:
+    """The logit of query vector q at position i and key vector k at position j, in head h."""
+
+    def __init__(self, p, dim, heads, max_positions, name, options, causal=False):
+        self.p, self.dim, self.heads, self.max = p, dim, heads, max_positions
+        self.options, self.causal = options, causal
+        self.logit = getattr(self, name.replace("-", "_"))
+        self.rows = {}
+
+    def t5(self, h, i, j, untie):
+        """R of --rel-pos, with 8 buckets up to a distance of 5."""
+        if not self.options.get("rel_pos"):
+            return 0.0
+        row = bucket(j - i, 8, 5, self.causal)
+        if untie and i == 0:
+            row = 4
+        elif untie and j == 0:
+            row = 8
+        return self.p["relative.relative_attention_bias.weight"][row, h]
+
+    def projected(self, prefix, kind, row, h):
+        """U LN(p_row) + b of one head."""
+        if (kind, row) not in self.rows:
+            p = sub(self.p, prefix)
+            x = layer_norm(p["pos.weight"][row], p, "pos_ln")
+            self.rows[kind, row] = linear(x, p, f"pos_{kind}_proj")
+        return head(self.rows[kind, row], h, self.heads)
+
+    def tupe(self, h, q, k, i, j):
+        untie, rows = not self.options.get("tie_cls"), (i + 1, j + 1)
+        if untie and i == 0:
+            rows = 0, 0
+        elif untie and j == 0:
+            rows = 1, 1
+        pos_q, pos_k = (
+            self.projected("untied_absolute.", kind, row, h) for kind, row in zip("qk", rows)
+        )
+        return (q @ k + pos_q @ pos_k) / math.sqrt(2 * len(q)) + self.t5(h, i, j, untie)
+
+    def none(self, h, q, k, i, j):
+        return q @ k / math.sqrt(len(q)) + self.t5(h, i, j, self.options.get("untie_cls"))
+
+    learned = sinusoidal = none
+
+    def disentangled(self, h, q, k, i, j):
+        query, key = q + self.projected("", "q", i, h), k + self.projected("", "k", j, h)
+        bias = self.t5(h, i, j, self.options.get("untie_cls"))
+        return query @ key / math.sqrt(4 * len(q)) + bias
+
+    def transformer_xl(self, h, q, k, i, j):
+        # R_{i - j}: the authors put all sines first
+        angles = [(i - j) / 10000 ** (2 * n / self.dim) for n in range((self.dim + 1) // 2)]
+        feature = [math.sin(a) for a in angles] + [math.cos(a) for a in angles]
+        u, v, r = self.relative_key(h, len(q), feature[: self.dim])
+        return ((q + u) @ k + (q + v) @ r) / math.sqrt(len(q))
+
+    def enformer(self, h, q, k, i, j):
+        symmetric, x = self.options.get("symmetric_basis"), j - i
+        number = max(len(q) // (3 if symmetric else 6), 1)
+        g = [math.exp(-math.log(2) / 2**e * abs(x)) for e in spaced(3, math.log2(self.max), number)]
+        g += [float(abs(x) < 2**n - 1) for n in range(1, number + 1)]
+        largest = max(max(gammas(d, self.max, number)) for d in range(self.max))
+        g += [value / largest for value in gammas(abs(x), self.max, number)]
+        sign = (x > 0) - (x < 0)
+        u, v, r = self.relative_key(h, len(q), g if symmetric else g + [sign * y for y in g])
+        q = q / math.sqrt(len(q))
+        return (q + u) @ k + (q + v) @ r
+
+    def relative_key(self, h, size, feature):
+        """The two global biases and the projected feature of a distance."""
+        rows = self.p["pos_k_proj.weight"][h * size : (h + 1) * size]
+        r = rows @ torch.tensor(feature, dtype=torch.float64)
+        return self.p["global_content_bias"][h], self.p["global_position_bias"][h], r
+
+    def rope(self, h, q, k, i, j):
+        return rotated(q, i) @ rotated(k, j) / math.sqrt(len(q))
+
+    def alibi(self, h, q, k, i, j):
+        # of the paper, for 3 heads: the two of 2 heads, and the first of 4
+        bias = -[2**-4, 2**-8, 2**-2][h] * abs(j - i)
+        if self.options.get("untie_cls") and i == 0:
+            bias = self.p["cls_to_other"][h]
+        elif self.options.get("untie_cls") and j == 0:
+            bias = self.p["other_to_cls"][h]
+        return q @ k / math.sqrt(len(q)) + bias
+
+    def shaw(self, h, q, k, i, j):
+        reach = self.options.get("max_rel_pos", 16)
+        key = k + self.p["relative_keys.weight"][max(-reach, min(reach, j - i)) + reach]
+        return q @ key / math.sqrt(len(q))
+
+
+def spaced(start, end, number):
+    return [start + (end - start) * n / max(number - 1, 1) for n in range(number)]
+
+
+def gammas(x, length, number):
+    """Enformer's gamma densities at a distance, before they are divided by their maximum."""
+    values = []
+    for mean in spaced(length / number, length, number):
+        deviation = length / (2 * number)
+        shape, rate = (mean / deviation) ** 2, mean / deviation**2
+        log = shape * math.log(rate) - math.lgamma(shape) - rate * x
+        values.append((math.exp(log + (shape - 1) * math.log(x)) if x else 0.0) + 1e-8)
+    return values
+
+
+def rotated(x, position):
+    """Pair by pair, as a complex number times exp(i angle)."""
+    half, out = len(x) // 2, [None] * len(x)
+    for n in range(half):
+        angle = position / 10000 ** (n / half)
+        out[n] = x[n] * math.cos(angle) - x[n + half] * math.sin(angle)
+        out[n + half] = x[n] * math.sin(angle) + x[n + half] * math.cos(angle)
+    return torch.stack(out)

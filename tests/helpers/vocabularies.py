@@ -48,13 +48,13 @@ def write_stock(folder, lines):
     return ["--checkpoint", folder / "theirs.pt", "--dict", folder / "theirs.txt"]
 
 
-def write_gpt2(folder):
+def write_gpt2(folder, merges=MERGES):
     """A stock RoBERTa with a small vocabulary of GPT-2's kind; the flags of tupe-convert."""
-    pieces = [*bytes_to_unicode().values(), *(pair.replace(" ", "") for pair in MERGES)]
+    pieces = [*bytes_to_unicode().values(), *(pair.replace(" ", "") for pair in merges)]
     folder.mkdir(parents=True, exist_ok=True)
     numbers = {piece: number for number, piece in enumerate(pieces)}
     (folder / "encoder.json").write_text(json.dumps(numbers))
-    (folder / "vocab.bpe").write_text("#version: 0.2\n" + "\n".join(MERGES) + "\n", "utf-8")
+    (folder / "vocab.bpe").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", "utf-8")
     # as in the public one: the most frequent first, not all of them, filled up
     listed = [f"{number} {number + 5}" for number in sorted(numbers.values(), reverse=True)[:-30]]
     flags = write_stock(folder, [*listed, "madeupword0000 0", "madeupword0001 0"])

@@ -1,52 +1,136 @@
-"""The package gives what the first edition gave, which record.py wrote beside this file."""
+"""The package gives what its first edition (commit 8870446) gave: the files beside this one.
 
+They were recorded with Python 3.11, torch 2.13.0, ve-fairseq 0.12.3, sentencepiece 0.2.3 and
+transformers 4.57.6 on the CPU, one thread. All weights depend on names alone, not on the order of
+initialisation, and no run has dropout.
+"""
+
+import hashlib
 import json
-import shutil
+import random
+import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from recorded import record
-from recorded.record import CASES, CONTENT, FOLDER, GLUE, LAYOUTS
+from helpers import cli, vocabularies
+from helpers.running import SHARED, run
+from tupe_fairseq import TupeConfig, TupeEncoder, TupeRobertaModel
 
-VARIANTS = ["eager", "sdpa", "chunked", "auto", "eager unpad", "sdpa unpad", "chunked unpad"]
+FOLDER, LAST = Path(__file__).parent, "checkpoint_last.pt"
+GLUE = SHARED / "data" / "glue"
 
 
 def recorded(name):
     return json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
 
 
-@pytest.fixture(scope="module")
-def work(tmp_path_factory):
-    return record.Work(tmp_path_factory.mktemp("recorded"))
+def numbers(name, *shape):
+    """Normal random numbers that depend on the name alone, the same with every numpy."""
+    return torch.from_numpy(np.random.RandomState(zlib.crc32(name.encode())).randn(*shape))
+
+
+def fill(tensors):
+    """Overwrite named tensors by numbers that depend on their names."""
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            if tensor.is_floating_point():
+                tensor.copy_(0.5 * numbers(name, *tensor.shape))
+
+
+def projections(tensors):
+    """Three projections of each tensor on random vectors of length 1; 0 of one that is None."""
+    found = {}
+    for name, tensor in sorted(tensors.items()):
+        flat = torch.zeros(1) if tensor is None else tensor.detach().flatten()
+        vectors = numbers(f"projection of {name}", 3, flat.numel())
+        found[name] = (vectors / vectors.norm(dim=1, keepdim=True)) @ flat.double()
+    return found
 
 
 def assert_near(actual, expected, tolerance, floor=0.0):
     """Within a part of the largest expected number, or ``floor`` where that is larger."""
     assert actual.keys() == expected.keys()
-    for name, numbers in expected.items():
-        numbers = np.asarray(numbers, dtype=float)
-        error = np.abs(np.asarray(actual[name], dtype=float) - numbers).max()
-        allowed = max(tolerance * np.abs(numbers).max(), floor)
+    for name, values in expected.items():
+        values = np.asarray(values, dtype=float)
+        error = np.abs(np.asarray(actual[name], dtype=float) - values).max()
+        allowed = max(tolerance * np.abs(values).max(), floor)
         assert error <= allowed, f"{name}: {error:.1e} > {allowed:.1e}"  # False for NaN
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+# ---- Encodings: outputs, gradients and state dicts of the encoder -------------------------------
+
+B, T, H, K, M = 2, 9, 3, 4, 11  # all different, so that a wrong axis does not fit
+D = H * K
+T5 = {"rel_pos": True, "rel_pos_buckets": 8, "max_rel_pos": 5}  # T tokens reach the last bucket
+PRE_LN = {"normalize_before": True}
+CASES = {
+    "tupe-a": ("tupe", {}),
+    "tupe-r": ("tupe", T5),
+    "tupe-a tied": ("tupe", {"tie_cls": True}),
+    "tupe-r tied": ("tupe", {**T5, "tie_cls": True}),
+    "tupe-r pre-LN": ("tupe", {**T5, **PRE_LN}),
+    "learned": ("learned", {}),
+    "learned relative": ("learned", T5),
+    "learned relative untied": ("learned", {**T5, "untie_cls": True}),
+    "learned each layer": ("learned", {"position_each_layer": True}),
+    "learned pre-LN": ("learned", PRE_LN),
+    "sinusoidal": ("sinusoidal", {}),
+    "sinusoidal relative": ("sinusoidal", T5),
+    "sinusoidal each layer": ("sinusoidal", {"position_each_layer": True}),
+    "none": ("none", {}),
+    "none relative": ("none", T5),
+    "none relative untied": ("none", {**T5, "untie_cls": True}),
+    "transformer-xl": ("transformer-xl", {}),
+    "enformer": ("enformer", {}),
+    "enformer symmetric": ("enformer", {"symmetric_basis": True}),
+    "rope": ("rope", {}),
+    "rope pre-LN": ("rope", PRE_LN),
+    "alibi": ("alibi", {}),
+    "alibi untied": ("alibi", {"untie_cls": True}),
+    "shaw": ("shaw", {}),
+    "shaw near": ("shaw", {"max_rel_pos": 3}),
+    "disentangled": ("disentangled", {}),
+    "disentangled relative": ("disentangled", T5),
+    "disentangled relative untied": ("disentangled", {**T5, "untie_cls": True}),
+}
+REAL = torch.arange(T) < torch.tensor([[T], [6]])  # of the padded layouts
+STARTS = torch.zeros(B, T, dtype=torch.bool)
+STARTS[0, [0, 4, 5]] = STARTS[1, [0, 2]] = True
+LAYOUTS = {
+    "whole": {},
+    "padded": {"key_padding_mask": ~REAL},
+    "documents": {"key_padding_mask": ~REAL, "document_starts": STARTS},
+}
+
+
+def build(case):
+    name, options = CASES[case]
+    config = TupeConfig(
+        embed_dim=D, num_heads=H, num_layers=2, ffn_embed_dim=5, max_positions=M, dropout=0.0,
+        attention_dropout=0.0, position_encoding=name, attn_impl="eager", **options,
+    )  # fmt: skip
+    encoder = TupeEncoder(config).double()
+    fill(dict(encoder.named_parameters()))
+    return encoder
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_encoding(case, variant):
-    """Outputs, hidden states and gradients in float64."""
-    name, *unpad = variant.split()
-    if name == "chunked" and CASES[case][0] in CONTENT:
-        with pytest.raises(RuntimeError, match="chunked"):
-            record.outputs(record.encoder(case, attn_impl=name), "whole")
-        return
-    with np.load(FOLDER / "encodings.npz") as arrays:
-        expected = {layout: arrays[f"{case}/{layout}"] for layout in LAYOUTS}
-    for layout in LAYOUTS:
-        found = record.outputs(record.encoder(case, attn_impl=name, unpad=bool(unpad)), layout)
-        sizes = [len(numbers) for numbers in found.values()]
-        parts = torch.from_numpy(expected[layout]).split(sizes)
+def test_encoding(case):
+    """Outputs, hidden states and gradients of real tokens, in float64."""
+    arrays = np.load(FOLDER / "encodings.npz")
+    for layout, masks in LAYOUTS.items():
+        encoder, x = build(case), numbers("input", B, T, D).requires_grad_()
+        real = REAL if masks else torch.ones(B, T, dtype=torch.bool)
+        out, hiddens = encoder(x, return_all_hiddens=True, **masks)
+        (out * numbers("loss", B, T, D))[real].sum().backward()
+        tensors = {f"hidden {n}": state[real] for n, state in enumerate(hiddens)}
+        tensors["gradient of the input"] = x.grad[real]
+        tensors.update((name, p.grad) for name, p in encoder.named_parameters())
+        found = {"out": out.detach()[real].flatten(), **projections(tensors)}
+        parts = torch.from_numpy(arrays[f"{case}/{layout}"]).split([*map(len, found.values())])
         # 1e-6, of which the record in float32 takes 6e-8; the floor is for gradients that cancel
         assert_near(found, dict(zip(found, parts, strict=True)), 1e-6, floor=1e-9)
 
@@ -54,89 +138,288 @@ def test_encoding(case, variant):
 @pytest.mark.parametrize("case", CASES)
 def test_state_dict(case):
     """Names, shapes and the recorded options; a name that changes would refuse checkpoints."""
-    expected, found = recorded("encodings"), record.state_dict(case)
-    own = expected["cases"][case]
-    common = {n: s for n, s in expected["common"].items() if n in found["shapes"]}
+    state, expected = build(case).state_dict(), recorded("encodings")
+    options = json.loads(bytes(state.pop("position_version").tolist()))
+    shapes = {**expected["common"], **expected["cases"][case]["shapes"]}
     if not CASES[case][1].get("normalize_before"):
-        assert set(expected["common"]) - set(common) == {"layer_norm.weight", "layer_norm.bias"}
-    assert found == {"shapes": {**own["shapes"], **common}, "options": own["options"]}
+        del shapes["layer_norm.weight"], shapes["layer_norm.bias"]
+    assert {name: list(x.shape) for name, x in state.items()} == shapes
+    assert options == expected["cases"][case]["options"]
 
 
-def test_another_vocabulary_of_the_same_size_is_refused(work, tmp_path):
-    from tupe_fairseq import TupeRobertaModel
+# ---- Text and vocabularies ----------------------------------------------------------------------
 
-    folder = shutil.copytree(work.checkpoint().parent, tmp_path / "swapped")
-    first, second, *rest = (folder / "dict.txt").read_text("utf-8").splitlines(keepends=True)
-    (folder / "dict.txt").write_text("".join([second, first, *rest]), "utf-8")
-    with pytest.raises(ValueError, match="different vocabulary"):
-        TupeRobertaModel.from_pretrained(str(folder), "checkpoint_last.pt")
+SYLLABLES = "ba bé ci dö du fa fe gi ho ju ka lo mi na ñu or pe qua ri sto tu vi 東 京 ße".split()
+ODD = [
+    '"Quoted" and \'quoted\', then ""',
+    "a next line\u0085inside, a line separator\u2028too",
+    "vertical\x0btab, form\x0cfeed, bell\x07 and\u200bzero width",
+    "Cafe\u0301, nai\u0308ve \u2013 CAPITALS\u2026 \ufb01ne \u00bd",
+    "&lt;b&gt; &amp; <mask> <s> </s> <unk>",
+    "https://example.com/a?b=c, me@example.com and /usr/share/doc/file.txt",
+    "  two  spaces \t and a tab  ",
+    "no letters: 1,234.56 (7) + 8 = 9!?",
+    "emoji \U0001f600 \U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "x",
+]
+MERGES = "b a,f a,Ġ ba,l o,lo r,o r,Ġ m,Ġm i,t u,Ġ d,Ġd u,1 7".split(",")
+
+
+def documents(seed, characters):
+    """Documents of made-up words, each a list of lines: odd ones, long ones and repeated ones."""
+    draw = random.Random(seed)
+    words = ["".join(draw.choices(SYLLABLES, k=draw.randint(1, 4))) for _ in range(2000)]
+    weights = [1 / (n + 3) for n in range(len(words))]
+    made, lines, size = [], [], 0
+    while size < characters:
+        found = []
+        for _ in range(draw.randint(1, 12)):
+            kind = draw.random()
+            if kind < 0.02:
+                line = draw.choice(ODD)
+            elif kind < 0.05 and lines:
+                line = draw.choice(lines)
+            else:
+                count = draw.randint(200, 400) if kind > 0.998 else draw.randint(2, 25)
+                picked = draw.choices(words, weights, k=count)
+                line = " ".join(picked).capitalize() + draw.choice([".", ".", "!", ", 17.", ""])
+            found.append(line)
+            lines.append(line)
+            size += len(line) + 1
+        made.append(found)
+    return made
+
+
+def prepare(folder, *flags, seed=1, characters=1_000_000):
+    text = "\n\n".join("\n".join(lines) for lines in documents(seed, characters)) + "\n"
+    (folder / "text.txt").write_text(text, "utf-8", newline="\n")
+    cli.run(  # in a process of its own: it forks workers
+        "tupe-prepare-pretrain", "--input", folder / "text.txt", "--output-dir", folder / "data",
+        "--valid-fraction", 0.03, "--test-fraction", 0.02, "--tokens-per-sample", 64, *flags,
+    )  # fmt: skip
+    return folder / "data"
+
+
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def hashes(folder):
+    """The hash of each file of a data folder that a training reads."""
+    kinds = (".bin", ".idx", ".label", ".index", "dict.txt", ".model")
+    files = sorted(x for x in folder.rglob("*") if x.name.endswith(kinds))
+    return {str(x.relative_to(folder)): sha256(x) for x in files}
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """A data folder with a learned SentencePiece vocabulary."""
+    folder = tmp_path_factory.mktemp("learned")
+    return prepare(folder, "--vocab-size", 400, "--workers", 1)
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    """A model with GPT-2's kind of vocabulary, converted from a stock RoBERTa."""
+    folder = tmp_path_factory.mktemp("gpt2")
+    flags = vocabularies.write_gpt2(folder / "theirs", MERGES)
+    run("tupe-convert", *flags, "--output-dir", folder / "ours")
+    return folder / "ours" / "model.pt"
+
+
+@pytest.fixture(scope="module")
+def fastbpe(tmp_path_factory):
+    """A model with fastBPE's vocabulary, converted from a checkpoint of the authors."""
+    folder, golden = tmp_path_factory.mktemp("fastbpe"), FOLDER.parent / "goldens" / "tupe_a"
+    size = len(golden.with_suffix(".dict.txt").read_text().splitlines())
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    pieces = [
+        "ba",
+        "lo@@",
+        "fa@@",
+        "du",
+        ".",
+        ",",
+        "!",
+        "7",
+        *letters,
+        *(f"{x}@@" for x in letters),
+    ]
+    lines = [f"{piece} {99 - number}\n" for number, piece in enumerate(pieces[:size])]
+    (folder / "dict.txt").write_text("".join(lines))
+    (folder / "codes").write_text("b a</w> 7\nl o 6\nf a 5\nd u</w> 4\n")
+    run(
+        "tupe-convert", "--checkpoint", golden.with_suffix(".pt"), "--dict", folder / "dict.txt",
+        "--bpe-codes", folder / "codes", "--output-dir", folder / "ours",
+    )  # fmt: skip
+    return folder / "ours" / "model.pt"
+
+
+def test_prepared_with_a_learned_vocabulary(learned):
+    # if the text differs, so does all that is made of it
+    assert sha256(learned.parent / "text.txt") == recorded("prepare")["text"]
+    assert hashes(learned) == recorded("prepare")["learned"]
+
+
+def test_prepared_with_a_given_vocabulary(gpt2, tmp_path):
+    data = prepare(tmp_path, "--vocabulary", gpt2.parent, "--workers", 2)
+    assert hashes(data) == recorded("prepare")["given"]
+
+
+def test_prepared_with_every_option_that_changes_the_text(tmp_path):
+    data = prepare(
+        tmp_path, "--lowercase", "--split-sentences", "--min-chars", 20, "--max-chars", 2000,
+        "--join-short", 40, "--shards", 2, "--model-type", "bpe", "--vocab-size", 300,
+        "--workers", 2, seed=2, characters=100_000,
+    )  # fmt: skip
+    assert hashes(data) == recorded("prepare")["options"]
 
 
 @pytest.mark.parametrize("vocabulary", ["sentencepiece", "gpt2", "fastbpe"])
-def test_ids(vocabulary, work):
-    expected, found = recorded("ids")[vocabulary], record.ids_of_lines(work, vocabulary)
-    assert found["first"] == expected["first"]
-    pairs = zip(found["hashes"], expected["hashes"], strict=True)
-    differ = [f"lines {50 * n} to {50 * n + 49}" for n, (a, b) in enumerate(pairs) if a != b]
-    assert not differ
-    assert found == expected
+def test_ids(vocabulary, request, learned):
+    """Those of 1,000 lines: a hash for each 50."""
+    from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 
-
-def test_text(work):
-    """If this fails, the text of the other tests is another one, not what is made of it."""
-    assert record.sha256(work.text()) == recorded("prepare")["text"]
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("kind", ["learned", "given", "options"])
-def test_prepare_pretrain(kind, workers, work):
-    assert record.prepared(work, f"{kind}-{workers}") == recorded("prepare")[kind]
+    fixture = "checkpoint" if vocabulary == "sentencepiece" else vocabulary
+    path = request.getfixturevalue(fixture)
+    model = TupeRobertaModel.from_pretrained(str(path.parent), path.name)
+    lines = [line for lines in documents(4, 200_000) for line in lines if len(line) < 200][:1000]
+    ids = [model.encode(line).tolist() for line in lines]
+    if vocabulary == "sentencepiece":
+        # the first edition's hub did not clean a line as tupe-prepare-pretrain does
+        config = SentencepieceConfig(sentencepiece_model=str(learned / "sentencepiece.bpe.model"))
+        model.bpe = SentencepieceBPE(config)
+        plain = [model.encode(line).tolist() for line in lines]
+        assert 0 < sum(a != b for a, b in zip(ids, plain)) < 20
+        ids = plain
+    blocks = [ids[start : start + 50] for start in range(0, 1000, 50)]
+    assert recorded("ids")[vocabulary] == {
+        "tokens": sum(map(len, ids)),
+        "unknown": sum(row.count(3) for row in ids),
+        "first": ids[0],
+        "hashes": [hashlib.sha256(json.dumps(x).encode()).hexdigest()[:16] for x in blocks],
+    }
 
 
 @pytest.mark.skipif(not GLUE.is_dir(), reason=f"{GLUE} is absent: it holds GLUE's official files")
-def test_prepare_glue(work):
-    assert record.prepared_glue(work) == recorded("glue")
+def test_prepared_glue(learned, tmp_path):
+    cli.run(
+        "tupe-prepare-glue", "--glue-dir", GLUE, "--tasks", "CoLA,MRPC,RTE,SST-2,STS-B",
+        "--pretrain-dir", learned, "--output-dir", tmp_path, "--workers", 2,
+    )  # fmt: skip
+    assert hashes(tmp_path) == recorded("glue")
 
 
-def assert_same_outcome(found, expected):
-    assert found["updates"] == expected["updates"]
-    assert found["valid"] == pytest.approx(expected["valid"], abs=0.0011)  # fairseq rounds to 0.001
+# ---- Trainings from the same weights, and an exported folder ------------------------------------
+
+ANEW = "--reset-optimizer --reset-dataloader --reset-meters --reset-lr-scheduler".split()
+
+
+def train(data, save_dir, *flags):
+    cli.train(
+        data, save_dir, *cli.MODEL, *cli.OPTIMIZATION, "--rel-pos", "--rel-pos-buckets", 8,
+        "--max-rel-pos", 20, "--max-positions", 64, "--dropout", 0, "--attention-dropout", 0,
+        "--lr", 1e-3, "--warmup-updates", 2, "--total-num-update", 9, "--batch-size", 4,
+        "--no-epoch-checkpoints", *flags,
+    )  # fmt: skip
+    return save_dir / LAST
+
+
+def pretrain(data, save_dir, *flags):
+    return train(
+        data, save_dir, "--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample",
+        64, "--sample-break-mode", "complete", "--skip-invalid-size-inputs-valid-test", *flags,
+    )  # fmt: skip
+
+
+def overwrite(path):
+    """Give the model of a checkpoint the weights of :func:`fill`."""
+    state = torch.load(path, weights_only=False)
+    fill(state["model"])
+    torch.save(state, path)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(learned, tmp_path_factory):
+    """A tiny TUPE-R beside the vocabulary of its data."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    overwrite(pretrain(learned, folder, "--max-update", 1))
+    for name in ("dict.txt", "sentencepiece.bpe.model"):
+        (folder / name).write_bytes((learned / name).read_bytes())
+    return folder / LAST
+
+
+def assert_as_recorded(path, name):
+    """The validation's loss at the end of a training, and projections of the weights."""
+    state, expected = torch.load(path, weights_only=False), recorded("trainings")[name]
+    assert state["optimizer_history"][-1]["num_updates"] == expected["updates"]
+    # fairseq rounds to 0.001
+    assert state["extra_state"]["val_loss"] == pytest.approx(expected["valid"], abs=0.0011)
+    weights = {n: x for n, x in state["model"].items() if x.is_floating_point()}
     # float32 weights after three updates; Adam divides by the root of squared gradients, so that
     # rounding of small gradients counts
-    assert_near(found["weights"], expected["weights"], 2e-5)
+    assert_near(projections(weights), expected["weights"], 2e-5)
 
 
-@pytest.mark.parametrize("name", ["plain", "isolated", "whole_words"])
-def test_pretraining(name, work):
-    assert_same_outcome(record.trained(work, name), recorded("trainings")[name])
+FLAGS = {
+    "plain": [],
+    "isolated": ["--task", "tupe_masked_lm", "--isolate-documents"],
+    "whole_words": ["--task", "tupe_masked_lm", "--mask-whole-words"],
+}
 
 
-def test_fine_tuning_from_the_same_head(work):
-    assert_same_outcome(record.fine_tuned(work), recorded("trainings")["fine_tuned"])
+@pytest.mark.parametrize("name", FLAGS)
+def test_pretraining(name, learned, checkpoint, tmp_path):
+    flags = ["--restore-file", checkpoint, *ANEW, "--max-update", 3, *FLAGS[name]]
+    assert_as_recorded(pretrain(learned, tmp_path, *flags), name)
 
 
-def test_exported_folder(work):
-    expected, found = recorded("exported"), record.exported(work)
-    # float32 logits of two layers
-    assert_near(found["hub"], expected["hub"], 1e-6)
-    assert_near(found["exported"], expected["exported"], 1e-6)
+def write_cola(folder):
+    """CoLA's files, with something to learn: the label is that of the first word."""
+    folder.mkdir(parents=True)
+    lines = [line for lines in documents(3, 40_000) for line in lines if 3 < len(line) < 60]
+    lines = [line for line in lines if not set(line) & set("\t\x0b\x0c\x85\u2028")]
+    rows = [f"x\t{int(line[0].lower() < 'h')}\t\t{line}" for line in lines]
+    for name, part in (("train", rows[:90]), ("dev", rows[90:150])):
+        (folder / f"{name}.tsv").write_text("\n".join(part) + "\n", "utf-8")
+    test = [f"{10 * n}\t{text}" for n, text in enumerate(lines[150:180])]
+    (folder / "test.tsv").write_text("\n".join(["index\tsentence", *test]) + "\n", "utf-8")
 
 
-def test_comparison(work):
-    expected, found = recorded("results")["compare"], record.comparison(work)
-    assert found["baseline"] == expected["baseline"]
-    for scheme, run in expected["measured"].items():
-        losses = found["measured"][scheme].pop("losses")
-        # initial weights may be drawn in another order: after four updates that is 2% at most
-        assert losses == pytest.approx(run.pop("losses"), rel=0.02)
-        assert found["measured"][scheme] == run
-    assert found["summary"].keys() == expected["summary"].keys()
-    for scheme, row in expected["summary"].items():
-        assert found["summary"][scheme].pop("seeds") == row.pop("seeds")
-        for name, values in row.items():
-            assert found["summary"][scheme][name] == pytest.approx(values, rel=1e-9, abs=1e-9), name
+def test_fine_tuning_from_the_same_head(learned, checkpoint, tmp_path):
+    write_cola(tmp_path / "glue" / "CoLA")
+    cli.run(
+        "tupe-prepare-glue", "--glue-dir", tmp_path / "glue", "--tasks", "CoLA",
+        "--pretrain-dir", learned, "--output-dir", tmp_path / "data", "--workers", 1,
+    )  # fmt: skip
+    flags = [
+        "--task", "glue_sentence_prediction", "--criterion", "glue_sentence_prediction",
+        "--glue-task", "CoLA", "--num-classes", 2, "--init-token", 0, "--separator-token", 2,
+        "--pooler-dropout", 0,
+    ]  # fmt: skip
+    data = tmp_path / "data" / "CoLA"
+    first = ["--finetune-from-model", checkpoint, "--max-update", 1]
+    head = train(data, tmp_path / "head", *flags, *first)
+    overwrite(head)
+    more = ["--restore-file", head, *ANEW, "--max-update", 3]
+    assert_as_recorded(train(data, tmp_path / "tuned", *flags, *more), "fine_tuned")
 
 
-def test_fine_tuning_results(work):
-    expected, found = recorded("results")["finetune"], record.fine_tuning(work)
-    assert found == expected
+def test_exported_folder(checkpoint, tmp_path):
+    """Logits of fixed ids, by ``from_pretrained`` and by transformers."""
+    from transformers import AutoModelForMaskedLM
+
+    hub = TupeRobertaModel.from_pretrained(str(checkpoint.parent), LAST).eval()
+    run("tupe-export", checkpoint, "--output-dir", tmp_path / "exported")
+    exported = AutoModelForMaskedLM.from_pretrained(
+        str(tmp_path / "exported"), trust_remote_code=True
+    ).eval()
+    ids = torch.tensor([[0, 7, 301, 52, 9, 120, 33, 2], [0, 399, 11, 8, 2, 1, 1, 1]])
+    real = ids != 1
+    with torch.no_grad():
+        ours = hub.model(ids, features_only=False)[0][real]
+        theirs = exported(input_ids=ids, attention_mask=real.long()).logits[real]
+    for name, logits in (("hub", ours), ("exported", theirs[:, : ours.size(1)])):
+        rows = [projections({"logits": row})["logits"] for row in logits]
+        found = {f"token {n}": row.tolist() for n, row in enumerate(rows)}
+        assert_near(found, recorded("exported")[name], 1e-6)  # float32 logits of two layers
