@@ -422,7 +422,7 @@ FAULTS = [
         "data/truncation.py",
         "(room + 1) // 2",
         "room // 2",
-        "tests/data/test_truncation.py",
+        "tests/data/test_tokens.py -k 'pairs or window or word_is'",
     ),
     Fault(
         "truncation drops </s>",
@@ -436,7 +436,7 @@ FAULTS = [
         "data/truncation.py",
         "following <= begin + room // 2",
         "following <= begin + room",
-        "tests/data/test_truncation.py",
+        "tests/data/test_tokens.py -k 'pairs or window or word_is'",
     ),
     Fault(
         "class weights have no effect",
@@ -551,7 +551,7 @@ FAULTS = [
         "data/text_files.py",
         'unicodedata.normalize("NFC", ',
         'unicodedata.normalize("NFKC", ',
-        "tests/data/test_vocabularies.py -k cleaning",
+        "tests/data/test_tokens.py -k cleaning",
     ),
     Fault(
         "of duplicates the last one stays",
@@ -572,7 +572,7 @@ FAULTS = [
         "data/parallel.py",
         "waiting.append(pool.submit(_call, item))",
         "waiting.appendleft(pool.submit(_call, item))",
-        "tests/data/test_vocabularies.py -k several",
+        "tests/data/test_tokens.py -k several",
     ),
     Fault(
         "sentences of STS-B swapped",
