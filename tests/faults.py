@@ -155,7 +155,7 @@ FAULTS = [Fault(*fault) for fault in [
      "fairseq/test_safety.py -k finite",
      "if not torch.isfinite(tensor).all():", "if torch.isnan(tensor).all():"),
     ("a conversion mixes up queries' and keys' projections", "checkpoint/from_authors.py",
-     "checkpoint/test_from_authors.py -k computes_the_same",
+     "checkpoint/test_conversions.py -k computes_the_same",
      "pos_q_proj", "pos_k_proj"),
     # ---- Trainings
     ("starts of documents are predicted", "tasks/masked_lm.py",
@@ -175,7 +175,7 @@ FAULTS = [Fault(*fault) for fault in [
      "fairseq/test_sentence_prediction.py -k trunc",
      "torch.cat([item[: size - 1], item[-1:]])", "item[:size]"),
     ("windows for tagging begin too far apart", "data/truncation.py",
-     "data/test_tokens.py -k 'windows or word_is'",
+     "data/test_tokens.py -k context",
      "following <= begin + room // 2", "following <= begin + room"),
     ("class weights have no effect", "criterions/sentence_prediction.py",
      "fairseq/test_sentence_prediction.py -k class_weights",

@@ -48,7 +48,8 @@ NEVER = [
     "--user-dir=/evil", "-h", ["--user-dir=x"], {"a": 1}, ("x",), float("nan"), "${env:HOME}",
 ]  # fmt: skip
 BAD = [
-    *((name, value) for name in OPTIONS if name != "criterion" for value in NEVER),
+    *((name, value) for name in ("arch", "encoder_layers", "activation_fn") for value in NEVER),
+    *((name, value) for name in OPTIONS if name != "criterion" for value in NEVER[2:4]),
     *(
         (name, value)
         for name in ("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim",
