@@ -36,16 +36,7 @@ PAD = 1
 
 
 def write_folder(folder, case="tupe rel_pos", head=None, **options):
-    """Write a folder that transformers can load.
-
-    Args:
-        folder (Path): made here.
-        case (str): one of ``CASES``.
-        head (Head, optional): a classification head.
-        options: of fairseq.
-    Returns:
-        TupeRobertaModel: the model it was made from, in evaluation.
-    """
+    """Write a folder that transformers can load; the fairseq model that it was made from."""
     folder.mkdir(parents=True)
     (folder / "dict.txt").write_text("".join(f"word{n} 1\n" for n in range(WORDS)))
     options = {"position_encoding": case.split()[0], **CASES[case], **SIZES, **options}
