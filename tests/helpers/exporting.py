@@ -42,12 +42,12 @@ def build(dictionary, heads=None, **options):
     return vars(args), model
 
 
-def save(folder, args, model):
+def save(folder, args, model, cast=lambda tensors: tensors):
     """Write the checkpoint that fairseq-train would have."""
     folder.mkdir(parents=True, exist_ok=True)
     state = {
         "cfg": {"model": argparse.Namespace(**args)},
-        "model": model.state_dict(),
+        "model": cast(model.state_dict()),
         "optimizer_history": [{"num_updates": 3}],
     }
     torch.save(state, folder / CHECKPOINT)
