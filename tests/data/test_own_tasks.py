@@ -285,7 +285,6 @@ def test_scores(place, tmp_path):
     "kind, rows, flags, message",
     [
         ("classification", [*CLASSES, ("x", " ")], [], "line 22 has an empty label; --skip-bad"),
-        ("classification", [*CLASSES[:6]], [], "0.1 of 5 rows holds out 0; validation needs 2"),
         ("classification", CLASSES, ["--labels", "a,b,c"], "--labels has 'c', which does not occ"),
         ("classification", CLASSES, ["--valid", "b.csv"], "line 2 has the label 'c', not one"),
         ("regression", CLASSES, [], "line 2 has the score 'a', not a number; --skip-bad"),
@@ -316,17 +315,6 @@ def test_bad_rows_are_counted_on_request(place, tmp_path):
     counts = [(values["rows_read"], values["rows"]) for values in splits.values()]
     assert counts == [(23, 20), (24, 20), (3, 2)]
     assert (out / "test.index").read_text().split() == ["0", "2"]
-    records = [{"tokens": words, "tags": tags} for words, tags in map(tagged, range(20))]
-    records[3:3] = [
-        {"tokens": ["a", "b"], "tags": ["O"]}, {"tokens": ["a"], "tags": ["I-who"]},
-        {"tokens": ["a"], "tags": [""]}, {"tokens": [], "tags": []},
-    ]  # fmt: skip
-    path = write_jsonl(tmp_path / "a.jsonl", records)
-    flags = ["--skip-bad-rows", "--tags", "bio"]
-    _, report, _ = prepared("tagging", path, place / "data", tmp_path / "tags", *flags)
-    assert report["splits"]["train"]["dropped"] == {
-        "unequal words and tags": 1, "empty label": 1, "no words": 1, "not BIO": 1,
-    }  # fmt: skip
 
 
 def test_the_draw_is_random_and_repeatable_with_a_share_of_each_class():

