@@ -1,45 +1,84 @@
 """modeling_tupe.py and ONNX files compute what the checkpoint does, and keep its positions."""
 
+import argparse
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+import transformers
 
-from helpers.exporting import MEAN_POOLING
-from helpers.folders import (
-    CASES,
-    PAD,
-    SENTENCE_HEAD,
-    SIZES,
-    TOKEN_HEAD,
-    WORDS,
-    batch,
-    write_folder,
-)
-from tupe_fairseq.export import onnx_files
-from tupe_fairseq.export.names import TUPE, Head, to_transformers
-from tupe_fairseq.export.write_folder import CODE
-
-transformers = pytest.importorskip("transformers")
-from tupe_fairseq.export import modeling_tupe  # noqa: E402
-from tupe_fairseq.export.configuration_tupe import AUTO_MAP, TupeConfig  # noqa: E402
-from tupe_fairseq.export.modeling_tupe import (  # noqa: E402
+from helpers.exporting import MEAN_POOLING, build
+from tupe_fairseq.export import modeling_tupe, onnx_files
+from tupe_fairseq.export.configuration_tupe import AUTO_MAP, TupeConfig
+from tupe_fairseq.export.modeling_tupe import (
     TupeForMaskedLM,
     TupeForSequenceClassification,
     TupeForTokenClassification,
     TupeModel,
 )
+from tupe_fairseq.export.names import TUPE, Head, to_config, to_transformers
+from tupe_fairseq.export.write_folder import CODE, write_model
 
 CODE_FOLDER = Path(modeling_tupe.__file__).parent
 # float32, summed in another order
 TOLERANCE = {"atol": 1e-5, "rtol": 0}
-NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+REL_POS = {"rel_pos": True, "rel_pos_buckets": 8, "max_rel_pos": 5}
+# every position encoding with its main options
+CASES = {
+    "tupe": {},
+    "tupe rel_pos": REL_POS,
+    "tupe rel_pos tie_cls": {**REL_POS, "tie_cls": True},
+    "learned": {},
+    "learned position_each_layer": {"position_each_layer": True},
+    "sinusoidal rel_pos": REL_POS,
+    "none rel_pos untie_cls": {**REL_POS, "untie_cls": True},
+    "transformer-xl": {},
+    "enformer": {},
+    "enformer symmetric_basis": {"symmetric_basis": True},
+    "rope": {},
+    "alibi": {},
+    "alibi untie_cls": {"untie_cls": True},
+    "shaw": {"max_rel_pos": 5},
+    "disentangled rel_pos": REL_POS,
+}
+SIZES = {
+    "encoder_layers": 2, "encoder_embed_dim": 24, "encoder_ffn_embed_dim": 20,
+    "encoder_attention_heads": 3, "max_positions": 14,
+}  # fmt: skip
+WORDS = 31
+PAD = 1
+SENTENCE_HEAD = Head("mine", ["no", "yes", "perhaps"], "classification")
+TOKEN_HEAD = Head("tags", ["O", "B", "I"], "tagging")
 SMALL = {
     "vocab_size": 40, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3,
     "intermediate_size": 10, "max_position_embeddings": 14,
 }  # fmt: skip
+
+
+def write_folder(folder, case="tupe rel_pos", head=None, **options):
+    """Write a folder that transformers can load; the fairseq model that it was made from."""
+    folder.mkdir(parents=True)
+    (folder / "dict.txt").write_text("".join(f"word{n} 1\n" for n in range(WORDS)))
+    options = {"position_encoding": case.split()[0], **CASES[case], **SIZES, **options}
+    if head is not None and head.of_tokens:
+        options["task"] = "token_tagging"
+    heads = {} if head is None else {head.name: len(head.labels)}
+    args, model = build(folder / "dict.txt", heads, **options)
+    symbols = ["<s>", "<pad>", "</s>", "<unk>", *(f"word{n}" for n in range(WORDS)), "<mask>"]
+    config = to_config(argparse.Namespace(**args), symbols, TUPE, head)
+    tensors = to_transformers(model.state_dict(), TUPE, head, config["tie_word_embeddings"])
+    write_model(str(folder), config, tensors)
+    return model.eval()
+
+
+def batch(*lengths):
+    """Random ids with padding on the right, and what is no padding."""
+    is_real = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    ids = torch.randint(4, WORDS + 4, is_real.shape)
+    ids[:, 0] = 0
+    return ids.masked_fill(~is_real, PAD), is_real
 
 
 @pytest.fixture
@@ -94,39 +133,21 @@ def test_gradients(case, tmp_path):
     assert_close({**of_theirs, **unused}, of_ours, **TOLERANCE)
 
 
-def test_an_lm_head_that_is_not_tied(tmp_path):
-    expected = write_folder(tmp_path / "a", untie_weights_roberta=True)
-    model, info = TupeForMaskedLM.from_pretrained(tmp_path / "a", output_loading_info=True)
-    assert not any(info.values())
-    assert model.lm_head.decoder.weight is not model.tupe.embed_tokens.weight
-    ids, is_real = batch(14, 9, 2)
-    torch.testing.assert_close(model(ids).logits[is_real], expected(ids)[0][is_real], **TOLERANCE)
-
-
-@pytest.mark.parametrize("options", [{}, MEAN_POOLING], ids=["cls", "mean"])
-def test_sequence_classification(options, tmp_path):
-    expected = write_folder(tmp_path / "a", head=SENTENCE_HEAD, **options)
-    model, info = TupeForSequenceClassification.from_pretrained(
-        tmp_path / "a", output_loading_info=True
-    )
+@pytest.mark.parametrize("options", [{}, MEAN_POOLING, None], ids=["cls", "mean", "tags"])
+def test_classification(options, tmp_path):
+    head = TOKEN_HEAD if options is None else SENTENCE_HEAD
+    expected = write_folder(tmp_path / "a", head=head, **(options or {}))
+    kind = TupeForTokenClassification if head.of_tokens else TupeForSequenceClassification
+    model, info = kind.from_pretrained(tmp_path / "a", output_loading_info=True)
     assert not any(info.values())
     ids, is_real = batch(14, 9, 2)
-    logits = expected(ids, features_only=True, classification_head_name="mine")[0]
-    out = model(ids, attention_mask=is_real.long(), labels=torch.tensor([2, 0, 1]))
-    torch.testing.assert_close(out.logits, logits, **TOLERANCE)
-    loss = F.cross_entropy(logits, torch.tensor([2, 0, 1]))
-    torch.testing.assert_close(out.loss, loss, **TOLERANCE)
-
-
-def test_token_classification(tmp_path):
-    expected = write_folder(tmp_path / "a", head=TOKEN_HEAD)
-    model = TupeForTokenClassification.from_pretrained(tmp_path / "a")
-    ids, is_real = batch(14, 9, 2)
-    logits = expected(ids, features_only=True, classification_head_name="tags")[0]
-    labels = torch.where(is_real, ids % 3, -100)
+    labels = torch.where(is_real, ids % 3, -100) if head.of_tokens else torch.tensor([2, 0, 1])
     out = model(ids, attention_mask=is_real.long(), labels=labels)
-    torch.testing.assert_close(out.logits[is_real], logits[is_real], **TOLERANCE)
-    torch.testing.assert_close(out.loss, F.cross_entropy(logits[is_real], labels[is_real]))
+    logits = expected(ids, features_only=True, classification_head_name=head.name)[0]
+    kept = is_real if head.of_tokens else slice(None)
+    torch.testing.assert_close(out.logits[kept], logits[kept], **TOLERANCE)
+    loss = F.cross_entropy(logits[kept], labels[kept])
+    torch.testing.assert_close(out.loss, loss, **TOLERANCE)
 
 
 # ---- What transformers does with it -------------------------------------------------------------
@@ -163,16 +184,16 @@ def test_the_files_need_torch_and_transformers_alone():
     assert {case.split()[0] for case in CASES} == set(modeling_tupe.POSITION_ENCODINGS)
 
 
-@pytest.mark.parametrize("use_reentrant", [True, False])
-def test_gradient_checkpointing(use_reentrant, folder):
-    model = TupeForMaskedLM.from_pretrained(folder, **NO_DROPOUT).train()
+def test_gradient_checkpointing(folder):
+    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    model = TupeForMaskedLM.from_pretrained(folder, **no_dropout).train()
     ids, is_real = batch(14, 9, 2)
     labels = ids.masked_fill(~is_real, -100)
     plain = gradients(model, model(ids, labels=labels).loss)
     calls = []
     for layer in model.tupe.encoder.layers:
         layer.register_forward_pre_hook(lambda *_: calls.append(1))
-    model.gradient_checkpointing_enable({"use_reentrant": use_reentrant})
+    model.gradient_checkpointing_enable({"use_reentrant": False})
     assert_close(gradients(model, model(ids, labels=labels).loss), plain, atol=1e-6, rtol=0)
     assert len(calls) == 4  # each layer twice
 
@@ -219,11 +240,13 @@ def test_losses_of_scores_and_of_independent_labels(tmp_path):
 
 
 @pytest.mark.parametrize("untied", [False, True])
-def test_resized_embeddings(untied, tmp_path):
-    write_folder(tmp_path / "a", untie_weights_roberta=untied)
-    model = TupeForMaskedLM.from_pretrained(tmp_path / "a")
+def test_tied_and_untied_embeddings_are_resized(untied, tmp_path):
+    expected = write_folder(tmp_path / "a", untie_weights_roberta=untied)
+    model, info = TupeForMaskedLM.from_pretrained(tmp_path / "a", output_loading_info=True)
+    assert not any(info.values())
     ids, _ = batch(9, 9)
     before = model(ids).logits
+    torch.testing.assert_close(before, expected(ids)[0], **TOLERANCE)
     model.resize_token_embeddings(WORDS + 5 + 8)
     after = model(ids).logits
     assert torch.equal(after[..., :-8], before)
