@@ -34,9 +34,13 @@ def own_task(kind, name="mine", texts=1, labels=None, **options):
 def write_own(folder, task, splits, has_test_labels=True):
     """OUT/TASK of a task.
 
-    ``splits`` have rows: one or two texts, lists of words' numbers; and the number of the class,
-    the score on its own scale, or the numbers of the labels. Of tagging the words, lists of
-    tokens' numbers, and the numbers of their tags.
+    Args:
+        folder (Path): OUT/TASK.
+        task (Task): the task.
+        splits (dict): split to rows, each a tuple: the one or two texts, lists of words' numbers;
+            and the number of the class, the score on its own scale, the numbers of the labels.  Of
+            tagging the words, lists of pieces' numbers, and the numbers of their tags.
+        has_test_labels (bool): whether the test set has them.
     """
     (folder / "label").mkdir(parents=True)
     if task.labels:
