@@ -3,6 +3,7 @@
 import pytest
 from fairseq.data import Dictionary
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
+from transformers import AutoTokenizer
 
 from helpers.vocabularies import write_gpt2
 from tupe_fairseq.data.subwords import Gpt2Bpe, learn_sentencepiece
@@ -28,29 +29,26 @@ STRANGE = [
 ]  # fmt: skip
 
 
-def hub_ids(dictionary, split, text):
+def hub_ids(dictionary, line):
     """As fairseq's RobertaHubInterface.encode."""
-    line = f"<s> {split(text)} </s>"
+    line = f"<s> {line} </s>"
     return dictionary.encode_line(line, append_eos=False, add_if_not_exist=False).tolist()
-
-
-def assert_same_ids(tokenizer, dictionary, split, texts):
-    for text in texts:
-        assert known(tokenizer(text), dictionary) == hub_ids(dictionary, split, text), ascii(text)
 
 
 def known(encoded, dictionary):
     """The ids, with <unk> for tokens that the dictionary lacks."""
-    return [
-        token if token < len(dictionary) else dictionary.unk() for token in encoded["input_ids"]
-    ]
+    return [x if x < len(dictionary) else dictionary.unk() for x in encoded["input_ids"]]
 
 
-@pytest.fixture(scope="module", params=["unigram", "bpe", "unigram lower", "bpe lower"])
-def pieces(request, tmp_path_factory):
-    """A SentencePiece model, its encoding, and a dictionary that lacks some tokens."""
-    model_type, _, lower = request.param.partition(" ")
-    path = str(tmp_path_factory.mktemp("pieces") / "spm.model")
+def assert_same_ids(tokenizer, dictionary, split, texts):
+    for text in texts:
+        assert known(tokenizer(text), dictionary) == hub_ids(dictionary, split(text)), ascii(text)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "unigram lower", "bpe lower"])
+def test_sentencepiece(kind, tmp_path):
+    """With a dictionary that lacks some tokens."""
+    path, (model_type, _, lower) = str(tmp_path / "spm.model"), kind.partition(" ")
     # few tokens beyond characters: of two ways to split a word with equal scores, which a small
     # text has many of, SentencePiece takes one by its rounding to 32 bits
     size = 90 if model_type == "unigram" else 150
@@ -59,53 +57,34 @@ def pieces(request, tmp_path_factory):
         file.write(learn_sentencepiece(lines, size, model_type, 1.0, bool(lower)))
     bpe = SentencepieceBPE(SentencepieceConfig(sentencepiece_model=path))
     dictionary = Dictionary()
-    for number in range(4, size):
-        word = bpe.sp.id_to_piece(number)
+    words = [bpe.sp.id_to_piece(number) for number in range(4, size)]
+    for word in words:
         if word not in ("n", "th", "\u2581the", "<mask>"):
             dictionary.add_symbol(word)
     for word in ("madeupword0000", "<mask>"):
         dictionary.add_symbol(word)
-    return path, bpe.encode, dictionary
 
-
-def test_sentencepiece(pieces):
-    path, split, dictionary = pieces
     tokenizer, unlisted = build_tokenizer("sentencepiece", [path], dictionary.symbols, 64)
     assert unlisted > 0 and len(tokenizer) == len(dictionary) + unlisted
-    assert tokenizer.convert_tokens_to_ids(["<s>", "<pad>", "<mask>"]) == [
-        0,
-        1,
-        dictionary.index("<mask>"),
-    ]
-    assert_same_ids(tokenizer, dictionary, split, [*TEXT, *STRANGE])
+    ids = tokenizer.convert_tokens_to_ids(["<s>", "<pad>", "<mask>"])
+    assert ids == [0, 1, dictionary.index("<mask>")]
     assert tokenizer.model_max_length == 64 and tokenizer.padding_side == "right"
-
-
-def test_pairs_and_the_mask(pieces):
-    path, split, dictionary = pieces
-    tokenizer, _ = build_tokenizer("sentencepiece", [path], dictionary.symbols, 64)
+    assert_same_ids(tokenizer, dictionary, bpe.encode, [*TEXT, *STRANGE])
     first, second = TEXT[:2]
-    pair = f"{split(first)} </s> </s> {split(second)}"
     encoded = tokenizer(first, second)
-    assert known(encoded, dictionary) == hub_ids(dictionary, str, pair)
+    pair = f"{bpe.encode(first)} </s> </s> {bpe.encode(second)}"
+    assert known(encoded, dictionary) == hub_ids(dictionary, pair)
     assert set(encoded) == {"input_ids", "attention_mask"}
     for text in ("a <mask> fox", "<mask>", " <mask> .", "a<mask>b", "a <mask>, b", "a  <mask>"):
         # as in RobertaHubInterface.fill_mask
-        spans = [split(span.rstrip()) for span in text.split("<mask>")]
-        expected = hub_ids(dictionary, str, " <mask> ".join(spans))
-        assert known(tokenizer(text), dictionary) == expected, text
+        spans = [bpe.encode(span.rstrip()) for span in text.split("<mask>")]
+        assert known(tokenizer(text), dictionary) == hub_ids(dictionary, " <mask> ".join(spans))
 
-
-def test_what_is_saved(pieces, tmp_path):
-    from transformers import AutoTokenizer
-
-    path, _, dictionary = pieces
-    tokenizer, unlisted = build_tokenizer("sentencepiece", [path], dictionary.symbols, 64)
-    tokenizer.save_pretrained(tmp_path)
-    again = AutoTokenizer.from_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path / "saved")
+    again = AutoTokenizer.from_pretrained(tmp_path / "saved")
     assert all(again(text)["input_ids"] == tokenizer(text)["input_ids"] for text in STRANGE)
     assert again.decode(again("x-a is", add_special_tokens=False)["input_ids"]) == "x-a is"
-    words = dictionary_words(str(tmp_path / "tokenizer.json"), unlisted, None)
+    words = dictionary_words(str(tmp_path / "saved" / "tokenizer.json"), unlisted, None)
     assert words == dictionary.symbols[4:-1]
 
 

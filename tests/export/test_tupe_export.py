@@ -9,11 +9,9 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from helpers.exporting import CHECKPOINT, export, exporting_quickly, write_model, write_vocabulary
-from helpers.folders import TOKEN_HEAD
+from helpers.exporting import CHECKPOINT, export, write_model, write_vocabulary
 from helpers.vocabularies import convert
 from tupe_fairseq.export import check
-from tupe_fairseq.export.names import from_transformers
 
 LABELS = ["entailment", "neutral", "contradiction"]
 SENTENCE_FILES = {
@@ -75,16 +73,11 @@ def test_a_finetuned_model_needs_no_flags(finetuned, tmp_path):
     config = json.loads((out / "config.json").read_text())
     assert config["id2label"] == dict(zip("012", LABELS))
     assert config["architectures"] == ["TupeForSequenceClassification"]
-    pooling = json.loads((out / "1_Pooling" / "config.json").read_text())
-    assert pooling["pooling_mode_mean_tokens"] and not pooling["pooling_mode_cls_token"]
     card = (out / "README.md").read_text()
     front = card.split("---\n")[1].splitlines()
     assert front[:4] == ["license: mit", "language:", "- en", "- de"]
-    assert "pipeline_tag: text-classification" in front
-    facts = ["TUPE-R (", ", ".join(LABELS), "1,234 examples", "trust_remote_code", "revision",
-             "onnxruntime", "form NFC", f"transformers {transformers.__version__}"]  # fmt: skip
-    assert [fact for fact in facts if fact not in card] == []
-    assert str(tmp_path) not in card
+    facts = ["TUPE-R (", ", ".join(LABELS), "1,234 examples", "trust_remote_code", "onnxruntime"]
+    assert [fact for fact in facts if fact not in card] == [] and str(tmp_path) not in card
 
     classify = transformers.pipeline("text-classification", str(out), trust_remote_code=True)
     assert classify("The cat sat on the mat.")[0]["label"] in LABELS
@@ -110,37 +103,31 @@ def test_as_roberta_in_half_precision(data, tmp_path):
     assert pooling["pooling_mode_cls_token"] and not pooling["pooling_mode_mean_tokens"]
 
 
-@pytest.mark.parametrize("model_type", ["tupe", "roberta"])
-def test_tags(model_type, data, tmp_path):
-    labels = ["O", "B-my%20place", "I-my%20place"]
-    checkpoint = write_finetuned(
-        tmp_path / "run", data, "tags", labels, task="token_tagging",
-        position_encoding="learned", classification_head_name="tags",
-    )  # fmt: skip
-    text = exported(checkpoint, tmp_path / "out", "--as", model_type)
-    assert "AutoModelForTokenClassification: the same" in text
-    config = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert config["id2label"] == {"0": "O", "1": "B-my place", "2": "I-my place"}
-    assert config["architectures"] == [f"{model_type.title()}ForTokenClassification"]
-
-
-KINDS = {
-    "regression": ({"regression_target": True}, "regression", "score"),
+TAGGING = {"task": "token_tagging", "classification_head_name": "mine"}
+HEADS = {  # labels in dict.txt, options, and what config.json says
+    "tags": (
+        ["O", "B-my%20place"], {**TAGGING, "position_encoding": "learned"}, None,
+        ["O", "B-my place"],
+    ),
+    "regression": (["art"], {"regression_target": True}, "regression", ["score"]),
     "multilabel": (
-        {"multilabel": True, "task": "glue_sentence_prediction"}, "multi_label_classification",
-        "art",
+        ["art"], {"multilabel": True, "task": "glue_sentence_prediction"},
+        "multi_label_classification", ["art"],
     ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", KINDS)
-def test_kinds_of_heads(case, data, tmp_path, monkeypatch):
-    exporting_quickly(monkeypatch)
-    options, problem_type, label = KINDS[case]
-    checkpoint = write_finetuned(tmp_path / "run", data, "mine", ["art"], **options)
-    exported(checkpoint, tmp_path / "out")
-    config = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert config["problem_type"] == problem_type and config["id2label"] == {"0": label}
+@pytest.mark.parametrize("case", HEADS)
+def test_heads(case, data, tmp_path):
+    labels, options, problem_type, names = HEADS[case]
+    checkpoint = write_finetuned(tmp_path / "run", data, "mine", labels, **options)
+    for model_type in ("tupe", "roberta") if case == "tags" else ("tupe",):
+        exported(checkpoint, tmp_path / model_type, "--as", model_type)
+        config = json.loads((tmp_path / model_type / "config.json").read_text())
+        assert config["id2label"] == {str(n): name for n, name in enumerate(names)}
+        assert config.get("problem_type") == problem_type
+        kind = "Token" if case == "tags" else "Sequence"
+        assert config["architectures"] == [f"{model_type.title()}For{kind}Classification"]
 
 
 def test_tokens_that_the_dictionary_lacks(data, tmp_path):
@@ -167,7 +154,7 @@ def test_tokens_that_the_dictionary_lacks(data, tmp_path):
 
 def test_overwrite(finetuned, data, tmp_path, monkeypatch):
     """Files of an earlier export go, others stay."""
-    exporting_quickly(monkeypatch)
+    monkeypatch.setattr(check, "check_folder", lambda *_: {"AutoModel": 0.0})
     out = tmp_path / "out"
     exported(finetuned, out)
     (out / "mine.txt").write_text("")
@@ -187,7 +174,7 @@ def folder(finetuned, tmp_path_factory):
     return str(out)
 
 
-@pytest.mark.parametrize("change", ["nothing", "a logit", "NaN", "ids", "pairs"])
+@pytest.mark.parametrize("change", ["nothing", "a logit", "NaN", "ids of pairs"])
 def test_the_comparison(change, folder):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     auto_class = transformers.AutoModelForSequenceClassification
@@ -195,14 +182,12 @@ def test_the_comparison(change, folder):
 
     def encode(*texts):
         ids = tokenizer(*texts)["input_ids"]
-        wrong = change == "ids" or (change == "pairs" and len(texts) == 2)
-        return [*ids[:-1], 5, 2] if wrong and len(ids) > 60 else ids
+        return [*ids[:-1], 5, 2] if change == "ids of pairs" and len(texts) == 2 else ids
 
     def logits(ids):
         assert ids.size(1) <= 24
         found = model(ids, attention_mask=ids.ne(1).long()).logits.clone()
-        if change in ("a logit", "NaN"):
-            found[-1, 2] += 2e-4 if change == "a logit" else float("nan")
+        found[-1, 2] += {"a logit": 2e-4, "NaN": float("nan")}.get(change, 0)
         return found
 
     words = folder, check.TEXTS, encode, {auto_class.__name__: logits}, len(tokenizer), 24
@@ -216,47 +201,26 @@ def test_the_comparison(change, folder):
 # ---- What is refused ----------------------------------------------------------------------------
 
 
-def rewrite(name, change):
-    def spoil(folder):
-        lines = (folder / name).read_text().splitlines(keepends=True)
-        (folder / name).write_text("".join(change(lines)))
-
-    return spoil
-
-
-def spoil_weights(folder):
-    state = torch.load(folder / CHECKPOINT, weights_only=False)
-    state["model"]["encoder.lm_head.dense.weight"].fill_(float("nan"))
-    torch.save(state, folder / CHECKPOINT)
-
-
-def write(folder):
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
+def shorten(path, lines=1):
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[lines:]))
 
 
 # what is done to the folder, further flags, and what the error says
 BAD = {
     "truncated": (lambda f: os.truncate(f / CHECKPOINT, 5000), [], CHECKPOINT),
-    "NaN": (spoil_weights, [], "lm_head.dense.weight holds NaN or infinity"),
     "no dictionary": (lambda f: (f / "dict.txt").unlink(), [], "dict.txt is missing; give --data"),
-    "no vocabulary": (lambda f: (f / "sentencepiece.bpe.model").unlink(), [], "give --data"),
-    "shorter": (rewrite("dict.txt", lambda lines: lines[:-1]), [], "dict"),
-    "swapped": (rewrite("dict.txt", lambda x: [x[1], x[0], *x[2:]]), [], "different vocabulary"),
-    "labels": (rewrite("label/dict.txt", lambda x: x[1:]), [], "2 labels, but head mine has 3"),
+    "dictionary": (lambda f: shorten(f / "dict.txt"), [], "dict.txt"),
+    "labels": (lambda f: shorten(f / "label/dict.txt"), [], "2 labels, but head mine has 3"),
     "another head": (None, ["--head", "yours"], "--head must be one of the checkpoint's: mine"),
     "as roberta": (None, ["--as", "roberta"], "--as roberta: the checkpoint has position_encod"),
     "OUT exists": (
-        lambda f: write(f.parent / "out"),
-        [],
-        "already holds config.json; give another",
+        lambda f: shutil.copytree(f / "label", f.parent / "out"), [], "already holds dict.txt"
     ),
-    "license": (None, ["--license", "my own: yes"], "is not an identifier such as mit"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input(case, finetuned, tmp_path):
+def test_refused(case, finetuned, tmp_path):
     spoil, flags, reason = BAD[case]
     folder = tmp_path / "model"
     shutil.copytree(finetuned.parent, folder)
@@ -267,19 +231,3 @@ def test_bad_input(case, finetuned, tmp_path):
     assert code == 2 and "Traceback" not in text
     assert "tupe-export: error: " in text.splitlines()[-1] and reason in text.splitlines()[-1]
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_bad_heads(data, tmp_path):
-    two = write_model(tmp_path / "two", data, {"a": 2, "b": 3})
-    code, text = export(two, tmp_path / "out", "--data", data)
-    assert code == 2 and "--head must be one of the checkpoint's: a, b" in text
-    none = write_model(tmp_path / "none", data)
-    flags = ["--data", data, "--label-dict", data / "dict.txt"]
-    code, text = export(none, tmp_path / "out", *flags)
-    assert code == 2 and "has no classification head; drop" in text
-
-
-def test_the_names_are_the_way_back(data, tmp_path):
-    """Another head is left out; a name that has no place is an error, not lost."""
-    with pytest.raises(ValueError, match="tensor tupe.encoder2.x has no place"):
-        from_transformers({"tupe.encoder2.x": torch.ones(1)}, "tupe", TOKEN_HEAD)

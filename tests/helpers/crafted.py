@@ -1,8 +1,7 @@
-"""Checkpoints as a stranger could make them: pickles by hand, archives that swell, odd options."""
+"""Small checkpoints as a stranger could make them: odd options, and objects that run code."""
 
 import argparse
 import copy
-import io
 import os
 import pickle
 import zipfile
@@ -44,16 +43,10 @@ def whole_state():
         "args": None,
         "cfg": {"model": dict(OPTIONS)},
         "model": model,
-        "optimizer_history": [
-            {
-                "num_updates": 3,
-                "criterion_name": "",
-                "optimizer_name": "",
-                "lr_scheduler_state": {},
-            }
-        ],
+        "optimizer_history": [{"num_updates": 3, "criterion_name": "", "optimizer_name": "",
+                               "lr_scheduler_state": {}}],
         "extra_state": {"train_iterator": {"epoch": 1}},
-    }
+    }  # fmt: skip
 
 
 def save(state, path, form="namespace", **options):
@@ -80,51 +73,12 @@ def folder_with(path, **options):
     return path
 
 
-def archive(path, pickled, storages=(), compress=zipfile.ZIP_STORED):
-    """torch's zip format around a pickle, and storages by their keys."""
-    with zipfile.ZipFile(path, "w", compress) as file:
+def archive(path, pickled):
+    """torch's zip format around a pickle."""
+    with zipfile.ZipFile(path, "w") as file:
         file.writestr("archive/data.pkl", pickled)
         file.writestr("archive/version", "3\n")
-        for key, content in dict(storages).items():
-            file.writestr(f"archive/data/{key}", content)
     return path
-
-
-def legacy(path, pickled, keys=(), after=b""):
-    """torch's format before 1.6 around a pickle."""
-    with open(path, "wb") as file:
-        for value in (0x1950A86A20F9469CFC6C, 1001, {}):
-            pickle.dump(value, file, protocol=2)
-        file.write(pickled)
-        pickle.dump(list(keys), file, protocol=2)
-        file.write(after)
-    return path
-
-
-def a_global(module, name):
-    return f"c{module}\n{name}\n".encode()
-
-
-def text(value):
-    return b"X" + len(value).to_bytes(4, "little") + value.encode()
-
-
-def number(value):
-    return pickle.dumps(value, 2)[2:-1]
-
-
-def a_tensor(numel, size, stride, offset=0, kind="FloatStorage", key="0"):
-    """The instructions for one tensor."""
-    pid = (b"(" + text("storage") + a_global("torch", kind) + text(key) + text("cpu")
-           + number(numel) + b"tQ")  # fmt: skip
-    sizes, steps = (b"(" + b"".join(map(number, v)) + b"t" for v in (size, stride))
-    rebuild = a_global("torch._utils", "_rebuild_tensor_v2")
-    return rebuild + b"(" + pid + number(offset) + sizes + steps + b"\x89}tR"
-
-
-def a_dict(value, key="model"):
-    """A pickle of a dict with one entry, from instructions."""
-    return b"\x80\x02}" + text(key) + value + b"s."
 
 
 class Touch:
@@ -138,6 +92,4 @@ class Touch:
 
 
 def pickle_of(value):
-    buffer = io.BytesIO()
-    pickle.dump(value, buffer, protocol=2)
-    return buffer.getvalue()
+    return pickle.dumps(value, protocol=2)

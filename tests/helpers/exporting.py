@@ -8,7 +8,6 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 
 from helpers.glue_files import write_pretrain_dir
 from helpers.running import call_program
-from tupe_fairseq.export import check, onnx_files
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 
 MAX_POSITIONS = 24
@@ -22,21 +21,14 @@ MEAN_POOLING = {"pooling": "mean", "load_checkpoint_heads": True}
 
 
 def build(dictionary, heads=None, **options):
-    """A model with random weights; none is what an initialisation gives, so that each counts.
+    """Options and a model; no weight is what an initialisation gives, so that each counts.
 
-    Args:
-        dictionary (Path): its dict.txt.
-        heads (dict): name to number of classes.
-        options: of fairseq, with ``tupe_roberta``'s presets for all others.
-    Returns:
-        tuple: the options as a dict, and the model.
+    ``heads`` are names and numbers of classes, ``options`` those of fairseq.
     """
     words = Dictionary.load(str(dictionary))
     words.add_symbol("<mask>")
-    args = argparse.Namespace(
-        **{"arch": "tupe_roberta", "task": "masked_lm", "criterion": "masked_lm", **SIZES},
-    )
-    vars(args).update(options)
+    preset = {"arch": "tupe_roberta", "task": "masked_lm", "criterion": "masked_lm", **SIZES}
+    args = argparse.Namespace(**{**preset, **options})
     task = MaskedLMTask(MaskedLMConfig(tokens_per_sample=args.max_positions), words)
     model = TupeRobertaModel.build_model(args, task)
     for name, classes in (heads or {}).items():
@@ -75,9 +67,3 @@ def write_vocabulary(folder):
 def export(checkpoint, out, *flags):
     """tupe-export in this process: the exit code and what was printed."""
     return call_program("export", [checkpoint, "--output-dir", out, *flags])
-
-
-def exporting_quickly(monkeypatch):
-    """tupe-export compares nothing from now on."""
-    monkeypatch.setattr(check, "check_folder", lambda *_: {"AutoModel": 0.0})
-    monkeypatch.setattr(onnx_files, "export_onnx", lambda _: {"onnx/model.onnx": 0.0})

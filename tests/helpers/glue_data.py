@@ -37,13 +37,8 @@ def write_bin(prefix, rows):
 def write_task(folder, name, splits, lines=DICTIONARY, max_positions=MODEL["max_positions"]):
     """OUT/TASK as tupe-prepare-glue leaves it.
 
-    Args:
-        folder (Path): OUT/TASK.
-        name (str): the task.
-        splits (dict): split to rows, each a tuple: the one or two texts, lists of words' numbers;
-            and the number of the class, or the score as a share of the highest.
-        lines (list of str): those of dict.txt.
-        max_positions (int): the model's length in tokens.
+    ``splits`` have rows: one or two texts, lists of words' numbers; and the number of the class, or
+    the score as a share of the highest. ``lines`` are those of dict.txt.
     """
     task = GLUE_TASKS[name]
     (folder / "label").mkdir(parents=True)
@@ -75,12 +70,7 @@ def write_task(folder, name, splits, lines=DICTIONARY, max_positions=MODEL["max_
 
 
 def write_data(folder, name, labels=None, rows=None, **options):
-    """Short sentences of three kinds, with the given labels.
-
-    Args:
-        labels (dict): split to classes, or to scores from 0 to 5; some by default.
-        rows (dict): kind of split to number of rows.
-    """
+    """Short sentences of three kinds; ``labels`` are classes or scores from 0 to 5 by split."""
     task, splits = GLUE_TASKS[name], {}
     for split in task.files:
         number = (rows or ROWS)[split.rstrip("1")]
@@ -93,13 +83,7 @@ def write_data(folder, name, labels=None, rows=None, **options):
 
 
 def random_rows(name, words, rows, longest=12):
-    """Rows of :func:`write_task`: words at random, the label by the first of them.
-
-    Args:
-        words (int): how many words there are.
-        rows (dict): split to number of rows.
-        longest (int): the most words of a text.
-    """
+    """Rows of :func:`write_task`: words at random, the label by the first of them."""
     task, draw, splits = GLUE_TASKS[name], random.Random(name), {}
     for split, number in rows.items():
         splits[split] = []
@@ -111,7 +95,7 @@ def random_rows(name, words, rows, longest=12):
     return splits
 
 
-def write_checkpoint(path, options=MODEL, form="namespace", words=DICTIONARY):
+def write_checkpoint(path, options=MODEL, words=DICTIONARY):
     """The parts of a checkpoint that are read before training."""
     symbols = symbols_of(words)
     tensors = {
@@ -121,12 +105,5 @@ def write_checkpoint(path, options=MODEL, form="namespace", words=DICTIONARY):
     for layer in range(options["encoder_layers"]):
         name = f"encoder.sentence_encoder.layers.{layer}.fc1.weight"
         tensors[name] = torch.zeros(options["encoder_ffn_embed_dim"], 16)
-    if form == "args":
-        state = {"args": argparse.Namespace(**options), "cfg": None, "model": tensors}
-    elif form == "hydra":
-        options = {("_name" if key == "arch" else key): v for key, v in options.items()}
-        state = {"args": None, "cfg": {"model": options}, "model": tensors}
-    else:
-        state = {"args": None, "cfg": {"model": argparse.Namespace(**options)}, "model": tensors}
-    torch.save(state, path)
+    torch.save({"cfg": {"model": argparse.Namespace(**options)}, "model": tensors}, path)
     return path

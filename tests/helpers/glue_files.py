@@ -23,9 +23,7 @@ HEADERS = {
     "RTE": "index sentence1 sentence2 label",
     "WNLI": "index sentence1 sentence2 label",
 }
-DEV_HEADERS = {
-    "MNLI": HEADERS["MNLI"].replace("label1", "label1 label2 label3 label4 label5"),
-}
+DEV_HEADERS = {"MNLI": HEADERS["MNLI"].replace("label1", "label1 label2 label3 label4 label5")}
 TEST_HEADERS = {
     "CoLA": "index sentence",
     "SST-2": "index sentence",
@@ -71,15 +69,10 @@ def sentence(number):
 
 
 def write_glue(folder, names=tuple(GLUE_TASKS), rows=None, odd=True):
-    """Write FOLDER/TASK/*.tsv.
+    """Write FOLDER/TASK/*.tsv; of each task and split the :class:`Rows`.
 
-    Args:
-        folder (Path): the folder of the official folders.
-        names (sequence of str): the tasks.
-        rows (dict): the kind of split (train, valid, test) to its number of rows.
-        odd (bool): whether to put in ODD_TEXTS and broken lines.
-    Returns:
-        dict: task to split to :class:`Rows`.
+    ``rows`` are numbers of rows of train, valid and test; ``odd`` puts in ODD_TEXTS and broken
+    lines.
     """
     return {name: _write_task(folder / name, GLUE_TASKS[name], rows or ROWS, odd) for name in names}
 
@@ -100,11 +93,8 @@ def _write_task(folder, task, rows, odd):
 
 
 def _lines(task, kind, count, odd):
-    if kind == "test":
-        header = TEST_HEADERS[task.name].split()
-    else:
-        header = (kind == "valid" and DEV_HEADERS.get(task.name)) or HEADERS[task.name]
-        header = header.split()
+    headers = {"train": HEADERS, "valid": {**HEADERS, **DEV_HEADERS}, "test": TEST_HEADERS}
+    header = headers[kind][task.name].split()
     lines = ["\t".join(header)] if header else []
     width = len(header) or 4
     columns = (kind == "test" and task.test_texts) or task.texts
@@ -144,20 +134,11 @@ def _lines(task, kind, count, odd):
     return lines, found
 
 
-def write_pretrain_dir(folder, lowercase=False, vocab_size=110, further=()):
-    """A folder like those of tupe-prepare-pretrain, whose vocabulary covers the files above.
-
-    Args:
-        folder (Path): the folder to make.
-        lowercase (bool): whether its report says that text is put in lower case.
-        vocab_size (int): the number of pieces.
-        further (iterable of str): texts to learn from besides those of the files above.
-    """
+def write_pretrain_dir(folder, vocab_size=110):
+    """A folder like those of tupe-prepare-pretrain, whose vocabulary covers the files above."""
     folder.mkdir(parents=True)
     texts = [sentence(number) for number in range(125)] + list(ODD_TEXTS[:4] + ODD_TEXTS[5:])
-    texts += further
-    texts += [text.lower() for text in texts]
-    texts = list(map(clean_line, texts))
+    texts = list(map(clean_line, texts + [text.lower() for text in texts]))
     model = folder / "sentencepiece.bpe.model"
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(texts), model_prefix=str(folder / "sentencepiece.bpe"),
@@ -167,17 +148,12 @@ def write_pretrain_dir(folder, lowercase=False, vocab_size=110, further=()):
     )  # fmt: skip
     (folder / "sentencepiece.bpe.vocab").unlink()
     write_dictionary(str(folder / "dict.txt"), SentencePiece(str(model)).words())
-    treatment = {"unicode": "NFC", "lowercase": lowercase}
+    treatment = {"unicode": "NFC", "lowercase": False}
     write_json(str(folder / "report.json"), {"text_treatment": treatment})
     return folder
 
 
 def prepare_glue(official, tasks, pretrain_dir, out, *flags):
-    """tupe-prepare-glue in this process, which saves starting fairseq.
-
-    Returns:
-        tuple: the exit code and what was printed.
-    """
     command = ["--glue-dir", official, "--tasks", tasks, "--pretrain-dir", pretrain_dir]
     command += ["--output-dir", out, "--workers", "1", *flags]
     return call_program("prepare-glue", command)

@@ -1,43 +1,45 @@
-"""Text to ids: the vocabularies of tupe-prepare-pretrain and of other programs."""
+"""Text to ids by every vocabulary, files of ids, and ids cut to the length of a model."""
 
 import argparse
-import json
 import pickle
 import unicodedata
 
+import numpy as np
 import pytest
 import sentencepiece
+import torch
 from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe import GPT2BPE
+from fairseq.data.indexed_dataset import make_builder
 
 from helpers.authors import WORDS
 from helpers.cli import run
-from helpers.vocabularies import convert, write_authors, write_gpt2, write_stock
+from helpers.vocabularies import convert, write_authors, write_gpt2
 from tupe_fairseq.data.dictionary import read_dictionary, word_ids
-from tupe_fairseq.data.indexed import read_sentences
+from tupe_fairseq.data.indexed import IndexedWriter, read_indexed, read_sentences
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.subwords import FastBpe
 from tupe_fairseq.data.text_files import clean_line
 from tupe_fairseq.data.tokenizer import Tokenizer
+from tupe_fairseq.data.truncation import pair_lengths, windows
 from tupe_fairseq.data.tupe_text import TupeText
 
 TEXTS = ["the a  the\tother thé", " a the", "É 你好 🎉 the.", "1,000 don't THE-the"]
 
 
+def converted(write, folder):
+    assert convert(write(folder), folder / "out")[0] == 0
+    return folder / "out"
+
+
 @pytest.fixture(scope="module")
 def authors(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("authors")
-    code, text = convert(write_authors(folder), folder / "out")
-    assert code == 0, text
-    return folder / "out"
+    return converted(write_authors, tmp_path_factory.mktemp("authors"))
 
 
 @pytest.fixture(scope="module")
 def gpt2(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("gpt2")
-    code, text = convert(write_gpt2(folder), folder / "out")
-    assert code == 0, text
-    return folder / "out"
+    return converted(write_gpt2, tmp_path_factory.mktemp("gpt2"))
 
 
 @pytest.fixture
@@ -153,11 +155,7 @@ def test_a_folder_without_a_record(own):
     # no text is a special token
     assert not {0, 1, 2, len(tokenizer.ids) - 1} & set(tokenizer.encode("<s> <pad> </s> <mask>"))
     assert tokenizer.decode(tokenizer.encode("the cat sees")) == "the cat sees"
-    record = {"kind": "sentencepiece", "clean": True, "lowercase": True}
-    (own / "vocabulary.json").write_text(json.dumps(record))
-    assert Tokenizer.load(str(own)).encode("THE") == tokenizer.encode("the")
     # a model of another program, beside nothing of ours
-    (own / "vocabulary.json").unlink()
     assert Tokenizer.load(str(own), ours=False).normalize("a\u00ad") == "a\u00ad"
 
 
@@ -169,23 +167,6 @@ def test_a_copy_of_a_vocabulary(own, authors, gpt2, tmp_path):
         assert copy.record == tokenizer.record
         for one in (copy, pickle.loads(pickle.dumps(tokenizer))):
             assert [one.encode(text) for text in TEXTS] == list(map(tokenizer.encode, TEXTS))
-
-
-def test_a_sentencepiece_model_of_which_dict_txt_lists_a_part(tmp_path):
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["the cat sees a dog", "a dog sees the cat"] * 5), vocab_size=30,
-        model_prefix=str(tmp_path / "spm"), model_type="bpe", minloglevel=2,
-    )  # fmt: skip
-    model = sentencepiece.SentencePieceProcessor(str(tmp_path / "spm.model"))
-    pieces = model.encode("the cat sees a dog", out_type=str)
-    listed = [*dict.fromkeys(pieces[::-1][1:])]
-    flags = write_stock(tmp_path, [*(f"{piece} 7" for piece in listed), "madeupword0000 0"])
-    code, text = convert(flags, tmp_path / "out", "--sentencepiece-model", tmp_path / "spm.model")
-    assert code == 0, text
-    tokenizer = Tokenizer.load(str(tmp_path / "out"))
-    expected = [4 + listed.index(piece) if piece in listed else 3 for piece in pieces]
-    assert tokenizer.encode("the cat sees a dog") == expected and 3 in expected
-    assert tokenizer.max_positions == 16 and not tokenizer.record["clean"]
 
 
 def test_a_dictionary_of_fairseq_preprocess(own, tmp_path):
@@ -205,59 +186,12 @@ def test_a_dictionary_of_fairseq_preprocess(own, tmp_path):
     assert tokenizer.decode(tokenizer.encode(lines[2])) == lines[2]
 
 
-def test_words_of_sentences(own, gpt2):
-    """The ids of each word are those that it has in the line."""
-    for folder in (own, gpt2):
-        tokenizer = Tokenizer.load(str(folder))
-        words = ["the", "cat", "", "\u200b" if folder is own else "", "sees", "a"]
-        found = tokenizer.encode_words(words)
-        assert found[2] == found[3] == [3] and len(found) == len(words)
-        line = " ".join(word for word in words if word.strip("\u200b"))
-        assert sum((ids for ids in found if ids != [3]), []) == tokenizer.encode(line)
-
-
-def test_lines_in_several_processes(own, gpt2, monkeypatch):
+def test_lines_in_several_processes(own, monkeypatch):
     monkeypatch.setattr("tupe_fairseq.data.tokenizer._BATCH", 2)
-    for folder in (own, gpt2):
-        tokenizer = Tokenizer.load(str(folder))
-        lines = [f"the cat {number}" for number in range(9)]
-        expected = list(map(tokenizer.encode, lines))
-        assert list(tokenizer.encode_lines(lines, workers=2)) == expected
-
-
-def test_order_of_several_processes():
+    tokenizer = Tokenizer.load(str(own))
+    lines = [f"the cat {number}" for number in range(9)]
+    assert list(tokenizer.encode_lines(lines, workers=2)) == list(map(tokenizer.encode, lines))
     assert list(parallel_map(abs, range(-50, 0), 2)) == list(range(50, 0, -1))
-
-
-# ---- What does not fit -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "name, content, message",
-    [
-        ("vocabulary.json", '{"kind": "wordpiece"}', "does not name a vocabulary: fastbpe, gpt2"),
-        ("vocabulary.json", "{", r"vocabulary\.json"),
-        ("bpecodes", "x y 3\n", r"bpecodes \(fastbpe\) does not fit the dictionary .*dict\.txt"),
-        ("bpecodes", "x y\n", "bpecodes, line 1: 'x y' is not 'left right count'"),
-        ("dict.txt", "a 1\nb x\n", r"dict\.txt, line 2: 'b x' is not a word and its count"),
-        ("dict.txt", "a 1\na 1\n", r"dict\.txt lists 'a' twice"),
-        ("dict.txt", "</s> 1\n", r"dict\.txt lists </s>, which fairseq's"),
-    ],
-)
-def test_a_file_that_is_wrong(name, content, message, authors, tmp_path):
-    Tokenizer.load(str(authors)).copy_to(str(tmp_path))
-    (tmp_path / name).write_text(content)
-    with pytest.raises(ValueError, match=message):
-        Tokenizer.load(str(tmp_path))
-
-
-def test_a_vocabulary_that_is_not_there(own, tmp_path):
-    (own / "sentencepiece.bpe.model").unlink()
-    with pytest.raises(FileNotFoundError, match="there is no vocabulary.json or sentencepiece"):
-        Tokenizer.load(str(own))
-    (own / "dict.txt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"dict\.txt is missing; give --data"):
-        Tokenizer.load(str(own))
 
 
 def test_a_dictionary_of_fairseqs(tmp_path):
@@ -267,3 +201,85 @@ def test_a_dictionary_of_fairseqs(tmp_path):
     dictionary.save(str(tmp_path / "dict.txt"))
     assert word_ids(str(tmp_path / "dict.txt")) == dictionary.indices
     assert read_dictionary(str(tmp_path / "dict.txt")) == dictionary.symbols[4:]
+
+
+# ---- Files of ids ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vocab_size", [65499, 65500])
+def test_the_bytes_of_fairseqs_builder(vocab_size, tmp_path):
+    sentences = [[5, 9, 7], [], [4], [65000, 8] * 3, [], [6]]
+    builder = make_builder(str(tmp_path / "theirs.bin"), "mmap", vocab_size)
+    for sentence in sentences:
+        builder.add_item(torch.tensor([*sentence, 2]))
+    builder.finalize(str(tmp_path / "theirs.idx"))
+    prefix = tmp_path / "ours"
+    with pytest.raises(KeyError), IndexedWriter(str(prefix), vocab_size) as writer:
+        writer.write([[4]])
+        raise KeyError
+    assert not list(tmp_path.glob("ours*"))  # files appear when they are complete
+    with IndexedWriter(str(prefix), vocab_size) as writer:
+        for some in (sentences[:4], [], sentences[4:]):
+            writer.write(some)
+    assert [row.tolist() for row in read_sentences(str(prefix))] == [[*x, 2] for x in sentences]
+    for ending in ("bin", "idx"):
+        path = prefix.with_suffix(f".{ending}")
+        content = path.read_bytes()
+        assert content == (tmp_path / f"theirs.{ending}").read_bytes()
+        path.write_bytes(content[:-1])
+        with pytest.raises(ValueError, match=r"ours\.idx is not"):
+            read_indexed(str(prefix))
+        path.write_bytes(content)
+
+
+# ---- Cut to a length: pairs longest first, and each word tagged in one window -----------------
+
+
+def test_pairs_lose_tokens_one_by_one():
+    for first in range(9):
+        for second in range(9):
+            for room in range(12):
+                a, b = first, second
+                while a + b > room:
+                    a, b = (a - 1, b) if a > b else (a, b - 1)
+                assert tuple(map(int, pair_lengths(first, second, room))) == (a, b)
+
+
+def sentences():
+    """Words of 1 to 3 tokens, some of far more, and any room."""
+    draw = np.random.default_rng(1)
+    for number in range(400):
+        sizes = draw.integers(1, 4, draw.integers(1, 60))
+        if number % 3 == 0:
+            sizes[draw.integers(0, len(sizes), 2)] = draw.integers(1, 40, 2)
+        starts = np.cumsum(sizes) - sizes
+        yield sizes, starts, starts + sizes, int(sum(sizes)), int(draw.integers(1, 30))
+
+
+def test_every_word_is_tagged_where_it_has_most_context():
+    for sizes, starts, ends, tokens, room in sentences():
+        found = windows(starts, tokens, room)
+        words = [word for one in found for word in range(one.first, one.last)]
+        assert words == list(range(len(sizes)))
+        for one in found:
+            assert 0 <= one.start < one.stop <= tokens and one.stop - one.start <= room
+            assert one.start in starts and one.first < one.last
+            for word in range(one.first, one.last):
+                assert one.start <= starts[word] < one.stop
+                if sizes[word] <= room // 2:
+                    assert ends[word] <= one.stop
+                context = {}
+                for other in found:
+                    if other.start <= starts[word] < other.stop:
+                        left = starts[word] - other.start if other.start else np.inf
+                        right = other.stop - ends[word] if other.stop < tokens else np.inf
+                        context[other] = min(left, right)
+                assert context[one] == max(context.values())
+
+
+def test_a_quarter_of_the_room_is_context():
+    starts, room = np.arange(0, 400, 2), 40
+    for one in windows(starts, 400, room):
+        for word in range(one.first, one.last):
+            assert one.start == 0 or starts[word] - one.start >= room // 4 - 2
+            assert one.stop == 400 or one.stop - starts[word] - 2 >= room // 4 - 2

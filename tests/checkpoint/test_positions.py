@@ -1,4 +1,4 @@
-"""TUPE from learned positions: the scores that are found, and the bias that is fitted to them."""
+"""Models with other positions: tables for more of them, and TUPE from learned ones."""
 
 import argparse
 
@@ -8,6 +8,7 @@ import torch
 from helpers.crafted import OPTIONS, E, whole_state
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.checkpoint.convert import Model
+from tupe_fairseq.checkpoint.extend import longer_table
 from tupe_fairseq.checkpoint.untie import (
     centred,
     fit_bias,
@@ -16,18 +17,96 @@ from tupe_fairseq.checkpoint.untie import (
     position_scores,
     untie,
 )
-from tupe_fairseq.position import UntiedAbsoluteBias
+from tupe_fairseq.position import UntiedAbsoluteBias, build_position_encoding
+
+HEADS, DIM, MAX = 3, 12, 11
+WITH_TABLE = pytest.mark.parametrize("name", ["learned", "tupe", "disentangled"])
 
 
-def given_options(**changed):
-    """Those of a small learned model."""
+# ---- Longer tables ------------------------------------------------------------------------------
+
+
+def build(name, max_positions=MAX):
+    sizes = {"embed_dim": DIM, "num_heads": HEADS, "max_positions": max_positions}
+    return build_position_encoding(name, **sizes)
+
+
+def table_of(position):
+    return position.get_parameter(position.TABLE).detach()
+
+
+def longer(position, name, max_positions, method):
+    """The encoding of ``max_positions`` with the other's parameters and the longer table."""
+    state = dict(position.state_dict())
+    state[position.TABLE] = longer_table(table_of(position), MAX, max_positions, method)
+    found = build(name, max_positions)
+    found.load_state_dict(state)
+    return found
+
+
+def by_loops(rows, number, method):
+    """The rows of positions 1, 2, ... as the words of the command say, one at a time."""
+    found = []
+    for place in range(number):
+        if method == "tile":
+            found.append(rows[place % len(rows)])
+        elif method == "zero":
+            found.append(rows[place] if place < len(rows) else torch.zeros(DIM))
+        else:
+            exact = place * (len(rows) - 1) / (number - 1)
+            before = min(int(exact), len(rows) - 1)
+            after = rows[min(before + 1, len(rows) - 1)]
+            found.append(rows[before] + (exact - before) * (after - rows[before]))
+    return torch.stack(found)
+
+
+@WITH_TABLE
+@pytest.mark.parametrize("method", ["tile", "zero", "interpolate"])
+def test_rows_are_those_of_a_loop(method, name):
+    table, of_cls = table_of(build(name)), 2 if name == "tupe" else 1
+    for max_positions in (MAX + 1, 3 * MAX + 2):
+        found = longer_table(table, MAX, max_positions, method)
+        assert found.shape == (max_positions + of_cls - 1, DIM)
+        assert found[:of_cls].equal(table[:of_cls])
+        wanted = by_loops(table[of_cls:], max_positions - 1, method)
+        torch.testing.assert_close(found[of_cls:], wanted)
+
+
+@WITH_TABLE
+@pytest.mark.parametrize("method", ["tile", "zero", "interpolate"])
+def test_old_positions_have_the_scores_that_they_had(method, name):
+    """Interpolated, each second position is an old one; [CLS] stays at 0."""
+    position, places = build(name), None
+    if method == "interpolate":
+        after = longer(position, name, 2 * MAX - 2, method)
+        places = torch.cat([torch.zeros(1, dtype=torch.long), torch.arange(1, 2 * MAX - 2, 2)])
+    else:
+        after = longer(position, name, 2 * MAX, method)
+    words, (q, k) = torch.randn(2, MAX, DIM), torch.randn(2, 2, HEADS, MAX, DIM // HEADS)
+    torch.testing.assert_close(
+        after.forward_input(words, places), position.forward_input(words), rtol=1e-6, atol=1e-6
+    )
+    # another number of rows goes through a matrix product
+    found = after.forward_attn(q, k, places, places)
+    torch.testing.assert_close(found, position.forward_attn(q, k))
+
+
+def test_a_table_of_cls_alone_is_refused():
+    table = torch.randn(1, DIM)
+    for method in ("interpolate", "tile"):
+        with pytest.raises(ValueError, match=rf"max_positions \(1\) has no .* --method {method} "):
+            longer_table(table, 1, 4, method)
+    assert longer_table(table, 1, 4, "zero").shape == (4, DIM)
+
+
+# ---- Untied positions ---------------------------------------------------------------------------
+
+
+def learned(spread=0.5):
+    """Options of a small learned model, and random weights with position vectors of some size."""
     more = {"position_encoding": "learned", "attn_impl": "auto", "unpad": False,
             "compile_layers": False}  # fmt: skip
-    return argparse.Namespace(**{**OPTIONS, **more, **changed})
-
-
-def learned(options, spread=0.5):
-    """A random state dict for them, with position vectors of some size."""
+    options = argparse.Namespace(**{**OPTIONS, **more})
     encoder = TupeEncoder(TupeConfig.from_roberta_options(options))
     for name, parameter in encoder.named_parameters():
         torch.nn.init.normal_(parameter, mean=float(name.endswith("norm.weight")), std=0.3)
@@ -35,7 +114,7 @@ def learned(options, spread=0.5):
     kept = {k: v for k, v in whole_state()["model"].items() if not k.startswith(E)}
     words = kept["encoder.lm_head.weight"]
     tensors = {E + name: tensor.detach() for name, tensor in encoder.state_dict().items()}
-    return encoder.eval(), {**tensors, **kept, E + "embed_tokens.weight": words}
+    return options, encoder.eval(), {**tensors, **kept, E + "embed_tokens.weight": words}
 
 
 @pytest.mark.parametrize("width, length, share, atol", [(32, 16, 1e-9, 1e-4), (16, 40, 0.02, 0.1)])
@@ -67,8 +146,7 @@ def test_nothing_to_fit_leaves_a_bias_that_can_be_trained():
 
 def test_the_scores_of_the_first_layer():
     """A model in which they are known: one word, so that LN(word + p_i) is all there is."""
-    options = given_options()
-    encoder, model = learned(options)
+    _, encoder, _ = learned()
     word, cls = torch.randn(2, 8)
     words = torch.cat([cls[None], word.expand(11, 8)])
     with torch.no_grad():
@@ -89,15 +167,14 @@ def test_the_scores_of_the_first_layer():
 
 
 def test_equal_position_vectors_leave_no_scores():
-    encoder, model = learned(given_options(), spread=0)
+    _, encoder, model = learned(spread=0)
     _, inputs = layer_inputs(encoder, model[E + "embed_tokens.weight"])
     for layer, given in enumerate(inputs):
         assert centred(position_scores(encoder, layer, given)).abs().max() < 1e-4
 
 
 def test_what_is_changed_and_what_is_not():
-    options = given_options()
-    _, model = learned(options)
+    options, _, model = learned()
     before = {name: tensor.clone() for name, tensor in model.items()}
     made = untie(Model(model, options, []))
     new, new_options = made.tensors, made.options
