@@ -28,7 +28,8 @@ run() { # NAME SEED FLAGS...
         if [[ $length = 128 || ! $name =~ ^(learned|tupe) ]]; then
             found=$(fairseq-eval-lm "$data" --user-dir tupe_fairseq --gen-subset valid --cpu \
                 --path "$folder/checkpoint_last.pt" --batch-size 8 --tokens-per-sample "$length" \
-                --model-overrides "$overrides" 2>&1 | sed -n 's/.*Perplexity: \([0-9.]*\).*/\1/p')
+                --required-batch-size-multiple 1 --model-overrides "$overrides" 2>&1 |
+                sed -n 's/.*Perplexity: \([0-9.]*\).*/\1/p')
         fi
         perplexities="$perplexities, \"$length\": $found"
     done

@@ -29,7 +29,8 @@ model = sentencepiece.SentencePieceProcessor(f"{out}/sentencepiece.bpe.model")
 for split, rows in splits.items():
     for side, language in enumerate(("en", "de")):
         with open(f"{out}/{split}.{language}", "w", encoding="utf-8") as file:
-            file.writelines(" ".join(model.encode(row[side], out_type=str)) + "\n" for row in rows)
+            for row in rows:
+                file.write(" ".join(model.encode(row[side], out_type=str)) + "\n")
 END
     fairseq-preprocess --source-lang en --target-lang de --joined-dictionary --destdir "$data.part" \
         --trainpref "$out/train" --validpref "$out/valid" --testpref "$out/test" >/dev/null
@@ -47,13 +48,13 @@ run() { # NAME SEED FLAGS...
     fairseq-train "$data" --user-dir tupe_fairseq --task tupe_translation "$@" $sizes \
         --source-lang en --target-lang de --share-all-embeddings --dropout 0.1 \
         --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --max-tokens 2000 \
-        --optimizer adam --adam-betas '(0.9, 0.98)' --weight-decay 1e-4 --clip-norm 1 --lr 1e-3 \
-        --lr-scheduler inverse_sqrt --warmup-updates 400 --max-epoch "$epochs" --seed "$seed" \
-        --cpu --no-epoch-checkpoints --save-dir "$folder" --log-format simple --log-interval 100 \
-        >"$folder.log" 2>&1
+        --required-batch-size-multiple 1 --optimizer adam --adam-betas '(0.9, 0.98)' \
+        --weight-decay 1e-4 --clip-norm 1 --lr 1e-3 --lr-scheduler inverse_sqrt \
+        --warmup-updates 400 --max-epoch "$epochs" --seed "$seed" --cpu --no-epoch-checkpoints \
+        --save-dir "$folder" --log-format simple --log-interval 100 >"$folder.log" 2>&1
     fairseq-generate "$data" --user-dir tupe_fairseq --path "$folder/checkpoint_best.pt" \
         --task tupe_translation --source-lang en --target-lang de --beam 5 --max-tokens 2000 --cpu \
-        --remove-bpe sentencepiece >"$folder.out" 2>"$folder.err"
+        --required-batch-size-multiple 1 --remove-bpe sentencepiece >"$folder.out" 2>"$folder.err"
     python - "$folder.out" "$name" "$seed" >>"$out/translation.jsonl" <<'END'
 import json, sys
 from sacrebleu import corpus_bleu, corpus_chrf
