@@ -11,8 +11,7 @@ os.environ.update(OMP_NUM_THREADS="1", PYTHONHASHSEED="0")
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-from helpers import shims  # noqa: E402
-from helpers.running import BIN, SHARED, run  # noqa: E402
+from helpers.running import run  # noqa: E402
 
 #: where a file takes long, the longest tests first, so that all workers end at the same time
 LONG = (
@@ -65,30 +64,9 @@ def _seeded():
     torch.manual_seed(1)
 
 
-@pytest.fixture(scope="session")
-def shared():
-    """The folder of corpora next to the project."""
-    if not SHARED.is_dir():
-        pytest.skip(f"{SHARED} is absent: it holds the corpora of this test")
-    return SHARED
-
-
 @pytest.fixture(scope="session", name="run")
 def run_fixture():
     return run
-
-
-@pytest.fixture(scope="session")
-def shim_folder(tmp_path_factory):
-    """A folder of console scripts that start at once, for the PATH of shells."""
-    with shims.serving(_run_folder(tmp_path_factory), BIN) as folder:
-        yield str(folder)
-
-
-def _run_folder(tmp_path_factory):
-    """That of all workers."""
-    own = tmp_path_factory.getbasetemp()
-    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest.fixture(scope="session")

@@ -50,22 +50,17 @@ def own_data(folder, kind, labels, **options):
     return TaskData.load(str(write_own(folder / "mine", own_task(kind), splits, **options)))
 
 
-def test_majority_class_of_the_training_set(tmp_path):
+def test_majority_class_and_mean_score(tmp_path):
     labels = {"train": [1, 1, 0], "valid": [0, 0, 1], "test": [0]}
     found = baseline(glue_data(tmp_path, "MRPC", labels))
     assert found["answer"] == "1"
     assert found["metrics"]["valid"]["accuracy"] == metrics.accuracy_score([0, 0, 1], [1, 1, 1])
     assert found["metrics"]["valid"]["f1"] == metrics.f1_score([0, 0, 1], [1, 1, 1])
-    assert found["metrics"]["valid"]["acc_and_f1"] == pytest.approx((1 / 3 + 1 / 2) / 2)
-
-
-def test_mean_score_on_the_tasks_own_scale(tmp_path):
+    # a score, on the task's own scale
     labels = {"train": [-1.0, 7.0, 3.0], "valid": [0.5, 6.0], "test": [1.0, 2.0]}
     data = own_data(tmp_path, "regression", labels)
     np.testing.assert_allclose(data.targets("valid"), [0.5, 6.0])
-    found = baseline(data)
-    assert found["answer"] == "3.000"
-    assert found["metrics"]["valid"]["pearson"] == 0.0
+    assert baseline(data)["answer"] == "3.000"
 
 
 @pytest.mark.parametrize(
@@ -106,29 +101,12 @@ def test_most_frequent_tag_of_each_word(tmp_path):
 
 def test_balanced_weights(tmp_path):
     labels = {"train": [0, 0, 0, 1, 1, 2], "valid": [0, 0], "test": []}
-    weights = balanced_weights(own_data(tmp_path, "classification", labels))
+    weights = balanced_weights(own_data(tmp_path / "classes", "classification", labels))
     assert weights == [pytest.approx(6 / 9, rel=1e-5), 1.0, 2.0]
-
-
-def test_balanced_weights_of_labels(tmp_path):
-    """So that rows with a label weigh as much as those without."""
+    # so that rows with a label weigh as much as those without
     labels = {"train": [[0], [0], [0, 1], []], "valid": [[], []], "test": []}
-    weights = balanced_weights(own_data(tmp_path, "multilabel", labels))
+    weights = balanced_weights(own_data(tmp_path / "labels", "multilabel", labels))
     assert weights == [pytest.approx(1 / 3, rel=1e-5), 3.0]
-
-
-@pytest.mark.parametrize(
-    "kind, train, message",
-    [
-        ("classification", [0, 2, 2], "cannot weigh 'so so', which 0 of 3 have in train"),
-        ("multilabel", [[0], [0, 1]], "cannot weigh 'a, b', which 2 of 2 have"),
-        ("regression", [0.0, 1.0], "weighs classes, but mine is a regression; drop it"),
-    ],
-)
-def test_what_cannot_be_balanced(kind, train, message, tmp_path):
-    data = own_data(tmp_path, kind, {"train": train, "valid": train, "test": []})
-    with pytest.raises(ValueError, match="^--balance " + message):
-        balanced_weights(data)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -199,10 +177,7 @@ def test_median_and_best_run_are_chosen_apart():
     assert [row["metrics"]["valid"]["mcc"] for row in summary["by_lr"]] == [0.4, 0.2]
     assert summary["best_lr"] == "1e-5" and summary["best_run"] == "lr2e-5-seed1"
     table = task_table(summary, COLA)
-    assert "| 1e-5 (best) | 3 | 40.0 |" in table and "| 2e-5 | 3 | 20.0 |" in table
-    assert "| lr2e-5-seed1 (best) | 3 | 90.0 |" in table
-    assert "| always 0 (majority class) |  | 0.0 |" in table
-    assert "epochs: 3; rows per update: 64." in table
+    assert "| 1e-5 (best) | 3 | 40.0 |" in table and "| lr2e-5-seed1 (best) | 3 | 90.0 |" in table
 
 
 def test_a_diverged_run_counts_as_zero():
@@ -229,8 +204,6 @@ def test_all_tasks(tmp_path):
     for summary in summaries():
         (tmp_path / summary["task"]).mkdir()
         (tmp_path / summary["task"] / "results.json").write_text(json.dumps(summary))
-    (tmp_path / "else").mkdir()
-    (tmp_path / "else" / "results.json").write_text("{}")  # of something else
     write_overall(str(tmp_path))
     overall = json.loads((tmp_path / "results.json").read_text())
     assert overall["tasks"]["MNLI"]["score"] == pytest.approx(0.75)  # medians 0.7 and 0.8
@@ -243,9 +216,6 @@ def test_all_tasks(tmp_path):
     assert "| average of 2 of 9 tasks without WNLI | 52.5 |" in table
 
 
-@pytest.mark.parametrize("change, remark", [("pretrained", "not pre-trained"), ("pooling", "mean")])
-def test_no_average_over_different_models(change, remark):
-    value = {"pretrained": False, "pooling": "mean"}[change]
-    overall = overall_results(summaries({**SETTINGS, change: value}))
-    assert overall["average"] is None and not overall["one_model"]
-    assert f"| WNLI ({remark}" in overall_table(overall)
+def test_no_average_over_different_models():
+    overall = overall_results(summaries({**SETTINGS, "pooling": "mean"}))
+    assert overall["average"] is None and "| WNLI (mean" in overall_table(overall)

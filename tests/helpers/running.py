@@ -1,4 +1,4 @@
-"""Paths, and running the real commands, in a separate process or in this one."""
+"""Paths, and running commands: in this process, which saves their start, or as a user does."""
 
 import contextlib
 import importlib
@@ -11,17 +11,16 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
 
 import tupe_fairseq
-from helpers.silence import no_foreign_lines, no_warnings
 from tupe_fairseq.cli import main as cli
+from tupe_fairseq.fairseq_runs import train
 
 REPO = Path(__file__).resolve().parents[2]
-SHARED = REPO.parent / "shared"
 BIN = Path(sys.executable).parent
 # the copy under test, which is in site-packages unless the install is editable
 USER_DIR = tupe_fairseq.__path__[0]
-INSTALLED = "site-packages" in USER_DIR
 ENV = dict(os.environ)
 
 
@@ -40,7 +39,7 @@ def run(*command, cwd=None, check=True, env=None):
     return process
 
 
-def _run_here(command, cwd):
+def _run_here(command, cwd=None):
     before = os.getcwd()
     os.chdir(cwd or before)
     try:
@@ -83,40 +82,49 @@ def _run_fairseq(command):
     return code or 0, output.getvalue()
 
 
-def call_program(main, words, is_silent=True):
-    """Run a command ("predict") or a main in this process, which saves its start.
-
-    Returns its exit code and output.
-
-    What other libraries have to say is a failure, unless it is a program of fairseq's.
-    """
-    output, code = io.StringIO(), 0
-    handlers, level = logging.root.handlers[:], logging.root.level
-    quietly = no_warnings() if is_silent else contextlib.nullcontext()
-    with quietly, contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+def call_program(name, words):
+    """Run a command, such as "predict", in this process; its exit code and output."""
+    output, handlers, level = io.StringIO(), logging.root.handlers[:], logging.root.level
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
-            words = [str(word) for word in words]
-            code = (cli.run(main, words) if isinstance(main, str) else main(words)) or 0
-        except SystemExit as stop:
-            code = stop.code
+            code = cli.run(name, [str(word) for word in words])
         finally:  # the command sets up logging for itself
             logging.root.handlers[:] = handlers
             logging.root.setLevel(level)
-    if is_silent:
-        no_foreign_lines(output.getvalue())
     return code, output.getvalue()
 
 
-def interrupt(command, log, text="", timeout=240, scripts=BIN):
+@contextlib.contextmanager
+def trainings_here():
+    """What tupe-finetune and tupe-compare start runs in this process, once it is asked for."""
+
+    class Program:
+        def __init__(self, command, **_):
+            done = _run_here([os.path.basename(command[0]), *command[1:]])
+            self.stdout, self.returncode = io.StringIO(done.stdout), done.returncode
+            self.pid = os.getpid()
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    before = train.subprocess
+    train.subprocess = SimpleNamespace(PIPE=-1, STDOUT=-2, Popen=Program)
+    try:
+        yield
+    finally:
+        train.subprocess = before
+
+
+def interrupt(command, log, text="", timeout=240):
     """Start a command and interrupt it, but not what it has started, when a log has a text.
 
-    Args:
-        scripts (Path): the folder of the command.
-    Returns:
-        tuple: the exit code and what was printed.
+    Its exit code and what was printed.
     """
     process = subprocess.Popen(
-        [str(Path(scripts) / command[0]), *map(str, command[1:])], env=ENV, stdout=subprocess.PIPE,
+        [str(BIN / command[0]), *map(str, command[1:])], env=ENV, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True,
         # a background job of a shell ignores it, and so would what it starts
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
@@ -125,7 +133,7 @@ def interrupt(command, log, text="", timeout=240, scripts=BIN):
     while process.poll() is None and time.monotonic() < end:
         if log.exists() and log.stat().st_size and text in log.read_text(errors="replace"):
             break
-        time.sleep(0.05)
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=timeout)
     return process.returncode, output
