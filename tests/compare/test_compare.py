@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shlex
+import signal
 
 import pytest
 
@@ -218,16 +219,19 @@ def test_seconds_and_speed_are_those_of_training(tmp_path):
 
 @pytest.fixture(scope="module")
 def compared(data, tmp_path_factory):
-    """Two runs, interrupted while both ran at a time, and then finished one after the other."""
-    for _ in range(3):  # on a busy machine the run may be over before it is interrupted
+    """Two runs, terminated while both ran at a time, and then finished one after the other."""
+    for _ in range(3):  # on a busy machine the run may be over before it is terminated
         folder = tmp_path_factory.mktemp("a comparison")
-        words = comparing(data, folder)
-        parallel = ["tupe-compare", *words, "--parallel", "2"]
-        code, text = interrupt(parallel, folder / TUPE / "train.log", "Saved checkpoint")
-        assert code == 130 and text.splitlines()[-1] == "tupe-compare: interrupted", text
-        with locked(str(folder)):  # the trainings have ended, too
+        words, log = comparing(data, folder), folder / TUPE / "train.log"
+        code, text = interrupt(
+            ["tupe-compare", *words, "--parallel", 2],
+            lambda _, log=log: log.exists() and "Saved checkpoint" in log.read_text(),
+            signal.SIGTERM,
+        )
+        assert code == 143 and text.splitlines()[-1] == "tupe-compare: terminated", text
+        with locked(str(folder)):
             pass
-        if "done training" not in (folder / TUPE / "train.log").read_text():
+        if "done training" not in log.read_text():
             break
     code, text = compare(*words)
     assert code == 0, text

@@ -66,8 +66,9 @@ def grid(chain, tmp_path_factory):
     output = tmp_path_factory.mktemp("runs of")
     cola = output / "CoLA"
     words = finetuning(chain, "CoLA", output, "--seeds", "1,2", "--keep-checkpoints")
-    code, text = interrupt(["tupe-finetune", *words], cola / SECOND / "train.log")
-    assert code == 130, text
+    log = cola / SECOND / "train.log"
+    code, text = interrupt(["tupe-finetune", *words], lambda _: log.exists() and log.read_text())
+    assert code == 130 and text.splitlines()[-1] == "tupe-finetune: interrupted", text
     with locked(str(cola)):  # its fairseq-train has ended, too
         assert [path.parent.name for path in cola.glob("lr*/result.json")] == [FIRST]
     first = (cola / FIRST / "train.log").read_bytes()

@@ -118,22 +118,29 @@ def trainings_here():
         train.subprocess = before
 
 
-def interrupt(command, log, text="", timeout=240):
-    """Start a command and interrupt it, but not what it has started, when a log has a text.
+def interrupt(command, ready, number=signal.SIGINT, whole_group=False):
+    """Start a command and send it a signal when it is ready; its exit code and what was printed.
 
-    Its exit code and what was printed.
+    ``ready`` is called with the number of processes that run. None of them may be left then.
     """
     process = subprocess.Popen(
         [str(BIN / command[0]), *map(str, command[1:])], env=ENV, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True,
-        # a background job of a shell ignores it, and so would what it starts
+        # a background job of a shell ignores Ctrl-C, and so would what it starts
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
-    end = time.monotonic() + timeout
-    while process.poll() is None and time.monotonic() < end:
-        if log.exists() and log.stat().st_size and text in log.read_text(errors="replace"):
-            break
+    deadline = time.monotonic() + 240
+    while not ready(_running(process)):
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=timeout)
+    (os.killpg if whole_group else os.kill)(process.pid, number)
+    output, _ = process.communicate(timeout=60)
+    assert _running(process) == 0
     return process.returncode, output
+
+
+def _running(process):
+    """How many processes of its session run."""
+    listed = subprocess.run(["ps", "-s", str(process.pid), "-o", "stat="], capture_output=True)
+    return sum(not stat.startswith(b"Z") for stat in listed.stdout.split())
