@@ -536,14 +536,14 @@ FAULTS = [
         "scoring/pseudo_likelihood.py",
         "1 + copies % scored",
         "copies % scored",
-        "tests/scoring/test_pseudo_likelihood.py -k loop",
+        "tests/inference/test_scoring.py -k scores_are",
     ),
     Fault(
         "the unacceptable sentence is to win",
         "scoring/minimal_pairs.py",
         "right=good > bad",
         "right=good < bad",
-        "tests/scoring/test_minimal_pairs.py",
+        "tests/inference/test_scoring.py -k by_hand",
     ),
     # ---- Data
     Fault(

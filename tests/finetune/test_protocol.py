@@ -166,6 +166,8 @@ def test_regression_with_mean_pooling(chain, tmp_path):
     # the kept checkpoint pools by the mean without being told to
     where = str(folder), "checkpoint_best.pt", str(chain / "out" / "STS-B")
     found = predict(f"{where[0]}/checkpoint_best.pt", where[2], "valid", cpu=True)
+    one_by_one = predict(f"{where[0]}/checkpoint_best.pt", where[2], "valid", 1, cpu=True)
+    np.testing.assert_allclose(one_by_one, found, rtol=0, atol=1e-5)
     hub = TupeRobertaModel.from_pretrained(*where).eval()
     head = hub.model.classification_heads["sentence_classification_head"]
     for row in hub.task.load_dataset("valid"):

@@ -62,7 +62,7 @@ def _run_fairseq(command):
     output, root = io.StringIO(), logging.getLogger()
     handler = logging.StreamHandler(output)
     handler.setFormatter(logging.Formatter("%(levelname)s | %(name)s | %(message)s"))
-    level, argv = root.level, sys.argv
+    handlers, level, argv = root.handlers[:], root.level, sys.argv
     root.addHandler(handler)
     root.setLevel(logging.INFO)
     sys.argv = command
@@ -77,7 +77,7 @@ def _run_fairseq(command):
         code = 1
     finally:
         sys.argv = argv
-        root.removeHandler(handler)
+        root.handlers[:] = handlers
         root.setLevel(level)
     return code or 0, output.getvalue()
 
