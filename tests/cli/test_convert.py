@@ -13,7 +13,7 @@ from helpers.crafted import save, whole_state
 from helpers.exporting import MAX_POSITIONS, MEAN_POOLING, build, write_vocabulary
 from helpers.exporting import save as save_model
 from helpers.glue_files import prepare_glue, write_glue
-from helpers.training import losses, pretrain
+from helpers.training import pretrain
 from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2, write_roberta
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.files import read_json
@@ -199,7 +199,7 @@ def test_training_continues(data, tmp_path):
         data, tmp_path / "b", "--restore-file", tmp_path / "out" / "model.pt", "--max-update", 2,
         "--reset-optimizer", "--position-encoding", "tupe",
     )  # fmt: skip
-    assert sorted(losses(process)) == [1, 2]
+    assert '"num_updates": "2"' in process.stdout
     # our own, but with another dictionary
     lines = (data / "dict.txt").read_text().splitlines()
     (tmp_path / "other.txt").write_text("\n".join([*lines[::-1], ""]))

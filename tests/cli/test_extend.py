@@ -9,7 +9,7 @@ from helpers.crafted import folder_with
 from helpers.exporting import CHECKPOINT, MAX_POSITIONS, MEAN_POOLING, write_model, write_vocabulary
 from helpers.predicting import HEAD, predict, write_fine_tuned
 from helpers.running import call_program
-from helpers.training import losses, pretrain
+from helpers.training import pretrain
 from helpers.vocabularies import convert, printed_commands, write_gpt2
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.checkpoint import read
@@ -93,7 +93,7 @@ def test_training_continues_with_the_printed_flags(data, tmp_path):
         data, tmp_path / "b", "--rel-pos", "--finetune-from-model", model, "--max-update", 2,
         "--max-positions", 128, "--tokens-per-sample", 128,
     )  # fmt: skip
-    assert sorted(losses(process)) == [1, 2] and "loaded" in process.stdout
+    assert '"num_updates": "2"' in process.stdout and "loaded" in process.stdout
 
 
 def test_a_fine_tuned_model_keeps_head_labels_and_report(tmp_path):

@@ -9,10 +9,10 @@ import signal
 
 import pytest
 
+from helpers.cli import assert_same_weights
 from helpers.finetuning import make_chain
 from helpers.running import call_program, interrupt, run, trainings_here
 from helpers.scoring import write_pairs
-from helpers.training import assert_same_weights
 from tupe_fairseq.compare import command, figures, results, tuning
 from tupe_fairseq.compare.run import Measurement
 from tupe_fairseq.compare.schemes import parse_schemes

@@ -12,12 +12,12 @@ import torch
 from scipy import stats
 from sklearn import metrics
 
+from helpers.cli import assert_same_weights
 from helpers.finetuning import ROWS, make_chain
 from helpers.glue_data import write_bin, write_checkpoint
 from helpers.own_tasks import ROWS as OWN_ROWS
 from helpers.own_tasks import own_rows, own_task, write_own
 from helpers.running import call_program, interrupt, run, trainings_here
-from helpers.training import assert_same_weights
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.task import KINDS
 from tupe_fairseq.files import locked
