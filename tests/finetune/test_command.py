@@ -40,14 +40,6 @@ def test_the_model_is_the_checkpoints_and_the_schedule_is_that_of_the_data(tmp_p
     assert not {"--finetune-from-model", "--restore-file"} & set(words) and "--cpu" in words
 
 
-def test_names_of_runs():
-    runs = [Run(lr, seed) for lr in (2e-5, 1.5e-4, 1e-3, 1.25e-10, 1e30) for seed in (1, 20)]
-    names = [run.name for run in runs]
-    assert names[2] == "lr1.5e-4-seed1" and names[5] == "lr0.001-seed20"
-    assert [Run.named(name) for name in names] == runs
-    assert Run.named("lr1e-05-seed3") is None and Run.named("notes") is None
-
-
 def call(folder, data, *flags):
     model = write_checkpoint(folder / "model.pt")
     words = ["--data", data, "--checkpoint", model, "--output-dir", folder / "runs", *flags]
@@ -95,28 +87,22 @@ def test_devices(flags, devices, tmp_path, monkeypatch):
     assert os.environ["CUDA_VISIBLE_DEVICES"] == (devices[0] or "3,5")
 
 
-@pytest.mark.parametrize("wrong", ["vocabulary", "changed", "missing", "labels", "folder"])
-def test_data_that_do_not_fit(wrong, tmp_path):
-    data = write_data(tmp_path / "CoLA", "CoLA")
-    if wrong == "vocabulary":
-        write_checkpoint(tmp_path / "other.pt", words=DICTIONARY[::-1])
-        named = "other ones"
-    elif wrong == "changed":
-        with open(data / "input0" / "dict.txt", "a", encoding="utf-8") as file:
-            file.write("more 1\n")
-        named = "input0/dict.txt has changed"
-    elif wrong == "missing":
-        (data / "label" / "valid.idx").unlink()
-        named = "label/valid.idx is missing"
-    elif wrong == "labels":
-        (data / "label" / "dict.txt").write_text("1 1\n0 1\n")
-        named = "lists 1, 0, not the labels of report.json"
-    else:
-        (tmp_path / "runs" / "CoLA").mkdir(parents=True)
-        (tmp_path / "runs" / "CoLA" / "mine").touch()
-        named = "contains other files"
-    other = ["--checkpoint", tmp_path / "other.pt"] if wrong == "vocabulary" else []
-    code, text = call(tmp_path, data, "--cpu", *other)
-    line = text.splitlines()[-1]
-    assert code == 2 and line.startswith("tupe-finetune: error: ") and named in line
-    assert not list(tmp_path.glob("runs/CoLA/lr*"))
+def test_data_that_do_not_fit(tmp_path):
+    """A folder of something else, other tokens, labels in another order, a missing file."""
+
+    def refused(*flags):
+        code, text = call(tmp_path, data, "--cpu", *flags)
+        assert code == 2 and not list(tmp_path.glob("runs/CoLA/lr*"))
+        return text.splitlines()[-1]
+
+    data, runs = write_data(tmp_path / "CoLA", "CoLA"), tmp_path / "runs" / "CoLA"
+    runs.mkdir(parents=True)
+    (runs / "mine").touch()
+    assert "contains other files" in refused()
+    (runs / "mine").unlink()
+    other = write_checkpoint(tmp_path / "other.pt", words=DICTIONARY[::-1])
+    assert "other ones" in refused("--checkpoint", other)
+    (data / "label" / "dict.txt").write_text("1 1\n0 1\n")
+    assert "lists 1, 0, not the labels of report.json" in refused()
+    (data / "label" / "valid.idx").unlink()
+    assert "label/valid.idx is missing" in refused()
