@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import os
-import runpy
 import shutil
 import sys
 
@@ -15,7 +14,7 @@ import torch
 from helpers.exporting import MAX_POSITIONS, MEAN_POOLING, build, save, write_model
 from helpers.glue_files import sentence, write_pretrain_dir
 from helpers.predicting import HEAD, LABELS, predict, write_fine_tuned
-from helpers.running import REPO, call_program, run
+from helpers.running import call_program, run
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.files import copy_vocabulary
 from tupe_fairseq.inference.predict import predict as through_fairseq
@@ -146,22 +145,6 @@ def test_the_endings_hold_the_same_and_batches_change_nothing(models, tmp_path):
         assert [row[:4] for row in rows] == [[*row, label[3]] for row, label in zip(ROWS, first)]
         shares = [[float(row[4]) for row in table] for table in (rows, first)]
         assert shares[0] == pytest.approx(shares[1], rel=0, abs=1e-5)
-
-
-def test_several_labels_in_a_cell(models, tmp_path):
-    source = write_csv(tmp_path / "in.csv", ROWS)
-    for name, *flags in (("out.jsonl",), ("out.csv", "--label-separator", "|")):
-        code, log = predict(models["multilabel"], source, "--output-file", tmp_path / name, *flags)
-        assert code == 0, log
-    rows = list(csv.DictReader(open(tmp_path / "out.csv", encoding="utf-8", newline="")))
-    lists = json_lines(tmp_path / "out.jsonl")
-    assert max(len(row["labels"]) for row in lists) > 1
-    for row, one in zip(rows, lists):
-        assert row["labels"] == "|".join(one["labels"])
-        assert row["probabilities"] == "|".join(map(str, one["probabilities"]))
-    words = [models["multilabel"], source, "--output-file", tmp_path / "out.tsv"]
-    code, log = predict(*words, "--label-separator", " ")
-    assert code == 2 and "--label-separator ' ' is in the label 'b c'" in log
 
 
 def test_standard_input_and_bad_rows(models, monkeypatch, tmp_path):
@@ -310,19 +293,3 @@ def test_vectors_are_those_of_fairseqs_own_model(name, layer, pooling, models, t
         assert found.dtype == np.float32 and found.shape == (len(TEXTS), 16)
         # rounding of float32
         np.testing.assert_allclose(found, torch.stack(wanted).numpy(), rtol=0, atol=1e-5)
-
-
-def test_the_nearest_texts(models, tmp_path, capsys):
-    """examples/tasks/search.py finds each text itself first, and what is like it next."""
-    texts = ["The cat likes the house.", "A dog sees nobody.", "No fish.", "The cat likes a house."]
-    for name, rows in (("texts", texts), ("queries", texts[:2])):
-        (tmp_path / f"{name}.tsv").write_text("\n".join(["text", *rows, ""]))
-        words = [models["classification"], tmp_path / f"{name}.tsv"]
-        assert encode(*words, "--output-file", tmp_path / f"{name}.npy")[0] == 0
-    search = runpy.run_path(str(REPO / "examples" / "tasks" / "search.py"))
-    files = [f"{name}.{ending}" for name in ("texts", "queries") for ending in ("tsv", "npy")]
-    search["main"]([str(tmp_path / name) for name in files] + ["--nearest", "2"])
-    lines = capsys.readouterr().out.splitlines()
-    assert [lines[0], lines[3]] == texts[:2]
-    assert lines[1] == f"  1.000  {texts[0]}" and lines[4] == f"  1.000  {texts[1]}"
-    assert lines[2].endswith(texts[3]) and len(lines) == 6

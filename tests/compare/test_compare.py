@@ -13,7 +13,7 @@ from helpers.cli import assert_same_weights
 from helpers.finetuning import make_chain
 from helpers.running import call_program, interrupt, run, trainings_here
 from helpers.scoring import write_pairs
-from tupe_fairseq.compare import command, figures, results, tuning
+from tupe_fairseq.compare import command, figures, results
 from tupe_fairseq.compare.run import Measurement
 from tupe_fairseq.compare.schemes import parse_schemes
 from tupe_fairseq.fairseq_runs.train import Diverged
@@ -162,19 +162,6 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
     assert float(rows[2]["difference"]) == pytest.approx(-1) and rows[2]["CoLA"] == "28.0"
     for name in ("loss_by_updates.png", "loss_by_time.png", f"final_{TINY}.png"):
         assert (out / name).read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_best_rate(tmp_path):
-    losses = {1e-3: 8.0, 2e-3: 7.0, 3e-3: None}
-    for lr, loss in losses.items():
-        one = result("learned", 1, [loss or 9], lr=lr, diverged=None if loss else "NaN")
-        write(tmp_path / "tuning" / f"lr{lr}", one)
-        two = result("tupe", 1, [9 if lr > 1e-3 else 8], lr=lr)
-        write(tmp_path / "tuning" / f"lr{lr}", two)
-    rows = {row["scheme"]: row for row in tuning.read_tuning(str(tmp_path))}
-    assert rows["learned"]["losses"] == losses
-    assert (rows["learned"]["lr"], rows["learned"]["at_edge"]) == (2e-3, False)
-    assert (rows["tupe"]["lr"], rows["tupe"]["at_edge"]) == (1e-3, True)
 
 
 # ---- Measurement

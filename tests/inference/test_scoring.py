@@ -60,24 +60,6 @@ def test_scores_are_those_of_a_loop_over_the_training_model(options, dictionary,
     assert found == pytest.approx(wanted[::-1], rel=0, abs=5e-6)
 
 
-def test_batches_are_full_and_hold_one_length():
-    seen = []
-
-    def model(tokens, positions):
-        assert tokens.gather(1, positions).eq(9).all() and (tokens == 9).sum(1).eq(1).all()
-        seen.append(tuple(tokens.shape))
-        return torch.zeros(*positions.shape, 10)
-
-    five, three = [0, 4, 5, 6, 2], [0, 4, 2]
-    given = [five, three, [0, 5, 5, 5, 2], [0, 2], [0, 6, 6, 6, 2]]
-    scores = pseudo_likelihoods(model, given, 9, batch_tokens=20)
-    # nine copies of five tokens, of which four make a batch
-    assert seen == [(4, 5), (4, 5), (1, 5), (1, 3)]
-    uniform = -math.log(10)
-    assert scores == pytest.approx([3 * uniform, uniform, 3 * uniform, 0, 3 * uniform])
-    assert pseudo_likelihoods(None, [], 9) == []
-
-
 # ---- The loss at a length
 
 
