@@ -65,9 +65,3 @@ def test_text_is_encoded_by_the_vocabulary_of_the_data(model, text, tmp_path):
     assert (given.length, given.heads, given.blocks.shape[1]) == (9, [1], 9)
     (given,) = load([str(model)], sentences=str(text / "valid.txt")).values()
     assert given.blocks.shape[1] == 16 and given.words.shape[:2] == given.blocks.shape
-
-
-@pytest.mark.parametrize("flag, value", [("--length", 17), ("--heads", "0,4"), ("--names", "a,b")])
-def test_refused(flag, value, model, tmp_path):
-    code, log = call_program("plot", [model, "--output-dir", tmp_path / "out", flag, value])
-    assert code == 2 and flag in log.splitlines()[-1] and not (tmp_path / "out").exists()

@@ -164,25 +164,3 @@ def test_what_is_refused_or_cut(models, tmp_path):
     code, log = score(models, "--cut", "--input", tmp_path / "long.txt")
     assert code == 0 and "1 sentences were cut to what the model takes" in log
     assert [row["pieces"] for row in read_tsv(log)][1] == str(MAX_POSITIONS - 2)
-
-
-def test_lengths(models, tmp_path):
-    (tmp_path / "text.txt").write_text("\n".join(SENTENCES * 10) + "\n")
-    words = [
-        "--input",
-        tmp_path / "text.txt",
-        "--lengths",
-        "24,6,12",
-        "--results",
-        tmp_path / "out",
-    ]
-    code, text = score(models, *words)
-    assert code == 0, text
-    found = json.loads((tmp_path / "out" / "results.json").read_text())["lengths"]
-    assert [one["length"] for one in found] == [6, 12, 24]
-    assert len({one["pieces"] for one in found}) == 1
-    assert [len(one["by_position"]) for one in found] == [1, 2, 4]
-    for one in found:
-        total = sum(b["pieces"] * b["loss"] for b in one["by_position"] if b["pieces"])
-        assert total / one["pieces"] == pytest.approx(one["loss"])
-        assert f"| {one['length']} | {one['loss']:.4f} |" in text

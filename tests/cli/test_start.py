@@ -13,7 +13,6 @@ from helpers.exporting import write_model, write_vocabulary
 from helpers.running import BIN, ENV, REPO, USER_DIR, call_program, interrupt
 from tupe_fairseq.cli.extras import EXTRA_OF
 from tupe_fairseq.cli.main import COMMANDS
-from tupe_fairseq.cli.options import model_flags
 from tupe_fairseq.fairseq_runs.command import parse_training
 from tupe_fairseq.models.tupe_roberta import FIXED_OPTIONS
 from tupe_fairseq.options import POSITION_OPTIONS, flag
@@ -182,10 +181,3 @@ def test_options_lists_every_flag_with_the_value_that_a_training_has():
         assert name not in FIXED_OPTIONS, f"{part} is refused"
         shown = re.search(r"\[(\S+)\]\s*$", text)
         assert shown is None or str(values[name]) == shown.group(1), part
-    # each can be given
-    for action in model_flags("tupe_roberta_mini")._actions:
-        if action.dest not in FIXED_OPTIONS:
-            value = [] if action.nargs == 0 else [str(next(iter(action.choices or [3])))]
-            words += [action.option_strings[0], *value]
-    parsed = vars(parse_training(words))
-    assert parsed["unpad"] is True and parsed["encoder_layers"] == 3

@@ -1,15 +1,17 @@
 """The scripts of the pages run, and learn what they say."""
 
+import runpy
+import shutil
 import subprocess
 import sys
 
 import pytest
 
-from helpers.running import ENV, REPO
+from helpers.running import ENV, REPO, USER_DIR, run
 from tupe_fairseq.data.tokenizer import Tokenizer
 
 
-def run(folder, *command, check=True, **env):
+def shell(folder, *command, check=True, **env):
     done = subprocess.run(
         command, cwd=folder, env={**ENV, **env}, text=True, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -19,22 +21,37 @@ def run(folder, *command, check=True, **env):
 
 
 def test_pytorch_only(tmp_path):
-    output = run(tmp_path, sys.executable, REPO / "examples" / "pytorch_only.py")
+    output = shell(tmp_path, sys.executable, REPO / "examples" / "pytorch_only.py")
     assert "step 200: loss 0.00" in output and "100% right" in output
     assert (tmp_path / "bias.png").stat().st_size > 10_000
 
 
-def test_walkthrough(tmp_path):
-    script = REPO / "examples" / "walkthrough.py"
-    output = run(tmp_path, sys.executable, script, "2", HF_HOME=str(tmp_path / "hf"))
-    assert "torch.Size([2, 8, 8]) heads, query, key" in output
+def test_walkthrough(tmp_path, monkeypatch, capsys):
+    """In this process, as are fairseq's commands and ours that it starts."""
+    real = subprocess.run
+
+    def here(words, **options):
+        is_program = words[0].startswith(("fairseq-", "tupe-"))
+        return run(*words) if is_program else real(words, **options)
+
+    for name, target in (("scripts", REPO / "scripts"), ("tupe_fairseq", USER_DIR)):
+        (tmp_path / name).symlink_to(target)  # two copies would not fit in a process
+    (tmp_path / "examples").mkdir()
+    script = str(shutil.copy(REPO / "examples" / "walkthrough.py", tmp_path / "examples"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("PATH", ENV["PATH"])  # which it changes
+    monkeypatch.setattr(sys, "argv", [script, "2"])
+    monkeypatch.setattr(subprocess, "run", here)
+    runpy.run_path(script, run_name="__main__")
+    assert "torch.Size([2, 8, 8]) heads, query, key" in capsys.readouterr().out
     assert (tmp_path / "walkthrough" / "my-model" / "model.safetensors").exists()
 
 
 def quickstart(folder, **options):
     """Cut down to a few updates by its own variable, in this environment."""
     env = {"QUICKSTART_SMOKE": "1", "QUICKSTART_DIR": str(folder), "VENV": sys.prefix}
-    return run(folder.parent, REPO / "scripts" / "quickstart.sh", **env, **options)
+    return shell(folder.parent, REPO / "scripts" / "quickstart.sh", **env, **options)
 
 
 def test_quickstart_and_a_second_run_that_skips_what_is_finished(tmp_path):
