@@ -18,6 +18,7 @@ from tupe_fairseq.cli import main as cli
 from tupe_fairseq.fairseq_runs import train
 
 REPO = Path(__file__).resolve().parents[2]
+SHARED = REPO.parent / "shared"
 BIN = Path(sys.executable).parent
 # the copy under test, which is in site-packages unless the install is editable
 USER_DIR = tupe_fairseq.__path__[0]
