@@ -1,4 +1,4 @@
-"""Fixtures for all tests: real text and data, the shared folder, running commands."""
+"""Fixtures for all tests: real text and data, and running commands; the order of files."""
 
 import gc
 import os
@@ -11,53 +11,34 @@ os.environ.update(OMP_NUM_THREADS="1", PYTHONHASHSEED="0")
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-from helpers import shims  # noqa: E402
-from helpers.running import BIN, SHARED, run  # noqa: E402
+from helpers.running import run  # noqa: E402
 
-#: where a file takes long, the longest tests first, so that all workers end at the same time
-LONG = (
-    "readme", "fairseq", "scripts", "compare", "finetune", "commands", "text", "core", "export",
-    "checkpoint", "glue",
-)  # fmt: skip
-
-
-def pytest_addoption(parser):
-    parser.addoption("--thorough", action="store_true", help="the heavier proofs, too")
+#: folders whose files take long come first, so that all workers end at the same time
+LONG = ("readme", "compare", "fairseq", "finetune")
 
 
 def pytest_configure(config):
-    gc.disable()  # collecting imports the packages and makes thousands of tests, all of which stay
+    gc.disable()  # while tests are collected, all of which stay: saves seconds in each worker
     # files in our order, not those of many tests first, which is xdist's since 3.7
     config.option.loadscopereorder = False
 
 
-def pytest_collection_finish(session):
-    """What is there now, no later collection of garbage looks through."""
+def pytest_collection_finish():
     gc.freeze()
     gc.enable()
 
 
-def pytest_collection_modifyitems(config, items):
-    """The long files first.  Without --thorough the heavier proofs are left out, as deselected."""
-    order = {name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: order.get(_place(item.path).parts[0], len(LONG)))
-    if config.getoption("--thorough"):
-        return
-    heavy = [item for item in items if item.get_closest_marker("thorough")]
-    if heavy:
-        config.hook.pytest_deselected(items=heavy)
-        items[:] = [item for item in items if item not in set(heavy)]
+def pytest_collection_modifyitems(items):
+    def place(item):
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        return LONG.index(folder) if folder in LONG else len(LONG)
 
-
-def _place(path):
-    return path.relative_to(Path(__file__).parent)
+    items.sort(key=place)
 
 
 def pytest_make_parametrize_id(val):
     """No names that hold a whole file, nor the time in it, which workers would not share."""
-    if isinstance(val, (bytes, str)) and len(val) > (16 if isinstance(val, bytes) else 100):
-        return f"{len(val)} {'bytes' if isinstance(val, bytes) else 'characters'}"
-    return None
+    return f"{len(val)} bytes" if isinstance(val, bytes) and len(val) > 16 else None
 
 
 @pytest.fixture(autouse=True)
@@ -65,30 +46,9 @@ def _seeded():
     torch.manual_seed(1)
 
 
-@pytest.fixture(scope="session")
-def shared():
-    """The folder of corpora next to the project."""
-    if not SHARED.is_dir():
-        pytest.skip(f"{SHARED} is absent: it holds the corpora of this test")
-    return SHARED
-
-
 @pytest.fixture(scope="session", name="run")
 def run_fixture():
     return run
-
-
-@pytest.fixture(scope="session")
-def shim_folder(tmp_path_factory):
-    """A folder of console scripts that start at once, for the PATH of shells."""
-    with shims.serving(_run_folder(tmp_path_factory), BIN) as folder:
-        yield str(folder)
-
-
-def _run_folder(tmp_path_factory):
-    """That of all workers."""
-    own = tmp_path_factory.getbasetemp()
-    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest.fixture(scope="session")
@@ -108,7 +68,7 @@ def text(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def data(text, run, tmp_path_factory):
+def data(text, tmp_path_factory):
     """A data folder made by SentencePiece and fairseq-preprocess, with the model next to it."""
     import sentencepiece
 

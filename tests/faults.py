@@ -213,10 +213,10 @@ FAULTS = [Fault(*fault) for fault in [
     ("predictions in the order of lengths", "inference/texts.py", "inference/test_texts.py",
      "zip(rows, outputs.cpu().numpy())", "zip(sorted(rows), outputs.cpu().numpy())"),
     ("pseudo-likelihood masks the token before", "scoring/pseudo_likelihood.py",
-     "scoring/test_pseudo_likelihood.py -k loop",
+     "inference/test_scoring.py -k scores_are",
      "1 + copies % scored", "copies % scored"),
     ("the unacceptable sentence is to win", "scoring/minimal_pairs.py",
-     "scoring/test_minimal_pairs.py",
+     "inference/test_scoring.py -k by_hand",
      "right=good > bad", "right=good < bad"),
     # ---- Data
     ("other Unicode normalisation", "data/text_files.py", "data/test_tokens.py -k cleaning",

@@ -1,4 +1,4 @@
-"""tupe-extend: what loads afterwards, what it computes, what is beside it, and what is refused."""
+"""tupe-extend: what loads afterwards, what it computes, and what is written beside it."""
 
 import json
 
@@ -9,8 +9,8 @@ from helpers.crafted import folder_with
 from helpers.exporting import CHECKPOINT, MAX_POSITIONS, MEAN_POOLING, write_model, write_vocabulary
 from helpers.predicting import HEAD, predict, write_fine_tuned
 from helpers.running import call_program
-from helpers.training import losses, pretrain
-from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2
+from helpers.training import pretrain
+from helpers.vocabularies import convert, printed_commands, write_gpt2
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.cli.extend import METHODS
@@ -38,11 +38,10 @@ def vocabulary(tmp_path_factory):
     return write_vocabulary(tmp_path_factory.mktemp("vocabulary") / "data")
 
 
-@pytest.mark.parametrize("name", ["tupe", "learned", "disentangled", "rope", "enformer", "shaw"])
+@pytest.mark.parametrize("name", ["tupe", "learned", "rope", "enformer", "shaw"])
 def test_short_sequences_as_before_and_longer_ones_at_all(name, vocabulary, tmp_path):
-    table, options = CATALOGUE[name].TABLE, {}
-    if "rel_pos" in POSITION_ENCODINGS[name]:
-        options = {"rel_pos": True}
+    table = CATALOGUE[name].TABLE
+    options = {"rel_pos": True} if "rel_pos" in POSITION_ENCODINGS[name] else {}
     path = write_model(tmp_path / "a", vocabulary, position_encoding=name, **options)
     method = "tile" if table else "interpolate" if name == "enformer" else None
     flags = ["--data", vocabulary, *(["--method", method] if method else [])]
@@ -59,7 +58,6 @@ def test_short_sequences_as_before_and_longer_ones_at_all(name, vocabulary, tmp_
         assert "stretched by 1.66667" in text and not torch.allclose(wanted, found, atol=1e-3)
     else:
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-        assert ("(--method tile)" if table else f"{name} has no table of positions") in text
 
 
 def test_a_new_table_is_what_is_written_and_nothing_else(vocabulary, tmp_path):
@@ -69,11 +67,9 @@ def test_a_new_table_is_what_is_written_and_nothing_else(vocabulary, tmp_path):
         out = tmp_path / method
         code, text = extend(path, out, "--data", vocabulary, "--method", method)
         assert code == 0, text
-        assert ("cannot tell the new positions apart" in text) == (method == "zero")
         state = torch.load(out / "model.pt")
         (table,) = [key for key, x in state["model"].items() if not x.equal(old[key])]
         assert table.endswith("position_bias.untied_absolute.pos.weight")
-        assert f"{table}: 25 rows became 41" in text
         tables.append(state["model"][table])
         assert state["last_optimizer_state"] is None
         names = {"model.pt", "dict.txt", "sentencepiece.bpe.model", "report.json"}
@@ -87,8 +83,7 @@ def test_training_continues_with_the_printed_flags(data, tmp_path):
     pretrain(data, tmp_path / "a", "--rel-pos", "--max-update", 2)
     out, last = tmp_path / "out", tmp_path / "a" / "checkpoint_last.pt"
     code, text = extend(last, out, "--data", data, "--method", "interpolate", length=128)
-    assert code == 0, text
-    assert "left out the training state" in text and "max_positions was 64, is 128" in text
+    assert code == 0 and "left out the training state" in text, text
     lines = [line for line in text.splitlines() if not line.startswith("tupe-extend:")]
     (command,) = printed_commands("\n".join(lines)).values()
     assert command[0] == str(data) and "--max-positions=128" in command
@@ -98,7 +93,7 @@ def test_training_continues_with_the_printed_flags(data, tmp_path):
         data, tmp_path / "b", "--rel-pos", "--finetune-from-model", model, "--max-update", 2,
         "--max-positions", 128, "--tokens-per-sample", 128,
     )  # fmt: skip
-    assert sorted(losses(process)) == [1, 2] and "loaded" in process.stdout
+    assert '"num_updates": "2"' in process.stdout and "loaded" in process.stdout
 
 
 def test_a_fine_tuned_model_keeps_head_labels_and_report(tmp_path):
@@ -109,9 +104,7 @@ def test_a_fine_tuned_model_keeps_head_labels_and_report(tmp_path):
     written = {str(one.relative_to(tmp_path / "out")) for one in (tmp_path / "out").rglob("*")}
     assert written == names - {CHECKPOINT} | {"model.pt"}
     name = f"classification_heads.{HEAD}.out_proj.weight"
-    state = torch.load(tmp_path / "out" / "model.pt")
-    assert state["model"][name].equal(read(path).tensors[name])
-    assert state["args"].task == "glue_sentence_prediction"
+    assert read(tmp_path / "out" / "model.pt").tensors[name].equal(read(path).tensors[name])
     (tmp_path / "in.csv").write_text("text\nA cat.\n" + "The cat sat on it. " * 6 + "\n")
     rows = []
     for model in (path, tmp_path / "out" / "model.pt"):
@@ -131,54 +124,31 @@ def test_a_recorded_vocabulary_says_the_new_length(tmp_path):
     assert code == 0, text
     records = [json.loads((tmp_path / x / "vocabulary.json").read_text()) for x in "ab"]
     assert [record.pop("max_positions") for record in records] == [16, LONGER]
-    assert records[0] == records[1] and f"--vocabulary {tmp_path / 'b'}" in text
-    found = [hub(tmp_path / x).encode("the a").tolist() for x in "ab"]
-    assert found[0] == found[1]
+    assert records[0] == records[1]
 
 
-@pytest.mark.parametrize(
-    "options, flags, length, words",
-    [
-        ({}, ["--method", "tile"], 16, "--max-positions (16) must be above the checkpoint's, 16"),
-        ({}, [], 17, "tupe has a table of positions; give --method, interpolate, tile"),
-        ({"arch": "lstm"}, [], 17, "its arch is lstm"),
-        ({"max_positions": None}, ["--method", "tile"], 17, "it has no option max_positions"),
-    ],
-)
-def test_what_is_refused(options, flags, length, words, tmp_path):
-    folder = folder_with(tmp_path / "a", **options)
-    code, text = extend(folder / "model.pt", tmp_path / "out", *flags, length=length)
-    assert code == 2 and not (tmp_path / "out").exists() and words in text.splitlines()[-1]
-
-
-def test_methods_without_effect_are_refused(vocabulary, tmp_path):
-    for name, flags, words in (
-        ("rope", ["--method", "zero"], "--method zero: rope has no table of positions"),
-        ("enformer", [], "give --method interpolate, which says so, not None"),
+def test_what_is_refused(tmp_path):
+    """Lengths and methods without effect, a place that is taken, and another vocabulary."""
+    table, rope = folder_with(tmp_path / "a"), folder_with(tmp_path / "b", position_encoding="rope")
+    out = tmp_path / "out"
+    for folder, flags, length, message in (
+        (
+            table,
+            ["--method", "zero"],
+            16,
+            "--max-positions (16) must be above the checkpoint's, 16",
+        ),
+        (table, [], 17, "tupe has a table of positions; give --method"),
+        (rope, ["--method", "zero"], 17, "--method zero: rope has no table of positions"),
     ):
-        path = write_model(tmp_path / name, vocabulary, position_encoding=name)
-        code, text = extend(path, tmp_path / "out", "--data", vocabulary, *flags)
-        assert code == 2 and words in text and not (tmp_path / "out").exists()
-
-
-def test_other_models_files_and_places_are_refused(tmp_path):
-    folder, authors = folder_with(tmp_path / "a"), tmp_path / "authors"
-    write_authors(authors)
-    (authors / "theirs.txt").rename(authors / "dict.txt")
-    (folder / "model.pt").rename(folder / "b.pt")
-    good = [folder / "b.pt", folder / "new", "--method", "zero"]
-    assert extend(*good)[0] == 0
-    for words, message in (
-        (good, "already holds model.pt, dict.txt; give another --output-dir, or --overwrite"),
-        ([folder / "new" / "model.pt", folder / "new", "--overwrite"], "holds the checkpoint"),
-        ([authors / "theirs.pt", tmp_path / "new"], "make a checkpoint of this project of it"),
-    ):
-        before = (folder / "new" / "model.pt").read_bytes()
-        code, text = extend(*words)
-        assert code == 2 and message in text.splitlines()[-1], text
-        assert (folder / "new" / "model.pt").read_bytes() == before
-    assert extend(*good, "--overwrite", length=50)[0] == 0
-    lines = (folder / "dict.txt").read_text().splitlines()
-    (folder / "dict.txt").write_text("\n".join([*lines[::-1], ""]))
-    code, text = extend(*good, "--overwrite")
+        code, text = extend(folder / "model.pt", out, *flags, length=length)
+        assert code == 2 and message in text.splitlines()[-1] and not out.exists(), text
+    assert extend(table / "model.pt", out, "--method", "zero")[0] == 0
+    before = (out / "model.pt").read_bytes()
+    code, text = extend(table / "model.pt", out, "--method", "tile")
+    assert code == 2 and "already holds model.pt, dict.txt; give another --output-dir" in text
+    lines = (table / "dict.txt").read_text().splitlines()
+    (table / "dict.txt").write_text("\n".join([*lines[::-1], ""]))
+    code, text = extend(table / "model.pt", out, "--method", "tile", "--overwrite")
     assert code == 2 and "trained with a different vocabulary of the same size" in text
+    assert (out / "model.pt").read_bytes() == before

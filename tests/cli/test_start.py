@@ -1,7 +1,7 @@
-"""How commands start: --help imports no library, its example is right, extras are named."""
+"""How commands start: help and refusals import no library, and name what is wrong."""
 
-import ast
 import importlib
+import json
 import re
 import shlex
 import subprocess
@@ -9,45 +9,96 @@ import sys
 
 import pytest
 
-from helpers.called_bare import called_bare
 from helpers.exporting import write_model, write_vocabulary
-from helpers.running import BIN, ENV, REPO
+from helpers.running import BIN, ENV, REPO, USER_DIR, call_program, interrupt
 from tupe_fairseq.cli.extras import EXTRA_OF
 from tupe_fairseq.cli.main import COMMANDS
+from tupe_fairseq.fairseq_runs.command import parse_training
+from tupe_fairseq.models.tupe_roberta import FIXED_OPTIONS
+from tupe_fairseq.options import POSITION_OPTIONS, flag
 
-# what pip calls it, where that is another name
-DISTRIBUTIONS = {
-    "fairseq_cli": "fairseq", "omegaconf": "fairseq",
-    "sentence_splitter": "sentence-splitter", "sklearn": "scikit-learn",
-    "subword_nmt": "subword-nmt",
-}  # fmt: skip
+#: empty files: what is checked is that they are there
+FILES = (
+    "bin/dict.txt", "bin/train.bin", "bin/train.idx", "bin/valid.bin", "bin/valid.idx",
+    "dict.txt", "glue/CoLA/dev.tsv", "glue/CoLA/train.tsv", "pretrain/dict.txt",
+    "pretrain/report.json", "pretrain/sentencepiece.bpe.model", "rows.csv",
+    "task/input0/dict.txt", "task/report.json", "text.txt", "there.pt",
+)  # fmt: skip
+#: calls of each command with a wrong flag, file or pair of flags, and what the line names
+WRONG = [
+    ("compare bin --output-dir out --schemes nope --updates 9", "nope"),
+    ("compare absent --output-dir out --schemes tupe --updates 9", "absent"),
+    ("compare bin --output-dir out --schemes tupe --updates 9 --gpus 0 --cpu", "--gpus"),
+    ("compare bin --output-dir out --schemes tupe --updates 9 --warmup-updates 10", "(9)"),
+    ("compare @absent.args", "absent.args"),
+    ("convert --checkpoint there.pt --output-dir out", "--dict"),
+    ("convert --checkpoint absent --dict dict.txt --output-dir out", "absent"),
+    ("encode there.pt rows.csv --output-file out.txt", "out.txt"),
+    ("encode absent rows.csv --output-file out.npy", "absent"),
+    ("export there.pt --output-dir out --license A", "--license"),
+    ("export absent --output-dir out", "absent"),
+    ("extend there.pt --max-positions 65537 --output-dir out", "65537"),
+    ("extend absent --max-positions 64 --output-dir out", "absent"),
+    ("finetune --data task --checkpoint there.pt --output-dir out --cpu --fp16", "--fp16"),
+    ("finetune --data task --checkpoint absent --output-dir out", "absent"),
+    ("options --arch roberta_base", "'roberta_base'"),
+    ("plot there.pt --output-dir out --dpi 1", "--dpi"),
+    ("plot absent --output-dir out", "absent"),
+    ("predict there.pt rows.csv --output-file out.txt", "out.txt"),
+    ("predict there.pt absent.csv", "absent.csv"),
+    ("prepare-glue --glue-dir glue --tasks RTE --pretrain-dir pretrain --output-dir out", "RTE"),
+    ("prepare-pretrain --input text.txt --output-dir out --valid-fraction 0", "--valid-fraction"),
+    ("prepare-pretrain --input absent --output-dir out", "absent"),
+    ("prepare-task --kind x --train rows.csv --pretrain-dir pretrain --output-dir out", "'x'"),
+    ("prepare-task --kind tagging --train no.csv --pretrain-dir pretrain --output-dir out", "no.c"),
+    ("score there.pt --good a", "--good"),
+    ("score absent", "absent"),
+]
+CALLS = """
+import contextlib, io, json, sys
+from tupe_fairseq.cli import main as cli
+
+said = []
+for name, *words in json.load(sys.stdin):
+    before, printed = set(sys.modules), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        code = cli.run(name, words)
+    slow = {"torch", "numpy", "fairseq", "matplotlib", "transformers"}
+    said.append([code, printed.getvalue(), sorted(slow & ({*sys.modules} - before))])
+json.dump(said, sys.stdout)
+"""
 
 
 @pytest.fixture(scope="module")
 def called(tmp_path_factory):
-    """Exit code, output and imported libraries of each command with --help and a wrong flag."""
-    calls = [(name, [flag]) for name in COMMANDS for flag in ("--help", "--wrong-flag")]
-    said = called_bare(calls, tmp_path_factory.mktemp("empty"))
-    return {(name, flag): one for (name, (flag,)), one in zip(calls, said)}
+    """Exit code, output and imported libraries of each call, one after the other in one process."""
+    folder = tmp_path_factory.mktemp("files")
+    for name in FILES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    calls = [*(call for call, _ in WRONG), *(f"{name} --help" for name in COMMANDS)]
+    process = subprocess.run(
+        [sys.executable, "-W", "error", "-c", CALLS], env={**ENV, "PYTHONPATH": str(REPO)},
+        input=json.dumps([call.split() for call in calls]), stdout=subprocess.PIPE, text=True,
+        check=True, cwd=folder,
+    )  # fmt: skip
+    assert not (folder / "out").exists()
+    return dict(zip(calls, json.loads(process.stdout)))
 
 
-def get_parser(command):
-    return importlib.import_module(f"tupe_fairseq.cli.{command.replace('-', '_')}").get_parser()
+@pytest.mark.parametrize("call, named", WRONG)
+def test_refused_at_once_with_a_line_that_names_it(call, named, called):
+    code, text, libraries = called[call]
+    last = text.splitlines()[-1]
+    assert (code, libraries) == (2, [])
+    assert last.startswith(f"tupe-{call.split()[0]}: error: ") and named in last
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_and_wrong_flags_import_no_library(command, called):
-    program = f"tupe-{command}"
-    code, text, libraries = called[command, "--help"]
-    assert code == 0 and text.startswith(f"usage: {program} ") and libraries == []
-    code, text, libraries = called[command, "--wrong-flag"]
-    assert code == 2 and libraries == []
-    assert text.splitlines()[-1].startswith(f"{program}: error: ")
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_example_of_the_help_can_be_pasted(command):
-    parser = get_parser(command)
+def test_help_and_its_example(command, called):
+    code, text, libraries = called[f"{command} --help"]
+    assert code == 0 and text.startswith(f"usage: tupe-{command} ") and libraries == []
+    parser = importlib.import_module(f"tupe_fairseq.cli.{command.replace('-', '_')}").get_parser()
     example = re.sub(r"\\\n", " ", re.split(r"examples?:", parser.epilog)[1])
     program, *words = shlex.split(example.strip().splitlines()[0])
     assert program == f"tupe-{command}"
@@ -65,35 +116,34 @@ def test_three_ways_to_start():
         subprocess.run([*way, "--help"], capture_output=True, text=True, env=ENV) for way in ways
     ]
     assert {one.returncode for one in said} == {0} and len({one.stdout for one in said}) == 1
-    listed = subprocess.run([BIN / "tupe"], capture_output=True, text=True, env=ENV)
-    assert listed.returncode == 0 and all(f"  {name} " in listed.stdout for name in COMMANDS)
-    unknown = subprocess.run([BIN / "tupe", "nope"], capture_output=True, text=True, env=ENV)
-    assert unknown.returncode == 2
-
-
-def test_extras_and_commands_are_those_of_pyproject():
     text = (REPO / "pyproject.toml").read_text()
-    section = text.split("[project.optional-dependencies]")[1].split("\n[")[0]
-    extras = dict(re.findall(r"^(\w+) = (\[.*?\])$", section, re.M | re.S))
-    for package, extra in EXTRA_OF.items():
-        names = {re.match(r"[\w-]+", line).group() for line in ast.literal_eval(extras[extra])}
-        assert DISTRIBUTIONS.get(package, package) in names
     scripts = re.findall(r'^tupe-([\w-]+) = "tupe_fairseq\.cli\.main:main"', text, re.M)
     assert sorted(scripts) == sorted(COMMANDS)
 
 
-def test_a_missing_package_is_named_with_its_extra(tmp_path):
+def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):
     for name in ("dict.txt", "train.bin", "train.idx", "valid.bin", "valid.idx"):
         (tmp_path / name).touch()
-    words = [".", "--output-dir", "out", "--schemes", "tupe", "--updates", "1", "--cpu"]
-    code = "import importlib.util, sys; find = importlib.util.find_spec\n"
-    code += "importlib.util.find_spec = lambda name: None if name == 'scipy' else find(name)\n"
-    code += f"from tupe_fairseq.cli.main import run; sys.exit(run('compare', {words!r}))"
-    process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=ENV
-    )
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    words = [tmp_path, "--output-dir", tmp_path / "out", "--schemes", "tupe", "--updates", 1]
+    code, text = call_program("compare", [*words, "--cpu"])
     expected = "tupe-compare: error: scipy is not installed; pip install 'tupe_fairseq[data]'"
-    assert process.returncode == 2 and process.stderr.startswith(expected)
+    assert code == 2 and text.startswith(expected)
+    section = (REPO / "pyproject.toml").read_text().split("[project.optional-dependencies]")[1]
+    assert {f"{extra} = [" in section for extra in EXTRA_OF.values()} == {True}
+
+
+def test_workers_end_with_an_interrupted_command(tmp_path):
+    line = " ".join(["one", "two", "three", "four"] * 5)
+    (tmp_path / "text.txt").write_text("".join(f"{line} {n}.\n" for n in range(400_000)))
+    command = [
+        "tupe-prepare-pretrain", "--input", tmp_path / "text.txt", "--output-dir",
+        tmp_path / "out", "--workers", 2, "--split-sentences",
+    ]  # fmt: skip
+    # the whole group, as a terminal does; a worker that is just starting may print a traceback
+    code, text = interrupt(command, lambda running: running > 2, whole_group=True)
+    assert code == 130
+    assert text.splitlines()[-1].startswith("tupe-prepare-pretrain: interrupted")
 
 
 LOADING = """
@@ -116,3 +166,18 @@ def test_imports_and_loading_print_nothing(tmp_path):
     # fairseq itself, on every import
     lines = [line for line in process.stdout.splitlines() if "tensorboardX" not in line]
     assert lines == [] and process.returncode == 0
+
+
+def test_options_lists_every_flag_with_the_value_that_a_training_has():
+    code, listed = call_program("options", ["--arch", "tupe_roberta_mini"])
+    words = ["DATA", "--user-dir", USER_DIR, "--arch", "tupe_roberta_mini", "--task", "masked_lm"]
+    values = vars(parse_training(words))
+    # one flag a part, from its name on
+    parts = dict(re.findall(r"^  (--[a-z-]+)(.*?)(?=^  --|^$|\Z)", listed, re.M | re.S))
+    assert {flag(name) for name in POSITION_OPTIONS} < set(parts)
+    assert {"--encoder-layers", "--attn-impl", "--unpad", "--dropout"} < set(parts)
+    for part, text in parts.items():
+        name = part[2:].replace("-", "_")
+        assert name not in FIXED_OPTIONS, f"{part} is refused"
+        shown = re.search(r"\[(\S+)\]\s*$", text)
+        assert shown is None or str(values[name]) == shown.group(1), part

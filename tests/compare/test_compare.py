@@ -2,18 +2,18 @@
 
 import csv
 import json
-import logging
 import math
 import re
 import shlex
+import signal
 
 import pytest
 
+from helpers.cli import assert_same_weights
 from helpers.finetuning import make_chain
-from helpers.running import call_program, interrupt
+from helpers.running import call_program, interrupt, run, trainings_here
 from helpers.scoring import write_pairs
-from helpers.training import assert_same_weights
-from tupe_fairseq.compare import command, figures, results, run, tuning
+from tupe_fairseq.compare import command, figures, results
 from tupe_fairseq.compare.run import Measurement
 from tupe_fairseq.compare.schemes import parse_schemes
 from tupe_fairseq.fairseq_runs.train import Diverged
@@ -28,11 +28,16 @@ SIZE = "--encoder-layers 2 --encoder-embed-dim 32 --encoder-ffn-embed-dim 64 --u
 def comparing(data, folder, *flags, schemes="learned; tupe --rel-pos"):
     """The arguments of tupe-compare; later flags win."""
     words = [
-        data, "--output-dir", folder, "--schemes", schemes, "--seeds", "1", "--updates", 12,
+        data, "--output-dir", folder, "--schemes", schemes, "--seeds", "1", "--updates", 16,
         "--validate-every", 4, "--batch-size", 4, "--tokens-per-sample", 64, "--lr", "1e-2",
         "--cpu", "--threads", 1, f"--train-flags={SIZE}", "--keep-checkpoints", *flags,
     ]  # fmt: skip
     return [str(word) for word in words]
+
+
+def compare(*words):
+    with trainings_here():
+        return call_program("compare", words)
 
 
 def read(path):
@@ -63,15 +68,12 @@ def bin_folder(tmp_path):
     "flags, message",
     [
         (["--train-flags=--lr 3"], "--train-flags may not set --lr: tupe-compare sets it for all"),
-        (["--train-flags=--rel-pos"], "may not set --rel-pos: tupe-compare sets it for all"),
         (["--train-flags=--no-such"], "--train-flags: unrecognized arguments: --no-such"),
         (["--schemes=alibi --rel-pos"], "--schemes 'alibi --rel-pos': "),
-        (["--schemes=learned; learned --max-rel-pos 5"], "'learned"),
-        (["--baseline=rope"], "--baseline 'rope' is neither in --schemes nor in"),
     ],
 )
 def test_what_fairseq_train_would_not_do_is_refused(flags, message, bin_folder, tmp_path):
-    code, text = call_program("compare", comparing(bin_folder, tmp_path / "out", *flags))
+    code, text = compare(*comparing(bin_folder, tmp_path / "out", *flags))
     assert code == 2 and message in text.splitlines()[-1]
 
 
@@ -81,15 +83,11 @@ def test_a_file_of_flags(bin_folder, tmp_path):
         {bin_folder} --output-dir {tmp_path}/out --updates 40 --cpu  # on a laptop
         --schemes "learned; tupe --rel-pos" --seeds 1,2,3
     """)
-    words = [f"@{study}", "--seeds", "7", "--dry-run", "--lr", "0.5"]
-    code, text = call_program("compare", words)
-    scripts = text.split("# tupe_roberta_tiny, ")[1:]
-    assert code == 0 and [one.splitlines()[0] for one in scripts] == [
-        "learned, seed 7, lr 0.5",
-        "tupe --rel-pos, seed 7, lr 0.5",
-    ]
-    assert "--max-update 40 " in text and "--validate-interval-updates 4 " in text
-    assert not (tmp_path / "out").exists()
+    code, text = compare(f"@{study}", "--seeds", "7", "--dry-run", "--lr", "0.5")
+    runs = [line for line in text.splitlines() if line.startswith("# ")]
+    runs_of = "# tupe_roberta_tiny, {}, seed 7, lr 0.5".format
+    assert code == 0 and runs == [runs_of("learned"), runs_of("tupe --rel-pos")]
+    assert "--max-update 40 " in text and not (tmp_path / "out").exists()
 
 
 # ---- Statistics
@@ -112,13 +110,6 @@ def write(folder, *found):
         path = folder / one["arch"] / f"{one['scheme']}-seed{one['seed']}" / "result.json"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(one))
-
-
-def test_updates_to_reach():
-    curve = result("x", 1, [9, 8, 6, 7])["curve"]
-    assert results.updates_to_reach(curve, 7) == 25  # the first time
-    assert results.updates_to_reach(curve, 9.5) == 10
-    assert results.updates_to_reach(curve, 5) is None
 
 
 def test_differences_over_the_seeds(tmp_path):
@@ -146,7 +137,6 @@ def test_differences_over_the_seeds(tmp_path):
     assert tupe["to_baseline"]["of"] == 3 and fraction["n"] == 2
     assert (fraction["min"], fraction["max"]) == pytest.approx((0.75, (10 + 8 / 1.1) / 20))
     assert rows[MINI, "learned"]["final_loss"]["margin95"] is None
-    assert results.spread([None]) is None
 
 
 def test_the_files_of_a_comparison(tmp_path, bin_folder):
@@ -174,87 +164,63 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
         assert (out / name).read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_best_rate(tmp_path):
-    losses = {1e-3: 8.0, 2e-3: 7.0, 3e-3: None}
-    for lr, loss in losses.items():
-        one = result("learned", 1, [loss or 9], lr=lr, diverged=None if loss else "NaN")
-        write(tmp_path / "tuning" / f"lr{lr}", one)
-        two = result("tupe", 1, [9 if lr > 1e-3 else 8], lr=lr)
-        write(tmp_path / "tuning" / f"lr{lr}", two)
-    rows = {row["scheme"]: row for row in tuning.read_tuning(str(tmp_path))}
-    assert rows["learned"]["losses"] == losses
-    assert (rows["learned"]["lr"], rows["learned"]["at_edge"]) == (2e-3, False)
-    assert (rows["tupe"]["lr"], rows["tupe"]["at_edge"]) == (1e-3, True)
-
-
 # ---- Measurement
 
 
-class Log:
-    """A measurement that is given lines at given times."""
-
-    def __init__(self, path, updates=0):
-        self.now = 0.0
-        self.measured = Measurement(str(path), updates, clock=lambda: self.now)
-
-    def at(self, now, line):
-        self.now = now
-        return self.measured.follow(f"2026-01-02 03:04:05 | INFO | {line}\n")
-
-    def inner(self, now, updates, words, more=""):
-        return self.at(now, f'train_inner | {{"wpb": "{words}", "num_updates": "{updates}"{more}}}')
-
-    def valid(self, now, updates, loss):
-        self.at(now, 'fairseq_cli.train | begin validation on "valid" subset')
-        self.at(now + 5, f'valid | {{"valid_loss": "{loss}", "valid_num_updates": "{updates}"}}')
-        self.at(now + 6, f"x | Preparing to save checkpoint for epoch 1 @ {updates} updates")
-        self.at(now + 9, f"x | Saved checkpoint a.pt (epoch 1 @ {updates} updates)")
+#: the second, and a line of the log
+LOG = """\
+0 x | total memory = 2.000 GB ; name = A GPU
+10 fairseq_cli.train | Start iterating over samples
+12 train_inner | {"wpb": "100", "num_updates": "5", "gb_free": "0.5"}
+14 train_inner | {"wpb": "200", "num_updates": "10", "gb_free": "1.0"}
+14 fairseq_cli.train | begin validation on "valid" subset
+19 valid | {"valid_loss": "8.5", "valid_num_updates": "10"}
+20 x | Preparing to save checkpoint for epoch 1 @ 10 updates
+23 x | Saved checkpoint a.pt (epoch 1 @ 10 updates)
+25 train_inner | {"wpb": "300", "num_updates": "20"}
+25 fairseq_cli.train | begin validation on "valid" subset
+30 valid | {"valid_loss": "8.25", "valid_num_updates": "20"}
+"""
 
 
 def test_seconds_and_speed_are_those_of_training(tmp_path):
-    log = Log(tmp_path / "curve.jsonl")
-    log.at(0, "x | total memory = 2.000 GB ; name = A GPU   ")
-    log.at(10, "fairseq_cli.train | Start iterating over samples")
-    assert log.inner(12, 5, 100, ', "gb_free": "0.5"') == 5
-    log.inner(14, 10, 200, ', "gb_free": "1.0"')
-    log.valid(14, 10, 8.5)  # until 23, of which a second counts: from its result to the saving
-    log.inner(25, 20, 300)
-    log.valid(25, 20, 8.25)
-    first, second = Log(tmp_path / "curve.jsonl", updates=20).measured.points
+    now, path = 0, str(tmp_path / "curve.jsonl")
+    measured = Measurement(path, 0, clock=lambda: now)
+    for line in LOG.splitlines():
+        second, text = line.split(" ", 1)
+        now = int(second)
+        measured.follow(f"2026-01-02 03:04:05 | INFO | {text}\n")
+    first, second = Measurement(path, updates=20).points
     assert (first["loss"], first["seconds"], first["peak_memory_mib"]) == (8.5, 4.0, 1536)
     assert first["words_per_second"] == pytest.approx(1500 / 4)
+    # of the validation a second counts: from its result to the saving
     assert (second["seconds"], second["words_per_second"]) == (7.0, pytest.approx(1000))
-    resumed = Log(tmp_path / "curve.jsonl", updates=10)
-    assert [point["updates"] for point in resumed.measured.points] == [10]
+    resumed = Measurement(path, updates=10)
+    assert [point["updates"] for point in resumed.points] == [10]
     with pytest.raises(Diverged, match="after 30 updates is nan"):
-        resumed.valid(0, 30, "nan")
+        resumed.follow('x | valid | {"valid_loss": "nan", "valid_num_updates": "30"}\n')
 
 
 # ---- Through fairseq-train
 
 
-@pytest.fixture(scope="module", autouse=True)
-def commands_start_at_once(shim_folder):
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (command, run):
-            patch.setattr(module, "console_script", lambda name: f"{shim_folder}/{name}")
-        yield
-
-
 @pytest.fixture(scope="module")
-def compared(data, shim_folder, tmp_path_factory):
-    """Two runs, interrupted while both ran at a time, and then finished one after the other."""
-    for _ in range(3):  # on a busy machine a run may be over before it is interrupted
+def compared(data, tmp_path_factory):
+    """Two runs, terminated while both ran at a time, and then finished one after the other."""
+    for _ in range(3):  # on a busy machine the run may be over before it is terminated
         folder = tmp_path_factory.mktemp("a comparison")
-        words = comparing(data, folder)
-        parallel = [f"{shim_folder}/tupe-compare", *words, "--parallel", "2"]
-        code, text = interrupt(parallel, folder / TUPE / "train.log", "Saved checkpoint")
-        assert code == 130 and text.splitlines()[-1] == "tupe-compare: interrupted", text
-        with locked(str(folder)):  # the trainings have ended, too
+        words, log = comparing(data, folder), folder / TUPE / "train.log"
+        code, text = interrupt(
+            ["tupe-compare", *words, "--parallel", 2],
+            lambda _, log=log: log.exists() and "Saved checkpoint" in log.read_text(),
+            signal.SIGTERM,
+        )
+        assert code == 143 and text.splitlines()[-1] == "tupe-compare: terminated", text
+        with locked(str(folder)):
             pass
-        if not (folder / TUPE / "result.json").exists():
+        if "done training" not in log.read_text():
             break
-    code, text = call_program("compare", words)
+    code, text = compare(*words)
     assert code == 0, text
     return folder, text
 
@@ -262,14 +228,13 @@ def compared(data, shim_folder, tmp_path_factory):
 def test_an_interrupted_comparison_resumes(compared):
     folder, text = compared
     found = read(folder / TUPE / "result.json")
-    assert [point["updates"] for point in found["curve"]] == [4, 8, 12]
+    assert [point["updates"] for point in found["curve"]] == [4, 8, 12, 16]
     assert found["final_loss"] == found["curve"][-1]["loss"] < found["curve"][0]["loss"]
-    assert 0 < found["curve"][0]["seconds"] < found["seconds"] and found["words_per_second"] > 0
+    assert 0 < found["curve"][0]["seconds"] < found["seconds"]
     log = (folder / TUPE / "train.log").read_text()
     assert log.count("| Start iterating over samples") >= 2
-    assert re.search(r"\(epoch 1 @ (4|8) updates\)", log)  # where it went on
-    assert found["parallel"] == 2 and "Up to 2 runs shared the machine" in text
-    assert (folder / "results.md").read_text() in text
+    assert re.search(r"\(epoch 1 @ (4|8|12) updates\)", log)  # where it went on
+    assert found["parallel"] == 2 and (folder / "results.md").read_text() in text
     # learned has a table of 64 x 32; all that tupe has more is positions
     learned = read(folder / LEARNED / "result.json")
     assert learned["position_parameters"] == 64 * 32
@@ -277,7 +242,7 @@ def test_an_interrupted_comparison_resumes(compared):
     assert more == found["parameters"] - learned["parameters"] > 2 * 32 * 32
 
 
-def test_by_hand_it_is_the_same(compared, run, tmp_path):
+def test_by_hand_it_is_the_same(compared, tmp_path):
     """One run alone, without interruption, as its command.sh says."""
     folder = compared[0] / TUPE
     script = (folder / "command.sh").read_text()
@@ -289,58 +254,45 @@ def test_by_hand_it_is_the_same(compared, run, tmp_path):
     assert_same_weights(tmp_path / "checkpoint_last.pt", folder / "checkpoint_last.pt")
 
 
-def test_a_scheme_and_a_rate_of_its_own_are_added(compared, data, caplog, monkeypatch, tmp_path):
-    """On another machine, and with another torch; finished runs are not repeated."""
+def test_a_scheme_is_added_and_a_rate_is_not(compared, data):
+    """Finished runs are not repeated; a run whose curve is lost is trained again."""
     folder, _ = compared
-    logs = [(folder / name / "train.log").read_bytes() for name in (LEARNED, TUPE)]
-    monkeypatch.setattr(command, "versions", lambda: {"torch": "9.9"})
-    words = comparing(data, folder, "--threads", "2", schemes="none; learned")
-    caplog.set_level(logging.WARNING)
-    code, text = call_program("compare", words)
-    assert code == 0 and "1 of 2 runs left" in text, text
-    assert "threads was 1 and is now 2" in text and "versions was" in text
-    assert logs == [(folder / name / "train.log").read_bytes() for name in (LEARNED, TUPE)]
+    log = (folder / TUPE / "train.log").read_bytes()
+    lost = read(folder / LEARNED / "result.json")["curve"]
+    for name in ("result.json", "curve.jsonl"):
+        (folder / LEARNED / name).unlink()
+    words = comparing(data, folder, schemes="none; learned")
+    code, text = compare(*words)
+    assert code == 0 and "lacks a validation; the run restarts" in text, text
+    assert log == (folder / TUPE / "train.log").read_bytes()
+    again = read(folder / LEARNED / "result.json")["curve"]
+    assert [point["loss"] for point in again] == [point["loss"] for point in lost]
     summary = read(folder / "results.json")["summary"]
     assert [row["scheme"] for row in summary] == ["learned", "none", "tupe --rel-pos"]
-    code, text = call_program("compare", comparing(data, folder, "--lr", "2e-2"))
+    code, text = compare(*words, "--lr", "2e-2")
     assert code == 2 and "made with other settings: lr was 0.01 and is now 0.02" in text
     with locked(str(folder)):
-        code, text = call_program("compare", words)
+        code, text = compare(*words)
     assert code == 2 and "another process is using" in text
 
 
-def test_a_checkpoint_without_its_curve_is_trained_again(compared, data, tmp_path):
-    words = comparing(data, tmp_path, schemes="learned")
-    (tmp_path / LEARNED).mkdir(parents=True)
-    checkpoint = (compared[0] / LEARNED / "checkpoint_last.pt").read_bytes()
-    (tmp_path / LEARNED / "checkpoint_last.pt").write_bytes(checkpoint)
-    code, text = call_program("compare", words)
-    assert code == 0 and "lacks a validation; the run restarts" in text
-    losses = [read(x / LEARNED / "result.json")["curve"] for x in (tmp_path, compared[0])]
-    assert len({tuple(point["loss"] for point in curve) for curve in losses}) == 1
-
-
-def test_downstream_evaluation(tmp_path, shim_folder, monkeypatch):
+def test_downstream_evaluation(tmp_path):
     """It failed once; what had been done was kept. The numbers are those of the commands."""
     chain = make_chain(tmp_path)
     pairs = [("the cat sat", "cat the sat"), ("a dog saw it", "dog a it saw")]
     write_pairs(chain / "pairs" / "one.jsonl", pairs, linguistics_term="order")
-    finetuning = ["--epochs", "1", "--batch-size", "8", "--lrs", "1e-2", "--seeds", "1"]
-    finetuning += ["--pooling", "mean"]
+    task, out = chain / "out" / "CoLA", chain / "compared"
+    finetuning = "--epochs 1 --batch-size 8 --lrs 1e-2 --seeds 1 --pooling mean"
     words = comparing(
-        chain / "dir", chain / "out", "--pairs", chain / "pairs", "--tasks", chain / "out" / "CoLA",
-        "--finetune-flags", shlex.join(finetuning), "--tune-lrs", "1e-2,1e-3", "--updates", "4",
-        schemes="learned",
+        chain / "dir", out, "--pairs", chain / "pairs", "--tasks", task, "--finetune-flags",
+        finetuning, "--tune-lrs", "1e-2,1e-3", "--updates", 4, schemes="learned",
     )  # fmt: skip
-    words = [word for word in words if word not in ("--lr", "1e-2")][:-2] + words[-2:]
-    out = chain / "compared"
-    words[words.index("--output-dir") + 1] = str(out)
-    with monkeypatch.context() as patch:
-        shims = {"tupe-score": f"{shim_folder}/tupe-score", "tupe-finetune": "/bin/false"}
-        patch.setattr(run, "console_script", shims.__getitem__)
-        code, text = call_program("compare", words)
-        assert code == 2 and "false ended with exit code 1" in text and "downstream.log" in text
-    code, text = call_program("compare", words)
+    del words[words.index("--lr") : words.index("--lr") + 2]
+    (task / "label" / "valid.idx").rename(task / "valid.idx")
+    code, text = compare(*words)
+    assert code == 2 and "tupe-finetune ended with exit code 2" in text, text
+    (task / "valid.idx").rename(task / "label" / "valid.idx")
+    code, text = compare(*words)
     assert code == 0, text
     one = out / LEARNED
     assert (one / "downstream.log").read_text().count("/tupe-score ") == 1
@@ -349,15 +301,15 @@ def test_downstream_evaluation(tmp_path, shim_folder, monkeypatch):
     best = read(out / "results.json")["tuning"][0]
     assert found["lr"] == best["lr"] == min(best["losses"], key=lambda pair: pair[1])[0]
     checkpoint = one / "checkpoint_last.pt"
-    words = [checkpoint, "--pairs", chain / "pairs", "--data", chain / "dir", "--cpu"]
-    code, text = call_program("score", [*words, "--results", tmp_path / "scored"])
-    scored = read(tmp_path / "scored" / "results.json")["pairs"]
-    words = ["--data", chain / "out" / "CoLA", "--checkpoint", checkpoint, "--cpu", *finetuning]
-    code, text = call_program("finetune", [*words, "--output-dir", tmp_path / "runs"])
-    tuned = read(tmp_path / "runs" / "CoLA" / "results.json")["runs"]
+    run("tupe-score", checkpoint, "--pairs", chain / "pairs", "--data", chain / "dir", "--cpu",
+        "--results", chain / "scored")  # fmt: skip
+    scored = read(chain / "scored" / "results.json")["pairs"]
+    words = ["--data", task, "--checkpoint", checkpoint, "--cpu", "--output-dir", chain / "runs"]
+    with trainings_here():
+        run("tupe-finetune", *words, *finetuning.split())
+    tuned = read(chain / "runs" / "CoLA" / "results.json")["runs"]
     assert found["downstream"] == {
         "pairs": 100 * scored["all"]["accuracy"],
         "pairs/order": 100 * scored["phenomena"]["order"]["accuracy"],
         "CoLA": 100 * tuned[0]["metrics"]["valid"]["mcc"],
     }
-    assert not (one / "downstream").exists()

@@ -16,7 +16,7 @@ import pytest
 from tupe_fairseq.fairseq_runs import train as running
 from tupe_fairseq.fairseq_runs.grid import run_grid
 from tupe_fairseq.fairseq_runs.schedule import WARMUP_RATIO, total_updates, warmup_updates
-from tupe_fairseq.fairseq_runs.train import Diverged, record_of, train
+from tupe_fairseq.fairseq_runs.train import Diverged, train
 from tupe_fairseq.files import locked
 
 WAIT = "import time; print('started', flush=True); time.sleep(60)"
@@ -150,12 +150,6 @@ def test_a_failure_ends_the_other_runs_of_a_grid(tmp_path):
     with pytest.raises(ValueError, match="run 2"):
         run_grid([1, 2, 3], make, parallel=2)
     assert made == [1, 2] and time.monotonic() - begin < 30
-
-
-def test_lines_of_the_log():
-    line = '2026-01-01 | INFO | valid | {"epoch": 1, "valid_loss": "8.317"}\n'
-    assert record_of(line, "valid") == {"epoch": 1, "valid_loss": "8.317"}
-    assert record_of(line, "train") is None and record_of(line[:-9], "valid") is None
 
 
 def test_total_updates_against_dealing_out_batches():

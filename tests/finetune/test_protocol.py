@@ -1,41 +1,87 @@
-"""tupe-finetune on GLUE, through fairseq-train on tiny data: grid, tables, submission, resuming."""
+"""tupe-finetune through fairseq-train on tiny data: resuming, scores, tables, submissions."""
 
 import json
+import math
+import re
 import shlex
 import shutil
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
 from sklearn import metrics
 
-from helpers.finetuning import GRID, ROWS, call, finetuning
-from helpers.training import assert_same_weights
+from helpers.cli import assert_same_weights
+from helpers.finetuning import ROWS, make_chain
+from helpers.glue_data import write_bin, write_checkpoint
+from helpers.own_tasks import ROWS as OWN_ROWS
+from helpers.own_tasks import own_rows, own_task, write_own
+from helpers.running import call_program, interrupt, run, trainings_here
 from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.data.task import KINDS
+from tupe_fairseq.files import locked
 from tupe_fairseq.inference.predict import predict
 
-RUNS = ("lr5e-4-seed1", "lr5e-4-seed2", "lr0.01-seed1", "lr0.01-seed2")
 UPDATES = 2 * ROWS["train"] // 8
+FIRST, SECOND, THIRD = (f"lr0.01-seed{seed}" for seed in (1, 2, 3))
+
+
+def finetuning(chain, task, output, *flags):
+    """Arguments for 2 epochs of 8 updates; later flags win."""
+    return [
+        "--data", chain / "out" / task, "--checkpoint", chain / "checkpoint_last.pt",
+        "--output-dir", output, "--cpu", "--epochs", 2, "--batch-size", 8, "--lrs", "1e-2",
+        "--seeds", "1", *flags,
+    ]  # fmt: skip
+
+
+def finetune(*words):
+    with trainings_here():
+        return call_program("finetune", words)
 
 
 def rows_of(path):
     header, *rows = path.read_text().splitlines()
     assert header == "prediction\ttarget"
-    return zip(*(row.split("\t") for row in rows))
+    return list(zip(*(row.split("\t") for row in rows)))
+
+
+def words_of(script):
+    return shlex.split(script.replace("\\\n", ""), comments=True)
 
 
 def read(*path):
     return json.loads(path[0].joinpath(*path[1:]).read_text())
 
 
-def last_updates(path):
-    return torch.load(path, map_location="cpu")["optimizer_history"][-1]["num_updates"]
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory):
+    return make_chain(tmp_path_factory.mktemp("a chain"))
 
 
-def test_each_run_is_as_planned(grid):
-    output, text = grid
-    for name in RUNS:
-        folder = output / "CoLA" / name
+@pytest.fixture(scope="module")
+def grid(chain, tmp_path_factory):
+    """CoLA with two seeds: a real command, interrupted in its second run, and then finished."""
+    output = tmp_path_factory.mktemp("runs of")
+    cola = output / "CoLA"
+    words = finetuning(chain, "CoLA", output, "--seeds", "1,2", "--keep-checkpoints")
+    log = cola / SECOND / "train.log"
+    code, text = interrupt(["tupe-finetune", *words], lambda _: log.exists() and log.read_text())
+    assert code == 130 and text.splitlines()[-1] == "tupe-finetune: interrupted", text
+    with locked(str(cola)):  # its fairseq-train has ended, too
+        assert [path.parent.name for path in cola.glob("lr*/result.json")] == [FIRST]
+    first = (cola / FIRST / "train.log").read_bytes()
+    code, text = finetune(*words)
+    assert code == 0, text
+    assert (cola / FIRST / "train.log").read_bytes() == first
+    assert "CoLA: 1 of 2 runs left" in text
+    return output
+
+
+def test_each_run_has_the_score_of_its_predictions(grid, chain):
+    for name in (FIRST, SECOND):
+        folder = grid / "CoLA" / name
         found = read(folder, "result.json")
         assert found["updates"] == UPDATES and found["epochs"] == 2
         assert (folder / "checkpoint_best.pt").exists()  # --keep-checkpoints
@@ -47,40 +93,11 @@ def test_each_run_is_as_planned(grid):
         # fairseq has picked the checkpoint by the same score
         best = torch.load(folder / "checkpoint_best.pt", weights_only=False)["extra_state"]["best"]
         assert best / 100 == pytest.approx(expected, abs=1e-6)
-    assert (folder / "command.sh").read_text().split("\n", 1)[1] in text
-    assert "prepared for 512 positions and the model has 64: longer rows are truncated" in text
-
-
-def test_runs_side_by_side_are_the_same(grid, chain, tmp_path):
-    code, text = call(finetuning(chain, "CoLA", tmp_path, *GRID, "--parallel", 2))
-    assert code == 0, text
-    for name in RUNS:
-        for file in ("result.json", "predictions-valid.tsv"):
-            found, expected = (out / "CoLA" / name / file for out in (tmp_path, grid[0]))
-            assert found.read_bytes() == expected.read_bytes(), found
-    for file in ("CoLA/results.md", "CoLA/results.json", "results.md", "submission/CoLA.tsv"):
-        assert (tmp_path / file).read_bytes() == (grid[0] / file).read_bytes(), file
-
-
-def test_tables(grid):
-    cola = grid[0] / "CoLA"
-    runs = [read(path) for path in cola.glob("lr*/result.json")]
-    summary = read(cola, "results.json")
-    for row in summary["by_lr"]:
-        scores = [run["metrics"]["valid"]["mcc"] for run in runs if run["lr"] == row["lr"]]
-        assert row["metrics"]["valid"]["mcc"] == pytest.approx(sum(scores) / 2)
-        assert row["seeds"] == [1, 2]
-    assert summary["score"] == max(row["metrics"]["valid"]["mcc"] for row in summary["by_lr"])
-    assert summary["best_run_score"] == max(run["metrics"]["valid"]["mcc"] for run in runs)
-    assert summary["score"] > 0.2  # there is something to learn
-    assert summary["baseline"]["metrics"] == {"valid": {"mcc": 0.0}}
-    table = (cola / "results.md").read_text()
-    assert "| always 0 (majority class) |  | 0.0 |" in table and table.count("-seed") == 4
-    assert "average of 1 of 9 tasks" in (grid[0] / "results.md").read_text()
-
-
-def test_submission(grid, chain):
-    header, *rows = (grid[0] / "submission" / "CoLA.tsv").read_text().splitlines()
+    summary = read(grid, "CoLA", "results.json")
+    runs = [read(grid, "CoLA", name, "result.json") for name in (FIRST, SECOND)]
+    scores = [one["metrics"]["valid"]["mcc"] for one in runs]
+    assert summary["score"] == pytest.approx(sum(scores) / 2) and max(scores) > 0.2
+    header, *rows = (grid / "submission" / "CoLA.tsv").read_text().splitlines()
     index = (chain / "out" / "CoLA" / "test.index").read_text().split()
     assert header == "index\tprediction"
     assert [row.split("\t")[0] for row in rows] == index and len(index) == ROWS["test"]
@@ -89,8 +106,8 @@ def test_submission(grid, chain):
 
 def test_a_kept_run_is_a_model_by_itself(grid, chain, tmp_path):
     """A copy of its folder predicts from raw text what the run predicted."""
-    best = read(grid[0], "CoLA", "results.json")["best_run"]
-    folder = shutil.copytree(grid[0] / "CoLA" / best, tmp_path / "moved")
+    best = read(grid, "CoLA", "results.json")["best_run"]
+    folder = shutil.copytree(grid / "CoLA" / best, tmp_path / "moved")
     hub = TupeRobertaModel.from_pretrained(str(folder), "checkpoint_best.pt").eval()
     labels, found = hub.task.label_dictionary, []
     for line in (chain / "glue" / "CoLA" / "dev.tsv").read_text().splitlines():
@@ -101,62 +118,51 @@ def test_a_kept_run_is_a_model_by_itself(grid, chain, tmp_path):
     assert tuple(found) == predictions and len(set(found)) == 2
 
 
-def test_other_settings_are_refused(grid, chain):
-    code, text = call(finetuning(chain, "CoLA", grid[0], *GRID, "--epochs", 3))
-    assert code == 2
-    assert "was made with other settings: epochs was 2 and is now 3" in text
-
-
-def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, run, tmp_path):
+def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, tmp_path):
     """By hand to the end of the first epoch, then by tupe-finetune; and all by hand elsewhere."""
-    flags = ["--lrs", "0.01", "--seeds", "1,2,3"]
-    _, shown = call(finetuning(chain, "CoLA", grid[0], *flags, "--dry-run"))
-    by_hand = shown[shown.rindex("# CoLA, lr0.01-seed3") :]
-    folder = grid[0] / "CoLA" / "lr0.01-seed3"
-    printed = run("sh", "-c", by_hand.replace("--max-epoch 2", "--max-epoch 1")).stdout
+    words = finetuning(chain, "CoLA", grid, "--seeds", "1,2,3")
+    _, shown = finetune(*words, "--dry-run")
+    command = words_of(shown[shown.rindex("# CoLA, lr0.01-seed3") :])
+    folder = grid / "CoLA" / THIRD
+    printed = run("fairseq-train", *command[1:], "--max-epoch", 1).stdout
     (folder / "train.log").write_text(printed)
-    assert last_updates(folder / "checkpoint_last.pt") == UPDATES // 2
+    last = torch.load(folder / "checkpoint_last.pt", weights_only=False)
+    assert last["optimizer_history"][-1]["num_updates"] == UPDATES // 2
 
-    code, text = call(finetuning(chain, "CoLA", grid[0], *flags, "--keep-checkpoints"))
-    assert code == 0, text
-    assert "CoLA: 1 of 3 runs left" in text
+    code, text = finetune(*words, "--keep-checkpoints")
+    assert code == 0 and "CoLA: 1 of 3 runs left" in text, text
     assert f"(epoch 2 @ {UPDATES // 2} updates)" in (folder / "train.log").read_text()
     assert read(folder, "result.json")["updates"] == UPDATES
-    assert len(read(grid[0], "CoLA", "results.json")["runs"]) == 5
 
-    elsewhere = tmp_path / "else where"
-    script = (folder / "command.sh").read_text()
-    run("sh", "-c", script.replace(shlex.quote(str(folder)), shlex.quote(str(elsewhere))))
-    assert_same_weights(elsewhere / "checkpoint_best.pt", folder / "checkpoint_best.pt")
+    assert words_of((folder / "command.sh").read_text()) == command
+    run("fairseq-train", *command[1:], "--save-dir", tmp_path)
+    assert_same_weights(tmp_path / "checkpoint_best.pt", folder / "checkpoint_best.pt")
 
-    _, again = call(finetuning(chain, "CoLA", grid[0], *flags))
+    _, again = finetune(*words)
     assert "CoLA: 0 of 3 runs left" in again and "fairseq-train" not in again
-    best = read(grid[0], "CoLA", "results.json")["best_run"]
+    best = read(grid, "CoLA", "results.json")["best_run"]
     for pattern in ("lr*/*.pt", "lr*/*.model", "lr*/input0"):  # without --keep-checkpoints
-        assert [path.parent.name for path in (grid[0] / "CoLA").glob(pattern)] == [best]
+        assert [path.parent.name for path in (grid / "CoLA").glob(pattern)] == [best]
 
 
 def test_regression_with_mean_pooling(chain, tmp_path):
-    command = finetuning(chain, "STS-B", tmp_path, "--epochs", 1)
-    code, text = call([*command, "--pooling", "mean"])
+    words = finetuning(chain, "STS-B", tmp_path, "--epochs", 1, "--pooling", "mean")
+    code, text = finetune(*words)
     assert code == 0, text
-    folder = tmp_path / "STS-B" / "lr0.01-seed1"
+    folder = tmp_path / "STS-B" / FIRST
     found = read(folder, "result.json")["metrics"]["valid"]
-    sides = rows_of(folder / "predictions-valid.tsv")
-    scores, targets = ([*map(float, side)] for side in sides)
+    scores, targets = ([*map(float, side)] for side in rows_of(folder / "predictions-valid.tsv"))
     assert found["pearson"] == pytest.approx(stats.pearsonr(scores, targets)[0])
     assert found["spearman"] == pytest.approx(stats.spearmanr(scores, targets)[0])
     assert targets == pytest.approx([number % 26 / 5 for number in range(ROWS["valid"])])
     rows = (tmp_path / "submission" / "STS-B.tsv").read_text().splitlines()[1:]
     assert all(0 <= float(row.split("\t")[1]) <= 5 and row[-4] == "." for row in rows)
-    table = (tmp_path / "STS-B" / "results.md").read_text()
-    assert "; epochs: 1; rows per update: 8" in table
-    assert "(mean score)" in table and "mean of a text's features (--pooling)" in table
-    assert "| STS-B (mean pooling) |" in (tmp_path / "results.md").read_text()
 
     # the kept checkpoint pools by the mean without being told to
     where = str(folder), "checkpoint_best.pt", str(chain / "out" / "STS-B")
     found = predict(f"{where[0]}/checkpoint_best.pt", where[2], "valid", cpu=True)
+    one_by_one = predict(f"{where[0]}/checkpoint_best.pt", where[2], "valid", 1, cpu=True)
+    np.testing.assert_allclose(one_by_one, found, rtol=0, atol=1e-5)
     hub = TupeRobertaModel.from_pretrained(*where).eval()
     head = hub.model.classification_heads["sentence_classification_head"]
     for row in hub.task.load_dataset("valid"):
@@ -166,42 +172,111 @@ def test_regression_with_mean_pooling(chain, tmp_path):
 
 
 def test_two_development_and_test_sets(chain, tmp_path):
-    code, text = call(finetuning(chain, "MNLI", tmp_path, "--epochs", 1))
+    code, text = finetune(*finetuning(chain, "MNLI", tmp_path, "--epochs", 1))
     assert code == 0, text
-    folder = tmp_path / "MNLI" / "lr0.01-seed1"
-    found = read(folder, "result.json")["metrics"]
+    folder = tmp_path / "MNLI" / FIRST
     for split in ("valid", "valid1"):
         predictions, targets = rows_of(folder / f"predictions-{split}.tsv")
         assert set(targets) == {"contradiction", "entailment", "neutral"}
         expected = metrics.accuracy_score(targets, predictions)
-        assert found[split]["accuracy"] == pytest.approx(expected)
+        assert read(folder, "result.json")["metrics"][split]["accuracy"] == pytest.approx(expected)
     for name in ("MNLI-m", "MNLI-mm"):
         rows = (tmp_path / "submission" / f"{name}.tsv").read_text().splitlines()
         assert len(rows) == 1 + ROWS["test"]
-    table = (tmp_path / "MNLI" / "results.md").read_text()
-    assert "accuracy (matched) | accuracy (mismatched)" in table
 
 
-def test_a_diverged_run_without_pretraining(chain, tmp_path):
-    code, text = call(finetuning(chain, "CoLA", tmp_path, "--no-pretraining", "--lrs", "1e30"))
-    assert code == 0, text
+def test_a_diverged_run_and_then_other_data(chain, tmp_path):
+    shutil.copytree(chain / "out" / "CoLA", tmp_path / "out" / "CoLA")
+    (tmp_path / "checkpoint_last.pt").symlink_to(chain / "checkpoint_last.pt")
+    words = finetuning(tmp_path, "CoLA", tmp_path, "--no-pretraining", "--lrs", "1e30")
+    code, text = finetune(*words)
+    assert code == 0 and "every run of CoLA diverged" in text, text
     folder = tmp_path / "CoLA" / "lr1e+30-seed1"
-    found = read(folder, "result.json")
-    assert found["diverged"] == "FloatingPointError: gradients are Nan/Inf"
+    assert read(folder, "result.json")["diverged"] == "FloatingPointError: gradients are Nan/Inf"
     assert "tensors; newly initialized" not in (folder / "train.log").read_text()
-    assert "every run of CoLA diverged" in text
-    table = (tmp_path / "CoLA" / "results.md").read_text()
-    assert "# CoLA, without pre-training" in table and "| lr1e+30-seed1 | 0 | diverged |" in table
     assert "CoLA (not pre-trained) | 0.0 | diverged |" in (tmp_path / "results.md").read_text()
+    write_bin(tmp_path / "out" / "CoLA" / "label" / "train", [[5, 2]] * ROWS["train"])
+    code, text = finetune(*words)
+    assert code == 2 and "was made with other settings: label/train.bin was" in text
 
 
-def test_a_checkpoint_that_lacks_a_tensor(chain, tmp_path):
-    state = torch.load(chain / "checkpoint_last.pt", weights_only=False)
-    del state["model"]["encoder.sentence_encoder.layers.0.fc1.weight"]
-    torch.save(state, tmp_path / "part.pt")
-    command = finetuning(chain, "CoLA", tmp_path, "--checkpoint", tmp_path / "part.pt")
-    code, text = call(command)
-    assert code == 2
-    assert "tupe-finetune: error: fairseq-train ended with exit code 1; the end of" in text
-    assert "part.pt is damaged or not a checkpoint: " in text.splitlines()[-1]
-    assert not (tmp_path / "CoLA" / "results.md").exists()
+# ---- Tasks of one's own
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A run of each kind of task."""
+    folder = tmp_path_factory.mktemp("own tasks")
+    write_checkpoint(folder / "model.pt")
+    for kind in KINDS:
+        task = own_task(kind, name=kind, texts=2 if kind == "classification" else 1)
+        # windows of tags: some sentences are longer than the model
+        rows = own_rows(task, longest=40 if kind == "tagging" else 6)
+        write_own(folder / kind, task, rows, has_test_labels=kind != "multilabel")
+        code, text = finetune(*own_words(folder, kind))
+        assert code == 0, text
+    return folder
+
+
+def own_words(folder, kind):
+    words = ["--data", folder / kind, "--checkpoint", folder / "model.pt", "--output-dir",
+             folder / "runs", "--cpu", "--no-pretraining", "--batch-size", 8, "--lrs", "1e-2",
+             "--seeds", 1, "--epochs", 3, "--patience", 1]  # fmt: skip
+    words += [] if kind == "regression" else ["--balance"]
+    return words + (["--metric", "macro_f1"] if kind == "classification" else [])
+
+
+def score(kind, predictions, targets):
+    """The metric that picks checkpoints, by the libraries alone, from a file's cells."""
+    if kind == "classification":
+        return metrics.f1_score(targets, predictions, average="macro")
+    if kind == "regression":
+        sides = np.array([predictions, targets], dtype=float)
+        return (stats.pearsonr(*sides)[0] + stats.spearmanr(*sides)[0]) / 2
+    sides = [[json.loads(cell) for cell in side] for side in (predictions, targets)]
+    if kind == "multilabel":
+        labels = own_task(kind).labels
+        x, y = ([[label in row for label in labels] for row in side] for side in sides)
+        return metrics.f1_score(np.array(y).ravel(), np.array(x).ravel())
+    return metrics.accuracy_score(*(sum(side, []) for side in sides))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_task_of_ones_own(kind, own):
+    task = own / "runs" / kind
+    result, summary = read(task, FIRST, "result.json"), read(task, "results.json")
+    table = (task / "results.md").read_text()
+    predictions, targets = rows_of(task / FIRST / "predictions-valid.tsv")
+    assert len(targets) == OWN_ROWS["valid"]
+    expected = pytest.approx(score(kind, predictions, targets), abs=1e-6)
+    assert result["metrics"]["valid"][summary["selection"]] == summary["score"] == expected
+    assert ("Weights of the classes in the loss (--balance)" in table) == (kind != "regression")
+    path = task / FIRST / "predictions-test.tsv"
+    if kind == "multilabel":  # whose test set has no labels
+        header, *lines = path.read_text().splitlines()
+        assert header == "prediction" and len(lines) == OWN_ROWS["test"] and summary["test"] == {}
+    else:
+        found = summary["test"]["test"][summary["selection"]]
+        assert found == pytest.approx(score(kind, *rows_of(path)), abs=1e-6)
+
+    # again: nothing is trained or predicted, and all files are the same
+    (task / FIRST / "checkpoint_best.pt").unlink()
+    names = ("results.json", "results.md", "*.png", "*/*.tsv", "*/result.json")
+    before = {path: path.read_bytes() for name in names for path in task.glob(name)}
+    code, text = finetune(*own_words(own, kind))
+    assert code == 0 and "0 of 1 runs left" in text and len(before) >= 6
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_windows_and_patience(own):
+    """Sentences that are longer than the model are several examples; some run ends early."""
+    folder = own / "runs" / "tagging" / FIRST
+    found = re.search(r"train: (\d+) of 48 .*; (\d+) windows", (folder / "train.log").read_text())
+    long, windows = map(int, found.groups())
+    assert long > 5 and windows > 48
+    planned = 3 * math.ceil(windows / 8)
+    assert f"--total-num-update {planned} " in (folder / "command.sh").read_text()
+    overall = read(own / "runs", "results.json")
+    assert overall["average"] is None and list(overall["own_tasks"]) == sorted(KINDS)
+    results = [read(path) for path in (own / "runs").glob("*/lr*/result.json")]
+    assert len(results) == 4 and min(one["epochs"] for one in results) < 3

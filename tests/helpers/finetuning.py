@@ -1,18 +1,15 @@
-"""A tiny chain: vocabulary, pre-trained checkpoint, GLUE tasks, and fine-tuning on them."""
+"""A tiny chain: vocabulary, pre-trained checkpoint and GLUE tasks."""
 
 from helpers.glue_data import write_bin, write_data
 from helpers.glue_files import prepare_glue, write_glue, write_pretrain_dir
-from helpers.running import call_program
 from helpers.training import pretrain
 
 ROWS = {"train": 64, "valid": 16, "test": 6}
 MAX_POSITIONS = 64
-#: of CoLA
-GRID = ["--lrs", "5e-4,1e-2", "--seeds", "1,2", "--keep-checkpoints"]
 
 
 def make_chain(folder):
-    """Write DIR, checkpoint_last.pt and out/TASK under ``folder``.
+    """Write dir, checkpoint_last.pt and out/TASK under ``folder``.
 
     CoLA comes from tupe-prepare-glue; MNLI and STS-B are written as it does, to save time.
     """
@@ -43,18 +40,3 @@ def _label_by_words(path):
         fields[1] = str(int(is_one != (number % 9 == 8)))
         lines.append("\t".join(fields) + "\n")
     path.write_text("".join(lines))
-
-
-def finetuning(chain, task, output, *flags):
-    """tupe-finetune on the CPU: 2 epochs of 8 updates unless told otherwise; later flags win."""
-    words = [
-        "tupe-finetune", "--task", task, "--data", chain / "out" / task,
-        "--checkpoint", chain / "checkpoint_last.pt", "--output-dir", output, "--cpu",
-        "--epochs", 2, "--batch-size", 8, "--lrs", "1e-2", "--seeds", "1", *flags,
-    ]  # fmt: skip
-    return [str(word) for word in words]
-
-
-def call(words):
-    """Run tupe-finetune within this process; exit code and output."""
-    return call_program("finetune", words[1:])

@@ -34,13 +34,9 @@ def own_task(kind, name="mine", texts=1, labels=None, **options):
 def write_own(folder, task, splits, has_test_labels=True):
     """OUT/TASK of a task.
 
-    Args:
-        folder (Path): OUT/TASK.
-        task (Task): the task.
-        splits (dict): split to rows, each a tuple: the one or two texts, lists of words' numbers;
-            and the number of the class, the score on its own scale, the numbers of the labels.  Of
-            tagging the words, lists of pieces' numbers, and the numbers of their tags.
-        has_test_labels (bool): whether the test set has them.
+    A row is a tuple: the one or two texts, lists of words' numbers; and the number of the class,
+    the score on its own scale, or the numbers of the labels. Of tagging the words, lists of
+    tokens' numbers, and the numbers of their tags.
     """
     (folder / "label").mkdir(parents=True)
     if task.labels:
@@ -70,16 +66,15 @@ def _write_labels(folder, task, split, rows):
         lines = [f"{(score - low) / (high - low)!r}\n" for _, score in rows]
         (folder / f"{split}.label").write_text("".join(lines))
         return
-    symbols = []
+    ids = []
     for texts, answer in rows:
         if task.kind == "tagging":
-            pieces = [[FIRST + tag] + [PAD] * (len(w) - 1) for w, tag in zip(texts, answer)]
-            symbols.append(sum(pieces, []))
+            of_words = [[FIRST + tag] + [PAD] * (len(w) - 1) for w, tag in zip(texts, answer)]
+            ids.append(sum(of_words, []) + [EOS])
         else:
-            symbols.append(
-                [FIRST + one for one in (answer if task.kind == "multilabel" else [answer])]
-            )
-    write_bin(folder / split, [row + [EOS] for row in symbols])
+            labels = answer if task.kind == "multilabel" else [answer]
+            ids.append([*(FIRST + one for one in labels), EOS])
+    write_bin(folder / split, ids)
 
 
 def own_rows(task, rows=ROWS, seed=1, longest=6):

@@ -1,4 +1,4 @@
-"""Small fine-tuned models with what belongs beside them, for tupe-predict and tupe-encode."""
+"""Small fine-tuned models with what belongs beside them."""
 
 import json
 import shutil
@@ -14,26 +14,17 @@ LABELS = {
     "regression": (),
     "multilabel": ("a", "b c", "d"),
 }
-_OPTIONS = {
-    "classification": {},
-    "regression": {"regression_target": True},
-    "multilabel": {"multilabel": True},
-}
-
-
-def task_of_kind(kind, texts=1):
-    """A description; the regression's scale begins below 0."""
-    scale = (-2.0, 6.0) if kind == "regression" else None
-    return Task("mine", kind, LABELS[kind], texts, ("train",), ("accuracy",), "accuracy", 1, scale)
 
 
 def write_fine_tuned(folder, kind="classification", texts=1, **options):
     """A checkpoint with what tupe-finetune copies beside it; its path."""
     data = write_pretrain_dir(folder.parent / f"data of {folder.name}")
-    task = task_of_kind(kind, texts)
+    scale = (-2.0, 6.0) if kind == "regression" else None
+    task = Task("mine", kind, LABELS[kind], texts, ("train",), ("accuracy",), "accuracy", 1, scale)
     checkpoint = write_model(
         folder, data, {HEAD: task.num_classes}, task="glue_sentence_prediction",
-        classification_head_name=HEAD, num_classes=task.num_classes, **_OPTIONS[kind], **options,
+        classification_head_name=HEAD, num_classes=task.num_classes,
+        multilabel=kind == "multilabel", regression_target=kind == "regression", **options,
     )  # fmt: skip
     for place in (folder / "input0", folder / "label"):
         place.mkdir()
@@ -54,8 +45,3 @@ def write_fine_tuned(folder, kind="classification", texts=1, **options):
 def predict(*words):
     """tupe-predict on the CPU in this process: the exit code and what was printed."""
     return call_program("predict", [*words, "--cpu"])
-
-
-def encode(*words):
-    """tupe-encode on the CPU in this process: the exit code and what was printed."""
-    return call_program("encode", [*words, "--cpu"])

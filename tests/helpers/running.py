@@ -1,4 +1,4 @@
-"""Paths, and running the real commands, in a separate process or in this one."""
+"""Paths, and running commands: in this process, which saves their start, or as a user does."""
 
 import contextlib
 import importlib
@@ -11,17 +11,17 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
 
 import tupe_fairseq
-from helpers.silence import no_foreign_lines, no_warnings
 from tupe_fairseq.cli import main as cli
+from tupe_fairseq.fairseq_runs import train
 
 REPO = Path(__file__).resolve().parents[2]
 SHARED = REPO.parent / "shared"
 BIN = Path(sys.executable).parent
 # the copy under test, which is in site-packages unless the install is editable
 USER_DIR = tupe_fairseq.__path__[0]
-INSTALLED = "site-packages" in USER_DIR
 ENV = dict(os.environ)
 
 
@@ -40,7 +40,7 @@ def run(*command, cwd=None, check=True, env=None):
     return process
 
 
-def _run_here(command, cwd):
+def _run_here(command, cwd=None):
     before = os.getcwd()
     os.chdir(cwd or before)
     try:
@@ -63,7 +63,7 @@ def _run_fairseq(command):
     output, root = io.StringIO(), logging.getLogger()
     handler = logging.StreamHandler(output)
     handler.setFormatter(logging.Formatter("%(levelname)s | %(name)s | %(message)s"))
-    level, argv = root.level, sys.argv
+    handlers, level, argv = root.handlers[:], root.level, sys.argv
     root.addHandler(handler)
     root.setLevel(logging.INFO)
     sys.argv = command
@@ -78,54 +78,70 @@ def _run_fairseq(command):
         code = 1
     finally:
         sys.argv = argv
-        root.removeHandler(handler)
+        root.handlers[:] = handlers
         root.setLevel(level)
     return code or 0, output.getvalue()
 
 
-def call_program(main, words, is_silent=True):
-    """Run a command ("predict") or a main in this process, which saves its start.
-
-    Returns its exit code and output.
-
-    What other libraries have to say is a failure, unless it is a program of fairseq's.
-    """
-    output, code = io.StringIO(), 0
-    handlers, level = logging.root.handlers[:], logging.root.level
-    quietly = no_warnings() if is_silent else contextlib.nullcontext()
-    with quietly, contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+def call_program(name, words):
+    """Run a command, such as "predict", in this process; its exit code and output."""
+    output, handlers, level = io.StringIO(), logging.root.handlers[:], logging.root.level
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
-            words = [str(word) for word in words]
-            code = (cli.run(main, words) if isinstance(main, str) else main(words)) or 0
-        except SystemExit as stop:
-            code = stop.code
+            code = cli.run(name, [str(word) for word in words])
         finally:  # the command sets up logging for itself
             logging.root.handlers[:] = handlers
             logging.root.setLevel(level)
-    if is_silent:
-        no_foreign_lines(output.getvalue())
     return code, output.getvalue()
 
 
-def interrupt(command, log, text="", timeout=240, scripts=BIN):
-    """Start a command and interrupt it, but not what it has started, when a log has a text.
+@contextlib.contextmanager
+def trainings_here():
+    """What tupe-finetune and tupe-compare start runs in this process, once it is asked for."""
 
-    Args:
-        scripts (Path): the folder of the command.
-    Returns:
-        tuple: the exit code and what was printed.
+    class Program:
+        def __init__(self, command, **_):
+            done = _run_here([os.path.basename(command[0]), *command[1:]])
+            self.stdout, self.returncode = io.StringIO(done.stdout), done.returncode
+            self.pid = os.getpid()
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    before = train.subprocess
+    train.subprocess = SimpleNamespace(PIPE=-1, STDOUT=-2, Popen=Program)
+    try:
+        yield
+    finally:
+        train.subprocess = before
+
+
+def interrupt(command, ready, number=signal.SIGINT, whole_group=False):
+    """Start a command and send it a signal when it is ready; its exit code and what was printed.
+
+    ``ready`` is called with the number of processes that run. None of them may be left then.
     """
     process = subprocess.Popen(
-        [str(Path(scripts) / command[0]), *map(str, command[1:])], env=ENV, stdout=subprocess.PIPE,
+        [str(BIN / command[0]), *map(str, command[1:])], env=ENV, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True,
-        # a background job of a shell ignores it, and so would what it starts
+        # a background job of a shell ignores Ctrl-C, and so would what it starts
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
-    end = time.monotonic() + timeout
-    while process.poll() is None and time.monotonic() < end:
-        if log.exists() and log.stat().st_size and text in log.read_text(errors="replace"):
-            break
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=timeout)
+    deadline = time.monotonic() + 240
+    while not ready(_running(process)):
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    (os.killpg if whole_group else os.kill)(process.pid, number)
+    output, _ = process.communicate(timeout=60)
+    assert _running(process) == 0
     return process.returncode, output
+
+
+def _running(process):
+    """How many processes of its session run."""
+    listed = subprocess.run(["ps", "-s", str(process.pid), "-o", "stat="], capture_output=True)
+    return sum(not stat.startswith(b"Z") for stat in listed.stdout.split())

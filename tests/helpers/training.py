@@ -1,8 +1,4 @@
-"""fairseq's commands with flags for a tiny model, and reading what they leave behind."""
-
-import json
-
-import torch
+"""fairseq-train with flags for a tiny model."""
 
 from helpers.running import USER_DIR, run
 
@@ -29,26 +25,3 @@ PRETRAINING = [
 def pretrain(data, save_dir, *flags, **kwargs):
     """fairseq-train on masked_lm; later flags win."""
     return run("fairseq-train", data, *PRETRAINING, "--save-dir", save_dir, *flags, **kwargs)
-
-
-def losses(process):
-    """The loss of every update, as fairseq's JSON log prints it."""
-    found = {}
-    for line in process.stdout.splitlines():
-        _, brace, rest = line.partition("{")
-        if brace and '"num_updates"' in rest and '"loss"' in rest and "train_loss" not in rest:
-            record = json.loads(brace + rest)
-            found[int(record["num_updates"])] = float(record["loss"])
-    return found
-
-
-def weights(path):
-    """The model's tensors in a checkpoint of our own."""
-    return torch.load(path, map_location="cpu")["model"]
-
-
-def assert_same_weights(path, other, atol=0.0):
-    ours, theirs = weights(path), weights(other)
-    assert sorted(ours) == sorted(theirs)
-    for name in ours:
-        torch.testing.assert_close(ours[name], theirs[name], rtol=0, atol=atol)

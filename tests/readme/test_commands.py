@@ -1,21 +1,126 @@
-"""Every command and example of the pages runs, one after the other, as a reader would."""
+"""Every command and example of the pages runs, on models cut down to a tiny size."""
 
+import contextlib
+import io
+import re
+import shlex
+import sys
 from unittest import mock
 
+import pytest
+import torch
+
+from helpers import authors
 from helpers.cli import free_port
-from helpers.readmes import HYDRA_TINY, blocks, execute
+from helpers.glue_files import write_glue
+from helpers.running import BIN, ENV, REPO, USER_DIR, run, trainings_here
+from helpers.vocabularies import write_gpt2, write_roberta
 from tupe_fairseq.position import CATALOGUE
 
 PREPARE = "tupe-prepare-pretrain --input train.txt --valid-input valid.txt --output-dir data-bin"
+#: downloads, hours, and what other tests run
+ELSEWHERE = ("git clone ", "hf download ", "pip install ", "scripts/")
+SIZE = {"encoder-layers": 2, "encoder-embed-dim": 32, "encoder-ffn-embed-dim": 64,
+        "encoder-attention-heads": 4}  # fmt: skip
+HYDRA = " ".join(
+    [
+        "common.cpu=true", "common.fp16=false", "common.bf16=false", "dataset.num_workers=0",
+        "dataset.data_buffer_size=0", "dataset.batch_size=2", "optimization.max_update=2",
+        "optimization.update_freq=[1]", "distributed_training.distributed_world_size=1",
+        "distributed_training.distributed_backend=gloo",
+        "distributed_training.ddp_backend=legacy_ddp",
+        *(f"+model.{flag.replace('-', '_')}={value}" for flag, value in SIZE.items()),
+    ]
+)  # fmt: skip
+#: flags at the end of a command, which make it small: later flags win
+SMALLER = {
+    "fairseq-train": "--cpu --num-workers 0 --data-buffer-size 0 --max-update 2 --max-epoch 1",
+    "fairseq-hydra-train": HYDRA,
+    "fairseq-eval-lm": "--cpu",
+    "fairseq-generate": "--cpu",
+    "tupe-compare": "--updates 2 --validate-every 2 --seeds 1 --batch-size 2 --parallel 1 "
+    "--tokens-per-sample 64",
+    "tupe-finetune": "--cpu --epochs 1 --lrs 2e-5 --seeds 1",
+    "tupe-plot": "--dpi 20",
+    "tupe-prepare-glue": "--workers 1",
+    "tupe-prepare-pretrain": "--workers 1",
+    "tupe-prepare-task": "--workers 1",
+    "train.conll": "--sentences 400",
+    "valid.conll": "--sentences 20",
+}
 
 
-def run(page, folder, done=(), **how):
+def smaller(words):
+    flags = SMALLER.get(words[3] if words[0] == "python" else words[0], "").split()
+    if words[0] == "fairseq-train" and not any("tupe_transformer" in word for word in words):
+        flags += [part for flag, value in SIZE.items() for part in (f"--{flag}", str(value))]
+    if words[0] == "tupe-prepare-pretrain" and "--vocabulary" not in words:
+        flags += ["--vocab-size", "300"]
+    return words + flags
+
+
+def blocks(page):
+    text = (REPO / page).read_text(encoding="utf-8")
+    found = re.findall(r"^```(bash|python)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [(language, code) for language, code in found if not code.startswith(ELSEWHERE)]
+
+
+def execute(language, code, folder):
+    """Run a block; what it printed. Our programs and fairseq's run in this process."""
+    output = io.StringIO()
+    if language == "python":
+        with contextlib.chdir(folder), contextlib.redirect_stdout(output):
+            exec(code, {"__name__": "__main__"})
+        return output.getvalue()
+    code = code.replace("\\\n", " ").replace("$PWD", str(folder))
+    with trainings_here():
+        for line in re.findall(r"^cat .*?^END$|^[^\n]+$", code, re.MULTILINE | re.DOTALL):
+            if line.startswith(("fairseq-", "tupe-")):
+                done = run(*smaller(shlex.split(line)), cwd=folder)
+            elif line.startswith("python "):
+                words = smaller(shlex.split(line))
+                done = run(sys.executable, *words[1:], cwd=folder)
+            else:
+                env = {"PATH": f"{BIN}:{ENV['PATH']}"}
+                done = run("bash", "-ec", line, cwd=folder, env=env)
+            output.write(done.stdout)
+    return output.getvalue()
+
+
+def run_page(page, folder, done=()):
     """The output of each block that no earlier page had."""
-    return [execute(*block, folder, **how) for block in blocks(page) if block not in done]
+    return [execute(*block, folder) for block in blocks(page) if block not in done]
+
+
+@pytest.fixture
+def folder(text, tmp_path):
+    """A clone with what the pages take for given: text, GLUE, reviews, others' checkpoints."""
+    (tmp_path / "examples").symlink_to(REPO / "examples")
+    (tmp_path / "tupe_fairseq").symlink_to(USER_DIR)  # two copies would not fit in a process
+    for split in ("train", "valid"):
+        lines = (text / f"{split}.txt").read_text().splitlines()
+        documents = ("\n".join(lines[n : n + 5]) for n in range(0, len(lines), 5))
+        (tmp_path / f"{split}.txt").write_text("\n\n".join(documents) + "\n")
+    write_glue(tmp_path / "glue_data", ["CoLA", "SST-2", "STS-B"])
+    rows = [f"Film {n} is {word}.,{word}" for n in range(10) for word in ("good", "bad")]
+    (tmp_path / "reviews.csv").write_text("\n".join(["review,verdict", *rows]) + "\n")
+    (tmp_path / "new.csv").write_text("review\nA fine film.\nDull.\n")
+    write_roberta(tmp_path / "roberta-base")
+    write_gpt2(tmp_path / "roberta.base")
+    for name, place in {
+        "theirs.pt": "roberta.base/model.pt", "theirs.txt": "roberta.base/dict.txt",
+        "encoder.json": "encoder.json", "vocab.bpe": "vocab.bpe",
+    }.items():  # fmt: skip
+        (tmp_path / "roberta.base" / name).rename(tmp_path / place)
+    state, _ = authors.their_checkpoint(max_positions=64)
+    torch.save(state, tmp_path / "checkpoint_best.pt")
+    (tmp_path / "dict.txt").write_text("\n".join(authors.WORDS) + "\n")
+    (tmp_path / "bpe-code").write_text(authors.CODES)
+    return tmp_path
 
 
 def test_readme_and_export(folder):
-    outputs = run("README.md", folder, here=False)
+    outputs = run_page("README.md", folder)
     assert len(outputs) == 9
     assert "torch.Size([8, 100, 128])\ntorch.Size([4, 100, 100])" in outputs[0]
     assert "done training" in outputs[1]
@@ -25,7 +130,7 @@ def test_readme_and_export(folder):
     assert predicted.startswith("review,label,probability\nA fine film.,")
     assert (folder / "scores.tsv").exists() and (folder / "figures" / "position_bias.png").exists()
     assert (folder / "roberta-runs" / "CoLA" / "best" / "checkpoint_best.pt").exists()
-    outputs = run("examples/export/README.md", folder, blocks("README.md"))
+    outputs = run_page("examples/export/README.md", folder, blocks("README.md"))
     assert len(outputs) == 3
     assert (folder / "back" / "model.pt").exists()
 
@@ -33,18 +138,18 @@ def test_readme_and_export(folder):
 def test_pretraining_glue_and_tasks(folder):
     outputs = []
     for language, code in blocks("examples/pretraining/README.md"):
-        if code.startswith("torchrun"):  # which starts the script itself, past the function
-            code = f"NODES=1 NODE_RANK=0 MASTER_ADDR=127.0.0.1\n{code.rstrip()} {HYDRA_TINY}"
-            code = code.replace("--nproc_per_node 8", "--nproc_per_node 1")
-            code = code.replace("29500", str(free_port()))
+        if code.startswith("torchrun"):
+            code = code.replace("$NODES", "1").replace("NODES", "1").replace("$NODE_RANK", "0")
+            code = code.replace("$MASTER_ADDR", "127.0.0.1").replace("29500", str(free_port()))
+            code = code.replace("--nproc_per_node 8", "--nproc_per_node 1").rstrip() + f" {HYDRA}\n"
         outputs.append(execute(language, code, folder))
     assert [("done training" in output) for output in outputs] == [False] + [True] * 5
-    assert len(run("examples/glue/README.md", folder)) == 4
+    assert len(run_page("examples/glue/README.md", folder)) == 4
     assert (folder / "cola-hydra" / "checkpoint_best.pt").exists()
     pair = '{"sentence_good": "A word is here.", "sentence_bad": "A word are here."}\n'
     (folder / "blimp" / "data").mkdir(parents=True)
     (folder / "blimp" / "data" / "agreement.jsonl").write_text(pair * 2)
-    assert len(run("examples/tasks/README.md", folder)) == 5
+    assert len(run_page("examples/tasks/README.md", folder)) == 5
     assert len((folder / "tagged.jsonl").read_text().splitlines()) == 20
     assert (folder / "blimp-results" / "results.md").exists()
 
@@ -53,7 +158,7 @@ def test_positions_and_convert(folder):
     execute("bash", PREPARE, folder)
     names = list(CATALOGUE)
     with mock.patch.dict(CATALOGUE):  # the last example adds one
-        outputs = run("examples/positions/README.md", folder)
+        outputs = run_page("examples/positions/README.md", folder)
     assert len(outputs) == 11
     assert "done training" in outputs[0]
     assert (folder / "comparison" / "results.json").exists()
@@ -62,8 +167,7 @@ def test_positions_and_convert(folder):
     assert any(
         all(f"{name} torch.Size([8, 100, 128])" in output for name in names) for output in outputs
     )
-    outputs = run("examples/convert/README.md", folder, DRY_RUN="--dry-run")
-    assert len(outputs) == 6
+    assert len(run_page("examples/convert/README.md", folder)) == 6
     for name in ("roberta-fairseq", "tupe-from-roberta", "tupe", "roberta-1024"):
         assert (folder / name / "model.pt").exists()
 
@@ -77,7 +181,7 @@ def test_decoders(folder):
     words = "--source-lang en --target-lang de --joined-dictionary --destdir pairs-bin"
     words += " --trainpref pairs-train --validpref pairs-valid"
     execute("bash", f"fairseq-preprocess {words}", folder)
-    outputs = run("examples/decoders/README.md", folder)
+    outputs = run_page("examples/decoders/README.md", folder)
     assert len(outputs) == 3
     assert "Perplexity" in outputs[0] and outputs[1].startswith("The value of")
     assert "Generate valid with beam=5" in outputs[2]

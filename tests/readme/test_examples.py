@@ -1,26 +1,77 @@
-"""The example scripts run, and learn what they say."""
+"""The scripts of the pages run, and learn what they say."""
 
+import runpy
+import shutil
 import subprocess
 import sys
 
-from helpers.cli import ENV, REPO
+import pytest
+
+from helpers.running import ENV, REPO, USER_DIR, run
+from tupe_fairseq.data.tokenizer import Tokenizer
 
 
-def run(folder, script, *words):
-    command = [sys.executable, REPO / "examples" / script, *words]
-    env = {**ENV, "HF_HOME": str(folder / "hf")}
-    process = subprocess.run(command, cwd=folder, env=env, text=True, stdout=-1, stderr=-2)
-    assert process.returncode == 0, process.stdout[-5000:]
-    return process.stdout
+def shell(folder, *command, check=True, **env):
+    done = subprocess.run(
+        command, cwd=folder, env={**ENV, **env}, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert not (check and done.returncode), done.stdout[-5000:]
+    return done.stdout
 
 
 def test_pytorch_only(tmp_path):
-    output = run(tmp_path, "pytorch_only.py")
+    output = shell(tmp_path, sys.executable, REPO / "examples" / "pytorch_only.py")
     assert "step 200: loss 0.00" in output and "100% right" in output
     assert (tmp_path / "bias.png").stat().st_size > 10_000
 
 
-def test_walkthrough(tmp_path):
-    output = run(tmp_path, "walkthrough.py", "2")
-    assert "torch.Size([2, 8, 8]) heads, query, key" in output
+def test_walkthrough(tmp_path, monkeypatch, capsys):
+    """In this process, as are fairseq's commands and ours that it starts."""
+    real = subprocess.run
+
+    def here(words, **options):
+        is_program = words[0].startswith(("fairseq-", "tupe-"))
+        return run(*words) if is_program else real(words, **options)
+
+    for name, target in (("scripts", REPO / "scripts"), ("tupe_fairseq", USER_DIR)):
+        (tmp_path / name).symlink_to(target)  # two copies would not fit in a process
+    (tmp_path / "examples").mkdir()
+    script = str(shutil.copy(REPO / "examples" / "walkthrough.py", tmp_path / "examples"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("PATH", ENV["PATH"])  # which it changes
+    monkeypatch.setattr(sys, "argv", [script, "2"])
+    monkeypatch.setattr(subprocess, "run", here)
+    runpy.run_path(script, run_name="__main__")
+    assert "torch.Size([2, 8, 8]) heads, query, key" in capsys.readouterr().out
     assert (tmp_path / "walkthrough" / "my-model" / "model.safetensors").exists()
+
+
+def quickstart(folder, **options):
+    """Cut down to a few updates by its own variable, in this environment."""
+    env = {"QUICKSTART_SMOKE": "1", "QUICKSTART_DIR": str(folder), "VENV": sys.prefix}
+    return shell(folder.parent, REPO / "scripts" / "quickstart.sh", **env, **options)
+
+
+def test_quickstart_and_a_second_run_that_skips_what_is_finished(tmp_path):
+    folder = tmp_path / "run"
+    first = quickstart(folder)
+    for word in ("$ tupe-prepare-pretrain --input", "$ fairseq-validate", "before", "<mask>"):
+        assert word in first
+    checkpoint = folder / "checkpoints" / "checkpoint_last.pt"
+    # the data are those of any model: GLUE can be prepared with them
+    assert Tokenizer.load(str(folder / "data-bin")).max_positions == 64
+    trained = checkpoint.stat().st_mtime_ns
+    second = quickstart(folder)
+    assert "is already finished" in second and checkpoint.stat().st_mtime_ns == trained
+    assert "$ fairseq-" not in second and "$ python scripts/build" not in second
+
+
+@pytest.mark.parametrize("name", ["a:b", "full"])
+def test_a_folder_that_quickstart_cannot_use(name, tmp_path):
+    folder = tmp_path / name
+    if name == "full":
+        folder.mkdir()
+        (folder / "mine.txt").write_text("not to be lost")
+    assert f"quickstart.sh: QUICKSTART_DIR is {folder}" in quickstart(folder, check=False)
