@@ -87,7 +87,18 @@ def execute(language, code, folder):
     return output.getvalue()
 
 
-def run_page(page, folder, done=()):
+def in_processes(language, code, folder):
+    """Run a block as a reader does, in a shell whose commands have the further flags."""
+    if language == "python":
+        return run(sys.executable, "-c", code, cwd=folder, env={}).stdout
+    commands = [[name] for name in SMALLER if name.startswith(("fairseq-", "tupe-"))]
+    more = {words[0]: shlex.join(smaller(words)[1:]) for words in commands}
+    functions = [f'{name}() {{ command {name} "$@" {flags}; }}\n' for name, flags in more.items()]
+    env = {"PATH": f"{BIN}:{ENV['PATH']}"}
+    return run("bash", "-ec", "".join(functions) + code, cwd=folder, env=env).stdout
+
+
+def run_page(page, folder, done=(), execute=execute):
     """The output of each block that no earlier page had."""
     return [execute(*block, folder) for block in blocks(page) if block not in done]
 
@@ -120,7 +131,7 @@ def folder(text, tmp_path):
 
 
 def test_readme_and_export(folder):
-    outputs = run_page("README.md", folder)
+    outputs = run_page("README.md", folder, execute=in_processes)
     assert len(outputs) == 9
     assert "torch.Size([8, 100, 128])\ntorch.Size([4, 100, 100])" in outputs[0]
     assert "done training" in outputs[1]
