@@ -169,30 +169,6 @@ def test_fairseq_reads_back_every_row(name, prepared, pretrain_dir):
         assert sum(counts["labels"].values()) == len(found.labels)
 
 
-def test_lengths_unknown_tokens_and_missing_files(pretrain_dir, tmp_path):
-    """<s> a </s> </s> b </s>; SentencePiece itself counts the tokens."""
-    write_glue(tmp_path, ["RTE"], odd=False)
-    (tmp_path / "RTE" / "test.tsv").unlink()
-    pairs = [("nobody " * (n % 5) + "cat" * (n % 2), "\u9f8d" * (n % 3)) for n in range(24)]
-    lines = [f"{row}\t{a}\t{b}\tentailment\n" for row, (a, b) in enumerate(pairs)]
-    text = "".join(["index\tsentence1\tsentence2\tlabel\n", *lines])
-    (tmp_path / "RTE" / "train.tsv").write_text(text, "utf-8")
-    model = sentencepiece.SentencePieceProcessor(str(pretrain_dir / "sentencepiece.bpe.model"))
-    ids = [sum(map(model.encode, pair), []) for pair in pairs]
-    lengths = sorted(len(row) + 4 for row in ids)
-    most = lengths[len(lengths) // 2]
-    assert {most - 1, most, most + 1} <= set(lengths)
-    out = tmp_path / "out"
-    code, printed = prepare_glue(tmp_path, "RTE", pretrain_dir, out, "--max-positions", most)
-    assert code == 0, printed
-    assert "warning: RTE: test.tsv is missing, so there is no submission for it" in printed
-    assert "warning: RTE: not_entailment does not occur in train" in printed
-    train = json.loads((out / "RTE" / "report.json").read_text())["splits"]["train"]
-    assert train["too_long"] == sum(length > most for length in lengths)
-    tokens = sum(ids, [])
-    assert train["unknown_rate"] == tokens.count(3) / len(tokens) > 0
-
-
 @pytest.mark.parametrize(
     "name, split, predictions, file, lines",
     [

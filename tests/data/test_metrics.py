@@ -7,7 +7,7 @@ import pytest
 from seqeval.metrics import f1_score
 from sklearn import metrics
 
-from tupe_fairseq.data.metrics import check_metrics, class_scores, task_metrics
+from tupe_fairseq.data.metrics import class_scores, task_metrics
 
 
 def test_by_hand():
@@ -77,15 +77,3 @@ def test_what_is_undefined_counts_as_0(constant):
             task_metrics(["micro_f1", "macro_f1"], none, none),
         ]
     assert {value for one in found for value in one.values()} == {0}
-
-
-def test_refused():
-    with pytest.raises(ValueError, match="metrics need equally many of both"):
-        task_metrics(["accuracy"], [["O"], ["O"]], [["O"], ["O", "O"]])
-    check_metrics(["entity_f1", "accuracy"], "tagging", ["O", "B-x-y", "I-x-y"], "--metrics")
-    for name, kind, labels in [
-        ("pearson", "tagging", ["O"]), ("f1", "classification", "abc"),
-        ("entity_f1", "tagging", ["O", "B-"]),
-    ]:  # fmt: skip
-        with pytest.raises(ValueError, match=f"^--metrics: .*{name}"):
-            check_metrics([name], kind, labels, "--metrics")

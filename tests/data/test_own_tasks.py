@@ -19,7 +19,6 @@ from tupe_fairseq.data.task_rows import draw_share
 from tupe_fairseq.data.text_files import clean_line
 
 LABELS = ("<pad>", "very good", "100%", "n\u00e4h\u00a0er")
-CLASSES = [("text", "label"), *((sentence(n), "ab"[n % 2]) for n in range(20))]
 
 
 def write_csv(path, rows):
@@ -281,33 +280,17 @@ def test_scores(place, tmp_path):
     assert report["splits"]["valid"]["rows"] == 6
 
 
-@pytest.mark.parametrize(
-    "kind, rows, flags, message",
-    [
-        ("classification", [*CLASSES, ("x", " ")], [], "line 22 has an empty label; --skip-bad"),
-        ("classification", CLASSES, ["--labels", "a,b,c"], "--labels has 'c', which does not occ"),
-        ("classification", CLASSES, ["--valid", "b.csv"], "line 2 has the label 'c', not one"),
-        ("regression", CLASSES, [], "line 2 has the score 'a', not a number; --skip-bad"),
-        ("regression", [("text", "score"), ("x", 7)], ["--scale", "0,5"], "outside --scale 0,5"),
-        ("tagging", [("tokens", "tags"), ("a b", "O")], [], "line 2 has 1 tags for 2 words"),
-    ],
-)  # fmt: skip
-def test_wrong_rows(kind, rows, flags, message, place, tmp_path):
-    path = write_csv(tmp_path / "a.csv", rows)
-    other = write_csv(tmp_path / "b.csv", [CLASSES[0], ("x", "c")])
-    flags = [other if word == "b.csv" else word for word in flags]
-    assert message in refused(kind, path, place / "data", tmp_path / "out", *flags)
-
-
 def test_bad_rows_are_counted_on_request(place, tmp_path):
     """And the numbers of a test set's rows are those of its file."""
+    rows = [("text", "label"), *((sentence(n), "ab"[n % 2]) for n in range(20))]
     bad = [("x",), ("x", ""), ("x", "c", "d")]
-    train = write_csv(tmp_path / "a.csv", [*CLASSES[:5], *bad, *CLASSES[5:]])
-    valid = write_csv(tmp_path / "b.csv", [*CLASSES[:4], *bad, ("x", "c"), *CLASSES[4:]])
+    train = write_csv(tmp_path / "a.csv", [*rows[:5], *bad, *rows[5:]])
+    valid = write_csv(tmp_path / "b.csv", [*rows[:4], *bad, ("x", "c"), *rows[4:]])
     test = write_csv(tmp_path / "c.csv", [("text", "label"), ("x", "a"), ("y",), ("z", "b")])
-    flags = ["--valid", valid, "--test", test, "--skip-bad-rows"]
     out = tmp_path / "out"
-    splits = prepared("classification", train, place / "data", out, *flags)[1]["splits"]
+    command = ["classification", train, place / "data", out, "--valid", valid, "--test", test]
+    assert "a.csv, line 6 has " in refused(*command)
+    splits = prepared(*command, "--skip-bad-rows")[1]["splits"]
     others = {"other columns": 2, "empty label": 1}
     assert splits["train"]["dropped"] == others
     assert splits["valid"]["dropped"] == {**others, "unknown label": 1}
@@ -315,16 +298,6 @@ def test_bad_rows_are_counted_on_request(place, tmp_path):
     counts = [(values["rows_read"], values["rows"]) for values in splits.values()]
     assert counts == [(23, 20), (24, 20), (3, 2)]
     assert (out / "test.index").read_text().split() == ["0", "2"]
-
-
-def test_the_draw_is_random_and_repeatable_with_a_share_of_each_class():
-    of_rows = [(f"class{n}",) for n, count in enumerate((400, 90, 11)) for _ in range(count)]
-    drawn = draw_share(of_rows, of_rows, 0.25, 1)
-    counts, of_drawn = Counter(of_rows), Counter(of_rows[row] for row in drawn)
-    assert len(drawn) == round(0.25 * len(of_rows))
-    assert all(abs(of_drawn[label] - 0.25 * counts[label]) < 1 for label in counts)
-    again, other = (draw_share(of_rows, of_rows, 0.25, seed) for seed in (1, 2))
-    assert drawn == again != other
 
 
 def test_no_label_is_held_out_as_a_whole():

@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from tupe_fairseq.data.columns import choose_columns
-from tupe_fairseq.data.rows import RowError, read_columns, read_rows, row_writer
+from tupe_fairseq.data.rows import RowError, read_columns, read_rows
 
 COMPRESSIONS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
 #: the same rows, and the lines in which they begin
@@ -134,28 +134,6 @@ def test_bad_rows_are_refused_or_left_out(name, content, kept, reasons, tmp_path
         values(path, *columns)
 
 
-@pytest.mark.parametrize("header", [True, False])
-@pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl"])
-def test_written_rows_are_read_back(ending, header, tmp_path):
-    def written(columns, rows, header=True):
-        path = str(tmp_path / f"a.{ending}")
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
-            write_row = row_writer(path, file, columns, header)
-            for row in rows:
-                write_row(row)
-        return path
-
-    texts = ["plain", "", 'a "quoted" one', "comma, semicolon; thé", " spaces "]
-    if ending != "tsv":
-        texts += ["tab\there", "line\nfeed", "carriage\rreturn", "\r\n", '"', "\n"]
-    path = written(["text", "n"], ({"n": 0.25, "text": text} for text in texts), header)
-    named = header or ending == "jsonl"
-    assert read_columns(path, header) == (["text", "n"] if named else ["1", "2"])
-    assert values(path, header=header) == [[text, "0.25"] for text in texts]
-    path = written(["a"], [{"a": ["New", "York"]}, {"a": ""}])
-    assert values(path) == [[["New", "York"] if ending == "jsonl" else "New York"], [""]]
-
-
 @pytest.mark.parametrize(
     "names, expected",
     [
@@ -172,17 +150,3 @@ def test_guessed_columns(names, expected, tmp_path, caplog):
     assert choose_columns(path, labelled=True) == expected
     assert f"a.tsv: guessed --text {expected[0]!r}, --label {expected[2]!r}" in caplog.text
     assert choose_columns(path, num_texts=1) == (expected[0], None, None)
-
-
-def test_given_columns(tmp_path):
-    path = write(tmp_path / "a.tsv", "review\tverdict\ttext\tlabel\n1\t2\t3\t4\n")
-    assert choose_columns(path, text="1", labelled=True) == ("review", None, "label")
-    assert choose_columns(path, "review", "2", "text") == ("review", "verdict", None)
-    assert choose_columns(path, "1", "2", "3", header=False, labelled=True) == ("1", "2", "3")
-    for options in (
-        {"text": "5"}, {"text": "4", "label": "4"}, {"header": False}, {"text": "1", "num_texts": 2}
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match="--text|two purposes"):
-            choose_columns(path, **options)
-    with pytest.raises(ValueError, match="name says that it is the text; give --text"):
-        choose_columns(write(tmp_path / "b.csv", "a,b\n1,2\n"))

@@ -7,7 +7,6 @@ import lzma
 import pyarrow
 import pyarrow.parquet
 import pytest
-import sentencepiece
 
 from helpers import raw_text
 from helpers.running import call_program
@@ -83,15 +82,6 @@ def test_every_line_is_there_once(whole, raw):
     assert max(len(x) for x in raw_text.sentences(folder)[0]) == 127  # with <s>, 128
 
 
-def test_vocabulary_and_next_command(whole):
-    folder, report, printed = whole
-    model = sentencepiece.SentencePieceProcessor(str(folder / "sentencepiece.bpe.model"))
-    assert [model.id_to_piece(i) for i in range(5)] == ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    _, dictionary = raw_text.sentences(folder)
-    assert len(model) == len(dictionary) + 1 == report["vocabulary"]["dictionary"] == 120
-    assert "fairseq-train" in printed and "--max-positions 128" in printed
-
-
 def test_shards_lower_case_joined_lines_and_a_valid_file(inputs, raw, tmp_path):
     valid = raw_text.documents(60)[10:14]
     raw_text.write(tmp_path / "valid.txt", valid)
@@ -108,26 +98,6 @@ def test_shards_lower_case_joined_lines_and_a_valid_file(inputs, raw, tmp_path):
     for line in raw_text.documents(60, 5)[0]:
         assert sum(one.count(line.lower()) for one in text) == 1
     assert not any(line.lower() in one for one in text for line in valid[0])
-
-
-def test_the_last_lines_of_one_document_are_held_out(tmp_path):
-    lines = [f"ba {n}" for n in range(100)]
-    raw_text.write(tmp_path / "text", [lines])
-    flags = ["--vocab-size", 20, "--valid-fraction", 0.2, "--test-fraction", 0.1]
-    prepared(tmp_path / "data", "--input", tmp_path / "text", *flags)
-    assert lines_of(tmp_path / "data", "train", "test", "valid") == lines
-
-
-def test_sentences_and_limits_of_length(tmp_path):
-    text = "Mr. X came. He left at once! Yes.\n" + "".join(f"word {n}\n" for n in range(50))
-    (tmp_path / "text").write_text(text)
-    flags = ["--split-sentences", "--min-chars", 7, "--max-chars", 14, "--vocab-size", 30]
-    for workers in (1, 2):
-        folder = tmp_path / str(workers)
-        report, printed = prepared(folder, "--input", tmp_path / "text", *flags, workers=workers)
-        assert report["lines"]["split_off"] == 2 and report["dropped"]["too_short"] == 11
-        assert report["dropped"]["too_long"] == 1 and "too_long 1" in printed
-        assert "Mr. X came." in lines_of(folder) and len(lines_of(folder)) == 41
 
 
 def test_compressed_text_and_rows(whole, raw, tmp_path):
@@ -163,17 +133,6 @@ def test_the_vocabulary_of_a_converted_model(raw, tmp_path):
     dictionaries = [(tmp_path / name / "dict.txt").read_bytes() for name in ("1", "model")]
     assert dictionaries[0] == dictionaries[1]
     assert json.loads((tmp_path / "1" / "vocabulary.json").read_text())["max_positions"] == 512
-
-
-def test_a_given_model_of_another_text(whole, tmp_path):
-    model = whole[0] / "sentencepiece.bpe.model"
-    (tmp_path / "text").write_text("ba bé 日本\nci dö 中\ndu fa\nfe gi\n", "utf-8")
-    flags = ["--input", tmp_path / "text", "--sentencepiece-model", model, "--valid-fraction", 0.1]
-    report, printed = prepared(tmp_path / "data", *flags)
-    for name in ("dict.txt", "sentencepiece.bpe.model"):
-        assert (tmp_path / "data" / name).read_bytes() == (whole[0] / name).read_bytes()
-    assert report["unknown_rate"]["train"] == 2 / report["tokens"]["train"]
-    assert "of the tokens of train are unknown" in printed
 
 
 def test_interrupted_in_every_stage(inputs, whole, tmp_path, monkeypatch):
@@ -217,15 +176,10 @@ def test_a_finished_folder(inputs, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "name, content, flags, message",
     [
-        ("a", b"\n \n\t\n\n", [], "there are no documents in "),
         ("a", "words\n".encode("utf-16"), [], "a is not text in UTF-8; convert it first"),
-        ("a", b"one\ntwo\n", [], "only 2 lines that are not in other splits are left, too few"),
-        ("a", b'{"text": "a"}\n' * 3, [], "a holds JSON objects, whose keys"),
-        ("a.jsonl", b"words\n", ["--text-field", "text"], "a.jsonl, line 1 is not JSON"),
         ("a.jsonl", b'{"text": 3}\n', ["--text-field", "text"], "is not a text, but 3"),
     ],
-    ids=lambda value: value if isinstance(value, str) and " " not in value else "",
-)  # fmt: skip
+)
 def test_refused(name, content, flags, message, tmp_path):
     (tmp_path / name).write_bytes(content)
     code, printed = prepare(tmp_path / "data", "--input", tmp_path / name, *flags)

@@ -1,7 +1,6 @@
 """Text to ids by every vocabulary, files of ids, and ids cut to the length of a model."""
 
 import argparse
-import pickle
 import unicodedata
 
 import numpy as np
@@ -15,7 +14,6 @@ from fairseq.data.indexed_dataset import make_builder
 from helpers.authors import WORDS
 from helpers.cli import run
 from helpers.vocabularies import convert, write_authors, write_gpt2
-from tupe_fairseq.data.dictionary import read_dictionary, word_ids
 from tupe_fairseq.data.indexed import IndexedWriter, read_indexed, read_sentences
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.subwords import FastBpe
@@ -159,16 +157,6 @@ def test_a_folder_without_a_record(own):
     assert Tokenizer.load(str(own), ours=False).normalize("a\u00ad") == "a\u00ad"
 
 
-def test_a_copy_of_a_vocabulary(own, authors, gpt2, tmp_path):
-    for folder in (own, authors, gpt2):
-        tokenizer = Tokenizer.load(str(folder))
-        tokenizer.copy_to(str(tmp_path / "copy" / folder.parent.name))
-        copy = Tokenizer.load(str(tmp_path / "copy" / folder.parent.name))
-        assert copy.record == tokenizer.record
-        for one in (copy, pickle.loads(pickle.dumps(tokenizer))):
-            assert [one.encode(text) for text in TEXTS] == list(map(tokenizer.encode, TEXTS))
-
-
 def test_a_dictionary_of_fairseq_preprocess(own, tmp_path):
     """It lists what the model lacks: unknown characters are left by spm_encode as they are."""
     model = sentencepiece.SentencePieceProcessor(str(own / "sentencepiece.bpe.model"))
@@ -192,15 +180,6 @@ def test_lines_in_several_processes(own, monkeypatch):
     lines = [f"the cat {number}" for number in range(9)]
     assert list(tokenizer.encode_lines(lines, workers=2)) == list(map(tokenizer.encode, lines))
     assert list(parallel_map(abs, range(-50, 0), 2)) == list(range(50, 0, -1))
-
-
-def test_a_dictionary_of_fairseqs(tmp_path):
-    dictionary = Dictionary()
-    for word in ("\u3000w\u3000", "the", "<mask>", "madeupword0000"):
-        dictionary.add_symbol(word)
-    dictionary.save(str(tmp_path / "dict.txt"))
-    assert word_ids(str(tmp_path / "dict.txt")) == dictionary.indices
-    assert read_dictionary(str(tmp_path / "dict.txt")) == dictionary.symbols[4:]
 
 
 # ---- Files of ids ----------------------------------------------------------------------------
@@ -275,11 +254,3 @@ def test_every_word_is_tagged_where_it_has_most_context():
                         right = other.stop - ends[word] if other.stop < tokens else np.inf
                         context[other] = min(left, right)
                 assert context[one] == max(context.values())
-
-
-def test_a_quarter_of_the_room_is_context():
-    starts, room = np.arange(0, 400, 2), 40
-    for one in windows(starts, 400, room):
-        for word in range(one.first, one.last):
-            assert one.start == 0 or starts[word] - one.start >= room // 4 - 2
-            assert one.stop == 400 or one.stop - starts[word] - 2 >= room // 4 - 2
