@@ -2,7 +2,6 @@
 
 import argparse
 import collections
-import concurrent.futures
 import io
 import itertools
 import os
@@ -257,36 +256,6 @@ def test_what_fairseq_writes(old):
     assert {type(value) for value in found.tensors.values()} == {torch.Tensor}
 
 
-def test_options_of_a_hydra_run_are_those_of_its_parts():
-    config = {
-        "model": {"_name": "tupe_roberta_tiny", "dropout": 0.1, "max_positions": 16},
-        "task": {"_name": "masked_lm", "tokens_per_sample": 16, "max_positions": 8},
-        "criterion": {"_name": "masked_lm", "tpu": False},
-        "common": {"user_dir": "evil"},
-    }
-    torch.save(state(args=None, cfg=config), "x.pt")
-    found = read("x.pt").options
-    assert found["arch"] == "tupe_roberta_tiny" and found["task"] == "masked_lm"
-    assert found["tokens_per_sample"] == found["max_positions"] == 16
-    assert "user_dir" not in found
-
-
-def test_no_options_and_no_counters():
-    for more in (
-        {},
-        {"args": {}},
-        {"args": [1]},
-        {"cfg": []},
-        {"cfg": {}},
-        {"cfg": {"model": "x"}},
-    ):
-        torch.save({"model": {}, **more}, "x.pt")
-        assert "holds no options" in refused()
-    for history in (None, [], 3, [[]], [{}], [{"num_updates": "3"}], {}):
-        torch.save(state(optimizer_history=history, extra_state={"best": "x"}), "x.pt")
-        assert (read("x.pt").updates, read("x.pt").best) == (None, None)
-
-
 ODD = {
     "list": [1], "none": None, "tensor": torch.ones(2), "no model": {"args": 1},
     "no options": {"model": {}}, "sparse": state(model={"x": torch.eye(2).to_sparse()}),
@@ -316,20 +285,6 @@ def test_other_packages_may_not_allow_more():
     torch.save(state(extra_state=Call(tempting, RAN)), "x.pt")
     with torch.serialization.safe_globals([tempting]):
         refused()
-
-
-def test_real_classes_that_others_have_allowed():
-    torch.save(state(extra_state={"best": np.float64(0.25)}), "x.pt")
-    function = np.float64(0).__reduce__()[0]
-    real = [argparse.Namespace, np.dtype, type(np.dtype("f8"))]
-    before = torch.serialization.get_safe_globals()
-    for _ in range(9):  # torch keeps them in a set: which one wins is chance
-        more = [(function, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
-        more += [(kind, "argparse.Namespace") for kind in real]
-        with torch.serialization.safe_globals([*real, *more]):
-            found = read("x.pt")
-        assert found.best == 0.25 and found.options == OPTIONS
-        torch.serialization.add_safe_globals(before)  # torch's exit takes away what was there
 
 
 def test_numpys_types_are_not_built_from_the_file():
@@ -424,11 +379,3 @@ def test_archives_that_swell(entry):
 def test_deep_nesting():
     write(b"]" * 10**5 + b"a" * (10**5 - 1), "extra_state", old=False)
     read("x.pt")
-
-
-def test_threads_do_not_see_each_others_lists():
-    torch.save(state(extra_state={"best": np.float64(0.25)}), "x.pt")
-    before = set(torch.serialization.get_safe_globals())
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        assert {found.best for found in pool.map(read, ["x.pt"] * 100)} == {0.25}
-    assert set(torch.serialization.get_safe_globals()) == before

@@ -91,14 +91,6 @@ def test_old_positions_have_the_scores_that_they_had(method, name):
     torch.testing.assert_close(found, position.forward_attn(q, k))
 
 
-def test_a_table_of_cls_alone_is_refused():
-    table = torch.randn(1, DIM)
-    for method in ("interpolate", "tile"):
-        with pytest.raises(ValueError, match=rf"max_positions \(1\) has no .* --method {method} "):
-            longer_table(table, 1, 4, method)
-    assert longer_table(table, 1, 4, "zero").shape == (4, DIM)
-
-
 # ---- Untied positions ---------------------------------------------------------------------------
 
 
@@ -136,14 +128,6 @@ def test_a_bias_that_the_table_can_have_is_found(width, length, share, atol):
     )
 
 
-def test_nothing_to_fit_leaves_a_bias_that_can_be_trained():
-    bias = fit_bias(torch.zeros(4, 15, 16), 32)
-    scores = bias(16)
-    assert scores[:, 1:].abs().max() < 1e-6
-    scores[:, 2, 3].sum().backward()
-    assert bias.pos_k_proj.weight.grad.abs().max() > 1e-3
-
-
 def test_the_scores_of_the_first_layer():
     """A model in which they are known: one word, so that LN(word + p_i) is all there is."""
     _, encoder, _ = learned()
@@ -164,13 +148,6 @@ def test_the_scores_of_the_first_layer():
     difference = found[..., 1:] - found[..., :1] - expected
     level = difference.mean((1, 2), keepdim=True).expand_as(difference)
     torch.testing.assert_close(difference, level, rtol=1e-4, atol=1e-4)
-
-
-def test_equal_position_vectors_leave_no_scores():
-    _, encoder, model = learned(spread=0)
-    _, inputs = layer_inputs(encoder, model[E + "embed_tokens.weight"])
-    for layer, given in enumerate(inputs):
-        assert centred(position_scores(encoder, layer, given)).abs().max() < 1e-4
 
 
 def test_what_is_changed_and_what_is_not():
