@@ -87,18 +87,6 @@ def folder(tmp_path):
     return tmp_path / "folder"
 
 
-def gradients(model, loss):
-    model.zero_grad()
-    loss.backward()
-    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-
-
-def assert_close(actual, expected, **tolerance):
-    assert actual.keys() == expected.keys()
-    for name in expected:
-        torch.testing.assert_close(actual[name], expected[name], msg=name, **tolerance)
-
-
 # ---- What the checkpoint computes ---------------------------------------------------------------
 
 
@@ -114,23 +102,19 @@ def test_logits_of_every_position_encoding(case, tmp_path):
             torch.testing.assert_close(logits[is_real], expected(ids)[0][is_real], **TOLERANCE)
 
 
-@pytest.mark.parametrize("case", ["tupe rel_pos", "disentangled rel_pos", "transformer-xl"])
-def test_gradients(case, tmp_path):
-    expected = write_folder(tmp_path / "a", case)
+def test_gradients(tmp_path):
+    expected = write_folder(tmp_path / "a")
     model = TupeForMaskedLM.from_pretrained(tmp_path / "a", attn_implementation="sdpa").eval()
     ids, is_real = batch(14, 9, 2)
-    loss = F.cross_entropy(expected(ids)[0][is_real], ids[is_real])
-    loss.backward()
-    of_ours = {
-        name: torch.zeros_like(x) if x.grad is None else x.grad
-        for name, x in expected.state_dict(keep_vars=True).items()
-    }
-    out = model(ids, attention_mask=is_real.long(), labels=ids.masked_fill(~is_real, -100))
-    torch.testing.assert_close(out.loss, loss, **TOLERANCE)
-    of_theirs = gradients(model, out.loss)
-    of_ours = to_transformers(of_ours, TUPE)
-    unused = {name: torch.zeros_like(of_ours[name]) for name in of_ours.keys() - of_theirs.keys()}
-    assert_close({**of_theirs, **unused}, of_ours, **TOLERANCE)
+    F.cross_entropy(expected(ids)[0][is_real], ids[is_real]).backward()
+    model(
+        ids, attention_mask=is_real.long(), labels=ids.masked_fill(~is_real, -100)
+    ).loss.backward()
+    of_ours = {name: x.grad for name, x in expected.state_dict(keep_vars=True).items()}
+    of_ours = {name: x for name, x in of_ours.items() if x is not None}
+    for name, gradient in to_transformers(of_ours, TUPE).items():
+        found = model.get_parameter(name).grad
+        torch.testing.assert_close(found, gradient, msg=name, **TOLERANCE)
 
 
 @pytest.mark.parametrize("options", [{}, MEAN_POOLING, None], ids=["cls", "mean", "tags"])
@@ -184,20 +168,6 @@ def test_the_files_need_torch_and_transformers_alone():
     assert {case.split()[0] for case in CASES} == set(modeling_tupe.POSITION_ENCODINGS)
 
 
-def test_gradient_checkpointing(folder):
-    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    model = TupeForMaskedLM.from_pretrained(folder, **no_dropout).train()
-    ids, is_real = batch(14, 9, 2)
-    labels = ids.masked_fill(~is_real, -100)
-    plain = gradients(model, model(ids, labels=labels).loss)
-    calls = []
-    for layer in model.tupe.encoder.layers:
-        layer.register_forward_pre_hook(lambda *_: calls.append(1))
-    model.gradient_checkpointing_enable({"use_reentrant": False})
-    assert_close(gradients(model, model(ids, labels=labels).loss), plain, atol=1e-6, rtol=0)
-    assert len(calls) == 4  # each layer twice
-
-
 def test_attention_implementations_that_would_lose_the_positions(folder):
     for name in ("flash_attention_2", "flex_attention"):
         with pytest.raises((ValueError, ImportError)):
@@ -225,18 +195,6 @@ def test_attentions_hidden_states_embeddings_and_tuples(folder):
     assert torch.equal(model(ids, return_dict=False)[0], plain)
     embeddings = model.get_input_embeddings()(ids)
     assert torch.equal(model(inputs_embeds=embeddings, attention_mask=is_real).logits, plain)
-
-
-def test_losses_of_scores_and_of_independent_labels(tmp_path):
-    write_folder(tmp_path / "a", head=Head("mine", ["score"], "regression"))
-    ids, _ = batch(14, 9, 2)
-    model = TupeForSequenceClassification.from_pretrained(tmp_path / "a")
-    out = model(ids, labels=torch.tensor([0.1, 0.2, 0.3]))
-    assert torch.equal(out.loss, F.mse_loss(out.logits[:, 0], torch.tensor([0.1, 0.2, 0.3])))
-    labels = torch.rand(3, 4)
-    model = TupeForSequenceClassification(TupeConfig(**SMALL, num_labels=4)).eval()
-    out = model(ids, labels=labels)
-    assert torch.equal(out.loss, F.binary_cross_entropy_with_logits(out.logits, labels))
 
 
 @pytest.mark.parametrize("untied", [False, True])
@@ -269,23 +227,6 @@ def test_bfloat16(attention, case, tmp_path):
     for actual in (model(ids)[0].float(), mixed.float()):
         # a mantissa of 8 bits, in two layers
         torch.testing.assert_close(actual[is_real], features[is_real], atol=0.06, rtol=0)
-
-
-def test_new_weights_are_berts():
-    config = TupeConfig(
-        vocab_size=400, hidden_size=480, num_hidden_layers=1, num_attention_heads=60,
-        intermediate_size=90, position_encoding="tupe", rel_pos=True, initializer_range=0.05,
-        num_labels=40,
-    )  # fmt: skip
-    model = TupeForSequenceClassification(config)
-    for name, parameter in model.named_parameters():
-        if ("norm" in name or "_ln" in name) and name.endswith("weight"):
-            assert (parameter == 1).all(), name
-        elif name.endswith("bias"):
-            assert not parameter.any(), name
-        else:
-            assert 0.03 < parameter.std() < 0.07, name
-    assert not model.tupe.embed_tokens.weight[PAD].any()
 
 
 def test_what_is_refused(folder):

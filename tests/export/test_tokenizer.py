@@ -99,12 +99,3 @@ def test_gpt2(tmp_path):
     assert_same_ids(tokenizer, dictionary, lambda text: " ".join(bpe.split(text)), texts)
     text = "The quick brown fox the a theta"
     assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text
-
-
-def test_what_cannot_be_exported(tmp_path):
-    path = tmp_path / "spm.model"
-    path.write_bytes(learn_sentencepiece(TEXT * 9, 70, "char", 1.0, False))
-    with pytest.raises(ValueError, match="SentencePiece model of characters or words"):
-        build_tokenizer("sentencepiece", [str(path)], Dictionary().symbols, 64)
-    with pytest.raises(ValueError, match="a fastbpe vocabulary cannot be exported"):
-        build_tokenizer("fastbpe", ["codes"], [], 64)

@@ -152,18 +152,6 @@ def test_tokens_that_the_dictionary_lacks(data, tmp_path):
     assert all(found[name].equal(expected[name]) for name in expected)
 
 
-def test_overwrite(finetuned, data, tmp_path, monkeypatch):
-    """Files of an earlier export go, others stay."""
-    monkeypatch.setattr(check, "check_folder", lambda *_: {"AutoModel": 0.0})
-    out = tmp_path / "out"
-    exported(finetuned, out)
-    (out / "mine.txt").write_text("")
-    learned = write_model(tmp_path / "run", data, position_encoding="learned")
-    exported(learned, out, "--data", data, "--as", "roberta", "--overwrite")
-    assert "mine.txt" in files(out) and "modeling_tupe.py" not in files(out)
-    assert json.loads((out / "config.json").read_text())["model_type"] == "roberta"
-
-
 # ---- What is compared ---------------------------------------------------------------------------
 
 
@@ -207,11 +195,8 @@ def shorten(path, lines=1):
 
 # what is done to the folder, further flags, and what the error says
 BAD = {
-    "truncated": (lambda f: os.truncate(f / CHECKPOINT, 5000), [], CHECKPOINT),
     "no dictionary": (lambda f: (f / "dict.txt").unlink(), [], "dict.txt is missing; give --data"),
-    "dictionary": (lambda f: shorten(f / "dict.txt"), [], "dict.txt"),
     "labels": (lambda f: shorten(f / "label/dict.txt"), [], "2 labels, but head mine has 3"),
-    "another head": (None, ["--head", "yours"], "--head must be one of the checkpoint's: mine"),
     "as roberta": (None, ["--as", "roberta"], "--as roberta: the checkpoint has position_encod"),
     "OUT exists": (
         lambda f: shutil.copytree(f / "label", f.parent / "out"), [], "already holds dict.txt"
