@@ -94,7 +94,7 @@ def tensor(numel, size, stride, offset=0, *, old, **kind):
     return name(UTILS, "_rebuild_tensor_v2") + tup(*where, b"\x89", ORDERED + b")R") + b"R"
 
 
-def write(value, place="model", *, old, uses_storage=None, path="x.pt"):
+def write(value, place="model", *, old, path="x.pt"):
     """A checkpoint with one entry from instructions: in its model, or where nobody looks."""
     args = NAMESPACE + b")\x81}" + text("arch") + text("tupe_roberta") + b"sb"
     fine = tensor(1, [1], [1], old=old, key="1")
@@ -109,9 +109,7 @@ def write(value, place="model", *, old, uses_storage=None, path="x.pt"):
             for key in "01":
                 file.writestr(f"a/data/{key}", bytes(4))
         return
-    if uses_storage is None:
-        uses_storage = text("storage") in value and text("0") in value
-    keys = ["1", "0"] if uses_storage else ["1"]
+    keys = ["1", "0"] if text("storage") in value and text("0") in value else ["1"]
     with open(path, "wb") as file:
         for part in (0x1950A86A20F9469CFC6C, 1001, {}):
             pickle.dump(part, file, protocol=2)
@@ -259,12 +257,6 @@ def test_what_fairseq_writes(old):
 ODD = {
     "list": [1], "none": None, "tensor": torch.ones(2), "no model": {"args": 1},
     "no options": {"model": {}}, "sparse": state(model={"x": torch.eye(2).to_sparse()}),
-    "complex": state(model={"x": torch.ones(2, dtype=torch.complex64)}),
-    "numbered": state(model={3: torch.ones(2)}),
-    "integers": state(model={"x": torch.ones(2, dtype=torch.int64)}),
-    "empty": state(model={"x": torch.ones(2**28, 0)}),
-    "a scalar": state(model={"x": torch.tensor(1.0)}),
-    "NaN": state(model={"x": torch.tensor([1.0, float("nan")])}),
 }  # fmt: skip
 
 

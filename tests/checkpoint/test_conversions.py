@@ -224,36 +224,24 @@ def test_untied_weights_stay_untied(state, data, tmp_path):
 # ---- What is refused --------------------------------------------------------------------------
 
 
-def tensor(name, value):
-    """A change of a tensor; None drops it."""
-
-    def change(state):
-        state["model"].update({name: value})
-        if value is None:
-            del state["model"][name]
-
-    return change
-
-
-def option(name, value):
-    def change(state):
-        setattr(state["args"] or state["cfg"]["model"], name, value)
-
-    return change
-
-
-THEIRS, STOCK = "decoder.sentence_encoder.", "encoder.sentence_encoder."
+L1, HEAD = "sentence_encoder.layers.1.", "decoder.lm_head.weight"
 REFUSED = {  # by the first of their names: a file of the authors, or of fairseq
-    "authors missing": (tensor(THEIRS + "layers.1.fc1.bias", None), "layers.1.fc1.bias"),
+    "authors missing": (lambda s: s["model"].pop(f"decoder.{L1}fc1.bias"), "layers.1.fc1.bias"),
     "authors untied": (
-        tensor("decoder.lm_head.weight", torch.zeros(VOCABULARY, 12)),
+        lambda s: s["model"].update({HEAD: torch.zeros(VOCABULARY, 12)}),
         "lm_head.weight is not the word embedding",
     ),
-    "authors option": (option("encoder_mystery", 3), "encoder_mystery=3"),
-    "stock extra": (tensor(STOCK + "layers.1.fc3_weight", torch.zeros(3)), "layers.1.fc3_weight"),
+    "authors option": (lambda s: setattr(s["args"], "encoder_mystery", 3), "encoder_mystery=3"),
+    "stock extra": (
+        lambda s: s["model"].update({f"encoder.{L1}fc3_weight": torch.zeros(3)}),
+        "layers.1.fc3_weight",
+    ),
     "stock untied": (untie, "lm_head.weight is not the word embedding"),
-    "stock option": (option("layernorm_embedding", False), "layernorm_embedding=False"),
-}  # fmt: skip
+    "stock option": (
+        lambda s: setattr(s["cfg"]["model"], "layernorm_embedding", False),
+        "layernorm_embedding=False",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -93,19 +93,10 @@ def test_rows(read):
     assert rows.read == 2 and rows.dropped == {"not 6 fields": 1}
     rows = read("CoLA", "train", b"a\t1\t\tcaf\xe9", b"a\t0\t\tcaf\xc3\xa9")
     assert rows.texts == [("caf\ufffd",), ("café",)] and rows.warnings == {"invalid UTF-8": 1}
-
-
-@pytest.mark.parametrize(
-    "name, split, lines, message",
-    [
-        ("RTE", "train", [b"0\tx\ty\tentailment"] * 2, "the header is missing; line 1 is a row"),
-        ("STS-B", "train", [b"1\t2\t3\t4\t5\t6\t7\t8\t9\t5.1"] * 2, "unknown label '5.1'"),
-    ],
-    ids=["no header", "score above 5"],
-)
-def test_refused(name, split, lines, message, read):
-    with pytest.raises(ValueError, match=message):
-        read(name, split, *lines)
+    with pytest.raises(ValueError, match="the header is missing; line 1 is a row"):
+        read("RTE", "train", *[b"0\tx\ty\tentailment"] * 2)
+    with pytest.raises(ValueError, match="unknown label '5.1'"):
+        read("STS-B", "train", *[b"1\t2\t3\t4\t5\t6\t7\t8\t9\t5.1"] * 2)
 
 
 @pytest.fixture(scope="module")

@@ -100,10 +100,8 @@ def test_conll(tmp_path):
     "name, content, message",
     [
         ("a.tsv", b"", " has no rows"),
-        ("a.csv", b'a,b\nx,y\n"z,y\nx,y\n', ", line 3 begins no row of CSV: unexpected end of da"),
         ("a.tsv", b"a\tb\nx\xff\ty\n", ", line 2 is not UTF-8; convert the file first: iconv -t"),
         ("a.tsv.gz", gzip.compress(b"a\tb\n" * 999)[:-9], " cannot be read: Compressed file ended"),
-        ("a.parquet", b"a,b\n", " cannot be read as parquet: "),
     ],
 )  # fmt: skip
 def test_wrong(name, content, message, tmp_path):
@@ -137,7 +135,6 @@ def test_bad_rows_are_refused_or_left_out(name, content, kept, reasons, tmp_path
 @pytest.mark.parametrize(
     "names, expected",
     [
-        (["text", "label"], ("text", None, "label")),
         (["sentence1", "sentence2", "score"], ("sentence1", "sentence2", "score")),
         (["label", "hypothesis", "premise"], ("premise", "hypothesis", "label")),
         (["id", "tokens", "pos_tags", "ner_tags"], ("tokens", None, "ner_tags")),

@@ -10,22 +10,20 @@ import pytest
 
 from helpers import raw_text
 from helpers.running import call_program
-from helpers.vocabularies import convert, write_gpt2
 from tupe_fairseq.data import pretraining
 from tupe_fairseq.data.text_files import documents
 
 LATIN = b"caf\xe9\n"
 
 
-def prepare(folder, *flags, workers=1):
-    words = ["--output-dir", folder, "--workers", workers, *flags]
-    return call_program("prepare-pretrain", words)
+def prepare(folder, *flags):
+    return call_program("prepare-pretrain", ["--output-dir", folder, "--workers", 1, *flags])
 
 
-def prepared(folder, *flags, workers=1):
-    code, printed = prepare(folder, *flags, workers=workers)
+def prepared(folder, *flags):
+    code, printed = prepare(folder, *flags)
     assert code == 0, printed
-    return json.loads((folder / "report.json").read_text()), printed
+    return json.loads((folder / "report.json").read_text())
 
 
 def lines_of(folder, *splits):
@@ -57,12 +55,11 @@ def inputs(raw):
 @pytest.fixture(scope="module")
 def whole(inputs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "data"
-    report, printed = prepared(folder, *inputs, "--tokens-per-sample", 128)
-    return folder, report, printed
+    return folder, prepared(folder, *inputs, "--tokens-per-sample", 128)
 
 
 def test_every_line_is_there_once(whole, raw):
-    folder, report, _ = whole
+    folder, report = whole
     found = lines_of(folder)
     text = (raw / "one.txt").read_text() + (raw / "two.txt").read_text(errors="ignore")
     expected = {*text.split("\n")} - {"", "caf", "\u200b"}
@@ -87,7 +84,7 @@ def test_shards_lower_case_joined_lines_and_a_valid_file(inputs, raw, tmp_path):
     raw_text.write(tmp_path / "valid.txt", valid)
     flags = ["--shards", 2, "--model-type", "bpe", "--lowercase", "--join-short", 30]
     flags += ["--valid-input", tmp_path / "valid.txt", "--test-fraction", 0]
-    report, _ = prepared(tmp_path / "data", *inputs, *flags)
+    report = prepared(tmp_path / "data", *inputs, *flags)
     shards = [tmp_path / "data" / name for name in ("shard0", "shard1")]
     text = [" ".join(lines_of(shard, "train")) for shard in shards]
     assert min(map(len, text)) > 0.3 * max(map(len, text)) and report["lines"]["joined"] > 20
@@ -119,20 +116,8 @@ def test_compressed_text_and_rows(whole, raw, tmp_path):
         assert [line for line in found if line] == plain
         assert found.count("") == len(text) and found[len(found) - len(more) :] == more
     flags = ["--text-field", "text", "--vocab-size", 90]
-    report, _ = prepared(tmp_path / "data", "--input", tmp_path / "a.jsonl", *flags)
+    report = prepared(tmp_path / "data", "--input", tmp_path / "a.jsonl", *flags)
     assert report["rows"] == {"read": 31, "no_text": 1}
-
-
-def test_the_vocabulary_of_a_converted_model(raw, tmp_path):
-    code, text = convert(write_gpt2(tmp_path / "gpt2"), tmp_path / "model")
-    assert code == 0, text
-    flags = ["--input", raw / "one.txt", "--vocabulary", tmp_path / "model"]
-    found = [prepared(tmp_path / str(n), *flags, workers=n) for n in (1, 2)]
-    assert raw_text.contents(tmp_path / "1") == raw_text.contents(tmp_path / "2")
-    assert found[0][0]["vocabulary"]["type"] == "gpt2"
-    dictionaries = [(tmp_path / name / "dict.txt").read_bytes() for name in ("1", "model")]
-    assert dictionaries[0] == dictionaries[1]
-    assert json.loads((tmp_path / "1" / "vocabulary.json").read_text())["max_positions"] == 512
 
 
 def test_interrupted_in_every_stage(inputs, whole, tmp_path, monkeypatch):

@@ -213,22 +213,6 @@ def test_tied_and_untied_embeddings_are_resized(untied, tmp_path):
     assert torch.equal(TupeForMaskedLM.from_pretrained(tmp_path / "b")(ids).logits, after)
 
 
-@pytest.mark.parametrize("attention, case", [("eager", "tupe rel_pos"), ("sdpa", "rope")])
-def test_bfloat16(attention, case, tmp_path):
-    expected = write_folder(tmp_path / "a", case)
-    model = TupeModel.from_pretrained(
-        tmp_path / "a", torch_dtype=torch.bfloat16, attn_implementation=attention
-    )
-    ids, is_real = batch(14, 9, 2)
-    features = expected(ids, features_only=True)[0]
-    with torch.autocast("cpu", torch.bfloat16):
-        mixed = TupeModel.from_pretrained(tmp_path / "a")(ids)[0]
-    assert model(ids)[0].dtype == torch.bfloat16
-    for actual in (model(ids)[0].float(), mixed.float()):
-        # a mantissa of 8 bits, in two layers
-        torch.testing.assert_close(actual[is_real], features[is_real], atol=0.06, rtol=0)
-
-
 def test_what_is_refused(folder):
     model = TupeModel.from_pretrained(folder)
     ids, is_real = batch(9, 5)

@@ -189,14 +189,13 @@ def test_the_comparison(change, folder):
 # ---- What is refused ----------------------------------------------------------------------------
 
 
-def shorten(path, lines=1):
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[lines:]))
-
-
 # what is done to the folder, further flags, and what the error says
 BAD = {
     "no dictionary": (lambda f: (f / "dict.txt").unlink(), [], "dict.txt is missing; give --data"),
-    "labels": (lambda f: shorten(f / "label/dict.txt"), [], "2 labels, but head mine has 3"),
+    "labels": (
+        lambda f: (f / "label/dict.txt").write_text("no 7\nyes 7\n"), [],
+        "2 labels, but head mine has 3",
+    ),
     "as roberta": (None, ["--as", "roberta"], "--as roberta: the checkpoint has position_encod"),
     "OUT exists": (
         lambda f: shutil.copytree(f / "label", f.parent / "out"), [], "already holds dict.txt"
