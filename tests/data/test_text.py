@@ -52,7 +52,8 @@ def raw(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def inputs(raw):
-    return ["--input", raw / "one.txt", raw / "two.txt", "--vocab-size", 120]
+    files = [raw / "one.txt", raw / "two.txt"]
+    return ["--input", *files, "--test-fraction", 0.01, "--vocab-size", 120]
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +123,7 @@ def test_sentences_and_limits_of_length(tmp_path):
     text = "Mr. X came. He left at once! Yes.\n" + "".join(f"word {n}\n" for n in range(50))
     (tmp_path / "text").write_text(text)
     flags = ["--split-sentences", "--min-chars", 7, "--max-chars", 14, "--vocab-size", 30]
+    flags += ["--test-fraction", 0.01]
     for workers in (1, 2):
         folder = tmp_path / str(workers)
         report, printed = prepared(folder, "--input", tmp_path / "text", *flags, workers=workers)
@@ -197,7 +199,7 @@ def test_interrupted_in_every_stage(inputs, whole, tmp_path, monkeypatch):
 
 def test_a_finished_folder(inputs, tmp_path, monkeypatch):
     folder = tmp_path / "data"
-    code, printed = prepare(folder, *inputs[:3], "--vocab-size", 30_000)
+    code, printed = prepare(folder, *inputs[:-1], 30_000)
     assert code == 2 and "--vocab-size 30000 does not fit the text: " in printed
     with monkeypatch.context() as patch:  # another size keeps the text
         patch.setattr(pretraining, "make_text", None)
@@ -219,7 +221,7 @@ def test_a_finished_folder(inputs, tmp_path, monkeypatch):
     [
         ("a", b"\n \n\t\n\n", [], "there are no documents in "),
         ("a", "words\n".encode("utf-16"), [], "a is not text in UTF-8; convert it first"),
-        ("a", b"one\ntwo\n", [], "only 2 lines that are not in other splits are left, too few"),
+        ("a", b"one\n", [], "only 1 lines that are not in other splits are left, too few"),
         ("a", b'{"text": "a"}\n' * 3, [], "a holds JSON objects, whose keys"),
         ("a.jsonl", b"words\n", ["--text-field", "text"], "a.jsonl, line 1 is not JSON"),
         ("a.jsonl", b'{"text": 3}\n', ["--text-field", "text"], "is not a text, but 3"),
