@@ -32,7 +32,7 @@ if not os.path.exists("corpus"):
 # %% Prepare: clean text, a vocabulary, fairseq's files
 run(
     "tupe-prepare-pretrain --input corpus/train.txt --valid-input corpus/valid.txt "
-    "--vocab-size 2000 --tokens-per-sample 64 --test-fraction 0 --output-dir data-bin"
+    "--vocab-size 2000 --tokens-per-sample 64 --output-dir data-bin"
 )
 
 # %% Train: a small TUPE-R, on the GPU if there is one

@@ -110,7 +110,7 @@ fi
 
 prepare=(
     tupe-prepare-pretrain --input "$run/corpus/train.txt" --valid-input "$run/corpus/valid.txt"
-    --test-fraction 0 --vocab-size 2000 --tokens-per-sample $length --output-dir "$run/data-bin"
+    --vocab-size 2000 --tokens-per-sample $length --output-dir "$run/data-bin"
 )
 show "${prepare[@]}"
 "${prepare[@]}"

@@ -15,7 +15,7 @@ if [ $# -ne 3 ]; then
 fi
 train=$(realpath "$1") valid=$(realpath "$2") blimp=$(realpath "$3")
 cd "$(dirname "$0")/../.."
-tupe-prepare-pretrain --input "$train" --valid-input "$valid" --test-fraction 0 \
+tupe-prepare-pretrain --input "$train" --valid-input "$valid" \
     --output-dir results-data/data-bin --vocab-size 4096 --tokens-per-sample 128
 if [ -d "$blimp" ]; then
     ln -sfn "$blimp" results-data/blimp

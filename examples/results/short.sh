@@ -15,6 +15,6 @@ if [ ! -e short-data/text ]; then
     mv short-data/text.partial short-data/text
 fi
 tupe-prepare-pretrain --input short-data/text/train.txt --valid-input short-data/text/valid.txt \
-    --test-fraction 0 --vocab-size 2000 --tokens-per-sample 64 --output-dir short-data/data-bin
+    --vocab-size 2000 --tokens-per-sample 64 --output-dir short-data/data-bin
 tupe-compare @examples/results/short.args
 python examples/results/check_short.py short-data/compared/results.json

@@ -49,7 +49,8 @@ def raw(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def inputs(raw):
-    return ["--input", raw / "one.txt", raw / "two.txt", "--vocab-size", 120]
+    files = [raw / "one.txt", raw / "two.txt"]
+    return ["--input", *files, "--test-fraction", 0.01, "--vocab-size", 120]
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +142,7 @@ def test_interrupted_in_every_stage(inputs, whole, tmp_path, monkeypatch):
 
 def test_a_finished_folder(inputs, tmp_path, monkeypatch):
     folder = tmp_path / "data"
-    code, printed = prepare(folder, *inputs[:3], "--vocab-size", 30_000)
+    code, printed = prepare(folder, *inputs[:-1], 30_000)
     assert code == 2 and "--vocab-size 30000 does not fit the text: " in printed
     with monkeypatch.context() as patch:  # another size keeps the text
         patch.setattr(pretraining, "make_text", None)

@@ -57,7 +57,7 @@ def get_parser() -> argparse.ArgumentParser:
     add("--test-input", nargs="+", type=arg_types.file, metavar="FILE", help=text)
     text = "fraction of --input's documents to use as valid, chosen by a hash; default "
     add("--valid-fraction", type=arg_types.fraction, metavar="F", help=f"{text}{FRACTION}")
-    text = f"the same for test; 0 for no test split; default {FRACTION}"
+    text = "the same for test; default: no test split"
     add("--test-fraction", type=arg_types.fraction, metavar="F", help=text)
     text = "distribute train over DIR/shard0, DIR/shard1, ...; fairseq-train loads one per epoch; "
     text += "default %(default)s, no shards"
@@ -106,11 +106,11 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
         for name, default in VOCABULARY_DEFAULTS.items():
             if getattr(args, name) is None:
                 setattr(args, name, default)
-    for split in ("valid", "test"):
+    for split, usual in (("valid", FRACTION), ("test", 0.0)):
         fraction = getattr(args, f"{split}_fraction")
         if getattr(args, f"{split}_input") and fraction is not None:
             parser.error(f"give --{split}-input or --{split}-fraction, not both")
-        default = 0.0 if getattr(args, f"{split}_input") else FRACTION
+        default = 0.0 if getattr(args, f"{split}_input") else usual
         setattr(args, f"{split}_fraction", default if fraction is None else fraction)
     if not args.valid_input and not args.valid_fraction:
         parser.error("--valid-fraction must be above 0: fairseq needs a valid split")

@@ -145,7 +145,7 @@ def split_parts(
     """Parts of documents: lines, document, number of the part, and split.
 
     The split of a part is by the hash of its first line, 64 random bits: the first fraction, the
-    second, ..., the rest. If documents are too few for it, they get the last lines of the text.
+    second, ..., the rest. If documents are too few for it, the last lines of the text are held out.
 
     Args:
         hashes, documents: of each line.
@@ -161,7 +161,7 @@ def split_parts(
     sizes = np.diff(first, append=len(hashes))
     lines = np.bincount(split, sizes, minlength=len(fractions) + 1)
     if lines[-1] < 0.5 * (1 - sum(fractions)) * len(hashes) or not lines.all():
-        logger.info("few documents: valid and test get the last lines of the text")
+        logger.info("few documents: the last lines of the text are held out")
         lengths = [max(1, round(fraction * len(hashes))) for fraction in fractions]
         ends = len(hashes) - np.cumsum([0, *lengths])
         cuts = np.union1d(first, ends[1:][ends[1:] > 0])
