@@ -152,6 +152,17 @@ def test_tokens_that_the_dictionary_lacks(data, tmp_path):
     assert all(found[name].equal(expected[name]) for name in expected)
 
 
+def test_overwrite(finetuned, data, tmp_path):
+    """Files of an earlier export go, others stay."""
+    out = tmp_path / "out"
+    exported(finetuned, out)
+    (out / "mine.txt").write_text("")
+    learned = write_model(tmp_path / "run", data, position_encoding="learned")
+    exported(learned, out, "--data", data, "--as", "roberta", "--overwrite")
+    assert "mine.txt" in files(out) and "modeling_tupe.py" not in files(out)
+    assert json.loads((out / "config.json").read_text())["model_type"] == "roberta"
+
+
 # ---- What is compared ---------------------------------------------------------------------------
 
 
