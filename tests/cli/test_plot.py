@@ -41,6 +41,9 @@ def test_the_figures_that_apply(model, tmp_path):
     assert code == 0 and "variance.png: skipped for b: it needs text; give --sentences" in log
     names -= {"variance", "attention"}
     assert {path.stem for path in (tmp_path / "two").iterdir()} == names
+    crafted.save(crafted.whole_state("learned"), model, position_encoding="learned")
+    code, log = call_program("plot", [model, "--output-dir", out, "--dpi", 40])
+    assert code == 0 and (out / "correlations.png").exists(), log
 
 
 def test_text_is_encoded_by_the_vocabulary_of_the_data(model, text, tmp_path):

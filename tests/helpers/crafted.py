@@ -23,9 +23,12 @@ OPTIONS = {
 E = "encoder.sentence_encoder."
 
 
-def whole_state():
+def whole_state(encoding="tupe"):
     """A small checkpoint of our own, as dicts; ``save`` makes the options a Namespace."""
-    config = TupeConfig(embed_dim=8, num_heads=2, num_layers=2, ffn_embed_dim=12, max_positions=16)
+    config = TupeConfig(
+        embed_dim=8, num_heads=2, num_layers=2, ffn_embed_dim=12, max_positions=16,
+        position_encoding=encoding,
+    )  # fmt: skip
     symbols = symbols_of(LINES)
     model = {E + name: tensor for name, tensor in TupeEncoder(config).state_dict().items()}
     embedding = torch.randn(len(symbols), 8)
