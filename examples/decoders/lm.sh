@@ -41,7 +41,7 @@ export -f run
 tupe="--arch tupe_transformer_lm_tiny --position-encoding"
 for seed in 1 2; do
     cat <<END
-run fairseq $seed --arch transformer_lm
+run fairseq $seed --arch transformer_lm --decoder-normalize-before
 run sinusoidal $seed $tupe sinusoidal
 run learned $seed $tupe learned
 run t5 $seed $tupe none --rel-pos
