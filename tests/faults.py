@@ -227,7 +227,7 @@ FAULTS = [Fault(*fault) for fault in [
      "recorded/test_recorded.py -k prepared_with_a_learned",
      "in itertools.accumulate(fractions)]", "in fractions]"),
     ("order of several workers", "data/parallel.py", "data/test_tokens.py -k several",
-     "waiting.append(pool.submit(_call, item))", "waiting.appendleft(pool.submit(_call, item))"),
+     "waiting.append(_submit(pool, item))", "waiting.appendleft(_submit(pool, item))"),
     ("sentences of STS-B swapped", "data/glue.py", "data/test_glue.py",
      '"STS-B", (8, 9)', '"STS-B", (9, 8)'),
     ("order of RTE's labels", "data/glue.py", "data/test_glue.py",

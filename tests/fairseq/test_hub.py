@@ -117,9 +117,7 @@ def test_predict_texts_of_a_fine_tuned_model(subwords, subwords_trained, lines, 
     (data / "label" / "dict.txt").write_text("good 1\nvery%20bad 1\n")
     shutil.copy(subwords / "dict.txt", data / "input0")
     shutil.copy(subwords / "sentencepiece.bpe.model", data)
-    treatment = {"unicode": "NFC", "lowercase": False}
-    report = {"description": task.to_record(), "text_treatment": treatment}
-    (data / REPORT).write_text(json.dumps(report))
+    (data / REPORT).write_text(json.dumps({"description": task.to_record()}))
     flags = cli.finetuning("CoLA")
     del flags[flags.index("--glue-task") : flags.index("--glue-task") + 2]
     flags += ["--metrics", "accuracy", "--best-checkpoint-metric", "accuracy", "--max-epoch", 1]

@@ -148,8 +148,7 @@ def write_pretrain_dir(folder, vocab_size=110):
     )  # fmt: skip
     (folder / "sentencepiece.bpe.vocab").unlink()
     write_dictionary(str(folder / "dict.txt"), SentencePiece(str(model)).words())
-    treatment = {"unicode": "NFC", "lowercase": False}
-    write_json(str(folder / "report.json"), {"text_treatment": treatment})
+    write_json(str(folder / "report.json"), {})
     return folder
 
 

@@ -34,11 +34,7 @@ def write_fine_tuned(folder, kind="classification", texts=1, **options):
     if task.labels:
         labels = "".join(f"{label_symbol(label)} 1\n" for label in task.labels)
         (folder / "label" / "dict.txt").write_text(labels)
-    report = {
-        "description": task.to_record(),
-        "text_treatment": {"unicode": "NFC", "lowercase": False},
-    }
-    (folder / "report.json").write_text(json.dumps(report))
+    (folder / "report.json").write_text(json.dumps({"description": task.to_record()}))
     return checkpoint
 
 

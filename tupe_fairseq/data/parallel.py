@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any
 
 _function: Callable[[Any], Any]
@@ -17,13 +17,21 @@ _function: Callable[[Any], Any]
 def _initialize(function: Callable[[Any], Any]) -> None:
     global _function
     _function = function
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, and that its workers
     parent = multiprocessing.parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def _call(item: Any) -> Any:
     return _function(item)
+
+
+def _submit(pool: ProcessPoolExecutor, item: Any) -> Future:
+    """Workers that start here never see Ctrl-C: it ends the parent, and that its workers."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        return pool.submit(_call, item)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
 def parallel_map(
@@ -42,7 +50,7 @@ def parallel_map(
         waiting: collections.deque = collections.deque()
         try:
             for item in items:
-                waiting.append(pool.submit(_call, item))
+                waiting.append(_submit(pool, item))
                 if len(waiting) > 2 * workers:
                     yield waiting.popleft().result()
             while waiting:
