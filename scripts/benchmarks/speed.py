@@ -90,21 +90,20 @@ def measure(case, versions, options):
         process.stdin.close()
         process.wait()
     print(f"\n{CASES[case][3]}")
+    seconds = {name: [one["seconds"] for one in sample[2:]] for name, sample in samples.items()}
     rows = {}
     for name, sample in samples.items():
-        seconds = [one["seconds"] for one in sample[2:]]
-        rows[name] = {
-            "median_s": statistics.median(seconds),
-            "fastest_s": min(seconds),
+        ratios = [ours / its for ours, its in zip(seconds["tupe"], seconds[name])]
+        rows[name] = row = {
+            "median_s": statistics.median(seconds[name]),
             "peak_gib": sample[-1]["peak_gib"],
+            "tupe_over_it": statistics.median(seconds["tupe"]) / statistics.median(seconds[name]),
+            "least": min(ratios),
+            "most": max(ratios),
         }
-    ours = rows["tupe"]
-    for name, row in rows.items():
-        row["tupe_over_it"] = ours["median_s"] / row["median_s"]
-        row["fastest_over_its"] = ours["fastest_s"] / row["fastest_s"]
         print(
             f"  {name:6} {row['median_s']:8.3f} s  tupe takes {row['tupe_over_it']:.2f} of it "
-            f"({row['fastest_over_its']:.2f} by the fastest), {row['peak_gib']:.1f} GiB",
+            f"(single rounds {row['least']:.2f} to {row['most']:.2f}), {row['peak_gib']:.1f} GiB",
             flush=True,
         )
     return rows
