@@ -38,10 +38,11 @@ run() { # NAME SEED FLAGS...
 }
 export -f run
 
-tupe="--arch tupe_transformer_lm_tiny --position-encoding"
+# as fairseq's: layers that normalize last, which learn faster here than those that do it first
+tupe="--arch tupe_transformer_lm --position-encoding"
 for seed in 1 2; do
     cat <<END
-run fairseq $seed --arch transformer_lm --decoder-normalize-before
+run fairseq $seed --arch transformer_lm
 run sinusoidal $seed $tupe sinusoidal
 run learned $seed $tupe learned
 run t5 $seed $tupe none --rel-pos
