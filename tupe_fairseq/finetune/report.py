@@ -136,6 +136,11 @@ def task_table(summary: dict[str, Any], task: Task) -> str:
         "",
         markdown_table(["run", "epochs", *labels], runs),
     ]
+    if summary["best_run"] and summary["best_run_score"] <= summary["baseline_score"]:
+        lines.append(
+            "**No run beats the baseline.** A small model needs higher learning rates (--lrs "
+            "2e-4,5e-4), and one that was pre-trained without dropout --dropout 0.\n"
+        )
     for split, metrics in summary.get("test", {}).items():
         both = {summary["best_run"]: metrics, baseline: constant["test"][split]}
         lines += [
