@@ -152,7 +152,7 @@ FAULTS = [Fault(*fault) for fault in [
      "checkpoint/test_checkpoint.py -k instructions_that",
      "if name not in substitutes and not _OF_TORCH.fullmatch(name):", "if name in ():"),
     ("infinite weights are accepted", "checkpoint/checkpoint.py",
-     "fairseq/test_refusals.py -k finite",
+     "checkpoint/test_doors.py -k no_weights",
      "if not torch.isfinite(tensor).all():", "if torch.isnan(tensor).all():"),
     ("a conversion mixes up queries' and keys' projections", "checkpoint/from_authors.py",
      "checkpoint/test_conversions.py -k computes_the_same",
