@@ -131,10 +131,8 @@ def test_any_number_of_labels(tmp_path):
     labels = [[], [4], [5, 6], [4, 5, 6], [6]]
     for split, count in (("train", 53), ("valid", 23)):
         write_bin(data / "label" / split, [[*labels[row % 5], 2] for row in range(count)])
-    flags = [*training.finetuning("MNLI"), "--multilabel", "--metrics", "micro_f1"]
-    where = flags.index("--glue-task")
-    del flags[where : where + 2]
-    task, model, criterion = training.build(data, *flags, *DECAY)
+    flags = [*training.finetuning("MNLI", "micro_f1"), "--multilabel"]
+    task, model, criterion = training.build(data, *flags)
     samples = batches(task, "valid", 4)
     scatter(model, samples)
     logits = torch.cat([logits_of(model, sample) for sample in samples])
@@ -159,14 +157,14 @@ def test_any_number_of_labels(tmp_path):
 )
 def test_refusals(flags, reason, folders):
     with pytest.raises(ValueError, match=reason):
-        build("CoLA", folders, *DECAY, *flags)
+        build("CoLA", folders, *flags)
 
 
 @pytest.mark.parametrize("labels", [[9, 2], [4, 5, 2]], ids=["not listed", "two"])
 def test_a_wrong_row_is_named(labels, tmp_path):
     data = write_glue(tmp_path / "data", "CoLA")
     write_bin(data / "label" / "valid", [[4, 2]] * 20 + [labels] + [[4, 2]] * 2)
-    task, _, _ = training.build(data, *training.finetuning("CoLA"), *DECAY)
+    task, _, _ = training.build(data, *training.finetuning("CoLA"))
     with pytest.raises(ValueError, match="row 21 of split valid of"):
         task.load_dataset("valid")
 
@@ -174,7 +172,7 @@ def test_a_wrong_row_is_named(labels, tmp_path):
 def test_classes_are_in_the_order_of_the_dictionary(tmp_path):
     data = write_glue(tmp_path / "data", "MNLI")
     write_bin(data / "label" / "valid", [[4 + row % 3, 2] for row in range(23)])
-    task, _, _ = training.build(data, *training.finetuning("MNLI"), *DECAY)
+    task, _, _ = training.build(data, *training.finetuning("MNLI"))
     targets = torch.cat([sample["target"].view(-1) for sample in batches(task, "valid", 5)])
     assert sorted(targets.tolist()) == sorted(row % 3 for row in range(23))
 

@@ -93,15 +93,16 @@ def write_glue(folder, name):
     return write_task(folder, name, random_rows(name, len(WORDS), splits), lines, MAX_POSITIONS)
 
 
-def finetuning(name):
-    """The flags of a fine-tuning on a GLUE task, without its schedule."""
+def finetuning(name, metric=None):
+    """The flags of a fine-tuning on a GLUE task, or on an own one of its kind with a metric."""
     task = GLUE_TASKS[name]
     return [
         *MODEL, *OPTIMIZATION, "--rel-pos", "--task", "glue_sentence_prediction", "--criterion",
-        "glue_sentence_prediction", "--glue-task", name, "--num-classes", task.num_classes,
+        "glue_sentence_prediction", "--num-classes", task.num_classes,
+        *(["--metrics", metric] if metric else ["--glue-task", name]),
         *(["--regression-target"] if task.is_regression else []),
         "--max-positions", MAX_POSITIONS, "--batch-size", 8, "--no-epoch-checkpoints",
-        "--best-checkpoint-metric", task.selection, "--maximize-best-checkpoint-metric",
+        "--best-checkpoint-metric", metric or task.selection, "--maximize-best-checkpoint-metric",
     ]  # fmt: skip
 
 
