@@ -58,7 +58,7 @@ FAULTS = [Fault(*fault) for fault in [
      "return torch.where(row_is_cls & ~column_is_cls, cls_to_other"),
     ("one row of the table for both directions of [CLS]", "position/tupe.py", GOLDENS,
      "for r in (0, 1))", "for r in (0, 0))"),
-    ("the row of [CLS] among T5's buckets", "position/t5_bias.py", "core/test_oracle.py",
+    ("the row of [CLS] among T5's buckets", "position/t5_bias.py", SCHEMES,
      "num_buckets + 1 if causal else num_buckets // 2",
      "num_buckets + 1 if causal else num_buckets"),
     ("slopes of ALiBi", "position/alibi.py", SCHEMES,
