@@ -26,10 +26,6 @@ def randomized(module):
     return module.double()
 
 
-def leaves(module):
-    return {name: p.detach().clone().requires_grad_() for name, p in module.named_parameters()}
-
-
 def encoder_in_loops(p, x, is_padding, tie_cls, rel_pos, normalize_before):
     position = reference.sub(p, "position_bias.")
     entry = reference.Entry(position, DIM, 3, 8, "tupe", {"tie_cls": tie_cls, **rel_pos})
@@ -51,7 +47,7 @@ def test_the_encoder(rel_pos, tie_cls, normalize_before):
     encoder = randomized(TupeEncoder(config))
     x, weights = torch.randn(2, BATCH, SEQ_LEN, DIM, dtype=torch.float64)
     weights = weights.masked_fill(PADDING[..., None], 0)
-    p = leaves(encoder)
+    p = {name: x.detach().clone().requires_grad_() for name, x in encoder.named_parameters()}
     rows = [
         encoder_in_loops(p, x[b], PADDING[b], tie_cls, rel_pos, normalize_before) for b in (0, 1)
     ]
@@ -81,10 +77,8 @@ def test_what_cancels_in_the_softmax_gets_no_gradient(way):
     x = torch.randn(BATCH, 160, DIM)
     (encoder(x) * torch.randn_like(x)).sum().backward()
     bias = encoder.position_bias
-    table, pos = (
-        p.grad for p in (bias.relative.relative_attention_bias.weight,
-                         bias.untied_absolute.pos.weight)
-    )  # fmt: skip
+    table = bias.relative.relative_attention_bias.weight.grad
+    pos = bias.untied_absolute.pos.weight.grad
     assert not pos[0].any() and not table[16].any()
     assert (pos[1:].abs().amax(dim=1) > 0).all()
     assert (table[[n for n in range(33) if n != 16]].abs() > 0).all()

@@ -141,9 +141,8 @@ def decoder_in_loops(p, case, row, pre_ln, max_positions, **cross):
         x = [t + u for t, u in zip(x, torch.tensor(vectors, dtype=torch.float64))]
 
     def logit_of(number):
-        own = reference.sub(p, "position.") or reference.sub(
-            p, f"layers.{number}.self_attn.position."
-        )
+        of_layer = f"layers.{number}.self_attn.position."
+        own = reference.sub(p, "position.") or reference.sub(p, of_layer)
         options = {**case.options, "tie_cls": True}
         entry = reference.Entry(own, DIM, HEADS, max_positions, case.name, options, causal=True)
         return lambda h, q, k, i, j: entry.logit(h, q, k, i, j) if j <= i else None
@@ -179,9 +178,8 @@ def test_cross_attention_is_the_oracles(cross):
         return score / math.sqrt((2 if cross else 1) * DIM / HEADS)
 
     keys = list(out["encoder_out"][0][:, 0])
-    expected = decoder_in_loops(
-        p, case, row[0], False, MAX + 2, source=keys, cross_logit=logit
-    )  # fmt: skip
+    of_source = {"source": keys, "cross_logit": logit}
+    expected = decoder_in_loops(p, case, row[0], False, MAX + 2, **of_source)
     assert_as_in_loops(model, p, model.decoder(row, out, features_only=True)[0][0], expected)
 
 
@@ -218,10 +216,8 @@ def test_beam_search_scores_are_those_of_the_whole_sequence(case):
 def test_activation_checkpointing_and_shared_embeddings(case):
     """The one changes no gradient, the other registers no parameter twice."""
     options = {"cross_positions": True, "share_all_embeddings": True}
-    plain, other = (
-        translator(case, **options),
-        translator(case, checkpoint_activations=True, **options),
-    )
+    plain = translator(case, **options)
+    other = translator(case, checkpoint_activations=True, **options)
     names = [name for name, _ in plain.named_parameters(remove_duplicate=False)]
     assert len(names) - len(list(plain.parameters())) == 2  # of encoder, decoder and outputs
     other.load_state_dict(plain.state_dict())
