@@ -177,6 +177,14 @@ def test_each_dropout_acts_in_training_alone(name):
 # ---- What a state dict says ---------------------------------------------------------------------
 
 
+def test_the_record_as_checkpoints_have_it():
+    encoder = TupeEncoder(TupeConfig(position_encoding="learned", rel_pos=True, untie_cls=True))
+    assert bytes(encoder.position_version.tolist()).decode() == (
+        '{"max_rel_pos": 128, "num_heads": 2, "rel_pos": true, "rel_pos_buckets": 32, '
+        '"scheme": "learned", "tie_cls": false, "untie_cls": true}'
+    )
+
+
 def test_other_options_are_refused():
     states = [(case, encoder_of(case).state_dict()) for case in ALL_OF_ENCODER]
     for case, own in states:
