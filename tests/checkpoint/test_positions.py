@@ -35,15 +35,6 @@ def table_of(position):
     return position.get_parameter(position.TABLE).detach()
 
 
-def longer(position, name, max_positions, method):
-    """The encoding of ``max_positions`` with the other's parameters and the longer table."""
-    state = dict(position.state_dict())
-    state[position.TABLE] = longer_table(table_of(position), MAX, max_positions, method)
-    found = build(name, max_positions)
-    found.load_state_dict(state)
-    return found
-
-
 def by_loops(rows, number, method):
     """The rows of positions 1, 2, ... as the words of the command say, one at a time."""
     found = []
@@ -70,25 +61,6 @@ def test_rows_are_those_of_a_loop(method, name):
         assert found[:of_cls].equal(table[:of_cls])
         wanted = by_loops(table[of_cls:], max_positions - 1, method)
         torch.testing.assert_close(found[of_cls:], wanted)
-
-
-@WITH_TABLE
-@pytest.mark.parametrize("method", ["tile", "zero", "interpolate"])
-def test_old_positions_have_the_scores_that_they_had(method, name):
-    """Interpolated, each second position is an old one; [CLS] stays at 0."""
-    position, places = build(name), None
-    if method == "interpolate":
-        after = longer(position, name, 2 * MAX - 2, method)
-        places = torch.cat([torch.zeros(1, dtype=torch.long), torch.arange(1, 2 * MAX - 2, 2)])
-    else:
-        after = longer(position, name, 2 * MAX, method)
-    words, (q, k) = torch.randn(2, MAX, DIM), torch.randn(2, 2, HEADS, MAX, DIM // HEADS)
-    torch.testing.assert_close(
-        after.forward_input(words, places), position.forward_input(words), rtol=1e-6, atol=1e-6
-    )
-    # another number of rows goes through a matrix product
-    found = after.forward_attn(q, k, places, places)
-    torch.testing.assert_close(found, position.forward_attn(q, k))
 
 
 # ---- Untied positions ---------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from helpers import raw_text
 from helpers.authors import WORDS, their_checkpoint
 from helpers.exporting import MAX_POSITIONS, MEAN_POOLING, build, write_vocabulary
 from helpers.exporting import save as save_model
-from helpers.running import run
-from helpers.training import pretrain
+from helpers.running import run_here
+from helpers.training import UP_TO_64, pretrain
 from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2, write_roberta
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.files import read_json
@@ -45,7 +45,7 @@ def test_a_converted_folder_goes_on_training(authors, tmp_path):
     raw_text.write(tmp_path / "train.txt", [["W1 w2, w3."], ["w5 W6-w7"], ["(w8) w9"]])
     raw_text.write(tmp_path / "valid.txt", [["w4 w4 w4"]])
     data = tmp_path / "data-bin"
-    run(
+    run_here(
         "tupe-prepare-pretrain", "--input", tmp_path / "train.txt", "--valid-input",
         tmp_path / "valid.txt", "--tokens-per-sample", 16, "--vocabulary", out,
         "--test-fraction", 0, "--workers", 1, "--output-dir", data,
@@ -56,7 +56,7 @@ def test_a_converted_folder_goes_on_training(authors, tmp_path):
     vocabulary = read_json(str(data / "report.json"))["vocabulary"]
     assert (vocabulary["type"], vocabulary["dictionary"]) == ("fastbpe", 4 + len(LISTED) + 1)
     (command,) = printed_commands(text).values()
-    process = run(
+    process = run_here(
         "fairseq-train", data, *command[1:], "--save-dir", tmp_path / "run", "--max-update", 1,
         "--batch-size", 2, "--cpu", "--num-workers", 0, "--data-buffer-size", 0,
     )  # fmt: skip
@@ -158,14 +158,14 @@ def test_equal_position_vectors_and_the_same_logits(pooling, tmp_path):
 
 def test_training_continues(data, tmp_path):
     """From a model that learned some positions, by --restore-file, through fairseq-train."""
-    pretrain(data, tmp_path / "a", "--position-encoding", "learned", "--max-update", 3)
+    pretrain(data, tmp_path / "a", "--position-encoding", "learned", "--max-update", 3, *UP_TO_64)
     flags = ["--checkpoint", tmp_path / "a" / "checkpoint_last.pt", "--untie", "--dict"]
     code, text = convert([*flags, data / "dict.txt"], tmp_path / "out")
     assert code == 0 and text.count("layer ") == 2, text
     assert "--position-encoding=tupe" in printed_commands(text)["fairseq-train"]
     process = pretrain(
         data, tmp_path / "b", "--restore-file", tmp_path / "out" / "model.pt", "--max-update", 2,
-        "--reset-optimizer", "--position-encoding", "tupe",
+        "--reset-optimizer", "--position-encoding", "tupe", *UP_TO_64,
     )  # fmt: skip
     assert '"num_updates": "2"' in process.stdout
     # our own, but with another dictionary

@@ -9,7 +9,7 @@ from helpers.crafted import folder_with
 from helpers.exporting import CHECKPOINT, MAX_POSITIONS, MEAN_POOLING, write_model, write_vocabulary
 from helpers.predicting import HEAD, predict, write_fine_tuned
 from helpers.running import call_program
-from helpers.training import pretrain
+from helpers.training import UP_TO_64, pretrain
 from helpers.vocabularies import convert, printed_commands, write_gpt2
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.checkpoint import read
@@ -80,7 +80,7 @@ def test_a_new_table_is_what_is_written_and_nothing_else(vocabulary, tmp_path):
 
 
 def test_training_continues_with_the_printed_flags(data, tmp_path):
-    pretrain(data, tmp_path / "a", "--rel-pos", "--max-update", 2)
+    pretrain(data, tmp_path / "a", "--rel-pos", "--max-update", 2, *UP_TO_64)
     out, last = tmp_path / "out", tmp_path / "a" / "checkpoint_last.pt"
     code, text = extend(last, out, "--data", data, "--method", "interpolate", length=128)
     assert code == 0 and "left out the training state" in text, text

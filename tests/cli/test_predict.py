@@ -14,7 +14,7 @@ import torch
 from helpers.exporting import MAX_POSITIONS, MEAN_POOLING, build, save, write_model
 from helpers.glue_files import sentence, write_pretrain_dir
 from helpers.predicting import HEAD, LABELS, predict, write_fine_tuned
-from helpers.running import call_program, run
+from helpers.running import call_program, run_here
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.files import copy_vocabulary
 from tupe_fairseq.inference.predict import predict as through_fairseq
@@ -230,7 +230,7 @@ def test_every_word_has_the_tag_of_fairseqs_task(tmp_path):
     blocks = [[f"0\t{w}\t{tag}" for w, tag in zip(words, tags * 99)] for words in sentences()]
     source.write_text("\n\n".join("\n".join(block) for block in blocks) + "\n")
     pretrained = write_pretrain_dir(tmp_path / "pretrained")
-    run(
+    run_here(
         "tupe-prepare-task", "--kind", "tagging", "--train", source, "--valid", source, "--text", 2,
         "--pretrain-dir", pretrained, "--output-dir", data, "--max-positions", MAX_POSITIONS,
         "--workers", 1,

@@ -9,10 +9,10 @@ import signal
 
 import pytest
 
-from helpers.cli import assert_same_weights
 from helpers.finetuning import make_chain
-from helpers.running import call_program, interrupt, run, trainings_here
+from helpers.running import call_program, interrupt, run_here, run_process, trainings_here
 from helpers.scoring import write_pairs
+from helpers.training import assert_same_weights
 from tupe_fairseq.compare import command, figures, results
 from tupe_fairseq.compare.run import Measurement
 from tupe_fairseq.compare.schemes import parse_schemes
@@ -248,7 +248,7 @@ def test_by_hand_it_is_the_same(compared, tmp_path):
     script = (folder / "command.sh").read_text()
     by_hand = script.replace(shlex.quote(str(folder)), str(tmp_path))
     assert script in compared[1] and by_hand != script
-    log = run("sh", "-c", by_hand).stdout
+    log = run_process("sh", "-c", by_hand).stdout
     for point in read(folder / "result.json")["curve"]:
         assert f'"valid_loss": "{point["loss"]:g}"' in log
     assert_same_weights(tmp_path / "checkpoint_last.pt", folder / "checkpoint_last.pt")
@@ -301,12 +301,12 @@ def test_downstream_evaluation(tmp_path):
     best = read(out / "results.json")["tuning"][0]
     assert found["lr"] == best["lr"] == min(best["losses"], key=lambda pair: pair[1])[0]
     checkpoint = one / "checkpoint_last.pt"
-    run("tupe-score", checkpoint, "--pairs", chain / "pairs", "--data", chain / "dir", "--cpu",
+    run_here("tupe-score", checkpoint, "--pairs", chain / "pairs", "--data", chain / "dir", "--cpu",
         "--results", chain / "scored")  # fmt: skip
     scored = read(chain / "scored" / "results.json")["pairs"]
     words = ["--data", task, "--checkpoint", checkpoint, "--cpu", "--output-dir", chain / "runs"]
     with trainings_here():
-        run("tupe-finetune", *words, *finetuning.split())
+        run_here("tupe-finetune", *words, *finetuning.split())
     tuned = read(chain / "runs" / "CoLA" / "results.json")["runs"]
     assert found["downstream"] == {
         "pairs": 100 * scored["all"]["accuracy"],

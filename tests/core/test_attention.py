@@ -1,13 +1,12 @@
 """eager, sdpa and chunked against the equation of attention, sequence by sequence in float64."""
 
-import itertools
 import math
 
 import pytest
 import torch
 
 from tupe_fairseq.attention import FEW_SCORES, Padding, choose, chunked, eager, make_mask, sdpa
-from tupe_fairseq.modules import POOLINGS, TupeMultiheadAttention
+from tupe_fairseq.modules import POOLINGS
 
 B, L, H, K, SCALING = 3, 9, 2, 5, 0.3
 LENGTHS = [[9, 9, 9], [9, 1, 4], [6, 0, 9], [0, 0, 0]]
@@ -89,21 +88,6 @@ def test_padding_anywhere_and_documents(name):
         leaves = [q, k, v, bias]
         for ours, theirs in zip(with_gradients(out, leaves), with_gradients(expected, leaves)):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_is_at_padding_reaches_nobody(name):
-    q, k, v = (random(B, L, H, K, dtype=torch.float32) for _ in range(3))
-    bias, lengths = random(H, L, L, dtype=torch.float32), [9, 0, 4]
-    out = attend(name, q, k, v, bias, lengths)
-    assert out.isfinite().all()
-    changed = [
-        x.masked_fill(padding_of(lengths)[..., None, None], value)
-        for x, value in ((q, 9.0), (k, -99.0), (v, 1e4))
-    ]
-    assert attend(name, *changed, bias, lengths).equal(out)
-    grads = torch.autograd.grad(out.sum(), [q, k, v])
-    assert all(not grad[padding_of(lengths)].any() for grad in grads)
 
 
 # ---- 16 bits, large logits ----------------------------------------------------------------------
@@ -256,15 +240,6 @@ def test_padding_packs_and_unpacks():
         Padding(middle, torch.zeros(B, L, dtype=torch.bool))
 
 
-def test_documents_of_a_row():
-    starts = torch.zeros(2, 6, dtype=torch.bool)
-    starts[0, 0] = starts[0, 2] = starts[1, 3] = True
-    padding = Padding(padding_of([6, 5], 6), starts)
-    assert padding.lengths == [2, 4, 3, 2]
-    assert padding.positions.tolist() == [[0, 1, 0, 1, 2, 3], [0, 1, 2, 0, 1, 2]]
-    assert (padding.documents[:, 1:] > padding.documents[:, :-1]).equal(starts[:, 1:])
-
-
 RIGHT, MIDDLE = Padding(padding_of([9, 1, 4])), Padding(torch.tensor([[False, True, False]]))
 
 
@@ -287,28 +262,7 @@ def test_what_auto_chooses():
             chosen("chunked", **options)
 
 
-# ---- The modules --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["eager", "sdpa"])
-def test_the_module_is_its_equation_and_knows_no_position(name):
-    module = TupeMultiheadAttention(H * K, H, scaling=SCALING).double().eval()
-    torch.nn.init.normal_(module.in_proj_weight)
-    torch.nn.init.normal_(module.in_proj_bias)
-    x, bias = random(B, L, H * K), random(H, L, L)
-    run = {"eager": eager, "sdpa": sdpa}[name].attend
-    actual = module(x, bias[None], attend=run)
-    q, k, v = (x @ module.in_proj_weight.t() + module.in_proj_bias).chunk(3, dim=-1)
-    q, k, v = (part.unflatten(-1, (H, K)) for part in (q, k, v))
-    heads = by_the_equation(q, k, v, bias, [L] * B).flatten(2)
-    expected = heads @ module.out_proj.weight.t() + module.out_proj.bias
-    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
-    order = torch.randperm(L)
-    permuted = module(x[:, order], bias[:, order][..., order], attend=run)
-    torch.testing.assert_close(permuted, actual[:, order], rtol=0, atol=1e-12)
-    probs = module.attention_weights(x, bias)
-    torch.testing.assert_close(probs.sum(-1), torch.ones(B, H, L).double())
-    torch.testing.assert_close((probs @ v.transpose(1, 2)).transpose(1, 2).flatten(2), heads)
+# ---- Pooling ------------------------------------------------------------------------------------
 
 
 def test_pooling():
@@ -321,14 +275,3 @@ def test_pooling():
     # a sum beyond half precision
     many = torch.full((1, 4000, 2), 60.0, dtype=torch.float16)
     assert (POOLINGS["mean"](many, torch.ones(1, 4000, dtype=torch.bool)) == 60).all()
-
-
-def test_tiles_cover_each_score_once():
-    for lengths, heads in itertools.product(([700, 3, 0, 512], [1], []), (1, 12)):
-        tiles = chunked.make_tiles(lengths, heads)
-        counts = {}
-        for tile in tiles:
-            size = math.prod(x.stop - x.start for x in tile)
-            assert size <= max(chunked.TILE, tile.tokens.stop - tile.tokens.start)
-            counts[tile.tokens.start] = counts.get(tile.tokens.start, 0) + size
-        assert sum(counts.values()) == heads * sum(n * n for n in lengths)

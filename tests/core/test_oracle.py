@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from helpers import reference
-from tupe_fairseq import TupeConfig, TupeEncoder, TupePositionBias
+from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.position import relative_position_bucket as bucket
 
 BATCH, SEQ_LEN, DIM = 2, 7, 6
@@ -24,10 +24,6 @@ def randomized(module):
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter)
     return module.double()
-
-
-def leaves(module):
-    return {name: p.detach().clone().requires_grad_() for name, p in module.named_parameters()}
 
 
 def encoder_in_loops(p, x, is_padding, tie_cls, rel_pos, normalize_before):
@@ -51,7 +47,7 @@ def test_the_encoder(rel_pos, tie_cls, normalize_before):
     encoder = randomized(TupeEncoder(config))
     x, weights = torch.randn(2, BATCH, SEQ_LEN, DIM, dtype=torch.float64)
     weights = weights.masked_fill(PADDING[..., None], 0)
-    p = leaves(encoder)
+    p = {name: x.detach().clone().requires_grad_() for name, x in encoder.named_parameters()}
     rows = [
         encoder_in_loops(p, x[b], PADDING[b], tie_cls, rel_pos, normalize_before) for b in (0, 1)
     ]
@@ -73,27 +69,6 @@ def test_the_encoder(rel_pos, tie_cls, normalize_before):
                 assert parameter.grad.abs().max() > 1e-6, name
 
 
-@pytest.mark.parametrize("tie_cls", [False, True], ids=["untied", "tied"])
-@pytest.mark.parametrize("rel_pos", [{}, REL_POS], ids=["tupe_a", "tupe_r"])
-def test_the_bias_alone(rel_pos, tie_cls):
-    """Outside of a softmax the row of [CLS] does not cancel: its two scores have gradients."""
-    bias = randomized(TupePositionBias(DIM, 3, 9, tie_cls=tie_cls, **rel_pos))
-    weights, p = torch.randn(3, 8, 8, dtype=torch.float64), leaves(bias)
-    entry = reference.Entry(p, DIM, 3, 9, "tupe", {"tie_cls": tie_cls, **rel_pos})
-    nothing = torch.zeros(DIM // 3, dtype=torch.float64)
-    places = itertools.product(range(3), range(8), range(8))
-    entries = [entry.logit(h, nothing, nothing, i, j) for h, i, j in places]
-    expected = torch.stack(entries).view(3, 8, 8)
-    (expected * weights).sum().backward()
-    actual = bias(8)
-    (actual * weights).sum().backward()
-    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-10)
-    for name, parameter in bias.named_parameters():
-        torch.testing.assert_close(parameter.grad, p[name].grad, rtol=1e-10, atol=1e-10)
-    table = bias.untied_absolute.pos.weight.grad
-    assert (table[tie_cls:9].abs().amax(dim=1) > 1e-6).all() and not table[9].any()
-
-
 @pytest.mark.parametrize("way", WAYS[:3])
 def test_what_cancels_in_the_softmax_gets_no_gradient(way):
     """Exactly none, so that no optimizer makes steps of rounding noise."""
@@ -102,24 +77,11 @@ def test_what_cancels_in_the_softmax_gets_no_gradient(way):
     x = torch.randn(BATCH, 160, DIM)
     (encoder(x) * torch.randn_like(x)).sum().backward()
     bias = encoder.position_bias
-    table, pos = (
-        p.grad for p in (bias.relative.relative_attention_bias.weight,
-                         bias.untied_absolute.pos.weight)
-    )  # fmt: skip
+    table = bias.relative.relative_attention_bias.weight.grad
+    pos = bias.untied_absolute.pos.weight.grad
     assert not pos[0].any() and not table[16].any()
     assert (pos[1:].abs().amax(dim=1) > 0).all()
     assert (table[[n for n in range(33) if n != 16]].abs() > 0).all()
-
-
-def test_a_tied_cls_is_an_ordinary_position():
-    config = dataclasses.replace(SMALL, max_positions=160, rel_pos=True, tie_cls=True)
-    encoder = randomized(TupeEncoder(config))
-    x = torch.randn(BATCH, 160, DIM, dtype=torch.float64)
-    (encoder(x) * torch.randn_like(x)).sum().backward()
-    bias = encoder.position_bias
-    table, pos = bias.relative.relative_attention_bias.weight.grad, bias.untied_absolute.pos.weight
-    assert (pos.grad[1:].abs().amax(dim=1) > 1e-9).all() and not pos.grad[0].any()
-    assert not table[[16, 32]].any()
 
 
 def test_boundaries_of_the_buckets_by_hand():

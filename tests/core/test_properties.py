@@ -1,10 +1,11 @@
-"""What holds for every position encoding, in the encoder and in decoders.
+"""What holds for every position encoding, in the encoder and in decoders, and its options.
 
 That the logits of any positions are those of its paper, test_schemes.py tests. In float64 where
 nothing else is said, so that 1e-11 is some thousand roundings.
 """
 
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -12,12 +13,12 @@ import torch
 from helpers.position_cases import (
     ALL,
     BATCH,
-    DIM,
     HEAD_DIM,
     HEADS,
     LARGEST,
     MAX,
     SEQ_LEN,
+    SMALL,
     Case,
     assert_near,
     build,
@@ -25,9 +26,9 @@ from helpers.position_cases import (
     parametrized,
     random_input,
 )
-from tupe_fairseq import TupeConfig, TupeEncoder
+from tupe_fairseq import TupeEncoder
+from tupe_fairseq.options import POSITION_ENCODINGS, POSITION_OPTIONS
 from tupe_fairseq.position import CATALOGUE, PositionEncoding
-from tupe_fairseq.position.positions import relative_positions
 
 #: schemes that see the difference of two positions alone; all others must notice a shift
 RELATIVE = ("none", "transformer-xl", "enformer", "rope", "alibi", "shaw")
@@ -149,36 +150,42 @@ def test_a_gradient_reaches_every_parameter_of_the_encoder(case):
         assert (parameter.grad.abs().max() > 1e-9) != name.endswith(cancels), name
 
 
-# ---- An encoding of one's own -------------------------------------------------------------------
+# ---- Options ----------------------------------------------------------------------------------
+
+VALUES = {"rel_pos_buckets": 8, "max_rel_pos": 12}
+WITH_REL_POS = [name for name, takes in POSITION_ENCODINGS.items() if "rel_pos" in takes]
 
 
-class LearnedSlopes(PositionEncoding):
-    """That of examples/positions."""
+@pytest.mark.parametrize("name", POSITION_ENCODINGS)
+def test_what_an_encoding_does_not_take_is_refused(name):
+    takes = POSITION_ENCODINGS[name]
+    for option in POSITION_OPTIONS:
+        value = VALUES.get(option, True)
+        config = dataclasses.replace(SMALL, position_encoding=name, **{option: value})
+        if option not in takes:
+            drop = "[Dd]rop --" + option.replace("_", "-")
+            with pytest.raises(ValueError, match=drop):
+                TupeEncoder(config)
+        elif name in WITH_REL_POS and option in {*VALUES, "untie_cls"}:
+            with pytest.raises(ValueError, match=f"{option} .*no effect without rel_pos"):
+                TupeEncoder(config)
+            config = dataclasses.replace(config, rel_pos=True)
+        if option in takes:
+            assert TupeEncoder(config).config.record[option] == value
 
-    def __init__(self, embed_dim, num_heads, max_positions, *, causal=False):
-        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
-        self.log_slopes = torch.nn.Parameter(torch.linspace(-6, 0, num_heads))
 
-    def position_bias(self, positions_q, positions_k=None):
-        positions_k = positions_q if positions_k is None else positions_k
-        relative = relative_positions(positions_q, positions_k, self.log_slopes.device)
-        return -self.log_slopes.exp()[:, None, None] * relative.abs().unsqueeze(-3)
-
-
-def test_an_encoding_of_ones_own(monkeypatch):
-    monkeypatch.setitem(CATALOGUE, "slopes", LearnedSlopes)
-    config = TupeConfig(
-        embed_dim=DIM, num_heads=HEADS, position_encoding="slopes", dropout=0.0,
-        attention_dropout=0.0, attn_impl="eager",
-    )  # fmt: skip
-    encoder = TupeEncoder(config)
-    x = random_input(dtype=torch.float32)
-    encoder(x, PADDING).sum().backward()
-    assert encoder.position.log_slopes.grad.any() and HEAD_DIM == encoder.position.head_dim
-    with torch.no_grad():  # without slopes a token has no position
-        encoder.position.log_slopes.fill_(-1e9)
-    torch.testing.assert_close(encoder(x[:, ORDER]), encoder(x)[:, ORDER])
-    with pytest.raises(ValueError, match="--position-encoding is slopes in the checkpoint"):
-        TupeEncoder(TupeConfig(embed_dim=DIM, num_heads=HEADS)).load_state_dict(
-            encoder.state_dict()
-        )
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"num_layers": 0}, r"num_layers \(0\).*--encoder-layers"),
+        ({"embed_dim": 7}, r"embed_dim \(7\).*num_heads \(3\).*--encoder-attention-heads"),
+        ({"attn_impl": "triton"}, "'triton'; --attn-impl is one of auto, eager, sdpa, chunked"),
+        ({"rel_pos": True, "rel_pos_buckets": 7}, r"rel_pos_buckets \(7\) must be even"),
+        ({"rel_pos": True, "max_rel_pos": 8}, r"max_rel_pos \(8\).*--max-rel-pos"),
+        ({"position_encoding": "rope", "embed_dim": 15}, r"head_dim \(5 .*must be even"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_bad_values(options, message):
+    with pytest.raises(ValueError, match=message):
+        TupeEncoder(dataclasses.replace(SMALL, **options))

@@ -16,7 +16,6 @@ from tupe_fairseq.position import (
     build_position_encoding,
     relative_position_bucket,
 )
-from tupe_fairseq.position.alibi import alibi_slopes
 
 BATCH, HEADS, HEAD_DIM, MAX = 2, 3, 4, 11
 DIM = HEADS * HEAD_DIM
@@ -147,21 +146,6 @@ def test_learned_positions_and_their_gradient():
 
 
 # ---- Single facts -------------------------------------------------------------------------------
-
-# by hand: 2^-1 .. 2^-8 for 8 heads; others have those of the next lower power of two, and then
-# every other one of the next higher
-SLOPES = {
-    1: [2**-8],
-    4: [2**-2, 2**-4, 2**-6, 2**-8],
-    6: [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3],
-    8: [2**-n for n in range(1, 9)],
-    12: [*(2**-n for n in range(1, 9)), 2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5],
-}
-
-
-def test_the_slopes_of_alibi():
-    for heads, slopes in SLOPES.items():
-        assert alibi_slopes(heads) == pytest.approx(slopes, rel=1e-15)
 
 
 def test_slopes_and_angles_are_not_rounded_to_16_bits():

@@ -8,7 +8,9 @@ import torch
 from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta.hub_interface import RobertaHubInterface
 
-from helpers import cli
+from helpers import training
+from helpers.glue_data import write_bin
+from helpers.running import USER_DIR
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.task import REPORT, Task
 
@@ -49,7 +51,7 @@ def test_a_mask_is_filled(hub, lines):
 def test_stock_from_pretrained(subwords_trained, hub):
     """fairseq's own way to load it, with our --user-dir."""
     stock = RobertaModel.from_pretrained(
-        str(subwords_trained), LAST, user_dir=cli.USER_DIR, bpe="sentencepiece"
+        str(subwords_trained), LAST, user_dir=USER_DIR, bpe="sentencepiece"
     ).eval()
     assert stock.extract_features(TOKENS[0]).equal(hub.extract_features(TOKENS[0]))
 
@@ -58,6 +60,10 @@ def test_features_and_heads(hub):
     features = hub.extract_features(TOKENS)
     states = hub.extract_features(TOKENS, return_all_hiddens=True)
     assert features.shape == (2, 6, 12) and len(states) == 3 and states[-1].equal(features)
+    same, weights = hub.extract_features(TOKENS, return_attention=True)
+    # trained with --unpad, where no layer sees the padding
+    assert same.equal(features) and [w.shape for w in weights] == [(2, 3, 6, 6)] * 2
+    assert not any(w[1, :, :, 4:].any() for w in weights)
     hub.register_classification_head("topics", num_classes=5)
     hub.eval()
     logits = hub.predict("topics", TOKENS, return_logits=True)
@@ -86,43 +92,20 @@ def test_position_bias(hub):
     assert terms.sum.shape == (3, 6, 6) and not terms.sum.requires_grad
 
 
-def test_attention_is_what_the_model_uses(hub):
-    encoder, calls = hub.model.encoder.sentence_encoder, []
-    layers = [layer.self_attn for layer in encoder.layers]
-    handles = [x.register_forward_hook(lambda *call: calls.append(call)) for x in layers]
-    with torch.no_grad():
-        features, weights = hub.extract_features(TOKENS, return_attention=True)
-        assert features.equal(hub.extract_features(TOKENS)) and len(weights) == 2
-    for handle in handles:
-        handle.remove()
-    is_token = TOKENS.ne(1)
-    for probabilities, (attention, (x, *_), output) in zip(weights, calls[:2]):
-        assert probabilities.shape == (2, 3, 6, 6)
-        assert probabilities[1, :, :, 4:].abs().max() == 0
-        whole = x.new_zeros(2, 6, 12)
-        whole[is_token] = x  # trained with --unpad: the layers get no padding
-        v = whole @ attention.in_proj_weight[24:].t() + attention.in_proj_bias[24:]
-        v = v.unflatten(-1, (3, 4)).transpose(1, 2)
-        expected = attention.out_proj((probabilities @ v).transpose(1, 2).flatten(-2))
-        torch.testing.assert_close(output, expected[is_token], rtol=0, atol=1e-6)
-
-
 def test_predict_texts_of_a_fine_tuned_model(subwords, subwords_trained, lines, tmp_path):
     """Fine-tuned, then loaded from its --save-dir alone; the labels come from report.json."""
     data, labels = tmp_path / "data", ("good", "very bad")
     task = Task("mine", "classification", labels, 1, ("train",), ("accuracy",), "accuracy")
     for split, count in (("train", 20), ("valid", 6)):
-        cli.write_bin(data / "input0" / split, [[5 + n % 9, 6, 2] for n in range(count)])
-        cli.write_bin(data / "label" / split, [[4 + n % 2, 2] for n in range(count)])
+        write_bin(data / "input0" / split, [[5 + n % 9, 6, 2] for n in range(count)])
+        write_bin(data / "label" / split, [[4 + n % 2, 2] for n in range(count)])
     (data / "label" / "dict.txt").write_text("good 1\nvery%20bad 1\n")
     shutil.copy(subwords / "dict.txt", data / "input0")
     shutil.copy(subwords / "sentencepiece.bpe.model", data)
     (data / REPORT).write_text(json.dumps({"description": task.to_record()}))
-    flags = cli.finetuning("CoLA")
-    del flags[flags.index("--glue-task") : flags.index("--glue-task") + 2]
-    flags += ["--metrics", "accuracy", "--best-checkpoint-metric", "accuracy", "--max-epoch", 1]
+    flags = [*training.finetuning("CoLA", "accuracy"), *training.DECAY, "--max-epoch", 1]
     flags += ["--pooling", "mean", "--finetune-from-model", subwords_trained / LAST]
-    cli.train(data, tmp_path / "out", *flags)
+    training.train(data, tmp_path / "out", *flags)
 
     hub = TupeRobertaModel.from_pretrained(str(tmp_path / "out"), LAST).eval()
     short = [line for line in lines if len(hub.encode(line)) <= 16][:3]

@@ -12,12 +12,12 @@ import torch
 from scipy import stats
 from sklearn import metrics
 
-from helpers.cli import assert_same_weights
 from helpers.finetuning import ROWS, make_chain
 from helpers.glue_data import write_bin, write_checkpoint
 from helpers.own_tasks import ROWS as OWN_ROWS
 from helpers.own_tasks import own_rows, own_task, write_own
-from helpers.running import call_program, interrupt, run, trainings_here
+from helpers.running import call_program, interrupt, run_here, trainings_here
+from helpers.training import assert_same_weights
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.task import KINDS
 from tupe_fairseq.files import locked
@@ -124,7 +124,7 @@ def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, tmp_path):
     _, shown = finetune(*words, "--dry-run")
     command = words_of(shown[shown.rindex("# CoLA, lr0.01-seed3") :])
     folder = grid / "CoLA" / THIRD
-    printed = run("fairseq-train", *command[1:], "--max-epoch", 1).stdout
+    printed = run_here("fairseq-train", *command[1:], "--max-epoch", 1).stdout
     (folder / "train.log").write_text(printed)
     last = torch.load(folder / "checkpoint_last.pt", weights_only=False)
     assert last["optimizer_history"][-1]["num_updates"] == UPDATES // 2
@@ -135,7 +135,7 @@ def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, tmp_path):
     assert read(folder, "result.json")["updates"] == UPDATES
 
     assert words_of((folder / "command.sh").read_text()) == command
-    run("fairseq-train", *command[1:], "--save-dir", tmp_path)
+    run_here("fairseq-train", *command[1:], "--save-dir", tmp_path)
     assert_same_weights(tmp_path / "checkpoint_best.pt", folder / "checkpoint_best.pt")
 
     _, again = finetune(*words)

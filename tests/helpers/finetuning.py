@@ -2,7 +2,7 @@
 
 from helpers.glue_data import write_bin, write_data
 from helpers.glue_files import prepare_glue, write_glue, write_pretrain_dir
-from helpers.training import pretrain
+from helpers.training import UP_TO_64, pretrain
 
 ROWS = {"train": 64, "valid": 16, "test": 6}
 MAX_POSITIONS = 64
@@ -18,7 +18,8 @@ def make_chain(folder):
     words = [[4 + (7 * row + place) % len(lines) for place in range(9)] for row in range(40)]
     for split in ("train", "valid"):
         write_bin(vocabulary / split, [[*row, 2] for row in words])
-    pretrain(vocabulary, folder, "--rel-pos", "--max-update", 2)
+    size = ["--encoder-embed-dim", 32, "--encoder-attention-heads", 4]  # smaller ones learn nothing
+    pretrain(vocabulary, folder, "--rel-pos", "--max-update", 2, *UP_TO_64, *size)
     write_glue(folder / "glue", ["CoLA"], ROWS, odd=False)
     for name in ("train", "dev"):
         _label_by_words(folder / "glue" / "CoLA" / f"{name}.tsv")
