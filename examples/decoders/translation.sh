@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Translation by fairseq's transformer and by tupe_transformer with untied positions in the encoder,
-# the decoder, both, and both with cross-attention; two seeds. A finished run is skipped.
+# Translation by fairseq's transformer and by tupe_transformer with the same positions, with untied
+# ones in the encoder, the decoder, both, and both with cross-attention; two seeds. A finished run
+# is skipped.
 #
 #   examples/decoders/translation.sh PAIRS OUT [NUMBER OF PROCESSES]
 #
 # PAIRS is a tab-separated file of English and German, of which every 30th row is for validation or
 # for the test; OUT/translation.jsonl gets a line for each model. Needs sentencepiece and sacrebleu.
 set -euo pipefail
-if [ $# -lt 2 ]; then sed -n '2,8s/^# \{0,1\}//p' "$0" >&2 && exit 2; fi
+if [ $# -lt 2 ]; then sed -n '2,9s/^# \{0,1\}//p' "$0" >&2 && exit 2; fi
 export out=$2 data=$2/data epochs=${EPOCHS:-20} OMP_NUM_THREADS=1
 mkdir -p "$out"
 
@@ -76,6 +77,7 @@ tupe="--arch tupe_transformer_tiny --position-encoding"
 for seed in 1 2; do
     cat <<END
 run fairseq $seed --arch transformer
+run sinusoidal $seed $tupe sinusoidal
 run encoder $seed $tupe sinusoidal --encoder-position-encoding tupe
 run decoder $seed $tupe tupe --encoder-position-encoding sinusoidal
 run both $seed $tupe tupe
