@@ -9,8 +9,8 @@ import torch
 
 from helpers import raw_text
 from helpers.authors import WORDS, their_checkpoint
-from helpers.exporting import MAX_POSITIONS, MEAN_POOLING, build, write_vocabulary
-from helpers.exporting import save as save_model
+from helpers.glue_files import write_pretrain_dir
+from helpers.models import MAX_POSITIONS, MEAN_POOLING, build, save
 from helpers.running import run
 from helpers.training import pretrain
 from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2, write_roberta
@@ -129,13 +129,13 @@ def test_a_full_disk_leaves_the_folder_as_it_was(tmp_path):
 @pytest.mark.parametrize("pooling", [{}, MEAN_POOLING], ids=["cls", "mean"])
 def test_equal_position_vectors_and_the_same_logits(pooling, tmp_path):
     """Nothing is lost then; but for what the head itself, which shares the words, makes of it."""
-    data = write_vocabulary(tmp_path / "data")
+    data = write_pretrain_dir(tmp_path / "data")
     options = {"position_encoding": "learned", "untie_weights_roberta": True, **pooling}
     args, model = build(data / "dict.txt", {"mine": 3}, **options)
     with torch.no_grad():
         table = model.encoder.sentence_encoder.position_bias.pos.weight
         table.copy_(torch.randn(table.size(1)).expand_as(table))
-    path = save_model(tmp_path / "a", args, model)
+    path = save(tmp_path / "a", args, model)
     flags = ["--checkpoint", path, "--dict", data / "dict.txt"]
     assert convert(flags, tmp_path / "out")[0] == 2  # our own, without the flag
     code, text = convert(flags, tmp_path / "out", "--untie")

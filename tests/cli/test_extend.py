@@ -6,9 +6,16 @@ import pytest
 import torch
 
 from helpers.crafted import folder_with
-from helpers.exporting import CHECKPOINT, MAX_POSITIONS, MEAN_POOLING, write_model, write_vocabulary
-from helpers.predicting import HEAD, predict, write_fine_tuned
-from helpers.running import call_program
+from helpers.glue_files import write_pretrain_dir
+from helpers.models import (
+    CHECKPOINT,
+    HEAD,
+    MAX_POSITIONS,
+    MEAN_POOLING,
+    write_fine_tuned,
+    write_model,
+)
+from helpers.running import call_program, run
 from helpers.training import pretrain
 from helpers.vocabularies import convert, printed_commands, write_gpt2
 from tupe_fairseq import TupeRobertaModel
@@ -35,7 +42,7 @@ def tokens(length):
 
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory):
-    return write_vocabulary(tmp_path_factory.mktemp("vocabulary") / "data")
+    return write_pretrain_dir(tmp_path_factory.mktemp("vocabulary") / "data")
 
 
 @pytest.mark.parametrize("name", ["tupe", "learned", "rope", "enformer", "shaw"])
@@ -109,8 +116,7 @@ def test_a_fine_tuned_model_keeps_head_labels_and_report(tmp_path):
     rows = []
     for model in (path, tmp_path / "out" / "model.pt"):
         out = tmp_path / f"{model.parent.name}.csv"
-        code, text = predict(model, tmp_path / "in.csv", "--text", "text", "--output-file", out)
-        assert code == 0, text
+        run("tupe-predict", model, tmp_path / "in.csv", "--cpu", "--output-file", out)
         rows.append(out.read_text().splitlines())
     # the second text is longer than the old model, which sees its beginning only
     assert rows[0][1].rsplit(",", 1)[0] == rows[1][1].rsplit(",", 1)[0]

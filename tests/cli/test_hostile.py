@@ -9,9 +9,8 @@ import torch
 
 from helpers import glue_data, raw_text
 from helpers.crafted import Touch
-from helpers.exporting import write_model, write_vocabulary
-from helpers.model_folders import change_config, write_folder
-from helpers.predicting import write_fine_tuned
+from helpers.glue_files import write_pretrain_dir
+from helpers.models import write_fine_tuned, write_model
 from helpers.running import call_program
 
 MARK = "code-ran"
@@ -65,36 +64,10 @@ def test_no_code_of_a_checkpoint_runs(command, writer, folder, monkeypatch):
     (place / MARK).rmdir()  # so it would have run
 
 
-@pytest.mark.parametrize("kind", ["pickle", "code", "index"])
-def test_no_code_of_a_transformers_folder_runs(kind, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    folder = write_folder(tmp_path / "a")
-    if kind == "code":  # of which tupe-convert needs nothing
-        change_config(folder, auto_map={"AutoConfig": "evil.Config", "AutoModel": "evil.Model"})
-        for name in ("evil.py", "modeling_tupe.py", "configuration_tupe.py", "setup.py"):
-            (folder / name).write_text(f"import os\nos.mkdir({MARK!r})\n")
-    else:
-        (folder / "model.safetensors").unlink()
-        with open(folder / "pytorch_model.bin", "wb") as file:
-            pickle.dump(Touch(MARK), file)
-    if kind == "index":
-        index = '{"weight_map": {"x": "pytorch_model.bin"}}'
-        (folder / "model.safetensors.index.json").write_text(index)
-    code, text = call_program("convert", ["--checkpoint", folder, "--output-dir", "out"])
-    assert not (tmp_path / MARK).exists()
-    assert code == (0 if kind == "code" else 2)
-    expected = {
-        "pickle": "is missing",
-        "code": "wrote out",
-        "index": "pytorch_model.bin is damaged",
-    }
-    assert expected[kind] in text
-
-
 def test_folders_whose_vocabulary_alone_is_used(tmp_path, monkeypatch):
     """--pretrain-dir and --vocabulary never open the checkpoint beside the vocabulary."""
     monkeypatch.chdir(tmp_path)
-    data = write_vocabulary(tmp_path / "data")
+    data = write_pretrain_dir(tmp_path / "data")
     state = torch.load(write_model(tmp_path / "run", data), weights_only=False)
     shutil.copytree(data, tmp_path / "there")
     WRITERS["zip"](state, tmp_path / "there" / "model.pt")

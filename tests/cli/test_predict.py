@@ -11,19 +11,27 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.exporting import MAX_POSITIONS, MEAN_POOLING, build, save, write_model
 from helpers.glue_files import sentence, write_pretrain_dir
-from helpers.predicting import HEAD, LABELS, predict, write_fine_tuned
+from helpers.models import (
+    HEAD,
+    LABELS,
+    MAX_POSITIONS,
+    MEAN_POOLING,
+    write_fine_tuned,
+    write_model,
+)
 from helpers.running import call_program, run
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.files import copy_vocabulary
 from tupe_fairseq.inference.predict import predict as through_fairseq
+from tupe_fairseq.inference.texts import batches_by_length
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 
 TEXTS = [
     "The cat likes the house.", "", 'No "fish", it', "An old tree sees nobody. " * 9, "A dog.",
     "Every bird forgot two apples.",
 ]  # fmt: skip
+KINDS = ("classification", "regression", "multilabel")
 COLUMNS = ["number", "text", "other"]
 ROWS = [[str(number), text, "x,\u00e9"] for number, text in enumerate(TEXTS)]
 
@@ -33,7 +41,7 @@ def models(tmp_path_factory):
     """A fine-tuned model of each kind, one that takes pairs, and pre-trained ones."""
     folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(1)
-    found = {kind: write_fine_tuned(folder / kind, kind, rel_pos=True) for kind in LABELS}
+    found = {kind: write_fine_tuned(folder / kind, kind, rel_pos=True) for kind in KINDS}
     found["mean"] = write_fine_tuned(folder / "mean", rel_pos=True, **MEAN_POOLING)
     found["pairs"] = write_fine_tuned(folder / "pairs", texts=2, rel_pos=True)
     found["data"] = folder / "data of mean"
@@ -83,11 +91,15 @@ def write_csv(path, rows, columns=COLUMNS):
     return path
 
 
+def predict(*words):
+    return call_program("predict", [*words, "--cpu"])
+
+
 def json_lines(path):
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-@pytest.mark.parametrize("name", [*LABELS, "mean"])
+@pytest.mark.parametrize("name", [*KINDS, "mean"])
 def test_every_kind_equals_fairseqs_own_model(name, models, tmp_path):
     kind = "classification" if name == "mean" else name
     source = write_csv(tmp_path / "in.csv", ROWS)
@@ -145,6 +157,16 @@ def test_the_endings_hold_the_same_and_batches_change_nothing(models, tmp_path):
         assert [row[:4] for row in rows] == [[*row, label[3]] for row, label in zip(ROWS, first)]
         shares = [[float(row[4]) for row in table] for table in (rows, first)]
         assert shares[0] == pytest.approx(shares[1], rel=0, abs=1e-5)
+
+
+@pytest.mark.parametrize("tokens, sizes", [(1, [1] * 8), (18, [1, 2, 3, 2]), (1000, [8])])
+def test_batches_of_similar_length(tokens, sizes):
+    lengths = [3, 9, 2, 9, 5, 3, 30, 2]
+    found = list(batches_by_length(lengths, tokens))
+    assert [len(rows) for rows in found] == sizes
+    rows = sum(map(list, found), [])
+    assert sorted(rows) == list(range(8))
+    assert [lengths[row] for row in rows] == sorted(lengths, reverse=True)
 
 
 def test_standard_input_and_bad_rows(models, monkeypatch, tmp_path):
@@ -235,14 +257,10 @@ def test_every_word_has_the_tag_of_fairseqs_task(tmp_path):
         "--pretrain-dir", pretrained, "--output-dir", data, "--max-positions", MAX_POSITIONS,
         "--workers", 1,
     )  # fmt: skip
-    name = "token_tagging_head"
-    args, network = build(
-        pretrained / "dict.txt", task="token_tagging", classification_head_name=name,
-        num_classes=len(tags), rel_pos=True,
+    checkpoint = write_model(
+        tmp_path / "model", pretrained, {HEAD: len(tags)}, task="token_tagging",
+        classification_head_name=HEAD, num_classes=len(tags), rel_pos=True,
     )  # fmt: skip
-    network.register_tagging_head(name, len(tags))
-    torch.nn.init.normal_(network.classification_heads[name].out_proj.weight)
-    checkpoint = save(tmp_path / "model", args, network)
     copy_vocabulary(str(data), str(tmp_path / "model"))
     labels = Task.load(str(data)).labels
     wanted = [

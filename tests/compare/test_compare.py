@@ -12,7 +12,6 @@ import pytest
 from helpers.cli import assert_same_weights
 from helpers.finetuning import make_chain
 from helpers.running import call_program, interrupt, run, trainings_here
-from helpers.scoring import write_pairs
 from tupe_fairseq.compare import command, figures, results
 from tupe_fairseq.compare.run import Measurement
 from tupe_fairseq.compare.schemes import parse_schemes
@@ -280,7 +279,11 @@ def test_downstream_evaluation(tmp_path):
     """It failed once; what had been done was kept. The numbers are those of the commands."""
     chain = make_chain(tmp_path)
     pairs = [("the cat sat", "cat the sat"), ("a dog saw it", "dog a it saw")]
-    write_pairs(chain / "pairs" / "one.jsonl", pairs, linguistics_term="order")
+    (chain / "pairs").mkdir()
+    with open(chain / "pairs" / "one.jsonl", "w") as file:
+        for good, bad in pairs:
+            pair = {"sentence_good": good, "sentence_bad": bad, "linguistics_term": "order"}
+            file.write(json.dumps(pair) + "\n")
     task, out = chain / "out" / "CoLA", chain / "compared"
     finetuning = "--epochs 1 --batch-size 8 --lrs 1e-2 --seeds 1 --pooling mean"
     words = comparing(
