@@ -43,7 +43,7 @@ def folder(tmp_path_factory):
     """The state of a fine-tuned model, and a folder with all that commands need beside it."""
     place = tmp_path_factory.mktemp("hostile")
     checkpoint = write_fine_tuned(place / "run")
-    glue_data.write_data(place / "run" / "task", "CoLA")
+    glue_data.write_task(place / "run" / "task", "CoLA", glue_data.random_rows("CoLA"))
     (place / "run" / "in.tsv").write_text("text\nA cat.\n")
     return torch.load(checkpoint, weights_only=False), place / "run"
 

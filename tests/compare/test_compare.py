@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from helpers.cli import assert_same_weights
-from helpers.finetuning import make_chain
+from helpers.glue_files import make_chain
 from helpers.running import call_program, interrupt, run, trainings_here
 from tupe_fairseq.compare import command, figures, results
 from tupe_fairseq.compare.run import Measurement

@@ -13,10 +13,9 @@ from scipy import stats
 from sklearn import metrics
 
 from helpers.cli import assert_same_weights
-from helpers.finetuning import ROWS, make_chain
-from helpers.glue_data import write_bin, write_checkpoint
-from helpers.own_tasks import ROWS as OWN_ROWS
-from helpers.own_tasks import own_rows, own_task, write_own
+from helpers.glue_data import ROWS, own_task, random_rows, write_bin, write_task
+from helpers.glue_files import make_chain
+from helpers.models import CHECKPOINT, write_model
 from helpers.running import call_program, interrupt, run, trainings_here
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.task import KINDS
@@ -207,19 +206,22 @@ def test_a_diverged_run_and_then_other_data(chain, tmp_path):
 def own(tmp_path_factory):
     """A run of each kind of task."""
     folder = tmp_path_factory.mktemp("own tasks")
-    write_checkpoint(folder / "model.pt")
     for kind in KINDS:
         task = own_task(kind, name=kind, texts=2 if kind == "classification" else 1)
         # windows of tags: some sentences are longer than the model
-        rows = own_rows(task, longest=40 if kind == "tagging" else 6)
-        write_own(folder / kind, task, rows, has_test_labels=kind != "multilabel")
+        rows = random_rows(task, longest=40 if kind == "tagging" else 6)
+        if kind == "multilabel":
+            rows["test"] = [(texts, None) for texts, _ in rows["test"]]
+        write_task(folder / kind, task, rows)
+        if kind == KINDS[0]:
+            write_model(folder, folder / kind / "input0", rel_pos=True)
         code, text = finetune(*own_words(folder, kind))
         assert code == 0, text
     return folder
 
 
 def own_words(folder, kind):
-    words = ["--data", folder / kind, "--checkpoint", folder / "model.pt", "--output-dir",
+    words = ["--data", folder / kind, "--checkpoint", folder / CHECKPOINT, "--output-dir",
              folder / "runs", "--cpu", "--no-pretraining", "--batch-size", 8, "--lrs", "1e-2",
              "--seeds", 1, "--epochs", 3, "--patience", 1]  # fmt: skip
     words += [] if kind == "regression" else ["--balance"]
@@ -247,14 +249,14 @@ def test_a_task_of_ones_own(kind, own):
     result, summary = read(task, FIRST, "result.json"), read(task, "results.json")
     table = (task / "results.md").read_text()
     predictions, targets = rows_of(task / FIRST / "predictions-valid.tsv")
-    assert len(targets) == OWN_ROWS["valid"]
+    assert len(targets) == ROWS["valid"]
     expected = pytest.approx(score(kind, predictions, targets), abs=1e-6)
     assert result["metrics"]["valid"][summary["selection"]] == summary["score"] == expected
     assert ("Weights of the classes in the loss (--balance)" in table) == (kind != "regression")
     path = task / FIRST / "predictions-test.tsv"
     if kind == "multilabel":  # whose test set has no labels
         header, *lines = path.read_text().splitlines()
-        assert header == "prediction" and len(lines) == OWN_ROWS["test"] and summary["test"] == {}
+        assert header == "prediction" and len(lines) == ROWS["test"] and summary["test"] == {}
     else:
         found = summary["test"]["test"][summary["selection"]]
         assert found == pytest.approx(score(kind, *rows_of(path)), abs=1e-6)
