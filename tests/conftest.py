@@ -1,4 +1,4 @@
-"""Fixtures for all tests: real text and data, and running commands; the order of files."""
+"""Fixtures for all tests: real text and data; the order of files."""
 
 import gc
 import os
@@ -11,7 +11,7 @@ os.environ.update(OMP_NUM_THREADS="1", PYTHONHASHSEED="0")
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-from helpers.running import run  # noqa: E402
+from helpers.running import run_here  # noqa: E402
 
 #: folders whose files take long come first, so that all workers end at the same time
 LONG = ("readme", "compare", "fairseq", "finetune")
@@ -46,11 +46,6 @@ def _seeded():
     torch.manual_seed(1)
 
 
-@pytest.fixture(scope="session", name="run")
-def run_fixture():
-    return run
-
-
 @pytest.fixture(scope="session")
 def text(tmp_path_factory):
     """train.txt and valid.txt of real English that every Python ships, one paragraph per line."""
@@ -82,7 +77,7 @@ def data(text, tmp_path_factory):
         lines = (text / f"{split}.txt").read_text().splitlines()
         encoded = [" ".join(pieces.encode(line, out_type=str)) for line in lines]
         (folder / f"{split}.spm").write_text("\n".join(encoded) + "\n")
-    run(
+    run_here(
         "fairseq-preprocess", "--only-source", "--trainpref", folder / "train.spm",
         "--validpref", folder / "valid.spm", "--destdir", folder / "bin", "--workers", "1",
     )  # fmt: skip

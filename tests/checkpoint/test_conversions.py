@@ -10,8 +10,8 @@ import torch
 from fairseq.models.roberta import RobertaModel
 
 from helpers.authors import CODES, VOCABULARY, WORDS, their_checkpoint
-from helpers.running import call_program
-from helpers.training import pretrain
+from helpers.running import call_program, run_here
+from helpers.training import UP_TO_64, pretrain
 from tupe_fairseq import TupeRobertaModel
 
 TOKENS = torch.tensor([[0, 7, 9, 12, 26, 2]])
@@ -109,7 +109,8 @@ def test_a_fine_tuned_head_with_its_labels_and_without(convert_theirs, tmp_path)
 def stock(data, tmp_path_factory):
     """The folder of a RoBERTa trained for three updates."""
     folder = tmp_path_factory.mktemp("stock")
-    pretrain(data, folder, "--arch", "roberta_base", "--max-update", 3)
+    flags = ["--arch", "roberta_base", "--task", "masked_lm", "--max-update", 3, *UP_TO_64]
+    pretrain(data, folder, *flags)
     return folder
 
 
@@ -183,7 +184,7 @@ def test_a_file_as_the_public_releases_are(state, data, tmp_path):
         assert found["model"][name].equal(rounded), name
 
 
-def test_a_hydra_run_in_pre_ln(data, run, tmp_path):
+def test_a_hydra_run_in_pre_ln(data, tmp_path):
     """Its options are a dict, and 0.12.2 leaves max_positions empty there."""
     (tmp_path / "tiny.yaml").write_text(
         "# @package _group_\n"
@@ -196,7 +197,7 @@ def test_a_hydra_run_in_pre_ln(data, run, tmp_path):
         "model: {_name: roberta_prenorm, layernorm_embedding: true, encoder_layers: 2, "
         "encoder_embed_dim: 32, encoder_ffn_embed_dim: 64, encoder_attention_heads: 4}\n"
     )
-    run("fairseq-hydra-train", "--config-dir", tmp_path, "--config-name", "tiny",
+    run_here("fairseq-hydra-train", "--config-dir", tmp_path, "--config-name", "tiny",
         f"task.data={data}", f"checkpoint.save_dir={tmp_path}", f"hydra.run.dir={tmp_path}",
         "common.cpu=true")  # fmt: skip
     checkpoint = tmp_path / "checkpoint_last.pt"

@@ -7,8 +7,8 @@ import shutil
 import pytest
 import torch
 
-from helpers import glue_data, raw_text
 from helpers.crafted import Touch
+from helpers.glue_data import random_rows, write_task
 from helpers.glue_files import write_pretrain_dir
 from helpers.models import write_fine_tuned, write_model
 from helpers.running import call_program
@@ -43,7 +43,7 @@ def folder(tmp_path_factory):
     """The state of a fine-tuned model, and a folder with all that commands need beside it."""
     place = tmp_path_factory.mktemp("hostile")
     checkpoint = write_fine_tuned(place / "run")
-    glue_data.write_task(place / "run" / "task", "CoLA", glue_data.random_rows("CoLA"))
+    write_task(place / "run" / "task", "CoLA", random_rows("CoLA"))
     (place / "run" / "in.tsv").write_text("text\nA cat.\n")
     return torch.load(checkpoint, weights_only=False), place / "run"
 
@@ -72,8 +72,8 @@ def test_folders_whose_vocabulary_alone_is_used(tmp_path, monkeypatch):
     shutil.copytree(data, tmp_path / "there")
     WRITERS["zip"](state, tmp_path / "there" / "model.pt")
     WRITERS["plain"](state, tmp_path / "there" / "report.pkl")
-    raw_text.write(tmp_path / "text", [["A cat."], ["No dog."]])
-    raw_text.write(tmp_path / "valid", [["Nobody."]])
+    (tmp_path / "text").write_text("A cat.\n\nNo dog.\n")
+    (tmp_path / "valid").write_text("Nobody.\n")
     text = ["--input", "text", "--valid-input", "valid", "--test-fraction", 0]
     (tmp_path / "rows.csv").write_text("text,label\nA cat.,a\nNo dog.,b\n")
     rows = ["--kind", "classification", "--train", "rows.csv", "--valid", "rows.csv"]

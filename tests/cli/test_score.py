@@ -12,7 +12,7 @@ import torch
 
 from helpers.glue_files import write_pretrain_dir
 from helpers.models import CHECKPOINT, MAX_POSITIONS, build, save, write_model
-from helpers.running import call_program
+from helpers.running import call_program, run_here
 from helpers.vocabularies import write_stock
 from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.inference.model import load
@@ -122,9 +122,9 @@ def expected(models):
 
 
 def score(models, *words):
-    """tupe-score on the CPU; later flags win."""
-    checkpoint = models / "ours" / CHECKPOINT
-    return call_program("score", [checkpoint, "--data", models / "data", "--cpu", *words])
+    """tupe-score on the CPU, what it printed; later flags win."""
+    words = [models / "ours" / CHECKPOINT, "--data", models / "data", "--cpu", *words]
+    return run_here("tupe-score", *words).stdout
 
 
 def read_tsv(text):
@@ -136,8 +136,7 @@ def test_sentences(models, expected, tmp_path, monkeypatch):
     """The same of a file as .tsv and .jsonl, and of standard input."""
     source = ["--input", models / "text.txt"]
     for name in ("scores.tsv", "scores.jsonl"):
-        code, log = score(models, *source, "--output", tmp_path / name, "--results", tmp_path)
-        assert code == 0, log
+        score(models, *source, "--output", tmp_path / name, "--results", tmp_path)
     rows = read_tsv((tmp_path / "scores.tsv").read_text())
     assert [row["sentence"] for row in rows] == SENTENCES
     found = [float(row["score"]) for row in rows]
@@ -151,8 +150,7 @@ def test_sentences(models, expected, tmp_path, monkeypatch):
     assert results["loss"] == pytest.approx(-sum(found) / pieces, abs=1e-5)
     text = (models / "text.txt").read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-    code, log = score(models)
-    assert code == 0 and read_tsv(log) == rows, log
+    assert read_tsv(score(models)) == rows
 
 
 def test_stock_roberta(models, tmp_path):
@@ -160,8 +158,9 @@ def test_stock_roberta(models, tmp_path):
     data = shutil.copytree(models / "data", tmp_path / "data")
     lines = (data / "dict.txt").read_text().splitlines()
     model = write_stock(data, lines, MAX_POSITIONS)
-    code, log = call_program("score", [data / "theirs.pt", "--cpu", "--input", models / "text.txt"])
-    assert code == 0 and "a model of stock fairseq" in log, log
+    words = [data / "theirs.pt", "--cpu", "--input", models / "text.txt"]
+    log = run_here("tupe-score", *words).stdout
+    assert "a model of stock fairseq" in log
     symbols = ["<s>", "<pad>", "</s>", "<unk>", *(line.split()[0] for line in lines), "<mask>"]
     pieces = SentencePiece(str(data / "sentencepiece.bpe.model"))
     for row in read_tsv(log):
@@ -181,18 +180,18 @@ def test_what_is_refused_or_cut(models, tmp_path):
     state = torch.load(models / "ours" / CHECKPOINT, weights_only=False)
     state["model"] = {name: x for name, x in state["model"].items() if "lm_head" not in name}
     torch.save(state, tmp_path / "headless.pt")
-    headless = call_program("score", [tmp_path / "headless.pt", "--data", models / "data"])
-    source = ["--input", models / "text.txt"]
-    for (code, log), message in (
-        (score(models, "--input", tmp_path / "blank.txt"), "blank.txt, line 2 is empty"),
-        (score(models, "--input", tmp_path / "long.txt"), "long.txt, line 2: the sentence has "),
-        (score(models, *source, "--data", other), "trained with a different vocabulary"),
-        (score(models, *source, "--lengths", "12,25"), f"takes, {MAX_POSITIONS}; "),
-        (headless, "has no LM head, which predicts masked tokens"),
+    ours, source = models / "ours" / CHECKPOINT, ["--input", models / "text.txt"]
+    for checkpoint, flags, message in (
+        (ours, ["--input", tmp_path / "blank.txt"], "blank.txt, line 2 is empty"),
+        (ours, ["--input", tmp_path / "long.txt"], "long.txt, line 2: the sentence has "),
+        (ours, [*source, "--data", other], "trained with a different vocabulary"),
+        (ours, [*source, "--lengths", "12,25"], f"takes, {MAX_POSITIONS}; "),
+        (tmp_path / "headless.pt", source, "has no LM head, which predicts masked tokens"),
     ):
+        code, log = call_program("score", [checkpoint, "--data", models / "data", *flags])
         assert code == 2 and message in log.splitlines()[-1], log
-    code, log = score(models, "--cut", "--input", tmp_path / "long.txt")
-    assert code == 0 and "1 sentences were cut to what the model takes" in log
+    log = score(models, "--cut", "--input", tmp_path / "long.txt")
+    assert "1 sentences were cut to what the model takes" in log
     assert [row["pieces"] for row in read_tsv(log)][1] == str(MAX_POSITIONS - 2)
 
 
@@ -245,8 +244,7 @@ def test_the_same_tokens_are_drawn_each_time_and_no_end_of_a_line():
 def test_pairs(models, expected, tmp_path):
     """As a loop ranks them."""
     words = ["--pairs", models / "pairs", "--results", tmp_path]
-    code, log = score(models, *words, "--output", tmp_path / "x.jsonl")
-    assert code == 0, log
+    score(models, *words, "--output", tmp_path / "x.jsonl")
     found = json.loads((tmp_path / "results.json").read_text())["pairs"]
     records = [json.loads(line) for line in (tmp_path / "x.jsonl").open()]
     right = []

@@ -203,8 +203,7 @@ def doctor_without_site(folder):
 
 
 def test_this_installation_and_files(tmp_path):
-    crafted.save(crafted.whole_state(), tmp_path / "model.pt")
-    (tmp_path / "dict.txt").write_text("\n".join(crafted.LINES) + "\n")
+    crafted.folder_with(tmp_path)
     write_bin(tmp_path / "train", [[9] * 14 + [2], [7, 2]])
     words = ["--checkpoint", tmp_path / "model.pt", "--data", tmp_path]
     code, text = call_program("doctor", words)

@@ -12,7 +12,7 @@ from fairseq.data.encoders.gpt2_bpe import GPT2BPE
 from fairseq.data.indexed_dataset import make_builder
 
 from helpers.authors import WORDS
-from helpers.cli import run
+from helpers.running import run_here
 from helpers.vocabularies import convert, write_authors, write_gpt2
 from tupe_fairseq.data.indexed import IndexedWriter, read_indexed, read_sentences
 from tupe_fairseq.data.parallel import parallel_map
@@ -26,7 +26,7 @@ TEXTS = ["the a  the\tother thé", " a the", "É 你好 🎉 the.", "1,000 don't
 
 
 def converted(write, folder):
-    assert convert(write(folder), folder / "out")[0] == 0
+    convert(write(folder), folder / "out")
     return folder / "out"
 
 
@@ -164,7 +164,7 @@ def test_a_dictionary_of_fairseq_preprocess(own, tmp_path):
     text = "".join(" ".join(model.encode(line, out_type=str)) + "\n" for line in lines)
     (own / "train").write_text(text, encoding="utf-8")
     flags = ["--only-source", "--trainpref", own / "train", "--destdir", tmp_path / "out"]
-    run("fairseq-preprocess", *flags, "--workers", 1)
+    run_here("fairseq-preprocess", *flags, "--workers", 1)
     (own / "sentencepiece.bpe.model").rename(tmp_path / "out" / "sentencepiece.bpe.model")
     tokenizer = Tokenizer.load(str(tmp_path / "out"))
     assert tokenizer.encode_batch(lines) == [

@@ -17,7 +17,7 @@ from transformers import (
 from helpers.crafted import LINES, E, Touch
 from helpers.glue_files import write_pretrain_dir
 from helpers.models import MEAN_POOLING, write_folder, write_model
-from helpers.running import call_program, run
+from helpers.running import call_program, run_here
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.task import MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.export.names import Head
@@ -80,7 +80,7 @@ CASES = {
 def test_weights_come_back_bit_by_bit(case, data, tmp_path):
     flags, options = CASES[case]
     checkpoint = write_model(tmp_path / "run", data, **options)
-    run("tupe-export", checkpoint, "--output-dir", tmp_path / "a", "--data", data, *flags)
+    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "a", "--data", data, *flags)
     found, new_options, _ = converted(tmp_path / "a")
     assert_same(found, torch.load(checkpoint, weights_only=False)["model"])
     assert new_options["task"] == "masked_lm"
@@ -92,7 +92,7 @@ def test_after_a_training_with_transformers(data, tmp_path):
     heads = {"mine": 3, "other": 2}
     checkpoint = write_model(tmp_path / "run", data, heads, tie_cls=True, **MEAN_POOLING)
     flags = ["--data", data, "--head", "mine"]
-    run("tupe-export", checkpoint, "--output-dir", tmp_path / "a", *flags)
+    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "a", *flags)
     model = AutoModelForSequenceClassification.from_pretrained(
         tmp_path / "a", trust_remote_code=True
     )

@@ -4,20 +4,21 @@ import random
 
 import pytest
 
-from helpers import cli
+from helpers import training
+from helpers.glue_data import write_bin
 
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
     """A data folder for masked_lm, with documents."""
-    return cli.write_text_data(tmp_path_factory.mktemp("text") / "data")
+    return training.write_text_data(tmp_path_factory.mktemp("text") / "data")
 
 
 @pytest.fixture(scope="session")
 def pretrained(data, tmp_path_factory):
     """The --save-dir of a TUPE-R after 10 updates, with checkpoints after 5 and 10."""
     folder = tmp_path_factory.mktemp("pretrained")
-    cli.pretrain(data, folder, "--rel-pos", "--save-interval-updates", 5)
+    training.pretrain(data, folder, "--rel-pos", "--save-interval-updates", 5)
     return folder
 
 
@@ -42,7 +43,7 @@ def subwords(tmp_path_factory):
         for number, line in enumerate(part):
             rows.append([n + 1 if n > 2 else 3 for n in model.encode(line)] + [2])
             rows += [[2]] * (number % 4 == 3)  # an empty line: the end of a document
-        cli.write_bin(folder / split, rows)
+        write_bin(folder / split, rows)
     return folder
 
 
@@ -51,5 +52,5 @@ def subwords_trained(subwords, tmp_path_factory):
     """The --save-dir of a model trained with isolated documents and whole-word masking."""
     folder = tmp_path_factory.mktemp("subwords_trained")
     flags = ["--isolate-documents", "--mask-whole-words", "--unpad", "--sample-break-mode", "none"]
-    cli.pretrain(subwords, folder, "--rel-pos", *flags, "--checkpoint-activations")
+    training.pretrain(subwords, folder, "--rel-pos", *flags, "--checkpoint-activations")
     return folder

@@ -9,9 +9,10 @@ from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
 
-from helpers import cli, reference
+from helpers import reference, training
 from helpers.position_cases import ALL, Case, assert_near, randomize
-from helpers.running import run
+from helpers.running import USER_DIR, run_here
+from helpers.training import assert_same_weights, losses, train
 from tupe_fairseq.models.tupe_decoder import check_options
 from tupe_fairseq.models.tupe_transformer import TupeTransformer, tupe_architecture
 from tupe_fairseq.models.tupe_transformer_lm import TupeLanguageModel, sized_architecture
@@ -237,8 +238,8 @@ def test_activation_checkpointing_and_shared_embeddings(case):
 # ---- fairseq's programs -------------------------------------------------------------------------
 
 OPTIMIZATION = [
-    *cli.OPTIMIZATION, "--user-dir", cli.USER_DIR, "--max-update", 10, "--no-epoch-checkpoints",
-    "--dropout", 0,
+    *training.OPTIMIZATION, *training.DECAY, "--user-dir", USER_DIR, "--max-update", 10,
+    "--no-epoch-checkpoints", "--dropout", 0,
 ]  # fmt: skip
 SIZE = ["--decoder-layers", 2, "--decoder-embed-dim", DIM, "--decoder-attention-heads", HEADS]
 LM = [
@@ -260,7 +261,7 @@ def pairs(tmp_path_factory):
         rows = [[f"w{int(n)}" for n in tokens(3 + k % 4, seed=k)] for k in range(number)]
         (folder / f"{split}.en").write_text("".join(" ".join(row) + "\n" for row in rows))
         (folder / f"{split}.de").write_text("".join(" ".join(row[::-1]) + "\n" for row in rows))
-    run(
+    run_here(
         "fairseq-preprocess", "--source-lang", "en", "--target-lang", "de", "--joined-dictionary",
         "--trainpref", folder / "train", "--validpref", folder / "valid", "--destdir",
         folder / "data",
@@ -271,7 +272,7 @@ def pairs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained_lm(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("lm")
-    cli.train(data, folder, *LM, "--rel-pos")
+    train(data, folder, *LM, "--rel-pos")
     return folder
 
 
@@ -289,22 +290,22 @@ ADAPTIVE = ["--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp"]
     ids=lambda flags: flags[0][2:] if len(flags) != 2 else flags[1],
 )
 def test_every_position_encoding_and_flag_trains(flags, data, tmp_path):
-    losses = cli.losses(cli.train(data, tmp_path, *LM, *flags, "--max-update", 3))
-    assert len(losses) == 3 and all(map(math.isfinite, losses))
+    found = losses(train(data, tmp_path, *LM, *flags, "--max-update", 3))
+    assert len(found) == 3 and all(map(math.isfinite, found))
 
 
 def test_a_training_resumes_with_fairseqs_own_task_to_the_same(data, trained_lm, tmp_path):
-    cli.train(data, tmp_path, *LM, "--rel-pos", "--max-update", 5)
-    cli.train(data, tmp_path, *LM, "--rel-pos", "--task", "language_modeling")
-    cli.assert_same_weights(tmp_path / LAST, trained_lm / LAST)
+    train(data, tmp_path, *LM, "--rel-pos", "--max-update", 5)
+    train(data, tmp_path, *LM, "--rel-pos", "--task", "language_modeling")
+    assert_same_weights(tmp_path / LAST, trained_lm / LAST)
 
 
 def test_a_trained_language_model_is_evaluated_and_goes_on(data, trained_lm, tmp_path):
-    words = [data, "--user-dir", cli.USER_DIR, "--path", trained_lm / LAST, "--cpu"]
-    assert "Perplexity" in run("fairseq-eval-lm", *words, "--gen-subset", "valid").stdout
+    words = [data, "--user-dir", USER_DIR, "--path", trained_lm / LAST, "--cpu"]
+    assert "Perplexity" in run_here("fairseq-eval-lm", *words, "--gen-subset", "valid").stdout
     (tmp_path / "text").write_text("w1 w2 w3\nw4\n")
     words += ["--task", "tupe_language_modeling", "--beam", 2, "--max-len-b", 9]
-    printed = run("fairseq-interactive", *words, "--input", tmp_path / "text").stdout
+    printed = run_here("fairseq-interactive", *words, "--input", tmp_path / "text").stdout
     going_on = [line.split("\t")[2] for line in printed.splitlines() if line[:2] == "H-"]
     assert going_on[0].startswith("w1 w2 w3") and going_on[1].startswith("w4")
     hub = TupeLanguageModel.from_pretrained(str(trained_lm), LAST)
@@ -315,15 +316,14 @@ def test_a_trained_translation(pairs, tmp_path):
     # cross positions say which word comes next, so that this is soon learned
     flags = ["--cross-positions", "--lr", 5e-3, "--max-update", 160, "--total-num-update", 160]
     flags += ["--encoder-embed-dim", 48, "--decoder-embed-dim", 48]
-    losses = cli.losses(cli.train(pairs, tmp_path, *MT, *flags))
-    assert sum(losses[-10:]) < 0.5 * sum(losses[:10])
+    found = losses(train(pairs, tmp_path, *MT, *flags))
+    assert sum(found[-10:]) < 0.5 * sum(found[:10])
     hub = TupeTransformer.from_pretrained(str(tmp_path), LAST)
-    words = ["--user-dir", cli.USER_DIR, "--path", tmp_path / LAST, "--cpu", "--beam", 3]
-    printed = run("fairseq-generate", pairs, *words, "--gen-subset", "valid").stdout
+    words = ["--user-dir", USER_DIR, "--path", tmp_path / LAST, "--cpu", "--beam", 3]
+    printed = run_here("fairseq-generate", pairs, *words, "--gen-subset", "valid").stdout
     lines = dict(line.split("\t", 1) for line in printed.splitlines() if line[:2] in ("S-", "H-"))
     for number in range(3):
-        found = hub.translate(lines[f"S-{number}"], beam=3)
-        assert found == lines[f"H-{number}"].split("\t")[1]
+        assert hub.translate(lines[f"S-{number}"], beam=3) == lines[f"H-{number}"].split("\t")[1]
 
 
 def test_an_average_of_trained_checkpoints_loads(data, trained_lm, tmp_path):
@@ -353,7 +353,7 @@ def test_an_average_of_trained_checkpoints_loads(data, trained_lm, tmp_path):
 )
 def test_refused_in_a_training(flags, reason, data, trained_lm, tmp_path):
     with pytest.raises(ValueError, match=reason):
-        cli.train(data, tmp_path, *LM, "--rel-pos", *flags, "--restore-file", trained_lm / LAST)
+        train(data, tmp_path, *LM, "--rel-pos", *flags, "--restore-file", trained_lm / LAST)
 
 
 def test_refused_as_code_or_as_what_a_cache_cannot_serve(monkeypatch):

@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from fairseq import tasks
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 
-from helpers import cli
+from helpers import training
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.tasks.masked_lm import UnmaskedStarts
 
@@ -14,9 +13,8 @@ ISOLATED = "--isolate-documents"
 
 
 def build(data, *flags):
-    cfg = cli.config(data, *cli.MODEL, *cli.PRETRAINING, "--rel-pos", *flags)
-    task = tasks.setup_task(cfg.task)
-    return task, task.build_model(cfg.model)
+    words = [*training.MODEL, *training.PRETRAINING, "--rel-pos", *flags]
+    return training.build(data, *words)[:2]
 
 
 def samples(data, *flags):
@@ -94,7 +92,7 @@ def test_words_are_masked_as_a_whole(subwords):
 def test_a_trained_model_is_loaded_without_the_flags(subwords_trained):
     hub = TupeRobertaModel.from_pretrained(str(subwords_trained), "checkpoint_last.pt")
     assert hub.model.encoder.document_start is None
-    saved = cli.weights(subwords_trained / "checkpoint_last.pt")
+    saved = training.weights(subwords_trained / "checkpoint_last.pt")
     name = "encoder.sentence_encoder.layers.0.fc1.weight"
     assert hub.model.state_dict()[name].equal(saved[name])
 

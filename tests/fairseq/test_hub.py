@@ -8,7 +8,9 @@ import torch
 from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta.hub_interface import RobertaHubInterface
 
-from helpers import cli
+from helpers import training
+from helpers.glue_data import write_bin
+from helpers.running import USER_DIR
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.task import REPORT, Task
 
@@ -49,7 +51,7 @@ def test_a_mask_is_filled(hub, lines):
 def test_stock_from_pretrained(subwords_trained, hub):
     """fairseq's own way to load it, with our --user-dir."""
     stock = RobertaModel.from_pretrained(
-        str(subwords_trained), LAST, user_dir=cli.USER_DIR, bpe="sentencepiece"
+        str(subwords_trained), LAST, user_dir=USER_DIR, bpe="sentencepiece"
     ).eval()
     assert stock.extract_features(TOKENS[0]).equal(hub.extract_features(TOKENS[0]))
 
@@ -112,17 +114,17 @@ def test_predict_texts_of_a_fine_tuned_model(subwords, subwords_trained, lines, 
     data, labels = tmp_path / "data", ("good", "very bad")
     task = Task("mine", "classification", labels, 1, ("train",), ("accuracy",), "accuracy")
     for split, count in (("train", 20), ("valid", 6)):
-        cli.write_bin(data / "input0" / split, [[5 + n % 9, 6, 2] for n in range(count)])
-        cli.write_bin(data / "label" / split, [[4 + n % 2, 2] for n in range(count)])
+        write_bin(data / "input0" / split, [[5 + n % 9, 6, 2] for n in range(count)])
+        write_bin(data / "label" / split, [[4 + n % 2, 2] for n in range(count)])
     (data / "label" / "dict.txt").write_text("good 1\nvery%20bad 1\n")
     shutil.copy(subwords / "dict.txt", data / "input0")
     shutil.copy(subwords / "sentencepiece.bpe.model", data)
     (data / REPORT).write_text(json.dumps({"description": task.to_record()}))
-    flags = cli.finetuning("CoLA")
+    flags = [*training.finetuning("CoLA"), *training.DECAY]
     del flags[flags.index("--glue-task") : flags.index("--glue-task") + 2]
     flags += ["--metrics", "accuracy", "--best-checkpoint-metric", "accuracy", "--max-epoch", 1]
     flags += ["--pooling", "mean", "--finetune-from-model", subwords_trained / LAST]
-    cli.train(data, tmp_path / "out", *flags)
+    training.train(data, tmp_path / "out", *flags)
 
     hub = TupeRobertaModel.from_pretrained(str(tmp_path / "out"), LAST).eval()
     short = [line for line in lines if len(hub.encode(line)) <= 16][:3]

@@ -8,7 +8,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.models.ema import build_ema
 
-from helpers import cli
+from helpers.running import USER_DIR
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.from_roberta import rename_tensors
 from tupe_fairseq.options import ARCHITECTURES
@@ -19,7 +19,7 @@ PAD, HEAD = 1, "a"
 
 
 def parse(folder, *flags):
-    words = [folder, "--user-dir", cli.USER_DIR, "--task", "tupe_masked_lm"]
+    words = [folder, "--user-dir", USER_DIR, "--task", "tupe_masked_lm"]
     words += ["--tokens-per-sample", 8, *flags]
     return options.parse_args_and_arch(options.get_training_parser(), list(map(str, words)))
 

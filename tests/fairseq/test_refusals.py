@@ -6,8 +6,18 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.models.roberta import RobertaModel
 
-from helpers import cli
 from helpers.crafted import Touch, archive, pickle_of
+from helpers.running import USER_DIR
+from helpers.training import (
+    PRETRAINING,
+    SIZE,
+    WORDS,
+    assert_same_weights,
+    losses,
+    pretrain,
+    train,
+    write_text_data,
+)
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.inference.predict import predict
@@ -32,26 +42,26 @@ def last_line(error):
 def test_another_model(what, data, pretrained, tmp_path):
     flags, reason = MODEL[what]
     with pytest.raises(ValueError) as error:
-        cli.pretrain(data, tmp_path, "--rel-pos", *flags, "--restore-file", pretrained / LAST)
+        pretrain(data, tmp_path, "--rel-pos", *flags, "--restore-file", pretrained / LAST)
     assert reason in last_line(error) and str(pretrained / LAST) in last_line(error)
 
 
-@pytest.mark.parametrize("words", [cli.WORDS[::-1], cli.WORDS[:-1]], ids=["same_size", "smaller"])
+@pytest.mark.parametrize("words", [WORDS[::-1], WORDS[:-1]], ids=["same_size", "smaller"])
 def test_another_vocabulary(words, pretrained, tmp_path):
-    data = cli.write_text_data(tmp_path / "data", words=words)
+    data = write_text_data(tmp_path / "data", words=words)
     with pytest.raises(ValueError) as error:
-        cli.pretrain(data, tmp_path, "--rel-pos", "--finetune-from-model", pretrained / LAST)
+        pretrain(data, tmp_path, "--rel-pos", "--finetune-from-model", pretrained / LAST)
     same = "a different vocabulary of the same size; use its own dict.txt"
     fewer = "the checkpoint has 35 symbols and dict.txt has 34"
-    assert (same if len(words) == len(cli.WORDS) else fewer) in last_line(error)
+    assert (same if len(words) == len(WORDS) else fewer) in last_line(error)
 
 
 def test_files_that_are_no_checkpoint_of_ours(data, pretrained, tmp_path):
     whole = (pretrained / LAST).read_bytes()
     torch.save({"a": 1}, tmp_path / "other.pt")
     (tmp_path / "half.pt").write_bytes(whole[: len(whole) // 2])
-    flags = ["--arch", "roberta_base", *cli.SIZE, *cli.PRETRAINING, "--task", "masked_lm"]
-    cli.train(data, tmp_path, *flags, "--max-update", 1)
+    flags = ["--arch", "roberta_base", *SIZE, *PRETRAINING, "--task", "masked_lm"]
+    train(data, tmp_path, *flags, "--max-update", 1)
     (tmp_path / LAST).rename(tmp_path / "stock.pt")
     for name, reason in (
         ("other", "other.pt is damaged or not a checkpoint"),
@@ -61,7 +71,7 @@ def test_files_that_are_no_checkpoint_of_ours(data, pretrained, tmp_path):
     ):
         for flag in ("--restore-file", "--finetune-from-model"):
             with pytest.raises((ValueError, FileNotFoundError)) as error:
-                cli.pretrain(data, tmp_path / "out", "--rel-pos", flag, tmp_path / f"{name}.pt")
+                pretrain(data, tmp_path / "out", "--rel-pos", flag, tmp_path / f"{name}.pt")
             assert reason in last_line(error)
 
 
@@ -78,7 +88,7 @@ FLAGS = {
 def test_flags_that_do_not_fit(what, data, tmp_path):
     flags, reason = FLAGS[what]
     with pytest.raises((OSError, ValueError)) as error:
-        cli.pretrain(data, tmp_path, *flags)
+        pretrain(data, tmp_path, *flags)
     assert reason in str(error.value)
 
 
@@ -99,12 +109,12 @@ def evil(pretrained, tmp_path):
 DOORS = {
     "ours": lambda path, data, out: TupeRobertaModel.from_pretrained(str(path.parent), path.name),
     "stock": lambda path, data, out: RobertaModel.from_pretrained(
-        str(path.parent), path.name, user_dir=cli.USER_DIR, bpe=None
+        str(path.parent), path.name, user_dir=USER_DIR, bpe=None
     ),
     "predict": lambda path, data, out: predict(str(path), str(data), "valid"),
-    "restore": lambda path, data, out: cli.pretrain(data, out, "--restore-file", path),
-    "finetune": lambda path, data, out: cli.pretrain(data, out, "--finetune-from-model", path),
-    "masked_lm": lambda path, data, out: cli.pretrain(
+    "restore": lambda path, data, out: pretrain(data, out, "--restore-file", path),
+    "finetune": lambda path, data, out: pretrain(data, out, "--finetune-from-model", path),
+    "masked_lm": lambda path, data, out: pretrain(
         data, out, "--finetune-from-model", path, "--task", "masked_lm"
     ),
 }
@@ -145,8 +155,8 @@ def test_a_training_resumes_from_numpy_scores(data, pretrained, tmp_path):
     state = torch.load(pretrained / "checkpoint_1_5.pt", weights_only=True)
     state["extra_state"].update(best=np.float64(0.5), val_loss=np.float64(0.5))
     torch.save(state, tmp_path / LAST)
-    assert len(cli.losses(cli.pretrain(data, tmp_path, "--rel-pos"))) == 5
-    cli.assert_same_weights(tmp_path / LAST, pretrained / LAST)
+    assert len(losses(pretrain(data, tmp_path, "--rel-pos"))) == 5
+    assert_same_weights(tmp_path / LAST, pretrained / LAST)
     extra = checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / LAST))["extra_state"]
     assert extra["best"] == 0.5
 

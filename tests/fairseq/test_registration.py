@@ -2,7 +2,8 @@
 
 import sys
 
-from helpers import cli
+from helpers.running import PARENT, USER_DIR, run_process
+from helpers.training import MODEL, PRETRAINING
 
 # the functions, classes and methods that anything of ours might replace; then one way to load it
 SNAPSHOT = """
@@ -41,7 +42,7 @@ assert {"glue_sentence_prediction", "token_tagging"} <= set(CRITERION_REGISTRY)
 assert "tupe_roberta_base" in ARCH_MODEL_REGISTRY
 assert "polynomial_decay_ratio" in LR_SCHEDULER_REGISTRY
 """
-USER_DIR = """
+IMPORT = """
 import argparse
 from fairseq.utils import import_user_module
 import_user_module(argparse.Namespace(user_dir={!r}))
@@ -49,18 +50,18 @@ import_user_module(argparse.Namespace(user_dir={!r}))
 
 
 def python(*parts, **options):
-    return cli.run(sys.executable, "-c", "".join(parts), **options).stdout
+    return run_process(sys.executable, "-c", "".join(parts), **options).stdout
 
 
 def training(data, save_dir, task):
-    words = ["train", data, *cli.MODEL, *cli.PRETRAINING, "--task", task, "--save-dir", save_dir]
+    words = ["train", data, *MODEL, *PRETRAINING, "--task", task, "--save-dir", save_dir]
     return f"sys.argv = {list(map(str, words))}\nfairseq_cli.train.cli_main()\n"
 
 
 def test_only_a_training_replaces_anything(data, pretrained, tmp_path):
     parts = [
         "import tupe_fairseq\n",
-        USER_DIR.format(cli.USER_DIR),
+        IMPORT.format(USER_DIR),
         "from tupe_fairseq import TupeRobertaModel\n"
         f"TupeRobertaModel.from_pretrained({str(pretrained)!r}, 'checkpoint_last.pt')\n",
         training(data, tmp_path / "a", "masked_lm"),
@@ -73,11 +74,11 @@ def test_only_a_training_replaces_anything(data, pretrained, tmp_path):
 
 
 WAYS = {
-    "by path": USER_DIR.format(cli.USER_DIR),
-    "with a slash": USER_DIR.format(cli.USER_DIR + "/"),
-    "roundabout": USER_DIR.format(f"{cli.USER_DIR}/../tupe_fairseq"),
-    "by name": USER_DIR.format("tupe_fairseq"),  # a folder here, in fairseq, or beside it
-    "twice": USER_DIR.format(cli.USER_DIR) + USER_DIR.format(f"{cli.PARENT}/./tupe_fairseq"),
+    "by path": IMPORT.format(USER_DIR),
+    "with a slash": IMPORT.format(USER_DIR + "/"),
+    "roundabout": IMPORT.format(f"{USER_DIR}/../tupe_fairseq"),
+    "by name": IMPORT.format("tupe_fairseq"),  # a folder here, in fairseq, or beside it
+    "twice": IMPORT.format(USER_DIR) + IMPORT.format(f"{PARENT}/./tupe_fairseq"),
     "by import": "import tupe_fairseq\n",
     "a part first": "import tupe_fairseq.tasks.tagging\n",
 }
@@ -98,10 +99,10 @@ for name, code in {}.items():
 
 
 def test_registration_after_fairseq(tmp_path):
-    (tmp_path / "tupe_fairseq").symlink_to(cli.USER_DIR)
+    (tmp_path / "tupe_fairseq").symlink_to(USER_DIR)
     (tmp_path / "a" / "tupe_fairseq").mkdir(parents=True)
     (tmp_path / "a" / "tupe_fairseq" / "__init__.py").touch()
-    another = "import tupe_fairseq\n" + USER_DIR.format(str(tmp_path / "a" / "tupe_fairseq"))
+    another = "import tupe_fairseq\n" + IMPORT.format(str(tmp_path / "a" / "tupe_fairseq"))
     ways = {name: code + CHECK for name, code in WAYS.items()}
     output = python(IN_CHILDREN.format({**ways, "another copy": another}), cwd=tmp_path)
     registered = [x[11:] for x in output.splitlines() if x.startswith("REGISTERED")]
@@ -118,5 +119,5 @@ def test_the_core_needs_no_fairseq(tmp_path):
         "try:\n    tupe_fairseq.TupeRobertaModel\nexcept ModuleNotFoundError as error:\n"
         "    print(error)"
     )
-    output = python(code, env={"PYTHONPATH": f"{tmp_path}:{cli.PARENT}"}, cwd=tmp_path)
+    output = python(code, env={"PYTHONPATH": f"{tmp_path}:{PARENT}"}, cwd=tmp_path)
     assert output.strip().endswith("no fairseq")

@@ -14,14 +14,15 @@ from fairseq.logging import metrics as logged
 from scipy import stats
 from sklearn import metrics
 
-from helpers import cli
+from helpers import training
 from helpers.glue_data import write_bin
+from helpers.training import DECAY, assert_same_weights, batches, records, train, write_glue
+from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.fairseq_runs.schedule import total_updates
 from tupe_fairseq.tasks.sentence_prediction import truncate
 
 LAST, BEST = "checkpoint_last.pt", "checkpoint_best.pt"
 HEAD = "sentence_classification_head"
-DECAY = ["--lr-scheduler", "polynomial_decay"]
 BY_SKLEARN = {
     "mcc": lambda p, t: metrics.matthews_corrcoef(t, p),
     "accuracy": lambda p, t: metrics.accuracy_score(t, p),
@@ -41,11 +42,11 @@ LOGGED = {
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     folder = tmp_path_factory.mktemp("glue")
-    return {name: cli.write_glue(folder / name, name) for name in LOGGED}
+    return {name: write_glue(folder / name, name) for name in LOGGED}
 
 
 def build(name, folders, *flags):
-    return cli.build(cli.config(folders[name], *cli.finetuning(name), *flags))
+    return training.build(folders[name], *training.finetuning(name), *flags)
 
 
 def logits_of(model, sample):
@@ -78,7 +79,7 @@ def validate(task, model, criterion, samples):
 @pytest.mark.parametrize("name", LOGGED)
 def test_metrics_are_of_the_whole_set(name, size, folders):
     task, model, criterion = build(name, folders)
-    samples = cli.batches(task, "valid", size)
+    samples = batches(task, "valid", size)
     scatter(model, samples)
     logits = torch.cat([logits_of(model, sample) for sample in samples])
     predictions = logits.view(-1) if logits.size(1) == 1 else logits.argmax(1)
@@ -104,7 +105,7 @@ def test_loss_and_gradients_are_those_of_fairseq(name, folders):
             **dict.fromkeys(flags, False),
         ), task,
     )  # fmt: skip
-    sample, runs = cli.batches(task, "train", 8)[0], []
+    sample, runs = batches(task, "train", 8)[0], []
     model.eval()  # without dropout
     for one in (criterion, stock):
         model.zero_grad()
@@ -117,7 +118,7 @@ def test_loss_and_gradients_are_those_of_fairseq(name, folders):
 
 def test_class_weights(folders):
     task, model, criterion = build("CoLA", folders, "--class-weights", "1,3")
-    sample = cli.batches(task, "train", 8)[0]
+    sample = batches(task, "train", 8)[0]
     loss, _, log = criterion(model.eval(), sample)
     logits, targets = logits_of(model, sample), sample["target"].view(-1)
     each = F.cross_entropy(logits, targets, reduction="none") * (1 + 2 * targets)
@@ -126,15 +127,15 @@ def test_class_weights(folders):
 
 
 def test_any_number_of_labels(tmp_path):
-    data = cli.write_glue(tmp_path / "data", "MNLI")
+    data = write_glue(tmp_path / "data", "MNLI")
     labels = [[], [4], [5, 6], [4, 5, 6], [6]]
     for split, count in (("train", 53), ("valid", 23)):
         write_bin(data / "label" / split, [[*labels[row % 5], 2] for row in range(count)])
-    flags = [*cli.finetuning("MNLI"), "--multilabel", "--metrics", "micro_f1"]
+    flags = [*training.finetuning("MNLI"), "--multilabel", "--metrics", "micro_f1"]
     where = flags.index("--glue-task")
     del flags[where : where + 2]
-    task, model, criterion = cli.build(cli.config(data, *flags, *DECAY))
-    samples = cli.batches(task, "valid", 4)
+    task, model, criterion = training.build(data, *flags, *DECAY)
+    samples = batches(task, "valid", 4)
     scatter(model, samples)
     logits = torch.cat([logits_of(model, sample) for sample in samples])
     targets = torch.cat([sample["target"] for sample in samples])
@@ -163,18 +164,18 @@ def test_refusals(flags, reason, folders):
 
 @pytest.mark.parametrize("labels", [[9, 2], [4, 5, 2]], ids=["not listed", "two"])
 def test_a_wrong_row_is_named(labels, tmp_path):
-    data = cli.write_glue(tmp_path / "data", "CoLA")
+    data = write_glue(tmp_path / "data", "CoLA")
     write_bin(data / "label" / "valid", [[4, 2]] * 20 + [labels] + [[4, 2]] * 2)
-    task, _, _ = cli.build(cli.config(data, *cli.finetuning("CoLA"), *DECAY))
+    task, _, _ = training.build(data, *training.finetuning("CoLA"), *DECAY)
     with pytest.raises(ValueError, match="row 21 of split valid of"):
         task.load_dataset("valid")
 
 
 def test_classes_are_in_the_order_of_the_dictionary(tmp_path):
-    data = cli.write_glue(tmp_path / "data", "MNLI")
+    data = write_glue(tmp_path / "data", "MNLI")
     write_bin(data / "label" / "valid", [[4 + row % 3, 2] for row in range(23)])
-    task, _, _ = cli.build(cli.config(data, *cli.finetuning("MNLI"), *DECAY))
-    targets = torch.cat([sample["target"].view(-1) for sample in cli.batches(task, "valid", 5)])
+    task, _, _ = training.build(data, *training.finetuning("MNLI"), *DECAY)
+    targets = torch.cat([sample["target"].view(-1) for sample in batches(task, "valid", 5)])
     assert sorted(targets.tolist()) == sorted(row % 3 for row in range(23))
 
 
@@ -214,28 +215,25 @@ RATIO = ["--lr-scheduler", "polynomial_decay_ratio", "--warmup-ratio"]
 
 
 def finetune(data, save_dir, name, *flags):
-    flags = [*cli.finetuning(name), *flags]
-    if "polynomial_decay_ratio" in flags:  # it computes the number of updates
-        where = flags.index("--total-num-update")
-        del flags[where : where + 2]
-    return cli.train(data, save_dir, *flags)
+    return train(data, save_dir, *training.finetuning(name), *flags)
 
 
-def rates(records):
-    return {int(r["num_updates"]): r["lr"] for r in records if r["kind"] == "train_inner"}
+def rates(done):
+    updates = [record for record in records(done) if record["kind"] == "train_inner"]
+    return {int(record["num_updates"]): record["lr"] for record in updates}
 
 
 def test_warmup_ratio(folders, tmp_path):
     cola = folders["CoLA"]
-    records = finetune(cola, tmp_path / "a", "CoLA", *RATIO, 0.22, *EPOCHS)
+    whole = finetune(cola, tmp_path / "a", "CoLA", *RATIO, 0.22, *EPOCHS)
     plain = [*DECAY, "--warmup-updates", 3, "--total-num-update", 15]
-    assert rates(records) == rates(finetune(cola, tmp_path / "b", "CoLA", *plain, *EPOCHS))
-    assert sorted(rates(records)) == list(range(1, 16))
-    cli.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
+    assert rates(whole) == rates(finetune(cola, tmp_path / "b", "CoLA", *plain, *EPOCHS))
+    assert sorted(rates(whole)) == list(range(1, 16))
+    assert_same_weights(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
     path = tmp_path / "a" / "checkpoint_2_10.pt"
     rest = finetune(cola, tmp_path / "c", "CoLA", *RATIO, 0.22, *EPOCHS, "--restore-file", path)
-    assert rates(rest) == {n: lr for n, lr in rates(records).items() if n > 10}
-    cli.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "c" / LAST)
+    assert rates(rest) == {n: lr for n, lr in rates(whole).items() if n > 10}
+    assert_same_weights(tmp_path / "a" / LAST, tmp_path / "c" / LAST)
 
 
 @pytest.mark.parametrize("update_freq", [[1], [3, 1], [2, 3, 4, 1, 1]], ids=str)
@@ -259,12 +257,12 @@ def test_the_updates_that_it_counts_on(update_freq, folders):
 @pytest.mark.parametrize("name", ["CoLA", "STS-B"])
 def test_fine_tuning_resumes(name, folders, pretrained, tmp_path):
     flags = ["--finetune-from-model", pretrained / LAST, *DECAY, "--max-epoch"]
-    records = finetune(folders[name], tmp_path / "a", name, *flags, 3)
-    key = f"valid_{cli.GLUE_TASKS[name].selection}"
-    scores = [float(record[key]) for record in records if key in record]
+    done = finetune(folders[name], tmp_path / "a", name, *flags, 3)
+    key = f"valid_{GLUE_TASKS[name].selection}"
+    scores = [float(record[key]) for record in records(done) if key in record]
     finetune(folders[name], tmp_path / "b", name, *flags, 1)
     finetune(folders[name], tmp_path / "b", name, *flags, 3)
     for file in (LAST, BEST):
-        cli.assert_same_weights(tmp_path / "a" / file, tmp_path / "b" / file)
+        assert_same_weights(tmp_path / "a" / file, tmp_path / "b" / file)
         state = torch.load(tmp_path / "b" / file, weights_only=True)["extra_state"]
         assert len(scores) == 3 and state["best"] == pytest.approx(max(scores), abs=1e-3)

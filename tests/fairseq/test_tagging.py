@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from fairseq.logging import metrics as logged
 from sklearn.metrics import accuracy_score
 
-from helpers import cli
+from helpers import training
 from helpers.glue_data import EOS, FIRST, write_bin
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.task import TAGGING, Task, label_symbol
@@ -18,7 +18,7 @@ from tupe_fairseq.files import write_json
 HEAD, LAST = "token_tagging_head", "checkpoint_last.pt"
 PAD, UNKNOWN = 1, 3
 FLAGS = [
-    *cli.MODEL, *cli.OPTIMIZATION, "--rel-pos", "--task", "token_tagging", "--criterion",
+    *training.MODEL, *training.OPTIMIZATION, "--rel-pos", "--task", "token_tagging", "--criterion",
     "token_tagging", "--max-positions", 32, "--batch-size", 8, "--no-epoch-checkpoints",
 ]  # fmt: skip
 TASK = Task(
@@ -79,7 +79,7 @@ def folder(tmp_path_factory):
 
 def build(folder, *flags):
     """Task, model with random weights and without dropout, criterion."""
-    task, model, criterion = cli.build(cli.config(folder, *FLAGS, *flags))
+    task, model, criterion = training.build(folder, *FLAGS, *training.DECAY, *flags)
     torch.manual_seed(5)
     for parameter in model.eval().parameters():
         torch.nn.init.normal_(parameter, std=0.3)
@@ -93,7 +93,7 @@ def windows(sample):
 def test_every_word_is_in_one_window_with_its_tag(folder):
     task, _, _ = build(folder)
     found = {}
-    for sample in cli.batches(task, "train", 4):
+    for sample in training.batches(task, "train", 4):
         tokens, starts = (sample["net_input"][key] for key in ("src_tokens", "word_starts"))
         assert tokens.shape == starts.shape and tokens.size(1) <= 32
         assert (tokens[:, 0] == 0).all() and (tokens.eq(EOS).sum(1) == 1).all()
@@ -115,7 +115,7 @@ def test_loss_and_metrics_are_of_whole_sentences(size, unpad, folder):
     criterion.eval()
     total, logits = 0.0, {}
     with torch.no_grad(), logged.aggregate(new_root=True) as aggregate:
-        for sample in cli.batches(task, "valid", size):
+        for sample in training.batches(task, "valid", size):
             loss, _, log = criterion(model, sample)
             criterion.reduce_metrics([log])
             total += loss.item()
@@ -140,7 +140,7 @@ def test_entities_are_those_of_seqeval(folder):
     task, model, criterion = build(folder, "--metrics", "entity_f1")
     criterion.eval()
     with torch.no_grad(), logged.aggregate(new_root=True) as aggregate:
-        for sample in cli.batches(task, "valid", 4):
+        for sample in training.batches(task, "valid", 4):
             _, _, log = criterion(model, sample)
             criterion.reduce_metrics([log])
         pairs = next(iter(logged.get_active_aggregators()))["_rows"]._joined()
@@ -152,7 +152,7 @@ def test_entities_are_those_of_seqeval(folder):
 
 def test_training_counts_words(folder):
     task, model, criterion = build(folder, "--class-weights", "1,2,3,4,5")
-    sample = cli.batches(task, "train", 6)[0]
+    sample = training.batches(task, "train", 6)[0]
     loss, count, log = criterion.train()(model, sample)
     logits, _ = model(**sample["net_input"], classification_head_name=HEAD)
     targets = sample["target"]
@@ -165,15 +165,14 @@ def test_training_counts_words(folder):
 def test_it_trains_resumes_and_loads(folder, tmp_path):
     flags = [*FLAGS, "--metrics", "accuracy", "--best-checkpoint-metric", "accuracy"]
     flags += ["--maximize-best-checkpoint-metric", "--lr-scheduler", "polynomial_decay_ratio"]
-    del flags[flags.index("--total-num-update") : flags.index("--total-num-update") + 2]
     flags += ["--warmup-ratio", 0.1, "--save-interval-updates", 4, "--max-epoch", 2]
-    records = cli.train(folder, tmp_path / "a", *flags)
-    assert len([record for record in records if "valid_accuracy" in record]) > 1
+    done = training.train(folder, tmp_path / "a", *flags)
+    assert len([record for record in training.records(done) if "valid_accuracy" in record]) > 1
     path = tmp_path / "a" / "checkpoint_1_4.pt"
-    cli.train(folder, tmp_path / "b", *flags, "--restore-file", path)
-    cli.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
+    training.train(folder, tmp_path / "b", *flags, "--restore-file", path)
+    training.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
     hub = TupeRobertaModel.from_pretrained(str(tmp_path / "a"), LAST).eval()
-    saved = cli.weights(tmp_path / "a" / LAST)
+    saved = training.weights(tmp_path / "a" / LAST)
     assert hub.model.classification_heads[HEAD].out_proj.out_features == len(TASK.labels)
     assert all(saved[name].equal(x) for name, x in hub.model.state_dict().items())
 
@@ -199,7 +198,7 @@ def test_refusals(folder):
     with pytest.raises(ValueError, match=r"--num-classes \(3\) must be 5 for the tags of"):
         build(folder, "--num-classes", 3)
     task, model, criterion = build(folder)
-    sample = cli.batches(task, "test", 3)[0]
+    sample = training.batches(task, "test", 3)[0]
     assert "target" not in sample and sample["net_input"]["word_starts"].any()
     with pytest.raises(ValueError, match="the split has no tags"):
         criterion(model, sample)

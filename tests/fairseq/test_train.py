@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from helpers import cli
+from helpers import training
+from helpers.running import BIN, ENV, REPO, USER_DIR, free_port, run_here, run_process
 from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.options import POSITION_ENCODINGS
 
 EVERY_5 = ["--save-interval-updates", 5, "--keep-interval-updates", -1]
@@ -19,43 +21,43 @@ LAST, AT_5 = "checkpoint_last.pt", "checkpoint_1_5.pt"
 
 
 def test_it_learns(tmp_path):
-    data = cli.write_text_data(tmp_path / "data", words=cli.WORDS[:6])
+    data = training.write_text_data(tmp_path / "data", words=training.WORDS[:6])
     flags = ["--rel-pos", "--encoder-embed-dim", 64, "--encoder-attention-heads", 4, "--lr", 0.005]
     flags += ["--warmup-updates", 10, "--max-update", 120, "--total-num-update", 120]
     flags += ["--dropout", 0, "--attention-dropout", 0, "--batch-size", 8]
-    losses = cli.losses(cli.pretrain(data, tmp_path, *flags))
+    losses = training.losses(training.pretrain(data, tmp_path, *flags))
     # frequencies alone give log2(6); a word is known from those beside it
     assert sum(losses[:5]) / 5 > 3 and sum(losses[-10:]) / 10 < 0.9 * math.log2(6)
 
 
 @pytest.mark.parametrize("name", POSITION_ENCODINGS)
 def test_every_position_encoding(name, data, tmp_path):
-    records = cli.pretrain(data, tmp_path, "--position-encoding", name, "--max-update", 3)
-    assert len(cli.losses(records)) == 3
-    tensors = cli.weights(tmp_path / LAST)
+    done = training.pretrain(data, tmp_path, "--position-encoding", name, "--max-update", 3)
+    assert len(training.losses(done)) == 3
+    tensors = training.weights(tmp_path / LAST)
     assert all(torch.isfinite(x).all() for x in tensors.values() if x.is_floating_point())
 
 
 def test_resumed_training_is_the_same(data, pretrained, tmp_path):
-    cli.pretrain(data, tmp_path, "--rel-pos", "--max-update", 5)
-    assert len(cli.losses(cli.pretrain(data, tmp_path, "--rel-pos"))) == 5
-    cli.assert_same_weights(tmp_path / LAST, pretrained / LAST)
+    training.pretrain(data, tmp_path, "--rel-pos", "--max-update", 5)
+    assert len(training.losses(training.pretrain(data, tmp_path, "--rel-pos"))) == 5
+    training.assert_same_weights(tmp_path / LAST, pretrained / LAST)
 
 
 @pytest.mark.parametrize("flags", [[], ["--restore-file", AT_5]], ids=["anew", "restored"])
 def test_fairseqs_own_task_gives_the_same_weights(flags, data, pretrained, tmp_path):
     flags = [pretrained / AT_5 if flag == AT_5 else flag for flag in flags]
-    cli.pretrain(data, tmp_path, "--rel-pos", "--task", "masked_lm", *flags)
-    cli.assert_same_weights(tmp_path / LAST, pretrained / LAST)
+    training.pretrain(data, tmp_path, "--rel-pos", "--task", "masked_lm", *flags)
+    training.assert_same_weights(tmp_path / LAST, pretrained / LAST)
 
 
 def test_a_killed_training_resumes(data, tmp_path):
     killed, words = tmp_path / "killed", ["--rel-pos", "--max-update", 40, *EVERY_5]
     words += ["--keep-interval-updates", 1]
-    cli.pretrain(data, tmp_path / "whole", *words)
-    command = [cli.BIN / "fairseq-train", data, *cli.MODEL, *cli.PRETRAINING, *words]
+    training.pretrain(data, tmp_path / "whole", *words)
+    command = [BIN / "fairseq-train", data, *training.MODEL, *training.PRETRAINING, *words]
     with subprocess.Popen(
-        [str(word) for word in (*command, "--save-dir", killed)], env=cli.ENV,
+        [str(word) for word in (*command, "--save-dir", killed)], env=ENV,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     ) as process:  # fmt: skip
         end = time.monotonic() + 120
@@ -64,46 +66,47 @@ def test_a_killed_training_resumes(data, tmp_path):
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
     assert not (killed / "checkpoint_2_40.pt").exists()
-    cli.pretrain(data, killed, *words)
-    cli.assert_same_weights(killed / LAST, tmp_path / "whole" / LAST)
+    training.pretrain(data, killed, *words)
+    training.assert_same_weights(killed / LAST, tmp_path / "whole" / LAST)
 
 
 def test_two_processes_are_one_with_the_same_batch(data, tmp_path):
     """Two data-parallel processes on the CPU, as two machines start them."""
     plain = ["--rel-pos", "--dropout", 0, "--attention-dropout", 0, "--batch-size", 2]
-    cli.pretrain(data, tmp_path / "one", *plain, "--update-freq", 2)
+    training.pretrain(data, tmp_path / "one", *plain, "--update-freq", 2)
     words = [
-        "fairseq-train", data, *cli.MODEL, *cli.PRETRAINING, *plain, "--save-dir",
+        "fairseq-train", data, *training.MODEL, *training.PRETRAINING, *plain, "--save-dir",
         tmp_path / "two", "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp",
         "--distributed-no-spawn", "--distributed-world-size", 2,
-        "--distributed-init-method", f"tcp://127.0.0.1:{cli.free_port()}", "--distributed-rank",
+        "--distributed-init-method", f"tcp://127.0.0.1:{free_port()}", "--distributed-rank",
     ]  # fmt: skip
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda rank: cli.run(*words, rank), range(2)))
+        list(pool.map(lambda rank: run_process(*words, rank), range(2)))
     # the order of sums differs
-    cli.assert_same_weights(tmp_path / "one" / LAST, tmp_path / "two" / LAST, atol=2e-6)
+    training.assert_same_weights(tmp_path / "one" / LAST, tmp_path / "two" / LAST, atol=2e-6)
 
 
 def test_stock_roberta_resumes(data, tmp_path):
     """On torch 2.6 and later it does not without our --user-dir."""
-    stock = ["--user-dir", cli.USER_DIR, "--arch", "roberta_base", *cli.SIZE, *cli.PRETRAINING]
+    stock = [*training.MODEL, "--arch", "roberta_base", *training.PRETRAINING]
     stock += ["--task", "masked_lm"]
-    losses = cli.losses(cli.train(data, tmp_path / "a", *stock, *EVERY_5))
+    losses = training.losses(training.train(data, tmp_path / "a", *stock, *EVERY_5))
     flags = ["--restore-file", tmp_path / "a" / AT_5]
-    assert cli.losses(cli.train(data, tmp_path / "b", *stock, *flags)) == losses[5:]
+    assert training.losses(training.train(data, tmp_path / "b", *stock, *flags)) == losses[5:]
     # of 0.12.2's layers, some tensors are copies that only inference makes and reads
     name = "encoder.sentence_encoder.embed_tokens.weight"
-    one, other = (cli.weights(tmp_path / folder / LAST)[name] for folder in "ab")
+    one, other = (training.weights(tmp_path / folder / LAST)[name] for folder in "ab")
     assert one.equal(other)
 
 
 # ---- fairseq-hydra-train with the shipped configs -----------------------------------------------
 
-CONFIGS = cli.REPO / "examples" / "pretraining" / "config"
-GLUE = cli.REPO / "examples" / "glue" / "config"
+CONFIGS = REPO / "examples" / "pretraining" / "config"
+GLUE = REPO / "examples" / "glue" / "config"
 HERE = [
-    *(f"+model.{flag[2:].replace('-', '_')}={n}" for flag, n in zip(cli.SIZE[::2], cli.SIZE[1::2])),
-    f"common.user_dir={cli.USER_DIR}", "common.cpu=true", "common.log_format=json",
+    "+model.encoder_layers=2", "+model.encoder_embed_dim=12", "+model.encoder_ffn_embed_dim=20",
+    "+model.encoder_attention_heads=3",
+    f"common.user_dir={USER_DIR}", "common.cpu=true", "common.log_format=json",
     "common.log_interval=1", "dataset.num_workers=0", "dataset.data_buffer_size=0",
     "dataset.required_batch_size_multiple=1", "hydra.output_subdir=null", "hydra.run.dir=.",
 ]  # fmt: skip
@@ -116,7 +119,7 @@ def hydra(tmp_path, monkeypatch):
     def train(folder, config, data, save_dir, *words):
         where = ["--config-dir", folder, "--config-name", config]
         paths = [f"task.data={data}", f"checkpoint.save_dir={save_dir}"]
-        return cli.train(None, None, *where, *HERE, *paths, *words, program="hydra")
+        return run_here("fairseq-hydra-train", *where, *HERE, *paths, *words)
 
     return train
 
@@ -131,14 +134,14 @@ def pretrain(hydra, data):
 
 
 def test_weights_are_those_of_argparse(pretrain, data, tmp_path):
-    records = pretrain("tupe_tiny", tmp_path / "a", 6, "model.dropout=0.1")
-    assert len(cli.losses(records)) == 6
-    cli.pretrain(
+    done = pretrain("tupe_tiny", tmp_path / "a", 6, "model.dropout=0.1")
+    assert len(training.losses(done)) == 6
+    training.pretrain(
         data, tmp_path / "b", "--rel-pos", "--tokens-per-sample", 128, "--max-positions", 128,
         "--seed", 1, "--warmup-updates", 200, "--total-num-update", 6, "--max-update", 6,
         "--lr", 1.5e-3, "--attention-dropout", 0,
     )  # fmt: skip
-    cli.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
+    training.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
 
 
 def test_its_checkpoint_resumes_and_loads(pretrain, tmp_path):
@@ -152,7 +155,7 @@ def test_its_checkpoint_resumes_and_loads(pretrain, tmp_path):
 
 
 def test_bf16(pretrain, tmp_path):
-    losses = cli.losses(pretrain("tupe_tiny", tmp_path / "a", 4, "common.bf16=true"))
+    losses = training.losses(pretrain("tupe_tiny", tmp_path / "a", 4, "common.bf16=true"))
     assert len(losses) == 4 and all(0 < loss < 20 for loss in losses)
 
 
@@ -165,14 +168,14 @@ def test_every_config_trains(config, pretrain, tmp_path):
 @pytest.mark.parametrize("name", ["CoLA", "STS-B", "MNLI"])
 def test_glue(name, hydra, data, pretrained, tmp_path):
     """The config, and of each other task the overrides in its page."""
-    glue, task = cli.write_glue(tmp_path / "glue", name), cli.GLUE_TASKS[name]
+    glue, task = training.write_glue(tmp_path / "glue", name), GLUE_TASKS[name]
     words = [f"checkpoint.finetune_from_model={pretrained / LAST}", "common.fp16=false"]
     words += ["model.max_positions=16", "optimization.max_update=1"]
     if name != "CoLA":
         page = (GLUE.parent / "README.md").read_text(encoding="utf-8")
         words += re.search(rf"^\| {name} \| `(.*)` \|$", page, re.MULTILINE)[1].split()
-    records = hydra(GLUE, "cola", glue, tmp_path / "a", *words)
-    assert any(f"valid_{task.selection}" in record for record in records)
+    done = hydra(GLUE, "cola", glue, tmp_path / "a", *words)
+    assert any(f"valid_{task.selection}" in record for record in training.records(done))
     cfg = torch.load(tmp_path / "a" / LAST, weights_only=True)["cfg"]
     assert cfg["checkpoint"]["best_checkpoint_metric"] == task.selection
     assert cfg["optimization"]["max_epoch"] == task.epochs

@@ -4,15 +4,15 @@ import dataclasses
 import shutil
 
 import pytest
-import sentencepiece
 import torch
 from matplotlib.image import imread
 
-from helpers import crafted
 from helpers.glue_data import write_bin
-from helpers.running import call_program
+from helpers.glue_files import write_pretrain_dir
+from helpers.models import MAX_POSITIONS, write_model
+from helpers.running import run_here
 from tupe_fairseq import TupeConfig, TupeEncoder
-from tupe_fairseq.checkpoint.checkpoint import vocabulary_version
+from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.figures import attention, cls, correlations, position_bias, variance
 from tupe_fairseq.figures.plot_input import NotApplicable, PlotInput, cut_blocks, load
 
@@ -194,55 +194,39 @@ def test_an_encoding_of_each_layer_has_a_matrix_for_each():
 
 @pytest.fixture
 def model(tmp_path):
-    """A checkpoint with dict.txt and a valid split of 40 sentences."""
-    (tmp_path / "a").mkdir()
-    crafted.save(crafted.whole_state(), tmp_path / "a" / "model.pt")
-    (tmp_path / "a" / "dict.txt").write_text("\n".join(crafted.LINES) + "\n")
-    write_bin(tmp_path / "a" / "valid", [[4 + n % 7, 9, 5, 2] for n in range(40)])
-    return tmp_path / "a" / "model.pt"
+    """A checkpoint beside a vocabulary and a valid split of 40 sentences."""
+    data = write_pretrain_dir(tmp_path / "a")
+    write_bin(data / "valid", [[4 + n % 7, 9, 5, 2] for n in range(40)])
+    return write_model(data, data)
 
 
 def test_the_figures_that_apply(model, tmp_path):
     out = tmp_path / "out"
-    code, log = call_program("plot", [model, "--output-dir", out, "--dpi", 40])
+    log = run_here("tupe-plot", model, "--output-dir", out, "--dpi", 40).stdout
     names = {"position_bias", "profile_by_distance", "cls", "variance", "attention"}
-    assert code == 0 and {path.stem for path in out.iterdir()} == names, log
+    assert {path.stem for path in out.iterdir()} == names
     assert "correlations.png: skipped for a: position encoding 'tupe' adds nothing" in log
     for path in out.iterdir():
         image = imread(path)[..., :3]
         assert min(image.shape[:2]) > 100 and image.std() > 0.05  # ink on white paper
     # two models, one of them without text
-    shutil.copytree(tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns("valid*"))
-    other = tmp_path / "b" / "model.pt"
-    words = [model, other, "--output-dir", tmp_path / "two", "--data", other.parent, "--dpi", 40]
-    code, log = call_program("plot", words)
-    assert code == 0 and "variance.png: skipped for b: it needs text; give --sentences" in log
+    other = shutil.copytree(model.parent, tmp_path / "b", ignore=shutil.ignore_patterns("valid*"))
+    words = [model, other / model.name, "--output-dir", tmp_path / "two", "--dpi", 40]
+    log = run_here("tupe-plot", *words, "--data", other).stdout
+    assert "variance.png: skipped for b: it needs text; give --sentences" in log
     names -= {"variance", "attention"}
     assert {path.stem for path in (tmp_path / "two").iterdir()} == names
-    crafted.save(crafted.whole_state("learned"), model, position_encoding="learned")
-    code, log = call_program("plot", [model, "--output-dir", out, "--dpi", 40])
-    assert code == 0 and (out / "correlations.png").exists(), log
+    learned = write_model(model.parent, model.parent, position_encoding="learned")
+    run_here("tupe-plot", learned, "--output-dir", out, "--dpi", 40)
+    assert (out / "correlations.png").exists()
 
 
-def test_text_is_encoded_by_the_vocabulary_of_the_data(model, text, tmp_path):
-    folder, train = model.parent, sentencepiece.SentencePieceTrainer.train
-    train(
-        input=str(text / "train.txt"), model_prefix=str(folder / "sentencepiece.bpe"),
-        vocab_size=300, minloglevel=2,
-    )  # fmt: skip
-    subwords = sentencepiece.SentencePieceProcessor(str(folder / "sentencepiece.bpe.model"))
-    words = [subwords.id_to_piece(n) for n in range(3, 300)]
-    (folder / "dict.txt").write_text("".join(f"{word} 1\n" for word in words))
-    symbols = crafted.symbols_of(f"{word} 1" for word in words)
-    state = crafted.whole_state()
-    state["model"]["encoder.vocabulary_version"] = vocabulary_version(symbols)
-    embedding = torch.randn(len(symbols), 8)
-    for name in ("sentence_encoder.embed_tokens.weight", "lm_head.weight"):
-        state["model"][f"encoder.{name}"] = embedding
-    state["model"]["encoder.lm_head.bias"] = torch.zeros(len(symbols))
-    crafted.save(state, model)
-    (given,) = load([str(model)], sentence="of the", length=9, heads=[1]).values()
-    assert given.tokens == ["<s>", "\u2581of", "\u2581the", "</s>"]
+def test_text_is_encoded_by_the_vocabulary_of_the_data(model, tmp_path):
+    (tmp_path / "text").write_text("The cat likes the house.\n" * 40)
+    (given,) = load([str(model)], sentence="a dog", length=9, heads=[1]).values()
+    pieces = SentencePiece(str(model.parent / "sentencepiece.bpe.model")).split("a dog")
+    assert given.tokens == ["<s>", *pieces, "</s>"]
     assert (given.length, given.heads, given.blocks.shape[1]) == (9, [1], 9)
-    (given,) = load([str(model)], sentences=str(text / "valid.txt")).values()
-    assert given.blocks.shape[1] == 16 and given.words.shape[:2] == given.blocks.shape
+    (given,) = load([str(model)], sentences=str(tmp_path / "text")).values()
+    assert given.blocks.shape[1] == MAX_POSITIONS
+    assert given.words.shape[:2] == given.blocks.shape

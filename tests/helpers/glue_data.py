@@ -12,7 +12,7 @@ from tupe_fairseq.files import write_json
 
 FIRST, EOS, PAD = 4, 2, 1  # ids: of the first word or label of a dict.txt, of </s> and <pad>
 DICTIONARY = [f"word{number} 1" for number in range(7)]
-ROWS = {"train": 48, "valid": 16, "test": 9}
+ROWS = {"train": 64, "valid": 16, "test": 9}
 METRICS = {
     "classification": (("accuracy", "macro_f1"), "accuracy"),
     "regression": (("pearson", "spearman"), "pearson_and_spearman"),

@@ -1,15 +1,14 @@
 """GLUE's official files, small and as odd, and all that comes between them and fine-tuning."""
 
-from dataclasses import dataclass, field
-
 import sentencepiece
 
 from helpers.glue_data import ROWS, random_rows, write_bin, write_data, write_task
 from helpers.running import call_program
-from helpers.training import pretrain
+from helpers.training import UP_TO_64, pretrain
 from tupe_fairseq.data.dictionary import write_dictionary
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.subwords import SentencePiece
+from tupe_fairseq.data.task import TaskRows
 from tupe_fairseq.data.text_files import clean_line
 from tupe_fairseq.files import write_json
 
@@ -52,17 +51,6 @@ VERBS = ("likes", "sees", "forgot", "will eat", "has never met")
 OBJECTS = ("the house", "an old tree", "nobody", "two apples", "the sea")
 
 
-@dataclass
-class Rows:
-    """What a reader must find in a file: the rows that are not broken."""
-
-    texts: list[tuple[str, ...]] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    index: list[str] = field(default_factory=list)
-    read: int = 0
-    dropped: int = 0
-
-
 def sentence(number):
     """The numbers below 125 give different sentences."""
     words = SUBJECTS[number % 5], VERBS[number // 5 % 5], OBJECTS[number // 25 % 5]
@@ -70,7 +58,7 @@ def sentence(number):
 
 
 def write_glue(folder, names=tuple(GLUE_TASKS)):
-    """Write FOLDER/TASK/*.tsv; of each task and split the :class:`Rows`."""
+    """Write FOLDER/TASK/*.tsv; the rows of each task and split that are not broken."""
     return {name: _write_task(folder / name, GLUE_TASKS[name]) for name in names}
 
 
@@ -94,7 +82,7 @@ def _lines(task, kind):
     header = headers[kind][task.name].split()
     lines = ["\t".join(header)] if header else []
     columns = (kind == "test" and task.test_texts) or task.texts
-    found = Rows()
+    found = TaskRows()
     for number in range(ROWS[kind]):
         texts = [sentence(number + 7 * column) for column in range(len(columns))]
         if number < len(ODD_TEXTS):
@@ -122,7 +110,7 @@ def _lines(task, kind):
         fields[place - 1] = "-"
         broken = ["\t".join(fields)]
     lines[3:3] = broken
-    found.dropped = len(broken)
+    found.dropped["broken"] = len(broken)
     found.read = ROWS[kind] + len(broken)
     return lines, found
 
@@ -161,7 +149,8 @@ def make_chain(folder):
     words = [[4 + (7 * row + place) % len(lines) for place in range(9)] for row in range(40)]
     for split in ("train", "valid"):
         write_bin(vocabulary / split, [[*row, 2] for row in words])
-    pretrain(vocabulary, folder, "--rel-pos", "--max-update", 2)
+    size = ["--encoder-embed-dim", 32, "--encoder-attention-heads", 4]  # smaller ones learn nothing
+    pretrain(vocabulary, folder, "--rel-pos", "--max-update", 2, *UP_TO_64, *size)
     (folder / "glue" / "CoLA").mkdir(parents=True)
     for split, file in GLUE_TASKS["CoLA"].files.items():
         rows = [] if split != "test" else ["index\tsentence"]

@@ -1,4 +1,4 @@
-"""Paths, and running commands: in this process, which saves their start, or as a user does."""
+"""Paths, and two ways to run a command: in this process, which saves its start, or in its own."""
 
 import contextlib
 import importlib
@@ -6,93 +6,98 @@ import io
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 import traceback
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import tupe_fairseq
 from tupe_fairseq.cli import main as cli
 from tupe_fairseq.fairseq_runs import train
 
 REPO = Path(__file__).resolve().parents[2]
-SHARED = REPO.parent / "shared"
 BIN = Path(sys.executable).parent
 # the copy under test, which is in site-packages unless the install is editable
 USER_DIR = tupe_fairseq.__path__[0]
-ENV = dict(os.environ)
+PARENT = Path(USER_DIR).parent
+ENV = {**os.environ, "PYTHONPATH": str(PARENT)}
 
 
-def run(*command, cwd=None, check=True, env=None):
-    """Run a program and return the finished process; fairseq's and ours in this process."""
+def run_process(*command, check=True, env=None, cwd=None):
+    """Run a console script of this environment, or a program, as a user does."""
     command = [str(word) for word in command]
-    if command[0].startswith(("fairseq-", "tupe-")) and env is None:
-        process = _run_here(command, cwd)
-    else:
-        process = subprocess.run(
-            command, cwd=cwd, env={**ENV, **(env or {})}, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, timeout=600,
-        )  # fmt: skip
-    if check and process.returncode:
-        raise AssertionError(f"exit code {process.returncode}: {command}\n{process.stdout[-6000:]}")
+    if (BIN / command[0]).exists():
+        command[0] = str(BIN / command[0])
+    process = subprocess.run(
+        # python -c imports from its folder first
+        command, cwd=cwd or PARENT, env={**ENV, **(env or {})}, text=True, timeout=600,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    return _checked(process) if check else process
+
+
+def run_here(*command, check=True, cwd=None):
+    """Run a command of ours or fairseq's in this process: what a process of its own would give.
+
+    An exception is raised, or without ``check`` printed, as a process prints it.
+    """
+    command = [str(word) for word in command]
+    run_program = _run_ours if command[0].startswith("tupe-") else _run_fairseq
+    output, root, before = io.StringIO(), logging.root, os.getcwd()
+    handlers, level = root.handlers[:], root.level
+    os.chdir(cwd or before)
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            code = run_program(command)
+    except Exception:
+        if check:
+            raise
+        code = 1
+        output.write(traceback.format_exc())
+    finally:  # the command sets up logging for itself
+        os.chdir(before)
+        root.handlers[:] = handlers
+        root.setLevel(level)
+    process = subprocess.CompletedProcess(command, code, stdout=output.getvalue())
+    return _checked(process) if check else process
+
+
+def call_program(name, words):
+    """Run a command of ours, such as "predict", in this process; its exit code and output."""
+    process = run_here(f"tupe-{name}", *words, check=False)
+    return process.returncode, process.stdout
+
+
+def _checked(process):
+    if process.returncode:
+        raise AssertionError(f"exit code {process.returncode}: {process.args}\n{process.stdout}")
     return process
 
 
-def _run_here(command, cwd=None):
-    before = os.getcwd()
-    os.chdir(cwd or before)
-    try:
-        if command[0].startswith("tupe-"):
-            code, output = call_program(command[0].removeprefix("tupe-"), command[1:])
-        else:
-            code, output = _run_fairseq(command)
-    finally:
-        os.chdir(before)
-    return subprocess.CompletedProcess(command, code, stdout=output)
+def _run_ours(command):
+    return cli.run(command[0].removeprefix("tupe-"), command[1:])
 
 
 def _run_fairseq(command):
-    """What fairseq logs and prints, as in a process of its own."""
     from fairseq import checkpoint_utils
 
     module = command[0].removeprefix("fairseq-").replace("-", "_")
     main = importlib.import_module(f"fairseq_cli.{module}").cli_main
     vars(checkpoint_utils.save_checkpoint).pop("best", None)  # of an earlier training
-    output, root = io.StringIO(), logging.getLogger()
-    handler = logging.StreamHandler(output)
+    handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter("%(levelname)s | %(name)s | %(message)s"))
-    handlers, level, argv = root.handlers[:], root.level, sys.argv
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)
-    sys.argv = command
-    code = 0
+    logging.root.addHandler(handler)
+    logging.root.setLevel(logging.INFO)
     try:
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        with mock.patch.object(sys, "argv", command):
             main()
     except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except Exception:
-        output.write(traceback.format_exc())
-        code = 1
-    finally:
-        sys.argv = argv
-        root.handlers[:] = handlers
-        root.setLevel(level)
-    return code or 0, output.getvalue()
-
-
-def call_program(name, words):
-    """Run a command, such as "predict", in this process; its exit code and output."""
-    output, handlers, level = io.StringIO(), logging.root.handlers[:], logging.root.level
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-        try:
-            code = cli.run(name, [str(word) for word in words])
-        finally:  # the command sets up logging for itself
-            logging.root.handlers[:] = handlers
-            logging.root.setLevel(level)
-    return code, output.getvalue()
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    return 0
 
 
 @contextlib.contextmanager
@@ -101,7 +106,7 @@ def trainings_here():
 
     class Program:
         def __init__(self, command, **_):
-            done = _run_here([os.path.basename(command[0]), *command[1:]])
+            done = run_here(os.path.basename(command[0]), *command[1:], check=False)
             self.stdout, self.returncode = io.StringIO(done.stdout), done.returncode
             self.pid = os.getpid()
 
@@ -111,12 +116,8 @@ def trainings_here():
         def __exit__(self, *_):
             pass
 
-    before = train.subprocess
-    train.subprocess = SimpleNamespace(PIPE=-1, STDOUT=-2, Popen=Program)
-    try:
+    with mock.patch.object(train, "subprocess", SimpleNamespace(PIPE=-1, STDOUT=-2, Popen=Program)):
         yield
-    finally:
-        train.subprocess = before
 
 
 def interrupt(command, ready, number=signal.SIGINT, whole_group=False):
@@ -145,3 +146,10 @@ def _running(process):
     """How many processes of its session run."""
     listed = subprocess.run(["ps", "-s", str(process.pid), "-o", "stat="], capture_output=True)
     return sum(not stat.startswith(b"Z") for stat in listed.stdout.split())
+
+
+def free_port():
+    """A TCP port that nothing uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -12,7 +12,7 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizerFast
 
 from helpers.authors import CODES, WORDS, their_checkpoint
-from helpers.running import call_program
+from helpers.running import run_here
 
 MERGES = ["t h", "th e", "Ġ the", "Ġ a"]
 
@@ -87,8 +87,8 @@ def write_roberta(folder):
 
 
 def convert(flags, out, *more):
-    """tupe-convert in this process: the exit code and what was printed."""
-    return call_program("convert", [*flags, "--output-dir", out, *more])
+    """tupe-convert; what it printed."""
+    return run_here("tupe-convert", *flags, "--output-dir", out, *more).stdout
 
 
 def printed_commands(text):

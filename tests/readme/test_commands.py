@@ -11,9 +11,17 @@ import pytest
 import torch
 
 from helpers import authors
-from helpers.cli import free_port
 from helpers.glue_files import write_glue
-from helpers.running import BIN, ENV, REPO, USER_DIR, run, trainings_here
+from helpers.running import (
+    BIN,
+    ENV,
+    REPO,
+    USER_DIR,
+    free_port,
+    run_here,
+    run_process,
+    trainings_here,
+)
 from helpers.vocabularies import write_gpt2, write_roberta
 from tupe_fairseq.position import CATALOGUE
 
@@ -76,13 +84,13 @@ def execute(language, code, folder):
     with trainings_here():
         for line in re.findall(r"^cat .*?^END$|^[^\n]+$", code, re.MULTILINE | re.DOTALL):
             if line.startswith(("fairseq-", "tupe-")):
-                done = run(*smaller(shlex.split(line)), cwd=folder)
+                done = run_here(*smaller(shlex.split(line)), cwd=folder)
             elif line.startswith("python "):
                 words = smaller(shlex.split(line))
-                done = run(sys.executable, *words[1:], cwd=folder)
+                done = run_process(sys.executable, *words[1:], cwd=folder)
             else:
                 env = {"PATH": f"{BIN}:{ENV['PATH']}"}
-                done = run("bash", "-ec", line, cwd=folder, env=env)
+                done = run_process("bash", "-ec", line, cwd=folder, env=env)
             output.write(done.stdout)
     return output.getvalue()
 
@@ -90,12 +98,12 @@ def execute(language, code, folder):
 def in_processes(language, code, folder):
     """Run a block as a reader does, in a shell whose commands have the further flags."""
     if language == "python":
-        return run(sys.executable, "-c", code, cwd=folder, env={}).stdout
+        return run_process(sys.executable, "-c", code, cwd=folder).stdout
     commands = [[name] for name in SMALLER if name.startswith(("fairseq-", "tupe-"))]
     more = {words[0]: shlex.join(smaller(words)[1:]) for words in commands}
     functions = [f'{name}() {{ command {name} "$@" {flags}; }}\n' for name, flags in more.items()]
     env = {"PATH": f"{BIN}:{ENV['PATH']}"}
-    return run("bash", "-ec", "".join(functions) + code, cwd=folder, env=env).stdout
+    return run_process("bash", "-ec", "".join(functions) + code, cwd=folder, env=env).stdout
 
 
 def run_page(page, folder, done=(), execute=execute):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from helpers.running import ENV, REPO, USER_DIR, run
+from helpers.running import ENV, REPO, USER_DIR, run_here
 from tupe_fairseq.data.tokenizer import Tokenizer
 
 
@@ -32,7 +32,7 @@ def test_walkthrough(tmp_path, monkeypatch, capsys):
 
     def here(words, **options):
         is_program = words[0].startswith(("fairseq-", "tupe-"))
-        return run(*words) if is_program else real(words, **options)
+        return run_here(*words) if is_program else real(words, **options)
 
     for name, target in (("scripts", REPO / "scripts"), ("tupe_fairseq", USER_DIR)):
         (tmp_path / name).symlink_to(target)  # two copies would not fit in a process

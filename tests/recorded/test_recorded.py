@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import cli, vocabularies
-from helpers.running import SHARED, run
+from helpers import training, vocabularies
+from helpers.running import REPO, run_here, run_process
 from tupe_fairseq import TupeConfig, TupeEncoder, TupeRobertaModel
 
 FOLDER, LAST = Path(__file__).parent, "checkpoint_last.pt"
-GLUE = SHARED / "data" / "glue"
+GLUE = REPO.parent / "shared" / "data" / "glue"
 
 
 def recorded(name):
@@ -193,7 +193,7 @@ def documents(seed, characters):
 def prepare(folder, *flags, seed=1, characters=1_000_000):
     text = "\n\n".join("\n".join(lines) for lines in documents(seed, characters)) + "\n"
     (folder / "text.txt").write_text(text, "utf-8", newline="\n")
-    cli.run(  # in a process of its own: it forks workers
+    run_process(  # in a process of its own: it forks workers
         "tupe-prepare-pretrain", "--input", folder / "text.txt", "--output-dir", folder / "data",
         "--valid-fraction", 0.03, "--test-fraction", 0.02, "--tokens-per-sample", 64, *flags,
     )  # fmt: skip
@@ -223,7 +223,7 @@ def gpt2(tmp_path_factory):
     """A model with GPT-2's kind of vocabulary, converted from a stock RoBERTa."""
     folder = tmp_path_factory.mktemp("gpt2")
     flags = vocabularies.write_gpt2(folder / "theirs", MERGES)
-    run("tupe-convert", *flags, "--output-dir", folder / "ours")
+    run_here("tupe-convert", *flags, "--output-dir", folder / "ours")
     return folder / "ours" / "model.pt"
 
 
@@ -248,7 +248,7 @@ def fastbpe(tmp_path_factory):
     lines = [f"{piece} {99 - number}\n" for number, piece in enumerate(pieces[:size])]
     (folder / "dict.txt").write_text("".join(lines))
     (folder / "codes").write_text("b a</w> 7\nl o 6\nf a 5\nd u</w> 4\n")
-    run(
+    run_here(
         "tupe-convert", "--checkpoint", golden.with_suffix(".pt"), "--dict", folder / "dict.txt",
         "--bpe-codes", folder / "codes", "--output-dir", folder / "ours",
     )  # fmt: skip
@@ -303,7 +303,7 @@ def test_ids(vocabulary, request, learned):
 
 @pytest.mark.skipif(not GLUE.is_dir(), reason=f"{GLUE} is absent: it holds GLUE's official files")
 def test_prepared_glue(learned, tmp_path):
-    cli.run(
+    run_process(
         "tupe-prepare-glue", "--glue-dir", GLUE, "--tasks", "CoLA,MRPC,RTE,SST-2,STS-B",
         "--pretrain-dir", learned, "--output-dir", tmp_path, "--workers", 2,
     )  # fmt: skip
@@ -316,8 +316,9 @@ ANEW = "--reset-optimizer --reset-dataloader --reset-meters --reset-lr-scheduler
 
 
 def train(data, save_dir, *flags):
-    cli.train(
-        data, save_dir, *cli.MODEL, *cli.OPTIMIZATION, "--rel-pos", "--rel-pos-buckets", 8,
+    training.train(
+        data, save_dir, *training.MODEL, *training.OPTIMIZATION, *training.DECAY, "--rel-pos",
+        "--rel-pos-buckets", 8,
         "--max-rel-pos", 20, "--max-positions", 64, "--dropout", 0, "--attention-dropout", 0,
         "--lr", 1e-3, "--warmup-updates", 2, "--total-num-update", 9, "--batch-size", 4,
         "--no-epoch-checkpoints", *flags,
@@ -388,7 +389,7 @@ def write_cola(folder):
 
 def test_fine_tuning_from_the_same_head(learned, checkpoint, tmp_path):
     write_cola(tmp_path / "glue" / "CoLA")
-    cli.run(
+    run_process(
         "tupe-prepare-glue", "--glue-dir", tmp_path / "glue", "--tasks", "CoLA",
         "--pretrain-dir", learned, "--output-dir", tmp_path / "data", "--workers", 1,
     )  # fmt: skip
@@ -410,7 +411,7 @@ def test_exported_folder(checkpoint, tmp_path):
     from transformers import AutoModelForMaskedLM
 
     hub = TupeRobertaModel.from_pretrained(str(checkpoint.parent), LAST).eval()
-    run("tupe-export", checkpoint, "--output-dir", tmp_path / "exported")
+    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "exported")
     exported = AutoModelForMaskedLM.from_pretrained(
         str(tmp_path / "exported"), trust_remote_code=True
     ).eval()

@@ -192,9 +192,10 @@ def own_options(options: dict[str, Any], tensors: dict[str, Tensor], path: str) 
         raise CheckpointError(f"{path} is refused: it has no option {', '.join(missing)}")
     task = options.get("task", "masked_lm")
     length = options.get("tokens_per_sample", options["max_positions"])
+    criterion = "masked_lm" if task == "tupe_masked_lm" else task
     # fairseq takes a regression_target that is left out for True
     more = {"regression_target": False, "task": task, "tokens_per_sample": length}
-    return {**DEFAULTS, **more, **options, **ANYWHERE, "criterion": task, "data": "."}
+    return {**DEFAULTS, **more, **options, **ANYWHERE, "criterion": criterion, "data": "."}
 
 
 def training_flags(options: dict[str, Any]) -> tuple[str, ...]:
