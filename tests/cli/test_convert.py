@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 
-from helpers.authors import WORDS, their_checkpoint
+from helpers.authors import LISTED, their_checkpoint
 from helpers.glue_files import write_pretrain_dir
 from helpers.models import MAX_POSITIONS, MEAN_POOLING, build, save
 from helpers.running import call_program, run_here
@@ -16,8 +16,6 @@ from helpers.vocabularies import convert, printed_commands, write_authors, write
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.files import read_json
-
-LISTED = ["<file>", "<email>", "<url>", *(word.split()[0] for word in WORDS)]
 
 
 def ids(words):

@@ -10,7 +10,7 @@ import transformers
 from safetensors.torch import load_file
 
 from helpers.glue_files import write_pretrain_dir
-from helpers.models import CHECKPOINT, LABELS, write_fine_tuned, write_model
+from helpers.models import LABELS, write_fine_tuned, write_model
 from helpers.running import call_program
 from helpers.vocabularies import convert
 from tupe_fairseq.export import check
@@ -138,12 +138,15 @@ def test_tokens_that_the_dictionary_lacks(data, tmp_path):
 
 
 def test_overwrite(finetuned, data, tmp_path):
-    """Files of an earlier export go, others stay."""
+    """Only on request; files of an earlier export go, others stay."""
     out = tmp_path / "out"
     exported(finetuned, out)
     (out / "mine.txt").write_text("")
     learned = write_model(tmp_path / "run", data, position_encoding="learned")
-    exported(learned, out, "--data", data, "--as", "roberta", "--overwrite")
+    words = [learned, out, "--data", data, "--as", "roberta"]
+    code, text = export(*words)
+    assert code == 2 and "already holds" in text.splitlines()[-1]
+    exported(*words, "--overwrite")
     assert "mine.txt" in files(out) and "modeling_tupe.py" not in files(out)
     assert json.loads((out / "config.json").read_text())["model_type"] == "roberta"
 
@@ -185,32 +188,16 @@ def test_the_comparison(change, folder):
 # ---- What is refused ----------------------------------------------------------------------------
 
 
-# what is done to the folder, further flags, and what the error says
-BAD = {
-    "no dictionary": (
-        lambda f: [(f / name).unlink() for name in ("dict.txt", "input0/dict.txt")], [],
-        "dict.txt is missing; give --data",
-    ),
-    "labels": (
-        lambda f: (f / "label/dict.txt").write_text("no 7\nyes 7\n"), [],
-        "2 labels, but head sentence_classification_head has 3",
-    ),
-    "as roberta": (None, ["--as", "roberta"], "--as roberta: the checkpoint has position_encod"),
-    "OUT exists": (
-        lambda f: shutil.copytree(f / "label", f.parent / "out"), [], "already holds dict.txt"
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_refused(case, finetuned, tmp_path):
-    spoil, flags, reason = BAD[case]
-    folder = tmp_path / "model"
-    shutil.copytree(finetuned.parent, folder)
-    if spoil:
-        spoil(folder)
-    before = sorted(tmp_path.rglob("*"))
-    code, text = export(folder / CHECKPOINT, tmp_path / "out", *flags)
-    assert code == 2 and "Traceback" not in text
-    assert "tupe-export: error: " in text.splitlines()[-1] and reason in text.splitlines()[-1]
-    assert sorted(tmp_path.rglob("*")) == before
+@pytest.mark.parametrize(
+    "flags, reason",
+    [
+        (["--label-dict", "two.txt"], "2 labels, but head sentence_classification_head has 3"),
+        (["--as", "roberta"], "--as roberta: the checkpoint has position_encod"),
+    ],
+)
+def test_refused(flags, reason, finetuned, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two.txt").write_text("no 7\nyes 7\n")
+    code, text = export(finetuned, "out", *flags)
+    assert code == 2 and reason in text.splitlines()[-1]
+    assert os.listdir(tmp_path) == ["two.txt"]

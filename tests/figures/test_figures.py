@@ -14,7 +14,7 @@ from helpers.running import run_here
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.figures import attention, cls, correlations, position_bias, variance
-from tupe_fairseq.figures.plot_input import NotApplicable, PlotInput, cut_blocks, load
+from tupe_fairseq.figures.plot_input import PlotInput, cut_blocks, load
 
 LENGTH, HEADS, WIDTH = 6, 3, 12
 CONFIG = TupeConfig(
@@ -23,12 +23,10 @@ CONFIG = TupeConfig(
 )  # fmt: skip
 
 
-def plot_input(text=True, **options):
+def plot_input(**options):
     encoder = TupeEncoder(dataclasses.replace(CONFIG, **options)).eval()
     for parameter in encoder.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
-    if not text:
-        return PlotInput(encoder, LENGTH, [0, 2])
     blocks = torch.randint(3, 9, (20, LENGTH))
     words = torch.randn(9, WIDTH)[blocks]
     return PlotInput(encoder, LENGTH, [0, 2], blocks, words, words[1], list("abcdef"))
@@ -133,16 +131,6 @@ def test_cls_of_tupe():
     torch.testing.assert_close(report.attention.received[1], received, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(report.attention.kept[1], kept, rtol=1e-5, atol=1e-6)
     assert attention.measure(given).shape == (2, 2, LENGTH, LENGTH)
-
-
-def test_what_has_no_meaning_says_why():
-    with pytest.raises(NotApplicable, match="'tupe' adds nothing to the input"):
-        correlations.measure(plot_input())
-    with pytest.raises(NotApplicable, match="'rope' acts only on queries and keys"):
-        position_bias.measure_profile(plot_input(position_encoding="rope"))
-    for figure in (variance, attention):
-        with pytest.raises(NotApplicable, match="needs text|no sentence"):
-            figure.measure(plot_input(text=False))
 
 
 def test_blocks_hold_the_text_in_order():
