@@ -58,12 +58,13 @@ def main() -> None:
 def make(out: Path) -> None:
     """Write each kind's checkpoint, folder, and what the checkpoint computes."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-    from helpers.exporting import write_model, write_vocabulary
+    from helpers.glue_files import write_pretrain_dir
+    from helpers.models import write_model
     from tupe_fairseq import TupeRobertaModel
     from tupe_fairseq.cli.main import run
 
     out.mkdir(parents=True)
-    write_vocabulary(out / "data")
+    write_pretrain_dir(out / "data")
     for kind, (labels, flags, options) in KINDS.items():
         run_folder = out / kind / "run"
         head = "token_tagging_head" if kind == "tagger" else "mine"

@@ -6,9 +6,16 @@ import pytest
 import torch
 
 from helpers.crafted import folder_with
-from helpers.exporting import CHECKPOINT, MAX_POSITIONS, MEAN_POOLING, write_model, write_vocabulary
-from helpers.predicting import HEAD, predict, write_fine_tuned
-from helpers.running import call_program
+from helpers.glue_files import write_pretrain_dir
+from helpers.models import (
+    CHECKPOINT,
+    HEAD,
+    MAX_POSITIONS,
+    MEAN_POOLING,
+    write_fine_tuned,
+    write_model,
+)
+from helpers.running import call_program, run_here
 from helpers.training import UP_TO_64, pretrain
 from helpers.vocabularies import convert, printed_commands, write_gpt2
 from tupe_fairseq import TupeRobertaModel
@@ -21,8 +28,9 @@ LONGER = 40
 
 
 def extend(checkpoint, out, *flags, length=LONGER):
+    """tupe-extend; what it printed."""
     words = [checkpoint, "--max-positions", length, "--output-dir", out, *flags]
-    return call_program("extend", words)
+    return run_here("tupe-extend", *words).stdout
 
 
 def hub(folder, name="model.pt", *data, **options):
@@ -35,7 +43,7 @@ def tokens(length):
 
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory):
-    return write_vocabulary(tmp_path_factory.mktemp("vocabulary") / "data")
+    return write_pretrain_dir(tmp_path_factory.mktemp("vocabulary") / "data")
 
 
 @pytest.mark.parametrize("name", ["tupe", "learned", "rope", "enformer", "shaw"])
@@ -45,8 +53,7 @@ def test_short_sequences_as_before_and_longer_ones_at_all(name, vocabulary, tmp_
     path = write_model(tmp_path / "a", vocabulary, position_encoding=name, **options)
     method = "tile" if table else "interpolate" if name == "enformer" else None
     flags = ["--data", vocabulary, *(["--method", method] if method else [])]
-    code, text = extend(path, tmp_path / "out", *flags)
-    assert code == 0, text
+    text = extend(path, tmp_path / "out", *flags)
     before = hub(path.parent, path.name, str(vocabulary), tokens_per_sample=MAX_POSITIONS)
     after = hub(tmp_path / "out")
     assert after.model.args.max_positions == after.model.max_positions() == LONGER
@@ -65,8 +72,7 @@ def test_a_new_table_is_what_is_written_and_nothing_else(vocabulary, tmp_path):
     old, tables = read(path).tensors, []
     for method in METHODS:
         out = tmp_path / method
-        code, text = extend(path, out, "--data", vocabulary, "--method", method)
-        assert code == 0, text
+        extend(path, out, "--data", vocabulary, "--method", method)
         state = torch.load(out / "model.pt")
         (table,) = [key for key, x in state["model"].items() if not x.equal(old[key])]
         assert table.endswith("position_bias.untied_absolute.pos.weight")
@@ -82,8 +88,8 @@ def test_a_new_table_is_what_is_written_and_nothing_else(vocabulary, tmp_path):
 def test_training_continues_with_the_printed_flags(data, tmp_path):
     pretrain(data, tmp_path / "a", "--rel-pos", "--max-update", 2, *UP_TO_64)
     out, last = tmp_path / "out", tmp_path / "a" / "checkpoint_last.pt"
-    code, text = extend(last, out, "--data", data, "--method", "interpolate", length=128)
-    assert code == 0 and "left out the training state" in text, text
+    text = extend(last, out, "--data", data, "--method", "interpolate", length=128)
+    assert "left out the training state" in text, text
     lines = [line for line in text.splitlines() if not line.startswith("tupe-extend:")]
     (command,) = printed_commands("\n".join(lines)).values()
     assert command[0] == str(data) and "--max-positions=128" in command
@@ -98,8 +104,7 @@ def test_training_continues_with_the_printed_flags(data, tmp_path):
 
 def test_a_fine_tuned_model_keeps_head_labels_and_report(tmp_path):
     path = write_fine_tuned(tmp_path / "a", rel_pos=True, **MEAN_POOLING)
-    code, text = extend(path, tmp_path / "out", "--method", "zero")
-    assert code == 0, text
+    extend(path, tmp_path / "out", "--method", "zero")
     names = {str(one.relative_to(tmp_path / "a")) for one in (tmp_path / "a").rglob("*")}
     written = {str(one.relative_to(tmp_path / "out")) for one in (tmp_path / "out").rglob("*")}
     assert written == names - {CHECKPOINT} | {"model.pt"}
@@ -109,8 +114,7 @@ def test_a_fine_tuned_model_keeps_head_labels_and_report(tmp_path):
     rows = []
     for model in (path, tmp_path / "out" / "model.pt"):
         out = tmp_path / f"{model.parent.name}.csv"
-        code, text = predict(model, tmp_path / "in.csv", "--text", "text", "--output-file", out)
-        assert code == 0, text
+        run_here("tupe-predict", model, tmp_path / "in.csv", "--cpu", "--output-file", out)
         rows.append(out.read_text().splitlines())
     # the second text is longer than the old model, which sees its beginning only
     assert rows[0][1].rsplit(",", 1)[0] == rows[1][1].rsplit(",", 1)[0]
@@ -118,10 +122,8 @@ def test_a_fine_tuned_model_keeps_head_labels_and_report(tmp_path):
 
 
 def test_a_recorded_vocabulary_says_the_new_length(tmp_path):
-    code, text = convert(write_gpt2(tmp_path / "theirs"), tmp_path / "a")
-    assert code == 0, text
-    code, text = extend(tmp_path / "a" / "model.pt", tmp_path / "b", "--method", "tile")
-    assert code == 0, text
+    convert(write_gpt2(tmp_path / "theirs"), tmp_path / "a")
+    extend(tmp_path / "a" / "model.pt", tmp_path / "b", "--method", "tile")
     records = [json.loads((tmp_path / x / "vocabulary.json").read_text()) for x in "ab"]
     assert [record.pop("max_positions") for record in records] == [16, LONGER]
     assert records[0] == records[1]
@@ -131,24 +133,25 @@ def test_what_is_refused(tmp_path):
     """Lengths and methods without effect, a place that is taken, and another vocabulary."""
     table, rope = folder_with(tmp_path / "a"), folder_with(tmp_path / "b", position_encoding="rope")
     out = tmp_path / "out"
-    for folder, flags, length, message in (
-        (
-            table,
-            ["--method", "zero"],
-            16,
-            "--max-positions (16) must be above the checkpoint's, 16",
-        ),
-        (table, [], 17, "tupe has a table of positions; give --method"),
-        (rope, ["--method", "zero"], 17, "--method zero: rope has no table of positions"),
-    ):
-        code, text = extend(folder / "model.pt", out, *flags, length=length)
-        assert code == 2 and message in text.splitlines()[-1] and not out.exists(), text
-    assert extend(table / "model.pt", out, "--method", "zero")[0] == 0
+
+    def refused(folder, length, *flags):
+        words = [folder / "model.pt", "--max-positions", length, "--output-dir", out, *flags]
+        code, text = call_program("extend", words)
+        assert code == 2
+        return text.splitlines()[-1]
+
+    message = "--max-positions (16) must be above the checkpoint's, 16"
+    assert message in refused(table, 16, "--method", "zero")
+    assert "tupe has a table of positions; give --method" in refused(table, 17)
+    message = "--method zero: rope has no table of positions"
+    assert message in refused(rope, 17, "--method", "zero")
+    assert not out.exists()
+    extend(table / "model.pt", out, "--method", "zero")
     before = (out / "model.pt").read_bytes()
-    code, text = extend(table / "model.pt", out, "--method", "tile")
-    assert code == 2 and "already holds model.pt, dict.txt; give another --output-dir" in text
+    message = "already holds model.pt, dict.txt; give another --output-dir"
+    assert message in refused(table, 40, "--method", "tile")
     lines = (table / "dict.txt").read_text().splitlines()
     (table / "dict.txt").write_text("\n".join([*lines[::-1], ""]))
-    code, text = extend(table / "model.pt", out, "--method", "tile", "--overwrite")
-    assert code == 2 and "trained with a different vocabulary of the same size" in text
+    message = "trained with a different vocabulary of the same size"
+    assert message in refused(table, 40, "--method", "tile", "--overwrite")
     assert (out / "model.pt").read_bytes() == before

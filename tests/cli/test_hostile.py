@@ -7,11 +7,10 @@ import shutil
 import pytest
 import torch
 
-from helpers import glue_data, raw_text
 from helpers.crafted import Touch
-from helpers.exporting import write_model, write_vocabulary
-from helpers.model_folders import change_config, write_folder
-from helpers.predicting import write_fine_tuned
+from helpers.glue_data import random_rows, write_task
+from helpers.glue_files import write_pretrain_dir
+from helpers.models import write_fine_tuned, write_model
 from helpers.running import call_program
 
 MARK = "code-ran"
@@ -44,7 +43,7 @@ def folder(tmp_path_factory):
     """The state of a fine-tuned model, and a folder with all that commands need beside it."""
     place = tmp_path_factory.mktemp("hostile")
     checkpoint = write_fine_tuned(place / "run")
-    glue_data.write_data(place / "run" / "task", "CoLA")
+    write_task(place / "run" / "task", "CoLA", random_rows("CoLA"))
     (place / "run" / "in.tsv").write_text("text\nA cat.\n")
     return torch.load(checkpoint, weights_only=False), place / "run"
 
@@ -65,42 +64,16 @@ def test_no_code_of_a_checkpoint_runs(command, writer, folder, monkeypatch):
     (place / MARK).rmdir()  # so it would have run
 
 
-@pytest.mark.parametrize("kind", ["pickle", "code", "index"])
-def test_no_code_of_a_transformers_folder_runs(kind, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    folder = write_folder(tmp_path / "a")
-    if kind == "code":  # of which tupe-convert needs nothing
-        change_config(folder, auto_map={"AutoConfig": "evil.Config", "AutoModel": "evil.Model"})
-        for name in ("evil.py", "modeling_tupe.py", "configuration_tupe.py", "setup.py"):
-            (folder / name).write_text(f"import os\nos.mkdir({MARK!r})\n")
-    else:
-        (folder / "model.safetensors").unlink()
-        with open(folder / "pytorch_model.bin", "wb") as file:
-            pickle.dump(Touch(MARK), file)
-    if kind == "index":
-        index = '{"weight_map": {"x": "pytorch_model.bin"}}'
-        (folder / "model.safetensors.index.json").write_text(index)
-    code, text = call_program("convert", ["--checkpoint", folder, "--output-dir", "out"])
-    assert not (tmp_path / MARK).exists()
-    assert code == (0 if kind == "code" else 2)
-    expected = {
-        "pickle": "is missing",
-        "code": "wrote out",
-        "index": "pytorch_model.bin is damaged",
-    }
-    assert expected[kind] in text
-
-
 def test_folders_whose_vocabulary_alone_is_used(tmp_path, monkeypatch):
     """--pretrain-dir and --vocabulary never open the checkpoint beside the vocabulary."""
     monkeypatch.chdir(tmp_path)
-    data = write_vocabulary(tmp_path / "data")
+    data = write_pretrain_dir(tmp_path / "data")
     state = torch.load(write_model(tmp_path / "run", data), weights_only=False)
     shutil.copytree(data, tmp_path / "there")
     WRITERS["zip"](state, tmp_path / "there" / "model.pt")
     WRITERS["plain"](state, tmp_path / "there" / "report.pkl")
-    raw_text.write(tmp_path / "text", [["A cat."], ["No dog."]])
-    raw_text.write(tmp_path / "valid", [["Nobody."]])
+    (tmp_path / "text").write_text("A cat.\n\nNo dog.\n")
+    (tmp_path / "valid").write_text("Nobody.\n")
     text = ["--input", "text", "--valid-input", "valid", "--test-fraction", 0]
     (tmp_path / "rows.csv").write_text("text,label\nA cat.,a\nNo dog.,b\n")
     rows = ["--kind", "classification", "--train", "rows.csv", "--valid", "rows.csv"]

@@ -11,19 +11,27 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.exporting import MAX_POSITIONS, MEAN_POOLING, build, save, write_model
 from helpers.glue_files import sentence, write_pretrain_dir
-from helpers.predicting import HEAD, LABELS, predict, write_fine_tuned
+from helpers.models import (
+    HEAD,
+    LABELS,
+    MAX_POSITIONS,
+    MEAN_POOLING,
+    write_fine_tuned,
+    write_model,
+)
 from helpers.running import call_program, run_here
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.files import copy_vocabulary
 from tupe_fairseq.inference.predict import predict as through_fairseq
+from tupe_fairseq.inference.texts import batches_by_length
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 
 TEXTS = [
     "The cat likes the house.", "", 'No "fish", it', "An old tree sees nobody. " * 9, "A dog.",
     "Every bird forgot two apples.",
 ]  # fmt: skip
+KINDS = ("classification", "regression", "multilabel")
 COLUMNS = ["number", "text", "other"]
 ROWS = [[str(number), text, "x,\u00e9"] for number, text in enumerate(TEXTS)]
 
@@ -33,7 +41,7 @@ def models(tmp_path_factory):
     """A fine-tuned model of each kind, one that takes pairs, and pre-trained ones."""
     folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(1)
-    found = {kind: write_fine_tuned(folder / kind, kind, rel_pos=True) for kind in LABELS}
+    found = {kind: write_fine_tuned(folder / kind, kind, rel_pos=True) for kind in KINDS}
     found["mean"] = write_fine_tuned(folder / "mean", rel_pos=True, **MEAN_POOLING)
     found["pairs"] = write_fine_tuned(folder / "pairs", texts=2, rel_pos=True)
     found["data"] = folder / "data of mean"
@@ -83,16 +91,19 @@ def write_csv(path, rows, columns=COLUMNS):
     return path
 
 
+def predict(*words):
+    return run_here("tupe-predict", *words, "--cpu").stdout
+
+
 def json_lines(path):
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-@pytest.mark.parametrize("name", [*LABELS, "mean"])
+@pytest.mark.parametrize("name", [*KINDS, "mean"])
 def test_every_kind_equals_fairseqs_own_model(name, models, tmp_path):
     kind = "classification" if name == "mean" else name
     source = write_csv(tmp_path / "in.csv", ROWS)
-    code, log = predict(models[name], source, "--output-file", tmp_path / "out.jsonl")
-    assert code == 0, log
+    log = predict(models[name], source, "--output-file", tmp_path / "out.jsonl")
     assert "longer than the model, truncated: 1 rows" in log
     assert "with a text that has no token: 1 rows" in log
     found = json_lines(tmp_path / "out.jsonl")
@@ -113,8 +124,8 @@ def test_every_kind_equals_fairseqs_own_model(name, models, tmp_path):
 def test_pairs(models, tmp_path):
     rows = [["The cat likes the house. " * 9, "A dog. " * 4], ["A dog.", ""]]
     source = write_csv(tmp_path / "in.csv", rows, ["question", "answer"])
-    code, log = predict(models["pairs"], source, "--output-file", tmp_path / "out.jsonl")
-    assert code == 0 and "guessed --text 'question', --text2 'answer'" in log, log
+    log = predict(models["pairs"], source, "--output-file", tmp_path / "out.jsonl")
+    assert "guessed --text 'question', --text2 'answer'" in log, log
     hub = hub_of(models["pairs"])
     for row, texts in zip(json_lines(tmp_path / "out.jsonl"), rows):
         label, probability = expected(hub, "classification", *texts)
@@ -131,8 +142,7 @@ def test_the_endings_hold_the_same_and_batches_change_nothing(models, tmp_path):
         step = -1 if name == "turned.csv" else 1
         source = write_csv(tmp_path / "in.csv", ROWS[::step])
         words = [models["classification"], source, "--output-file", tmp_path / name]
-        code, log = predict(*words, "--prefix", "my_", *flags)
-        assert code == 0, log
+        predict(*words, "--prefix", "my_", *flags)
         if name.endswith("jsonl"):
             rows = [[*map(str, row.values())] for row in json_lines(tmp_path / name)]
         else:
@@ -147,13 +157,22 @@ def test_the_endings_hold_the_same_and_batches_change_nothing(models, tmp_path):
         assert shares[0] == pytest.approx(shares[1], rel=0, abs=1e-5)
 
 
+@pytest.mark.parametrize("tokens, sizes", [(1, [1] * 8), (18, [1, 2, 3, 2]), (1000, [8])])
+def test_batches_of_similar_length(tokens, sizes):
+    lengths = [3, 9, 2, 9, 5, 3, 30, 2]
+    found = list(batches_by_length(lengths, tokens))
+    assert [len(rows) for rows in found] == sizes
+    rows = sum(map(list, found), [])
+    assert sorted(rows) == list(range(8))
+    assert [lengths[row] for row in rows] == sorted(lengths, reverse=True)
+
+
 def test_standard_input_and_bad_rows(models, monkeypatch, tmp_path):
     def stdin(content):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
     stdin(b"The cat likes.\nA dog.")
-    code, log = predict(models["classification"], "-")
-    assert code == 0, log
+    log = predict(models["classification"], "-")
     hub = hub_of(models["classification"])
     rows = [line.split("\t") for line in log.splitlines() if "\t" in line]
     assert rows[0] == ["text", "label", "probability"]
@@ -163,12 +182,12 @@ def test_standard_input_and_bad_rows(models, monkeypatch, tmp_path):
     # a bad row stops it, but on request is left out and counted
     words = [models["pairs"], "-", "--output-file", tmp_path / "out.csv"]
     stdin(b"a\tb\nc\n")
-    code, log = predict(*words)
+    code, log = call_program("predict", words)
     assert code == 2 and "standard input, line 2 has 1 texts, not 2" in log
     assert os.listdir(tmp_path) == []
     stdin(b"a\tb\nc\nd\te\n")
-    code, log = predict(*words, "--skip-bad-rows")
-    assert code == 0 and "left out: 1 rows (other columns: 1)" in log
+    log = predict(*words, "--skip-bad-rows")
+    assert "left out: 1 rows (other columns: 1)" in log
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 3
 
 
@@ -184,8 +203,7 @@ def test_columns_are_those_of_the_training_data(models, tmp_path):
         (["text", "b"], ["Every bird forgot.", "-"]),
     ):  # fmt: skip
         source, out = write_csv(tmp_path / "in.csv", [row], columns), tmp_path / "out.jsonl"
-        code, log = predict(folder / "checkpoint_best.pt", source, "--output-file", out)
-        assert code == 0, log
+        predict(folder / "checkpoint_best.pt", source, "--output-file", out)
         found.append(json.loads(out.read_text())["probability"])
     assert found[0] == found[2] != found[1]
 
@@ -208,7 +226,8 @@ def test_what_does_not_fit_is_refused(models, tmp_path):
         (tmp_path / "pooling.pt", data, "pooling is cls in its options and mean in its head"),
         (pretrained, data, "has no classification head: it is pre-trained only"),
     ):
-        code, log = predict(checkpoint, source, "--output-file", tmp_path / "out.csv", *flags)
+        words = [checkpoint, source, "--output-file", tmp_path / "out.csv", "--cpu", *flags]
+        code, log = call_program("predict", words)
         assert code == 2 and message in log.splitlines()[-1], log
         assert not (tmp_path / "out.csv").exists()
 
@@ -235,14 +254,10 @@ def test_every_word_has_the_tag_of_fairseqs_task(tmp_path):
         "--pretrain-dir", pretrained, "--output-dir", data, "--max-positions", MAX_POSITIONS,
         "--workers", 1,
     )  # fmt: skip
-    name = "token_tagging_head"
-    args, network = build(
-        pretrained / "dict.txt", task="token_tagging", classification_head_name=name,
-        num_classes=len(tags), rel_pos=True,
+    checkpoint = write_model(
+        tmp_path / "model", pretrained, {HEAD: len(tags)}, task="token_tagging",
+        classification_head_name=HEAD, num_classes=len(tags), rel_pos=True,
     )  # fmt: skip
-    network.register_tagging_head(name, len(tags))
-    torch.nn.init.normal_(network.classification_heads[name].out_proj.weight)
-    checkpoint = save(tmp_path / "model", args, network)
     copy_vocabulary(str(data), str(tmp_path / "model"))
     labels = Task.load(str(data)).labels
     wanted = [
@@ -251,23 +266,19 @@ def test_every_word_has_the_tag_of_fairseqs_task(tmp_path):
     assert [*map(len, wanted)] == [*map(len, sentences())] and len(set(sum(wanted, []))) > 1
     out = tmp_path / "out.jsonl"
     for flags in ([], ["--batch-tokens", 1]):
-        code, log = predict(checkpoint, source, "--text", 2, "--output-file", out, *flags)
-        assert code == 0 and "longer than the model, tagged in windows: " in log, log
+        log = predict(checkpoint, source, "--text", 2, "--output-file", out, *flags)
+        assert "longer than the model, tagged in windows: " in log, log
         assert [(row["2"], row["tags"]) for row in json_lines(out)] == [*zip(sentences(), wanted)]
     # text has spaces between words
     lines = [json.dumps({"text": " ".join(words)}) + "\n" for words in [*sentences(), []]]
     (tmp_path / "in.jsonl").write_text("".join(lines))
-    code, log = predict(checkpoint, tmp_path / "in.jsonl", "--output-file", out)
-    assert code == 0 and [row["tags"] for row in json_lines(out)] == [*wanted, []]
+    log = predict(checkpoint, tmp_path / "in.jsonl", "--output-file", out)
+    assert [row["tags"] for row in json_lines(out)] == [*wanted, []]
     hub = TupeRobertaModel.from_pretrained(str(checkpoint.parent), checkpoint.name).eval()
     assert [one["tags"] for one in hub.predict_texts(sentences())] == wanted
 
 
 # ---- Vectors
-
-
-def encode(*words):
-    return call_program("encode", [*words, "--cpu"])
 
 
 @pytest.mark.parametrize("name, layer, pooling", [
@@ -287,8 +298,8 @@ def test_vectors_are_those_of_fairseqs_own_model(name, layer, pooling, models, t
             hidden = (last if layer is None else hiddens[layer])[0]
             wanted.append(hidden.mean(dim=0) if pooling == "mean" else hidden[0])
     for flags in ([], ["--batch-tokens", 1]):
-        code, log = encode(*words, "--text", "text", *flags)
-        assert code == 0 and "longer than the model, truncated: 1 rows" in log, log
+        log = run_here("tupe-encode", *words, "--text", "text", "--cpu", *flags).stdout
+        assert "longer than the model, truncated: 1 rows" in log, log
         found = np.load(tmp_path / "out.npy")
         assert found.dtype == np.float32 and found.shape == (len(TEXTS), 16)
         # rounding of float32

@@ -1,23 +1,29 @@
-"""tupe-score: sentences, minimal pairs and lengths, against a loop over fairseq's own model."""
+"""tupe-score: sentences, lengths and minimal pairs, against loops over the training model."""
 
-import argparse
 import io
 import json
+import math
+import random
 import shutil
 import sys
 
 import pytest
 import torch
-from fairseq.data import Dictionary
-from fairseq.models.roberta import RobertaModel, base_architecture
-from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 
-from helpers.exporting import MAX_POSITIONS, build, save, write_model
 from helpers.glue_files import write_pretrain_dir
-from helpers.running import call_program
-from helpers.scoring import naive, write_pairs
+from helpers.models import CHECKPOINT, MAX_POSITIONS, build, save, write_model
+from helpers.running import call_program, run_here
+from helpers.vocabularies import write_stock
 from tupe_fairseq.data.subwords import SentencePiece
+from tupe_fairseq.inference.model import load
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
+from tupe_fairseq.scoring.minimal_pairs import PairAccuracy, accuracy_table, pair_files, read_pairs
+from tupe_fairseq.scoring.pseudo_likelihood import (
+    MASKED_SHARE,
+    draw_masked,
+    loss_at_length,
+    pseudo_likelihoods,
+)
 
 SENTENCES = [
     "The cat sat on the mat.", "No fish.", "The cat sat on the mat.", "Is it so?",
@@ -27,6 +33,25 @@ PAIRS = {
     "one": [("The cat sat on the mat.", "The cat on sat the mat."), ("No fish.", "No fish no.")],
     "two": [("Is it so?", "It so is?"), ("A dog.", "A dog."), ("The cat.", "Cat the.")],
 }
+
+
+def naive(logits, tokens, mask):
+    """The sum of the log-probabilities of the tokens (L), one masked copy (1, L) at a time."""
+    found = 0.0
+    with torch.no_grad():
+        for place in range(1, len(tokens) - 1):
+            masked = tokens.clone()
+            masked[place] = mask
+            row = logits(masked[None])[0, place].double()
+            found += torch.log_softmax(row, 0)[tokens[place]].item()
+    return found
+
+
+def write_pairs(path, pairs, **columns):
+    """A file of minimal pairs as BLiMP's."""
+    rows = [{"sentence_good": good, "sentence_bad": bad, **columns} for good, bad in pairs]
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +66,50 @@ def models(tmp_path_factory):
     return folder
 
 
+# ---- Sentences
+
+
+def load_saved(folder, args, model, models):
+    loaded = load(str(save(folder, args, model)), str(models / "data"))
+    return loaded, loaded.symbols.index("<mask>")
+
+
+def token_rows(num_symbols, lengths):
+    draw = random.Random(3)
+    return [[0, *draw.choices(range(4, num_symbols - 1), k=length), 2] for length in lengths]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"position_encoding": "tupe", "rel_pos": True}, {"position_encoding": "rope"},
+     {"position_encoding": "enformer"}, {"position_encoding": "none"},
+     {"rel_pos": True, "position_encoding": "learned", "encoder_normalize_before": True},
+     {"untie_weights_roberta": True, "activation_fn": "relu"}],
+    ids=lambda options: " ".join(map(str, options.values())),
+)  # fmt: skip
+def test_scores_are_those_of_a_loop_over_the_training_model(options, models, tmp_path):
+    args, model = build(models / "data" / "dict.txt", **options)
+    loaded, mask = load_saved(tmp_path, args, model, models)
+    model.eval().double()
+    given = token_rows(len(loaded.symbols), (1, 3, 7, 3, 22, 7, 1))
+    given += [given[2], given[4]]
+    wanted = [naive(lambda t: model(t)[0], torch.tensor(tokens), mask) for tokens in given]
+    for batch_tokens in (1, 40, 10_000):
+        found = pseudo_likelihoods(loaded.masked_logits, given, mask, batch_tokens=batch_tokens)
+        # float32's rounding of a sum of 22 terms of about 5
+        assert found == pytest.approx(wanted, rel=0, abs=1e-4)
+    # fairseq's LM head computes gelu in float32, whatever the model's dtype
+    for module in (loaded.encoder, loaded.lm_head):
+        module.double()
+    found = pseudo_likelihoods(loaded.masked_logits, given[::-1], mask, batch_tokens=40)
+    assert found == pytest.approx(wanted[::-1], rel=0, abs=5e-6)
+
+
 @pytest.fixture
 def expected(models):
     """From sentences to their scores, by a loop over fairseq's hub."""
     hub = TupeRobertaModel.from_pretrained(
-        str(models / "ours"), "checkpoint_best.pt", str(models / "data"), bpe="sentencepiece",
+        str(models / "ours"), CHECKPOINT, str(models / "data"), bpe="sentencepiece",
         sentencepiece_model=str(models / "data" / "sentencepiece.bpe.model"),
         tokens_per_sample=MAX_POSITIONS,
     ).eval()  # fmt: skip
@@ -58,9 +122,9 @@ def expected(models):
 
 
 def score(models, *words):
-    """tupe-score on the CPU; later flags win."""
-    checkpoint = models / "ours" / "checkpoint_best.pt"
-    return call_program("score", [checkpoint, "--data", models / "data", "--cpu", *words])
+    """tupe-score on the CPU, what it printed; later flags win."""
+    words = [models / "ours" / CHECKPOINT, "--data", models / "data", "--cpu", *words]
+    return run_here("tupe-score", *words).stdout
 
 
 def read_tsv(text):
@@ -72,8 +136,7 @@ def test_sentences(models, expected, tmp_path, monkeypatch):
     """The same of a file as .tsv and .jsonl, and of standard input."""
     source = ["--input", models / "text.txt"]
     for name in ("scores.tsv", "scores.jsonl"):
-        code, log = score(models, *source, "--output", tmp_path / name, "--results", tmp_path)
-        assert code == 0, log
+        score(models, *source, "--output", tmp_path / name, "--results", tmp_path)
     rows = read_tsv((tmp_path / "scores.tsv").read_text())
     assert [row["sentence"] for row in rows] == SENTENCES
     found = [float(row["score"]) for row in rows]
@@ -87,22 +150,103 @@ def test_sentences(models, expected, tmp_path, monkeypatch):
     assert results["loss"] == pytest.approx(-sum(found) / pieces, abs=1e-5)
     text = (models / "text.txt").read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-    code, log = score(models)
-    assert code == 0 and read_tsv(log) == rows, log
+    assert read_tsv(score(models)) == rows
+
+
+def test_stock_roberta(models, tmp_path):
+    """As fairseq's own model computes it, with the same vocabulary."""
+    data = shutil.copytree(models / "data", tmp_path / "data")
+    lines = (data / "dict.txt").read_text().splitlines()
+    model = write_stock(data, lines, MAX_POSITIONS)
+    words = [data / "theirs.pt", "--cpu", "--input", models / "text.txt"]
+    log = run_here("tupe-score", *words).stdout
+    assert "a model of stock fairseq" in log
+    symbols = ["<s>", "<pad>", "</s>", "<unk>", *(line.split()[0] for line in lines), "<mask>"]
+    pieces = SentencePiece(str(data / "sentencepiece.bpe.model"))
+    for row in read_tsv(log):
+        words = ["<s>", *pieces.split(row["sentence"]), "</s>"]
+        tokens = torch.tensor([symbols.index(w if w in symbols else "<unk>") for w in words])
+        assert len(tokens) == int(row["pieces"]) + 2
+        wanted = naive(lambda t: model(t)[0], tokens, len(symbols) - 1)
+        assert float(row["score"]) == pytest.approx(wanted, rel=0, abs=1e-4)
+
+
+def test_what_is_refused_or_cut(models, tmp_path):
+    (tmp_path / "blank.txt").write_text("A cat.\n\nNo fish.\n")
+    (tmp_path / "long.txt").write_text("A cat.\n" + "the cat " * 20 + "\n")
+    other = shutil.copytree(models / "data", tmp_path / "other")
+    lines = (other / "dict.txt").read_text().splitlines()
+    (other / "dict.txt").write_text("\n".join(lines[::-1]) + "\n")
+    state = torch.load(models / "ours" / CHECKPOINT, weights_only=False)
+    state["model"] = {name: x for name, x in state["model"].items() if "lm_head" not in name}
+    torch.save(state, tmp_path / "headless.pt")
+    ours, source = models / "ours" / CHECKPOINT, ["--input", models / "text.txt"]
+    for checkpoint, flags, message in (
+        (ours, ["--input", tmp_path / "blank.txt"], "blank.txt, line 2 is empty"),
+        (ours, ["--input", tmp_path / "long.txt"], "long.txt, line 2: the sentence has "),
+        (ours, [*source, "--data", other], "trained with a different vocabulary"),
+        (ours, [*source, "--lengths", "12,25"], f"takes, {MAX_POSITIONS}; "),
+        (tmp_path / "headless.pt", source, "has no LM head, which predicts masked tokens"),
+    ):
+        code, log = call_program("score", [checkpoint, "--data", models / "data", *flags])
+        assert code == 2 and message in log.splitlines()[-1], log
+    log = score(models, "--cut", "--input", tmp_path / "long.txt")
+    assert "1 sentences were cut to what the model takes" in log
+    assert [row["pieces"] for row in read_tsv(log)][1] == str(MAX_POSITIONS - 2)
+
+
+# ---- The loss at a length
+
+
+@pytest.mark.parametrize("options", [{"rel_pos": True}, {"position_encoding": "rope"}])
+def test_losses_are_those_of_a_loop(options, models, tmp_path):
+    args, model = build(models / "data" / "dict.txt", **options)
+    loaded, mask = load_saved(tmp_path, args, model.eval(), models)
+    given = token_rows(len(loaded.symbols), (1, 30, 7, 3, 41, 9, 22))
+    drawn = draw_masked(given)
+    text, chosen = (one.tolist() for one in drawn)
+    assert text == [token for line in given for token in line[1:]]
+    for length in (5, 8, MAX_POSITIONS):
+        wanted = []  # position and loss of every masked token, sample by sample
+        for start in range(0, len(text), length - 1):
+            sample = torch.tensor([0, *text[start : start + length - 1]])
+            places = [1 + n for n, one in enumerate(chosen[start : start + length - 1]) if one]
+            masked = sample.clone()
+            masked[places] = mask
+            with torch.no_grad():
+                logs = model(masked[None])[0][0].log_softmax(-1)
+            wanted += [(place, -logs[place, sample[place]].item()) for place in places]
+        for batch_tokens in (1, 3 * length, 10_000):
+            found = loss_at_length(loaded.masked_logits, drawn, mask, length, 5, batch_tokens)
+            assert found["length"] == length and found["pieces"] == sum(chosen) == len(wanted)
+            mean = sum(loss for _, loss in wanted) / len(wanted)
+            assert found["loss"] == pytest.approx(mean, rel=1e-5)
+            assert found["by_position"][-1]["to"] == length
+            for one in found["by_position"]:
+                inside = [loss for place, loss in wanted if one["from"] <= place < one["to"]]
+                assert one["pieces"] == len(inside)
+                mean = sum(inside) / len(inside) if inside else None
+                assert one["loss"] == pytest.approx(mean, rel=1e-5)
+
+
+def test_the_same_tokens_are_drawn_each_time_and_no_end_of_a_line():
+    given = token_rows(50, (1, 30, 7, 3, 41, 9, 22)) * 40
+    (tokens, masked), again = draw_masked(given), draw_masked(iter(given))
+    assert tokens.equal(again[0]) and masked.equal(again[1])
+    assert not masked[tokens == 2].any()
+    # five standard deviations of the mean of some 4,500 draws
+    assert abs(masked.sum() / (tokens != 2).sum() - MASKED_SHARE) < 0.027
+
+
+# ---- Minimal pairs
 
 
 def test_pairs(models, expected, tmp_path):
-    """A folder and its files are the same, and as a loop ranks them."""
-    files = [models / "pairs" / f"{name}.jsonl" for name in PAIRS]
-    contents = []
-    for number, paths in enumerate(([models / "pairs"], files)):
-        out = tmp_path / str(number)
-        code, log = score(models, "--pairs", *paths, "--results", out, "--output", out / "x.jsonl")
-        assert code == 0, log
-        found = json.loads((out / "results.json").read_text())["pairs"]
-        contents.append((found, (out / "x.jsonl").read_text()))
-    assert contents[0] == contents[1]
-    records = [json.loads(line) for line in contents[0][1].splitlines()]
+    """As a loop ranks them."""
+    words = ["--pairs", models / "pairs", "--results", tmp_path]
+    score(models, *words, "--output", tmp_path / "x.jsonl")
+    found = json.loads((tmp_path / "results.json").read_text())["pairs"]
+    records = [json.loads(line) for line in (tmp_path / "x.jsonl").open()]
     right = []
     for record, pair in zip(records, PAIRS["one"] + PAIRS["two"], strict=True):
         both = expected(pair)
@@ -115,52 +259,36 @@ def test_pairs(models, expected, tmp_path):
     assert found["phenomena"]["about two"]["accuracy"] == sum(right[2:]) / 3
 
 
-def test_stock_roberta(models, tmp_path):
-    """As fairseq's own model computes it, with the same vocabulary."""
-    data = shutil.copytree(models / "data", tmp_path / "data")
-    dictionary = Dictionary.load(str(data / "dict.txt"))
-    dictionary.add_symbol("<mask>")
-    args = argparse.Namespace(
-        arch="roberta_base", encoder_layers=2, encoder_embed_dim=12, encoder_ffn_embed_dim=20,
-        encoder_attention_heads=3, max_positions=MAX_POSITIONS, task="masked_lm",
-    )  # fmt: skip
-    base_architecture(args)
-    task = MaskedLMTask(MaskedLMConfig(tokens_per_sample=MAX_POSITIONS), dictionary)
-    model = RobertaModel.build_model(args, task).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.3)
-    torch.save({"args": args, "model": model.state_dict()}, data / "stock.pt")
-    words = [data / "stock.pt", "--cpu", "--input", models / "text.txt"]
-    code, log = call_program("score", words)
-    assert code == 0 and "a model of stock fairseq" in log, log
-    pieces = SentencePiece(str(data / "sentencepiece.bpe.model"))
-    for row in read_tsv(log):
-        line = f"<s> {' '.join(pieces.split(row['sentence']))} </s>"
-        tokens = dictionary.encode_line(line, append_eos=False, add_if_not_exist=False).long()
-        assert len(tokens) == int(row["pieces"]) + 2
-        wanted = naive(lambda t: model(t)[0], tokens, dictionary.index("<mask>"))
-        assert float(row["score"]) == pytest.approx(wanted, rel=0, abs=1e-4)
+def test_accuracy_by_hand():
+    accuracy = PairAccuracy()
+    for file, phenomenon, good, bad in [
+        ("b", "island", -1.0, -2.0), ("b", "island", -2.0, -1.0), ("b", "", -3.0, -3.0),
+        ("b", "npi", 0.0, -9.0), ("a", "npi", -1.0, -2.0),
+    ]:  # fmt: skip
+        accuracy.add(file, phenomenon, good, bad)
+    found = accuracy.to_dict()
+    # a tie is wrong
+    assert found["all"] == {
+        "pairs": 5, "right": 3, "ties": 1, "accuracy": 0.6,
+        "standard_error": pytest.approx(math.sqrt(0.6 * 0.4 / 5)),
+    }  # fmt: skip
+    assert found["files"]["b"]["standard_error"] == pytest.approx(0.25)
+    assert found["phenomena"]["island"]["pairs"] == 2 and found["phenomena"]["npi"]["right"] == 2
+    assert found["mean_of_files"] == {"of": 2, "accuracy": 0.75, "standard_error": 0.125}
+    assert "| mean of files (2) | 75.00 | 12.50 |  |  |" in accuracy_table(found)
 
 
-def test_what_is_refused_or_cut(models, tmp_path):
-    (tmp_path / "blank.txt").write_text("A cat.\n\nNo fish.\n")
-    (tmp_path / "long.txt").write_text("A cat.\n" + "the cat " * 20 + "\n")
-    other = shutil.copytree(models / "data", tmp_path / "other")
-    lines = (other / "dict.txt").read_text().splitlines()
-    (other / "dict.txt").write_text("\n".join(lines[::-1]) + "\n")
-    args, model = build(models / "data" / "dict.txt")
-    save(tmp_path, args, model, lambda x: {k: v for k, v in x.items() if "lm_head" not in k})
-    headless = call_program("score", [tmp_path / "checkpoint_best.pt", "--data", models / "data"])
-    source = ["--input", models / "text.txt"]
-    for (code, log), message in (
-        (score(models, "--input", tmp_path / "blank.txt"), "blank.txt, line 2 is empty"),
-        (score(models, "--input", tmp_path / "long.txt"), "long.txt, line 2: the sentence has "),
-        (score(models, *source, "--data", other), "trained with a different vocabulary"),
-        (score(models, *source, "--lengths", "12,25"), f"takes, {MAX_POSITIONS}; "),
-        (headless, "has no LM head, which predicts masked tokens"),
-    ):
-        assert code == 2 and message in log.splitlines()[-1], log
-    code, log = score(models, "--cut", "--input", tmp_path / "long.txt")
-    assert code == 0 and "1 sentences were cut to what the model takes" in log
-    assert [row["pieces"] for row in read_tsv(log)][1] == str(MAX_POSITIONS - 2)
+def test_files_and_columns(tmp_path):
+    """Files of a folder at any depth; two of one name stay apart."""
+    pairs = [("A cat.", "Cat a."), ("No fish.", "No fish no.")]
+    write_pairs(tmp_path / "a" / "x.jsonl", pairs, linguistics_term="npi", kind="other")
+    write_pairs(tmp_path / "b" / "x.jsonl", pairs[:1])
+    files = pair_files([str(tmp_path), str(tmp_path / "a" / "x.jsonl")])
+    assert list(files) == ["x", str(tmp_path / "b" / "x")]
+    found = list(read_pairs(files, "sentence_good", "sentence_bad", None))
+    assert [tuple(sentences) for _, sentences, _ in found] == [*pairs, pairs[0]]
+    assert found[1][2] == {"file": "x", "row": 2, "phenomenon": "npi"}
+    (pair,) = read_pairs({"x": files["x"]}, "sentence_bad", "sentence_good", "kind", per_file=1)
+    assert tuple(pair[1]) == pairs[0][::-1] and pair[2]["phenomenon"] == "other"
+    with pytest.raises(ValueError, match=r"has no column 'good' .--good."):
+        list(read_pairs(files, "good", "sentence_bad", None))

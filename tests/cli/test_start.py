@@ -1,7 +1,8 @@
-"""How commands start: help and refusals import no library, and name what is wrong."""
+"""How commands start: help and refusals import no library and name what is wrong; tupe-doctor."""
 
 import importlib
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -9,8 +10,12 @@ import sys
 
 import pytest
 
-from helpers.exporting import write_model, write_vocabulary
+from helpers import crafted
+from helpers.glue_data import write_bin
+from helpers.glue_files import write_pretrain_dir
+from helpers.models import write_model
 from helpers.running import BIN, ENV, REPO, USER_DIR, call_program, interrupt
+from tupe_fairseq.cli import doctor
 from tupe_fairseq.cli.extras import EXTRA_OF
 from tupe_fairseq.cli.main import COMMANDS
 from tupe_fairseq.fairseq_runs.command import parse_training
@@ -158,7 +163,7 @@ import tupe_fairseq.compare.figures
 
 
 def test_imports_and_loading_print_nothing(tmp_path):
-    write_vocabulary(tmp_path / "data")
+    write_pretrain_dir(tmp_path / "data")
     checkpoint = write_model(tmp_path / "model", tmp_path / "data", tokens_per_sample=24)
     process = subprocess.run(
         [sys.executable, "-c", LOADING, checkpoint.parent, checkpoint.name, tmp_path / "data"],
@@ -182,3 +187,46 @@ def test_options_lists_every_flag_with_the_value_that_a_training_has():
         assert name not in FIXED_OPTIONS, f"{part} is refused"
         shown = re.search(r"\[(\S+)\]\s*$", text)
         assert shown is None or str(values[name]) == shown.group(1), part
+
+
+# ---- tupe-doctor: this installation, broken ones, and files that do not fit together
+
+
+def doctor_without_site(folder):
+    """-S leaves out site-packages: only Python, this package, and what the folder has."""
+    process = subprocess.run(
+        [sys.executable, "-S", "-m", "tupe_fairseq", "doctor"], cwd=folder, text=True,
+        env={**ENV, "PYTHONPATH": f"{folder}{os.pathsep}{REPO}"}, capture_output=True,
+    )  # fmt: skip
+    assert process.returncode == 2 and not process.stderr
+    return {line.split()[1].strip(":"): line for line in process.stdout.splitlines()}
+
+
+def test_this_installation_and_files(tmp_path):
+    crafted.folder_with(tmp_path)
+    write_bin(tmp_path / "train", [[9] * 14 + [2], [7, 2]])
+    words = ["--checkpoint", tmp_path / "model.pt", "--data", tmp_path]
+    code, text = call_program("doctor", words)
+    lines = text.splitlines()
+    assert code == 0 and all(line.startswith("ok ") for line in lines), text
+    assert lines[-1].endswith("2 rows in train, the longest of 16 tokens")
+    write_bin(tmp_path / "train", [[9] * 15 + [2]])
+    with pytest.raises(doctor.Doubt, match=r"max_positions \(16\)"):
+        doctor.check_data(str(tmp_path), str(tmp_path / "model.pt"))
+    (tmp_path / "dict.txt").write_text("\n".join(reversed(crafted.LINES)) + "\n")
+    code, text = call_program("doctor", words)
+    assert code == 2 and "wrong    checkpoint: " in text and "different vocabulary" in text
+
+
+def test_a_python_without_torch_and_with_two_fairseqs(tmp_path):
+    found = doctor_without_site(tmp_path)
+    assert found["torch"].endswith("No module named 'numpy'")
+    assert found["fairseq"].startswith("warning  fairseq: not installed")
+    for name in ("fairseq", "another_build"):
+        info = tmp_path / f"{name}-9.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 9\n")
+        (info / "top_level.txt").write_text("fairseq\n")
+    (tmp_path / "fairseq.py").write_text("raise OSError('lib.so.9: not found')\n")
+    found = doctor_without_site(tmp_path)["fairseq"]
+    assert "another_build and fairseq have overwritten" in found

@@ -156,7 +156,7 @@ def test_fairseq_reads_back_every_row(name, prepared, pretrain_dir):
             assert targets == [task.labels.index(label) for label in found.labels]
         counts = report["splits"][split]
         assert (counts["rows_read"], counts["rows"]) == (found.read, len(found.texts))
-        assert sum(counts["dropped"].values()) == found.dropped
+        assert sum(counts["dropped"].values()) == found.dropped["broken"]
         assert sum(counts["labels"].values()) == len(found.labels)
 
 

@@ -3,17 +3,66 @@
 import gzip
 import json
 import lzma
+import random
 
 import pyarrow
 import pyarrow.parquet
 import pytest
+import sentencepiece
+from fairseq.data import Dictionary, data_utils
 
-from helpers import raw_text
 from helpers.running import call_program
 from tupe_fairseq.data import pretraining
 from tupe_fairseq.data.text_files import documents
 
 LATIN = b"caf\xe9\n"
+SYLLABLES = "ba bé ci dö du fa fe gi ho ju ka lo mi na ñu or pe qua ri sto tu vi".split()
+
+
+def made_up(number, seed=3):
+    """Documents, lists of lines of made-up words, most of them different."""
+    random_ = random.Random(seed)
+
+    def word():
+        return "".join(random_.choices(SYLLABLES, k=random_.randint(1, 3)))
+
+    words = [word() for _ in range(400)]
+
+    def line():
+        return " ".join(random_.choices(words, k=random_.randint(2, 12))).capitalize() + "."
+
+    return [[line() for _ in range(random_.randint(1, 6))] for _ in range(number)]
+
+
+def write(path, text):
+    path.write_text("\n\n".join("\n".join(lines) for lines in text) + "\n", "utf-8")
+
+
+def pieces(folder, split="train"):
+    """Each sentence of a data folder, without </s>, by fairseq's own reader."""
+    dictionary = Dictionary.load(str(folder / "dict.txt"))
+    data = data_utils.load_indexed_dataset(str(folder / split), dictionary, "mmap")
+    rows = [data[i].tolist() for i in range(len(data))]
+    assert all(row[-1] == dictionary.eos() for row in rows)
+    return [[dictionary[i] for i in row[:-1]] for row in rows]
+
+
+def lines_of(folder, *splits):
+    """The text by SentencePiece, without the empty lines between documents."""
+    model = sentencepiece.SentencePieceProcessor(str(folder / "sentencepiece.bpe.model"))
+    splits = splits or ("train", "valid", "test")
+    found = [model.decode(row) for split in splits for row in pieces(folder, split)]
+    return [line for line in found if line]
+
+
+def contents(folder):
+    """Every file of a folder and its bytes, but not settings.json, which records input times."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in files
+        if path.name != "settings.json"
+    }
 
 
 def prepare(folder, *flags):
@@ -26,22 +75,17 @@ def prepared(folder, *flags):
     return json.loads((folder / "report.json").read_text())
 
 
-def lines_of(folder, *splits):
-    found = [raw_text.decoded(folder, split) for split in splits or ("train", "valid", "test")]
-    return [line for lines in found for line in lines if line]
-
-
 @pytest.fixture(scope="module")
 def raw(tmp_path_factory):
     """Two files: documents, some of them twice, odd lines, and one of 2,000 characters."""
     folder = tmp_path_factory.mktemp("raw")
     one = [
-        *raw_text.documents(60),
+        *made_up(60),
         ["ba " * 660 + "ci"],
         ["<mask> and <s>", "e\u0301\u200b  ba\u00a0ci"],
     ]
-    raw_text.write(folder / "one.txt", one)
-    raw_text.write(folder / "two.txt", [*raw_text.documents(60, 5), *one[:5]])
+    write(folder / "one.txt", one)
+    write(folder / "two.txt", [*made_up(60, 5), *one[:5]])
     with open(folder / "two.txt", "ab") as file:
         file.write(LATIN + b"\xe2\x80\x8b\nthe end")
     return folder
@@ -77,12 +121,12 @@ def test_every_line_is_there_once(whole, raw):
     assert report["lines"]["read"] + report["lines"]["cut"] - sum(report["dropped"].values()) == (
         sum(counts.values())
     )
-    assert max(len(x) for x in raw_text.sentences(folder)[0]) == 127  # with <s>, 128
+    assert max(map(len, pieces(folder))) == 126  # with <s> and </s>, 128
 
 
 def test_shards_lower_case_joined_lines_and_a_valid_file(inputs, raw, tmp_path):
-    valid = raw_text.documents(60)[10:14]
-    raw_text.write(tmp_path / "valid.txt", valid)
+    valid = made_up(60)[10:14]
+    write(tmp_path / "valid.txt", valid)
     flags = ["--shards", 2, "--model-type", "bpe", "--lowercase", "--join-short", 30]
     flags += ["--valid-input", tmp_path / "valid.txt", "--test-fraction", 0]
     report = prepared(tmp_path / "data", *inputs, *flags)
@@ -93,15 +137,15 @@ def test_shards_lower_case_joined_lines_and_a_valid_file(inputs, raw, tmp_path):
     for shard in shards:
         assert " ".join(lines_of(shard, "valid")) == held_out
         assert (shard / "vocabulary.json").exists()
-    for line in raw_text.documents(60, 5)[0]:
+    for line in made_up(60, 5)[0]:
         assert sum(one.count(line.lower()) for one in text) == 1
     assert not any(line.lower() in one for one in text for line in valid[0])
 
 
 def test_compressed_text_and_rows(whole, raw, tmp_path):
     """The same documents in every kind of file."""
-    text = raw_text.documents(30)
-    raw_text.write(tmp_path / "a.txt", text)
+    text = made_up(30)
+    write(tmp_path / "a.txt", text)
     content = (tmp_path / "a.txt").read_bytes()
     (tmp_path / "a.gz").write_bytes(gzip.compress(content))
     (tmp_path / "a.xz").write_bytes(lzma.compress(content))
@@ -137,7 +181,7 @@ def test_interrupted_in_every_stage(inputs, whole, tmp_path, monkeypatch):
         if name == "make_vocabulary":  # the text is not made again
             monkeypatch.setattr(pretraining, "make_text", None)
     prepared(folder, *flags)
-    assert raw_text.contents(folder) == raw_text.contents(whole[0])
+    assert contents(folder) == contents(whole[0])
 
 
 def test_a_finished_folder(inputs, tmp_path, monkeypatch):
@@ -147,13 +191,13 @@ def test_a_finished_folder(inputs, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:  # another size keeps the text
         patch.setattr(pretraining, "make_text", None)
         prepared(folder, *inputs)
-    before = raw_text.contents(folder)
+    before = contents(folder)
     assert "is already finished" in prepare(folder, *inputs)[1]
     code, printed = prepare(folder, *inputs, "--lowercase")
     assert code == 2 and "lowercase was False and is now True; give another" in printed
     (folder / "train.bin").unlink()
     prepared(folder, *inputs)
-    assert raw_text.contents(folder) == before
+    assert contents(folder) == before
     (tmp_path / "mine.txt").write_text("")
     code, printed = prepare(tmp_path, *inputs)
     assert code == 2 and "contains other files" in printed

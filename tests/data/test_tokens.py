@@ -11,7 +11,7 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe import GPT2BPE
 from fairseq.data.indexed_dataset import make_builder
 
-from helpers.authors import WORDS
+from helpers.authors import LISTED
 from helpers.running import run_here
 from helpers.vocabularies import convert, write_authors, write_gpt2
 from tupe_fairseq.data.indexed import IndexedWriter, read_indexed, read_sentences
@@ -26,7 +26,7 @@ TEXTS = ["the a  the\tother thé", " a the", "É 你好 🎉 the.", "1,000 don't
 
 
 def converted(write, folder):
-    assert convert(write(folder), folder / "out")[0] == 0
+    convert(write(folder), folder / "out")
     return folder / "out"
 
 
@@ -110,8 +110,7 @@ def test_fastbpe(authors):
     tokenizer = Tokenizer.load(str(authors))
     # w1 and w19 are words of dict.txt, w23 is not: its subwords are unknown, as in fairseq
     assert tokenizer.split("W19, w1-w23") == "w19 , w1 - w@@ 2@@ 3".split()
-    listed = ["<file>", "<email>", "<url>", *(word.split()[0] for word in WORDS)]
-    expected = [4 + listed.index("w19"), 3, 3, 3, 4 + listed.index("<url>")]
+    expected = [4 + LISTED.index("w19"), 3, 3, 3, 4 + LISTED.index("<url>")]
     assert tokenizer.encode("W19 w23 http://www.x.org") == expected
     assert tokenizer.encode("") == []
     assert tokenizer.subwords.join(["w@@", "2@@", "3", "w1"]) == "w23 w1"

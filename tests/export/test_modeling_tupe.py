@@ -1,6 +1,5 @@
 """modeling_tupe.py and ONNX files compute what the checkpoint does, and keep its positions."""
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -9,7 +8,8 @@ import torch
 import torch.nn.functional as F
 import transformers
 
-from helpers.exporting import MEAN_POOLING, build
+from helpers import models
+from helpers.models import MEAN_POOLING
 from tupe_fairseq.export import modeling_tupe, onnx_files
 from tupe_fairseq.export.configuration_tupe import AUTO_MAP, TupeConfig
 from tupe_fairseq.export.modeling_tupe import (
@@ -18,8 +18,8 @@ from tupe_fairseq.export.modeling_tupe import (
     TupeForTokenClassification,
     TupeModel,
 )
-from tupe_fairseq.export.names import TUPE, Head, to_config, to_transformers
-from tupe_fairseq.export.write_folder import CODE, write_model
+from tupe_fairseq.export.names import TUPE, Head, to_transformers
+from tupe_fairseq.export.write_folder import CODE
 
 CODE_FOLDER = Path(modeling_tupe.__file__).parent
 # float32, summed in another order
@@ -58,19 +58,8 @@ SMALL = {
 
 
 def write_folder(folder, case="tupe rel_pos", head=None, **options):
-    """Write a folder that transformers can load; the fairseq model that it was made from."""
-    folder.mkdir(parents=True)
-    (folder / "dict.txt").write_text("".join(f"word{n} 1\n" for n in range(WORDS)))
     options = {"position_encoding": case.split()[0], **CASES[case], **SIZES, **options}
-    if head is not None and head.of_tokens:
-        options["task"] = "token_tagging"
-    heads = {} if head is None else {head.name: len(head.labels)}
-    args, model = build(folder / "dict.txt", heads, **options)
-    symbols = ["<s>", "<pad>", "</s>", "<unk>", *(f"word{n}" for n in range(WORDS)), "<mask>"]
-    config = to_config(argparse.Namespace(**args), symbols, TUPE, head)
-    tensors = to_transformers(model.state_dict(), TUPE, head, config["tie_word_embeddings"])
-    write_model(str(folder), config, tensors)
-    return model.eval()
+    return models.write_folder(folder, head, WORDS, **options)
 
 
 def batch(*lengths):
@@ -232,8 +221,7 @@ def test_what_is_refused(folder):
 
 # the file of a classifier has logits and hidden states
 @pytest.mark.parametrize(
-    "case, head",
-    [("tupe rel_pos", None), ("transformer-xl", SENTENCE_HEAD), ("rope", TOKEN_HEAD)],
+    "case, head", [("tupe rel_pos", None), ("transformer-xl", SENTENCE_HEAD), ("rope", TOKEN_HEAD)]
 )
 def test_onnx(case, head, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")

@@ -1,5 +1,8 @@
 """Transformers model directories become checkpoints again, with the same bits."""
 
+import json
+import pickle
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -11,14 +14,16 @@ from transformers import (
     RobertaForSequenceClassification,
 )
 
-from helpers.crafted import LINES, E, whole_state
-from helpers.exporting import MEAN_POOLING, export, write_model, write_vocabulary
-from helpers.model_folders import HEAD, change_config, with_head, write_folder
-from helpers.running import call_program
+from helpers.crafted import LINES, E, Touch
+from helpers.glue_files import write_pretrain_dir
+from helpers.models import MEAN_POOLING, write_folder, write_model
+from helpers.running import call_program, run_here
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.task import MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.export.names import Head
+from tupe_fairseq.export.write_folder import CODE
 
+HEAD = Head("mine", ["no", "yes", "perhaps"], "classification")
 WEIGHTS = "model.safetensors"
 TOKENS = torch.tensor([[0, 7, 9, 11, 4, 2], [0, 9, 2, 1, 1, 1]])
 REAL = TOKENS.ne(1)
@@ -26,7 +31,7 @@ REAL = TOKENS.ne(1)
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    return write_vocabulary(tmp_path_factory.mktemp("vocabulary") / "data")
+    return write_pretrain_dir(tmp_path_factory.mktemp("vocabulary") / "data")
 
 
 def convert(folder, *flags):
@@ -49,6 +54,12 @@ def refused(folder, *flags):
     return line.partition("error: ")[2]
 
 
+def change_config(folder, **changed):
+    """Change fields of a folder's config.json."""
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
+
+
 def assert_same(found, expected):
     assert set(found) == set(expected)
     for name, tensor in expected.items():
@@ -69,8 +80,7 @@ CASES = {
 def test_weights_come_back_bit_by_bit(case, data, tmp_path):
     flags, options = CASES[case]
     checkpoint = write_model(tmp_path / "run", data, **options)
-    code, text = export(checkpoint, tmp_path / "a", "--data", data, *flags)
-    assert code == 0, text
+    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "a", "--data", data, *flags)
     found, new_options, _ = converted(tmp_path / "a")
     assert_same(found, torch.load(checkpoint, weights_only=False)["model"])
     assert new_options["task"] == "masked_lm"
@@ -81,8 +91,8 @@ def test_after_a_training_with_transformers(data, tmp_path):
     """As Trainer saves a classifier: with its tokenizer, without dict.txt and the LM head."""
     heads = {"mine": 3, "other": 2}
     checkpoint = write_model(tmp_path / "run", data, heads, tie_cls=True, **MEAN_POOLING)
-    code, text = export(checkpoint, tmp_path / "a", "--data", data, "--head", "mine")
-    assert code == 0, text
+    flags = ["--data", data, "--head", "mine"]
+    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "a", *flags)
     model = AutoModelForSequenceClassification.from_pretrained(
         tmp_path / "a", trust_remote_code=True
     )
@@ -108,10 +118,7 @@ def test_after_a_training_with_transformers(data, tmp_path):
 
 
 HEADS = {
-    "classes": (
-        HEAD,
-        {"task": "sentence_prediction", "num_classes": 3, "regression_target": False},
-    ),
+    "classes": (HEAD, {"task": "sentence_prediction", "num_classes": 3}),
     "tags": (Head("mine", ["O", "B-my place", "I"], TAGGING), {"task": "token_tagging"}),
     "score": (Head("mine", ["score"], REGRESSION), {"regression_target": True, "num_classes": 1}),
     "labels": (Head("mine", ["very good", "long"], MULTILABEL), {"multilabel": True}),
@@ -121,10 +128,9 @@ HEADS = {
 @pytest.mark.parametrize("case", HEADS)
 def test_heads(case, tmp_path):
     head, expected = HEADS[case]
-    model = with_head(whole_state()["model"], head)
-    folder = write_folder(tmp_path / "a", model, head)
-    found, options, _ = converted(folder)
-    assert_same(found, model)
+    model = write_folder(tmp_path / "a", head)
+    found, options, _ = converted(tmp_path / "a")
+    assert_same(found, model.state_dict())
     assert options.items() >= {**expected, "classification_head_name": "mine"}.items()
     if case != "score":
         labels = "".join(f"{label} 1\n" for label in head.labels).replace("my place", "my%20place")
@@ -135,12 +141,11 @@ def test_heads(case, tmp_path):
 
 
 def test_a_model_without_any_head(tmp_path):
-    model = whole_state()["model"]
-    folder = write_folder(tmp_path / "a", model)
-    tensors = load_file(folder / WEIGHTS)
+    model, path = write_folder(tmp_path / "a").state_dict(), tmp_path / "a" / WEIGHTS
+    tensors = load_file(path)
     tensors = {k.removeprefix("tupe."): v for k, v in tensors.items() if "lm_head" not in k}
-    save_file({**tensors, "qa_outputs.bias": torch.ones(2)}, folder / WEIGHTS)
-    found, _, text = converted(folder)
+    save_file({**tensors, "qa_outputs.bias": torch.ones(2)}, path)
+    found, _, text = converted(tmp_path / "a")
     assert "THE FOLDER HAS NO LM HEAD" in text and "left out qa_outputs.bias" in text
     assert_same(found, {n: found[n] if "lm_head" in n else x for n, x in model.items()})
     assert found["encoder.lm_head.weight"].equal(found[E + "embed_tokens.weight"])
@@ -218,7 +223,9 @@ REFUSED = {
     ),
     "code": (config(hidden_act="__import__('os')"), "which must be one of gelu"),
     "dictionary": (
-        lambda folder: (folder / "dict.txt").write_text("\n".join(LINES[::-1])),
+        lambda folder: (folder / "dict.txt").write_text(
+            "".join(f"word{n} 1\n" for n in range(1, 32))
+        ),
         "is not the dictionary that",
     ),
     "layers": (config(num_hidden_layers=3), "encoder_layers is 3, but its tensors have 2"),
@@ -231,6 +238,34 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(case, tmp_path):
     change, message = REFUSED[case]
-    folder = write_folder(tmp_path / "a", with_head(whole_state()["model"]), HEAD)
-    change(folder)
-    assert message in refused(folder)
+    write_folder(tmp_path / "a", HEAD)
+    change(tmp_path / "a")
+    assert message in refused(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    "kind, expected",
+    [
+        ("code", "wrote "),
+        ("pickle", f"{WEIGHTS} is missing"),
+        ("index", "pytorch_model.bin is damaged"),
+    ],
+)
+def test_no_code_of_a_folder_runs(kind, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "a"
+    write_folder(folder)
+    if kind == "code":  # of which tupe-convert needs nothing
+        change_config(folder, auto_map={"AutoConfig": "evil.Config", "AutoModel": "evil.Model"})
+        for name in ("evil.py", "setup.py", *CODE):
+            (folder / name).write_text("import os\nos.mkdir('code-ran')\n")
+    else:
+        (folder / WEIGHTS).unlink()
+        with open(folder / "pytorch_model.bin", "wb") as file:
+            pickle.dump(Touch("code-ran"), file)
+    if kind == "index":
+        index = '{"weight_map": {"x": "pytorch_model.bin"}}'
+        (folder / f"{WEIGHTS}.index.json").write_text(index)
+    code, text = convert(folder)
+    assert not (tmp_path / "code-ran").exists()
+    assert code == (0 if kind == "code" else 2) and expected in text

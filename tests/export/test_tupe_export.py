@@ -9,11 +9,13 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from helpers.exporting import CHECKPOINT, export, write_model, write_vocabulary
+from helpers.glue_files import write_pretrain_dir
+from helpers.models import LABELS, write_fine_tuned, write_model
+from helpers.running import call_program
 from helpers.vocabularies import convert
 from tupe_fairseq.export import check
 
-LABELS = ["entailment", "neutral", "contradiction"]
+CLASSES = LABELS["classification"]
 SENTENCE_FILES = {
     "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json",
     "1_Pooling/config.json",
@@ -22,28 +24,20 @@ SENTENCE_FILES = {
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    return write_vocabulary(tmp_path_factory.mktemp("data") / "data-bin")
-
-
-def write_finetuned(folder, data, head, labels, **options):
-    """A folder as tupe-finetune leaves it: all that is needed is beside the checkpoint."""
-    write_model(folder, data, {head: len(labels)}, **options)
-    for name in ("dict.txt", "sentencepiece.bpe.model"):
-        shutil.copy(data / name, folder)
-    (folder / "label").mkdir()
-    (folder / "label" / "dict.txt").write_text("".join(f"{label} 7\n" for label in labels))
-    return folder / CHECKPOINT
+    return write_pretrain_dir(tmp_path_factory.mktemp("data") / "data-bin")
 
 
 @pytest.fixture(scope="module")
 def finetuned(data):
-    folder = data.parent / "finetuned"
-    checkpoint = write_finetuned(
-        folder, data, "mine", LABELS, rel_pos=True, task="sentence_prediction"
-    )
-    report = {"splits": {"train": {"rows": 1234}}}
-    (folder / "report.json").write_text(json.dumps(report))
+    checkpoint = write_fine_tuned(data.parent / "finetuned", rel_pos=True)
+    report = json.loads((checkpoint.parent / "report.json").read_text())
+    report["splits"] = {"train": {"rows": 1234}}
+    (checkpoint.parent / "report.json").write_text(json.dumps(report))
     return checkpoint
+
+
+def export(checkpoint, out, *flags):
+    return call_program("export", [checkpoint, "--output-dir", out, *flags])
 
 
 def exported(*words):
@@ -71,16 +65,16 @@ def test_a_finetuned_model_needs_no_flags(finetuned, tmp_path):
     assert os.listdir(tmp_path) == ["out"]
 
     config = json.loads((out / "config.json").read_text())
-    assert config["id2label"] == dict(zip("012", LABELS))
+    assert config["id2label"] == dict(zip("012", CLASSES))
     assert config["architectures"] == ["TupeForSequenceClassification"]
     card = (out / "README.md").read_text()
     front = card.split("---\n")[1].splitlines()
     assert front[:4] == ["license: mit", "language:", "- en", "- de"]
-    facts = ["TUPE-R (", ", ".join(LABELS), "1,234 examples", "trust_remote_code", "onnxruntime"]
+    facts = ["TUPE-R (", ", ".join(CLASSES), "1,234 examples", "trust_remote_code", "onnxruntime"]
     assert [fact for fact in facts if fact not in card] == [] and str(tmp_path) not in card
 
     classify = transformers.pipeline("text-classification", str(out), trust_remote_code=True)
-    assert classify("The cat sat on the mat.")[0]["label"] in LABELS
+    assert classify("The cat sat on the mat.")[0]["label"] in CLASSES
 
 
 def test_as_roberta_in_half_precision(data, tmp_path):
@@ -103,31 +97,23 @@ def test_as_roberta_in_half_precision(data, tmp_path):
     assert pooling["pooling_mode_cls_token"] and not pooling["pooling_mode_mean_tokens"]
 
 
-TAGGING = {"task": "token_tagging", "classification_head_name": "mine"}
-HEADS = {  # labels in dict.txt, options, and what config.json says
-    "tags": (
-        ["O", "B-my%20place"], {**TAGGING, "position_encoding": "learned"}, None,
-        ["O", "B-my place"],
-    ),
-    "regression": (["art"], {"regression_target": True}, "regression", ["score"]),
-    "multilabel": (
-        ["art"], {"multilabel": True, "task": "glue_sentence_prediction"},
-        "multi_label_classification", ["art"],
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", HEADS)
-def test_heads(case, data, tmp_path):
-    labels, options, problem_type, names = HEADS[case]
-    checkpoint = write_finetuned(tmp_path / "run", data, "mine", labels, **options)
-    for model_type in ("tupe", "roberta") if case == "tags" else ("tupe",):
-        exported(checkpoint, tmp_path / model_type, "--as", model_type)
-        config = json.loads((tmp_path / model_type / "config.json").read_text())
-        assert config["id2label"] == {str(n): name for n, name in enumerate(names)}
-        assert config.get("problem_type") == problem_type
-        kind = "Token" if case == "tags" else "Sequence"
-        assert config["architectures"] == [f"{model_type.title()}For{kind}Classification"]
+@pytest.mark.parametrize(
+    "kind, model_type, problem_type",
+    [
+        ("tagging", "tupe", None),
+        ("tagging", "roberta", None),
+        ("regression", "tupe", "regression"),
+        ("multilabel", "tupe", "multi_label_classification"),
+    ],
+)
+def test_heads(kind, model_type, problem_type, tmp_path):
+    checkpoint = write_fine_tuned(tmp_path / "run", kind, position_encoding="learned")
+    exported(checkpoint, tmp_path / "out", "--as", model_type)
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["id2label"] == dict(zip("012", LABELS[kind] or ["score"]))
+    assert config.get("problem_type") == problem_type
+    name = "Token" if kind == "tagging" else "Sequence"
+    assert config["architectures"] == [f"{model_type.title()}For{name}Classification"]
 
 
 def test_tokens_that_the_dictionary_lacks(data, tmp_path):
@@ -145,20 +131,22 @@ def test_tokens_that_the_dictionary_lacks(data, tmp_path):
     rows = load_file(tmp_path / "out" / "model.safetensors")["tupe.embed_tokens.weight"]
     assert len(rows) == config["vocab_size"] and rows[-1].equal(rows[3])
     (tmp_path / "out" / "dict.txt").unlink()
-    code, text = convert(["--checkpoint", tmp_path / "out"], tmp_path / "back")
-    assert code == 0, text
+    convert(["--checkpoint", tmp_path / "out"], tmp_path / "back")
     found = torch.load(tmp_path / "back" / "model.pt", weights_only=False)["model"]
     expected = torch.load(checkpoint, weights_only=False)["model"]
     assert all(found[name].equal(expected[name]) for name in expected)
 
 
 def test_overwrite(finetuned, data, tmp_path):
-    """Files of an earlier export go, others stay."""
+    """Only on request; files of an earlier export go, others stay."""
     out = tmp_path / "out"
     exported(finetuned, out)
     (out / "mine.txt").write_text("")
     learned = write_model(tmp_path / "run", data, position_encoding="learned")
-    exported(learned, out, "--data", data, "--as", "roberta", "--overwrite")
+    words = [learned, out, "--data", data, "--as", "roberta"]
+    code, text = export(*words)
+    assert code == 2 and "already holds" in text.splitlines()[-1]
+    exported(*words, "--overwrite")
     assert "mine.txt" in files(out) and "modeling_tupe.py" not in files(out)
     assert json.loads((out / "config.json").read_text())["model_type"] == "roberta"
 
@@ -200,29 +188,16 @@ def test_the_comparison(change, folder):
 # ---- What is refused ----------------------------------------------------------------------------
 
 
-# what is done to the folder, further flags, and what the error says
-BAD = {
-    "no dictionary": (lambda f: (f / "dict.txt").unlink(), [], "dict.txt is missing; give --data"),
-    "labels": (
-        lambda f: (f / "label/dict.txt").write_text("no 7\nyes 7\n"), [],
-        "2 labels, but head mine has 3",
-    ),
-    "as roberta": (None, ["--as", "roberta"], "--as roberta: the checkpoint has position_encod"),
-    "OUT exists": (
-        lambda f: shutil.copytree(f / "label", f.parent / "out"), [], "already holds dict.txt"
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_refused(case, finetuned, tmp_path):
-    spoil, flags, reason = BAD[case]
-    folder = tmp_path / "model"
-    shutil.copytree(finetuned.parent, folder)
-    if spoil:
-        spoil(folder)
-    before = sorted(tmp_path.rglob("*"))
-    code, text = export(folder / CHECKPOINT, tmp_path / "out", *flags)
-    assert code == 2 and "Traceback" not in text
-    assert "tupe-export: error: " in text.splitlines()[-1] and reason in text.splitlines()[-1]
-    assert sorted(tmp_path.rglob("*")) == before
+@pytest.mark.parametrize(
+    "flags, reason",
+    [
+        (["--label-dict", "two.txt"], "2 labels, but head sentence_classification_head has 3"),
+        (["--as", "roberta"], "--as roberta: the checkpoint has position_encod"),
+    ],
+)
+def test_refused(flags, reason, finetuned, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two.txt").write_text("no 7\nyes 7\n")
+    code, text = export(finetuned, "out", *flags)
+    assert code == 2 and reason in text.splitlines()[-1]
+    assert os.listdir(tmp_path) == ["two.txt"]

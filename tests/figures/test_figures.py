@@ -1,13 +1,20 @@
-"""The numbers behind the figures, against loops and against states made for the purpose."""
+"""What figures show, against loops and against states made for the purpose; and tupe-plot."""
 
 import dataclasses
+import shutil
 
 import pytest
 import torch
+from matplotlib.image import imread
 
+from helpers.glue_data import write_bin
+from helpers.glue_files import write_pretrain_dir
+from helpers.models import MAX_POSITIONS, write_model
+from helpers.running import run_here
 from tupe_fairseq import TupeConfig, TupeEncoder
+from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.figures import attention, cls, correlations, position_bias, variance
-from tupe_fairseq.figures.plot_input import NotApplicable, PlotInput, cut_blocks
+from tupe_fairseq.figures.plot_input import PlotInput, cut_blocks, load
 
 LENGTH, HEADS, WIDTH = 6, 3, 12
 CONFIG = TupeConfig(
@@ -16,12 +23,10 @@ CONFIG = TupeConfig(
 )  # fmt: skip
 
 
-def plot_input(text=True, **options):
+def plot_input(**options):
     encoder = TupeEncoder(dataclasses.replace(CONFIG, **options)).eval()
     for parameter in encoder.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
-    if not text:
-        return PlotInput(encoder, LENGTH, [0, 2])
     blocks = torch.randint(3, 9, (20, LENGTH))
     words = torch.randn(9, WIDTH)[blocks]
     return PlotInput(encoder, LENGTH, [0, 2], blocks, words, words[1], list("abcdef"))
@@ -128,16 +133,6 @@ def test_cls_of_tupe():
     assert attention.measure(given).shape == (2, 2, LENGTH, LENGTH)
 
 
-def test_what_has_no_meaning_says_why():
-    with pytest.raises(NotApplicable, match="'tupe' adds nothing to the input"):
-        correlations.measure(plot_input())
-    with pytest.raises(NotApplicable, match="'rope' acts only on queries and keys"):
-        position_bias.measure_profile(plot_input(position_encoding="rope"))
-    for figure in (variance, attention):
-        with pytest.raises(NotApplicable, match="needs text|no sentence"):
-            figure.measure(plot_input(text=False))
-
-
 def test_blocks_hold_the_text_in_order():
     sentences = [torch.arange(10 * n, 10 * n + 5 + n) for n in range(40)]
     stream = torch.cat(sentences)
@@ -180,3 +175,46 @@ def test_an_encoding_of_each_layer_has_a_matrix_for_each():
         total = sum(t.detach().expand(1, HEADS, -1, -1)[0] for t in terms if t is not None)
         torch.testing.assert_close(found[f"layer {n}"], total[[0, 2]])
     assert not torch.allclose(found["layer 0"], found["layer 1"])
+
+
+# ---- tupe-plot
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A checkpoint beside a vocabulary and a valid split of 40 sentences."""
+    data = write_pretrain_dir(tmp_path / "a")
+    write_bin(data / "valid", [[4 + n % 7, 9, 5, 2] for n in range(40)])
+    return write_model(data, data)
+
+
+def test_the_figures_that_apply(model, tmp_path):
+    out = tmp_path / "out"
+    log = run_here("tupe-plot", model, "--output-dir", out, "--dpi", 40).stdout
+    names = {"position_bias", "profile_by_distance", "cls", "variance", "attention"}
+    assert {path.stem for path in out.iterdir()} == names
+    assert "correlations.png: skipped for a: position encoding 'tupe' adds nothing" in log
+    for path in out.iterdir():
+        image = imread(path)[..., :3]
+        assert min(image.shape[:2]) > 100 and image.std() > 0.05  # ink on white paper
+    # two models, one of them without text
+    other = shutil.copytree(model.parent, tmp_path / "b", ignore=shutil.ignore_patterns("valid*"))
+    words = [model, other / model.name, "--output-dir", tmp_path / "two", "--dpi", 40]
+    log = run_here("tupe-plot", *words, "--data", other).stdout
+    assert "variance.png: skipped for b: it needs text; give --sentences" in log
+    names -= {"variance", "attention"}
+    assert {path.stem for path in (tmp_path / "two").iterdir()} == names
+    learned = write_model(model.parent, model.parent, position_encoding="learned")
+    run_here("tupe-plot", learned, "--output-dir", out, "--dpi", 40)
+    assert (out / "correlations.png").exists()
+
+
+def test_text_is_encoded_by_the_vocabulary_of_the_data(model, tmp_path):
+    (tmp_path / "text").write_text("The cat likes the house.\n" * 40)
+    (given,) = load([str(model)], sentence="a dog", length=9, heads=[1]).values()
+    pieces = SentencePiece(str(model.parent / "sentencepiece.bpe.model")).split("a dog")
+    assert given.tokens == ["<s>", *pieces, "</s>"]
+    assert (given.length, given.heads, given.blocks.shape[1]) == (9, [1], 9)
+    (given,) = load([str(model)], sentences=str(tmp_path / "text")).values()
+    assert given.blocks.shape[1] == MAX_POSITIONS
+    assert given.words.shape[:2] == given.blocks.shape

@@ -5,18 +5,21 @@ import os
 import pytest
 import torch
 
-from helpers.glue_data import DICTIONARY, MODEL, write_checkpoint, write_data
-from helpers.own_tasks import own_rows, own_task, write_own
+from helpers.glue_data import DICTIONARY, own_task, random_rows, write_data, write_task
+from helpers.models import write_model
 from helpers.running import call_program
 from tupe_fairseq.checkpoint.allowed_options import read_pretrained
 from tupe_fairseq.finetune import protocol
 from tupe_fairseq.finetune.command import Experiment, Run, Settings
 from tupe_fairseq.finetune.task_data import TaskData
 
+LABELS = {"train": [0] * 7 + [1] * 3, "valid": [0, 1, 1], "test": [None] * 2}
+SIZES = {"encoder_layers": 3, "max_positions": 48, "rel_pos_buckets": 8, "max_rel_pos": 20}
+
 
 def words_of(tmp_path, cpu=False, **settings):
-    data = write_data(tmp_path / "a folder" / "CoLA", "CoLA")
-    checkpoint = write_checkpoint(tmp_path / "the model.pt", MODEL)
+    data = write_data(tmp_path / "a folder" / "CoLA", "CoLA", LABELS)
+    checkpoint = write_model(tmp_path / "the model", data / "input0", rel_pos=True, **SIZES)
     experiment = Experiment(
         str(tmp_path / "runs"), TaskData.load(str(data)), read_pretrained(str(checkpoint)),
         Settings(epochs=2, batch_size=3, **settings), cpu,
@@ -28,7 +31,7 @@ def test_the_model_is_the_checkpoints_and_the_schedule_is_that_of_the_data(tmp_p
     """10 rows in batches of 3, 2 epochs."""
     words = words_of(tmp_path, fp16=True, update_freq=2)
     for flag, value in (
-        ("--arch", "tupe_roberta_base"), ("--encoder-layers", 3), ("--encoder-embed-dim", 16),
+        ("--arch", "tupe_roberta"), ("--encoder-layers", 3), ("--encoder-embed-dim", 16),
         ("--encoder-ffn-embed-dim", 24), ("--encoder-attention-heads", 2), ("--max-positions", 48),
         ("--rel-pos-buckets", 8), ("--max-rel-pos", 20), ("--total-num-update", 4),
         ("--warmup-updates", 0), ("--max-epoch", 2), ("--lr", "3e-5"), ("--seed", 4),
@@ -41,26 +44,25 @@ def test_the_model_is_the_checkpoints_and_the_schedule_is_that_of_the_data(tmp_p
 
 
 def call(folder, data, *flags):
-    model = write_checkpoint(folder / "model.pt")
-    words = ["--data", data, "--checkpoint", model, "--output-dir", folder / "runs", *flags]
-    return call_program("finetune", words)
+    words = ["--data", data, "--output-dir", folder / "runs", "--checkpoint"]
+    return call_program("finetune", [*words, write_model(folder, data / "input0"), *flags])
 
 
 def test_the_papers_grid_and_a_small_one_for_small_data(tmp_path):
-    code, text = call(tmp_path, write_data(tmp_path / "CoLA", "CoLA"), "--dry-run")
+    code, text = call(tmp_path, write_data(tmp_path / "CoLA", "CoLA", LABELS), "--dry-run")
     runs = [line.split(", ")[1] for line in text.splitlines() if line.startswith("# CoLA, ")]
     rates = ("2e-5", "3e-5", "4e-5", "5e-5")
     assert code == 0 and runs == [f"lr{rate}-seed{seed}" for rate in rates for seed in range(1, 6)]
     assert "--max-epoch 10" in text and not (tmp_path / "runs").exists()
     task = own_task("classification")
-    folder = write_own(tmp_path / "mine", task, own_rows(task))
+    folder = write_task(tmp_path / "mine", task, random_rows(task))
     _, text = call(tmp_path, folder, "--dry-run")
     assert text.count("# mine, lr") == 4 and "--max-epoch 50" in text
     assert "--max-epoch 10" in call(tmp_path, folder, "--dry-run", "--batch-size", 1)[1]
 
 
 def test_flags_of_fairseq_train(tmp_path):
-    data = write_data(tmp_path / "CoLA", "CoLA", {"train": [0] * 7 + [1] * 3})
+    data = write_data(tmp_path / "CoLA", "CoLA", LABELS)
     flags = "--metric f1 --balance --patience 3 --pooling mean --dropout 0.3 --weight-decay 0"
     code, text = call(tmp_path, data, "--dry-run", *flags.split())
     for words in (
@@ -80,7 +82,7 @@ def test_devices(flags, devices, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     seen = []
     monkeypatch.setattr(protocol, "run_protocol", lambda *words: seen.append(words) or "")
-    code, text = call(tmp_path, write_data(tmp_path / "CoLA", "CoLA"), *flags)
+    code, text = call(tmp_path, write_data(tmp_path / "CoLA", "CoLA", LABELS), *flags)
     assert code == 0, text
     experiment, _, found, *_ = seen[0]
     assert found == devices and experiment.cpu == (flags == ["--cpu"])
@@ -95,12 +97,13 @@ def test_data_that_do_not_fit(tmp_path):
         assert code == 2 and not list(tmp_path.glob("runs/CoLA/lr*"))
         return text.splitlines()[-1]
 
-    data, runs = write_data(tmp_path / "CoLA", "CoLA"), tmp_path / "runs" / "CoLA"
+    data, runs = write_data(tmp_path / "CoLA", "CoLA", LABELS), tmp_path / "runs" / "CoLA"
     runs.mkdir(parents=True)
     (runs / "mine").touch()
     assert "contains other files" in refused()
     (runs / "mine").unlink()
-    other = write_checkpoint(tmp_path / "other.pt", words=DICTIONARY[::-1])
+    (tmp_path / "dict.txt").write_text("\n".join(DICTIONARY[::-1]) + "\n")
+    other = write_model(tmp_path / "other", tmp_path)
     assert "other ones" in refused("--checkpoint", other)
     (data / "label" / "dict.txt").write_text("1 1\n0 1\n")
     assert "lists 1, 0, not the labels of report.json" in refused()

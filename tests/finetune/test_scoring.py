@@ -1,12 +1,14 @@
-"""Baselines, class weights, medians, best runs and tables, on numbers checked by hand."""
+"""Metrics, baselines, class weights, medians, best runs and tables, checked by hand."""
+
+import warnings
 
 import numpy as np
 import pytest
 from sklearn import metrics
 
-from helpers.glue_data import write_data
-from helpers.own_tasks import own_task, write_own
+from helpers.glue_data import own_task, write_data, write_task
 from tupe_fairseq.data.glue import GLUE_TASKS
+from tupe_fairseq.data.metrics import class_scores, task_metrics
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.report import overall_results, overall_table
 from tupe_fairseq.finetune.scoring import (
@@ -23,21 +25,69 @@ from tupe_fairseq.finetune.task_data import TaskData
 COLA = GLUE_TASKS["CoLA"].task
 
 
-def own_data(folder, kind, labels):
-    """A task whose texts do not matter."""
-    splits = {split: [([[0, 1]], label) for label in of] for split, of in labels.items()}
-    return TaskData.load(str(write_own(folder / "mine", own_task(kind), splits)))
+def test_metrics_by_hand():
+    # 3 true and 1 false positives, 2 true and 2 false negatives
+    targets, predictions = [1, 1, 1, 1, 1, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 1]
+    accuracy, f1, mcc = 5 / 8, 2 * 3 / (2 * 3 + 1 + 2), (3 * 2 - 1 * 2) / (4 * 5 * 3 * 4) ** 0.5
+    expected = {"accuracy": accuracy, "f1": f1, "mcc": mcc, "acc_and_f1": (accuracy + f1) / 2}
+    # rounding of a few operations on float64
+    found = task_metrics(list(expected), predictions, targets)
+    assert found == pytest.approx(expected, abs=1e-12)
+    # deviations (-1, 0, 1) and (-3, 1, 2) from the means; ranks 1 2 3 and 1 2 3
+    expected = {"pearson": 5 / (2 * 14) ** 0.5, "spearman": 1}
+    expected["pearson_and_spearman"] = sum(expected.values()) / 2
+    found = task_metrics(list(expected), [0.1, 0.2, 0.3], [1.0, 5.0, 6.0])
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_metrics_of_classes_and_labels_by_hand():
+    # of 1, 3 and 2 predictions 1, 2 and 1 are right; there are 2, 3 and 1
+    targets, predictions = np.array([[0, 0, 1, 1, 1, 2], [0, 1, 1, 1, 2, 2]])
+    found = task_metrics(["macro_f1"], predictions, targets)["macro_f1"]
+    assert found == pytest.approx((2 / 3 + 4 / 6 + 2 / 3) / 3, abs=1e-12)
+    scores = class_scores("abc", predictions, targets)
+    assert [one["precision"] for one in scores] == pytest.approx([1, 2 / 3, 1 / 2])
+    assert [one["recall"] for one in scores] == pytest.approx([1 / 2, 2 / 3, 1])
+    assert [one["support"] for one in scores] == [2, 3, 1]
+    # labels of 2, 1 and 0 rows; the first is found, the second in the wrong row
+    targets, predictions = np.array([[[1, 1, 0], [1, 0, 0]], [[1, 0, 0], [1, 1, 0]]], dtype=bool)
+    found = task_metrics(["micro_f1", "macro_f1"], predictions, targets)
+    assert found == pytest.approx({"micro_f1": 2 * 2 / (3 + 3), "macro_f1": 1 / 3}, abs=1e-12)
+
+
+def test_metrics_of_tags():
+    targets = [["B-a", "I-a", "O", "B-b"], ["O", "B-a"], []]
+    predictions = [["B-a", "I-a", "O", "B-a"], ["B-a", "I-a"], []]
+    found = task_metrics(["accuracy", "entity_f1"], predictions, targets)
+    assert found == {"accuracy": 3 / 6, "entity_f1": pytest.approx(2 * 1 / (3 + 3), abs=1e-12)}
+    # as in CoNLL's script, I-b after I-a begins an entity
+    rows = [["O", "I-a", "I-b"], ["O"]]
+    assert task_metrics(["entity_f1"], [["O", "B-a", "B-b"], ["O"]], rows)["entity_f1"] == 1
+
+
+@pytest.mark.parametrize("constant", [0, 1])
+def test_what_is_undefined_counts_as_0(constant):
+    none = np.zeros((3, 2), dtype=bool)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = [
+            task_metrics(["mcc"], [constant] * 4, [0, 1, 1, 1]),
+            task_metrics(["pearson", "spearman"], [float(constant)] * 4, [0, 1, 2, 3.5]),
+            task_metrics(["entity_f1"], [["O"], ["O"]], [["O"], ["O"]]),
+            task_metrics(["micro_f1", "macro_f1"], none, none),
+        ]
+    assert {value for one in found for value in one.values()} == {0}
 
 
 def test_majority_class_and_mean_score(tmp_path):
-    labels = {"train": [1, 1, 0], "valid": [0, 0, 1], "test": [0]}
+    labels = {"train": [1, 1, 0], "valid": [0, 0, 1], "test": [None]}
     found = baseline(TaskData.load(str(write_data(tmp_path / "MRPC", "MRPC", labels))))
     assert found["answer"] == "1"
     assert found["metrics"]["valid"]["accuracy"] == metrics.accuracy_score([0, 0, 1], [1, 1, 1])
     assert found["metrics"]["valid"]["f1"] == metrics.f1_score([0, 0, 1], [1, 1, 1])
     # a score, on the task's own scale
     labels = {"train": [-1.0, 7.0, 3.0], "valid": [0.5, 6.0], "test": [1.0, 2.0]}
-    data = own_data(tmp_path, "regression", labels)
+    data = TaskData.load(str(write_data(tmp_path / "mine", own_task("regression"), labels)))
     np.testing.assert_allclose(data.targets("valid"), [0.5, 6.0])
     assert baseline(data)["answer"] == "3.000"
 
@@ -50,7 +100,7 @@ def test_most_frequent_tag_of_each_word(tmp_path):
         "valid": [([runs, new], [2, 0]), ([run, dog, new], [1, 1, 2])],
         "test": [([dog], [0]), ([dog], [1])],
     }
-    data = TaskData.load(str(write_own(tmp_path / "mine", own_task("tagging"), splits)))
+    data = TaskData.load(str(write_task(tmp_path / "mine", own_task("tagging"), splits)))
     assert [row.tolist() for row in data.targets("valid")] == [[2, 0], [1, 1, 2]]
     found = baseline(data)
     assert found["answer"] == "NOUN"
@@ -60,13 +110,14 @@ def test_most_frequent_tag_of_each_word(tmp_path):
 
 
 def test_balanced_weights(tmp_path):
-    labels = {"train": [0, 0, 0, 1, 1, 2], "valid": [0, 0], "test": []}
-    weights = balanced_weights(own_data(tmp_path / "classes", "classification", labels))
-    assert weights == [pytest.approx(6 / 9, rel=1e-5), 1.0, 2.0]
-    # so that rows with a label weigh as much as those without
-    labels = {"train": [[0], [0], [0, 1], []], "valid": [[], []], "test": []}
-    weights = balanced_weights(own_data(tmp_path / "labels", "multilabel", labels))
-    assert weights == [pytest.approx(1 / 3, rel=1e-5), 3.0]
+    # of labels so that rows with one weigh as much as those without
+    for kind, labels, expected in (
+        ("classification", [0, 0, 0, 1, 1, 2], [6 / 9, 1, 2]),
+        ("multilabel", [[0], [0], [0, 1], []], [1 / 3, 3]),
+    ):
+        splits = {"train": labels, "valid": labels[:2], "test": []}
+        data = TaskData.load(str(write_data(tmp_path / kind, own_task(kind), splits)))
+        assert balanced_weights(data) == pytest.approx(expected, rel=1e-5)
 
 
 def test_labels_are_spelled_as_users_do(tmp_path):

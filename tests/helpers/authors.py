@@ -7,7 +7,9 @@ import torch
 from tupe_fairseq import TupeConfig, TupeEncoder
 
 WORDS = [f"w{n} {99 - n}" for n in range(20)]
-VOCABULARY = 4 + 3 + len(WORDS) + 1
+#: the symbols of a converted model, from 4 on
+LISTED = ["<file>", "<email>", "<url>", *(word.split()[0] for word in WORDS)]
+VOCABULARY = 4 + len(LISTED) + 1
 SIZES = {
     "encoder_layers": 2, "encoder_embed_dim": 12, "encoder_ffn_embed_dim": 20,
     "encoder_attention_heads": 3, "max_positions": 16,

@@ -1,27 +1,39 @@
-"""The one writer of GLUE data folders and of checkpoints to fine-tune, without fairseq."""
+"""Data folders of GLUE's tasks and of own ones, as the commands leave them, without fairseq."""
 
-import argparse
 import hashlib
 import random
 import struct
 
 import numpy as np
-import torch
 
-from tupe_fairseq.checkpoint.checkpoint import symbols_of, vocabulary_version
 from tupe_fairseq.data.glue import GLUE_TASKS
+from tupe_fairseq.data.task import Task, label_symbol
 from tupe_fairseq.files import write_json
 
-FIRST, EOS = 4, 2  # ids: of the first word or label of a dict.txt, and of </s>
+FIRST, EOS, PAD = 4, 2, 1  # ids: of the first word or label of a dict.txt, of </s> and <pad>
 DICTIONARY = [f"word{number} 1" for number in range(7)]
-ROWS = {"train": 10, "valid": 4, "test": 3}
-MODEL = {
-    "arch": "tupe_roberta_base", "encoder_layers": 3, "encoder_embed_dim": 16,
-    "encoder_ffn_embed_dim": 24, "encoder_attention_heads": 2, "activation_fn": "gelu",
-    "pooler_activation_fn": "tanh", "max_positions": 48, "encoder_normalize_before": False,
-    "untie_weights_roberta": False, "rel_pos": True, "rel_pos_buckets": 8, "max_rel_pos": 20,
-    "tie_cls": False,
-}  # fmt: skip
+ROWS = {"train": 64, "valid": 16, "test": 9}
+METRICS = {
+    "classification": (("accuracy", "macro_f1"), "accuracy"),
+    "regression": (("pearson", "spearman"), "pearson_and_spearman"),
+    "multilabel": (("micro_f1", "macro_f1"), "micro_f1"),
+    "tagging": (("accuracy",), "accuracy"),
+}
+LABELS = {
+    "classification": ("<pad>", "so so", "very | good"),
+    "regression": (),
+    "multilabel": ("a, b", "c d"),
+    "tagging": ("NOUN", "VERB", "%"),
+}
+
+
+def own_task(kind, name="mine", texts=1, labels=None):
+    """A task of one's own; a regression's scale is from -1 to 7."""
+    metrics, selection = METRICS[kind]
+    return Task(
+        name, kind, LABELS[kind] if labels is None else labels, texts, tuple(ROWS), metrics,
+        selection, scale=(-1.0, 7.0) if kind == "regression" else None,
+    )  # fmt: skip
 
 
 def write_bin(prefix, rows):
@@ -34,34 +46,33 @@ def write_bin(prefix, rows):
     prefix.with_suffix(".bin").write_bytes(np.array(sum(rows, []), dtype="<i4").tobytes())
 
 
-def write_task(folder, name, splits, lines=DICTIONARY, max_positions=MODEL["max_positions"]):
-    """OUT/TASK as tupe-prepare-glue leaves it.
+def write_task(folder, task, splits, lines=DICTIONARY, max_positions=48):
+    """OUT/TASK of a task, or of GLUE's of that name; ``lines`` are those of dict.txt.
 
-    ``splits`` have rows: one or two texts, lists of words' numbers; and the number of the class, or
-    the score as a share of the highest. ``lines`` are those of dict.txt.
+    A row is a tuple: the one or two texts, lists of words' numbers; and the number of the class,
+    the score on its own scale, or the numbers of the labels; None in a test set without labels. Of
+    tagging the words, lists of tokens' numbers, and the numbers of their tags.
     """
-    task = GLUE_TASKS[name]
+    task = GLUE_TASKS[task].task if isinstance(task, str) else task
     (folder / "label").mkdir(parents=True)
     if task.labels:
-        (folder / "label" / "dict.txt").write_text("".join(f"{x} 1\n" for x in task.labels))
+        symbols = "".join(f"{label_symbol(label)} 1\n" for label in task.labels)
+        (folder / "label" / "dict.txt").write_text(symbols)
     content = "".join(line + "\n" for line in lines)
     for split, rows in splits.items():
-        for number in range(len(task.texts)):
+        texts = [[sum(texts, [])] if task.kind == "tagging" else texts for texts, _ in rows]
+        for number in range(task.texts):
             side = folder / f"input{number}"
-            texts = [texts[number] for texts, _ in rows]
-            write_bin(side / split, [[FIRST + word for word in text] + [EOS] for text in texts])
+            ids = [[FIRST + word for word in text[number]] + [EOS] for text in texts]
+            write_bin(side / split, ids)
             (side / "dict.txt").write_text(content)
-        labels = [label for _, label in rows]
         if split.startswith("test"):
             indices = "".join(f"{10 * row}\n" for row in range(len(rows)))
             (folder / f"{split}.index").write_text(indices)
-        elif task.is_regression:
-            text = "".join(f"{label}\n" for label in labels)
-            (folder / "label" / f"{split}.label").write_text(text)
-        else:
-            write_bin(folder / "label" / split, [[FIRST + label, EOS] for label in labels])
+        if all(label is not None for _, label in rows):
+            _write_labels(folder / "label", task, split, rows)
     report = {
-        "task": name, "description": task.task.to_record(), "max_positions": max_positions,
+        "task": task.name, "description": task.to_record(), "max_positions": max_positions,
         "splits": {split: {"rows": len(rows)} for split, rows in splits.items()},
         "vocabulary": hashlib.sha256(content.encode()).hexdigest(),
     }  # fmt: skip
@@ -69,41 +80,55 @@ def write_task(folder, name, splits, lines=DICTIONARY, max_positions=MODEL["max_
     return folder
 
 
-def write_data(folder, name, labels=None, rows=None, **options):
-    """Short sentences of three kinds; ``labels`` are classes or scores from 0 to 5 by split."""
-    task, splits = GLUE_TASKS[name], {}
-    for split in task.files:
-        number = (rows or ROWS)[split.rstrip("1")]
-        found = (labels or {}).get(split) or [i % task.num_classes for i in range(number)]
-        splits[split] = [
-            ([[0, 1 + row % 3]] * len(task.texts), label / 5 if task.is_regression else label)
-            for row, label in enumerate(found)
-        ]
-    return write_task(folder, name, splits, **options)
+def _write_labels(folder, task, split, rows):
+    if task.is_regression:
+        low, high = task.scale
+        lines = [f"{(score - low) / (high - low)!r}\n" for _, score in rows]
+        (folder / f"{split}.label").write_text("".join(lines))
+        return
+    ids = []
+    for words, label in rows:
+        if task.kind == "tagging":
+            tags = [[FIRST + tag] + [PAD] * (len(w) - 1) for w, tag in zip(words, label)]
+            ids.append(sum(tags, []) + [EOS])
+        else:
+            labels = label if task.kind == "multilabel" else [label]
+            ids.append([*(FIRST + one for one in labels), EOS])
+    write_bin(folder / split, ids)
 
 
-def random_rows(name, words, rows, longest=12):
-    """Rows of :func:`write_task`: words at random, the label by the first of them."""
-    task, draw, splits = GLUE_TASKS[name], random.Random(name), {}
+def write_data(folder, task, labels, **options):
+    """A folder with these labels of each split; of the sentences there are three."""
+    texts = GLUE_TASKS[task].task.texts if isinstance(task, str) else task.texts
+    splits = {
+        split: [([[0, 1 + row % 3]] * texts, label) for row, label in enumerate(of)]
+        for split, of in labels.items()
+    }
+    return write_task(folder, task, splits, **options)
+
+
+def random_rows(task, words=7, rows=ROWS, longest=12):
+    """Rows of :func:`write_task`: words at random, the label mostly by the first of them."""
+    task = GLUE_TASKS[task].task if isinstance(task, str) else task
+    draw, splits = random.Random(task.name), {}
     for split, number in rows.items():
         splits[split] = []
         for _ in range(number):
-            texts = [draw.choices(range(words), k=draw.randint(1, longest)) for _ in task.texts]
+            texts = [
+                draw.choices(range(words), k=draw.randint(1, longest)) for _ in range(task.texts)
+            ]
             first = texts[0][0]
-            label = first % len(task.labels) if task.labels else first / words + draw.random()
+            if task.kind == "tagging":
+                texts = [[word, *range(draw.randint(0, 1))] for word in texts[0]]
+                label = [(word[0] + (draw.random() < 0.2)) % len(task.labels) for word in texts]
+            elif task.kind == "multilabel":
+                label = [label for label in range(len(task.labels)) if label in texts[0]]
+            elif task.is_regression:
+                low, high = task.scale
+                label = low + (high - low) * (first + draw.random()) / words
+            else:
+                label = first % len(task.labels)
+            if task.benchmark and split.startswith("test"):
+                label = None
             splits[split].append((texts, label))
     return splits
-
-
-def write_checkpoint(path, options=MODEL, words=DICTIONARY):
-    """The parts of a checkpoint that are read before training."""
-    symbols = symbols_of(words)
-    tensors = {
-        "encoder.sentence_encoder.embed_tokens.weight": torch.zeros(len(symbols), 16),
-        "encoder.vocabulary_version": vocabulary_version(symbols),
-    }
-    for layer in range(options["encoder_layers"]):
-        name = f"encoder.sentence_encoder.layers.{layer}.fc1.weight"
-        tensors[name] = torch.zeros(options["encoder_ffn_embed_dim"], 16)
-    torch.save({"cfg": {"model": argparse.Namespace(**options)}, "model": tensors}, path)
-    return path

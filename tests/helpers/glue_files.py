@@ -1,13 +1,14 @@
-"""Small files in the official GLUE formats, with the oddities of the official ones."""
-
-from dataclasses import dataclass, field
+"""GLUE's official files, small and as odd, and all that comes between them and fine-tuning."""
 
 import sentencepiece
 
+from helpers.glue_data import ROWS, random_rows, write_bin, write_data, write_task
 from helpers.running import call_program
+from helpers.training import UP_TO_64, pretrain
 from tupe_fairseq.data.dictionary import write_dictionary
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.subwords import SentencePiece
+from tupe_fairseq.data.task import TaskRows
 from tupe_fairseq.data.text_files import clean_line
 from tupe_fairseq.files import write_json
 
@@ -35,7 +36,6 @@ TEST_HEADERS = {
     "RTE": "index sentence1 sentence2",
     "WNLI": "index sentence1 sentence2",
 }
-ROWS = {"train": 24, "valid": 8, "test": 6}
 
 # Written into the first rows of every file; a reader of CSV files trips over each.
 ODD_TEXTS = (
@@ -51,40 +51,25 @@ VERBS = ("likes", "sees", "forgot", "will eat", "has never met")
 OBJECTS = ("the house", "an old tree", "nobody", "two apples", "the sea")
 
 
-@dataclass
-class Rows:
-    """What a reader must find in a file: the rows that are not broken."""
-
-    texts: list[tuple[str, ...]] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    index: list[str] = field(default_factory=list)
-    read: int = 0
-    dropped: int = 0
-
-
 def sentence(number):
     """The numbers below 125 give different sentences."""
     words = SUBJECTS[number % 5], VERBS[number // 5 % 5], OBJECTS[number // 25 % 5]
     return " ".join(words) + "."
 
 
-def write_glue(folder, names=tuple(GLUE_TASKS), rows=None, odd=True):
-    """Write FOLDER/TASK/*.tsv; of each task and split the :class:`Rows`.
-
-    ``rows`` are numbers of rows of train, valid and test; ``odd`` puts in ODD_TEXTS and broken
-    lines.
-    """
-    return {name: _write_task(folder / name, GLUE_TASKS[name], rows or ROWS, odd) for name in names}
+def write_glue(folder, names=tuple(GLUE_TASKS)):
+    """Write FOLDER/TASK/*.tsv; the rows of each task and split that are not broken."""
+    return {name: _write_task(folder / name, GLUE_TASKS[name]) for name in names}
 
 
-def _write_task(folder, task, rows, odd):
+def _write_task(folder, task):
     folder.mkdir(parents=True, exist_ok=True)
     found = {}
     for split, file in task.files.items():
         kind = split.rstrip("1")
-        lines, found[split] = _lines(task, kind, rows[kind], odd)
-        content = ("\r\n" if odd and task.name == "SST-2" else "\n").join(lines)
-        if not (odd and task.name == "WNLI"):  # one without a line feed at its end
+        lines, found[split] = _lines(task, kind)
+        content = ("\r\n" if task.name == "SST-2" else "\n").join(lines)
+        if task.name != "WNLI":  # one without a line feed at its end
             content += "\n"
         # as Microsoft wrote it
         mark = "\ufeff" if task.name == "MRPC" and kind != "test" else ""
@@ -92,19 +77,17 @@ def _write_task(folder, task, rows, odd):
     return found
 
 
-def _lines(task, kind, count, odd):
+def _lines(task, kind):
     headers = {"train": HEADERS, "valid": {**HEADERS, **DEV_HEADERS}, "test": TEST_HEADERS}
     header = headers[kind][task.name].split()
     lines = ["\t".join(header)] if header else []
-    width = len(header) or 4
     columns = (kind == "test" and task.test_texts) or task.texts
-    found = Rows()
-    for number in range(count):
+    found = TaskRows()
+    for number in range(ROWS[kind]):
         texts = [sentence(number + 7 * column) for column in range(len(columns))]
-        if odd and number < len(ODD_TEXTS):
+        if number < len(ODD_TEXTS):
             texts[number % len(texts)] = ODD_TEXTS[number]
-        fields = [f"f{column}" for column in range(width)]
-        fields[0] = str(number)
+        fields = [str(number), *(f"f{column}" for column in range(1, len(header) or 4))]
         for column, text in zip(columns, texts):
             fields[column - 1] = text
         found.texts.append(tuple(texts))
@@ -119,18 +102,16 @@ def _lines(task, kind, count, odd):
             fields[place - 1] = label
             found.labels.append(label)
         lines.append("\t".join(fields))
-    found.read = count
-    if odd and kind != "test":
-        broken = []
-        if task.name == "QQP":
-            broken = ["77\t8\t9\tA question that", "goes on here?\tAnother one?\t0"]
-            broken += ["78\t8\t9\tOne\ttab\ttoo many\t1"]
-        if task.name == "MNLI":
-            fields[place - 1] = "-"
-            broken = ["\t".join(fields)]
-        lines[3:3] = broken
-        found.dropped = len(broken)
-        found.read += len(broken)
+    broken = []
+    if task.name == "QQP" and kind != "test":
+        broken = ["77\t8\t9\tA question that", "goes on here?\tAnother one?\t0"]
+        broken += ["78\t8\t9\tOne\ttab\ttoo many\t1"]
+    if task.name == "MNLI" and kind != "test":
+        fields[place - 1] = "-"
+        broken = ["\t".join(fields)]
+    lines[3:3] = broken
+    found.dropped["broken"] = len(broken)
+    found.read = ROWS[kind] + len(broken)
     return lines, found
 
 
@@ -156,3 +137,33 @@ def prepare_glue(official, tasks, pretrain_dir, out, *flags):
     command = ["--glue-dir", official, "--tasks", tasks, "--pretrain-dir", pretrain_dir]
     command += ["--output-dir", out, "--workers", "1", *flags]
     return call_program("prepare-glue", command)
+
+
+def make_chain(folder):
+    """Write dir, a vocabulary, checkpoint_last.pt, pre-trained with it, and out/TASK.
+
+    CoLA comes from tupe-prepare-glue; MNLI and STS-B are written as it does, to save time.
+    """
+    vocabulary, out = write_pretrain_dir(folder / "dir"), folder / "out"
+    lines = (vocabulary / "dict.txt").read_text().splitlines()
+    words = [[4 + (7 * row + place) % len(lines) for place in range(9)] for row in range(40)]
+    for split in ("train", "valid"):
+        write_bin(vocabulary / split, [[*row, 2] for row in words])
+    size = ["--encoder-embed-dim", 32, "--encoder-attention-heads", 4]  # smaller ones learn nothing
+    pretrain(vocabulary, folder, "--rel-pos", "--max-update", 2, *UP_TO_64, *size)
+    (folder / "glue" / "CoLA").mkdir(parents=True)
+    for split, file in GLUE_TASKS["CoLA"].files.items():
+        rows = [] if split != "test" else ["index\tsentence"]
+        for number in range(ROWS[split]):
+            # something to learn, with every ninth label wrong: class 1 for birds and fish
+            text = sentence(number)
+            label = int(("bird" in text or "fish" in text) != (number % 9 == 8))
+            rows.append(f"{number}\t{text}" if split == "test" else f"x\t{label}\tx\t{text}")
+        (folder / "glue" / "CoLA" / file).write_text("\n".join(rows) + "\n")
+    code, text = prepare_glue(folder / "glue", "CoLA", vocabulary, out)
+    assert code == 0, text
+    splits = {split: ROWS[split.rstrip("1")] for split in GLUE_TASKS["MNLI"].files}
+    write_task(out / "MNLI", "MNLI", random_rows("MNLI", len(lines), splits), lines)
+    scores = {split: [row % 26 / 5 for row in range(ROWS[split])] for split in ("train", "valid")}
+    write_data(out / "STS-B", "STS-B", {**scores, "test": [None] * ROWS["test"]}, lines=lines)
+    return folder

@@ -12,10 +12,9 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizerFast
 
 from helpers.authors import CODES, WORDS, their_checkpoint
-from helpers.running import call_program
+from helpers.running import run_here
 
 MERGES = ["t h", "th e", "Ġ the", "Ġ a"]
-MAX_POSITIONS = 16
 
 
 def write_authors(folder):
@@ -30,22 +29,24 @@ def write_authors(folder):
     ]  # fmt: skip
 
 
-def write_stock(folder, lines):
-    """A checkpoint of fairseq's stock RoBERTa with these lines of dict.txt."""
+def write_stock(folder, lines, max_positions=16):
+    """theirs.pt, of fairseq's stock RoBERTa, and theirs.txt with these lines; the model."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "theirs.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     dictionary = Dictionary.load(str(folder / "theirs.txt"))
-    config = MaskedLMConfig(tokens_per_sample=MAX_POSITIONS)
     dictionary.add_symbol("<mask>")
-    task = MaskedLMTask(config, dictionary)
     args = argparse.Namespace(
         arch="roberta_base", encoder_layers=1, encoder_embed_dim=12, encoder_ffn_embed_dim=20,
-        encoder_attention_heads=3, max_positions=MAX_POSITIONS, task="masked_lm",
+        encoder_attention_heads=3, max_positions=max_positions, task="masked_lm",
     )  # fmt: skip
     base_architecture(args)
-    model = RobertaModel.build_model(args, task)
+    task = MaskedLMTask(MaskedLMConfig(tokens_per_sample=max_positions), dictionary)
+    model = RobertaModel.build_model(args, task).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.3)
     torch.save({"args": args, "model": model.state_dict()}, folder / "theirs.pt")
-    return ["--checkpoint", folder / "theirs.pt", "--dict", folder / "theirs.txt"]
+    return model
 
 
 def write_gpt2(folder, merges=MERGES):
@@ -57,10 +58,10 @@ def write_gpt2(folder, merges=MERGES):
     (folder / "vocab.bpe").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", "utf-8")
     # as in the public one: the most frequent first, not all of them, filled up
     listed = [f"{number} {number + 5}" for number in sorted(numbers.values(), reverse=True)[:-30]]
-    flags = write_stock(folder, [*listed, "madeupword0000 0", "madeupword0001 0"])
+    write_stock(folder, [*listed, "madeupword0000 0", "madeupword0001 0"])
     return [
-        *flags, "--gpt2-encoder-json", folder / "encoder.json",
-        "--gpt2-vocab-bpe", folder / "vocab.bpe",
+        "--checkpoint", folder / "theirs.pt", "--dict", folder / "theirs.txt",
+        "--gpt2-encoder-json", folder / "encoder.json", "--gpt2-vocab-bpe", folder / "vocab.bpe",
     ]  # fmt: skip
 
 
@@ -86,8 +87,8 @@ def write_roberta(folder):
 
 
 def convert(flags, out, *more):
-    """tupe-convert in this process: the exit code and what was printed."""
-    return call_program("convert", [*flags, "--output-dir", out, *more])
+    """tupe-convert; what it printed."""
+    return run_here("tupe-convert", *flags, "--output-dir", out, *more).stdout
 
 
 def printed_commands(text):

@@ -1,4 +1,4 @@
-"""Every command and example of the pages runs, on models cut down to a tiny size."""
+"""Every command and example of the pages runs, on tiny models; their links and tables are true."""
 
 import contextlib
 import io
@@ -204,3 +204,35 @@ def test_decoders(folder):
     assert len(outputs) == 3
     assert "Perplexity" in outputs[0] and outputs[1].startswith("The value of")
     assert "Generate valid with beam=5" in outputs[2]
+
+
+# ---- Names, links and places
+
+
+@pytest.mark.parametrize("readme", ["README.md", "examples/positions/README.md"])
+def test_every_position_encoding_has_its_line(readme):
+    lines = re.findall(
+        r"^\| `([a-z-]+)`", (REPO / readme).read_text(encoding="utf-8"), re.MULTILINE
+    )
+    # results of some of them may follow
+    assert [name for name in dict.fromkeys(lines) if name in CATALOGUE] == list(CATALOGUE)
+
+
+PAGES = [*REPO.glob("*.md"), *REPO.glob("examples/*/README.md"), *REPO.glob("scripts/*/*.md")]
+
+
+def anchors(page):
+    """The names by which GitHub links to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
+def test_links_and_scripts_of_a_page_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for place, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", text):
+        target = page.parent / place if place else page
+        assert target.exists(), place
+        assert not anchor or anchor in anchors(target), f"{place}#{anchor}"
+    for script in re.findall(r"^(?:python )?(scripts/\S+)", text, re.MULTILINE):
+        assert (REPO / script).exists(), script

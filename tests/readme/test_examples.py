@@ -7,21 +7,13 @@ import sys
 
 import pytest
 
-from helpers.running import ENV, REPO, USER_DIR, run_here
+from helpers.running import ENV, REPO, USER_DIR, run_here, run_process
 from tupe_fairseq.data.tokenizer import Tokenizer
 
 
-def shell(folder, *command, check=True, **env):
-    done = subprocess.run(
-        command, cwd=folder, env={**ENV, **env}, text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    assert not (check and done.returncode), done.stdout[-5000:]
-    return done.stdout
-
-
 def test_pytorch_only(tmp_path):
-    output = shell(tmp_path, sys.executable, REPO / "examples" / "pytorch_only.py")
+    script = REPO / "examples" / "pytorch_only.py"
+    output = run_process(sys.executable, script, cwd=tmp_path).stdout
     assert "step 200: loss 0.00" in output and "100% right" in output
     assert (tmp_path / "bias.png").stat().st_size > 10_000
 
@@ -51,7 +43,8 @@ def test_walkthrough(tmp_path, monkeypatch, capsys):
 def quickstart(folder, **options):
     """Cut down to a few updates by its own variable, in this environment."""
     env = {"QUICKSTART_SMOKE": "1", "QUICKSTART_DIR": str(folder), "VENV": sys.prefix}
-    return shell(folder.parent, REPO / "scripts" / "quickstart.sh", **env, **options)
+    script = REPO / "scripts" / "quickstart.sh"
+    return run_process(script, cwd=folder.parent, env=env, **options).stdout
 
 
 def test_quickstart_and_a_second_run_that_skips_what_is_finished(tmp_path):
