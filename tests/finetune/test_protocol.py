@@ -96,6 +96,7 @@ def test_each_run_has_the_score_of_its_predictions(grid, chain):
     runs = [read(grid, "CoLA", name, "result.json") for name in (FIRST, SECOND)]
     scores = [one["metrics"]["valid"]["mcc"] for one in runs]
     assert summary["score"] == pytest.approx(sum(scores) / 2) and max(scores) > 0.2
+    assert "No run beats" not in (grid / "CoLA" / "results.md").read_text()
     header, *rows = (grid / "submission" / "CoLA.tsv").read_text().splitlines()
     index = (chain / "out" / "CoLA" / "test.index").read_text().split()
     assert header == "index\tprediction"
@@ -250,6 +251,8 @@ def test_a_task_of_ones_own(kind, own):
     expected = pytest.approx(score(kind, predictions, targets), abs=1e-6)
     assert result["metrics"]["valid"][summary["selection"]] == summary["score"] == expected
     assert ("Weights of the classes in the loss (--balance)" in table) == (kind != "regression")
+    assert summary["best_run_score"] <= summary["baseline_score"]  # after so few updates
+    assert "No run beats the baseline" in table
     path = task / FIRST / "predictions-test.tsv"
     if kind == "multilabel":  # whose test set has no labels
         header, *lines = path.read_text().splitlines()
