@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import re
 
 import pytest
 import torch
@@ -298,7 +299,9 @@ def test_a_training_resumes_with_fairseqs_own_task_to_the_same(data, trained_lm,
 
 def test_a_trained_language_model_is_evaluated_and_goes_on(data, trained_lm, tmp_path):
     words = [data, "--user-dir", USER_DIR, "--path", trained_lm / LAST, "--cpu"]
-    assert "Perplexity" in run_here("fairseq-eval-lm", *words, "--gen-subset", "valid").stdout
+    evaluated = ["--gen-subset", "valid", "--tokens-per-sample", 16]
+    printed = run_here("fairseq-eval-lm", *words, *evaluated).stdout
+    assert re.search("Evaluated [1-9]", printed) and "Perplexity" in printed
     (tmp_path / "text").write_text("w1 w2 w3\nw4\n")
     words += ["--task", "tupe_language_modeling", "--beam", 2, "--max-len-b", 9]
     printed = run_here("fairseq-interactive", *words, "--input", tmp_path / "text").stdout
