@@ -258,7 +258,7 @@ FAULTS = [Fault(*fault) for fault in [
 
 
 def copy_repository(folder: Path) -> None:
-    ignored = shutil.ignore_patterns("__pycache__", ".pytest_cache", ".hypothesis")
+    ignored = shutil.ignore_patterns("__pycache__", ".pytest_cache")
     for name in ("tupe_fairseq", "tests", "examples", "scripts"):
         shutil.copytree(REPO / name, folder / name, ignore=ignored)
     for name in ("README.md", "pyproject.toml"):

@@ -251,8 +251,8 @@ def test_a_task_of_ones_own(kind, own):
     expected = pytest.approx(score(kind, predictions, targets), abs=1e-6)
     assert result["metrics"]["valid"][summary["selection"]] == summary["score"] == expected
     assert ("Weights of the classes in the loss (--balance)" in table) == (kind != "regression")
-    assert summary["best_run_score"] <= summary["baseline_score"]  # after so few updates
-    assert "No run beats the baseline" in table
+    is_useless = summary["best_run_score"] <= summary["baseline_score"]
+    assert ("No run beats the baseline" in table) == is_useless
     path = task / FIRST / "predictions-test.tsv"
     if kind == "multilabel":  # whose test set has no labels
         header, *lines = path.read_text().splitlines()
