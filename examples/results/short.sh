@@ -5,7 +5,7 @@
 #
 #   examples/results/short.sh        in the root of a clone; writes short-data
 #
-# A second run goes on where the first stopped, and what is finished is not made again: remove
+# A second run resumes, and what is finished is not made again: remove
 # short-data/compared after a change.  The commands must be on PATH.
 set -euo pipefail
 
