@@ -28,7 +28,7 @@ def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tupe-compare",
         description="Pre-train a tupe_roberta with each position encoding and seed, everything "
-        "else equal, and write tables with 95%% intervals and figures to OUT. Finished runs are "
+        "else equal, and write tables with 95% intervals and figures to OUT. Finished runs are "
         "skipped and interrupted ones resume; schemes, sizes and seeds can be added later. "
         "@FILE reads flags from a file, with # comments.",
         epilog="example: tupe-compare data-bin --output-dir comparison --schemes "
