@@ -153,7 +153,7 @@ def test_a_folder_without_a_record(own):
     assert not {0, 1, 2, len(tokenizer.ids) - 1} & set(tokenizer.encode("<s> <pad> </s> <mask>"))
     assert tokenizer.decode(tokenizer.encode("the cat sees")) == "the cat sees"
     # a model of another program, beside nothing of ours
-    assert Tokenizer.load(str(own), ours=False).normalize("a\u00ad") == "a\u00ad"
+    assert Tokenizer.load(str(own), clean=False).normalize("a\u00ad") == "a\u00ad"
 
 
 def test_a_dictionary_of_fairseq_preprocess(own, tmp_path):

@@ -15,7 +15,7 @@ FIXED = {"embedding_normalize": True, "encoder_layers_to_keep": None}
 DEFAULTS = {"pooler_dropout": 0.1}
 
 _THEIRS = "decoder.sentence_encoder."
-# the beginnings of names, theirs and ours; the first match counts
+# the beginnings of their names and of ours; the first match counts
 _NAMES = (
     (_THEIRS + "emb_layer_norm.", ENCODER + "layernorm_embedding."),
     (_THEIRS + "emb_out_layer_norm.", ENCODER + "layer_norm."),
@@ -32,25 +32,25 @@ _NAMES = (
 )
 
 
-def our_tensor_name(theirs: str) -> str:
-    for beginning, ours in _NAMES:
-        if theirs.startswith(beginning):
-            return ours + theirs[len(beginning) :]
-    return theirs
+def our_tensor_name(name: str) -> str:
+    for beginning, new in _NAMES:
+        if name.startswith(beginning):
+            return new + name[len(beginning) :]
+    return name
 
 
-def rename_tensors(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A state dict of theirs under our names."""
-    return {our_tensor_name(name): tensor for name, tensor in theirs.items()}
+def rename_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The authors' state dict under our names."""
+    return {our_tensor_name(name): tensor for name, tensor in tensors.items()}
 
 
-def position_options(given: dict[str, Any]) -> dict[str, Any]:
+def position_options(saved: dict[str, Any]) -> dict[str, Any]:
     """Our options of the position encoding, with the defaults of their code."""
-    if not given.get("rel_pos", False):
+    if not saved.get("rel_pos", False):
         return {"position_encoding": "tupe", "rel_pos": False}
     return {
         "position_encoding": "tupe",
         "rel_pos": True,
-        "rel_pos_buckets": given.get("rel_pos_bins", 32),
-        "max_rel_pos": given.get("max_rel_pos", 128),
+        "rel_pos_buckets": saved.get("rel_pos_bins", 32),
+        "max_rel_pos": saved.get("max_rel_pos", 128),
     }

@@ -44,10 +44,10 @@ _STALE_COPY = re.compile(
 )
 
 
-def rename_tensors(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+def rename_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """A state dict of RoBERTa as that of tupe_roberta with ``learned`` positions."""
     model: dict[str, Tensor] = {}
-    for old, tensor in theirs.items():
+    for old, tensor in tensors.items():
         # the public releases have names of 2019
         name = old.replace("decoder.", "encoder.", 1) if old.startswith("decoder.") else old
         name = name.replace(".emb_layer_norm.", ".layernorm_embedding.")
@@ -70,6 +70,6 @@ def stack_projections(model: dict[str, Tensor], parts: tuple[str, str, str]) -> 
             model[query.replace(parts[0], "in_proj_")] = stacked
 
 
-def position_options(given: dict[str, Any]) -> dict[str, Any]:
+def position_options(saved: dict[str, Any]) -> dict[str, Any]:
     """Our options of the position encoding."""
     return {"position_encoding": "learned"}

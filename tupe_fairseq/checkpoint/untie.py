@@ -75,9 +75,9 @@ def untie(model: Model) -> Model:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    given = [name for name in POSITION_OPTIONS if getattr(options, name, None)]
-    if options.position_encoding != "learned" or given:
-        what = " ".join([options.position_encoding, *map(flag, given)])
+    extra = [name for name in POSITION_OPTIONS if getattr(options, name, None)]
+    if options.position_encoding != "learned" or extra:
+        what = " ".join([options.position_encoding, *map(flag, extra)])
         raise CheckpointError(
             f"--untie starts from learned positions without further options, and this is {what}"
         )

@@ -70,10 +70,10 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def check_python() -> str:
-    found = f"{platform.python_version()}, {platform.platform(terse=True)}, {sys.executable}"
+    python = f"{platform.python_version()}, {platform.platform(terse=True)}, {sys.executable}"
     if sys.version_info >= FIRST_WITHOUT_FAIRSEQ:
-        raise Doubt(f"{found}; fairseq, which training needs, runs on Python 3.10 to 3.12 only")
-    return found
+        raise Doubt(f"{python}; fairseq, which training needs, runs on Python 3.10 to 3.12 only")
+    return python
 
 
 def check_torch() -> str:
@@ -134,7 +134,7 @@ def check_devices() -> str:
     if os.path.exists("/dev/nvidia0") and not torch.cuda.is_available():
         build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPUs"
         raise Doubt(f"this machine has a GPU that torch, built for {build}, cannot use")
-    size, found = 256, []
+    size, devices = 256, []
     for device in ["cpu", *(f"cuda:{n}" for n in range(torch.cuda.device_count()))]:
         config = TupeConfig(128, num_heads=2, num_layers=1, ffn_embed_dim=64, max_positions=size)
         dtype = torch.float32 if device == "cpu" else torch.float16
@@ -147,8 +147,8 @@ def check_devices() -> str:
         of_step = {"has_content_bias": False, "is_trained": True, "num_scores": 2 * size * size}
         chosen = choose("auto", out.device, None, **of_step)
         name = "cpu" if device == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})"
-        found.append(f"{name} trains with {chosen} attention")
-    return ", ".join(found)
+        devices.append(f"{name} trains with {chosen} attention")
+    return ", ".join(devices)
 
 
 def check_checkpoint(path: str, data: str | None) -> str:
@@ -179,10 +179,10 @@ def check_data(folder: str, checkpoint: str | None) -> str:
         rows.append(f"{len(lengths):,} rows in {split}")
         # each text has its </s>; fairseq adds <s>, and another </s> between two texts
         longest = max(longest, int(lengths.max(initial=0)) + len(inputs))
-    found = f"{folder}: {', '.join(rows)}, the longest of {longest:,} tokens"
+    contents = f"{folder}: {', '.join(rows)}, the longest of {longest:,} tokens"
     if checkpoint:
         limit = load(checkpoint, folder).max_positions
         if longest > limit:
             fix = "fairseq skips it" if inputs == [folder] else "tupe-finetune truncates it"
-            raise Doubt(f"{found}; above the model's max_positions ({limit:,}), so {fix}")
-    return found
+            raise Doubt(f"{contents}; above the model's max_positions ({limit:,}), so {fix}")
+    return contents

@@ -91,12 +91,12 @@ def get_parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> None:
     parser = get_parser()
     args = parser.parse_args(argv)
-    given = vocabulary_files(parser, args)
+    vocabulary_choice = vocabulary_files(parser, args)
     from tupe_fairseq.export.write_folder import SOME
     from tupe_fairseq.files import new_folder
 
     with new_folder(args.output_dir, args.overwrite, ["config.json"], SOME) as folder:
-        pipeline = export(args, given, folder)
+        pipeline = export(args, vocabulary_choice, folder)
     trust = ", trust_remote_code=True" if args.model_type == "tupe" else ""
     logger.info("wrote %s", args.output_dir)
     print(f"# where transformers is installed (more is in {args.output_dir}/README.md):")
@@ -104,7 +104,7 @@ def main(argv: list[str] | None = None) -> None:
     print(f"pipeline({pipeline!r}, {args.output_dir!r}{trust})")
 
 
-def export(args: argparse.Namespace, given: Any, folder: str) -> str:
+def export(args: argparse.Namespace, vocabulary_choice: Any, folder: str) -> str:
     """Write a folder and compare it with the checkpoint; the pipeline that it is for."""
     import torch
 
@@ -123,7 +123,7 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
     folders = folders_of(args)
     logger.info("reading %s", args.checkpoint)
     model = load(args.checkpoint, *folders)
-    vocabulary = Tokenizer.load(folders, given, ours=not model.origin)
+    vocabulary = Tokenizer.load(folders, vocabulary_choice, clean=not model.origin)
     texts = sample(args.sample) if args.sample else check.TEXTS
     texts = [vocabulary.normalize(text) for text in texts]
     reports = [path for p in folders if os.path.isfile(path := os.path.join(p, REPORT))]
@@ -160,8 +160,8 @@ def export(args: argparse.Namespace, given: Any, folder: str) -> str:
 
     logger.info("comparing the folder with the checkpoint on %d texts", len(texts))
 
-    def encode(*given: str) -> list[int]:
-        first, *second = vocabulary.encode_batch(given)
+    def encode(*texts: str) -> list[int]:
+        first, *second = vocabulary.encode_batch(texts)
         return [BOS, *first, EOS, *(token for ids in second for token in (EOS, *ids, EOS))]
 
     def hidden(tokens: torch.Tensor) -> torch.Tensor:

@@ -84,9 +84,9 @@ def main(argv: list[str] | None = None) -> None:
     )
     for figure, (measure, draw) in figures.items():
         measured = {}
-        for name, given in inputs.items():
+        for name, plot_input in inputs.items():
             try:
-                measured[name] = measure(given)
+                measured[name] = measure(plot_input)
             except NotApplicable as reason:
                 logger.info("%s.png: skipped for %s: %s", figure, name, reason)
         if measured:

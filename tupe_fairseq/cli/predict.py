@@ -100,8 +100,8 @@ def main(argv: list[str] | None = None) -> None:
         for chunk, predictions in rows.chunks(work, total):
             for row, prediction in zip(chunk, predictions):
                 for name, value in prediction.items():
-                    joined = value if separator is None else separator.join(map(str, value))
-                    row[new[name]] = joined
+                    text = value if separator is None else separator.join(map(str, value))
+                    row[new[name]] = text
                 write(row)
         file.flush()
     rows.log(logger, counts)

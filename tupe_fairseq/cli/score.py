@@ -204,11 +204,11 @@ def _score(args, model, device, rows, batch_tokens, advance) -> tuple[dict[str, 
         is_first = True
         while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
             flat = [one for *_, tokens in chunk for one in tokens]
-            found = iter(pseudo_likelihoods(
+            likelihoods = iter(pseudo_likelihoods(
                 model.masked_logits, flat, mask, device, batch_tokens, advance
             ))  # fmt: skip
             for sentences, columns, tokens in chunk:
-                scores = [next(found) for _ in tokens]
+                scores = [next(likelihoods) for _ in tokens]
                 lengths = [len(one) - 2 for one in tokens]
                 for name, score, length in zip(names, scores, lengths):
                     totals[name].update(sentences=1, pieces=length, pseudo_log_likelihood=score)

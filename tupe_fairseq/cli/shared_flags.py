@@ -65,8 +65,8 @@ def add_model_flags(parser: argparse.ArgumentParser, batches: bool = True) -> No
 
 def folders_of(args: argparse.Namespace) -> list[str]:
     """The folders in which the model's files are looked for."""
-    beside = os.path.dirname(args.checkpoint) or "."
-    return [beside] if args.data is None else [args.data, beside]
+    checkpoint_folder = os.path.dirname(args.checkpoint) or "."
+    return [checkpoint_folder] if args.data is None else [args.data, checkpoint_folder]
 
 
 def load_model(args: argparse.Namespace, vocabulary: tuple[str, list[str]] | None):
@@ -82,7 +82,7 @@ def load_model(args: argparse.Namespace, vocabulary: tuple[str, list[str]] | Non
         raise ValueError("--fp16 needs a GPU; drop it")
     folders = folders_of(args)
     model = load(args.checkpoint, *folders)
-    tokenizer = Tokenizer.load(folders, vocabulary, ours=not model.origin)
+    tokenizer = Tokenizer.load(folders, vocabulary, clean=not model.origin)
     if model.origin:  # the authors' code has symbols that dict.txt does not list
         ids = {word: number for number, word in enumerate(model.symbols)}
         tokenizer.ids.update((word, ids[word]) for word, i in tokenizer.ids.items() if i != UNK)
@@ -109,15 +109,15 @@ def training_devices(parser: argparse.ArgumentParser, args: argparse.Namespace) 
         return [None]
     import torch
 
-    there = torch.cuda.device_count()
-    if max(args.gpus or [-1]) >= there:
+    num_gpus = torch.cuda.device_count()
+    if max(args.gpus or [-1]) >= num_gpus:
         parser.error(
-            f"--gpus {max(args.gpus)}: torch finds {there} GPUs on this machine, from 0 on"
+            f"--gpus {max(args.gpus)}: torch finds {num_gpus} GPUs on this machine, from 0 on"
         )
-    if not there and args.fp16:
+    if not num_gpus and args.fp16:
         parser.error("--fp16 needs a GPU, and torch finds none on this machine; drop it")
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(there)))).split(",")
-    return [visible[gpu] for gpu in args.gpus or [0]] if there else [None]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(num_gpus)))).split(",")
+    return [visible[gpu] for gpu in args.gpus or [0]] if num_gpus else [None]
 
 
 def refuse_overwriting(

@@ -70,11 +70,11 @@ class TextRows:
 
         self.path, self.header, self.skips = args.input, not args.no_header, args.skip_bad_rows
         self.is_stream = self.path == STANDARD_INPUT
-        given = (args.text, args.text2)
+        texts = (args.text, args.text2)
         if args.text is None and usual[0] is not None and not self.is_stream:
             names = read_columns(self.path, self.header)
-            given = usual if all(name in names for name in usual if name) else given
-        columns = choose_columns(self.path, *given, header=self.header, num_texts=num_texts)
+            texts = usual if all(name in names for name in usual if name) else texts
+        columns = choose_columns(self.path, *texts, header=self.header, num_texts=num_texts)
         self.is_words, self.texts = is_words, columns.texts
         whole = all_columns and not self.is_stream
         self.columns = read_columns(self.path, self.header) if whole else self.texts

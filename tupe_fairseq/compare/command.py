@@ -148,9 +148,9 @@ def check_train_flags(settings: Settings, arch: str) -> None:
         after = vars(parse_training([*words, *settings.train_flags]))
     except ValueError as error:
         raise ValueError(f"--train-flags: {error}") from error
-    ours = ["--arch", "--task", "--seed", "--save-dir", "--position-encoding", *FLAGS]
-    ours += [*settings.fixed_flags(), *(f"--{name.replace('_', '-')}" for name in _OURS)]
-    for flag in ours:
+    own_flags = ["--arch", "--task", "--seed", "--save-dir", "--position-encoding", *FLAGS]
+    own_flags += [*settings.fixed_flags(), *(f"--{name.replace('_', '-')}" for name in _OURS)]
+    for flag in own_flags:
         name = flag[2:].replace("-", "_")
         if before.get(name) != after.get(name):
             raise ValueError(
@@ -167,7 +167,7 @@ def position_parameters(runs: Sequence[Run]) -> dict[tuple[str, str], int]:
     from tupe_fairseq.encoder import TupeEncoder
     from tupe_fairseq.options import TupeConfig
 
-    found: dict[tuple[str, str], int] = {}
+    parameters: dict[tuple[str, str], int] = {}
     known: dict[Any, str] = {}
     for run in {(run.arch, run.scheme): run for run in runs}.values():
         label = run.scheme.label
@@ -181,12 +181,12 @@ def position_parameters(runs: Sequence[Run]) -> dict[tuple[str, str], int]:
         same = known.setdefault((run.arch, *sorted(config.record.items())), label)
         if same != label:
             raise ValueError(f"--schemes: {label!r} is the same as {same!r}; drop one")
-        found[run.arch, label] = sum(
+        parameters[run.arch, label] = sum(
             parameter.numel() * (1 if layer is None else config.num_layers)
             for layer, position in encodings.items()
             for parameter in position.parameters()
         )
-    return found
+    return parameters
 
 
 def versions() -> dict[str, str]:

@@ -111,10 +111,10 @@ def draw_final(table: list[dict[str, Any]], runs: list[dict[str, Any]], baseline
             values = [{**run, **run["downstream"]}.get(name) for run in own]
             values = [value for value in values if value is not None]
             axis.plot(values, [place] * len(values), "o", color="C0", alpha=0.4, markersize=4)
-            found = {**row, **row["downstream"]}.get(name)
-            if found and found["margin95"] is not None:
+            measure = {**row, **row["downstream"]}.get(name)
+            if measure and measure["margin95"] is not None:
                 bar = {"fmt": "|", "color": "C0", "markersize": 11, "capsize": 3}
-                axis.errorbar([found["mean"]], [place], xerr=[found["margin95"]], **bar)
+                axis.errorbar([measure["mean"]], [place], xerr=[measure["margin95"]], **bar)
         if name == "difference":
             axis.axvline(0, color="#777777", linewidth=0.8, zorder=0)
         axis.set_xlabel(title)

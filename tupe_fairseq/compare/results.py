@@ -78,13 +78,13 @@ def spread(values: Sequence[float | None]) -> Row | None:
     """
     from scipy.stats import t
 
-    found = [value for value in values if value is not None]
-    if not found:
+    known = [value for value in values if value is not None]
+    if not known:
         return None
-    n, margin = len(found), None
+    n, margin = len(known), None
     if n > 1:
-        margin = float(t.ppf(0.975, n - 1)) * stdev(found) / math.sqrt(n)
-    return {"n": n, "mean": fmean(found), "min": min(found), "max": max(found), "margin95": margin}
+        margin = float(t.ppf(0.975, n - 1)) * stdev(known) / math.sqrt(n)
+    return {"n": n, "mean": fmean(known), "min": min(known), "max": max(known), "margin95": margin}
 
 
 def summarize(runs: Sequence[Row]) -> list[Row]:
@@ -162,26 +162,26 @@ def report(results: Row) -> str:
     return "\n".join([*lines, *_settings(results)])
 
 
-def cell(found: Row | None, form: str) -> str:
+def cell(measure: Row | None, form: str) -> str:
     """``mean ± half of the 95% interval``; the mean alone of one seed."""
-    if found is None:
+    if measure is None:
         return "-"
-    text = format(found["mean"], form)
-    margin = found["margin95"]
+    text = format(measure["mean"], form)
+    margin = measure["margin95"]
     return text if margin is None else f"{text} ± {format(margin, form.replace('+', ''))}"
 
 
 def _fraction(row: Row) -> str:
-    found = row["to_baseline"]
-    reached = found["fraction"]
-    if not found["of"]:
+    to_baseline = row["to_baseline"]
+    reached = to_baseline["fraction"]
+    if not to_baseline["of"]:
         return "-"
     if reached is None:
         return "not reached"
-    if reached["n"] == found["of"]:
+    if reached["n"] == to_baseline["of"]:
         return cell(reached, ".2f")
     # the seeds that reach it are no sample of all
-    return f"{reached['mean']:.2f} ({reached['n']} of {found['of']} seeds)"
+    return f"{reached['mean']:.2f} ({reached['n']} of {to_baseline['of']} seeds)"
 
 
 def _losses(table: Sequence[Row], baseline: str) -> list[str]:

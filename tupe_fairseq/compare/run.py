@@ -209,7 +209,7 @@ def _read(path: str) -> list[dict[str, Any]]:
 def evaluate(run: Run, env: dict[str, str], lock: int | None) -> dict[str, float]:
     """Downstream evaluation of checkpoint_last.pt: the percentage of minimal pairs, and scores of
     fine-tuned tasks (times 100, the mean over the fine-tuning seeds at the best rate)."""
-    settings, folder, found = run.settings, run.path("downstream"), {}
+    settings, folder, scores = run.settings, run.path("downstream"), {}
     device = ["--cpu"] if settings.cpu else []
 
     def call(name: str, *words: str) -> Any:
@@ -230,9 +230,9 @@ def evaluate(run: Run, env: dict[str, str], lock: int | None) -> dict[str, float
         if settings.pairs_per_file:
             words += ["--pairs-per-file", str(settings.pairs_per_file)]
         pairs = call("pairs", *words)["pairs"]
-        found["pairs"] = 100 * pairs["all"]["accuracy"]
+        scores["pairs"] = 100 * pairs["all"]["accuracy"]
         for name, share in pairs["phenomena"].items():
-            found[f"pairs/{name}"] = 100 * share["accuracy"]
+            scores[f"pairs/{name}"] = 100 * share["accuracy"]
     for task in settings.tasks:
         name = os.path.basename(task)
         words = ["tupe-finetune", *settings.finetune_flags, "--task", name, "--data", task]
@@ -241,26 +241,26 @@ def evaluate(run: Run, env: dict[str, str], lock: int | None) -> dict[str, float
         best = [one["metrics"] for one in results["runs"] if one["lr"] == results["best_lr"]]
         metric = results["selection"]
         # a diverged run counts as 0, as in the tables of tupe-finetune
-        found[name] = 100 * fmean(one["valid"][metric] if one else 0.0 for one in best)
-    return found
+        scores[name] = 100 * fmean(one["valid"][metric] if one else 0.0 for one in best)
+    return scores
 
 
 def _parameters(log_path: str) -> int | None:
     if not os.path.exists(log_path):
         return None
     with open(log_path, encoding="utf-8", errors="replace") as file:
-        found = _PARAMETERS.findall(file.read())
-    return int(found[-1].replace(",", "")) if found else None
+        counts = _PARAMETERS.findall(file.read())
+    return int(counts[-1].replace(",", "")) if counts else None
 
 
 def peak_resident_mib(pid: int | None) -> float | None:
     """The peak resident memory of a running process in MiB; None where there is no /proc."""
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8") as file:
-            found = re.search(r"VmHWM:\s*(\d+)", file.read())
+            match = re.search(r"VmHWM:\s*(\d+)", file.read())
     except OSError:
         return None
-    return int(found[1]) / 1024 if found else None
+    return int(match[1]) / 1024 if match else None
 
 
 def cores() -> int:
@@ -270,8 +270,8 @@ def cores() -> int:
 
 def processor() -> str:
     """The processor's name and the number of its cores that may be used."""
-    found = None
+    match = None
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            found = re.search(r"^model name\s*: (.*)", file.read(), re.MULTILINE)
-    return f"{found[1] if found else 'CPU'}, {cores()} cores"
+            match = re.search(r"^model name\s*: (.*)", file.read(), re.MULTILINE)
+    return f"{match[1] if match else 'CPU'}, {cores()} cores"

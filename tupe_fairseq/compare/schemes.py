@@ -51,18 +51,18 @@ def parse_scheme(text: str) -> Scheme:
 
     parser.error = refuse
     try:
-        found = vars(parser.parse_args(shlex.split(text)))
+        parsed = vars(parser.parse_args(shlex.split(text)))
     except ValueError as error:  # quotes that do not match
         refuse(str(error))
     flags: list[str] = []
     for flag, has_number in FLAGS.items():
-        value = found[flag[2:].replace("-", "_")]
+        value = parsed[flag[2:].replace("-", "_")]
         if value is None or value is False:
             continue
         if has_number and value < 1:
             refuse(f"{flag} takes a whole number above 0")
         flags += [flag, str(value)] if has_number else [flag]
-    return Scheme(found["name"], tuple(flags))
+    return Scheme(parsed["name"], tuple(flags))
 
 
 def parse_schemes(text: str) -> list[Scheme]:

@@ -73,26 +73,26 @@ def choose_columns(
     if path == STANDARD_INPUT:
         return Columns("text", "text2" if num_texts == 2 else None, None)
     names, flags = read_columns(path, header), {"text": text, "text2": text2, "label": label}
-    found = {role: find_column(path, names, n, f"--{role}") for role, n in flags.items() if n}
+    chosen = {role: find_column(path, names, n, f"--{role}") for role, n in flags.items() if n}
     needed = ["text", "label"] if labelled else ["text"]
-    if any(role not in found for role in needed):
+    if any(role not in chosen for role in needed):
         if ending_of(path) in DELIMITED and not header:
             raise ValueError(f"{path} has no names of columns; give --text by number, from 1")
         wanted = [*needed, "text2"] if num_texts != 1 and not text else needed
-        guessed = _guess(names, found, ending_of(path) == ".conll")
-        guessed = {role: guessed[role] for role in wanted if guessed[role] and role not in found}
-        found.update(guessed)
+        guessed = _guess(names, chosen, ending_of(path) == ".conll")
+        guessed = {role: guessed[role] for role in wanted if guessed[role] and role not in chosen}
+        chosen.update(guessed)
         for role in needed:
-            if role not in found:
+            if role not in chosen:
                 raise ValueError(
                     f"{path} has no column whose name says that it is the {role}; give --{role}: "
                     f"{quoted(names)}"
                 )
         listed = ", ".join(f"--{role} {name!r}" for role, name in guessed.items())
         logger.info("%s: guessed %s", path, listed)
-    if len(set(found.values())) < len(found):
-        raise ValueError(f"{path}: one column for two purposes: {quoted(found.values())}")
-    columns = Columns(found["text"], found.get("text2"), found["label"] if labelled else None)
+    if len(set(chosen.values())) < len(chosen):
+        raise ValueError(f"{path}: one column for two purposes: {quoted(chosen.values())}")
+    columns = Columns(chosen["text"], chosen.get("text2"), chosen["label"] if labelled else None)
     if num_texts is not None and num_texts != len(columns.texts):
         raise ValueError(
             f"{path}: the task has {num_texts} texts, not {quoted(columns.texts)}; give --text"
@@ -101,12 +101,12 @@ def choose_columns(
     return columns
 
 
-def _guess(names: list[str], found: dict[str, str], is_conll: bool) -> dict[str, str | None]:
+def _guess(names: list[str], chosen: dict[str, str], is_conll: bool) -> dict[str, str | None]:
     """The columns by their names; in .conll the first has the words, and the last the tags."""
     if is_conll:
         return {"text": names[0], "text2": None, "label": names[-1] if names[1:] else None}
-    lower = {name.lower(): name for name in reversed(names) if name not in found.values()}
-    label = found.get("label") or next((lower[name] for name in _LABELS if name in lower), None)
+    lower = {name.lower(): name for name in reversed(names) if name not in chosen.values()}
+    label = chosen.get("label") or next((lower[name] for name in _LABELS if name in lower), None)
     for pair in (*_PAIRS, *((name,) for name in _TEXTS)):
         if all(name in lower for name in pair):
             texts = [lower[name] for name in pair]

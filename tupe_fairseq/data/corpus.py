@@ -89,7 +89,7 @@ def clean_files(
     paths: list[str], options, out: str, all_hashes: bytearray, all_starts: bytearray, bar: tqdm
 ) -> Counter:
     """Write the cleaned lines to a file, and add their hashes and which begin a document."""
-    found = {path: Counter() for path in paths}
+    by_path = {path: Counter() for path in paths}
     field, function = options.text_field, functools.partial(clean, options=options)
     blocks = ((path, block) for path in paths for block in read_blocks(path, field, bar.update))
     last, is_between = "", True
@@ -105,12 +105,12 @@ def clean_files(
             file.write(lines)
             all_hashes += hashes
             all_starts += starts
-            found[path].update(counts)
-    for path, counts in found.items():
+            by_path[path].update(counts)
+    for path, counts in by_path.items():
         lost = counts["invalid_utf8"] + counts["too_long"]
         if not counts["documents"] or lost > MUCH * counts["read"]:
             logger.warning("warning: %s: %s", path, dropped_lines(counts))
-    total = sum(found.values(), Counter())
+    total = sum(by_path.values(), Counter())
     if not total["documents"]:
         reasons = dropped_lines(total)
         raise ValueError(f"there are no documents in {' '.join(paths)}: {reasons}")
@@ -192,9 +192,9 @@ def write_splits(
             count["parts"] += 1
             count["lines"] += size
             part = list(itertools.islice(lines, size))
-            joined = list(join_lines(part, options)) if options.join_short else part
-            count["joined"] += len(part) - len(joined)
-            file.writelines(joined)
+            lines_joined = list(join_lines(part, options)) if options.join_short else part
+            count["joined"] += len(part) - len(lines_joined)
+            file.writelines(lines_joined)
     for file in itertools.chain.from_iterable(files.values()):
         file.close()
     return counts

@@ -207,11 +207,11 @@ def write_submission(
             f"{len(set(index))} different indices; prepare the task again"
         )
     if task.is_regression:
-        found = [f"{min(max(float(score), 0.0), _MOST):.3f}" for score in predictions]
+        values = [f"{min(max(float(score), 0.0), _MOST):.3f}" for score in predictions]
     else:
-        found = [task.labels[int(label)] for label in predictions]
+        values = [task.labels[int(label)] for label in predictions]
     path = os.path.join(folder, task.submission(split))
     with atomic_write(path) as file:
         file.write("index\tprediction\n")
-        file.writelines(f"{number}\t{answer}\n" for number, answer in zip(index, found))
+        file.writelines(f"{number}\t{answer}\n" for number, answer in zip(index, values))
     return path

@@ -137,7 +137,7 @@ def class_scores(labels: Sequence[str], predictions, targets) -> list[dict[str, 
     """
     from sklearn.metrics import precision_recall_fscore_support
 
-    found = []
+    table = []
     for number, label in enumerate(labels):
         if predictions.ndim == 2:
             of_class = targets[:, number], predictions[:, number]
@@ -145,8 +145,8 @@ def class_scores(labels: Sequence[str], predictions, targets) -> list[dict[str, 
             of_class = targets == number, predictions == number
         values = precision_recall_fscore_support(*of_class, average="binary", zero_division=0)
         scores = dict(zip(("precision", "recall", "f1"), map(float, values[:3])))
-        found.append({"label": label, **scores, "support": int(of_class[0].sum())})
-    return found
+        table.append({"label": label, **scores, "support": int(of_class[0].sum())})
+    return table
 
 
 def most_frequent(classes: list[dict[str, Any]], most: int = 30) -> list[dict[str, Any]]:

@@ -89,10 +89,10 @@ def encode(block: bytes, tokenizer: Tokenizer, longest: int) -> tuple[np.ndarray
     A sentence of length 0 separates documents; the first and the last may be of this kind.
     """
     lines = block.decode().split("\n")[:-1]
-    ids, found = tokenizer.encode_flat(lines)
+    ids, sizes = tokenizer.encode_flat(lines)
     counts = Counter(tokens=len(ids), unknown=int(np.count_nonzero(ids == UNK)))
     lengths: list[int] = []
-    for line, length in zip(lines, found.tolist()):
+    for line, length in zip(lines, sizes.tolist()):
         if length:
             parts = (length - 1) // longest
             lengths += [longest] * parts + [length - parts * longest]
@@ -169,8 +169,8 @@ def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
     inputs = {name: facts(getattr(options, name)) for name in names}
     of_text = {**{name: getattr(options, name) for name in _TEXT_OPTIONS}, **inputs}
     settings = {**of_text, **{name: getattr(options, name) for name in _VOCABULARY_OPTIONS}}
-    given = sorted(Path(options.vocabulary).iterdir()) if options.vocabulary else []
-    settings["vocabulary"] = facts(filter(os.path.isfile, given))
+    files = sorted(Path(options.vocabulary).iterdir()) if options.vocabulary else []
+    settings["vocabulary"] = facts(filter(os.path.isfile, files))
     settings["sentencepiece_model"] = facts(filter(None, [options.sentencepiece_model]))
     if os.path.isfile(done):
         record = read_json(done)
@@ -223,7 +223,7 @@ def make_report(options, text: dict[str, Any], encoded: dict[str, Counter]) -> d
     cleaned, splits = Counter(text["cleaned"]), text["splits"]
     total = sum(encoded.values(), Counter())
     rows = {"read": cleaned["rows"], "no_text": cleaned["rows"] - cleaned["documents"]}
-    joined = sum(splits[split]["joined"] for split in encoded)
+    num_joined = sum(splits[split]["joined"] for split in encoded)
     dropped = ("invalid_utf8", "too_short", "too_long", "duplicate")
 
     def by_split(count: Callable[[str], Any]) -> dict[str, Any]:
@@ -234,7 +234,11 @@ def make_report(options, text: dict[str, Any], encoded: dict[str, Counter]) -> d
         "documents": {"read": cleaned["documents"], **by_split(lambda x: splits[x]["documents"])},
         "lines": {
             **{"read": cleaned["read"], "split_off": cleaned["split_off"]},
-            **{"joined": joined, "cut": total["cut"], **by_split(lambda x: encoded[x]["lines"])},
+            **{
+                "joined": num_joined,
+                "cut": total["cut"],
+                **by_split(lambda x: encoded[x]["lines"]),
+            },
         },
         "dropped": {**{x: cleaned[x] for x in dropped}, "no_pieces": total["no_pieces"]},
         "tokens": by_split(lambda x: encoded[x]["tokens"]),

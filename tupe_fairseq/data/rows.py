@@ -209,8 +209,10 @@ def _conll(path: str, columns, header):
         row: Row | RowError = {str(i): list(column) for i, column in enumerate(zip(*tokens), 1)}
         for number, token in zip(numbers, tokens):
             if len(token) != width or "" in token:
-                found = len(list(filter(None, token)))
-                row = RowError(path, number, f"has {found} fields, and the first token {width}")
+                num_fields = len(list(filter(None, token)))
+                row = RowError(
+                    path, number, f"has {num_fields} fields, and the first token {width}"
+                )
                 break
         yield numbers[0], row
 

@@ -168,17 +168,17 @@ class FastBpe:
 
     def unfit(self, words: Iterable[str]) -> list[str]:
         """None if they are below one percent: codes of another training share most subwords."""
-        made = {left + right for left, right in self.merges}
+        merged = {left + right for left, right in self.merges}
         words = [word for word in words if not re.fullmatch("<.*>", word)]
-        unfit = [word for word in words if not self._is_made(word, made)]
+        unfit = [word for word in words if not self._is_merged(word, merged)]
         return unfit if len(unfit) > 0.01 * len(words) else []
 
     @staticmethod
-    def _is_made(word: str, made: set[str]) -> bool:
+    def _is_merged(word: str, merged: set[str]) -> bool:
         if word.endswith(_CONTINUED) and word != _CONTINUED:
             word = word.removesuffix(_CONTINUED)
-            return len(word) == 1 or word in made
-        return len(word) == 1 or f"{word}</w>" in made
+            return len(word) == 1 or word in merged
+        return len(word) == 1 or f"{word}</w>" in merged
 
 
 def read_codes(path: str) -> list[tuple[str, str]]:

@@ -86,13 +86,13 @@ class _File:
 
     def task_rows(self, places: Iterable[int], kind: str) -> TaskRows:
         """The rows at these places."""
-        found = TaskRows()
+        rows = TaskRows()
         for row in map(self.rows.__getitem__, places):
-            found.add(row.texts, kind == TAGGING)
+            rows.add(row.texts, kind == TAGGING)
             if row.label is not None:
-                found.labels.append(row.label)
-        found.read = len(found.texts)
-        return found
+                rows.labels.append(row.label)
+        rows.read = len(rows.texts)
+        return rows
 
 
 def read_task(options: argparse.Namespace) -> tuple[Task, dict[str, TaskRows], Columns]:
@@ -135,11 +135,11 @@ def _columns(options: argparse.Namespace) -> dict[str, Columns]:
     files, header = options.files, options.has_header
     if not header and all(ending_of(path) not in DELIMITED for path in files.values()):
         raise ValueError("--no-header has no effect: none of the files is .tsv or .csv; drop it")
-    given, num_texts = (options.text, options.text2, options.label), None
+    names, num_texts = (options.text, options.text2, options.label), None
     if options.kind == TAGGING:
         num_texts = 1
     train = choose_columns(
-        files["train"], *given, header=header, num_texts=num_texts, labelled=True
+        files["train"], *names, header=header, num_texts=num_texts, labelled=True
     )
     columns = dict.fromkeys(files, train)
     if "test" in files:
@@ -162,8 +162,8 @@ def _parse(
         raise RowError(path, number, problem, reason)
 
     def whole(values: Iterable[str]) -> tuple[str, ...]:
-        found = tuple(value.strip() for value in values)
-        return found if all(found) else refuse("has an empty label", "empty label")
+        stripped = tuple(value.strip() for value in values)
+        return stripped if all(stripped) else refuse("has an empty label", "empty label")
 
     values = [row[name] for name in columns.texts]
     label: Any = None if columns.label is None else row[columns.label]
@@ -215,24 +215,24 @@ def _problem(
 
 def _labels(options: argparse.Namespace, train: _File, columns: Columns) -> tuple[str, ...]:
     """The labels in the order of the classes; all occur in train."""
-    found = {label for row in train.rows for label in as_tuple(row.label)}
+    seen = {label for row in train.rows for label in as_tuple(row.label)}
     for label in options.labels:
-        if label not in found:
+        if label not in seen:
             raise ValueError(f"--labels has {label!r}, which does not occur in {train.path}")
     fewest = 1 if options.kind == MULTILABEL else 2
-    if len(found) < fewest:
+    if len(seen) < fewest:
         raise ValueError(
-            f"{train.path} has {len(found)} different labels ({quoted(found) or 'none'}); --kind "
+            f"{train.path} has {len(seen)} different labels ({quoted(seen) or 'none'}); --kind "
             f"{options.kind} needs {fewest} or more"
         )
     many = max(_MANY_LABELS, len(train.rows) // 2)
-    if options.kind == CLASSIFICATION and not options.labels and len(found) > many:
+    if options.kind == CLASSIFICATION and not options.labels and len(seen) > many:
         raise ValueError(
-            f"{train.path} has {len(found)} different labels in {len(train.rows)} rows; is column "
+            f"{train.path} has {len(seen)} different labels in {len(train.rows)} rows; is column "
             f"{columns.label!r} the label (--label)? --kind {REGRESSION} is for numbers"
         )
-    numeric = all(map(_is_number, found))
-    labels = sorted(found, key=lambda label: (float(label) if numeric else 0, label))
+    numeric = all(map(_is_number, seen))
+    labels = sorted(seen, key=lambda label: (float(label) if numeric else 0, label))
     logger.info("labels in the order of the classes: %s", quoted(options.labels or labels))
     return options.labels or tuple(labels)
 

@@ -164,8 +164,10 @@ def _field_of(line: str, field: str, place: str) -> str:
     if not isinstance(row, dict):
         raise ValueError(f"{place} is not a JSON object; give one per line (jq -c '.[]')")
     if not isinstance(row.get(field), str):
-        found = f"is not a text, but {row[field]!r:.50}" if field in row else "is missing"
-        raise ValueError(f"{place}: --text-field {field} {found}; the fields are {', '.join(row)}")
+        problem = f"is not a text, but {row[field]!r:.50}" if field in row else "is missing"
+        raise ValueError(
+            f"{place}: --text-field {field} {problem}; the fields are {', '.join(row)}"
+        )
     return row[field]
 
 

@@ -63,7 +63,7 @@ class Tokenizer:
         unfit = self.subwords.unfit(words)
         if unfit:
             raise ValueError(
-                f"{' and '.join(paths)} ({kind}) does not fit the dictionary {dictionary}: "
+                f"{' and '.join(paths)} ({kind}) does not fit the dictionary: "
                 f"{len(unfit)} of its {len(words)} words are no subwords of it, such as "
                 f"{', '.join(unfit[:3])}; give the vocabulary that the training data was made with"
             )
@@ -78,21 +78,21 @@ class Tokenizer:
         cls,
         folders: str | Sequence[str],
         given: tuple[str, Sequence[str]] | None = None,
-        ours: bool = True,
+        clean: bool = True,
     ) -> "Tokenizer":
         """From the first folder that has a vocabulary, and the first that has a dictionary.
 
         Args:
             given: a kind and its files, instead of a folder's.
-            ours: how to clean if nothing records it: as tupe-prepare-pretrain, or not at all.
+            clean: whether lines are cleaned as tupe-prepare-pretrain does, if nothing records it.
         """
         folders = [folders] if isinstance(folders, str) else list(folders)
         dictionary = find_dictionary(folders)
-        folder, record = find_record(folders, ours)
+        folder, record = find_record(folders, clean)
         if given is not None:
             kind, paths = given
             if record.get("kind") != kind:
-                record = {"clean": ours and kind == "sentencepiece"}
+                record = {"clean": clean and kind == "sentencepiece"}
         elif folder is None:
             raise FileNotFoundError(
                 f"there is no {VOCABULARY} or {SENTENCEPIECE_MODEL} in {' or '.join(folders)}; "
@@ -177,7 +177,7 @@ def find_dictionary(folders: Sequence[str]) -> str:
     )
 
 
-def find_record(folders: Sequence[str], ours: bool = True) -> tuple[str | None, dict[str, Any]]:
+def find_record(folders: Sequence[str], clean: bool = True) -> tuple[str | None, dict[str, Any]]:
     """The first folder with a vocabulary, and its record; without one, how our own cleans."""
     for folder in folders:
         path = os.path.join(folder, VOCABULARY)
@@ -188,5 +188,5 @@ def find_record(folders: Sequence[str], ours: bool = True) -> tuple[str | None, 
             return folder, record
     for folder in folders:
         if os.path.isfile(os.path.join(folder, SENTENCEPIECE_MODEL)):
-            return folder, {"kind": "sentencepiece", "clean": ours}
+            return folder, {"kind": "sentencepiece", "clean": clean}
     return None, {}

@@ -51,12 +51,12 @@ def windows(word_starts: Sequence[int], tokens: int, room: int) -> list[Window]:
         return [Window(0, tokens, 0, len(starts))]
     spans = _spans(starts, tokens, room)
     best = np.stack([_context(*span, starts, ends) for span in spans]).argmax(axis=0)
-    found = []
+    result = []
     for number, (start, stop) in enumerate(spans):
         words = np.flatnonzero(best == number)
         if len(words):
-            found.append(Window(start, stop, int(words[0]), int(words[-1]) + 1))
-    return found
+            result.append(Window(start, stop, int(words[0]), int(words[-1]) + 1))
+    return result
 
 
 def _spans(starts: np.ndarray, tokens: int, room: int) -> list[tuple[int, int]]:

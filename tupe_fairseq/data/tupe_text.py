@@ -53,13 +53,13 @@ class TupeText:
         line = re.sub(r"\.{2,}", lambda dots: f" {dots.group()} ", line)
         parts = itertools.chain.from_iterable(map(_edges_apart, line.split()))
         parts = list(itertools.chain.from_iterable(map(_symbol_or_parts, parts)))
-        found: list[str] = []
+        words: list[str] = []
         for is_symbol, group in itertools.groupby(parts, SYMBOLS.__contains__):
             between = list(group)
             if not is_symbol:
                 between = self._moses.tokenize(" ".join(between), escape=False)
-            found += between
-        return found
+            words += between
+        return words
 
 
 def _tidied(line: str) -> str:

@@ -94,12 +94,12 @@ def _same_ids(tokenizer, texts, encode, vocab_size: int) -> list[list[int]]:
     second = [*texts[1:], *texts[:1]]
     single = tokenizer(list(texts), verbose=False)["input_ids"]
     pairs = tokenizer(list(texts), second, verbose=False)["input_ids"]
-    for actual, given in zip((*single, *pairs), (*zip(texts), *zip(texts, second))):
+    for actual, inputs in zip((*single, *pairs), (*zip(texts), *zip(texts, second))):
         known = [token if token < vocab_size else UNK for token in actual]
-        if known != encode(*given):
+        if known != encode(*inputs):
             raise ValueError(
-                f"the tokenizer gives {given[0][:60]!r} other ids than the checkpoint's "
-                f"vocabulary: {known[:40]}, not {encode(*given)[:40]}"
+                f"the tokenizer gives {inputs[0][:60]!r} other ids than the checkpoint's "
+                f"vocabulary: {known[:40]}, not {encode(*inputs)[:40]}"
             )
     return single
 

@@ -165,13 +165,13 @@ def _dictionary(
     folder: str,
     config: dict[str, Any],
     rows: int,
-    given: str | None,
+    dictionary: str | None,
     numbers: dict[str, int] | None,
 ) -> list[str]:
     """The lines of the model's dict.txt; the folder's tokenizer tells them, if it has none."""
-    path, tokenizer = given or os.path.join(folder, DICTIONARY), f"{folder}/tokenizer.json"
+    path, tokenizer = dictionary or os.path.join(folder, DICTIONARY), f"{folder}/tokenizer.json"
     # with GPT-2's tokens dict.txt lists ids, maybe others
-    if not given and os.path.exists(tokenizer) and (numbers or not os.path.exists(path)):
+    if not dictionary and os.path.exists(tokenizer) and (numbers or not os.path.exists(path)):
         from tupe_fairseq.export.tokenizer import dictionary_words
 
         words = dictionary_words(tokenizer, config.get("unlisted_pieces", 0), numbers)

@@ -17,14 +17,14 @@ _COLUMNS = 96
 
 def console_script(name: str) -> str:
     """The path of a console script: beside this Python, else on PATH."""
-    beside_python = os.path.join(os.path.dirname(sys.executable), name)
-    found = beside_python if os.path.exists(beside_python) else shutil.which(name)
-    if found is None:
+    next_to_python = os.path.join(os.path.dirname(sys.executable), name)
+    path = next_to_python if os.path.exists(next_to_python) else shutil.which(name)
+    if path is None:
         raise FileNotFoundError(
             f"there is no {name} next to {sys.executable}, nor on PATH; install fairseq and this "
             "package with: pip install 'tupe_fairseq[fairseq]'"
         )
-    return found
+    return path
 
 
 def fairseq_train() -> str:

@@ -48,12 +48,12 @@ def run_grid(
     )
 
     def one(run: Run, device: str | None) -> Any:
-        made = 0
+        done = 0
 
         def on_updates(now: int) -> None:
-            nonlocal made
-            bar.update(now - made)
-            made = now
+            nonlocal done
+            bar.update(now - done)
+            done = now
 
         return make(run, {} if device is None else {"CUDA_VISIBLE_DEVICES": device}, on_updates)
 

@@ -8,12 +8,12 @@ from tupe_fairseq.figures.plot_input import NotApplicable, PlotInput
 
 
 @torch.no_grad()
-def measure(given: PlotInput) -> Tensor:
+def measure(plot_input: PlotInput) -> Tensor:
     """The attention weights (layers, heads, L, L) of the sentence, rows are queries."""
-    if given.sentence is None:
+    if plot_input.sentence is None:
         raise NotApplicable("there is no sentence; give --sentence or --sentences")
-    weights = given.encoder.attention_weights(given.sentence.unsqueeze(0))
-    return torch.cat(weights)[:, given.heads]
+    weights = plot_input.encoder.attention_weights(plot_input.sentence.unsqueeze(0))
+    return torch.cat(weights)[:, plot_input.heads]
 
 
 def draw(measured: dict[str, Tensor], inputs: dict[str, PlotInput]):
@@ -30,14 +30,14 @@ def draw(measured: dict[str, Tensor], inputs: dict[str, PlotInput]):
     figure.suptitle("Attention maps: each row is what one token attends to")
     parts = figure.subfigures(1, len(measured), width_ratios=widths, squeeze=False)[0]
     for part, (name, weights) in zip(parts, measured.items()):
-        given = inputs[name]
+        plot_input = inputs[name]
         part.suptitle(canvas.plain(name))
         axes = part.subplots(layers, weights.size(1), squeeze=False, sharex=True, sharey=True)
-        tokens = [canvas.plain(token) for token in given.tokens]
+        tokens = [canvas.plain(token) for token in plot_input.tokens]
         for ax in axes[len(weights) :].flat:
             ax.set_axis_off()
         for layer, row in enumerate(weights):
-            for ax, head, matrix in zip(axes[layer], given.heads, row):
+            for ax, head, matrix in zip(axes[layer], plot_input.heads, row):
                 image = ax.imshow(matrix, cmap=canvas.SEQUENTIAL, vmin=0, vmax=highest)
                 ax.set_title(f"layer {layer}, head {head}", fontsize="small")
                 if has_labels:

@@ -32,12 +32,12 @@ class Cls(NamedTuple):
     attention: ClsAttention | None
 
 
-def measure_bias(given: PlotInput) -> ClsBias:
-    position = given.encoder.position
+def measure_bias(plot_input: PlotInput) -> ClsBias:
+    position = plot_input.encoder.position
     if position is None or not position.unties_cls:
         raise NotApplicable("[CLS] is an ordinary position of this model, without its own bias")
-    position_bias.need_two_positions(given)
-    *_, total = position_bias.measure(given).values()
+    position_bias.need_two_positions(plot_input)
+    *_, total = position_bias.measure(plot_input).values()
     return ClsBias(total[:, 0, 1], total[:, 1, 0], total[:, 1:, 1:].flatten(1))
 
 
@@ -50,22 +50,22 @@ def attention_of_cls(weights: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def measure_attention(given: PlotInput) -> ClsAttention:
-    given.need_text()
+def measure_attention(plot_input: PlotInput) -> ClsAttention:
+    plot_input.need_text()
     total = torch.zeros(())
-    for words in given.words.split(16):  # a few at a time, to bound memory
-        weights = given.encoder.attention_weights(words)
-        means = [torch.stack(attention_of_cls(w[:, given.heads])) for w in weights]
+    for words in plot_input.words.split(16):  # a few at a time, to bound memory
+        weights = plot_input.encoder.attention_weights(words)
+        means = [torch.stack(attention_of_cls(w[:, plot_input.heads])) for w in weights]
         total = total + torch.stack(means).double() * len(words)
-    received, kept = (total / len(given.words)).unbind(1)
-    return ClsAttention(received, kept, 1 / given.words.size(1))
+    received, kept = (total / len(plot_input.words)).unbind(1)
+    return ClsAttention(received, kept, 1 / plot_input.words.size(1))
 
 
-def measure(given: PlotInput) -> Cls:
+def measure(plot_input: PlotInput) -> Cls:
     parts, reasons = [], []
     for part in (measure_bias, measure_attention):
         try:
-            parts.append(part(given))
+            parts.append(part(plot_input))
         except NotApplicable as reason:
             parts.append(None)
             reasons.append(str(reason))
@@ -76,8 +76,8 @@ def measure(given: PlotInput) -> Cls:
 
 def draw(measured: dict[str, Cls], inputs: dict[str, PlotInput]):
     """Left: the bias of each model by head. Right: the attention of all models by layer."""
-    biases = {name: found.bias for name, found in measured.items() if found.bias}
-    attentions = {name: found.attention for name, found in measured.items() if found.attention}
+    biases = {name: one.bias for name, one in measured.items() if one.bias}
+    attentions = {name: one.attention for name, one in measured.items() if one.attention}
     widest = max([len(inputs[name].heads) for name in biases], default=0)
     widths = [max(0.45 * widest + 2.5, 5.5) if biases else 0, 5.5 if attentions else 0]
     figure = canvas.new_figure(sum(widths), max(3.2 * len(biases), 5.4) + 0.8)

@@ -55,18 +55,20 @@ def _normalised(norm: nn.LayerNorm, words: Tensor, positions: Tensor) -> tuple[T
 
 
 @torch.no_grad()
-def measure(given: PlotInput) -> Tensor:
+def measure(plot_input: PlotInput) -> Tensor:
     """The four terms (4, T, T), averaged over the text and the heads shown."""
-    encoder = given.encoder
+    encoder = plot_input.encoder
     if encoder.position is None or not encoder.position.uses("embed"):
         raise NotApplicable(
             f"position encoding {encoder.config.position_encoding!r} adds nothing to the input"
         )
-    given.need_text()
+    plot_input.need_text()
     total = torch.zeros(())
-    for words in given.words.split(16):
-        total = total + four_correlations(encoder, words)[:, :, given.heads].double().sum((1, 2))
-    return total / (len(given.words) * len(given.heads))
+    for words in plot_input.words.split(16):
+        total = total + four_correlations(encoder, words)[:, :, plot_input.heads].double().sum(
+            (1, 2)
+        )
+    return total / (len(plot_input.words) * len(plot_input.heads))
 
 
 def draw(measured: dict[str, Tensor], inputs: dict[str, PlotInput]):
@@ -75,9 +77,9 @@ def draw(measured: dict[str, Tensor], inputs: dict[str, PlotInput]):
     figure.suptitle("Correlations in the first layer's attention: mean over sentences and heads")
     parts = figure.subfigures(len(measured), 1, squeeze=False)[:, 0]
     for part, (name, matrices) in zip(parts, measured.items()):
-        given = inputs[name]
-        all_heads = len(given.heads) == given.encoder.config.num_heads
-        heads = "" if all_heads else f" (heads {', '.join(map(str, given.heads))})"
+        plot_input = inputs[name]
+        all_heads = len(plot_input.heads) == plot_input.encoder.config.num_heads
+        heads = "" if all_heads else f" (heads {', '.join(map(str, plot_input.heads))})"
         part.suptitle(canvas.plain(name + heads), fontsize="medium")
         axes = part.subplots(1, 4, sharey=True)
         limit, has_beyond = canvas.symmetric_limit([matrices])

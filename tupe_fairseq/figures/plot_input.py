@@ -91,37 +91,39 @@ def load(
     shortest = min(one.max_positions for one in models)
     if length and length > shortest:
         raise ValueError(f"--length ({length}) is above the model's max_positions ({shortest})")
-    length, found = length or min(shortest, 128), {}
+    length, inputs = length or min(shortest, 128), {}
     names = names or short_names(paths)
     for name, path, folder, one in zip(names, paths, folders, models):
         last = one.encoder.config.num_heads - 1
         if heads and max(heads) > last:
             raise ValueError(f"--heads ({max(heads)}) is above {last}, the last head of {path}")
-        given = PlotInput(one.encoder, length, heads or list(range(last + 1)))
-        _add_text(given, one.symbols, [folder, os.path.dirname(path) or "."], sentences, sentence)
-        found[name] = given
-    return found
+        plot_input = PlotInput(one.encoder, length, heads or list(range(last + 1)))
+        _add_text(
+            plot_input, one.symbols, [folder, os.path.dirname(path) or "."], sentences, sentence
+        )
+        inputs[name] = plot_input
+    return inputs
 
 
-def _add_text(given, symbols, folders, sentences, sentence) -> None:
+def _add_text(plot_input, symbols, folders, sentences, sentence) -> None:
     """Fill in the fields of the text, from a file or else the valid split, and the sentence."""
     if sentences or sentence:
         tokenizer = Tokenizer.load(folders)
     if sentences:
         text = [_ids(tokenizer, line) for line in _lines(sentences)]
     else:
-        text = _valid(folders[0], given.length, len(symbols))
-    embed, longest = given.encoder.embed_tokens, given.encoder.config.max_positions
-    given.blocks = cut_blocks(text, given.length, cls=BOS)
-    if given.blocks is not None:
-        given.words = embed(given.blocks).detach()
+        text = _valid(folders[0], plot_input.length, len(symbols))
+    embed, longest = plot_input.encoder.embed_tokens, plot_input.encoder.config.max_positions
+    plot_input.blocks = cut_blocks(text, plot_input.length, cls=BOS)
+    if plot_input.blocks is not None:
+        plot_input.words = embed(plot_input.blocks).detach()
     shown = _ids(tokenizer, sentence) if sentence else _example(text, longest)
     if shown is not None:
         ids = torch.cat([shown.new_tensor([BOS]), shown])
         if len(ids) > longest:
             raise ValueError(f"--sentence has {len(ids)} tokens, and the model takes {longest}")
-        given.sentence = embed(ids).detach()
-        given.tokens = [symbols[token] for token in ids.tolist()]
+        plot_input.sentence = embed(ids).detach()
+        plot_input.tokens = [symbols[token] for token in ids.tolist()]
 
 
 def _ids(tokenizer: Tokenizer, line: str) -> Tensor:
@@ -141,10 +143,10 @@ def _valid(folder: str, length: int, num_symbols: int) -> list[Tensor]:
     prefix = os.path.join(folder, "valid")
     if not os.path.exists(f"{prefix}.idx"):
         return []
-    found = [torch.from_numpy(ids) for ids in read_sentences(prefix, MOST_BLOCKS * length)]
-    if any(int(ids.max()) >= num_symbols for ids in found):
+    sentences = [torch.from_numpy(ids) for ids in read_sentences(prefix, MOST_BLOCKS * length)]
+    if any(int(ids.max()) >= num_symbols for ids in sentences):
         raise ValueError(f"{prefix}.bin was made with another dict.txt")
-    return found
+    return sentences
 
 
 def _example(sentences: list[Tensor], longest: int) -> Tensor | None:

@@ -14,22 +14,22 @@ from tupe_fairseq.inference.position_terms import terms_by_layer
 _MOST_COLUMNS = 6
 
 
-def measure(given: PlotInput) -> dict[str, Tensor]:
+def measure(plot_input: PlotInput) -> dict[str, Tensor]:
     """The matrices (heads, T, T), rows are queries: absolute, relative and their sum.
 
     Only the one that there is, if there is one; of schemes with a bias in each layer, their sums.
     """
     try:
-        by_layer = terms_by_layer(given.encoder, given.length)
+        by_layer = terms_by_layer(plot_input.encoder, plot_input.length)
     except ValueError as error:
         raise NotApplicable(str(error)) from error
     if None not in by_layer:
-        return {f"layer {n}": terms.sum[given.heads] for n, terms in by_layer.items()}
+        return {f"layer {n}": terms.sum[plot_input.heads] for n, terms in by_layer.items()}
     terms = by_layer[None]
     if terms.absolute is None or terms.relative is None:
         name = "relative" if terms.absolute is None else "absolute"
-        return {name: terms.sum[given.heads]}
-    return {name: matrix[given.heads] for name, matrix in terms._asdict().items()}
+        return {name: terms.sum[plot_input.heads]}
+    return {name: matrix[plot_input.heads] for name, matrix in terms._asdict().items()}
 
 
 def draw(measured: dict[str, dict[str, Tensor]], inputs: dict[str, PlotInput]):
@@ -95,15 +95,15 @@ def by_offset(bias: Tensor) -> Profile:
     return Profile(offsets, mean, spread)
 
 
-def measure_profile(given: PlotInput) -> dict[str, Profile]:
+def measure_profile(plot_input: PlotInput) -> dict[str, Profile]:
     """The profiles of the matrices of :func:`measure`."""
-    need_two_positions(given)
-    return {term: by_offset(bias) for term, bias in measure(given).items()}
+    need_two_positions(plot_input)
+    return {term: by_offset(bias) for term, bias in measure(plot_input).items()}
 
 
-def need_two_positions(given: PlotInput) -> None:
-    if given.length < 3:
-        raise NotApplicable(f"--length ({given.length}) is below 3: [CLS] and two positions")
+def need_two_positions(plot_input: PlotInput) -> None:
+    if plot_input.length < 3:
+        raise NotApplicable(f"--length ({plot_input.length}) is below 3: [CLS] and two positions")
 
 
 def draw_profile(measured: dict[str, dict[str, Profile]], inputs: dict[str, PlotInput]):

@@ -38,16 +38,19 @@ def explained_share(states: Tensor, groups: Tensor) -> float:
 
 
 @torch.no_grad()
-def measure(given: PlotInput) -> Shares:
+def measure(plot_input: PlotInput) -> Shares:
     """The shares of position and of the token's identity.
 
     [CLS] is left out: always the same token at the same position, it would count for both.
     """
-    given.need_text()
-    if given.blocks.size(1) < 3:
+    plot_input.need_text()
+    if plot_input.blocks.size(1) < 3:
         raise NotApplicable("the sequences have only one token in addition to [CLS]")
-    hiddens = [given.encoder(words, return_all_hiddens=True)[1] for words in given.words.split(16)]
-    tokens = given.blocks[:, 1:]
+    hiddens = [
+        plot_input.encoder(words, return_all_hiddens=True)[1]
+        for words in plot_input.words.split(16)
+    ]
+    tokens = plot_input.blocks[:, 1:]
     positions = torch.arange(tokens.size(1)).expand_as(tokens).reshape(-1)
     kinds, identities = torch.unique(tokens.reshape(-1), return_inverse=True)
     layers = [torch.cat(parts)[:, 1:].flatten(0, 1) for parts in zip(*hiddens)]

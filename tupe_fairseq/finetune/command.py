@@ -40,9 +40,9 @@ class Run:
     @classmethod
     def named(cls, name: str) -> "Run | None":
         """The run with this folder; None if there is none."""
-        found = re.fullmatch(r"lr([\d.e+-]+)-seed(\d+)", name)
+        match = re.fullmatch(r"lr([\d.e+-]+)-seed(\d+)", name)
         try:
-            run = found and cls(float(found[1]), int(found[2]))
+            run = match and cls(float(match[1]), int(match[2]))
         except ValueError:
             return None
         return run if run and run.name == name else None

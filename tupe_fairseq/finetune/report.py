@@ -148,7 +148,7 @@ def task_table(summary: dict[str, Any], task: Task) -> str:
             "",
             markdown_table(
                 ["run", *(METRIC_LABELS[name] for name in names)],
-                [[run, *(percent(found[name]) for name in names)] for run, found in both.items()],
+                [[run, *(percent(one[name]) for name in names)] for run, one in both.items()],
             ),
         ]
     if summary.get("classes"):

@@ -73,14 +73,14 @@ def finetune(
 
 
 def _updates(experiment: Experiment, run: Run) -> int:
-    made, planned = updates_of(experiment.path(run, LAST)), experiment.updates
+    updates, planned = updates_of(experiment.path(run, LAST)), experiment.updates
     # in fp16, updates whose gradients overflow are skipped
     may_be_fewer = experiment.settings.fp16 or experiment.settings.patience
-    if made != planned and not (made < planned and may_be_fewer):
+    if updates != planned and not (updates < planned and may_be_fewer):
         raise ValueError(
-            f"{run.name} made {made} updates, but its learning rate was planned for {planned}"
+            f"{run.name} made {updates} updates, but its learning rate was planned for {planned}"
         )
-    return made
+    return updates
 
 
 def _score(experiment: Experiment, run: Run) -> dict[str, dict[str, float]]:
@@ -93,8 +93,8 @@ def _score(experiment: Experiment, run: Run) -> dict[str, dict[str, float]]:
 def predictions(experiment: Experiment, run: Run, split: str) -> Predicted:
     """The predictions in a run's predictions-SPLIT.tsv, which is written if it is not there."""
     path = experiment.path(run, f"predictions-{split}.tsv")
-    found = read_predictions(path, experiment.data, split)
-    return _predict(experiment, run, split) if found is None else found
+    saved = read_predictions(path, experiment.data, split)
+    return _predict(experiment, run, split) if saved is None else saved
 
 
 def _predict(experiment: Experiment, run: Run, split: str) -> Predicted:

@@ -202,15 +202,15 @@ def by_learning_rate(results: Results, task: Task) -> list[dict[str, Any]]:
     table = []
     for lr in dict.fromkeys(run.lr for run in sorted(results)):
         runs = [results[run] for run in sorted(results) if run.lr == lr]
-        found = [run["metrics"] for run in runs]
+        all_metrics = [run["metrics"] for run in runs]
         medians: dict[str, dict[str, float]] = {}
         for split in (split for split in task.splits if "valid" in split):
             medians[split] = {}
             for name in metric_names(task):
-                values = [metrics[split][name] if metrics else 0.0 for metrics in found]
+                values = [metrics[split][name] if metrics else 0.0 for metrics in all_metrics]
                 medians[split][name] = median(values)
         seeds = [run["seed"] for run in runs]
-        row = {"lr": runs[0]["lr"], "seeds": seeds, "diverged": found.count(None)}
+        row = {"lr": runs[0]["lr"], "seeds": seeds, "diverged": all_metrics.count(None)}
         table.append({**row, "metrics": medians})
     return table
 

@@ -85,8 +85,8 @@ def load_model(path: str, data: str, **overrides: Any):
     """The model of a checkpoint and its task, from checked options and finite tensors alone."""
     tupe_fairseq.register()
     checkpoint = read(path)
-    given = {**checkpoint.options, **dict.fromkeys(overrides)}
-    options = {**checked_options(given, path), "load_checkpoint_heads": True, **overrides}
+    saved = {**checkpoint.options, **dict.fromkeys(overrides)}
+    options = {**checked_options(saved, path), "load_checkpoint_heads": True, **overrides}
     if options["arch"] not in ARCH_CONFIG_REGISTRY:
         raise CheckpointError(f"{path} is refused: there is no --arch {options['arch']}")
     check_sizes(options, checkpoint.tensors, path)

@@ -51,5 +51,5 @@ def predict(
         for number, row in zip(numbers, values):
             rows[number] = row.numpy()
     if isinstance(dataset, WindowedSentences):
-        return dataset.joined(rows)
+        return dataset.by_sentence(rows)
     return np.array(rows, dtype)

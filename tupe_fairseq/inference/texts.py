@@ -98,11 +98,11 @@ def _tags(rows, tokenizer, encoder, head, batch_tokens, counts) -> list[list[int
         of_words = tokenizer.encode_words(words)
         tokens = [token for ids in of_words for token in ids]
         starts = np.cumsum([0, *map(len, of_words)])[:-1]
-        found = windows(starts, len(tokens), encoder.config.max_positions - 2)
-        for start, stop, first, last in found:
+        spans = windows(starts, len(tokens), encoder.config.max_positions - 2)
+        for start, stop, first, last in spans:
             sequences.append([BOS, *tokens[start:stop], EOS])
             places.append((row, starts[first:last] - start + 1))
-        _count(counts, [tokens], in_windows=len(found) > 1)
+        _count(counts, [tokens], in_windows=len(spans) > 1)
     tags: list[list[int]] = [[] for _ in rows]
     outputs = run(encoder, sequences, lambda x, real: head(x, real).argmax(dim=-1), batch_tokens)
     for (row, words), numbers in zip(places, outputs):
@@ -123,8 +123,8 @@ def encode_rows(
             sizes = [room] if len(texts) == 1 else pair_lengths(*map(len, encoded), room)
             kept = [ids[:size] for ids, size in zip(encoded, sizes)]
         # </s> is also where the second text would have its <s>
-        joined = [token for ids in kept for token in (EOS, *ids, EOS)]
-        sequences.append([BOS, *joined[1:]])
+        sequence = [token for ids in kept for token in (EOS, *ids, EOS)]
+        sequences.append([BOS, *sequence[1:]])
         _count(counts, encoded, truncated=kept is not encoded)
     return sequences
 

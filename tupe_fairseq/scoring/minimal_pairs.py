@@ -21,16 +21,16 @@ def pair_files(paths: Iterable[str]) -> dict[str, str]:
     for path in paths:
         if not os.path.exists(path):
             raise FileNotFoundError(f"--pairs {path} does not exist")
-        found = [path]
+        listed = [path]
         if os.path.isdir(path):
             walk = os.walk(path)
-            found = sorted(os.path.join(place, n) for place, _, names in walk for n in names)
-            found = [path for path in found if _is_pairs(path)]
-        if not found or not all(map(_is_pairs, found)):
+            listed = sorted(os.path.join(place, n) for place, _, names in walk for n in names)
+            listed = [path for path in listed if _is_pairs(path)]
+        if not listed or not all(map(_is_pairs, listed)):
             raise ValueError(
                 f"--pairs {path} is no .jsonl file (also .gz, .xz, .bz2) and no folder with some"
             )
-        files += found
+        files += listed
     names: dict[str, str] = {}
     for path in dict.fromkeys(files):
         name = os.path.basename(path).partition(".jsonl")[0]

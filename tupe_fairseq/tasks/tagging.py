@@ -190,7 +190,7 @@ class WindowedSentences(FairseqDataset):
             batch["target"] = torch.cat([sample["target"] for sample in samples])
         return batch
 
-    def joined(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def by_sentence(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The values of each window's words, int64 (words), as those of each sentence."""
         parts: list[list[np.ndarray]] = [[] for _ in range(len(self.tokens))]
         for sentence, value in zip(self.windows[:, 0].tolist(), values):
