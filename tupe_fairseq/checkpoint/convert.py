@@ -1,6 +1,7 @@
 """Reads checkpoints of other code as this project's, and writes them: ``tupe-convert``."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,11 +34,20 @@ from tupe_fairseq.checkpoint.checkpoint import (
     vocabulary_version,
 )
 from tupe_fairseq.data.dictionary import DICTIONARY, word_ids
+from tupe_fairseq.data.tokenizer import KINDS, REPORT
+from tupe_fairseq.data.tokenizer import VOCABULARY as VOCABULARY_RECORD
 from tupe_fairseq.encoder import RECORD, TupeEncoder
 from tupe_fairseq.options import TupeConfig
 
 #: the file that tupe-convert and tupe-extend write
 MODEL = "model.pt"
+#: files of the model's data that may lie in its folder, besides dict.txt
+DATA_FILES = (
+    *(os.path.join(part, DICTIONARY) for part in ("input0", "label")),
+    *(name for names, _ in KINDS.values() for name in names),
+    VOCABULARY_RECORD,
+    REPORT,
+)
 LEFT_OUT = "left out the training state"
 # of stock RoBERTa's base size, which a file may leave out
 _SIZES = {
@@ -80,10 +90,10 @@ def read_model(path: str, dictionary: str, label_dict: str | None = None) -> Mod
         OSError, ValueError: if a file cannot be read, is refused, or does not fit.
     """
     checkpoint = read(path, finite=False)
-    given, tensors, arch = checkpoint.options, checkpoint.tensors, checkpoint.options.get("arch")
+    saved, tensors, arch = checkpoint.options, checkpoint.tensors, checkpoint.options.get("arch")
     if isinstance(arch, str) and arch.startswith("tupe_roberta"):
         check_finite(tensors, path)
-        options = argparse.Namespace(**own_options(given, tensors, path))
+        options = argparse.Namespace(**own_options(saved, tensors, path))
         lines = dictionary_lines(dictionary)
         with loading(path):
             check_vocabulary(tensors, symbols_of(lines), dictionary)
@@ -99,12 +109,12 @@ def read_model(path: str, dictionary: str, label_dict: str | None = None) -> Mod
         )
     lines = dictionary_lines(dictionary, source.HIDDEN_SYMBOLS)
     with loading(path):
-        tensors, options = source.rename_tensors(tensors), _options(given, source)
+        tensors, options = source.rename_tensors(tensors), _options(saved, source)
         model = Model(tensors, options, lines, source.NAME, remarks=[LEFT_OUT])
         complete(model, dictionary)
     if label_dict is not None:
         model.labels = dictionary_lines(label_dict)
-        name = given.get("classification_head_name", "sentence_classification_head")
+        name = saved.get("classification_head_name", "sentence_classification_head")
         heads = classification_heads(model.tensors)
         if name not in heads:
             raise CheckpointError(
@@ -143,26 +153,26 @@ def check_vocabulary(tensors: dict[str, Tensor], symbols: list[str], dictionary:
             )
 
 
-def _options(given: dict[str, Any], source: Any) -> argparse.Namespace:
+def _options(saved: dict[str, Any], source: Any) -> argparse.Namespace:
     """The options of the tupe_roberta that is equal to the model of other code."""
     defaults = {**_SIZES, **DEFAULTS, **source.DEFAULTS}
     wrong = [
         f"{name}={in_brief(value)}"
-        for name, value in given.items()
+        for name, value in saved.items()
         if (name in source.FIXED and value != source.FIXED[name])
         or (name.startswith("encoder_") and name not in {**defaults, **source.FIXED})
     ]
     if wrong:
         raise CheckpointError(f"options unknown to tupe_roberta: {', '.join(sorted(wrong))}")
     # the length of the table; a Hydra run of fairseq 0.12.2 leaves max_positions empty
-    lengths = (given.get(f"max_{kind}positions") for kind in ("", "source_"))
-    length = next(filter(None, lengths), given.get("tokens_per_sample") or 512)
-    options = {name: given.get(name, default) for name, default in defaults.items()}
+    lengths = (saved.get(f"max_{kind}positions") for kind in ("", "source_"))
+    length = next(filter(None, lengths), saved.get("tokens_per_sample") or 512)
+    options = {name: saved.get(name, default) for name, default in defaults.items()}
     options.update(
         {**ANYWHERE, "arch": "tupe_roberta", "task": "masked_lm"},
         max_positions=length,
         tokens_per_sample=length,
-        **source.position_options(given),
+        **source.position_options(saved),
     )
     options = checked_options(options, "the checkpoint")
     return argparse.Namespace(**options, criterion="masked_lm", data=".")
@@ -230,13 +240,15 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
     model.tensors = {**tensors, **record, **records}
 
 
-def new_state(model: Model) -> dict[str, Any]:
-    """A checkpoint with a new training state: epoch 1, update 0, no optimizer state."""
+def write_model(folder: str, model: Model) -> None:
+    """Write model.pt with a new training state: epoch 1, update 0, no optimizer state."""
     history = {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}
-    return {
+    state = {
         "args": model.options,
         "model": model.tensors,
         "optimizer_history": [{**history, "num_updates": 0}],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "shuffle": True}},
         "last_optimizer_state": None,
     }
+    with open(os.path.join(folder, MODEL), "wb") as file:
+        torch.save(state, file)

@@ -3,7 +3,6 @@
 import argparse
 import logging
 import os
-from typing import Any
 
 from tupe_fairseq.cli import arg_types
 from tupe_fairseq.cli.shared_flags import CHOICES, add_vocabulary_flags, vocabulary_files
@@ -76,13 +75,13 @@ def main(argv: list[str] | None = None) -> None:
         vocabulary = vocabulary_files(parser, args)
     if not args.dict and not os.path.isdir(args.checkpoint):
         parser.error(f"--checkpoint {args.checkpoint} is a file, which needs --dict, too")
-    from tupe_fairseq.checkpoint.convert import MODEL
+    from tupe_fairseq.checkpoint.convert import DATA_FILES, MODEL
     from tupe_fairseq.cli.printed_commands import next_command
     from tupe_fairseq.data.dictionary import DICTIONARY
     from tupe_fairseq.files import new_folder
 
     first = (MODEL, DICTIONARY)
-    with new_folder(args.output_dir, args.overwrite, first, beside_checkpoint()) as folder:
+    with new_folder(args.output_dir, args.overwrite, first, DATA_FILES) as folder:
         options = convert(args, vocabulary, folder)
     logger.info("wrote %s", args.output_dir)
     if vocabulary is None:
@@ -94,15 +93,14 @@ def convert(
     args: argparse.Namespace, vocabulary: tuple[str, list[str]] | None, folder: str
 ) -> argparse.Namespace:
     """Write the files of OUT to a folder; the options of the model."""
-    import shutil
-
     from tupe_fairseq.checkpoint.checkpoint import classification_heads, loading
-    from tupe_fairseq.checkpoint.convert import complete, read_model
+    from tupe_fairseq.checkpoint.convert import complete, read_model, write_model
+    from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
     from tupe_fairseq.checkpoint.untie import untie
     from tupe_fairseq.data.dictionary import DICTIONARY
-    from tupe_fairseq.data.tokenizer import KINDS, VOCABULARY
+    from tupe_fairseq.data.tokenizer import Tokenizer
     from tupe_fairseq.export.read_folder import read_folder
-    from tupe_fairseq.files import read_json, write_json
+    from tupe_fairseq.files import read_json
 
     path = args.checkpoint
     if os.path.isdir(path):
@@ -119,9 +117,12 @@ def convert(
         if args.untie:
             model = untie(model)
             complete(model)
-    if vocabulary is not None:
-        check_fits(*vocabulary, model.lines)
-
+    first = tuple(line.rpartition(" ")[0] for line in model.lines[: len(HIDDEN_SYMBOLS)])
+    if vocabulary is not None and vocabulary[0] == "fastbpe" and first != HIDDEN_SYMBOLS:
+        raise ValueError(
+            "--bpe-codes is for checkpoints of the TUPE authors' code, whose text was lower case "
+            "and tokenized (Moses); how another model's text was prepared is not known"
+        )
     write_lines(os.path.join(folder, DICTIONARY), model.lines)
     if model.options.task != "masked_lm":
         write_lines(os.path.join(folder, "input0", DICTIONARY), model.lines)
@@ -130,11 +131,8 @@ def convert(
         write_lines(os.path.join(folder, "label", DICTIONARY), model.labels)
     if vocabulary is not None:
         kind, files = vocabulary
-        for name, file in zip(KINDS[kind][0], files):
-            shutil.copyfile(file, os.path.join(folder, name))
-        record = {"kind": kind, "clean": False, "lowercase": False}
-        record["max_positions"] = model.options.max_positions
-        write_json(os.path.join(folder, VOCABULARY), record)
+        record = {"max_positions": model.options.max_positions}
+        Tokenizer(kind, files, os.path.join(folder, DICTIONARY), record).copy_to(folder)
     write_model(folder, model)
     for remark in model.remarks:
         logger.info("%s", remark)
@@ -143,47 +141,7 @@ def convert(
     return model.options
 
 
-def beside_checkpoint() -> list[str]:
-    """The files beside a checkpoint that belong to it."""
-    from tupe_fairseq.data.dictionary import DICTIONARY
-    from tupe_fairseq.data.tokenizer import KINDS, REPORT, VOCABULARY
-
-    of_tasks = [os.path.join(part, DICTIONARY) for part in ("input0", "label")]
-    return [*of_tasks, REPORT, *(name for names, _ in KINDS.values() for name in names), VOCABULARY]
-
-
 def write_lines(path: str, lines: list[str]) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{line}\n" for line in lines)
-
-
-def write_model(folder: str, model: Any) -> None:
-    """Write model.pt."""
-    import torch
-
-    from tupe_fairseq.checkpoint.convert import MODEL, new_state
-
-    with open(os.path.join(folder, MODEL), "wb") as file:
-        torch.save(new_state(model), file)
-
-
-def check_fits(kind: str, paths: list[str], lines: list[str]) -> None:
-    """Refuse a vocabulary that the model was not trained with."""
-    from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
-    from tupe_fairseq.data.dictionary import FILLER
-    from tupe_fairseq.data.tokenizer import KINDS
-
-    words = [line.rpartition(" ")[0] for line in lines]
-    if kind == "fastbpe" and tuple(words[: len(HIDDEN_SYMBOLS)]) != HIDDEN_SYMBOLS:
-        raise ValueError(
-            "--bpe-codes is for checkpoints of the TUPE authors' code, whose text was lower case "
-            "and tokenized (Moses); how another model's text was prepared is not known"
-        )
-    words = [word for word in words if not FILLER.fullmatch(word)]
-    unfit = KINDS[kind][1](*paths).unfit(words)
-    if unfit:
-        raise ValueError(
-            f"{' and '.join(paths)} does not fit the dictionary: {len(unfit)} of its {len(words)} "
-            f"words are no subwords of it, such as {', '.join(unfit[:3])}"
-        )

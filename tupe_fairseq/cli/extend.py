@@ -5,7 +5,6 @@ import logging
 import os
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.convert import beside_checkpoint, write_model
 from tupe_fairseq.cli.shared_flags import folders_of
 
 logger = logging.getLogger("tupe-extend")
@@ -63,14 +62,14 @@ def main(argv: list[str] | None = None) -> None:
     model = os.path.join(args.output_dir, "model.pt")
     if os.path.exists(model) and os.path.samefile(model, args.checkpoint):
         parser.error(f"--output-dir {args.output_dir} holds the checkpoint; give another")
-    from tupe_fairseq.checkpoint.convert import MODEL
+    from tupe_fairseq.checkpoint.convert import DATA_FILES, MODEL
     from tupe_fairseq.cli.printed_commands import next_command
     from tupe_fairseq.data.dictionary import DICTIONARY
     from tupe_fairseq.data.tokenizer import VOCABULARY
     from tupe_fairseq.files import new_folder
 
     first = (MODEL, DICTIONARY)
-    with new_folder(args.output_dir, args.overwrite, first, beside_checkpoint()) as folder:
+    with new_folder(args.output_dir, args.overwrite, first, DATA_FILES) as folder:
         options = extend(args, folder)
         has_vocabulary = os.path.exists(os.path.join(folder, VOCABULARY))
     logger.info("wrote %s", args.output_dir)
@@ -84,7 +83,7 @@ def extend(args: argparse.Namespace, folder: str) -> argparse.Namespace:
     import shutil
 
     from tupe_fairseq.checkpoint.checkpoint import loading
-    from tupe_fairseq.checkpoint.convert import complete, read_model
+    from tupe_fairseq.checkpoint.convert import DATA_FILES, complete, read_model, write_model
     from tupe_fairseq.checkpoint.extend import extend
     from tupe_fairseq.data.dictionary import DICTIONARY
     from tupe_fairseq.data.tokenizer import VOCABULARY, find_dictionary
@@ -103,7 +102,7 @@ def extend(args: argparse.Namespace, folder: str) -> argparse.Namespace:
         complete(model)
 
     shutil.copyfile(dictionary, os.path.join(folder, DICTIONARY))
-    for name in beside_checkpoint():
+    for name in DATA_FILES:
         paths = [os.path.join(place, name) for place in places]
         path = next(filter(os.path.isfile, paths), None)
         if path is not None:
