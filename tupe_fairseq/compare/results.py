@@ -268,6 +268,8 @@ def _tuning(rows: Sequence[Row]) -> list[str]:
 
 def _settings(results: Row) -> list[str]:
     shown = {**results["settings"], "machines": "; ".join(results["machines"])}
+    if shown["tune_lrs"]:
+        del shown["lr"]
     return [
         "## Settings",
         "",

@@ -61,10 +61,10 @@ def read_folder(
     basis = {**DEFAULTS, **ANYWHERE, "arch": "tupe_roberta", "task": "masked_lm"}
     options = {**basis, **from_config(config, path)}
     options["tokens_per_sample"] = options["max_positions"]
-    found = _read_weights(folder)
-    left_out = [name for name in found if any(part in name for part in _LEFT_OUT)]
+    weights = _read_weights(folder)
+    left_out = [name for name in weights if any(part in name for part in _LEFT_OUT)]
     remarks = [f"left out {name}: fairseq's models have no place for it" for name in left_out]
-    tensors = {name: x for name, x in found.items() if name not in left_out}
+    tensors = {name: x for name, x in weights.items() if name not in left_out}
     tensors = check_tensors(tensors, folder)
 
     with loading(path):
