@@ -94,6 +94,16 @@ def new_folder(
         shutil.rmtree(partial, ignore_errors=True)
 
 
+def check_settings(folder: str, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to go on in a folder that was made with other settings."""
+    for name in {**before, **now}:
+        if before.get(name) != now.get(name):
+            raise ValueError(
+                f"{folder} was made with other settings: {name} was {before.get(name)!r} and is "
+                f"now {now.get(name)!r}; give another folder, or delete this one"
+            )
+
+
 @contextlib.contextmanager
 def locked(folder: str, wait: bool = False) -> Iterator[int | None]:
     """Keep a second process out of a folder: it is refused, or waits.

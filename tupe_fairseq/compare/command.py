@@ -9,7 +9,7 @@ from typing import Any
 
 from tupe_fairseq.compare.schemes import FLAGS, Scheme
 from tupe_fairseq.fairseq_runs.command import as_shell, console_script, parse_training, user_dir
-from tupe_fairseq.files import file_sha256, read_json, write_json
+from tupe_fairseq.files import check_settings, file_sha256, read_json, write_json
 
 logger = logging.getLogger("tupe-compare")
 
@@ -211,14 +211,10 @@ def keep_settings(settings: Settings) -> dict[str, Any]:
     """
     path, record = os.path.join(settings.folder, "settings.json"), settings.record()
     before = read_json(path) if os.path.exists(path) else record
-    for name, value in record.items():
-        if before.get(name) != value:
-            text = f"{name} was {before.get(name)} and is now {value}"
-            if name not in ("threads", "versions"):
-                raise ValueError(
-                    f"{settings.folder} was made with other settings: {text}; give another "
-                    "--output-dir, or delete this one"
-                )
-            logger.warning("%s", text)
+    for name in ("threads", "versions"):
+        if before.get(name) != record[name]:
+            logger.warning("%s was %s and is now %s", name, before.get(name), record[name])
+            before[name] = record[name]
+    check_settings(settings.folder, before, record)
     write_json(path, record)
     return record

@@ -27,7 +27,7 @@ from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.subwords import SentencePiece, learn_sentencepiece
 from tupe_fairseq.data.text_files import BLOCK_BYTES
 from tupe_fairseq.data.tokenizer import REPORT, SENTENCEPIECE_MODEL, VOCABULARY, Tokenizer
-from tupe_fairseq.files import atomic_write, read_json, write_json
+from tupe_fairseq.files import atomic_write, check_settings, read_json, write_json
 
 logger = logging.getLogger("tupe-prepare-pretrain")
 
@@ -174,13 +174,7 @@ def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
     settings["sentencepiece_model"] = facts(filter(None, [options.sentencepiece_model]))
     if os.path.isfile(done):
         record = read_json(done)
-        for name, value in settings.items():
-            if record["settings"].get(name) != value:
-                raise ValueError(
-                    f"{folder} was made with other settings: {name} was "
-                    f"{record['settings'].get(name)} and is now {value}; give another "
-                    "--output-dir, or delete it"
-                )
+        check_settings(folder, record["settings"], settings)
         if is_complete(folder, record):
             return None
     elif os.listdir(folder) and not os.path.isdir(work):

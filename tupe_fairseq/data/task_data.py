@@ -16,7 +16,7 @@ from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.indexed import IndexedWriter
 from tupe_fairseq.data.task import TAGGING, Task, TaskRows, as_tuple, label_symbol, read_report
 from tupe_fairseq.data.tokenizer import REPORT, VOCABULARY, Tokenizer
-from tupe_fairseq.files import file_sha256, write_json
+from tupe_fairseq.files import check_settings, file_sha256, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -97,12 +97,7 @@ def _finished(folder: str, settings: dict[str, Any]) -> dict[str, Any] | None:
     before = report.get("settings") if isinstance(report, dict) else None
     if not isinstance(before, dict):
         raise ValueError(f"{folder} has data of another command; give another folder")
-    for name in {**before, **settings}:
-        if before.get(name) != settings.get(name):
-            raise ValueError(
-                f"{folder} was made with other settings: {name} was {before.get(name)!r} and is "
-                f"now {settings.get(name)!r}; give another folder, or delete this one"
-            )
+    check_settings(folder, before, settings)
     return report if set(report["files"]) <= set(_files(folder)) else None
 
 

@@ -11,7 +11,14 @@ from tupe_fairseq.data.glue import GLUE_TASKS, write_submission
 from tupe_fairseq.fairseq_runs.command import show
 from tupe_fairseq.fairseq_runs.grid import run_grid
 from tupe_fairseq.fairseq_runs.train import BEST, LAST
-from tupe_fairseq.files import copy_vocabulary, locked, read_json, remove_vocabulary, write_json
+from tupe_fairseq.files import (
+    check_settings,
+    copy_vocabulary,
+    locked,
+    read_json,
+    remove_vocabulary,
+    write_json,
+)
 from tupe_fairseq.finetune import report
 from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.run import finetune, predictions
@@ -96,13 +103,7 @@ def _keep_settings(folder: str, settings: dict[str, Any]) -> None:
     """Record the settings of a folder of runs, or refuse one that has others."""
     path = os.path.join(folder, "settings.json")
     if os.path.exists(path):
-        before, now = read_json(path), json.loads(json.dumps(settings))
-        for name in {**before, **now}:
-            if before.get(name) != now.get(name):
-                raise ValueError(
-                    f"{folder} was made with other settings: {name} was {before.get(name)!r} and "
-                    f"is now {now.get(name)!r}; give another --output-dir, or delete the folder"
-                )
+        check_settings(folder, read_json(path), json.loads(json.dumps(settings)))
     elif os.listdir(folder):
         raise ValueError(f"{folder} contains other files; give another --output-dir")
     write_json(path, settings)
