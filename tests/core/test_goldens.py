@@ -19,20 +19,23 @@ WAYS = {
     "chunked": {"attn_impl": "chunked"},
     "unpadded": {"attn_impl": "sdpa", "unpad": True},
 }
+# on a GPU, too, where torch sees one
+PLACES = [(way, "cpu") for way in WAYS]
+PLACES += [(way, "cuda") for way in WAYS if way != "chunked" and torch.cuda.is_available()]
 ENCODER, HEAD = "encoder.sentence_encoder.", "classification_heads.sentence_classification_head."
 PAD = 1
 
 
-def read(name):
+def read(name, device):
     """Options and tensors of the authors' checkpoint under our names, and their arrays."""
     torch.serialization.add_safe_globals([argparse.Namespace])
-    saved = torch.load(GOLDENS / f"{name}.pt", weights_only=True)
+    saved = torch.load(GOLDENS / f"{name}.pt", map_location=device, weights_only=True)
     with np.load(GOLDENS / f"{name}.npz") as arrays:
-        theirs = {key: torch.from_numpy(arrays[key]) for key in arrays.files}
+        theirs = {key: torch.from_numpy(arrays[key]).to(device) for key in arrays.files}
     return saved["args"], {our_tensor_name(n): x for n, x in saved["model"].items()}, theirs
 
 
-def build(args, tensors, way):
+def build(args, tensors, way, device):
     """The encoder with the authors' weights, and all other parameters as leaves."""
     config = TupeConfig(
         embed_dim=args.encoder_embed_dim, num_heads=args.encoder_attention_heads,
@@ -40,7 +43,7 @@ def build(args, tensors, way):
         max_positions=args.max_positions, normalize_before=args.encoder_normalize_before,
         activation_fn=args.activation_fn, rel_pos=bool(args.rel_pos), **WAYS[way],
     )  # fmt: skip
-    encoder = TupeEncoder(config).eval()
+    encoder = TupeEncoder(config).eval().to(device)
     state = {"position_version": encoder.position_version}
     others = {}
     for name, tensor in tensors.items():
@@ -65,11 +68,11 @@ def assert_as_theirs(actual, expected):
     torch.testing.assert_close(actual, expected, rtol=0, atol=2e-5)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way, device", PLACES)
 @pytest.mark.parametrize("name", NAMES)
-def test_the_authors_model(name, way):
-    args, tensors, theirs = read(name)
-    encoder, others = build(args, tensors, way)
+def test_the_authors_model(name, way, device):
+    args, tensors, theirs = read(name, device)
+    encoder, others = build(args, tensors, way, device)
     tokens, masked = theirs["tokens"], theirs["masked"].bool()
     real = tokens != PAD
     words = F.embedding(tokens, others[ENCODER + "embed_tokens.weight"], padding_idx=PAD)
