@@ -17,7 +17,7 @@ text=$1 valid=$2 out=$3
 updates=${UPDATES:-12000}
 user_dir=$(cd "$(dirname "$0")/.." && pwd)/tupe_fairseq
 # spinning threads starve other processes on few cores
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} OMP_WAIT_POLICY=PASSIVE
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} OMP_WAIT_POLICY=PASSIVE CUDA_VISIBLE_DEVICES=
 
 run() {
     printf '\n$ %s\n' "$*"

@@ -7,7 +7,7 @@
 # DATA is a folder of tupe-prepare-pretrain; OUT/lm.jsonl gets a line for each model.
 set -euo pipefail
 if [ $# -lt 2 ]; then sed -n '2,7s/^# \{0,1\}//p' "$0" >&2 && exit 2; fi
-export data=$1 out=$2 updates=${UPDATES:-1500} OMP_NUM_THREADS=1
+export data=$1 out=$2 updates=${UPDATES:-1500} OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=
 mkdir -p "$out"
 
 run() { # NAME SEED FLAGS...

@@ -9,7 +9,7 @@
 # for the test; OUT/translation.jsonl gets a line for each model. Needs sentencepiece and sacrebleu.
 set -euo pipefail
 if [ $# -lt 2 ]; then sed -n '2,9s/^# \{0,1\}//p' "$0" >&2 && exit 2; fi
-export out=$2 data=$2/data epochs=${EPOCHS:-20} OMP_NUM_THREADS=1
+export out=$2 data=$2/data epochs=${EPOCHS:-20} OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=
 mkdir -p "$out"
 
 if [ ! -e "$data" ]; then

@@ -74,7 +74,7 @@ def test_flags_of_fairseq_train(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "flags, devices", [([], ["3"]), (["--gpus", "1,0"], ["5", "3"]), (["--cpu"], [None])]
+    "flags, devices", [([], ["3"]), (["--gpus", "1,0"], ["5", "3"]), (["--cpu"], [""])]
 )
 def test_devices(flags, devices, tmp_path, monkeypatch):
     """GPUs are numbered as torch sees them."""

@@ -111,7 +111,7 @@ def main(argv: list[str] | None = None) -> None:
     for package in missing(*needs):
         raise ModuleNotFoundError(name=package)
     devices = training_devices(parser, args)
-    if devices == [None] and not (args.cpu or args.dry_run):
+    if devices == [""] and not (args.cpu or args.dry_run):
         parser.error("torch finds no GPU on this machine; to train on the CPU, pass --cpu")
 
     from tupe_fairseq.compare.command import Run, check_train_flags, position_parameters

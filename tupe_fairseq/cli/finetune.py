@@ -150,7 +150,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     folder = os.path.join(os.path.abspath(args.output_dir), task.name)
     experiment = Experiment(
-        folder, data, model, settings, cpu=args.cpu if args.dry_run else devices == [None]
+        folder, data, model, settings, cpu=args.cpu if args.dry_run else devices == [""]
     )
     if args.epochs is None:
         epochs = experiment.default_epochs()
@@ -174,7 +174,7 @@ def main(argv: list[str] | None = None) -> None:
         for run in runs:
             show(experiment.script(run))
         return
-    if devices == [None]:
+    if devices == [""]:
         logger.info("training on the CPU" + ("" if args.cpu else ", because torch finds no GPU"))
     else:
         logger.info("training on GPU %s", ", ".join(devices))

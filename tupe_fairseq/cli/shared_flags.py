@@ -101,12 +101,12 @@ def add_device_flags(parser: argparse.ArgumentParser) -> None:
     add("--parallel", type=count, metavar="N", help="runs at a time; default: one per GPU")
 
 
-def training_devices(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[str | None]:
-    """Values of CUDA_VISIBLE_DEVICES for the runs; None is the CPU, also without any GPU."""
+def training_devices(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[str]:
+    """Values of CUDA_VISIBLE_DEVICES for the runs; "" is the CPU, also without any GPU."""
     if args.cpu and (args.fp16 or args.gpus):
         parser.error(f"{'--fp16' if args.fp16 else '--gpus'} needs a GPU; drop it, or drop --cpu")
     if args.cpu or args.dry_run:
-        return [None]
+        return [""]
     import torch
 
     num_gpus = torch.cuda.device_count()
@@ -117,7 +117,7 @@ def training_devices(parser: argparse.ArgumentParser, args: argparse.Namespace) 
     if not num_gpus and args.fp16:
         parser.error("--fp16 needs a GPU, and torch finds none on this machine; drop it")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(num_gpus)))).split(",")
-    return [visible[gpu] for gpu in args.gpus or [0]] if num_gpus else [None]
+    return [visible[gpu] for gpu in args.gpus or [0]] if num_gpus else [""]
 
 
 def refuse_overwriting(

@@ -17,7 +17,7 @@ OnUpdates = Callable[[int], None]
 def run_grid(
     runs: Sequence[Run],
     make: Callable[[Run, dict[str, str], OnUpdates], Any],
-    devices: Sequence[str | None] = (None,),
+    devices: Sequence[str] = ("",),
     parallel: int | None = None,
     *,
     updates: int = 1,
@@ -30,7 +30,8 @@ def run_grid(
         runs: in the order in which they start.
         make: makes one, in a thread; it gets the run, environment variables with its device, and a
             function to call with the updates that it has made so far.
-        devices: values of CUDA_VISIBLE_DEVICES; None is the CPU.
+        devices: values of CUDA_VISIBLE_DEVICES; "" is the CPU. (Beside a GPU that torch sees,
+            fairseq's --cpu fails when it clips gradients.)
         parallel: runs at a time, on all devices together; default: one on each device.
         updates: of each run, for the progress bar.
         is_finished: whether a run can be skipped.
@@ -39,7 +40,7 @@ def run_grid(
     waiting = deque(run for run in runs if not is_finished(run))
     count = min(parallel or len(devices), max(1, len(waiting)))
     free = deque(devices[place % len(devices)] for place in range(count))
-    active: dict[Future, tuple[Run, str | None]] = {}
+    active: dict[Future, tuple[Run, str]] = {}
     bar = tqdm(
         total=updates * len(runs),
         initial=updates * (len(runs) - len(waiting)),
@@ -47,7 +48,7 @@ def run_grid(
         disable=None,
     )
 
-    def one(run: Run, device: str | None) -> Any:
+    def one(run: Run, device: str) -> Any:
         done = 0
 
         def on_updates(now: int) -> None:
@@ -55,7 +56,7 @@ def run_grid(
             bar.update(now - done)
             done = now
 
-        return make(run, {} if device is None else {"CUDA_VISIBLE_DEVICES": device}, on_updates)
+        return make(run, {"CUDA_VISIBLE_DEVICES": device}, on_updates)
 
     with bar, logging_redirect_tqdm(), ThreadPoolExecutor(count) as pool:
         try:

@@ -30,7 +30,7 @@ logger = logging.getLogger("tupe-finetune")
 def run_protocol(
     experiment: Experiment,
     runs: Sequence[Run],
-    devices: Sequence[str | None],
+    devices: Sequence[str],
     parallel: int | None = None,
     keep_checkpoints: bool = False,
 ) -> str:
