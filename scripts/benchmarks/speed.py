@@ -23,29 +23,19 @@ SHORT = [3, 3, 4, 4, 4, 6, 6, 6, 6, 7, 7, 8, 8, 8, 10, 10, 11, 12, 12, 13, 14, 1
 SHORT += [23, 24, 28, 31, 36, 43]
 
 # name: (what is done, lengths of the batch, flags, title)
+PADDED = [512, 427, 341, 256]
+NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0}  # of both
+UNPAD = {"unpad": True}
 CASES = {
-    "train-512": ("train", [512] * 4, {}, "training step, B4 T512, dropout 0.1"),
-    "train-128": ("train", [128] * 16, {}, "training step, B16 T128, dropout 0.1"),
-    "train-512-no-dropout": (
-        "train",
-        [512] * 4,
-        {"dropout": 0.0, "attention_dropout": 0.0},  # of both
-        "training step, B4 T512, no dropout",
-    ),
-    "infer": ("infer", [512] * 4, {}, "inference, B4 T512"),
-    "infer-padded": (
-        "infer",
-        [512, 427, 341, 256],
-        {"unpad": True},
-        "inference, B4 T512, a quarter padding, --unpad",
-    ),
-    "finetune-short": (
-        "classify",
-        SHORT,
-        {"unpad": True},
-        "fine-tuning step, 32 short sentences, --unpad",
-    ),
+    "train-512": ("train", [512] * 4, {}, "training step, T512, dropout 0.1"),
+    "train-128": ("train", [128] * 16, {}, "training step, T128, dropout 0.1"),
+    "train-512-no-dropout": ("train", [512] * 4, NO_DROPOUT, "training step, T512, no dropout"),
+    "infer": ("infer", [512] * 4, {}, "inference, T512"),
+    "infer-padded": ("infer", PADDED, UNPAD, "inference, T512, a quarter padding, --unpad"),
+    "finetune-short": ("classify", SHORT, UNPAD, "fine-tuning step, short sentences, --unpad"),
+    "compiled": ("train", [512] * 4, {"compile_layers": True}, "training step, T512, compiled"),
 }
+DEFAULT = [case for case in CASES if case != "compiled"]  # takes minutes on a CPU
 
 
 def main():
@@ -54,6 +44,7 @@ def main():
     )
     parser.add_argument("--other", type=Path, help="checkout of another version")
     parser.add_argument("--only", help=f"comma-separated: {', '.join(CASES)}")
+    parser.add_argument("--times", type=int, default=1, help="a batch so many times as large")
     parser.add_argument("--rounds", type=int, default=7, help="after two that do not count")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="default: all cores")
     parser.add_argument("--layers", type=int, default=12, help="default 12, the base size")
@@ -67,11 +58,14 @@ def main():
     versions = {"stock": REPO, "tupe": REPO}
     if options.other:
         versions["other"] = options.other.resolve()
-    results = {
-        "machine": f"{platform.machine()}, {options.threads} threads, {platform.python_version()}"
-    }
+    machine = f"{platform.machine()}, {options.threads} threads, {platform.python_version()}"
+    if options.device == "cuda":
+        import torch
+
+        machine += f", {torch.cuda.get_device_name()}, torch {torch.__version__}"
+    results = {"machine": machine, "batch_times": options.times}
     print(results["machine"], flush=True)
-    for case in options.only.split(",") if options.only else CASES:
+    for case in options.only.split(",") if options.only else DEFAULT:
         results[case] = measure(case, versions, options)
         options.output.write_text(json.dumps(results, indent=1) + "\n")
     return 0
@@ -89,7 +83,8 @@ def measure(case, versions, options):
     for process in processes.values():
         process.stdin.close()
         process.wait()
-    print(f"\n{CASES[case][3]}")
+    rows_in_batch = len(CASES[case][1]) * options.times
+    print(f"\n{CASES[case][3]}, {rows_in_batch} sequences")
     seconds = {name: [one["seconds"] for one in sample[2:]] for name, sample in samples.items()}
     rows = {}
     for name, sample in samples.items():
@@ -151,6 +146,7 @@ def make_step(name, case, options):
 
     logging.disable(logging.WARNING)
     kind, lengths, flags, _ = CASES[case]
+    lengths = lengths * options.times
     device = torch.device(options.device)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     torch.manual_seed(1)
@@ -197,7 +193,7 @@ def build(name, seq_len, flags, options):
     args = argparse.Namespace(
         encoder_layers=options.layers, tokens_per_sample=seq_len, max_positions=seq_len, seed=1
     )
-    vars(args).update(flags)  # stock RoBERTa does not look at unpad
+    vars(args).update(flags)  # stock RoBERTa looks at dropout alone
     task = MaskedLMTask(args, dictionary)
     if name == "stock":
         stock_architecture(args)

@@ -60,7 +60,7 @@ SWITCHES = {
     "isolate_documents": "keep the documents of a sample apart, each with its own positions and "
     "<s>; an empty line of the text separates documents; needs --task tupe_masked_lm and "
     "--sample-break-mode none or complete",
-    "compile_layers": "torch.compile each layer: slower to start, faster on a GPU; changes "
+    "compile_layers": "torch.compile each layer: slower to start, no faster on an H200; changes "
     "rounding and the random numbers of dropout",
     "checkpoint_activations": "keep only each layer's input and recompute the rest in the "
     "backward pass: less memory, more time",
