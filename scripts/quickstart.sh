@@ -97,7 +97,7 @@ echo $updates >"$run/updates"
 device=$(python -c 'import torch; torch.ones(8, 8, device="cuda").mm(torch.ones(8, 8, device="cuda")).sum().item()
 print(torch.cuda.get_device_name(0))' 2>/dev/null || echo cpu)
 cpu=()
-if [ "$device" = cpu ]; then cpu=(--cpu) && export CUDA_VISIBLE_DEVICES=; fi # else fairseq may use it
+if [ "$device" = cpu ]; then cpu=(--cpu) && export CUDA_VISIBLE_DEVICES=; fi # --cpu fails beside a GPU
 echo "the commands below run in $repo, with $venv/bin on the PATH; device: $device"
 
 # ---- 1 to 3: text, data, training

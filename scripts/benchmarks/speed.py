@@ -22,10 +22,10 @@ VOCAB_SIZE = 50265  # RoBERTa's
 SHORT = [3, 3, 4, 4, 4, 6, 6, 6, 6, 7, 7, 8, 8, 8, 10, 10, 11, 12, 12, 13, 14, 16, 17, 18, 20, 21]
 SHORT += [23, 24, 28, 31, 36, 43]
 
-# name: (what is done, lengths of the batch, flags, title)
 PADDED = [512, 427, 341, 256]
 NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0}  # of both
 UNPAD = {"unpad": True}
+# name: (what is done, lengths of the batch, flags, title)
 CASES = {
     "train-512": ("train", [512] * 4, {}, "training step, T512, dropout 0.1"),
     "train-128": ("train", [128] * 16, {}, "training step, T128, dropout 0.1"),
