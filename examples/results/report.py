@@ -70,7 +70,7 @@ def main(path: str) -> None:
 
 
 def draw(runs, path: str) -> None:
-    """Each phenomenon of BLiMP: the mean of each scheme's seeds."""
+    """Each phenomenon of BLiMP: large dots are means over the seeds, small ones the seeds."""
     schemes = list(dict.fromkeys(run["scheme"] for run in runs))
     names = [name for name in runs[0]["downstream"] if name.startswith("pairs/")]
 
@@ -78,17 +78,20 @@ def draw(runs, path: str) -> None:
         return fmean(run["downstream"][name] for run in runs if run["scheme"] == scheme)
 
     names.sort(key=lambda name: fmean(mean(scheme, name) for scheme in schemes))
+    names.append("pairs")
     figure = canvas.new_figure(8, 1.5 + 0.36 * len(names))
     axis = figure.subplots()
     for number, scheme in enumerate(schemes):
         values = [mean(scheme, name) for name in names]
         places = [place + 0.09 * (number - (len(schemes) - 1) / 2) for place in range(len(names))]
         colour = canvas.COLOURS[number - 1]
-        axis.plot(values, places, "o", color=colour, markersize=5, label=scheme)
+        axis.plot(values, places, "o", color=colour, markersize=6, label=scheme)
+        for run in (run for run in runs if run["scheme"] == scheme):
+            values = [run["downstream"][name] for name in names]
+            axis.plot(values, places, "o", color=colour, markersize=2.5, alpha=0.6)
     axis.axvline(50, color="#777777", linewidth=0.8, zorder=0)
-    axis.set_yticks(
-        range(len(names)), [name.removeprefix("pairs/").replace("_", " ") for name in names]
-    )
+    labels = [name.removeprefix("pairs/").replace("_", " ") for name in names[:-1]]
+    axis.set_yticks(range(len(names)), [*labels, "all 67 files"])
     axis.set_xlabel("BLiMP pairs of which the grammatical sentence is the likelier one, %")
     axis.grid(alpha=0.25)
     axis.set_axisbelow(True)
