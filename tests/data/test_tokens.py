@@ -1,7 +1,9 @@
 """Text to ids by every vocabulary, files of ids, and ids cut to the length of a model."""
 
 import argparse
+import signal
 import unicodedata
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
@@ -179,6 +181,21 @@ def test_lines_in_several_processes(own, monkeypatch):
     lines = [f"the cat {number}" for number in range(9)]
     assert list(tokenizer.encode_lines(lines, workers=2)) == list(map(tokenizer.encode, lines))
     assert list(parallel_map(abs, range(-50, 0), 2)) == list(range(50, 0, -1))
+
+
+def test_an_interrupted_pool_of_several_processes_has_started(monkeypatch):
+    started = []
+
+    def submit(pool, *call):
+        signal.raise_signal(signal.SIGINT)
+        started.append(pool)
+        return whole(pool, *call)
+
+    whole = ProcessPoolExecutor.submit
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", submit)
+    with pytest.raises(KeyboardInterrupt):
+        list(parallel_map(abs, range(5), 2))
+    assert len(started) == 1
 
 
 # ---- Files of ids ----------------------------------------------------------------------------

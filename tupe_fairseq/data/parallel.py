@@ -17,6 +17,7 @@ _function: Callable[[Any], Any]
 def _initialize(function: Callable[[Any], Any]) -> None:
     global _function
     _function = function
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends the parent, and that its workers
     parent = multiprocessing.parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
@@ -26,12 +27,15 @@ def _call(item: Any) -> Any:
 
 
 def _submit(pool: ProcessPoolExecutor, item: Any) -> Future:
-    """Workers that start here never see Ctrl-C: it ends the parent, and that its workers."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    """Ctrl-C waits until the pool has started: a pool that is half started never ends."""
+    interrupts: list[tuple] = []
+    handler = signal.signal(signal.SIGINT, lambda *signal_: interrupts.append(signal_))
     try:
         return pool.submit(_call, item)
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        signal.signal(signal.SIGINT, handler)
+        if interrupts and callable(handler):
+            handler(*interrupts[0])
 
 
 def parallel_map(
