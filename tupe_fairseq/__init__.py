@@ -1,9 +1,9 @@
 """TUPE (Transformer with Untied Positional Encoding) as a fairseq plugin.
 
 ``TupeEncoder``, ``TupeConfig`` and ``position`` need torch alone, which is imported when one of
-them is first used. ``TupeRobertaModel`` needs fairseq. fairseq knows our models, tasks, criterions
-and schedule if ``--user-dir`` names this package, if fairseq is imported before it, or after
-``from tupe_fairseq import TupeRobertaModel``.
+them is first used. ``TupeRobertaModel`` needs fairseq. fairseq knows our models, tasks, criterions,
+optimizer and schedule if ``--user-dir`` names this package, if fairseq is imported before it, or
+after ``from tupe_fairseq import TupeRobertaModel``.
 """
 
 import importlib
@@ -43,7 +43,7 @@ def __getattr__(name):
 
 
 def register() -> None:
-    """Tell fairseq about our models, tasks, criterions and schedule; imports fairseq."""
+    """Tell fairseq about our models, tasks, criterions, optimizer and schedule; imports fairseq."""
     for room in ("models", "tasks", "criterions", "optim"):
         importlib.import_module(f"{__name__}.{room}")
 

@@ -51,6 +51,27 @@ def test_fairseqs_own_task_gives_the_same_weights(flags, data, pretrained, tmp_p
     training.assert_same_weights(tmp_path / LAST, pretrained / LAST)
 
 
+@pytest.mark.parametrize(
+    "flags, atol",
+    [
+        ([], 1e-6),  # of weights up to 1: the order of a few roundings
+        (["--memory-efficient-fp16", "--fp16-init-scale", 4], 1e-3),  # a rounding of fp16
+    ],
+    ids=["fp32", "fp16"],
+)
+def test_fused_adam_is_adam(flags, atol, data, tmp_path):
+    """With an eps that counts; and resumed it gives the same weights."""
+    flags = ["--rel-pos", "--adam-eps", 1e-2, *flags]
+    training.pretrain(data, tmp_path / "adam", *flags)
+    flags += ["--optimizer", "fused_adam"]
+    training.pretrain(data, tmp_path / "fused", *flags)
+    training.assert_same_weights(tmp_path / "adam" / LAST, tmp_path / "fused" / LAST, atol=atol)
+    for updates in (5, 10):
+        training.pretrain(data, tmp_path / "resumed", *flags, "--max-update", updates)
+    training.assert_same_weights(tmp_path / "fused" / LAST, tmp_path / "resumed" / LAST)
+    TupeRobertaModel.from_pretrained(str(tmp_path / "fused"), LAST)
+
+
 def test_a_killed_training_resumes(data, tmp_path):
     killed, words = tmp_path / "killed", ["--rel-pos", "--max-update", 40, *EVERY_5]
     words += ["--keep-interval-updates", 1]
@@ -155,8 +176,14 @@ def test_its_checkpoint_resumes_and_loads(pretrain, tmp_path):
 
 
 def test_bf16(pretrain, tmp_path):
-    losses = training.losses(pretrain("tupe_tiny", tmp_path / "a", 4, "common.bf16=true"))
-    assert len(losses) == 4 and all(0 < loss < 20 for loss in losses)
+    losses = [
+        training.losses(
+            pretrain("tupe_tiny", tmp_path / name, 4, "common.bf16=true", f"optimizer._name={name}")
+        )
+        for name in ("adam", "fused_adam")
+    ]
+    assert len(losses[0]) == 4 and all(0 < loss < 20 for loss in losses[0])
+    assert losses[1] == losses[0]
 
 
 @pytest.mark.parametrize("config", sorted(path.stem for path in CONFIGS.glob("*.yaml")))

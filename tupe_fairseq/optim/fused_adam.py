@@ -1,0 +1,81 @@
+"""fairseq's Adam in torch's fused kernel, without apex: one launch for many parameters.
+
+m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  p = p - lr wd p
+p = p - lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + eps)
+Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101; torch divides sqrt(v) by
+sqrt(1 - b2^t) before it adds its eps, which is fairseq's over the same factor
+"""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any, List  # noqa: UP035
+
+import torch
+from fairseq.dataclass import FairseqDataclass
+from fairseq.optim import FairseqOptimizer, register_optimizer
+from fairseq.optim.adam import Adam, FairseqAdam
+from omegaconf import II
+
+
+@dataclass
+class FusedAdamConfig(FairseqDataclass):
+    adam_betas: Any = field(default=(0.9, 0.999), metadata={"help": "betas for Adam optimizer"})
+    adam_eps: float = field(default=1e-8, metadata={"help": "epsilon for Adam optimizer"})
+    weight_decay: float = field(default=0.0, metadata={"help": "weight decay"})
+    lr: List[float] = II("optimization.lr")  # noqa: UP006
+
+
+@register_optimizer("fused_adam", dataclass=FusedAdamConfig)
+class FairseqFusedAdam(FairseqAdam):
+    """``--optimizer adam`` in fewer operations, with its flags and the same state."""
+
+    def __init__(self, cfg, params):
+        FairseqOptimizer.__init__(self, cfg)
+        self._optimizer = FusedAdam(params, **self.optimizer_config)
+
+
+class FusedAdam(Adam):
+    """fairseq's Adam with another ``step``; moments are float32, whatever the parameters are."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        loss = None if closure is None else closure()
+        for group in self.param_groups:
+            together = defaultdict(list)  # what one call of the kernel can take
+            for p in group["params"]:
+                if p.grad is not None:
+                    state = self.state[p]
+                    state["step"] = state.get("step", 0) + 1
+                    together[p.device, p.dtype, int(state["step"])].append(p)
+            for (device, dtype, t), params in together.items():
+                # 16-bit parameters are updated in float32 and rounded, as fairseq does
+                values, grads = [p.float() for p in params], [p.grad.float() for p in params]
+                moments = [
+                    [self._moment(p, name) for p in params] for name in ("exp_avg", "exp_avg_sq")
+                ]
+                beta1, beta2 = group["betas"]
+                torch._fused_adamw_(
+                    values,
+                    grads,
+                    *moments,
+                    [],
+                    [torch.full((), float(t), device=device)] * len(params),
+                    lr=group["lr"],
+                    beta1=beta1,
+                    beta2=beta2,
+                    weight_decay=group["weight_decay"],
+                    eps=group["eps"] / math.sqrt(1 - beta2**t),
+                    amsgrad=False,
+                    maximize=False,
+                )
+                if dtype != torch.float32:
+                    torch._foreach_copy_(params, values)
+        return loss
+
+    def _moment(self, p, name):
+        state = self.state[p]
+        if name not in state:
+            state[name] = torch.zeros_like(p, dtype=torch.float32)
+        state[name] = state[name].to(p.device, torch.float32)  # fairseq loads them as they are
+        return state[name]
