@@ -277,7 +277,7 @@ def test_a_scheme_is_added_and_a_rate_is_not(compared, data):
     message = "made with other settings: lr was 0.01 and is now 0.02"
     assert message in refused(*words, "--lr", "2e-2")
     with locked(str(folder)):
-        assert "another process is using" in refused(*words)
+        assert "is at work in" in refused(*words)
 
 
 def test_downstream_evaluation(tmp_path):

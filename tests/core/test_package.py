@@ -83,6 +83,11 @@ def test_the_old_content_stays_until_the_new_is_whole(mode, content, tmp_path):
             assert (path.read_bytes() if path.exists() else None) == old
         assert path.read_bytes() == (content if mode == "wb" else content.encode())
     assert os.listdir(path.parent) == ["file"]
+    (tmp_path / "link").symlink_to(path)  # as of a checkpoint on another disk
+    with atomic_write(str(tmp_path / "link"), mode) as file:
+        file.write(content * 2)
+    assert (tmp_path / "link").is_symlink()
+    assert path.read_bytes() == (tmp_path / "link").read_bytes() != content
 
 
 def test_a_failure_leaves_the_old_content_and_nothing_else(tmp_path):

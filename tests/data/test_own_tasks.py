@@ -2,8 +2,12 @@
 
 import csv
 import json
+import os
 import random
 import shutil
+import subprocess
+import sys
+import time
 from collections import Counter
 
 import numpy as np
@@ -12,11 +16,13 @@ import sentencepiece
 from fairseq.data import Dictionary
 
 from helpers.glue_files import ODD_TEXTS, prepare_glue, sentence, write_glue, write_pretrain_dir
-from helpers.running import call_program
+from helpers.models import write_model
+from helpers.running import BIN, call_program, run_process
 from tupe_fairseq.data.indexed import read_sentences
-from tupe_fairseq.data.task import Task, label_of, read_report
+from tupe_fairseq.data.task import REPORT, Task, label_of
 from tupe_fairseq.data.task_rows import draw_share
 from tupe_fairseq.data.text_files import clean_line
+from tupe_fairseq.files import read_json
 
 LABELS = ("<pad>", "very good", "100%", "n\u00e4h\u00a0er")
 
@@ -63,14 +69,14 @@ def prepared(*command):
     code, printed = prepare_task(*command)
     assert code == 0, printed
     out = str(command[3])
-    return printed, read_report(out), Task.load(out)
+    return printed, read_json(os.path.join(out, REPORT)), Task.load(out)
 
 
 def refused(kind, train, pretrain_dir, out, *flags):
     """The one line of the error; nothing is left of the output."""
     code, printed = prepare_task(kind, train, pretrain_dir, out, *flags)
     assert code == 2 and printed.count("error: ") == 1, printed
-    assert not out.exists() and not list(out.parent.glob("*.partial"))
+    assert not out.exists()
     return printed.splitlines()[-1]
 
 
@@ -154,10 +160,74 @@ def test_again_it_is_finished_mended_or_refused(classified, place):
     # a folder that lacks files is not finished; files of others stay
     shutil.rmtree(folder / "input0")
     (folder / "notes.txt").write_text("mine")
-    (place / "classes.partial").mkdir()  # of a run that was killed
     assert "skipped" not in prepared(*command)[0]
     (folder / "notes.txt").unlink()
-    assert contents(folder) == before and not (place / "classes.partial").exists()
+    assert contents(folder) == before
+
+
+def test_a_second_command_in_a_folder_is_told_who_is_at_work(place, tmp_path):
+    """The first one finishes; and one that is killed does not block the next."""
+    train = write_csv(
+        tmp_path / "a.csv", [("text", "label"), *((sentence(n), n % 2) for n in range(30000))]
+    )
+    out, mine = tmp_path / "out", tmp_path / "out.partial" / "mine.txt"
+    command = ("classification", train, place / "data", out)
+    words = [BIN / "tupe-prepare-task", "--kind", "classification", "--train", train,
+             "--pretrain-dir", place / "data", "--output-dir", out, "--workers", "1"]  # fmt: skip
+    mine.parent.mkdir()
+    mine.touch()
+
+    def start():
+        process = subprocess.Popen(list(map(str, words)), stderr=subprocess.DEVNULL)
+        owner = out / ".tupe-at-work"
+        while not owner.exists() or f"process {process.pid} " not in owner.read_text():
+            assert process.poll() is None
+            time.sleep(0.01)
+        return process
+
+    first = start()
+    while not list(out.glob(".*/input0/*")):
+        time.sleep(0.01)
+    first.kill()
+    first.wait()
+    assert list(out.glob(".*/input0/*"))
+    first = start()
+    code, printed = prepare_task(*command)
+    assert code == 2, printed
+    assert f"tupe-prepare-task (process {first.pid} on " in printed.splitlines()[-1]
+    assert first.wait() == 0
+    assert "is already finished" in prepared(*command)[0]
+    assert not list(out.glob(".*")) and mine.exists()
+
+
+MOUNT = """set -e
+mount -t tmpfs parent {place}
+for out in task data longer; do mkdir {place}/$out; mount -t tmpfs out {place}/$out; done
+mount -o remount,ro {place}
+tupe-prepare-task --kind classification --train {train} --pretrain-dir {data} \\
+    --output-dir {place}/task
+tupe-prepare-pretrain --input {train} --vocabulary {data} --output-dir {place}/data --workers 1
+tupe-extend {model} --method tile --max-positions 99 --data {data} --output-dir {place}/longer
+ls -A {place}/*
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mounts as Linux does")
+def test_a_mounted_volume_below_a_parent_that_is_read_only(place, tmp_path):
+    """In a namespace of its own, so that nothing stays mounted."""
+    if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "x", tmp_path]).returncode:
+        pytest.skip("this machine lets nobody mount")
+    train = write_csv(
+        tmp_path / "a.csv", [("text", "label"), *((sentence(n), n % 2) for n in range(99))]
+    )
+    model = write_model(tmp_path / "model", place / "data")
+    (tmp_path / "mounted").mkdir()
+    script = MOUNT.format(place=tmp_path / "mounted", train=train, data=place / "data", model=model)
+    env = {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    printed = run_process("unshare", "-rm", "sh", "-c", script, env=env).stdout
+    listed = printed.split("/mounted/")[-3:]
+    for files, name in zip(listed, ("train.bin", "model.pt", "report.json")):
+        assert name in files.split() and not any(file[0] == "." for file in files.split()), printed
 
 
 def test_the_same_data_as_of_glue(place, tmp_path):
@@ -186,7 +256,7 @@ def test_the_same_data_as_of_glue(place, tmp_path):
         other = {file for file, content in own.items() if official_files[file] != content}
         labels_differ = {"label/dict.txt"} if name == "SST-2" else set()
         assert other == {"report.json"} | labels_differ
-        report, expected = (read_report(str(folder))["splits"] for folder in (out, glue))
+        report, expected = (read_json(str(folder / REPORT))["splits"] for folder in (out, glue))
         for split in expected:
             counts = (splits[split].pop("labels").values() for splits in (report, expected))
             assert list(next(counts)) == list(next(counts))

@@ -78,7 +78,7 @@ def test_the_program_holds_the_lock_as_long_as_it_runs(tmp_path):
 
     def let_go(line):
         stack.close()
-        with pytest.raises(ValueError, match="another process"), locked(str(tmp_path)):
+        with pytest.raises(ValueError, match="is at work in"), locked(str(tmp_path)):
             pass
         raise KeyboardInterrupt
 

@@ -195,14 +195,14 @@ def _settings(args: argparse.Namespace, parallel: int):
 
 def _compare(args, settings, runs, parameters, devices) -> None:
     """Make the runs that are not finished, and write the results of all that are."""
-    from tupe_fairseq.compare.command import Run, keep_settings
+    from tupe_fairseq.compare.command import Run
     from tupe_fairseq.compare.figures import draw
     from tupe_fairseq.compare.results import finished_schemes, report, write_results
     from tupe_fairseq.compare.run import make_run
     from tupe_fairseq.compare.tuning import read_tuning, tuned, tuning_runs
     from tupe_fairseq.fairseq_runs.command import show
     from tupe_fairseq.fairseq_runs.grid import run_grid
-    from tupe_fairseq.files import locked
+    from tupe_fairseq.files import output_folder, write_json
 
     folder = settings.folder
     order = [scheme.label for scheme in args.schemes]
@@ -211,9 +211,12 @@ def _compare(args, settings, runs, parameters, devices) -> None:
     if args.baseline and baseline not in known:
         raise ValueError(f"--baseline {baseline!r} is neither in --schemes nor in {folder}")
     baseline = baseline if baseline in known else known[0]
-    os.makedirs(folder, exist_ok=True)
-    with locked(folder) as lock:
-        record = keep_settings(settings)
+    record, rounding = settings.record(), ("threads", "versions")
+    with output_folder(folder, "settings.json", record, may_change=rounding) as output:
+        for name in rounding if output.record else ():
+            if output.record[name] != record[name]:
+                logger.warning("%s was %s and is now %s", name, output.record[name], record[name])
+        write_json(os.path.join(folder, "settings.json"), record)
 
         def grid(planned, on_result=lambda run, result: None) -> None:
             left = [run for run in planned if not run.is_finished]
@@ -224,7 +227,7 @@ def _compare(args, settings, runs, parameters, devices) -> None:
                 show(run.script())
                 return make_run(
                     run, parameters[run.arch, run.scheme.label], parallel=parallel, env=env,
-                    lock=lock, on_updates=on_updates, keep_checkpoint=args.keep_checkpoints,
+                    lock=output.lock, on_updates=on_updates, keep_checkpoint=args.keep_checkpoints,
                 )  # fmt: skip
 
             run_grid(

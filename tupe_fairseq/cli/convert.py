@@ -78,11 +78,12 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.checkpoint.convert import DATA_FILES, MODEL
     from tupe_fairseq.cli.printed_commands import next_command
     from tupe_fairseq.data.dictionary import DICTIONARY
-    from tupe_fairseq.files import new_folder
+    from tupe_fairseq.files import output_folder
 
-    first = (MODEL, DICTIONARY)
-    with new_folder(args.output_dir, args.overwrite, first, DATA_FILES) as folder:
-        options = convert(args, vocabulary, folder)
+    others = (DICTIONARY, *DATA_FILES)
+    overwrite = args.overwrite
+    with output_folder(args.output_dir, MODEL, overwrite=overwrite, others=others) as folder:
+        options = convert(args, vocabulary, folder.partial)
     logger.info("wrote %s", args.output_dir)
     if vocabulary is None:
         logger.info("no vocabulary: to prepare data for it, give its files, too (%s)", CHOICES)

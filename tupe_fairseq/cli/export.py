@@ -93,10 +93,11 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     vocabulary_choice = vocabulary_files(parser, args)
     from tupe_fairseq.export.write_folder import SOME
-    from tupe_fairseq.files import new_folder
+    from tupe_fairseq.files import output_folder
 
-    with new_folder(args.output_dir, args.overwrite, ["config.json"], SOME) as folder:
-        pipeline = export(args, vocabulary_choice, folder)
+    marker, overwrite = "config.json", args.overwrite
+    with output_folder(args.output_dir, marker, overwrite=overwrite, others=SOME) as folder:
+        pipeline = export(args, vocabulary_choice, folder.partial)
     trust = ", trust_remote_code=True" if args.model_type == "tupe" else ""
     logger.info("wrote %s", args.output_dir)
     print(f"# where transformers is installed (more is in {args.output_dir}/README.md):")

@@ -66,12 +66,13 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.cli.printed_commands import next_command
     from tupe_fairseq.data.dictionary import DICTIONARY
     from tupe_fairseq.data.tokenizer import VOCABULARY
-    from tupe_fairseq.files import new_folder
+    from tupe_fairseq.files import output_folder
 
-    first = (MODEL, DICTIONARY)
-    with new_folder(args.output_dir, args.overwrite, first, DATA_FILES) as folder:
-        options = extend(args, folder)
-        has_vocabulary = os.path.exists(os.path.join(folder, VOCABULARY))
+    others = (DICTIONARY, *DATA_FILES)
+    overwrite = args.overwrite
+    with output_folder(args.output_dir, MODEL, overwrite=overwrite, others=others) as folder:
+        options = extend(args, folder.partial)
+        has_vocabulary = os.path.exists(os.path.join(folder.partial, VOCABULARY))
     logger.info("wrote %s", args.output_dir)
     # lines of old data are joined to longer samples, so that nothing need be prepared again
     data = args.data if options.task in ("masked_lm", "tupe_masked_lm") else None

@@ -141,7 +141,6 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.data.subwords import SentencePiece
     from tupe_fairseq.data.text_files import check_text
     from tupe_fairseq.data.tokenizer import Tokenizer
-    from tupe_fairseq.files import locked
 
     # what is wrong with the files is found before the folder is made
     if args.split_sentences:
@@ -154,9 +153,7 @@ def main(argv: list[str] | None = None) -> None:
         SentencePiece(args.sentencepiece_model)
     for path in [*args.input, *(args.valid_input or []), *(args.test_input or [])]:
         check_text(path, args.text_field)
-    os.makedirs(args.output_dir, exist_ok=True)
-    with locked(args.output_dir):
-        report = pretraining.prepare(args)
+    report = pretraining.prepare(args)
     if report is None:
         logger.info("%s is already finished", args.output_dir)
         return

@@ -1,6 +1,5 @@
 """The settings of a comparison, the fairseq-train command of each run, and their checks."""
 
-import logging
 import os
 import platform
 from collections.abc import Sequence
@@ -9,9 +8,7 @@ from typing import Any
 
 from tupe_fairseq.compare.schemes import FLAGS, Scheme
 from tupe_fairseq.fairseq_runs.command import as_shell, console_script, parse_training, user_dir
-from tupe_fairseq.files import check_settings, file_sha256, read_json, write_json
-
-logger = logging.getLogger("tupe-compare")
+from tupe_fairseq.files import file_sha256
 
 _NEVER = 10**9
 # options of fairseq-train, beside those of the command, on which resuming, measuring or equal
@@ -202,19 +199,3 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
-
-
-def keep_settings(settings: Settings) -> dict[str, Any]:
-    """Record the settings in OUT/settings.json; other ones than an earlier call's are refused.
-
-    Other versions and another number of threads are not: they change rounding, if anything.
-    """
-    path, record = os.path.join(settings.folder, "settings.json"), settings.record()
-    before = read_json(path) if os.path.exists(path) else record
-    for name in ("threads", "versions"):
-        if before.get(name) != record[name]:
-            logger.warning("%s was %s and is now %s", name, before.get(name), record[name])
-            before[name] = record[name]
-    check_settings(settings.folder, before, record)
-    write_json(path, record)
-    return record

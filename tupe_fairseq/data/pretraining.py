@@ -27,7 +27,7 @@ from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.subwords import SentencePiece, learn_sentencepiece
 from tupe_fairseq.data.text_files import BLOCK_BYTES
 from tupe_fairseq.data.tokenizer import REPORT, SENTENCEPIECE_MODEL, VOCABULARY, Tokenizer
-from tupe_fairseq.files import atomic_write, check_settings, read_json, write_json
+from tupe_fairseq.files import atomic_write, output_folder, read_json, write_json
 
 logger = logging.getLogger("tupe-prepare-pretrain")
 
@@ -164,7 +164,7 @@ def data_folders(options: argparse.Namespace) -> list[str]:
 def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
     """Make the data and return its report; None if it is finished already."""
     folder = options.output_dir
-    work, done = os.path.join(folder, "work"), os.path.join(folder, "settings.json")
+    work = os.path.join(folder, "work")
     names = ("input", "valid_input", "test_input")
     inputs = {name: facts(getattr(options, name)) for name in names}
     of_text = {**{name: getattr(options, name) for name in _TEXT_OPTIONS}, **inputs}
@@ -172,18 +172,18 @@ def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
     files = sorted(Path(options.vocabulary).iterdir()) if options.vocabulary else []
     settings["vocabulary"] = facts(filter(os.path.isfile, files))
     settings["sentencepiece_model"] = facts(filter(None, [options.sentencepiece_model]))
-    if os.path.isfile(done):
-        record = read_json(done)
-        check_settings(folder, record["settings"], settings)
-        if is_complete(folder, record):
+    with output_folder(folder, "settings.json", settings, others=["work"]) as output:
+        if output.record is not None:
             return None
-    elif os.listdir(folder) and not os.path.isdir(work):
-        raise ValueError(f"--output-dir {folder} contains other files; give another folder")
-    os.makedirs(work, exist_ok=True)
-    text = stage(folder, "work/text.json", of_text, lambda: make_text(options, work))
-    kind = stage(folder, "work/vocabulary.json", settings, lambda: make_vocabulary(options, work))
-    report = stage(folder, "settings.json", settings, lambda: make_data(options, work, text, kind))
-    shutil.rmtree(work)
+        os.makedirs(work, exist_ok=True)
+        text = stage(folder, "work/text.json", of_text, lambda: make_text(options, work))
+        kind = stage(
+            folder, "work/vocabulary.json", settings, lambda: make_vocabulary(options, work)
+        )
+        report = stage(
+            folder, "settings.json", settings, lambda: make_data(options, work, text, kind)
+        )
+        shutil.rmtree(work)
     return report
 
 
@@ -199,17 +199,13 @@ def stage(
     """The result of a stage, made unless it was, with these settings, and its files are there."""
     path = os.path.join(folder, name)
     record = read_json(path) if os.path.isfile(path) else {}
-    if record.get("settings") != settings or not is_complete(folder, record):
+    files = [os.path.join(folder, file) for file in record.get("files", [])]
+    if record.get("settings") != settings or not all(map(os.path.isfile, files)):
         result, files = make()
         files = [os.path.relpath(file, folder) for file in files]
         record = {"settings": settings, "files": files, "result": result}
         write_json(path, record)
     return record["result"]
-
-
-def is_complete(folder: str, record: dict[str, Any]) -> bool:
-    """Whether the files of a stage are there."""
-    return all(os.path.isfile(os.path.join(folder, name)) for name in record["files"])
 
 
 def make_report(options, text: dict[str, Any], encoded: dict[str, Counter]) -> dict[str, Any]:

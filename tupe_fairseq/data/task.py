@@ -132,11 +132,6 @@ def as_tuple(label: str | tuple[str, ...]) -> tuple[str, ...]:
     return (label,) if isinstance(label, str) else label
 
 
-def read_report(folder: str) -> dict[str, Any]:
-    """The report.json of a task's data folder."""
-    return read_json(os.path.join(folder, REPORT))
-
-
 def trained_kind(options: Mapping[str, Any]) -> str:
     """What a checkpoint predicts, by the options of its fairseq task."""
     if options.get("task") == "token_tagging":

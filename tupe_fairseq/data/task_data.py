@@ -1,7 +1,6 @@
 """Writes a task's data folder: tokens and labels as fairseq loads them, and report.json."""
 
 import itertools
-import json
 import logging
 import os
 import shutil
@@ -14,9 +13,9 @@ from tqdm import tqdm
 
 from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.indexed import IndexedWriter
-from tupe_fairseq.data.task import TAGGING, Task, TaskRows, as_tuple, label_symbol, read_report
+from tupe_fairseq.data.task import TAGGING, Task, TaskRows, as_tuple, label_symbol
 from tupe_fairseq.data.tokenizer import REPORT, VOCABULARY, Tokenizer
-from tupe_fairseq.files import check_settings, file_sha256, write_json
+from tupe_fairseq.files import file_sha256, list_files, output_folder, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -47,24 +46,19 @@ def prepare_folder(
         "max_positions": max_positions,
         "tokenizer": [tokenizer.record, *map(file_sha256, vocabulary)],
     }
-    settings = json.loads(json.dumps(settings))  # lists instead of tuples, as in report.json
-    if os.path.isdir(folder) and os.listdir(folder):
-        report = _finished(folder, settings)
-        if report is not None:
+    with output_folder(folder, REPORT, settings) as output:
+        if output.record is not None:
             logger.info("%s is already finished; skipped", folder)
-            return report
-    task, splits, more = read()
-    partial = f"{os.path.abspath(folder)}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        parts = _encode(task, splits, tokenizer, partial, max_positions, workers)
+            return output.record
+        task, splits, more = read()
+        partial = output.partial
         report = {
             "task": task.name,
             "description": task.to_record(),
             "vocabulary": file_sha256(tokenizer.dictionary),
             "vocabulary_kind": tokenizer.kind,
             "max_positions": max_positions,
-            "splits": parts,
+            "splits": _encode(task, splits, tokenizer, partial, max_positions, workers),
             "warnings": [],
             "settings": settings,
             **more,
@@ -78,31 +72,9 @@ def prepare_folder(
             shutil.copy(path, partial)
         for number in range(task.texts):
             shutil.copy(os.path.join(partial, DICTIONARY), os.path.join(partial, f"input{number}"))
-        report["files"] = sorted(_files(partial))
+        report["files"] = list_files(partial)
         write_json(os.path.join(partial, REPORT), report)
-        if os.path.isdir(folder):  # empty, or some files of an earlier run were deleted
-            shutil.copytree(partial, folder, copy_function=os.replace, dirs_exist_ok=True)
-        else:
-            os.rename(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return report
-
-
-def _finished(folder: str, settings: dict[str, Any]) -> dict[str, Any] | None:
-    """The report of a finished folder; None if some of its files were deleted."""
-    if not os.path.isfile(os.path.join(folder, REPORT)):
-        raise ValueError(f"{folder} contains other files; give an empty or a new folder")
-    report = read_report(folder)
-    before = report.get("settings") if isinstance(report, dict) else None
-    if not isinstance(before, dict):
-        raise ValueError(f"{folder} has data of another command; give another folder")
-    check_settings(folder, before, settings)
-    return report if set(report["files"]) <= set(_files(folder)) else None
-
-
-def _files(folder: str) -> Iterator[str]:
-    return (str(path.relative_to(folder)) for path in Path(folder).rglob("*") if path.is_file())
 
 
 def _encode(

@@ -1,7 +1,6 @@
 """The whole protocol for a task: the grid of runs, the best one, test sets, tables, figures."""
 
 import importlib.util
-import json
 import logging
 import os
 from collections.abc import Sequence
@@ -12,9 +11,8 @@ from tupe_fairseq.fairseq_runs.command import show
 from tupe_fairseq.fairseq_runs.grid import run_grid
 from tupe_fairseq.fairseq_runs.train import BEST, LAST
 from tupe_fairseq.files import (
-    check_settings,
     copy_vocabulary,
-    locked,
+    output_folder,
     read_json,
     remove_vocabulary,
     write_json,
@@ -43,10 +41,10 @@ def run_protocol(
         keep_checkpoints: keep the best checkpoint of each run, not only the best run's.
     """
     data, task, folder = experiment.data, experiment.data.task, experiment.folder
-    os.makedirs(folder, exist_ok=True)
-    with locked(folder) as lock:
-        settings = settings_of(experiment)
-        _keep_settings(folder, settings)
+    settings = settings_of(experiment)
+    with output_folder(folder, "settings.json", settings) as output:
+        lock = output.lock
+        write_json(os.path.join(folder, "settings.json"), settings)
         constant, results = baseline(data), _finished(experiment)
         todo = [run for run in runs if run not in results]
         logger.info("%s: %d of %d runs left", task.name, len(todo), len(runs))
@@ -97,16 +95,6 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
         **{name: data.sha256(name) for name in data.files()},
         **vars(experiment.settings),
     }
-
-
-def _keep_settings(folder: str, settings: dict[str, Any]) -> None:
-    """Record the settings of a folder of runs, or refuse one that has others."""
-    path = os.path.join(folder, "settings.json")
-    if os.path.exists(path):
-        check_settings(folder, read_json(path), json.loads(json.dumps(settings)))
-    elif os.listdir(folder):
-        raise ValueError(f"{folder} contains other files; give another --output-dir")
-    write_json(path, settings)
 
 
 def _finished(experiment: Experiment) -> Results:
