@@ -325,6 +325,18 @@ def test_a_trained_translation(pairs, tmp_path):
         assert hub.translate(lines[f"S-{number}"], beam=3) == lines[f"H-{number}"].split("\t")[1]
 
 
+def test_a_translation_that_measures_bleu_is_read_again(pairs, tmp_path):
+    """fairseq stores BLEU's counts as arrays of numpy."""
+    flags = ["--eval-bleu", "--eval-bleu-args", '{"max_len_b": 9}', "--eval-bleu-detok", "space"]
+    flags += ["--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"]
+    for updates in (2, 4):
+        printed = train(pairs, tmp_path, *MT, *flags, "--max-update", updates)
+        assert len(losses(printed)) == 2
+    TupeTransformer.from_pretrained(str(tmp_path), LAST)
+    words = ["--user-dir", USER_DIR, "--path", tmp_path / LAST, "--cpu", "--gen-subset", "valid"]
+    assert "Generate valid" in run_here("fairseq-generate", pairs, *words).stdout
+
+
 def test_an_average_of_trained_checkpoints_loads(data, trained_lm, tmp_path):
     # as fairseq's script does: sums of tensors, divided by their number, integers rounding down
     state = torch.load(trained_lm / LAST, weights_only=True)

@@ -19,6 +19,7 @@ from helpers.training import (
     write_text_data,
 )
 from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.checkpoint import checkpoint
 from tupe_fairseq.inference.predict import predict
 
 LAST = "checkpoint_last.pt"
@@ -152,14 +153,24 @@ def test_a_training_resumes_from_numpy_scores(data, pretrained, tmp_path):
     assert extra["best"] == 0.5
 
 
-def test_no_class_of_numpy_is_allowed():
+def test_what_others_allow_stays_and_no_class_of_numpys_is_added(tmp_path):
     """A real dtype takes its state from the file, flags by which it reads other memory, too."""
-    allowed = torch.serialization.get_safe_globals()
-    kinds = [entry[0] if isinstance(entry, tuple) else entry for entry in allowed]
+    serialization, path = torch.serialization, tmp_path / "x.pt"
+    torch.save({"x": np.uint8(3)}, path)
+    with pytest.raises(Exception, match="uint8|u1"):  # not another value
+        torch.load(path, weights_only=True)
+    before = serialization.get_safe_globals()
+    kinds = [entry[0] if isinstance(entry, tuple) else entry for entry in before]
     assert {kind.__module__.partition(".")[0] for kind in kinds} <= {
         "argparse", "tupe_fairseq", "torch",
     }  # fmt: skip
-    names = {entry[1] for entry in allowed if isinstance(entry, tuple)}
-    assert {name for name in names if "numpy" in name} == {
-        "numpy.dtype", "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar",
-    }  # fmt: skip
+    try:
+        serialization.clear_safe_globals()
+        theirs = [np._core.multiarray.scalar, np.dtype, np.dtypes.UInt8DType]
+        serialization.add_safe_globals(theirs)
+        checkpoint.allow_for_fairseq()
+        assert set(theirs) < set(serialization.get_safe_globals())
+        assert type(torch.load(path, weights_only=True)["x"]) is np.uint8
+    finally:
+        serialization.clear_safe_globals()
+        serialization.add_safe_globals(before)

@@ -6,6 +6,7 @@ indices it does not check. Every class that is not torch's is replaced by an ine
 but plain numbers, words and dense tensors comes out.
 """
 
+import argparse
 import contextlib
 import hashlib
 import os
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -79,19 +81,58 @@ class Inert:
         self.attributes = state if type(state) is dict else {}
 
 
-def number(dtype: Inert, content: bytes = b"") -> float | None:
-    """Stands for numpy's ``scalar``: a real dtype takes flags, and so addresses, from the file."""
+def _unpack(dtype: Inert, content: bytes) -> tuple[Any, ...]:
     codes = {"f8": "d", "f4": "f", "f2": "e", "i8": "q", "i4": "i", "b1": "?"}
     code = codes.get(dtype.args[0])
-    return struct.unpack("<" + code, content)[0] if code else None
+    if code is None:
+        raise ValueError(f"numbers of numpy's type {dtype.args[0]!r:.20} are not read")
+    return struct.unpack(f"<{len(content) // struct.calcsize(code)}{code}", content)
+
+
+def number(dtype: Inert, content: bytes) -> float:
+    """Stands for numpy's ``scalar``: a real dtype takes flags, and so addresses, from the file."""
+    (value,) = _unpack(dtype, content)
+    return value
+
+
+class Array(np.ndarray):
+    """Stands for numpy's arrays, such as the counts of --eval-bleu: float64 (N), saved as one."""
+
+    def __new__(cls, *args):
+        return super().__new__(cls, 0)
+
+    def __setstate__(self, state: Any) -> None:
+        _, _, dtype, _, content = state
+        values = _unpack(dtype, content)
+        self.resize(len(values), refcheck=False)
+        self[:] = values
+
+    def __reduce__(self):
+        return np.array(self).__reduce__()
 
 
 #: what numpy's scores are stored as, by numpy 1 and 2; used for fairseq's own loading, too
 NUMPY_SUBSTITUTES: list[Any] = [
     (Inert, "numpy.dtype"),
-    (number, "numpy.core.multiarray.scalar"),
-    (number, "numpy._core.multiarray.scalar"),
+    (Array, "numpy.ndarray"),
+    *(
+        (substitute, f"numpy.{core}.multiarray.{name}")
+        for core in ("core", "_core")
+        for substitute, name in ((number, "scalar"), (Array, "_reconstruct"))
+    ),
 ]
+
+
+def allow_for_fairseq() -> None:
+    """Let torch.load read what fairseq-train writes; what others have allowed stays."""
+    allowed = {
+        entry[1] if isinstance(entry, tuple) else f"{entry.__module__}.{entry.__qualname__}"
+        for entry in torch.serialization.get_safe_globals()
+    }
+    wanted = [(argparse.Namespace, "argparse.Namespace"), *NUMPY_SUBSTITUTES]
+    torch.serialization.add_safe_globals([x for x in wanted if x[1] not in allowed])
+
+
 _SUBSTITUTES = [
     *NUMPY_SUBSTITUTES,
     (Inert, "argparse.Namespace"),
@@ -205,11 +246,13 @@ def _check_pickle(file: Any) -> None:
 
 def _load(path: str) -> Any:
     with _lock:
-        # others may have allowed the real classes of these names in this process
+        # Others may have allowed the real classes of these names in this process. While we read, a
+        # torch.load of another thread does not see what it has allowed.
         allowed = torch.serialization.get_safe_globals()
         torch.serialization.clear_safe_globals()
         try:
             with torch.serialization.safe_globals(_SUBSTITUTES):
+                # not mapped into memory: there torch checks no storage's length
                 return torch.load(path, map_location="cpu", weights_only=True)
         finally:
             torch.serialization.add_safe_globals(allowed)

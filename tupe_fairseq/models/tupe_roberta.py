@@ -9,7 +9,6 @@ import json
 import logging
 from functools import partial
 
-import torch
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
 from fairseq.models.roberta import RobertaModel
@@ -23,7 +22,7 @@ from fairseq.utils import safe_getattr, safe_hasattr
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from tupe_fairseq.checkpoint.checkpoint import NUMPY_SUBSTITUTES, vocabulary_version
+from tupe_fairseq.checkpoint.checkpoint import allow_for_fairseq, vocabulary_version
 from tupe_fairseq.encoder import RECORD, TupeEncoder
 from tupe_fairseq.modules.heads import TaggingHead, TextHead, fit_heads
 from tupe_fairseq.modules.pooling import POOLINGS
@@ -38,8 +37,7 @@ from tupe_fairseq.options import (
 )
 
 logger = logging.getLogger(__name__)
-# else fairseq cannot resume; nothing that is allowed runs code or is a class of numpy's
-torch.serialization.add_safe_globals([argparse.Namespace, *NUMPY_SUBSTITUTES])
+allow_for_fairseq()  # else it cannot resume; nothing of it runs code or is a class of numpy's
 
 #: RoBERTa's options that do not apply here, each with the only value allowed
 FIXED_OPTIONS = {
