@@ -11,6 +11,7 @@ from torch.nn.functional import dropout
 
 from tupe_fairseq.attention import Padding, choose, chunked, eager, make_mask, sdpa
 from tupe_fairseq.modules import TupeEncoderLayer
+from tupe_fairseq.modules.tupe_multihead_attention import select
 from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.position import (
     PositionEncoding,
@@ -112,6 +113,7 @@ class TupeEncoder(nn.Module):
         key_padding_mask: Tensor | None = None,
         return_all_hiddens: bool = False,
         document_starts: Tensor | None = None,
+        output_tokens: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, list[Tensor]]:
         """The hidden states of a batch. [CLS] is at index 0; pad on the right.
 
@@ -120,6 +122,8 @@ class TupeEncoder(nn.Module):
                 pre-LN before the final LayerNorm, without those that LayerDrop leaves out.
             document_starts: True = the first token, and the [CLS], of a document; each document is
                 encoded as if it were alone.
+            output_tokens: indices (n,), among the B * L, of the only tokens whose hidden states are
+                needed -> (n, D); the last layer skips the others. Not with return_all_hiddens.
         Shape: embeddings (B, L, D); key_padding_mask bool (B, L), True = padding;
         document_starts bool (B, L) -> (B, L, D), and a list of such. At padding all are finite and
         undefined; zero with ``config.unpad`` or ``document_starts``, if padding is on the right.
@@ -148,15 +152,20 @@ class TupeEncoder(nn.Module):
             mask = make_mask(self._bias(positions, x.device), padding, self._mask_dtype(name, x))
             attend = eager.attend if name == "eager" else sdpa.attend
             attention = {"attend": attend, "positions": positions, "padding": packed}
-        hiddens = [x]
-        for number, layer in enumerate(self.layers):
+        if output_tokens is not None and packed is not None:
+            output_tokens = packed.packed_indices(output_tokens)
+        hiddens, layers = [x], list(self.layers)
+        for number, layer in enumerate(layers):
             if number and added is not None and config.position_each_layer:
                 x = x + added
-            x = layer(x, mask, position=self.position, **attention)
+            only = output_tokens if number == len(layers) - 1 else None
+            x = layer(x, mask, position=self.position, output_tokens=only, **attention)
             if return_all_hiddens:
                 hiddens.append(x)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
+        if output_tokens is not None:
+            return x if layers else select(x, output_tokens)  # LayerDrop may skip them all
         if packed is not None:
             x, *hiddens = (packed.unpack(h) for h in (x, *hiddens))
         return (x, hiddens) if return_all_hiddens else x

@@ -276,6 +276,21 @@ def test_activation_checkpointing(case):
             assert_near(ours, theirs)
 
 
+@parametrized(LARGEST)
+def test_some_tokens_alone(case):
+    """Their hidden states, and the gradients, are those of a whole forward pass."""
+    x, tokens = random_input(), torch.tensor([2, 6, 7, 9, 10])
+    for impl, unpad, pre_ln in (("eager", False, True), ("sdpa", True, False), ("auto", False, 1)):
+        encoder = encoder_of(case, attn_impl=impl, unpad=unpad, normalize_before=bool(pre_ln))
+        out, whole = encoder(x, PADDING, output_tokens=tokens), encoder(x, PADDING)
+        expected = whole.flatten(0, 1)[tokens]
+        assert_near(out, expected)
+        weights = expected.detach().sin()
+        theirs = gradients(encoder, expected, weights)
+        for name, ours in gradients(encoder, out, weights).items():
+            assert_near(ours, theirs[name])
+
+
 class FirstLayerOnly(nn.ModuleList):
     """As fairseq's LayerDropModuleList, which skips layers in training."""
 
@@ -291,6 +306,8 @@ def test_layerdrop():
     one.load_state_dict({n: x for n, x in encoder.state_dict().items() if ".1." not in n})
     out, hiddens = encoder.train()(x, return_all_hiddens=True)
     assert len(hiddens) == 2 and out.equal(one(x))
+    tokens = torch.tensor([1, 8])
+    assert_near(encoder(x, output_tokens=tokens), out.flatten(0, 1)[tokens])
     assert len(encoder.eval()(x, return_all_hiddens=True)[1]) == 3
     assert len(encoder.attention_weights(x)) == len(encoder.position_encodings()) == 2
 

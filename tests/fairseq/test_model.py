@@ -8,6 +8,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.models.ema import build_ema
 
+from helpers import training
 from helpers.running import USER_DIR
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.from_roberta import rename_tensors
@@ -145,6 +146,27 @@ def test_initialisation(data):
             assert parameter[PAD].abs().max() == 0
         elif parameter.numel() > 1000:
             assert abs(parameter.std() - 0.02) < 0.001, name
+
+
+def test_masked_tokens_alone(data):
+    """The logits of a whole pass, without asking the device how many there are."""
+    flags = [*training.MODEL, *training.PRETRAINING, "--rel-pos"]
+    task, model, criterion = training.build(data, *flags)
+    task.load_dataset("train")
+    dataset = task.datasets["train"]
+    batch = dataset.collater([dataset[n] for n in range(4)])
+    is_masked, net_input = batch["target"].ne(PAD), batch["net_input"]
+    with torch.no_grad(), torch.profiler.profile() as profile:
+        logits, _ = model.eval()(**net_input, masked_tokens=is_masked)
+    assert not [event for event in profile.key_averages() if "nonzero" in event.key]
+    expected = model(net_input["src_tokens"])[0][is_masked]
+    torch.testing.assert_close(logits, expected)
+    torch.testing.assert_close(
+        criterion(model, batch)[0],
+        F.cross_entropy(expected, batch["target"][is_masked], reduction="sum"),
+    )
+    batch = dataset.collater([{**dataset[n], "target": torch.full((5,), PAD)} for n in range(2)])
+    assert batch["net_input"]["masked_positions"].tolist() == list(range(10))
 
 
 # ---- Learned positions are fairseq's own RoBERTa ------------------------------------------------

@@ -65,6 +65,10 @@ class Padding:
         """(B, L, ...) -> (N, ...), the tokens without the padding."""
         return x.flatten(0, 1).index_select(0, self._tokens)
 
+    def packed_indices(self, tokens: Tensor) -> Tensor:
+        """Where tokens are among the N: their indices among the B * L -> the same shape."""
+        return ((~self.mask).flatten().cumsum(0) - 1).clamp(min=0).index_select(0, tokens)
+
     def unpack(self, x: Tensor) -> Tensor:
         """(N, ...) -> (B, L, ...), zeros at the padding."""
         out = x.new_zeros(self.mask.numel(), *x.shape[1:])

@@ -212,12 +212,17 @@ class TupeRobertaEncoder(RobertaEncoder):
         return encoder
 
     def extract_features(
-        self, src_tokens, return_all_hiddens=False, token_embeddings=None, **unused
+        self,
+        src_tokens,
+        return_all_hiddens=False,
+        token_embeddings=None,
+        output_tokens=None,
+        **unused,
     ):
         """As RoBERTa's. ``<s>`` is at index 0, padding on the right.
 
-        Shape: src_tokens (B, L), perhaps embeddings in place of theirs (B, L, D) -> (B, L, D), and
-        {"inner_states": list of (L, B, D)}.
+        Shape: src_tokens (B, L), perhaps embeddings in place of theirs (B, L, D) -> (B, L, D), or
+        (n, D) of the ``output_tokens`` (n,), and {"inner_states": list of (L, B, D)}.
         """
         encoder = self.sentence_encoder
         if token_embeddings is None:
@@ -225,7 +230,8 @@ class TupeRobertaEncoder(RobertaEncoder):
         mask = src_tokens.eq(self.padding_idx)
         starts = None if self.document_start is None else src_tokens.eq(self.document_start)
         if not return_all_hiddens:
-            return encoder(token_embeddings, mask, False, starts), {"inner_states": None}
+            x = encoder(token_embeddings, mask, False, starts, output_tokens)
+            return x, {"inner_states": None}
         x, hiddens = encoder(token_embeddings, mask, True, starts)
         return x, {"inner_states": [hidden.transpose(0, 1) for hidden in hiddens]}
 
@@ -235,9 +241,19 @@ class TupeRobertaEncoder(RobertaEncoder):
         features_only=False,
         return_all_hiddens=False,
         masked_tokens=None,
+        masked_positions=None,
         **unused,
     ):
-        """As RoBERTa's; with ``--unpad`` the LM head leaves padding out, too."""
+        """As RoBERTa's; with ``--unpad`` the LM head leaves padding out, too.
+
+        ``masked_positions`` are the indices of the True ``masked_tokens``, (n,), so that a GPU need
+        not be waited for to know their number.
+        """
+        if masked_tokens is not None and not features_only and not return_all_hiddens:
+            if masked_positions is None:
+                masked_positions = masked_tokens.flatten().nonzero().squeeze(1)
+            features, extra = self.extract_features(src_tokens, output_tokens=masked_positions)
+            return self.output_layer(features), extra
         if features_only or masked_tokens is not None or not self.unpad:
             return super().forward(src_tokens, features_only, return_all_hiddens, masked_tokens)
         features, extra = self.extract_features(src_tokens, return_all_hiddens)

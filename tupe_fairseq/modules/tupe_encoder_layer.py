@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe_fairseq.modules.tupe_multihead_attention import TupeMultiheadAttention
+from tupe_fairseq.modules.tupe_multihead_attention import TupeMultiheadAttention, select
 from tupe_fairseq.position import PositionEncoding
 
 #: the names are fairseq's
@@ -71,13 +71,20 @@ class TupeEncoderLayer(nn.Module):
             nn.init.normal_(linear.weight, std=0.02)
             nn.init.zeros_(linear.bias)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, **attention) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        output_tokens: Tensor | None = None,
+        **attention,
+    ) -> Tensor:
         """The output of the layer; ``attention``: see :meth:`TupeMultiheadAttention.forward`."""
         # The mask is an argument of its own: fairseq's checkpoint_wrapper detaches no tensor inside
         # of another object, and a second layer's backward pass would run through its graph again.
         pre_ln = self.normalize_before
-        y = self.self_attn(self.self_attn_layer_norm(x) if pre_ln else x, mask, **attention)
-        x = x + F.dropout(y, self.dropout, self.training)
+        y = self.self_attn_layer_norm(x) if pre_ln else x
+        y = self.self_attn(y, mask, output_tokens=output_tokens, **attention)
+        x = select(x, output_tokens) + F.dropout(y, self.dropout, self.training)
         x = x if pre_ln else self.self_attn_layer_norm(x)
         y = self.fc1(self.final_layer_norm(x) if pre_ln else x)
         y = F.dropout(ACTIVATIONS[self.activation_fn](y), self.activation_dropout, self.training)

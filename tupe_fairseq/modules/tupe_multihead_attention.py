@@ -11,6 +11,11 @@ from tupe_fairseq.position import PositionEncoding
 from tupe_fairseq.position.positions import Positions, as_tensor
 
 
+def select(x: Tensor, tokens: Tensor | None) -> Tensor:
+    """Some of the tokens (B, L, D) or (N, D) by their indices (n,) -> (n, D); all if None."""
+    return x if tokens is None else x.flatten(0, -2).index_select(0, tokens)
+
+
 class TupeMultiheadAttention(nn.Module):
     """Self-attention over words, plus a bias that is passed in.
 
@@ -62,6 +67,7 @@ class TupeMultiheadAttention(nn.Module):
         position: PositionEncoding | None = None,
         positions: Positions | None = None,
         padding: Padding | None = None,
+        output_tokens: Tensor | None = None,
     ) -> Tensor:
         """What each word gathers from all.
 
@@ -70,13 +76,15 @@ class TupeMultiheadAttention(nn.Module):
             position: the encoding that all layers share, if this layer has none of its own.
             positions: of the tokens that ``attend`` gets; 0 .. L - 1 if None.
             padding: unpacks the tokens for ``attend``, if x is packed and ``attend`` needs a batch.
+            output_tokens: indices (n,) of the only tokens whose output is needed -> (n, D).
         """
         qkv = self._project(x, padding)
         q, k, v = qkv.unbind(-3)
         q, k, mask = self._with_position(q, k, mask, position, positions)
         dropout = self.dropout if self.training else 0.0
         out = attend(q, k, v, mask, scaling=self.scaling, dropout=dropout).flatten(-2)
-        return self.out_proj(out if padding is None else padding.pack(out))
+        out = out if padding is None else padding.pack(out)
+        return self.out_proj(select(out, output_tokens))
 
     def attention_weights(
         self, x: Tensor, mask: Tensor | None = None, position: PositionEncoding | None = None

@@ -66,6 +66,7 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
         if self._isolates:
             bos, pad = self.dictionary.bos(), self.dictionary.pad()
             self.datasets[split] = UnmaskedStarts(self.datasets[split], bos, pad)
+        self.datasets[split] = MaskedPositions(self.datasets[split], self.dictionary.pad())
 
     def _bpe_options(self):
         """The options of ``--bpe``, or those of the vocabulary in the data folder."""
@@ -123,3 +124,20 @@ class UnmaskedStarts(BaseWrapperDataset):
             "net_input.src_tokens": source.masked_fill(is_start, self.bos),
             "target": target.masked_fill(is_start, self.pad),
         }
+
+
+class MaskedPositions(BaseWrapperDataset):
+    """Batches with the indices (n,) of the masked tokens among the B * L, in order."""
+
+    def __init__(self, dataset, pad: int):
+        super().__init__(dataset)
+        self.pad = pad
+
+    def collater(self, samples):
+        batch = super().collater(samples)
+        if batch:
+            is_masked = batch["target"].ne(self.pad).flatten()
+            if not is_masked.any():  # fairseq's masked_lm then asks for all
+                is_masked.fill_(True)
+            batch["net_input"]["masked_positions"] = is_masked.nonzero().squeeze(1)
+        return batch
