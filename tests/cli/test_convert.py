@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import torch
+from transformers import AutoTokenizer
 
 from helpers.authors import LISTED, their_checkpoint
 from helpers.glue_files import write_pretrain_dir
@@ -91,11 +92,19 @@ def test_hubs_of_roberta(tmp_path):
     os.remove(tmp_path / "out" / "vocab.bpe")
     with pytest.raises(FileNotFoundError, match=r"vocab\.bpe"):
         hub_of(tmp_path / "out")
-    theirs = write_roberta(tmp_path / "roberta-base")
-    convert(["--checkpoint", tmp_path / "roberta-base"], tmp_path / "roberta")
-    hub = hub_of(tmp_path / "roberta")
-    for line in ("the the a", "A \u00e9, over there"):
-        assert hub.encode(line).tolist() == theirs(line)["input_ids"]
+    lines = ["the the a", "A \u00e9, over there", " lead", "trail ", "a\nb", "a \r\n b", "\u3000a"]
+    for mask in (-1, 4):
+        folder = tmp_path / f"roberta{mask}"
+        theirs = write_roberta(folder, mask)
+        convert(["--checkpoint", folder], folder / "out")
+        hub = hub_of(folder / "out")
+        assert hub.task.mask_idx == theirs.mask_token_id
+        run_here("tupe-export", folder / "out" / "model.pt", "--output-dir", folder / "back",
+                 "--as", "roberta", "--padded-vocabulary")  # fmt: skip
+        exported = AutoTokenizer.from_pretrained(folder / "back")
+        for line in lines:
+            ids = theirs(line)["input_ids"]
+            assert hub.encode(line).tolist() == exported(line)["input_ids"] == ids, line
 
 
 def test_a_vocabulary_of_an_earlier_run_does_not_stay(tmp_path):

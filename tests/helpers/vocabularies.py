@@ -65,13 +65,15 @@ def write_gpt2(folder, merges=MERGES):
     ]  # fmt: skip
 
 
-def write_roberta(folder):
+def write_roberta(folder, mask=-1):
     """A small roberta-base as it is downloaded; its tokenizer.
 
-    Beside vocab.json, with its own ids, is a dict.txt of GPT-2's.
+    Beside vocab.json, with its own ids, is a dict.txt of GPT-2's. ``mask`` is the place of <mask>;
+    4 where the tokenizers library has trained the vocabulary.
     """
     tokens = ["Ġthe", *sorted(bytes_to_unicode().values()), "th", "the"]
-    words = ["<s>", "<pad>", "</s>", "<unk>", *tokens, "madeupword0000", "<mask>"]
+    words = ["<s>", "<pad>", "</s>", "<unk>", *tokens, "madeupword0000"]
+    words.insert(mask % (len(words) + 1), "<mask>")
     folder.mkdir()
     (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
     (folder / "merges.txt").write_text("#version: 0.2\nt h\nth e\nĠ the\n", "utf-8")

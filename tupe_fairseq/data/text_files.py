@@ -23,10 +23,11 @@ BLOCK_BYTES = 1 << 18
 # Control, format and private characters, surrogates, non-characters, the replacement character:
 # a list, because unicodedata differs between versions of Python. U+200C and U+200D stay: they
 # distinguish words in Persian and in Indian scripts.
-_UNPRINTABLE = re.compile(
-    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
-    "\ud800-\uf8ff\ufdd0-\ufdef\ufeff\ufff0-\uffff\U000e0000-\U000e0fff\U000f0000-\U0010ffff]+"
+UNPRINTABLE = (
+    "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
+    "\ue000-\uf8ff\ufdd0-\ufdef\ufeff\ufff0-\uffff\U000e0000-\U000e0fff\U000f0000-\U0010ffff"
 )
+_UNPRINTABLE = re.compile(f"[{UNPRINTABLE}\ud800-\udfff]+")
 # SentencePiece takes this for the mask token anywhere in a text
 _MASK = re.compile("<(?=mask>)", re.IGNORECASE)
 

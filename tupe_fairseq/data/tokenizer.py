@@ -6,12 +6,11 @@ is and how a line is cleaned before it is split:
     {"kind": "sentencepiece", "clean": true, "lowercase": false, "max_positions": 512}
 
 ``clean`` is :func:`clean_line`, which our own vocabularies are learned from; other vocabularies get
-a line as it is. ``max_positions`` is the longest sample that the data or the model was made for.
+a text as it is. ``max_positions`` is the longest sample that the data or the model was made for.
 """
 
 import itertools
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -35,7 +34,6 @@ KINDS = {
     "gpt2": (("encoder.json", "vocab.bpe"), subwords.Gpt2Bpe),
     "sentencepiece": ((SENTENCEPIECE_MODEL,), subwords.SentencePiece),
 }
-_LINE_ENDS = re.compile(r"\s*\n\s*")
 # lines at a time: enough to pay for a process, few enough to bound memory
 _BATCH = 10_000
 
@@ -106,10 +104,8 @@ class Tokenizer:
         return cls(kind, paths, dictionary, record)
 
     def normalize(self, text: str) -> str:
-        """The text as one line, cleaned as the training text was."""
-        if self.record["clean"]:
-            return clean_line(text, self.record["lowercase"])
-        return _LINE_ENDS.sub(" ", text).strip() if "\n" in text else text.strip()
+        """The text cleaned as the training text was; another program's tokenizer gets all of it."""
+        return clean_line(text, self.record["lowercase"]) if self.record["clean"] else text
 
     def split(self, text: str) -> list[str]:
         """The subwords of a text, listed in the dictionary or not."""

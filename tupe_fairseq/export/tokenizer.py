@@ -8,6 +8,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from tokenizers import normalizers as norm
 
 from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
+from tupe_fairseq.data.text_files import UNPRINTABLE
 
 BOS, PAD, EOS, UNK = SPECIAL_TOKENS
 SPECIAL = (*SPECIAL_TOKENS, MASK)
@@ -17,12 +18,19 @@ SPACE = "\u2581"
 # the library takes \x80 for a byte.
 _DROPPED = "[\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]+"
 # What Python, and so fairseq's dictionary, takes for white space, and may be in a token
-_WHITE_SPACE = "[\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
+_WHITE_SPACE = "[ \t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
 # Stands for a character that a step must not change; Unicode says that it never will be one
 _STAND_IN = "\ufdd0"
 
 
-def build_tokenizer(kind: str, paths: Sequence[str], symbols: Sequence[str], max_length: int):
+def build_tokenizer(
+    kind: str,
+    paths: Sequence[str],
+    symbols: Sequence[str],
+    max_length: int,
+    clean: bool = False,
+    lowercase: bool = False,
+):
     """A tokenizer of transformers, and the number of tokens that the dictionary lacks.
 
     fairseq takes those for ``<unk>``; here they have the ids after the dictionary's.
@@ -31,6 +39,7 @@ def build_tokenizer(kind: str, paths: Sequence[str], symbols: Sequence[str], max
         kind: "sentencepiece" or "gpt2".
         paths: its model, or GPT-2's encoder.json and vocab.bpe.
         symbols: of fairseq's dictionary, with ``<mask>``.
+        clean, lowercase: whether, and how, it cleans text as ``clean_line`` does.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -41,6 +50,8 @@ def build_tokenizer(kind: str, paths: Sequence[str], symbols: Sequence[str], max
         )
     make = _from_sentencepiece if kind == "sentencepiece" else _from_gpt2
     tokenizer, size = make(symbols, *paths)
+    if clean:
+        tokenizer.normalizer = norm.Sequence([*_cleaning(lowercase), tokenizer.normalizer])
     special = [AddedToken(s, special=True, normalized=False, lstrip=s == MASK) for s in SPECIAL]
     tokenizer.add_special_tokens(sorted(special, key=lambda token: symbols.index(token.content)))
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -58,6 +69,18 @@ def build_tokenizer(kind: str, paths: Sequence[str], symbols: Sequence[str], max
         **{"pad_token": PAD, "unk_token": UNK, "mask_token": MASK},
     )
     return fast, size - len(symbols)
+
+
+def _cleaning(lowercase: bool) -> list[norm.Normalizer]:
+    """The steps of ``clean_line``. (Special tokens have been split off before.)"""
+    return [
+        norm.Replace(Regex(f"[{UNPRINTABLE}]+"), ""),
+        norm.NFC(),
+        norm.Replace(Regex(_WHITE_SPACE), " "),
+        norm.Strip(),
+        *([norm.Lowercase()] if lowercase else []),
+        norm.Replace(Regex(f"(?i)<(?={MASK[1:]})"), "< "),
+    ]
 
 
 # ---- SentencePiece ------------------------------------------------------------------------------
@@ -175,7 +198,7 @@ def _bpe(words: Sequence[str], merges: list[tuple[str, ...]], **options: bool) -
 # ---- Back ---------------------------------------------------------------------------------------
 
 
-def dictionary_words(path: str, unlisted: int, numbers: dict[str, int] | None) -> list[str]:
+def dictionary_words(path: str, unlisted: int, numbers: dict[str, Any] | None) -> list[str]:
     """The words of the dict.txt that a tokenizer.json was made of, in order.
 
     Args:
@@ -189,5 +212,7 @@ def dictionary_words(path: str, unlisted: int, numbers: dict[str, int] | None) -
         raise ValueError(
             f"{path} has not the ids of a fairseq dictionary; give --dict, its dict.txt"
         )
-    words = [word.removesuffix(" ") for word in words[4:] if word != MASK or word != words[-1]]
-    return [str(numbers.get(word, word)) for word in words] if numbers else words
+    # fairseq adds <mask> if dict.txt does not list it
+    words = words[4:-1] if words[-1] == MASK else words[4:]
+    numbers = {**(numbers or {}), MASK: MASK}
+    return [str(numbers.get(word, word)) for word in (x.removesuffix(" ") for x in words)]
