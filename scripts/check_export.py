@@ -33,10 +33,11 @@ KINDS = {
     "classifier": (LABELS, [], {"task": "sentence_prediction"}),
     "tagger": (LABELS, [], {"task": "token_tagging", "position_encoding": "rope"}),
 }
-TEXTS = [  # in Unicode's form NFC, as the model card asks for
+TEXTS = [
     "The cat sat on the mat.",
     "Nobody knows why: in 1969, 600,000 people came (on July 20th).",
     "Ein naïver Mann isst 100 % Brot; café and thé.",
+    " Soft\u00adhyphen, cafe\u0301,\na zero-width\u200b space. ",
     "Yes.",
 ]
 

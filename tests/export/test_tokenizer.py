@@ -7,6 +7,7 @@ from transformers import AutoTokenizer
 
 from helpers.vocabularies import write_gpt2
 from tupe_fairseq.data.subwords import Gpt2Bpe, learn_sentencepiece
+from tupe_fairseq.data.text_files import clean_line
 from tupe_fairseq.export.tokenizer import build_tokenizer, dictionary_words
 
 TEXT = [
@@ -26,6 +27,8 @@ STRANGE = [
     "▁", "▁▁a", "a▁b", "a ▁ b", "a" * 300, "ab" * 200, "x-" * 100, "....", "--------", "''\"\"``",
     "☃", "☃☃", "☃ ☃", "☃a☃", "ẞß", "ΣΑΣ", "ǅ", "don't", "madeupword0000", "< mask >", "<sep>",
     "<unk", "s>", "</", "&amp; &lt;s&gt;", "\\n", "a/b\\c", "100,000.00", "co-op", "e.g. this",
+    "Schiff\u00adfahrt", "a\u2060b", "\u202eabc", "a\x0bb", "a\x1cb", " lead", "trail ",
+    "a \n b", "\u3000a",
 ]  # fmt: skip
 
 
@@ -70,6 +73,11 @@ def test_sentencepiece(kind, tmp_path):
     assert ids == [0, 1, dictionary.index("<mask>")]
     assert tokenizer.model_max_length == 64 and tokenizer.padding_side == "right"
     assert_same_ids(tokenizer, dictionary, bpe.encode, [*TEXT, *STRANGE])
+    cleaning = {"clean": True, "lowercase": bool(lower)}
+    cleaned, _ = build_tokenizer("sentencepiece", [path], dictionary.symbols, 64, **cleaning)
+    texts = [*TEXT, *STRANGE, "<MASK> it"]
+    split = lambda text: bpe.encode(clean_line(text, bool(lower)))  # noqa: E731
+    assert_same_ids(cleaned, dictionary, split, texts)
     first, second = TEXT[:2]
     encoded = tokenizer(first, second)
     pair = f"{bpe.encode(first)} </s> </s> {bpe.encode(second)}"

@@ -9,10 +9,13 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from helpers.glue_files import write_pretrain_dir
+from helpers.glue_files import sentence, write_pretrain_dir
 from helpers.models import LABELS, write_fine_tuned, write_model
 from helpers.running import call_program
 from helpers.vocabularies import convert
+from tupe_fairseq.data.dictionary import write_dictionary
+from tupe_fairseq.data.subwords import SentencePiece, learn_sentencepiece
+from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.export import check
 
 CLASSES = LABELS["classification"]
@@ -63,6 +66,7 @@ def test_a_finetuned_model_needs_no_flags(finetuned, tmp_path):
     written = files(out) - {"special_tokens_map.json"}  # transformers 5 writes none
     assert written == {*names, *SENTENCE_FILES, "onnx/model.onnx"}
     assert os.listdir(tmp_path) == ["out"]
+    assert len({path.stat().st_mode for path in out.iterdir() if path.is_file()}) == 1
 
     config = json.loads((out / "config.json").read_text())
     assert config["id2label"] == dict(zip("012", CLASSES))
@@ -161,6 +165,40 @@ def folder(finetuned, tmp_path_factory):
     return str(out)
 
 
+def test_segmentations_that_only_rounding_tells_apart(tmp_path):
+    """SentencePiece adds in float32; the folder's tokenizer takes the better one by 2**-20."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    data = write_pretrain_dir(tmp_path / "data")
+    model = learn_sentencepiece(map(sentence, range(125)), 40, "unigram", 1.0, False)
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    for piece, score in {
+        "\u2581q\u00e9": -5,
+        "j": -4,
+        "\u2581q": -4.5 - 2**-20,
+        "\u00e9j": -4.5,
+    }.items():
+        proto.pieces.add(piece=piece, score=score)
+    path = data / "sentencepiece.bpe.model"
+    path.write_bytes(proto.SerializeToString())
+    write_dictionary(str(data / "dict.txt"), SentencePiece(str(path)).words())
+    checkpoint = write_model(tmp_path / "run", data, max_positions=64)
+    long = " ".join(map(sentence, range(3))) + " q\u00e9j"
+    (tmp_path / "sample.txt").write_text(f"{long}\nq\u00e9j\n", encoding="utf-8")
+    flags = ["--data", data, "--sample", tmp_path / "sample.txt"]
+    exported(checkpoint, tmp_path / "out", *flags)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    encode = lambda text: [0, *Tokenizer.load(str(data)).encode(text), 2]  # noqa: E731
+    assert [tokenizer(x).input_ids == encode(x) for x in ("q\u00e9j", long)] == [True, False]
+    # a difference that is no rounding
+    proto.pieces[-1].score = -4.49
+    path.write_bytes(proto.SerializeToString())
+    with pytest.raises(
+        ValueError, match="is .\u2581q\u00e9. by the folder.*, but .\u2581q. by the ch"
+    ):
+        check._same_ids(tokenizer, [long], lambda *texts: encode(texts[0]), 999)
+
+
 @pytest.mark.parametrize("change", ["nothing", "a logit", "NaN", "ids of pairs"])
 def test_the_comparison(change, folder):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -181,7 +219,9 @@ def test_the_comparison(change, folder):
     if change == "nothing":
         assert check.check_folder(*words) == {auto_class.__name__: pytest.approx(0, abs=1e-5)}
         return
-    with pytest.raises(ValueError, match="other ids|differ from the checkpoint's by (2.0e-04|nan)"):
+    with pytest.raises(
+        ValueError, match="is .</s>. by the folder|differ from the checkpoint's by (2.0e-04|nan)"
+    ):
         check.check_folder(*words)
 
 

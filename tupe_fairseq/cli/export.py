@@ -126,7 +126,6 @@ def export(args: argparse.Namespace, vocabulary_choice: Any, folder: str) -> str
     model = load(args.checkpoint, *folders)
     vocabulary = Tokenizer.load(folders, vocabulary_choice, clean=not model.origin)
     texts = sample(args.sample) if args.sample else check.TEXTS
-    texts = [vocabulary.normalize(text) for text in texts]
     reports = [path for p in folders if os.path.isfile(path := os.path.join(p, REPORT))]
     report = read_json(reports[0]) if reports else {}
     symbols, length = model.symbols, model.max_positions
@@ -146,7 +145,10 @@ def export(args: argparse.Namespace, vocabulary_choice: Any, folder: str) -> str
         prefix = f"{names.HEADS}{head.name}."
         state.update({prefix + name: tensor for name, tensor in model.head.state_dict().items()})
     options = argparse.Namespace(**model.options)
-    tokenizer, unlisted = build_tokenizer(vocabulary.kind, vocabulary.paths, symbols, length)
+    cleaning = {name: vocabulary.record[name] for name in ("clean", "lowercase")}
+    tokenizer, unlisted = build_tokenizer(
+        vocabulary.kind, vocabulary.paths, symbols, length, **cleaning
+    )
     version = int(vocabulary_version(symbols))
     config = names.to_config(options, symbols, args.model_type, head, version)
     if unlisted:
@@ -162,7 +164,7 @@ def export(args: argparse.Namespace, vocabulary_choice: Any, folder: str) -> str
     logger.info("comparing the folder with the checkpoint on %d texts", len(texts))
 
     def encode(*texts: str) -> list[int]:
-        first, *second = vocabulary.encode_batch(texts)
+        first, *second = map(vocabulary.encode, texts)
         return [BOS, *first, EOS, *(token for ids in second for token in (EOS, *ids, EOS))]
 
     def hidden(tokens: torch.Tensor) -> torch.Tensor:

@@ -28,6 +28,8 @@ def write_model(folder: str, config: dict[str, Any], tensors: dict[str, Tensor])
 
     write_json(os.path.join(folder, "config.json"), config)
     save_file(tensors, os.path.join(folder, WEIGHTS), metadata={"format": "pt"})
+    # safetensors lets nobody else read it
+    shutil.copymode(os.path.join(folder, "config.json"), os.path.join(folder, WEIGHTS))
     for name in CODE if "auto_map" in config else ():
         shutil.copyfile(os.path.join(os.path.dirname(__file__), name), os.path.join(folder, name))
 
