@@ -19,17 +19,18 @@ ROOMS = {
     "modules": ("attention position", "torch fairseq"),  # fairseq in heads.py alone
     "encoder": ("attention modules options position", "torch"),
     "files": ("", ""),
+    "flops": ("", ""),
     "data": ("files",),
     "scoring": ("data files",),
     "checkpoint": ("data encoder files modules options position",),
     "fairseq_runs": ("checkpoint",),
     "optim": ("fairseq_runs",),
-    "tasks": ("checkpoint data files optim",),
+    "tasks": ("checkpoint data files flops optim",),
     "criterions": ("data tasks",),
     "inference": (
         "checkpoint data encoder files models modules options position fairseq_runs tasks",
     ),
-    "models": ("attention checkpoint encoder inference modules options position",),
+    "models": ("attention checkpoint encoder flops inference modules options position",),
 }
 
 

@@ -7,11 +7,13 @@ from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.models.ema import build_ema
+from torch.utils.flop_counter import FlopCounterMode
 
 from helpers import training
 from helpers.running import USER_DIR
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.from_roberta import rename_tensors
+from tupe_fairseq.flops import peak_flops
 from tupe_fairseq.options import ARCHITECTURES
 
 SMALL = ["--encoder-embed-dim", 12, "--encoder-ffn-embed-dim", 10, "--encoder-attention-heads", 2]
@@ -167,6 +169,33 @@ def test_masked_tokens_alone(data):
     )
     batch = dataset.collater([{**dataset[n], "target": torch.full((5,), PAD)} for n in range(2)])
     assert batch["net_input"]["masked_positions"].tolist() == list(range(10))
+
+
+def test_flops_are_those_that_torch_counts(data):
+    flags = ["--position-encoding", "none", "--attn-impl", "eager"]
+    model = build(data, *TINY, *flags)
+    tokens = torch.randint(4, 30, (3, 8))
+    is_masked = torch.rand(3, 8, generator=torch.Generator().manual_seed(1)) < 0.3
+    with FlopCounterMode(display=False) as counter:
+        model(tokens, masked_tokens=is_masked)[0].sum().backward()
+    masked = int(is_masked.sum()) / 24
+    assert counter.get_total_flops() == pytest.approx(24 * model.training_flops(8, masked))
+
+
+@pytest.mark.parametrize(
+    "card, tera",
+    [
+        ("NVIDIA H100 80GB HBM3", 989),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA A100-SXM4-80GB", 312),
+        ("NVIDIA GeForce RTX 4090", 165),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
+        ("CPU", None),
+    ],
+)
+def test_peak_of_a_card(card, tera):
+    assert peak_flops(card) == (tera and tera * 1e12)
 
 
 # ---- Learned positions are fairseq's own RoBERTa ------------------------------------------------

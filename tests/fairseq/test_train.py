@@ -12,7 +12,7 @@ import torch
 
 from helpers import training
 from helpers.running import BIN, ENV, REPO, USER_DIR, free_port, run_here, run_process
-from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq import TupeRobertaModel, flops
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.options import POSITION_ENCODINGS
 
@@ -28,6 +28,23 @@ def test_it_learns(tmp_path):
     losses = training.losses(training.pretrain(data, tmp_path, *flags))
     # frequencies alone give log2(6); a word is known from those beside it
     assert sum(losses[:5]) / 5 > 3 and sum(losses[-10:]) / 10 < 0.9 * math.log2(6)
+
+
+def test_the_log_says_what_decides_the_speed(data, tmp_path, monkeypatch):
+    monkeypatch.setitem(flops.PEAKS, "CPU", 1e9)
+    words = ["--max-update", 4, "--validate-interval-updates", 4, "--attn-impl", "sdpa"]
+    args = [data, *training.MODEL, *training.PRETRAINING, *words]
+    args.remove("--disable-validation")
+    done = training.train(*args[:1], tmp_path, *args[1:])
+    line = "device: 1 x CPU; dtype: float32; attention: sdpa; optimizer: adam"
+    assert done.stdout.count(line) == 1
+    *_, record, valid = [r for r in training.records(done) if r["kind"] != "train"]
+    vocabulary, masked = len(training.WORDS) + 5, 0.15  # with special tokens
+    length = float(record["wpb"]) / float(record["bsz"])
+    of_token = flops.training_flops(2, 12, 20, vocabulary, length, masked)
+    expected = float(record["wps"]) * of_token / 1e9
+    assert float(record["mfu"]) == pytest.approx(expected, abs=6e-4)  # rounded
+    assert valid["kind"] == "valid" and not [key for key in valid if "mfu" in key]
 
 
 @pytest.mark.parametrize("name", POSITION_ENCODINGS)

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from tupe_fairseq.checkpoint.checkpoint import allow_for_fairseq, vocabulary_version
 from tupe_fairseq.encoder import RECORD, TupeEncoder
+from tupe_fairseq.flops import training_flops
 from tupe_fairseq.modules.heads import TaggingHead, TextHead, fit_heads
 from tupe_fairseq.modules.pooling import POOLINGS
 from tupe_fairseq.options import (
@@ -308,6 +309,19 @@ class TupeRobertaModel(RobertaModel):
         if word_starts is not None:
             return head(features[word_starts]), extra
         return head(features, src_tokens.ne(self.encoder.padding_idx)), extra
+
+    def training_attention(self) -> str:
+        """The implementation of attention for the longest samples."""
+        encoder = self.encoder.sentence_encoder
+        x = self.encoder.lm_head.weight.new_empty(1, encoder.config.max_positions, 0)
+        return encoder._choose(x, None)
+
+    def training_flops(self, seq_len: float, masked: float) -> float:
+        """Of a token in pre-training, see ``tupe_fairseq.flops``."""
+        encoder = self.encoder.sentence_encoder
+        config, vocab_size = encoder.config, encoder.embed_tokens.num_embeddings
+        sizes = config.num_layers, config.embed_dim, config.ffn_embed_dim
+        return training_flops(*sizes, vocab_size, seq_len, masked)
 
     def register_classification_head(self, name, num_classes=None, inner_dim=None, **kwargs):
         args = self.args

@@ -1,5 +1,6 @@
 """What our tasks share: the start of a training, and batches of labelled data."""
 
+import logging
 import os
 import pickle
 
@@ -13,7 +14,10 @@ from fairseq.tasks import FairseqTask
 from fairseq.utils import safe_getattr, split_paths
 
 from tupe_fairseq.files import atomic_copy, copy_vocabulary
+from tupe_fairseq.flops import peak_flops
 from tupe_fairseq.optim.warmup_ratio import record_batches
+
+logger = logging.getLogger(__name__)
 
 
 class AtomicPathManager(PathManager):
@@ -35,10 +39,13 @@ class TrainingTask(FairseqTask):
     """A task that checks the checkpoint to load, and prepares the ``--save-dir``."""
 
     _has_begun = False
+    peak_flops = training_flops = None  # of all cards, if known; of the model, if it says so
 
     def build_model(self, cfg, from_checkpoint=False):
         model = super().build_model(cfg, from_checkpoint)
+        self._model = model
         self._check_state_dict = getattr(model, "check_state_dict", lambda state_dict: None)
+        self.training_flops = getattr(model, "training_flops", None)
         return model
 
     def has_sharded_data(self, split):
@@ -56,6 +63,7 @@ class TrainingTask(FairseqTask):
             FileNotFoundError: if ``--restore-file`` is missing; fairseq would train from scratch.
             ValueError: if the checkpoint does not fit the model; fairseq would hide the reason.
         """
+        self._log_settings(cfg)
         options = cfg.checkpoint
         path = os.path.join(options.save_dir, "checkpoint_last.pt")
         if options.restore_file != "checkpoint_last.pt":
@@ -76,6 +84,21 @@ class TrainingTask(FairseqTask):
             checkpoint_utils.PathManager = AtomicPathManager  # the one name that we replace
             if distributed_utils.is_master(parallel):
                 copy_vocabulary(split_paths(self.cfg.data)[0], options.save_dir)
+
+    def _log_settings(self, cfg) -> None:
+        """A line with what decides the speed, and the peak of the cards for the log's ``mfu``."""
+        parameter, count = next(self._model.parameters()), cfg.distributed_training
+        is_cuda, count = parameter.is_cuda, count.distributed_world_size
+        device = torch.cuda.get_device_name(parameter.device) if is_cuda else "CPU"
+        peak = peak_flops(device)
+        self.peak_flops = peak and count * peak
+        settings = {
+            "device": f"{count} x {device}",
+            "dtype": str(parameter.dtype).removeprefix("torch.") + cfg.common.amp * ", autocast",
+            "attention": getattr(self._model, "training_attention", lambda: "fairseq's own")(),
+            "optimizer": cfg.optimizer._name,
+        }
+        logger.info("; ".join(f"{name}: {value}" for name, value in settings.items()))
 
     def _check_checkpoint(self, path: str) -> None:
         try:

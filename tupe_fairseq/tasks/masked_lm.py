@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from fairseq.data import BaseWrapperDataset
+from fairseq.logging import metrics
 from fairseq.tasks import register_task
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from fairseq.utils import split_paths
@@ -46,6 +47,17 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
                 "sample has one document; drop it, or use none or complete"
             )
         return model
+
+    def reduce_metrics(self, logging_outputs, criterion):
+        super().reduce_metrics(logging_outputs, criterion)
+        if criterion.training and self.peak_flops and self.training_flops:
+            metrics.log_derived("mfu", self._utilization, priority=91)  # after wps
+
+    def _utilization(self, meters):
+        """See ``tupe_fairseq.flops``; fairseq's words a second are tokens without padding."""
+        seq_len = meters["wpb"].avg / meters["bsz"].avg
+        flops = self.training_flops(seq_len, self.cfg.mask_prob)
+        return round(float(meters["wps"].avg * flops / self.peak_flops), 3)
 
     def _load_dataset_split(self, split, epoch, combine):
         dataset = super()._load_dataset_split(split, epoch, combine)
