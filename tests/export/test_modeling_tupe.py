@@ -91,6 +91,29 @@ def test_logits_of_every_position_encoding(case, tmp_path):
             torch.testing.assert_close(logits[is_real], expected(ids)[0][is_real], **TOLERANCE)
 
 
+@pytest.mark.parametrize("dtype, error", [(torch.bfloat16, 0.02), (torch.float16, 0.003)])
+@pytest.mark.parametrize("case", ["tupe rel_pos", "alibi untie_cls", "disentangled rel_pos"])
+def test_a_large_bias_under_autocast(case, dtype, error, tmp_path):
+    """The errors of core and folder are those of 16 bits, and about the same."""
+    expected = write_folder(tmp_path / "a", case)
+    model = TupeForMaskedLM.from_pretrained(tmp_path / "a")
+    bias = model.tupe.encoder.position_bias
+    with torch.no_grad():
+        for one in (expected.encoder.sentence_encoder.position_bias, bias):
+            for name, parameter in one.named_parameters():
+                if "relative_attention" in name or "_cls" in name:
+                    parameter *= 500
+                elif "_proj" in name:
+                    parameter *= 8
+        assert 150 < bias.bias(14).abs().max() < 500
+        ids, is_real = batch(14, 9, 2)
+        exact = expected(ids)[0][is_real]
+        with torch.autocast("cpu", dtype):
+            logits = expected(ids)[0], model(ids, attention_mask=is_real.long()).logits
+    of_core, of_folder = (((x[is_real] - exact).norm() / exact.norm()).item() for x in logits)
+    assert of_core < error and of_folder < min(error, 1.5 * of_core)
+
+
 def test_gradients(tmp_path):
     expected = write_folder(tmp_path / "a")
     model = TupeForMaskedLM.from_pretrained(tmp_path / "a", attn_implementation="sdpa").eval()
@@ -153,7 +176,7 @@ def test_the_files_need_torch_and_transformers_alone():
     for name in CODE:
         lines = (CODE_FOLDER / name).read_text().splitlines()
         imports = {line.split()[1].split(".")[0] for line in lines if line[:4] in ("from", "impo")}
-        assert imports <= {"", "math", "torch", "transformers"}
+        assert imports <= {"", "contextlib", "math", "torch", "transformers"}
     assert {case.split()[0] for case in CASES} == set(modeling_tupe.POSITION_ENCODINGS)
 
 
@@ -209,6 +232,14 @@ def test_what_is_refused(folder):
         model(torch.full((1, 15), 5))
     with pytest.raises(ValueError, match="begins with padding.*pad on the right"):
         model(ids, attention_mask=is_real.flip(1))
+    with pytest.raises(ValueError, match=r"attention_mask is \(2, 9, 9\), but must be \(B, L\)"):
+        model(ids, attention_mask=is_real[:, None].expand(-1, 9, -1))
+    with pytest.raises(TypeError, match="the model takes no position_ids: it has one type of"):
+        model(ids, position_ids=ids, token_type_ids=None)
+    # a tokenizer's pad_to_multiple_of
+    padded = F.pad(ids, (0, 7), value=PAD)
+    found = model(padded).last_hidden_state[:, :9][is_real]
+    torch.testing.assert_close(found, model(ids).last_hidden_state[is_real], **TOLERANCE)
     # a row of padding alone is finite
     assert model(torch.full((2, 5), PAD)).last_hidden_state.isfinite().all()
     # without a table of positions there is no longest sequence

@@ -87,6 +87,15 @@ def test_weights_come_back_bit_by_bit(case, data, tmp_path):
     assert (tmp_path / "out" / "dict.txt").read_bytes() == (data / "dict.txt").read_bytes()
 
 
+def test_an_earlier_folder_with_q_k_v_as_one_parameter(tmp_path):
+    model = write_folder(tmp_path / "a").state_dict()
+    tensors = load_file(tmp_path / "a" / WEIGHTS)
+    renamed = {name.replace(".in_proj.", ".in_proj_"): x for name, x in tensors.items()}
+    assert set(renamed) != set(tensors)
+    save_file(renamed, tmp_path / "a" / WEIGHTS)
+    assert_same(converted(tmp_path / "a")[0], model)
+
+
 def test_after_a_training_with_transformers(data, tmp_path):
     """As Trainer saves a classifier: with its tokenizer, without dict.txt and the LM head."""
     heads = {"mine": 3, "other": 2}

@@ -4,6 +4,7 @@ Source: Liu et al. 2019, https://arxiv.org/abs/1907.11692; fairseq/models/robert
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -61,7 +62,7 @@ def rename_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return model
 
 
-def stack_projections(model: dict[str, Tensor], parts: tuple[str, str, str]) -> None:
+def stack_projections(model: dict[str, Tensor], parts: Sequence[str]) -> None:
     """Make one matrix, (3 D, D), of the projections of queries, keys and values."""
     for query in [name for name in model if f".self_attn.{parts[0]}" in name]:
         three = [query.replace(parts[0], part) for part in parts]

@@ -7,11 +7,13 @@ This file is copied into every exported folder; it computes what tupe_fairseq do
 Shapes: B sequences of L tokens, V words, D model width, H heads of width K.
 """
 
+import contextlib
 import math
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import (
     BaseModelOutput,
@@ -46,6 +48,26 @@ def arange_float64(start: int, end: int, device: torch.device) -> Tensor:
     """start .. end - 1 in float64; on the CPU for MPS, which has none."""
     device = torch.device("cpu") if device.type == "mps" else device
     return torch.arange(start, end, dtype=torch.float64, device=device)
+
+
+def autocast_dtype(x: Tensor) -> torch.dtype | None:
+    """That of products on the device of x, if autocast is on."""
+    device = x.device.type
+    is_on = device != "meta" and torch.is_autocast_enabled(device)
+    return torch.get_autocast_dtype(device) if is_on else None
+
+
+def full_precision(x: Tensor) -> contextlib.AbstractContextManager:
+    """No autocast: every layer adds the bias, so it is not rounded."""
+    if autocast_dtype(x) is None:
+        return contextlib.nullcontext()
+    return torch.autocast(x.device.type, enabled=False)
+
+
+def table_rows(table: nn.Embedding, count: int) -> Tensor:
+    """The first rows of a table; zeros beyond its end, where only padding may be."""
+    missing = count - table.num_embeddings
+    return F.pad(table.weight, (0, 0, 0, missing)) if missing > 0 else table.weight[:count]
 
 
 def untie_cls(bias: Tensor, cls_to_other: Tensor, other_to_cls: Tensor) -> Tensor:
@@ -105,11 +127,12 @@ class ProjectedTable(nn.Module):
 
     def project(self, rows: int, num_heads: int):
         """Queries and keys of the first rows, (H, rows, K) each."""
-        x = self.pos_ln(self.pos.weight[:rows])
-        return [
-            proj(x).float().unflatten(-1, (num_heads, -1)).transpose(0, 1)
-            for proj in (self.pos_q_proj, self.pos_k_proj)
-        ]
+        with full_precision(self.pos.weight):
+            x = self.pos_ln(table_rows(self.pos, rows))
+            return [
+                proj(x).float().unflatten(-1, (num_heads, -1)).transpose(0, 1)
+                for proj in (self.pos_q_proj, self.pos_k_proj)
+            ]
 
 
 class UntiedAbsoluteBias(ProjectedTable):
@@ -135,6 +158,7 @@ class PositionEncoding(nn.Module):
 
     per_layer = False  # whether each layer has parameters of its own
     has_table = False  # whether the length is limited
+    has_content_bias = False  # whether it reads the words
 
     def __init__(self, config: TupeConfig):
         super().__init__()
@@ -187,7 +211,7 @@ class LearnedPositions(PositionEncoding):
         self.pos = nn.Embedding(config.max_position_embeddings, config.hidden_size)
 
     def embed(self, length: int) -> Tensor:
-        return self.pos.weight[:length]
+        return table_rows(self.pos, length)
 
 
 class SinusoidalPositions(PositionEncoding):
@@ -210,6 +234,7 @@ class Disentangled(PositionEncoding, ProjectedTable):
     """(q + U_Q p_i)·(k + U_K p_j) / sqrt(4K): all four terms (the paper's BERT-A^d)."""
 
     has_table = True
+    has_content_bias = True
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
@@ -266,6 +291,7 @@ class ShawRelative(PositionEncoding):
     """A learned key for each clipped distance (Shaw et al. 2018)."""
 
     per_layer = True
+    has_content_bias = True
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
@@ -283,6 +309,7 @@ class TransformerXlRelative(PositionEncoding):
     """(q + u)·k + (q + v)·(W s(distance)), u and v learned (Dai et al. 2019)."""
 
     per_layer = True
+    has_content_bias = True
 
     def __init__(self, config: TupeConfig, num_features: int | None = None):
         super().__init__(config)
@@ -367,11 +394,35 @@ POSITION_ENCODINGS = {
 # ---- The encoder --------------------------------------------------------------------------------
 
 
-def matmul_dtype(x: Tensor) -> torch.dtype:
-    """The dtype of a product of x and weights: that of autocast, if it is on."""
-    device = x.device.type
-    is_autocast = device != "meta" and torch.is_autocast_enabled(device)
-    return torch.get_autocast_dtype(device) if is_autocast else x.dtype
+def as_dtype(bias: Tensor, dtype: torch.dtype) -> Tensor:
+    """The bias in the dtype of the scores; in 16 bits, with the maximum of each row moved to 0.
+
+    The softmax does not see a constant in a row, and 16 bits are finest near 0.
+    """
+    if torch.finfo(dtype).bits < 32 and bias.dtype != dtype:
+        bias = bias - bias.detach().amax(dim=-1, keepdim=True)
+    return bias.to(dtype)
+
+
+def sdpa(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, dropout: float) -> Tensor:
+    """torch's fused attention."""
+    kernels: contextlib.AbstractContextManager = contextlib.nullcontext()
+    if bias is not None:
+        bias = as_dtype(bias, q.dtype)
+        if bias.is_cuda:
+            # cuDNN gives no gradient for a bias, and wrong results for some lengths
+            kernels = sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
+        bias = aligned(bias).expand(*q.shape[:3], -1)
+    with kernels:
+        return F.scaled_dot_product_attention(q, k, v, bias, dropout_p=dropout, scale=1.0)
+
+
+def aligned(bias: Tensor) -> Tensor:
+    """With rows as torch's kernel on CUDA needs them, or it copies the bias in each layer."""
+    length = bias.size(-1)
+    if not bias.is_cuda or bias.stride(-2) % 8 == 0:
+        return bias
+    return F.pad(bias, (0, -length % 8))[..., :length]
 
 
 class TupeSelfAttention(nn.Module):
@@ -381,35 +432,33 @@ class TupeSelfAttention(nn.Module):
         super().__init__()
         self.config, self.scaling, self.position = config, scaling, position
         self.num_heads = config.num_attention_heads
-        self.in_proj_weight = nn.Parameter(torch.zeros(3 * config.hidden_size, config.hidden_size))
-        self.in_proj_bias = nn.Parameter(torch.zeros(3 * config.hidden_size))
+        self.in_proj = nn.Linear(config.hidden_size, 3 * config.hidden_size)  # q, k, v
         self.out_proj = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(
         self,
         x: Tensor,
-        bias: Tensor,
+        bias: Tensor | None,
         shared_position: PositionEncoding | None,
         output_attentions: bool,
     ):
-        """x (B, L, D), bias (B or 1, H or 1, L, L) -> (B, L, D), probabilities (B, H, L, L)."""
-        qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
-        qkv = qkv.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        """x (B, L, D), bias like (B, H, L, L) -> (B, L, D), probabilities (B, H, L, L)."""
+        qkv = self.in_proj(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         q, k, v = qkv
         position = shared_position if self.position is None else self.position
         content_bias = position.content_bias(q, k)
         if content_bias is not None:
-            bias = bias + content_bias
+            bias = content_bias if bias is None else bias + content_bias
         q, k = position.rotate(qkv[:2])
         q = self.scaling * q
         dropout = self.config.attention_probs_dropout_prob if self.training else 0.0
         probs = None
         if output_attentions or self.config._attn_implementation == "eager":
-            probs = torch.softmax((q @ k.transpose(2, 3)).float() + bias, dim=-1)
+            scores = (q @ k.transpose(2, 3)).float()
+            probs = torch.softmax(scores if bias is None else scores + bias, dim=-1)
             y = F.dropout(probs, dropout).to(v.dtype) @ v
         else:
-            bias = bias.to(q.dtype)
-            y = F.scaled_dot_product_attention(q, k, v, bias, dropout_p=dropout, scale=1.0)
+            y = sdpa(q, k, v, bias, dropout)
         # not contiguous(): the ONNX exporter cannot rely on the strides of sdpa's output
         y = y.transpose(1, 2).clone(memory_format=torch.contiguous_format)
         return self.out_proj(y.flatten(2)), probs
@@ -430,7 +479,7 @@ class TupeLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        bias: Tensor,
+        bias: Tensor | None,
         shared_position: PositionEncoding | None,
         output_attentions: bool,
     ):
@@ -454,6 +503,7 @@ class TupeEncoder(nn.Module):
         self.config, self.gradient_checkpointing = config, False
         self.layernorm_embedding = nn.LayerNorm(config.hidden_size)
         encoding = POSITION_ENCODINGS[config.position_encoding]
+        self.has_content_bias = encoding.has_content_bias
         self.position_bias = None if encoding.per_layer else encoding(config)
         layers = []
         for _ in range(config.num_hidden_layers):
@@ -480,15 +530,18 @@ class TupeEncoder(nn.Module):
         added = None if position is None else position.embed(length)
         x = self.layernorm_embedding(x if added is None else x + added.to(x))
         x = F.dropout(x, config.hidden_dropout_prob, self.training)
-        bias = None if position is None else position.bias(length)
-        if bias is None:
-            bias = torch.zeros(1, length, length)
-        bias = bias[None].to(x.device)
-        if implementation == "sdpa":  # once for all layers
-            bias = bias.to(matmul_dtype(x))
+        with full_precision(x):
+            bias = None if position is None else position.bias(length)
+        dtype = autocast_dtype(x) or x.dtype
+        if implementation == "eager" or self.has_content_bias:  # they add to it
+            dtype = torch.promote_types(dtype, torch.float32)
+        if bias is not None:
+            bias = as_dtype(bias[None].to(x.device), dtype)
         if mask is not None:
+            bias = x.new_zeros(1, 1, 1, 1, dtype=dtype) if bias is None else bias
             # half of it, so that a content bias may be added
-            bias = bias.masked_fill(~mask[:, None, None], torch.finfo(bias.dtype).min / 2)
+            bias = bias.masked_fill(~mask[:, None, None], torch.finfo(dtype).min / 2)
+        bias = None if bias is None else aligned(bias)  # once for all layers
         hidden_states, attentions = [x], []
         for number, layer in enumerate(self.layers):
             if number and added is not None and config.position_each_layer:
@@ -521,6 +574,7 @@ class TupePreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _no_split_modules = ["TupeEncoder"]  # its layers share a bias, which stays on one device
     _supports_sdpa = True
+    accepts_loss_kwargs = False  # or Trainer leaves it to the loss to count accumulated batches
 
     @classmethod
     def _can_set_attn_implementation(cls) -> bool:
@@ -539,9 +593,9 @@ class TupePreTrainedModel(PreTrainedModel):
             is_loaded = getattr(module.weight, "_is_hf_initialized", False)
             if getattr(module, "padding_idx", None) is not None and not is_loaded:
                 nn.init.zeros_(module.weight[module.padding_idx])
-        elif isinstance(module, (TupeSelfAttention, AlibiBias, TransformerXlRelative)):
-            for name, parameter in module.named_parameters(recurse=False):
-                nn.init.normal_(parameter, std=0 if name == "in_proj_bias" else std)
+        elif isinstance(module, (AlibiBias, TransformerXlRelative)):
+            for parameter in module.parameters(recurse=False):
+                nn.init.normal_(parameter, std=std)
 
 
 class TupeModel(TupePreTrainedModel):
@@ -570,18 +624,38 @@ class TupeModel(TupePreTrainedModel):
         inputs_embeds: Tensor | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
+        **kwargs,
     ):
-        """The arguments are transformers' usual ones; 0 in ``attention_mask`` is padding."""
+        """The arguments are transformers' usual ones; 0 in ``attention_mask`` (B, L) is padding.
+
+        It is on the right; while the model is compiled or traced this is not checked.
+        """
+        unknown = [name for name, value in kwargs.items() if value is not None]
+        if unknown:
+            raise TypeError(
+                f"the model takes no {', '.join(unknown)}: it has one type of tokens, and counts "
+                "their positions itself"
+            )
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
-        mask = self.mask_of(input_ids, attention_mask)
-        is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
-        if mask is not None and not is_traced and (mask.any(1) & ~mask[:, 0]).any():
-            raise ValueError("a sequence begins with padding, not with [CLS]; pad on the right")
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
-        longest = self.config.max_position_embeddings
-        if POSITION_ENCODINGS[self.config.position_encoding].has_table and x.size(1) > longest:
-            raise ValueError(f"{x.size(1)} tokens, but the model has {longest} positions; truncate")
+        mask = self.mask_of(input_ids, attention_mask)
+        if mask is not None and mask.shape != x.shape[:2]:
+            raise ValueError(
+                f"attention_mask is {tuple(mask.shape)}, but must be (B, L), {tuple(x.shape[:2])}"
+            )
+        length, longest = x.size(1), self.config.max_position_embeddings
+        is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+        is_too_long = (
+            POSITION_ENCODINGS[self.config.position_encoding].has_table and length > longest
+        )
+        if mask is not None and not is_traced:
+            if (mask.any(1) & ~mask[:, 0]).any():
+                raise ValueError("a sequence begins with padding, not with [CLS]; pad on the right")
+            is_too_long = is_too_long and mask[:, longest:].any()
+            mask = None if mask.all() else mask
+        if is_too_long:
+            raise ValueError(f"{length} tokens, but the model has {longest} positions; truncate")
         if output_attentions is None:
             output_attentions = self.config.output_attentions
         if output_hidden_states is None:
@@ -629,20 +703,11 @@ class TupeForMaskedLM(TupePreTrainedModel):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
+        **kwargs,
     ):
         """``labels`` (B, L) are -100 where no word is to be predicted."""
-        out = self.tupe(
-            input_ids,
-            attention_mask,
-            inputs_embeds,
-            output_attentions,
-            output_hidden_states,
-            return_dict=True,
-        )
+        out = self.tupe(input_ids, attention_mask, return_dict=True, **kwargs)
         logits, loss = self.lm_head(out.last_hidden_state), None
         if labels is not None:
             loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
@@ -688,20 +753,11 @@ class TupeForSequenceClassification(TupePreTrainedModel):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
+        **kwargs,
     ):
         """``labels``: (B) classes or scores, or (B, num_labels) for independent labels."""
-        out = self.tupe(
-            input_ids,
-            attention_mask,
-            inputs_embeds,
-            output_attentions,
-            output_hidden_states,
-            return_dict=True,
-        )
+        out = self.tupe(input_ids, attention_mask, return_dict=True, **kwargs)
         mask = self.tupe.mask_of(input_ids, attention_mask)
         logits, loss, config = self.classifier(out.last_hidden_state, mask), None, self.config
         if labels is not None:
@@ -735,20 +791,11 @@ class TupeForTokenClassification(TupePreTrainedModel):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
+        **kwargs,
     ):
         """``labels`` (B, L) are -100 for tokens without a label."""
-        out = self.tupe(
-            input_ids,
-            attention_mask,
-            inputs_embeds,
-            output_attentions,
-            output_hidden_states,
-            return_dict=True,
-        )
+        out = self.tupe(input_ids, attention_mask, return_dict=True, **kwargs)
         logits, loss = self.classifier(self.dropout(out.last_hidden_state)), None
         if labels is not None:
             loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
@@ -770,21 +817,12 @@ class TupeForQuestionAnswering(TupePreTrainedModel):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
+        **kwargs,
     ):
         """Positions (B) beyond the sequence have no loss."""
-        out = self.tupe(
-            input_ids,
-            attention_mask,
-            inputs_embeds,
-            output_attentions,
-            output_hidden_states,
-            return_dict=True,
-        )
+        out = self.tupe(input_ids, attention_mask, return_dict=True, **kwargs)
         start, end = self.qa_outputs(out.last_hidden_state).unbind(-1)
         loss, length = None, start.size(1)
         if start_positions is not None and end_positions is not None:

@@ -17,14 +17,11 @@ from tupe_fairseq.version import __version__
 TUPE, ROBERTA = MODEL_TYPES = ("tupe", "roberta")
 LM_WEIGHT = LM_HEAD + "weight"
 POSITIONS = ENCODER + "position_bias.pos.weight"
-#: beginnings of names, or whole names: fairseq, TUPE, RoBERTa; the first match counts
+ROBERTA_POSITIONS = "roberta.embeddings.position_embeddings.weight"
+#: fairseq, TUPE, RoBERTa: the beginning of a name, and then what a layer's names have in them
 TENSORS = (
     (EMBEDDING, "tupe.embed_tokens.weight", "roberta.embeddings.word_embeddings.weight"),
-    (
-        POSITIONS,
-        "tupe.encoder.position_bias.pos.weight",
-        "roberta.embeddings.position_embeddings.weight",
-    ),
+    (POSITIONS, "tupe.encoder.position_bias.pos.weight", ROBERTA_POSITIONS),
     (
         ENCODER + "layernorm_embedding.",
         "tupe.encoder.layernorm_embedding.",
@@ -35,15 +32,12 @@ TENSORS = (
     (LM_WEIGHT, "lm_head.decoder.weight", "lm_head.decoder.weight"),
     (LM_HEAD + "bias", "lm_head.decoder.bias", "lm_head.bias"),
     (LM_HEAD, "lm_head.", "lm_head."),
-)
-#: after the number of a layer: fairseq and TUPE, RoBERTa
-IN_LAYER = (
-    (".self_attn.out_proj.", ".attention.output.dense."),
-    (".self_attn_layer_norm.", ".attention.output.LayerNorm."),
-    (".self_attn.", ".attention.self."),
-    (".fc1.", ".intermediate.dense."),
-    (".fc2.", ".output.dense."),
-    (".final_layer_norm.", ".output.LayerNorm."),
+    (".self_attn.in_proj_", ".self_attn.in_proj.", ".attention.self."),
+    (".self_attn.out_proj.", ".self_attn.out_proj.", ".attention.output.dense."),
+    (".self_attn_layer_norm.", ".self_attn_layer_norm.", ".attention.output.LayerNorm."),
+    (".fc1.", ".fc1.", ".intermediate.dense."),
+    (".fc2.", ".fc2.", ".output.dense."),
+    (".final_layer_norm.", ".final_layer_norm.", ".output.LayerNorm."),
 )
 PROJECTIONS = ("query.", "key.", "value.")
 TOKEN_TYPES = "roberta.embeddings.token_type_embeddings.weight"
@@ -133,17 +127,16 @@ def to_transformers(
         is_tied = tied and name == LM_WEIGHT
         if name.endswith("_version") or is_tied or is_other_head or without_lm:
             continue
-        renamed = _renamed(name, model_type, head, 0)
+        renamed = _renamed(name, model_type, head)
         tensor = tensor.detach().float()
         if model_type == ROBERTA and ".in_proj_" in name:
             for part, rows in zip(PROJECTIONS, tensor.chunk(3)):
-                tensors[renamed.replace("in_proj_", part)] = rows.clone()
+                tensors[renamed.replace(".self.", f".self.{part}")] = rows.clone()
         else:
             tensors[renamed] = tensor.contiguous().clone()
     if model_type == ROBERTA:
-        positions = _renamed(POSITIONS, ROBERTA, None, 0)
-        unused = torch.zeros(UNUSED_ROWS, tensors[positions].size(1))
-        tensors[positions] = torch.cat([unused, tensors[positions]])
+        unused = torch.zeros(UNUSED_ROWS, tensors[ROBERTA_POSITIONS].size(1))
+        tensors[ROBERTA_POSITIONS] = torch.cat([unused, tensors[ROBERTA_POSITIONS]])
         tensors[TOKEN_TYPES] = unused[:1].clone()
     return tensors
 
@@ -154,41 +147,35 @@ def from_transformers(
     """A checkpoint's tensors, without its records, from those of a folder."""
     if not any(name.startswith(f"{model_type}.") for name in tensors):  # a model without a head
         tensors = {f"{model_type}.{name}": tensor for name, tensor in tensors.items()}
-    state: dict[str, Tensor] = {}
+    state, types = {}, tensors.get(TOKEN_TYPES)
     for name, tensor in tensors.items():
         if model_type == ROBERTA and name == "lm_head.decoder.bias":
             name = "lm_head.bias"  # the same, if both are there
-        state[_renamed(name, model_type, head, 1)] = tensor
+        if name != TOKEN_TYPES:
+            state[_renamed(name, model_type, head, back=True)] = tensor
     if model_type == ROBERTA:
-        types = state.pop(TOKEN_TYPES, None)
         if types is not None and types[0].any():  # each token has the first type
             state[POSITIONS] = state[POSITIONS].float() + types[0].float()
         state[POSITIONS] = state[POSITIONS][UNUSED_ROWS:]
-        stack_projections(state, PROJECTIONS)
+        stack_projections(state, [f"in_proj_{part}" for part in PROJECTIONS])
     if tied:
         state.setdefault(LM_WEIGHT, state[EMBEDDING])
     return state
 
 
-def _renamed(name: str, model_type: str, head: Head | None, direction: int) -> str:
-    """The name in transformers, or back in fairseq if ``direction`` is 1."""
-    table = [(row[0], row[1 + MODEL_TYPES.index(model_type)]) for row in TENSORS]
-    table.append((TOKEN_TYPES, TOKEN_TYPES))
+def _renamed(name: str, model_type: str, head: Head | None, back: bool = False) -> str:
+    """The name in transformers, or back in fairseq."""
+    pairs = [(row[0], row[1 + MODEL_TYPES.index(model_type)]) for row in TENSORS]
     if head is not None:
-        part = "out_proj." if head.of_tokens else ""
-        table.append((f"{HEADS}{head.name}.{part}", "classifier."))
-    for pair in table:
-        old, new = pair[direction], pair[1 - direction]
-        if name == old or (old.endswith(".") and name.startswith(old)):
-            name = new + name[len(old) :]
-            break
-    else:
+        pairs.append((f"{HEADS}{head.name}.{'out_proj.' * head.of_tokens}", "classifier."))
+    pairs = [pair[::-1] for pair in pairs] if back else pairs
+    begin = next((pair for pair in pairs if name.startswith(pair[0])), None)
+    if begin is None:
         raise ValueError(f"the tensor {name} has no place in the model")
-    if model_type == ROBERTA and ".layer" in name:
-        for pair in IN_LAYER:
-            if pair[direction] in name:
-                return name.replace(pair[direction], pair[1 - direction], 1)
-    return name
+    name = name.replace(*begin, 1)
+    # earlier folders of TUPE have "in_proj_", as fairseq
+    in_layer = next((pair for pair in pairs if pair[0][0] == "." and pair[0] in name), None)
+    return name.replace(*in_layer, 1) if in_layer else name
 
 
 # ---- Options ------------------------------------------------------------------------------------
