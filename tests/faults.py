@@ -128,9 +128,9 @@ FAULTS = [Fault(*fault) for fault in [
     ("the mean counts padding", "modules/pooling.py", ATTENTION,
      "/ weights.sum(dim=1)", "/ real.size(1)"),
     # ---- State dicts and checkpoints
-    ("a name in state dicts", "encoder.py", "recorded/test_recorded.py -k state_dict",
+    ("a name in state dicts", "modules/record.py", "recorded/test_recorded.py -k state_dict",
      'RECORD = "position_version"', 'RECORD = "options_version"'),
-    ("position options are not compared", "options.py", ENCODER,
+    ("position options are not compared", "modules/record.py", ENCODER,
      "if saved.get(name) != own.get(name)",
      "if type(saved.get(name)) is not type(own.get(name))"),
     ("a default of the record", "options.py", ENCODER,

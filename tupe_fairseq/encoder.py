@@ -1,7 +1,6 @@
 """The encoder: position encoding and layers, from word embeddings to hidden states."""
 
 import functools
-import json
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -11,6 +10,7 @@ from torch.nn.functional import dropout
 
 from tupe_fairseq.attention import Padding, choose, chunked, eager, make_mask, sdpa
 from tupe_fairseq.modules import TupeEncoderLayer
+from tupe_fairseq.modules.record import RECORD, RecordsOptions, options_record
 from tupe_fairseq.modules.tupe_multihead_attention import select
 from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.position import (
@@ -20,12 +20,11 @@ from tupe_fairseq.position import (
 )
 from tupe_fairseq.position.positions import Positions, is_at_cls
 
-RECORD = "position_version"
 # made once, when needed: it imports the compiler, which takes seconds
 uncompiled = functools.cache(torch.compiler.disable)
 
 
-class TupeEncoder(nn.Module):
+class TupeEncoder(RecordsOptions):
     """A stack of layers over word embeddings, which hold no position.
 
         x    = zero_at_padding(dropout(LN(position.forward_input(embeddings))))
@@ -41,8 +40,6 @@ class TupeEncoder(nn.Module):
         wrap_layer (callable): applied to each layer; for activation checkpointing or sharding.
         layer_list (callable): makes the ``nn.ModuleList``; one that skips layers gives LayerDrop.
     """
-
-    position_version: Tensor
 
     def __init__(
         self,
@@ -64,7 +61,7 @@ class TupeEncoder(nn.Module):
         layers = [wrap_layer(self._build_layer()) for _ in range(config.num_layers)]
         self.layers = layer_list(layers)
         self.layer_norm = nn.LayerNorm(config.embed_dim) if config.normalize_before else None
-        self.register_buffer(RECORD, self.record())
+        self.register_record()
 
     def _build_position(self) -> PositionEncoding:
         config = self.config
@@ -267,17 +264,9 @@ class TupeEncoder(nn.Module):
 
     # ---- The record of the options in the state dict --------------------------------------------
 
-    def record(self) -> Tensor:
-        """The options as JSON text, one character a number.
-
-        A buffer, because whoever loads a state dict sees nothing else of the file; int64 and with
-        "version" in its name, so that averaging checkpoints and half precision leave it alone.
-        """
-        return torch.tensor(list(json.dumps(self.config.record, sort_keys=True).encode()))
-
     def reset_parameters(self) -> None:
         """Record the options again, as after ``to_empty``."""
-        self.position_version.copy_(self.record())
+        self.position_version.copy_(options_record(self.config))
 
     def load_state_dict(self, state_dict, strict: bool = True, *args, **kwargs):
         """As ``nn.Module``'s; a whole state dict must record its options."""
@@ -292,10 +281,3 @@ class TupeEncoder(nn.Module):
                 "the checkpoint holds no position options, so it was not written by this project; "
                 "tupe-convert converts the TUPE authors' checkpoints"
             )
-
-    def _load_from_state_dict(self, state_dict, prefix, *args):
-        saved = state_dict.get(prefix + RECORD)
-        if saved is not None:
-            # integers again if the whole state dict was cast to half precision
-            self.config.check_record(json.loads(bytes(saved.long().tolist()).decode()))
-        super()._load_from_state_dict(state_dict, prefix, *args)

@@ -60,4 +60,5 @@ def test_fairseq_train_goes_on(name, folder, tmp_path):
     training.train(data, tmp_path / "out", *flags, "--max-update", 1, "--disable-validation")
     saved = training.weights(tmp_path / "out" / "checkpoint_last.pt")
     for key, x in training.weights(path).items():
-        assert saved[key].equal(x.to(saved[key])), key
+        # what was not recorded then is recorded now
+        assert saved[key].equal(x.to(saved[key])) or key.endswith("position_version"), key

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import io
 import itertools
+import json
 
 import pytest
 import torch
@@ -180,8 +181,8 @@ def test_each_dropout_acts_in_training_alone(name):
 def test_the_record_as_checkpoints_have_it():
     encoder = TupeEncoder(TupeConfig(position_encoding="learned", rel_pos=True, untie_cls=True))
     assert bytes(encoder.position_version.tolist()).decode() == (
-        '{"max_rel_pos": 128, "num_heads": 2, "rel_pos": true, "rel_pos_buckets": 32, '
-        '"scheme": "learned", "tie_cls": false, "untie_cls": true}'
+        '{"activation_fn": "gelu", "max_rel_pos": 128, "num_heads": 2, "rel_pos": true, '
+        '"rel_pos_buckets": 32, "scheme": "learned", "tie_cls": false, "untie_cls": true}'
     )
 
 
@@ -195,6 +196,23 @@ def test_other_options_are_refused():
                 with pytest.raises(ValueError, match=rf"position options differ: .*{flag}"):
                     encoder.load_state_dict(state)
         encoder.load_state_dict(own)
+
+
+def test_what_changes_results_and_no_shape():
+    """Distances of enformer are in max_positions; older checkpoints do not record either."""
+    config = TupeConfig(position_encoding="enformer", max_positions=32)
+    state = TupeEncoder(config).state_dict()
+    for change, flag in (
+        ({"max_positions": 48}, "--max-positions is 32 in the checkpoint and 48"),
+        ({"activation_fn": "relu"}, "--activation-fn is gelu in the checkpoint and relu"),
+    ):
+        encoder = TupeEncoder(dataclasses.replace(config, **change))
+        with pytest.raises(ValueError, match=flag):
+            encoder.load_state_dict(state)
+        older = json.dumps(encoder.config.record).encode()
+        encoder.load_state_dict({**state, "position_version": torch.tensor(list(older))})
+        with pytest.raises(ValueError, match="position options differ"):  # recorded from then on
+            TupeEncoder(config).load_state_dict(encoder.state_dict())
 
 
 def test_what_else_a_state_dict_must_be():

@@ -16,7 +16,7 @@ ROOMS = {
     "options": ("", ""),
     "position": ("options", "torch"),
     "attention": ("position", "torch"),
-    "modules": ("attention position", "torch fairseq"),  # fairseq in heads.py alone
+    "modules": ("attention options position", "torch fairseq"),  # fairseq in heads.py alone
     "encoder": ("attention modules options position", "torch"),
     "files": ("", ""),
     "flops": ("", ""),

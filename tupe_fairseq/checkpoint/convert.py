@@ -36,7 +36,8 @@ from tupe_fairseq.checkpoint.checkpoint import (
 from tupe_fairseq.data.dictionary import DICTIONARY, word_ids
 from tupe_fairseq.data.tokenizer import KINDS, REPORT
 from tupe_fairseq.data.tokenizer import VOCABULARY as VOCABULARY_RECORD
-from tupe_fairseq.encoder import RECORD, TupeEncoder
+from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.modules.record import RECORD, options_record
 from tupe_fairseq.options import TupeConfig
 
 #: the file that tupe-convert and tupe-extend write
@@ -227,7 +228,7 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
         "encoder": nn.ModuleDict({"sentence_encoder": encoder, "lm_head": lm_head}),
         "classification_heads": nn.ModuleDict({k: nn.ModuleDict(x) for k, x in parts.items()}),
     })  # fmt: skip
-    record = {ENCODER + RECORD: encoder.record()}
+    record = {ENCODER + RECORD: options_record(encoder.config)}
     records = {VOCABULARY: vocabulary_version(symbols)}
     if getattr(options, "pooling", None) == "mean":
         kinds = {name for name in heads if name != tags}

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from tupe_fairseq.checkpoint.checkpoint import ENCODER
 from tupe_fairseq.checkpoint.convert import Model
+from tupe_fairseq.modules.record import RECORD, options_record
+from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.position import PositionEncoding, get_position_encoding
 
 
@@ -53,6 +55,7 @@ def extend(model: Model, max_positions: int, method: str | None) -> Model:
     else:
         remarks.append(f"{name} has no table of positions: no weight has changed")
     options = argparse.Namespace(**{**vars(options), **lengths})
+    tensors[ENCODER + RECORD] = options_record(TupeConfig.from_roberta_options(options))
     remarks = [*model.remarks, *remarks]
     return dataclasses.replace(model, tensors=tensors, options=options, remarks=remarks)
 

@@ -17,7 +17,8 @@ from torch import Tensor
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER, LM_HEAD, CheckpointError
 from tupe_fairseq.checkpoint.convert import Model
 from tupe_fairseq.data.dictionary import BOS, PAD, SPECIAL_TOKENS
-from tupe_fairseq.encoder import RECORD, TupeEncoder
+from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.modules.record import RECORD, options_record
 from tupe_fairseq.options import POSITION_OPTIONS, TupeConfig, flag
 from tupe_fairseq.position import UntiedAbsoluteBias
 
@@ -65,8 +66,7 @@ def untie(model: Model) -> Model:
         new[f"{ENCODER}layernorm_embedding.{name}"] = tensor
     for name, tensor in bias.state_dict().items():
         new[f"{ENCODER}position_bias.untied_absolute.{name}"] = tensor
-    record = TupeEncoder(TupeConfig.from_roberta_options(options)).record()
-    new[ENCODER + RECORD] = record
+    new[ENCODER + RECORD] = options_record(TupeConfig.from_roberta_options(options))
     new = {name: tensor.detach().clone() for name, tensor in new.items()}
     if not getattr(options, "untie_weights_roberta", False):
         new[LM_HEAD + "weight"] = new[EMBEDDING]

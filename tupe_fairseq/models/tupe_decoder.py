@@ -1,6 +1,5 @@
 """fairseq's Transformer decoder with any position encoding, and a cache that changes no number."""
 
-import json
 import os
 import re
 
@@ -12,8 +11,8 @@ from torch import Tensor, nn
 
 from tupe_fairseq.attention import eager, sdpa
 from tupe_fairseq.checkpoint.checkpoint import read
-from tupe_fairseq.encoder import RECORD
 from tupe_fairseq.models.tupe_roberta import wrap_layer
+from tupe_fairseq.modules.record import RECORD, RecordsOptions, check_record
 from tupe_fairseq.options import TupeConfig, flag
 from tupe_fairseq.position import PositionEncoding, build_position_encoding, get_position_encoding
 from tupe_fairseq.position.positions import Positions
@@ -75,7 +74,8 @@ def position_config(
 def self_attention_config(cfg) -> TupeConfig:
     """The position encoding of a decoder's self-attention."""
     dim, heads = cfg.decoder.embed_dim, cfg.decoder.attention_heads
-    return position_config(cfg, cfg.position_encoding, dim, heads, cfg.max_target_positions)
+    sizes = dim, heads, cfg.max_target_positions
+    return position_config(cfg, cfg.position_encoding, *sizes, activation_fn=str(cfg.activation_fn))
 
 
 def build_position(config: TupeConfig) -> PositionEncoding:
@@ -235,7 +235,7 @@ class TupeDecoderLayer(TransformerDecoderLayerBase):
         return x if pre_ln else self.final_layer_norm(x)
 
 
-class TupeDecoder(TransformerDecoderBase):
+class TupeDecoder(RecordsOptions, TransformerDecoderBase):
     """fairseq's Transformer decoder whose self-attention takes a position encoding.
 
         x    = dropout(LN(sqrt(D) * words + position.embed)), LN with --layernorm-embedding
@@ -259,9 +259,7 @@ class TupeDecoder(TransformerDecoderBase):
             self.cross_positions = UntiedAbsoluteBias(
                 dim, heads, longest, scaling=(2 * dim // heads) ** -0.5, untie_cls=False
             )
-        # what shapes do not tell, see TupeEncoder
-        record = json.dumps(self.config.record, sort_keys=True).encode()
-        self.register_buffer(RECORD, torch.tensor(list(record)))
+        self.register_record()
 
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
         return wrap_layer(TupeDecoderLayer(cfg, no_encoder_attn), cfg)
@@ -374,9 +372,11 @@ class DecoderModel:
         record = state_dict.get("decoder." + RECORD)
         if record is None:
             raise ValueError("the checkpoint is not one of a tupe decoder")
-        self.decoder.config.check_record(json.loads(bytes(record.long().tolist())))
+        check_record(self.decoder.config, record)
         for name, own in self.state_dict().items():
             saved = state_dict.get(name)
+            if name.endswith(RECORD):  # has been checked, or is a part's that checks it
+                continue
             if saved is None or saved.shape != own.shape:
                 shape = "not there" if saved is None else tuple(saved.shape)
                 raise ValueError(

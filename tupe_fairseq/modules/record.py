@@ -1,0 +1,63 @@
+"""The options of an encoder or decoder in its state dict."""
+
+import json
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tupe_fairseq.options import TupeConfig, flag
+from tupe_fairseq.position import get_position_encoding
+
+RECORD = "position_version"
+#: options that older checkpoints do not record
+_LATER = ("activation_fn", "max_positions")
+
+
+def recorded_options(config: TupeConfig) -> dict[str, Any]:
+    """What the shapes of a state dict do not tell."""
+    record = {**config.record, "activation_fn": config.activation_fn}
+    if get_position_encoding(config.position_encoding).max_positions_is_unit:
+        record["max_positions"] = config.max_positions
+    return record
+
+
+def check_record(config: TupeConfig, record: Tensor) -> None:
+    """Refuse the record of weights that would load, and silently compute something else."""
+    # integers again if the whole state dict was cast to half precision
+    saved, own = json.loads(bytes(record.long().tolist()).decode()), recorded_options(config)
+    differing = [
+        f"{flag(name)} is {saved.get(name)} in the checkpoint and {own.get(name)} in the model"
+        for name in sorted({**saved, **own})
+        if saved.get(name) != own.get(name) and not (name in _LATER and name not in saved)
+    ]
+    if differing:
+        raise ValueError(
+            f"position options differ: {'; '.join(differing)}; give the checkpoint's flags"
+        )
+
+
+def options_record(config: TupeConfig) -> Tensor:
+    """The options as JSON text, one character a number.
+
+    In a buffer, because whoever loads a state dict sees nothing else of the file; int64 and with
+    "version" in its name, so that averaging checkpoints and half precision leave it alone.
+    """
+    return torch.tensor(list(json.dumps(recorded_options(config), sort_keys=True).encode()))
+
+
+class RecordsOptions(nn.Module):
+    """A module with a ``config``, whose state dict records it and is refused by one with others."""
+
+    config: TupeConfig
+    position_version: Tensor
+
+    def register_record(self) -> None:
+        self.register_buffer(RECORD, options_record(self.config))
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        saved = state_dict.get(prefix + RECORD)
+        if saved is not None:
+            check_record(self.config, saved)
+            state_dict[prefix + RECORD] = options_record(self.config)  # an older one is shorter
+        super()._load_from_state_dict(state_dict, prefix, *args)
