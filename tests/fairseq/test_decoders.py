@@ -281,6 +281,7 @@ ADAPTIVE = ["--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp"]
     [
         *(["--position-encoding", name] for name in CATALOGUE),
         ["--decoder-layerdrop", 0.5],
+        ["--sample-break-mode", "eos"],  # by a name that numpy 2 lacks
         ["--adaptive-softmax-cutoff", "10,20", *ADAPTIVE],
         ["--checkpoint-activations", "--layernorm-embedding"],
     ],

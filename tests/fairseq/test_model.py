@@ -68,7 +68,6 @@ def described(model):
         "positions": position.max_positions,
         "tied LM head": model.encoder.lm_head.weight is encoder.embed_tokens.weight,
         "layer drop": getattr(encoder.layers, "p", 0),
-        "spectral norm": hasattr(head.out_proj, "weight_orig"),
         "encoding": type(position).__name__,
         "buckets": relative and (relative.other_to_cls_row, relative.max_distance),
         "unties [CLS]": position.unties_cls,
@@ -97,7 +96,6 @@ CHANGES = {
     "--max-positions": ([], [20], {"positions": 20}),
     "--untie-weights-roberta": ([], [], {"tied LM head": False}),
     "--encoder-layerdrop": ([], [0.4], {"layer drop": 0.4}),
-    "--spectral-norm-classification-head": ([], [], {"spectral norm": True}),
     "--position-encoding": (
         [], ["learned"], {"encoding": "LearnedPositions", "unties [CLS]": False},
     ),
@@ -124,6 +122,13 @@ def test_a_flag_changes_one_thing(flag, data):
     before = described(with_head(data, *needed))
     after = described(with_head(data, *needed, flag, *value))
     assert {name: after[name] for name in after if after[name] != before[name]} == expected
+
+
+def test_an_older_name_of_an_activation(data):
+    args = build(
+        data, *TINY, "--activation-fn", "gelu_fast", "--pooler-activation-fn", "gelu_fast"
+    ).args
+    assert args.activation_fn == args.pooler_activation_fn == "gelu_accurate"
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

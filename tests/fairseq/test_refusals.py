@@ -1,5 +1,7 @@
 """A training that cannot be what was asked for ends with our reason, and no code of a file runs."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -80,6 +82,7 @@ FLAGS = {
     "fixed": (["--mha-heads-to-keep", 1], "--mha-heads-to-keep (1) does not apply"),
     "option of others": (["--symmetric-basis"], "'tupe' does not take symmetric_basis"),
     "documents": (["--isolate-documents", "--task", "masked_lm"], "needs --task tupe_masked_lm"),
+    "spectral norm": (["--spectral-norm-classification-head"], "head (True) does not apply"),
     "whole words": (["--mask-whole-words"], "there is no sentencepiece.bpe.model in"),
 }
 
@@ -90,6 +93,15 @@ def test_flags_that_do_not_fit(what, data, tmp_path):
     with pytest.raises((OSError, ValueError)) as error:
         pretrain(data, tmp_path, *flags)
     assert reason in str(error.value)
+
+
+def test_a_special_token_twice(data, tmp_path):
+    """Which fairseq trains with, and every command of ours refuses."""
+    shutil.copytree(data, tmp_path / "data")
+    path = tmp_path / "data" / "dict.txt"
+    path.write_text("<s> 1 #fairseq:overwrite\n" + path.read_text())
+    with pytest.raises(ValueError, match="dict.txt lists <s>, which fairseq's dictionary has"):
+        pretrain(tmp_path / "data", tmp_path / "out")
 
 
 # ---- Code in a checkpoint -----------------------------------------------------------------------

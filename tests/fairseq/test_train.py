@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from fairseq.data import data_utils
 
 from helpers import training
 from helpers.running import BIN, ENV, REPO, USER_DIR, free_port, run_here, run_process
@@ -53,6 +54,31 @@ def test_every_position_encoding(name, data, tmp_path):
     assert len(training.losses(done)) == 3
     tensors = training.weights(tmp_path / LAST)
     assert all(torch.isfinite(x).all() for x in tensors.values() if x.is_floating_point())
+
+
+def test_a_line_is_a_sample(data, tmp_path):
+    """By a name in fairseq that numpy 2 lacks."""
+    flags = ["--sample-break-mode", "eos", "--max-update", 2]
+    assert len(training.losses(training.pretrain(data, tmp_path, *flags))) == 2
+    task, _, _ = training.build(data, *training.MODEL, *training.PRETRAINING, *flags)
+    task.load_dataset("valid")
+    lines = data_utils.load_indexed_dataset(str(data / "valid"), task.dictionary)
+    assert list(task.datasets["valid"].sizes[0]) == [length + 1 for length in lines.sizes]
+
+
+def test_layers_to_keep(data, tmp_path):
+    """LayerDrop's pruning, also of a training that goes on, and in the hub."""
+    training.pretrain(data, tmp_path / "whole", "--encoder-layers", 3, "--max-update", 1)
+    flags = ["--encoder-layers", 3, "--encoder-layers-to-keep", "0,2", "--lr", 0]
+    flags += ["--finetune-from-model", tmp_path / "whole" / LAST]
+    for updates in (1, 2):
+        training.pretrain(data, tmp_path / "kept", *flags, "--max-update", updates)
+    whole, kept = (training.weights(tmp_path / name / LAST) for name in ("whole", "kept"))
+    name = "encoder.sentence_encoder.layers.{}.fc1.weight"
+    assert kept[name.format(1)].equal(whole[name.format(2)]) and name.format(2) not in kept
+    for folder, options in (("kept", {}), ("whole", {"encoder_layers_to_keep": "0,2"})):
+        hub = TupeRobertaModel.from_pretrained(str(tmp_path / folder), LAST, **options)
+        assert all(x.equal(kept[key]) for key, x in hub.model.state_dict().items())
 
 
 def test_resumed_training_is_the_same(data, pretrained, tmp_path):

@@ -140,6 +140,8 @@ def checked_options(options: dict[str, Any], path: str) -> dict[str, Any]:
             raise CheckpointError(
                 f"{path} is refused: its option {name} is {in_brief(value)}, which must be {words}"
             )
+    if used.get("pooler_activation_fn") == "gelu_fast":  # fairseq's older name
+        used["pooler_activation_fn"] = "gelu_accurate"
     return used
 
 

@@ -4,11 +4,13 @@ Source: Ke, He and Liu 2021, https://arxiv.org/abs/2006.15595.
 """
 
 import argparse
+import copy
 import difflib
-import json
 import logging
+from collections import Counter
 from functools import partial
 
+from fairseq.checkpoint_utils import prune_state_dict
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
 from fairseq.models.roberta import RobertaModel
@@ -23,10 +25,12 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from tupe_fairseq.checkpoint.checkpoint import allow_for_fairseq, vocabulary_version
-from tupe_fairseq.encoder import RECORD, TupeEncoder
+from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.flops import training_flops
 from tupe_fairseq.modules.heads import TaggingHead, TextHead, fit_heads
 from tupe_fairseq.modules.pooling import POOLINGS
+from tupe_fairseq.modules.record import RECORD, check_record
+from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
 from tupe_fairseq.options import (
     ARCHITECTURES,
     ATTENTION,
@@ -52,6 +56,7 @@ FIXED_OPTIONS = {
     "no_token_positional_embeddings": True,
     "quant_noise_pq": 0,
     "quant_noise_scalar": 0,
+    "spectral_norm_classification_head": False,
 }
 SWITCHES = {
     "unpad": "leave padding out of all layers and of the LM head: faster for batches of texts of "
@@ -118,6 +123,9 @@ def base_architecture(args):
     default("min_params_to_wrap", DEFAULT_MIN_PARAMS_TO_WRAP)
     default("load_checkpoint_heads", False)
     roberta_base_architecture(args)
+    for name in ("activation_fn", "pooler_activation_fn"):
+        if getattr(args, name) == "gelu_fast":  # fairseq's older name
+            setattr(args, name, "gelu_accurate")
 
 
 def sized_architecture(args, size):
@@ -135,8 +143,17 @@ def check_options(args, task) -> None:
         value = safe_getattr(args, name, only)
         if value != only:
             raise ValueError(f"{flag(name)} ({value}) does not apply to tupe_roberta; drop it")
-    if args.pooling not in POOLINGS:
-        raise ValueError(f"--pooling ({args.pooling}) must be one of {', '.join(POOLINGS)}")
+    for name, known in {"pooling": POOLINGS, "pooler_activation_fn": ACTIVATIONS}.items():
+        value = getattr(args, name)
+        if value not in known:
+            raise ValueError(f"{flag(name)} ({value}) must be one of {', '.join(known)}")
+    symbols = task.source_dictionary.symbols
+    if len({*symbols}) < len(symbols):
+        (twice, _), *_ = Counter(symbols).most_common()
+        raise ValueError(
+            f"dict.txt lists {twice}, which fairseq's dictionary has of itself; take the line out "
+            "(#fairseq:overwrite gives the token two ids), and prepare the data again"
+        )
     options = getattr(task, "cfg", None)
     length = safe_getattr(options, "tokens_per_sample") or 0
     if length > args.max_positions:
@@ -331,7 +348,6 @@ class TupeRobertaModel(RobertaModel):
             num_classes,
             args.pooler_activation_fn,
             args.pooler_dropout,
-            do_spectral_norm=args.spectral_norm_classification_head,
             pooling=args.pooling,
         )
 
@@ -346,7 +362,7 @@ class TupeRobertaModel(RobertaModel):
 
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
         """As fairseq's; a whole checkpoint must be of this size, vocabulary and encoding."""
-        state_dict = dict(state_dict)
+        state_dict = dict(self._pruned(state_dict))
         if strict:
             self.check_state_dict(state_dict)
             version = state_dict.get("encoder.vocabulary_version")
@@ -357,14 +373,22 @@ class TupeRobertaModel(RobertaModel):
                 )
                 state_dict["encoder.vocabulary_version"] = self.encoder.vocabulary_version
         fit_heads(self, state_dict, is_whole=strict)
-        return super().load_state_dict(state_dict, strict, model_cfg, args)
+        return super().load_state_dict(state_dict, strict)
+
+    def _pruned(self, state_dict: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The state dict of the layers in --encoder-layers-to-keep, if it has others, too."""
+        prefix = ENCODER + "layers."
+        layers = {key.split(".")[3] for key in state_dict if key.startswith(prefix)}
+        if len(layers) == self.encoder.sentence_encoder.config.num_layers:
+            return state_dict
+        return prune_state_dict(state_dict, copy.copy(self.args))  # which changes the options
 
     def check_state_dict(self, state_dict: dict[str, Tensor]) -> None:
         """Refuse weights of another model, also those that fit and would compute something else.
 
         Reads shapes and two recorded buffers only: a memory-mapped file is not read as a whole.
         """
-        encoder = self.encoder.sentence_encoder
+        encoder, state_dict = self.encoder.sentence_encoder, self._pruned(state_dict)
         config = encoder.config
         if ENCODER + "embed_positions.weight" in state_dict:
             raise ValueError(
@@ -402,7 +426,7 @@ class TupeRobertaModel(RobertaModel):
                 f"{encoder.embed_tokens.num_embeddings}, <mask> and the built-in ones included; "
                 "use the dict.txt that the checkpoint was trained with"
             )
-        config.check_record(json.loads(bytes(state_dict[ENCODER + RECORD].long().tolist())))
+        check_record(config, state_dict[ENCODER + RECORD])
         version = state_dict.get("encoder.vocabulary_version")
         if version is not None and not version.is_floating_point():
             if int(version) != int(self.encoder.vocabulary_version):

@@ -1,8 +1,10 @@
 """What our tasks share: the start of a training, and batches of labelled data."""
 
+import contextlib
 import logging
 import os
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -35,11 +37,28 @@ class AtomicPathManager(PathManager):
         return True
 
 
+@contextlib.contextmanager
+def numpy_long():
+    """np.compat.long, which numpy 2 lacks and fairseq's --sample-break-mode eos asks for."""
+    if hasattr(np, "compat"):
+        yield
+        return
+    np.compat = SimpleNamespace(long=int)
+    try:
+        yield
+    finally:
+        del np.compat
+
+
 class TrainingTask(FairseqTask):
     """A task that checks the checkpoint to load, and prepares the ``--save-dir``."""
 
     _has_begun = False
     peak_flops = training_flops = None  # of all cards, if known; of the model, if it says so
+
+    def load_dataset(self, split, *args, **kwargs):
+        with numpy_long():
+            return super().load_dataset(split, *args, **kwargs)
 
     def build_model(self, cfg, from_checkpoint=False):
         model = super().build_model(cfg, from_checkpoint)
