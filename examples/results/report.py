@@ -9,6 +9,7 @@ import sys
 from statistics import fmean
 
 from tupe_fairseq.compare.results import spread, updates_to_reach
+from tupe_fairseq.compare.schemes import plain_name
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.files import markdown_table
 
@@ -85,7 +86,7 @@ def draw(runs, path: str) -> None:
         values = [mean(scheme, name) for name in names]
         places = [place + 0.09 * (number - (len(schemes) - 1) / 2) for place in range(len(names))]
         colour = canvas.COLOURS[number - 1]
-        axis.plot(values, places, "o", color=colour, markersize=6, label=scheme)
+        axis.plot(values, places, "o", color=colour, markersize=6, label=plain_name(scheme))
         for run in (run for run in runs if run["scheme"] == scheme):
             values = [run["downstream"][name] for name in names]
             axis.plot(values, places, "o", color=colour, markersize=2.5, alpha=0.6)

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 from matplotlib.ticker import MaxNLocator
 
+from tupe_fairseq.compare.schemes import plain_name, plain_size
 from tupe_fairseq.figures import canvas
 
 _COLOURS = (canvas.COLOURS[-1], *canvas.COLOURS[:-1])  # black for the baseline
-_DASHES = ("-", "--", ":")
-_END = 0.6  # the share of the updates at which the second panel begins
+_LOSS = "validation loss, bits per masked token"
 _MOST_PANELS = 3  # in a row
 
 
@@ -23,8 +24,7 @@ def draw(results: dict[str, Any], folder: str) -> None:
         figure = draw_curves(results, key, label)
         canvas.save_png(figure, os.path.join(folder, f"loss_by_{name}.png"), dpi=130)
     for arch, table in _sizes(results).items():
-        runs = [run for run in results["runs"] if run["arch"] == arch]
-        figure = draw_final(table, runs, results["baseline"])
+        figure = draw_final(arch, table, results)
         canvas.save_png(figure, os.path.join(folder, f"final_{arch}.png"), dpi=130)
 
 
@@ -41,63 +41,61 @@ def mean_curve(curves: Sequence[list[dict[str, float]]], key: str) -> tuple[list
 
 
 def draw_curves(results: dict[str, Any], key: str, label: str):
-    """For each size the whole curves, and their end at a larger scale."""
+    """For each size the loss of all schemes."""
     sizes = _sizes(results)
-    figure = canvas.new_figure(11, 5.4 * len(sizes))
+    figure = canvas.new_figure(8.5, 5.6 * len(sizes))
     parts = figure.subfigures(len(sizes), 1, squeeze=False)[:, 0]
     for part, (arch, table) in zip(parts, sizes.items()):
-        whole, end = part.subplots(1, 2)
-        finite = []
+        panel, drawn, finite = part.subplots(), [], []
         for number, row in enumerate(table):
-            style = {"color": _COLOURS[number % len(_COLOURS)]}
-            style["linestyle"] = _DASHES[number // len(_COLOURS) % len(_DASHES)]
             own = [r for r in results["runs"] if (r["arch"], r["scheme"]) == (arch, row["scheme"])]
             good = [run["curve"] for run in own if run["diverged"] is None]
+            x, y = mean_curve(good, key) if good else ([], [])
+            style = {"color": _COLOURS[number % len(_COLOURS)]}
+            # dashes show the curve under them
+            style["linestyle"] = (0, (4, 4)) if any(_hides(x, y, *one) for one in drawn) else "-"
+            drawn += [(x, y)] if good else []
             finite += good
-            for panel in (whole, end):
-                for run in own:
-                    x, y = ([point[name] for point in run["curve"]] for name in (key, "loss"))
-                    panel.plot(x, y, linewidth=0.8, alpha=0.4, **style)
-                    if run["diverged"] is not None:
-                        panel.plot(
-                            x[-1:], y[-1:], "x", markersize=10, mew=2.5, color=style["color"]
-                        )
-                x, y = mean_curve(good, key) if good else ([], [])
-                panel.plot(x, y, linewidth=2.2, label=_name(row), **style)
-        last = [p for c in finite for p in c if p["updates"] >= _END * c[-1]["updates"]]
-        if finite:
-            _fit(end.set_xlim, [point[key] for point in last])
-            _fit(end.set_ylim, [point["loss"] for point in last])
-            _fit(whole.set_ylim, [point["loss"] for curve in finite for point in curve])
-        whole.set_title(f"{arch}: the whole runs", loc="left")
-        end.set_title(f"from {_END:.0%} of the updates on", loc="left")
-        whole.set_ylabel("validation loss, bits per masked token")
-        for panel in (whole, end):
-            panel.set_xlabel(label)
-            panel.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
-            panel.grid(alpha=0.25)
-        columns = min(len(table), 3)
+            for run in own:
+                points = [[point[name] for point in run["curve"]] for name in (key, "loss")]
+                panel.plot(*points, linewidth=0.7, alpha=0.35, color=style["color"])
+                if run["diverged"] is not None:
+                    last = [values[-1:] for values in points]
+                    panel.plot(*last, "x", markersize=10, mew=2.5, color=style["color"])
+            panel.plot(x, y, linewidth=2.2, label=_name(row), **style)
+        if finite:  # a diverged run may be far off
+            losses = [point["loss"] for curve in finite for point in curve]
+            margin = 0.04 * (max(losses) - min(losses)) or 0.01 * max(losses)
+            panel.set_ylim(min(losses) - margin, max(losses) + margin)
+        panel.set(title=plain_size(arch, results["settings"]), xlabel=label, ylabel=_LOSS)
+        panel.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
+        panel.grid(alpha=0.25)
         title = "mean of the seeds; thin lines: each seed"
         title += "; cross: diverged" * any(row["diverged"] for row in table)
-        handles = whole.get_legend_handles_labels()
-        part.legend(*handles, loc="outside lower center", ncol=columns, frameon=False, title=title)
+        handles = panel.get_legend_handles_labels()
+        part.legend(*handles, loc="outside lower center", ncol=3, frameon=False, title=title)
     return figure
 
 
-def _fit(set_limits, values: list[float]) -> None:
-    margin = 0.04 * (max(values) - min(values)) or 0.01 * max(values)
-    set_limits(min(values) - margin, max(values) + margin)
+def _hides(x: list, y: list, other_x: list, other_y: list) -> bool:
+    """Whether a curve lies on another one, but for less than a line's width."""
+    if not x:
+        return False
+    distance = np.abs(np.interp(x, other_x, other_y) - y)
+    return bool(np.median(distance) < 0.01 * max(np.ptp(y), np.ptp(other_y)))
 
 
 def _name(row: dict[str, Any]) -> str:
     count = len(row["seeds"]) - len(row["diverged"])
-    return f"{row['scheme']} ({f'n = {count}' if count else 'diverged'})"
+    seeds = f"{count} seed{'s' * (count > 1)}" if count else "diverged"
+    return f"{plain_name(row['scheme'])} ({seeds})"
 
 
-def draw_final(table: list[dict[str, Any]], runs: list[dict[str, Any]], baseline: str):
+def draw_final(arch: str, table: list[dict[str, Any]], results: dict[str, Any]):
     """A panel for each measure of one size: dots for the seeds, bars for 95% intervals."""
-    panels = {"final_loss": "final loss, bits per masked token"}
-    panels["difference"] = f"difference to {baseline}, bits"
+    runs = [run for run in results["runs"] if run["arch"] == arch]
+    panels = {"final_loss": f"final {_LOSS.removeprefix('validation ')}"}
+    panels["difference"] = f"difference to {plain_name(results['baseline'])}, bits"
     tasks = dict.fromkeys(name for row in table for name in row["downstream"])
     panels |= {name: f"{name}, metric x 100" for name in tasks if not name.startswith("pairs/")}
     if "pairs" in panels:
@@ -112,7 +110,7 @@ def draw_final(table: list[dict[str, Any]], runs: list[dict[str, Any]], baseline
             values = [value for value in values if value is not None]
             axis.plot(values, [place] * len(values), "o", color="C0", alpha=0.4, markersize=4)
             measure = {**row, **row["downstream"]}.get(name)
-            if measure and measure["margin95"] is not None:
+            if measure and measure["n"] > 2:  # of two seeds an interval says nothing
                 bar = {"fmt": "|", "color": "C0", "markersize": 11, "capsize": 3}
                 axis.errorbar([measure["mean"]], [place], xerr=[measure["margin95"]], **bar)
         if name == "difference":
@@ -123,5 +121,8 @@ def draw_final(table: list[dict[str, Any]], runs: list[dict[str, Any]], baseline
         axis.set_visible(False)
     axes[0].set_yticks(range(len(table)), [_name(row) for row in table])
     axes[0].set_ylim(len(table) - 0.5, -0.5)
-    figure.suptitle(f"{runs[0]['arch']}: dots are seeds, bars 95% intervals of their mean", size=11)
+    title = f"{plain_size(arch, results['settings'])}: dots are seeds"
+    many = any(row["final_loss"] and row["final_loss"]["n"] > 2 for row in table)
+    title += ", bars 95% intervals of the mean of three or more" * many
+    figure.suptitle(title, size=11)
     return figure

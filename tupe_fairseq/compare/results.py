@@ -12,7 +12,12 @@ from tupe_fairseq.files import atomic_write, markdown_table, read_json, write_js
 
 Row = dict[str, Any]
 _MEASURES = ("final_loss", "best_loss", "seconds", "words_per_second", "peak_memory_mib")
-_TARGETS = ("difference", "fraction")  # in comparison with the baseline's run of the same seed
+#: in runs.csv the columns of every run; each task has one more
+OWN_COLUMNS = (
+    *("arch", "scheme", "seed", "lr", "updates", "diverged", "best_updates", *_MEASURES),
+    *("parallel", "machine", "parameters", "position_parameters", "difference", "fraction"),
+    *("curve", "downstream", "measured", "target", "pairs"),
+)
 
 
 def read_runs(folder: str, baseline: str, order: Sequence[str] = ()) -> list[Row]:
@@ -138,7 +143,7 @@ def write_results(
 
 def _write_csv(path: str, runs: Sequence[Row]) -> None:
     rows = [{**run, **run["downstream"]} for run in runs]
-    left_out = ("curve", "downstream", "target")
+    left_out = ("curve", "downstream", "measured", "target")
     names = [name for name in dict.fromkeys(n for row in rows for n in row) if name not in left_out]
     with atomic_write(path) as file:
         writer = csv.DictWriter(file, names, extrasaction="ignore")
@@ -163,12 +168,12 @@ def report(results: Row) -> str:
 
 
 def cell(measure: Row | None, form: str) -> str:
-    """``mean ± half of the 95% interval``; the mean alone of one seed."""
+    """``mean ± half of the 95% interval``; of two seeds both, as their interval says little."""
     if measure is None:
         return "-"
-    text = format(measure["mean"], form)
-    margin = measure["margin95"]
-    return text if margin is None else f"{text} ± {format(margin, form.replace('+', ''))}"
+    if measure["n"] < 3:
+        return " to ".join(dict.fromkeys(format(measure[end], form) for end in ("min", "max")))
+    return f"{measure['mean']:{form}} ± {measure['margin95']:{form.replace('+', '')}}"
 
 
 def _fraction(row: Row) -> str:
@@ -202,7 +207,7 @@ def _losses(table: Sequence[Row], baseline: str) -> list[str]:
     ]
     counts = {row["final_loss"]["n"] for row in table if row["final_loss"]}
     if 2 in counts:
-        notes.append("With two seeds the interval is 12.7 standard errors wide on each side.")
+        notes.append("Of two seeds both values: their interval is 12.7 standard errors wide.")
     if 1 in counts:
         notes.append("**One seed has no interval: a difference may be chance.**")
     if any(row["diverged"] for row in table):

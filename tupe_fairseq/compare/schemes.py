@@ -3,6 +3,7 @@
 import argparse
 import shlex
 from dataclasses import dataclass
+from typing import Any
 
 from tupe_fairseq import options
 
@@ -33,6 +34,39 @@ class Scheme:
     def folder(self) -> str:
         """The label as a file name: ``tupe_rel-pos``."""
         return self.label.replace(" --", "_").replace(" ", "-")
+
+
+#: for figures
+_PLAIN = {
+    **{"tupe": "TUPE-A", "learned": "learned positions", "sinusoidal": "sinusoidal positions"},
+    **{"none": "no positions", "transformer-xl": "Transformer-XL", "enformer": "Enformer"},
+    **{"rope": "RoPE", "alibi": "ALiBi", "shaw": "Shaw", "disentangled": "disentangled"},
+}
+_PLAIN_FLAGS = {
+    **{"--untie-cls": "untied [CLS]", "--tie-cls": "tied [CLS]"},
+    **{"--rel-pos-buckets": "{} buckets", "--max-rel-pos": "distances up to {}"},
+}
+
+
+def plain_name(label: str) -> str:
+    """A scheme as it is called in papers: ``alibi --untie-cls`` is ALiBi, untied [CLS]."""
+    name, *parts = label.split(" --")
+    plain, flags = _PLAIN.get(name, name), [f"--{part}" for part in parts]
+    if "--rel-pos" in flags:
+        flags.remove("--rel-pos")
+        plain = {"tupe": "TUPE-R", "none": "T5's bias"}.get(name, f"{plain} and T5's bias")
+    for flag, _, value in (flag.partition(" ") for flag in flags):
+        plain += ", " + _PLAIN_FLAGS.get(flag, f"{flag[2:]} {{}}").format(value).strip()
+    return plain
+
+
+def plain_size(arch: str, settings: dict[str, Any]) -> str:
+    """The layers and the width of a model: its preset's, or those of --train-flags."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    for name, default in zip(("layers", "embed-dim"), options.ARCHITECTURES[arch]):
+        parser.add_argument(f"--encoder-{name}", type=int, default=default)
+    own, _ = parser.parse_known_args(settings["train_flags"])
+    return f"{own.encoder_layers} layers of {own.encoder_embed_dim}"
 
 
 def parse_scheme(text: str) -> Scheme:

@@ -38,41 +38,33 @@ def draw(measured: dict[str, dict[str, Tensor]], inputs: dict[str, PlotInput]):
     Each matrix has its own colour scale: with a common one, the strongest head would leave all
     others white.
     """
-    grids = [
-        (name, term, of_heads)
-        for name, terms in measured.items()
-        for term, of_heads in terms.items()
-    ]
-    shapes = [canvas.wrapped(len(matrices), _MOST_COLUMNS) for _, _, matrices in grids]
-    columns = max(n for _, n in shapes)
-    heights = [1.8 * rows + 0.6 for rows, _ in shapes]  # inches
-    figure = canvas.new_figure(max(2.45 * columns + 0.5, 5.5), sum(heights) + 0.4)
+    panels, columns = [], 1
+    for name, terms in measured.items():
+        for term, matrices in terms.items():
+            _, wide = canvas.wrapped(len(matrices), _MOST_COLUMNS)
+            columns = max(columns, wide)
+            heads = list(zip(inputs[name].heads, matrices))
+            panels += [(f"{name}: {term}", heads[n : n + wide]) for n in range(0, len(heads), wide)]
+    figure = canvas.new_figure(max(2.45 * columns + 0.7, 5.5), 2.1 * len(panels) + 0.6)
     figure.suptitle("Position bias (logit)")
-    parts = figure.subfigures(len(grids), 1, height_ratios=heights, squeeze=False)[:, 0]
-    for part, (name, term, matrices), (rows, _) in zip(parts, grids, shapes):
-        part.suptitle(canvas.plain(f"{name}: {term}"), fontsize="medium")
-        axes = part.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-        for ax in axes.flat[len(matrices) :]:
-            ax.set_axis_off()
-        for ax, matrix, head in zip(axes.flat, matrices, inputs[name].heads):
+    axes = figure.subplots(len(panels), columns, squeeze=False)
+    for ax in axes.flat:
+        ax.set_axis_off()
+    for row, (label, heads) in zip(axes, panels):
+        for ax, (head, matrix) in zip(row, heads):
             limit, has_beyond = canvas.symmetric_limit([matrix])
+            ax.set_axis_on()
             image = ax.imshow(matrix, cmap=canvas.DIVERGING, vmin=-limit, vmax=limit)
             ax.set_title(f"head {head}", fontsize="medium")
             # the first, the middle and the last position
             ticks = sorted({0, (len(matrix) - 1) // 2, len(matrix) - 1})
             ax.set(xticks=ticks, yticks=ticks)
-            ends = [-limit, 0, limit]
-            bar = part.colorbar(
-                image,
-                ax=ax,
-                ticks=ends,
-                extend="both" if has_beyond else "neither",
-                aspect=15,
-                shrink=0.9,
-            )
+            ends, extend = [-limit, 0, limit], "both" if has_beyond else "neither"
+            bar = figure.colorbar(image, ax=ax, ticks=ends, extend=extend, aspect=15, shrink=0.9)
             bar.ax.set_yticklabels([f"{x:.2g}" for x in ends])
-        part.supxlabel("key position", fontsize="medium")
-        part.supylabel("query position", fontsize="medium")
+        row[0].set_ylabel(f"{canvas.plain(label)}\nquery position")
+    for ax in axes[-1]:
+        ax.set_xlabel("key position")
     return figure
 
 
@@ -137,7 +129,9 @@ def draw_profile(measured: dict[str, dict[str, Profile]], inputs: dict[str, Plot
                 row = inputs[name].heads.index(head)
                 mean, spread = profile.mean[row], profile.spread[row]
                 label = canvas.plain(term if is_one else name)
-                ax.plot(profile.offsets, mean, color=colour, lw=1.2, label=label)
+                # of one model the last, the sum, may lie on another one: dashes show it
+                dashes = (0, (4, 3)) if is_one and (term, len(lines)) == ("sum", 3) else "-"
+                ax.plot(profile.offsets, mean, color=colour, ls=dashes, lw=1.4, label=label)
                 band = {"color": colour, "alpha": 0.15, "linewidth": 0}
                 ax.fill_between(profile.offsets, mean - spread, mean + spread, **band)
         ax.axvline(0, color="0.8", linewidth=0.8, zorder=0)

@@ -1,6 +1,7 @@
 """The figures beside a task's results.md: learning curves, and the best run's predictions."""
 
 import logging
+import math
 from typing import Any
 
 import matplotlib.figure
@@ -54,14 +55,17 @@ def learning_curves(
         style = {"linewidth": 2.6} if run == best else {"linewidth": 0.9, "alpha": 0.5}
         epochs = [point["epoch"] for point in curves[run]]
         for key, panel in panels.items():
-            values = [point[key] for point in curves[run]]
+            # fairseq divides every loss by ln 2
+            factor = math.log(2) if key == "loss" and task.is_regression else 1
+            values = [point[key] * factor for point in curves[run]]
             # dots, because a single epoch is no line
             panel.plot(
                 epochs, values, ".-", markersize=5, color=colour_of[run.lr],
                 label=None if label in labelled else label, **style,
             )  # fmt: skip
         labelled.add(label)
-    panels["loss"].set(title="training", ylabel="loss")
+    unit = "mean squared error, scale 0 to 1" if task.is_regression else "loss, bits"
+    panels["loss"].set(title="training", ylabel=unit)
     panels["score"].set(
         title="development set", ylabel=f"{METRIC_LABELS[task.selection]}, times 100"
     )
