@@ -29,7 +29,7 @@ run tupe-prepare-glue --glue-dir "$glue" --tasks CoLA,SST-2,STS-B --pretrain-dir
     --output-dir "$out/glue-bin"
 
 finetune() { # TASK LRS EPOCHS [FLAGS]: pre-trained, and concurrently from random weights
-    local flags=(--task "$1" --data "$out/glue-bin/$1" --lrs "$2" --seeds 1,2 --epochs "$3" --cpu
+    local flags=(--data "$out/glue-bin/$1" --lrs "$2" --seeds 1,2 --epochs "$3" --cpu
         --dropout 0 --checkpoint "$out/checkpoints/checkpoint_best.pt" "${@:4}")
     run tupe-finetune "${flags[@]}" --output-dir "$out/runs-from-scratch" --no-pretraining &
     run tupe-finetune "${flags[@]}" --output-dir "$out/runs"

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shlex
+import shutil
 import signal
 
 import pytest
@@ -14,7 +15,7 @@ from helpers.running import call_program, interrupt, run_here, run_process, trai
 from helpers.training import assert_same_weights
 from tupe_fairseq.compare import command, figures, results
 from tupe_fairseq.compare.run import Measurement
-from tupe_fairseq.compare.schemes import parse_schemes
+from tupe_fairseq.compare.schemes import parse_schemes, plain_name, plain_size
 from tupe_fairseq.fairseq_runs.train import Diverged
 from tupe_fairseq.files import locked
 
@@ -111,6 +112,29 @@ def result(scheme, seed, losses, arch=TINY, diverged=None, **more):
     }  # fmt: skip
 
 
+def test_plain_names_and_sizes():
+    names = {
+        "none --rel-pos": "T5's bias", "alibi --untie-cls": "ALiBi, untied [CLS]",
+        "tupe --rel-pos --max-rel-pos 20": "TUPE-R, distances up to 20", "mine": "mine",
+    }  # fmt: skip
+    assert {label: plain_name(label) for label in names} == names
+    flags = ["--dropout", "0", "--encoder-embed-dim=192", "--encoder-layers", "4"]
+    assert plain_size(TINY, {"train_flags": flags}) == "4 layers of 192"
+    assert plain_size(TINY, {"train_flags": []}) == "2 layers of 128"
+
+
+def test_no_curve_hides_another(tmp_path):
+    losses = [[9, 8, 7], [9, 7.6, 6], [9, 8.001, 7.001]]
+    runs = [result(name, 1, curve) for name, curve in zip(("learned", "tupe", "alibi"), losses)]
+    write(tmp_path, *runs)
+    runs = results.read_runs(str(tmp_path), "learned", ["tupe", "alibi"])
+    found = {"runs": runs, "summary": results.summarize(runs), "settings": {"train_flags": []}}
+    (panel,) = figures.draw_curves(found, "updates", "updates").axes
+    styles = {line.get_label(): line.get_linestyle() for line in panel.lines}
+    assert styles["ALiBi (1 seed)"] == "--"
+    assert styles["TUPE-A (1 seed)"] == styles["learned positions (1 seed)"] == "-"
+
+
 def write(folder, *found):
     for one in found:
         path = folder / one["arch"] / f"{one['scheme']}-seed{one['seed']}" / "result.json"
@@ -146,7 +170,7 @@ def test_differences_over_the_seeds(tmp_path):
 
 
 def test_the_files_of_a_comparison(tmp_path, bin_folder):
-    names = {"pairs": "blimp", "tasks": ("x/CoLA",)}
+    names = {"pairs": "blimp", "tasks": (("CoLA", "x/CoLA"),)}
     settings = command.Settings(str(tmp_path), str(bin_folder), 20, 1, 10, **names)
     downstream = [{"pairs": 60.0 + n, "pairs/order": 50.0, "CoLA": 30.0 - n} for n in range(4)]
     out = tmp_path / "out"
@@ -160,9 +184,11 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
     figures.draw(found, str(out))
     text = (out / "results.md").read_text()
     assert results.report(read(out / "results.json")) == text
-    assert "| tupe | 2 | 7.150 ± 0.635 | 7.150 ± 0.635 | -1.000 ± 0.000 | 0.63 ± 0.17 |" in text
+    # an interval of two seeds says nothing
+    losses = "7.100 to 7.200 | 7.100 to 7.200 | -1.000"
+    assert f"| tupe | 2 | {losses} | 0.62 to 0.64 |" in text
     assert "| alibi | 1 (1 diverged) | - | - | - | not reached |" in text
-    assert "| learned | 61.5 ± 6.4 | 28.5 ± 6.4 |" in text and "| order | 50.0 ± 0.0 |" in text
+    assert "| learned | 61.0 to 62.0 | 28.0 to 29.0 |" in text and "| order | 50.0 |" in text
     rows = list(csv.DictReader((out / "runs.csv").open()))
     assert [(row["scheme"], row["seed"]) for row in rows][2:4] == [("tupe", "1"), ("tupe", "2")]
     assert float(rows[2]["difference"]) == pytest.approx(-1) and rows[2]["CoLA"] == "28.0"
@@ -247,12 +273,13 @@ def test_an_interrupted_comparison_resumes(compared):
     assert more == found["parameters"] - learned["parameters"] > 2 * 32 * 32
 
 
-def test_by_hand_it_is_the_same(compared, tmp_path):
+def test_by_hand_it_is_the_same(compared, data, tmp_path):
     """One run alone, without interruption, as its command.sh says."""
     folder = compared[0] / TUPE
     script = (folder / "command.sh").read_text()
     by_hand = script.replace(shlex.quote(str(folder)), str(tmp_path))
-    assert script in compared[1] and by_hand != script
+    shown = compare(*comparing(data, compared[0]), "--dry-run")
+    assert script in shown and "--arch" not in compared[1] and by_hand != script
     log = run_process("sh", "-c", by_hand).stdout
     for point in read(folder / "result.json")["curve"]:
         assert f'"valid_loss": "{point["loss"]:g}"' in log
@@ -280,44 +307,85 @@ def test_a_scheme_is_added_and_a_rate_is_not(compared, data):
         assert "is at work in" in refused(*words)
 
 
-def test_downstream_evaluation(tmp_path):
-    """It failed once; what had been done was kept. The numbers are those of the commands."""
-    chain = make_chain(tmp_path)
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A vocabulary, tasks and minimal pairs."""
+    chain = make_chain(tmp_path_factory.mktemp("chain"))
     pairs = [("the cat sat", "cat the sat"), ("a dog saw it", "dog a it saw")]
     (chain / "pairs").mkdir()
     with open(chain / "pairs" / "one.jsonl", "w") as file:
         for good, bad in pairs:
             pair = {"sentence_good": good, "sentence_bad": bad, "linguistics_term": "order"}
             file.write(json.dumps(pair) + "\n")
-    task, out = chain / "out" / "CoLA", chain / "compared"
+    (chain / "long.jsonl").write_text(json.dumps({**pair, "sentence_bad": "the cat " * 40}) + "\n")
+    shutil.copytree(chain / "out" / "CoLA", chain / "other" / "pairs")
+    report = read(chain / "other" / "pairs" / "report.json")
+    report["description"]["name"] = "pairs"
+    (chain / "other" / "pairs" / "report.json").write_text(json.dumps(report))
+    shutil.copytree(chain / "out" / "CoLA", chain / "other" / "CoLA")
+    (chain / "other" / "CoLA" / "label" / "valid.idx").unlink()
+    return chain
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--pairs", "out"], "/out is no .jsonl file"),
+        (["--pairs", "long.jsonl"], "long.jsonl, line 1 has "),
+        (["--tasks", "other/CoLA"], "label/valid.idx is missing"),
+        (["--tasks", "other/pairs"], "has the same name, pairs, as a column of the results"),
+        (["--tasks", "out/CoLA", "--finetune-flags=--keep-checkpoints"], "not have --keep-check"),
+        (["--tasks", "out/CoLA", "--finetune-flags=--dry-run"], "may not have --dry-run"),
+        (
+            ["--tasks", "out/CoLA", "--finetune-flags=--data x"],
+            "argument --data: x is not a folder",
+        ),
+        (["--tasks", "out/STS-B", "--finetune-flags=--balance"], "STS-B is a regression"),
+        (["--tasks", "out/CoLA", "--finetune-flags=--metric entity_f1"], "--metric entity_f1"),
+    ],
+)
+def test_what_cannot_be_measured_is_found_before_the_training(flags, message, place, monkeypatch):
+    monkeypatch.chdir(place)
+    words = comparing(place / "dir", place / "refused", *flags, schemes="learned")
+    assert message in refused(*words)
+    assert not (place / "refused").exists()
+
+
+def test_downstream_evaluation(place):
+    """Added to a finished comparison, and corrected. The numbers are those of the commands."""
+    task, out = place / "out" / "CoLA", place / "compared"
     finetuning = "--epochs 1 --batch-size 8 --lrs 1e-2 --seeds 1 --pooling mean"
     words = comparing(
-        chain / "dir", out, "--pairs", chain / "pairs", "--tasks", task, "--finetune-flags",
-        finetuning, "--tune-lrs", "1e-2,1e-3", "--updates", 4, schemes="learned",
-    )  # fmt: skip
+        place / "dir", out, "--tune-lrs", "1e-2,1e-3", "--updates", 4, schemes="learned"
+    )
     del words[words.index("--lr") : words.index("--lr") + 2]
-    (task / "label" / "valid.idx").rename(task / "valid.idx")
-    with trainings_here():
-        code, text = call_program("compare", words)
-    assert code == 2 and "tupe-finetune ended with exit code 2" in text, text
-    (task / "valid.idx").rename(task / "label" / "valid.idx")
     compare(*words)
+    tasks = [*words, "--tasks", task, "--finetune-flags"]
+    compare(*tasks, "--epochs 1 --batch-size 8 --lrs 1e-9 --seeds 1")
     one = out / LEARNED
+    assert read(one / "result.json")["downstream"].keys() == {"CoLA"}
+    compare(*tasks, finetuning, "--pairs", place / "pairs")
+    assert compare(*words).count("0 of ") == 2  # what is not asked for stays
     assert (one / "downstream.log").read_text().count("/tupe-score ") == 1
+    assert (one / "downstream.log").read_text().count("/tupe-finetune ") == 2
     assert (one / "train.log").read_text().count("| done training in ") == 1
     found = read(one / "result.json")
     best = read(out / "results.json")["tuning"][0]
     assert found["lr"] == best["lr"] == min(best["losses"], key=lambda pair: pair[1])[0]
     checkpoint = one / "checkpoint_last.pt"
-    run_here("tupe-score", checkpoint, "--pairs", chain / "pairs", "--data", chain / "dir", "--cpu",
-        "--results", chain / "scored")  # fmt: skip
-    scored = read(chain / "scored" / "results.json")["pairs"]
-    words = ["--data", task, "--checkpoint", checkpoint, "--cpu", "--output-dir", chain / "runs"]
+    run_here("tupe-score", checkpoint, "--pairs", place / "pairs", "--data", place / "dir", "--cpu",
+        "--results", place / "scored")  # fmt: skip
+    scored = read(place / "scored" / "results.json")["pairs"]
+    words = ["--data", task, "--checkpoint", checkpoint, "--cpu", "--output-dir", place / "runs"]
     with trainings_here():
         run_here("tupe-finetune", *words, *finetuning.split())
-    tuned = read(chain / "runs" / "CoLA" / "results.json")["runs"]
+    tuned = read(place / "runs" / "CoLA" / "results.json")["runs"]
     assert found["downstream"] == {
         "pairs": 100 * scored["all"]["accuracy"],
         "pairs/order": 100 * scored["phenomena"]["order"]["accuracy"],
         "CoLA": 100 * tuned[0]["metrics"]["valid"]["mcc"],
     }
+    checkpoint.unlink()
+    assert "CoLA: tupe_roberta_tiny, learned, seed 1, lr 0.001 has no checkpoint" in refused(
+        *tasks, "--lrs 1"
+    )

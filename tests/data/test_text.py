@@ -4,6 +4,7 @@ import gzip
 import json
 import lzma
 import random
+import re
 
 import pyarrow
 import pyarrow.parquet
@@ -192,7 +193,12 @@ def test_a_finished_folder(inputs, tmp_path, monkeypatch):
         patch.setattr(pretraining, "make_text", None)
         prepared(folder, *inputs)
     before = contents(folder)
-    assert "is already finished" in prepare(folder, *inputs)[1]
+    monkeypatch.chdir(tmp_path)  # checkpoints/ has a model of another vocabulary
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "dict.txt").write_text("a 1\n")
+    code, printed = prepare(folder, *inputs)
+    assert "is already finished" in printed and "--save-dir checkpoints-data " in printed
+    assert re.search(r"^OMP_NUM_THREADS=\d+ fairseq-train \S*data ", printed, re.MULTILINE)
     code, printed = prepare(folder, *inputs, "--lowercase")
     assert code == 2 and "lowercase was False and is now True; give another" in printed
     (folder / "train.bin").unlink()

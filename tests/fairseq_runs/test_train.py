@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from tupe_fairseq.fairseq_runs import grid
 from tupe_fairseq.fairseq_runs import train as running
 from tupe_fairseq.fairseq_runs.grid import run_grid
 from tupe_fairseq.fairseq_runs.schedule import WARMUP_RATIO, total_updates, warmup_updates
@@ -136,20 +137,36 @@ def test_a_grid_shares_the_devices(tmp_path):
     assert set(devices[:2]) == {"4", "7"}
 
 
-def test_a_failure_ends_the_other_runs_of_a_grid(tmp_path):
+def test_an_interruption_ends_all_runs_of_a_grid_and_a_failure_none(tmp_path):
     started, made = threading.Event(), []
 
     def make(run, env, on_updates):
         made.append(run)
-        if run == 1:
+        if run == 2:
             train(python(WAIT), str(tmp_path / "log"), lambda line: started.set())
-        started.wait(20)
-        raise ValueError("run 2")
+        if run == 3:
+            started.wait(20)
+            raise KeyboardInterrupt
+        raise ValueError("run 1")
 
     begin = time.monotonic()
-    with pytest.raises(ValueError, match="run 2"):
-        run_grid([1, 2, 3], make, parallel=2)
-    assert made == [1, 2] and time.monotonic() - begin < 30
+    with pytest.raises(KeyboardInterrupt):
+        run_grid([1, 2, 3, 4], make, parallel=2)
+    assert made == [1, 2, 3] and time.monotonic() - begin < 30
+    assert run_grid([1, 4], make).keys() == {1, 4}
+
+
+def test_runs_side_by_side_share_the_cores(monkeypatch):
+    seen = []
+
+    def make(run, env, on_updates):
+        seen.append(env["OMP_NUM_THREADS"])
+
+    monkeypatch.setattr(grid, "cores", lambda: 8)
+    for number, threads in (("", "4"), ("3", "3")):
+        monkeypatch.setenv("OMP_NUM_THREADS", number)
+        run_grid([1, 2], make, parallel=2)
+        assert seen.pop() == seen.pop() == threads
 
 
 def test_total_updates_against_dealing_out_batches():

@@ -81,7 +81,7 @@ def test_devices(flags, devices, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     seen = []
-    monkeypatch.setattr(protocol, "run_protocol", lambda *words: seen.append(words) or "")
+    monkeypatch.setattr(protocol, "run_protocol", lambda *words: seen.append(words) or ("", {}))
     code, text = call(tmp_path, write_data(tmp_path / "CoLA", "CoLA", LABELS), *flags)
     assert code == 0, text
     experiment, _, found, *_ = seen[0]

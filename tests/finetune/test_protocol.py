@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 import shlex
 import shutil
@@ -48,7 +49,9 @@ def rows_of(path):
 
 
 def words_of(script):
-    return shlex.split(script.replace("\\\n", ""), comments=True)
+    words = shlex.split(script.replace("\\\n", ""), comments=True)
+    assert words[:2] == ["export", "OMP_NUM_THREADS=1"]
+    return words[2:]
 
 
 def read(*path):
@@ -68,7 +71,7 @@ def grid(chain, tmp_path_factory):
     words = finetuning(chain, "CoLA", output, "--seeds", "1,2", "--keep-checkpoints")
     log = cola / SECOND / "train.log"
     code, text = interrupt(["tupe-finetune", *words], lambda _: log.exists() and log.read_text())
-    assert code == 130 and text.splitlines()[-1] == "tupe-finetune: interrupted", text
+    assert code == 130 and text.endswith("tupe-finetune: interrupted; run again to resume\n"), text
     with locked(str(cola)):  # its fairseq-train has ended, too
         assert [path.parent.name for path in cola.glob("lr*/result.json")] == [FIRST]
     first = (cola / FIRST / "train.log").read_bytes()
@@ -139,10 +142,40 @@ def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, tmp_path):
     assert_same_weights(tmp_path / "checkpoint_best.pt", folder / "checkpoint_best.pt")
 
     again = finetune(*words)
-    assert "CoLA: 0 of 3 runs left" in again and "fairseq-train" not in again
+    assert "CoLA: 0 of 3 runs left" in again
+    predict_line = again.splitlines()[-1]  # the table is printed before
+    assert predict_line.startswith("tupe-finetune: next: tupe-predict ")
+    assert str(grid / "CoLA" / "best" / "checkpoint_best.pt") in os.path.abspath(
+        shlex.split(predict_line)[3]
+    )
     best = read(grid, "CoLA", "results.json")["best_run"]
     for pattern in ("lr*/*.pt", "lr*/*.model", "lr*/input0"):  # without --keep-checkpoints
         assert [path.parent.name for path in (grid / "CoLA").glob(pattern)] == [best]
+
+
+def test_a_failing_run_does_not_end_the_others(chain, tmp_path):
+    """Its checkpoint is damaged."""
+    words = finetuning(
+        chain, "CoLA", tmp_path, "--epochs", 1, "--lrs", "1e-9,1e-2", "--seeds", "1,2"
+    )
+    broken = tmp_path / "CoLA" / SECOND
+    (tmp_path / "CoLA").mkdir()
+    finetune(*words, "--seeds", "1", "--lrs", "1e-9")
+    broken.mkdir()
+    (broken / "checkpoint_last.pt").write_bytes(b"damaged")
+    with trainings_here():
+        code, text = call_program("finetune", words)
+    assert code == 1 and text.count("fairseq-train") < 5, text
+    assert text.splitlines()[-2].endswith("1 runs failed; run again to repeat them:"), text
+    assert text.splitlines()[-1].startswith(f"  {SECOND}: fairseq-train ended with exit code")
+    summary = read(tmp_path, "CoLA", "results.json")
+    assert [len(row["seeds"]) for row in summary["by_lr"]] == [2, 1]
+    assert summary["best_lr"] == "1e-9"
+    assert "**Incomplete:**" in (tmp_path / "CoLA" / "results.md").read_text()
+    (broken / "checkpoint_last.pt").unlink()
+    assert "1 of 4 runs left" in finetune(*words)
+    by_lr = read(tmp_path, "CoLA", "results.json")["by_lr"]
+    assert [len(row["seeds"]) for row in by_lr] == [2, 2]
 
 
 def test_regression_with_mean_pooling(chain, tmp_path):

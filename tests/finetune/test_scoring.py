@@ -15,6 +15,7 @@ from tupe_fairseq.finetune.scoring import (
     Predicted,
     balanced_weights,
     baseline,
+    best_rate,
     best_run,
     by_learning_rate,
     score,
@@ -149,6 +150,10 @@ def test_median_and_best_run_are_chosen_apart():
     assert [row["lr"] for row in table] == ["1e-5", "2e-5"]  # by size, not as text
     assert [row["metrics"]["valid"]["mcc"] for row in table] == [0.4, 0.2]
     assert best_run(results, COLA) == Run(2e-5, 1)
+    assert best_rate(table, COLA)["lr"] == "1e-5"
+    # five seeds, and one that is lucky: the grid was interrupted, or extended
+    lucky = results_of(COLA, *((2e-5, seed, 0.5) for seed in range(1, 6)), (5e-5, 1, 0.55))
+    assert best_rate(by_learning_rate(lucky, COLA), COLA)["lr"] == "2e-5"
     # a diverged run counts as zero
     results = results_of(COLA, (2e-5, 1, 0.6), (2e-5, 2, None), (2e-5, 3, 0.4))
     (row,) = by_learning_rate(results, COLA)

@@ -97,4 +97,5 @@ def printed_commands(text):
     """The words of each command that tupe-convert printed, by program."""
     lines = text.replace("\\\n", " ").splitlines()
     lines = [line for line in lines if not line.startswith(("tupe-convert:", "#"))]
-    return {words[0]: words[1:] for words in map(shlex.split, lines)}
+    commands = [[w for w in shlex.split(line) if w[:4] != "OMP_"] for line in lines]
+    return {words[0]: words[1:] for words in commands}

@@ -22,6 +22,8 @@ from tupe_fairseq.compare.schemes import FLAGS, parse_scheme, parse_schemes
 from tupe_fairseq.options import ARCHITECTURES, POSITION_ENCODINGS
 
 logger = logging.getLogger("tupe-compare")
+# flags of tupe-finetune that are the comparison's
+_OURS = "data checkpoint output_dir cpu fp16 gpus keep_checkpoints dry_run".split()
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -76,7 +78,8 @@ def get_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--threads", type=count, metavar="N", help="CPU threads of each run; default: "
         "OMP_NUM_THREADS, or the cores divided by --parallel")  # fmt: skip
-    add("--keep-checkpoints", action="store_true", help="keep the last checkpoint of each run")
+    add("--keep-checkpoints", action="store_true", help="keep the last checkpoint of each run, "
+        "so that --pairs and --tasks can be added later")  # fmt: skip
     add("--dry-run", action="store_true", help="print the commands without running them")
     return parser
 
@@ -114,11 +117,16 @@ def main(argv: list[str] | None = None) -> None:
     if devices == [""] and not (args.cpu or args.dry_run):
         parser.error("torch finds no GPU on this machine; to train on the CPU, pass --cpu")
 
-    from tupe_fairseq.compare.command import Run, check_train_flags, position_parameters
+    from tupe_fairseq.compare.command import (
+        Run,
+        check_pairs,
+        check_train_flags,
+        position_parameters,
+    )
     from tupe_fairseq.compare.tuning import tuning_runs
     from tupe_fairseq.fairseq_runs.command import show
 
-    settings = _settings(args, args.parallel or len(devices))
+    settings = _settings(args, args.parallel or len(devices), _checked_tasks(parser, args))
     runs = [
         Run(settings, arch, scheme, seed)
         for arch in args.arch
@@ -127,6 +135,8 @@ def main(argv: list[str] | None = None) -> None:
     ]
     check_train_flags(settings, args.arch[0])
     parameters = position_parameters(runs)
+    if settings.pairs:
+        check_pairs(settings, args.arch[0])
     if args.dry_run:
         for run in tuning_runs(runs) or runs:
             show(run.script())
@@ -150,32 +160,46 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
         value, name = getattr(args, flag) or 0, flag.replace("_", "-")
         if value > args.updates:
             parser.error(f"--{name} ({value}) is above --updates ({args.updates}); lower it")
-    names = [os.path.basename(os.path.abspath(task)) for task in args.tasks]
-    if len({*names}) < len(names):
-        parser.error(f"--tasks: two folders have the same name among {', '.join(names)}")
-    data = args.data.split(":")[0]
-    for task in args.tasks:
-        if not filecmp.cmp(f"{data}/dict.txt", f"{task}/input0/dict.txt", shallow=False):
-            parser.error(f"--tasks: {task} has another vocabulary than {data}")
-    if args.tasks:
-        from tupe_fairseq.cli.finetune import get_parser as finetune_parser
 
-        finetune = finetune_parser()
-        finetune.error = lambda message: parser.error(f"--finetune-flags: {message}")
-        words = ["--data", args.tasks[0], "--output-dir", args.output_dir]
+
+def _checked_tasks(parser: argparse.ArgumentParser, args: argparse.Namespace) -> dict[str, str]:
+    """The folder of each task, by its name, after the checks that tupe-finetune will make."""
+    from tupe_fairseq.cli.finetune import check_task
+    from tupe_fairseq.cli.finetune import get_parser as finetune_parser
+    from tupe_fairseq.compare.results import OWN_COLUMNS
+
+    finetune, data = finetune_parser(), args.data.split(":")[0]
+    finetune.error = lambda message: parser.error(f"--finetune-flags: {message}")
+    tasks: dict[str, str] = {}
+    for folder in map(os.path.abspath, args.tasks):
         # any file stands for the checkpoint
-        finetune.parse_args([*args.finetune_flags, *words, "--checkpoint", f"{data}/dict.txt"])
+        words = ["--data", folder, "--output-dir", args.output_dir]
+        words += ["--checkpoint", f"{data}/dict.txt"]
+        flags = finetune.parse_args([*words, *args.finetune_flags])
+        for name, value in vars(finetune.parse_args(words)).items():
+            if name in _OURS and getattr(flags, name) != value:
+                flag = name.replace("_", "-")
+                parser.error(f"--finetune-flags may not have --{flag}: tupe-compare decides it")
+        if not filecmp.cmp(f"{data}/dict.txt", f"{folder}/input0/dict.txt", shallow=False):
+            parser.error(f"--tasks: {folder} has another vocabulary than {data}")
+        try:
+            name = check_task(flags)[0].task.name
+        except (OSError, ValueError) as error:
+            parser.error(f"--tasks {folder}: {error}")
+        if name in tasks or name in OWN_COLUMNS:
+            taken = f"as {tasks[name]}" if name in tasks else "as a column of the results"
+            parser.error(f"--tasks: {folder} has the same name, {name}, {taken}; prepare it again")
+        tasks[name] = folder
+    return tasks
 
 
-def _settings(args: argparse.Namespace, parallel: int):
+def _settings(args: argparse.Namespace, parallel: int, tasks: dict[str, str]):
     from tupe_fairseq.compare.command import Settings
-    from tupe_fairseq.compare.run import cores
+    from tupe_fairseq.fairseq_runs.grid import default_threads
 
     def share(value: int | None, parts: int, least: int) -> int:
         return max(least, args.updates // parts) if value is None else value
 
-    threads = os.environ.get("OMP_NUM_THREADS", "")
-    default = int(threads) if threads.isdigit() else 0
     names = ("data", "updates", "batch_size", "tokens_per_sample", "cpu", "fp16", "train_flags",
              "finetune_flags")  # fmt: skip
     return Settings(
@@ -185,10 +209,10 @@ def _settings(args: argparse.Namespace, parallel: int):
         lr=args.lr or 1e-3,
         tune_lrs=tuple(sorted(args.tune_lrs or ())),
         tune_updates=share(args.tune_updates, 10, 1) if args.tune_lrs else 0,
-        threads=args.threads or default or max(1, cores() // parallel),
+        threads=args.threads or default_threads(parallel),
         pairs=os.path.abspath(args.pairs) if args.pairs else "",
         pairs_per_file=args.pairs_per_file or 0,
-        tasks=tuple(map(os.path.abspath, args.tasks)),
+        tasks=tuple(tasks.items()),
         **{name: getattr(args, name) for name in names},
     )
 
@@ -200,8 +224,7 @@ def _compare(args, settings, runs, parameters, devices) -> None:
     from tupe_fairseq.compare.results import finished_schemes, report, write_results
     from tupe_fairseq.compare.run import make_run
     from tupe_fairseq.compare.tuning import read_tuning, tuned, tuning_runs
-    from tupe_fairseq.fairseq_runs.command import show
-    from tupe_fairseq.fairseq_runs.grid import run_grid
+    from tupe_fairseq.fairseq_runs.grid import exit_if_failed, run_grid
     from tupe_fairseq.files import output_folder, write_json
 
     folder = settings.folder
@@ -212,31 +235,38 @@ def _compare(args, settings, runs, parameters, devices) -> None:
         raise ValueError(f"--baseline {baseline!r} is neither in --schemes nor in {folder}")
     baseline = baseline if baseline in known else known[0]
     record, rounding = settings.record(), ("threads", "versions")
-    with output_folder(folder, "settings.json", record, may_change=rounding) as output:
-        for name in rounding if output.record else ():
-            if output.record[name] != record[name]:
-                logger.warning("%s was %s and is now %s", name, output.record[name], record[name])
+    may_change = (*rounding, "pairs", "pairs_per_file", "tasks", "finetune_flags")
+    with output_folder(folder, "settings.json", record, may_change=may_change) as output:
+        before = output.record or {}
+        record["tasks"] = list(dict.fromkeys([*before.get("tasks", []), *record["tasks"]]))
+        for name in may_change[2:] if before else ():
+            record[name] = record[name] or before[name]
+        for name in rounding:
+            if before.get(name, record[name]) != record[name]:
+                logger.warning("%s was %s and is now %s", name, before[name], record[name])
         write_json(os.path.join(folder, "settings.json"), record)
 
-        def grid(planned, on_result=lambda run, result: None) -> None:
-            left = [run for run in planned if not run.is_finished]
+        def grid(planned, on_result=lambda run, result: None) -> dict:
+            left = [run for run in planned if run.missing() != []]
             parallel = max(1, min(args.parallel or len(devices), len(left)))
             logger.info("%d of %d runs left", len(left), len(planned))
 
             def make(run: Run, env, on_updates):
-                show(run.script())
+                logger.info("%s: its command and log are in %s", run, run.path())
                 return make_run(
                     run, parameters[run.arch, run.scheme.label], parallel=parallel, env=env,
                     lock=output.lock, on_updates=on_updates, keep_checkpoint=args.keep_checkpoints,
                 )  # fmt: skip
 
-            run_grid(
+            return run_grid(
                 planned, make, devices, parallel, updates=planned[0].settings.updates,
-                is_finished=lambda run: run.is_finished, on_result=on_result,
+                threads=settings.threads,
+                is_finished=lambda run: run not in left, on_result=on_result,
             )  # fmt: skip
 
+        _check_measurable(runs)
         if settings.tune_lrs:
-            grid(tuning_runs(runs))
+            exit_if_failed(grid(tuning_runs(runs)))
             runs = tuned(runs, read_tuning(folder))
 
         def write(run=None, result=None) -> dict:
@@ -244,8 +274,23 @@ def _compare(args, settings, runs, parameters, devices) -> None:
                 logger.info("%s: %.3f bits", run.label, result["final_loss"])
             return write_results(folder, record, baseline, order, read_tuning(folder))
 
-        grid(runs, on_result=write)
-        results = write()
-        draw(results, folder)
-    print(report(results))
-    logger.info("written to %s: results.md, results.json, runs.csv and figures", folder)
+        failed = grid(runs, on_result=write)
+        if finished_schemes(folder):
+            results = write()
+            draw(results, folder)
+            print(report(results))
+            logger.info("written to %s: results.md, results.json, runs.csv and figures", folder)
+    exit_if_failed(failed)
+
+
+def _check_measurable(runs) -> None:
+    """Refuse to measure finished runs whose checkpoints are gone."""
+    from tupe_fairseq.fairseq_runs.train import LAST
+
+    for run in runs:
+        missing = run.missing()
+        if missing and not os.path.exists(run.path(LAST)):
+            raise ValueError(
+                f"{', '.join(missing)}: {run} has no checkpoint any more to measure it; delete "
+                f"{run.path()} to train it again (--keep-checkpoints keeps checkpoints)"
+            )

@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> None:
     logger.info("wrote %s", args.output_dir)
     # lines of old data are joined to longer samples, so that nothing need be prepared again
     data = args.data if options.task in ("masked_lm", "tupe_masked_lm") else None
-    print(next_command(args.output_dir, options, has_vocabulary and not data, data or "data-bin"))
+    print(next_command(args.output_dir, options, has_vocabulary, data))
 
 
 def extend(args: argparse.Namespace, folder: str) -> argparse.Namespace:

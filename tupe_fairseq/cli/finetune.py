@@ -3,7 +3,9 @@
 import argparse
 import logging
 import os
+import shlex
 from collections.abc import Callable
+from typing import Any
 
 from tupe_fairseq.cli.arg_types import (
     comma_list,
@@ -31,7 +33,7 @@ def get_parser() -> argparse.ArgumentParser:
         prog="tupe-finetune",
         description="Fine-tune a checkpoint on a task of GLUE or your own with several learning "
         "rates and seeds, and write the scores, figures and the best model to RUNS/TASK. Each run "
-        "is a fairseq-train command, which is printed; finished runs are not repeated.",
+        "is a fairseq-train command (command.sh in its folder); finished runs are not repeated.",
         epilog="example:\n  tupe-finetune --data glue/CoLA --checkpoint checkpoint_last.pt "
         "--output-dir runs",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -50,7 +52,6 @@ def get_parser() -> argparse.ArgumentParser:
         "--output-dir", required=True, type=_no_colon(writable), metavar="RUNS",
         help="folder for all tasks",
     )  # fmt: skip
-    add("--task", metavar="TASK", help="refuse --data of another task")
     add(
         "--lrs", type=comma_list(positive), metavar="LIST",
         help="peak learning rates; default 2e-5,3e-5,4e-5,5e-5 as in the paper, and 2e-5,5e-5 for "
@@ -107,6 +108,22 @@ def _no_colon(parse: Callable[[str], str]) -> Callable[[str], str]:
     return parse_whole
 
 
+def check_task(args: argparse.Namespace) -> tuple[Any, list[float] | None]:
+    """The task of --data with --metric, and the weights of its classes; it must fit the flags."""
+    from dataclasses import replace
+
+    from tupe_fairseq.data.task import TAGGING
+    from tupe_fairseq.finetune.scoring import balanced_weights, with_metric
+    from tupe_fairseq.finetune.task_data import TaskData
+
+    data = TaskData.load(args.data)
+    task = with_metric(data.task, args.metric)
+    if args.pooling != "cls" and task.kind == TAGGING:
+        raise ValueError(f"--pooling {args.pooling} is for one label a text; {task.name} has tags")
+    data = replace(data, task=task)
+    return data, balanced_weights(data) if args.balance else None
+
+
 def main(argv: list[str] | None = None) -> None:
     """Fine-tune."""
     parser = get_parser()
@@ -116,19 +133,15 @@ def main(argv: list[str] | None = None) -> None:
     from dataclasses import replace
 
     from tupe_fairseq.checkpoint.allowed_options import read_pretrained
-    from tupe_fairseq.data.task import TAGGING
     from tupe_fairseq.fairseq_runs.command import show
+    from tupe_fairseq.fairseq_runs.grid import default_threads, exit_if_failed
+    from tupe_fairseq.fairseq_runs.train import BEST
     from tupe_fairseq.finetune.command import Experiment, Run, Settings
     from tupe_fairseq.finetune.protocol import run_protocol
-    from tupe_fairseq.finetune.scoring import balanced_weights, with_metric
-    from tupe_fairseq.finetune.task_data import TaskData
 
-    data, model = TaskData.load(args.data, args.task), read_pretrained(args.checkpoint)
+    data, class_weights = check_task(args)
+    task, rows, model = data.task, data.rows, read_pretrained(args.checkpoint)
     data.check_vocabulary(model)
-    task = with_metric(data.task, args.metric)
-    data, rows = replace(data, task=task), data.rows
-    if args.pooling != "cls" and task.kind == TAGGING:
-        parser.error(f"--pooling {args.pooling} is for one label a text; {task.name} has tags")
     if data.max_positions != model.max_positions:
         logger.info(
             "--data was prepared for %d positions and the model has %d: longer rows are truncated "
@@ -144,14 +157,15 @@ def main(argv: list[str] | None = None) -> None:
         weight_decay=args.weight_decay,
         pretrained=not args.no_pretraining,
         metric=args.metric,
-        class_weights=balanced_weights(data) if args.balance else None,
+        class_weights=class_weights,
         patience=args.patience,
         pooling=None if args.pooling == "cls" else args.pooling,
     )
     folder = os.path.join(os.path.abspath(args.output_dir), task.name)
     experiment = Experiment(
-        folder, data, model, settings, cpu=args.cpu if args.dry_run else devices == [""]
-    )
+        folder, data, model, settings, cpu=args.cpu if args.dry_run else devices == [""],
+        threads=default_threads(args.parallel or len(devices)),
+    )  # fmt: skip
     if args.epochs is None:
         epochs = experiment.default_epochs()
         experiment = replace(experiment, settings=replace(settings, epochs=epochs))
@@ -179,5 +193,12 @@ def main(argv: list[str] | None = None) -> None:
     else:
         logger.info("training on GPU %s", ", ".join(devices))
         os.environ["CUDA_VISIBLE_DEVICES"] = devices[0]  # where this process predicts
-    print(run_protocol(experiment, runs, devices, args.parallel, args.keep_checkpoints))
-    logger.info("all tasks: %s", os.path.join(os.path.dirname(folder), "results.md"))
+    table, failed = run_protocol(experiment, runs, devices, args.parallel, args.keep_checkpoints)
+    if table:
+        print(table)
+        logger.info("all tasks: %s", os.path.join(os.path.dirname(folder), "results.md"))
+    model = os.path.join(os.path.relpath(folder), "best", BEST)
+    if os.path.exists(model):
+        words = ["tupe-predict", model, "new.csv", "--output-file", "new-predicted.csv"]
+        logger.info("next: %s", shlex.join(words))
+    exit_if_failed(failed)

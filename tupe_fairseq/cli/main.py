@@ -29,6 +29,8 @@ COMMANDS = {
     "export": "write a folder for transformers, and ONNX",
     "doctor": "check this installation, a checkpoint, and data",
 }
+#: what they had finished is not done again
+RESUMING = ("prepare-pretrain", "prepare-glue", "finetune", "compare")
 _LONGEST_LINE = 900
 TERMINATED = 143  # as of a shell whose command got SIGTERM
 
@@ -57,7 +59,8 @@ def run(name: str, argv: list[str]) -> int:
             print(f"{program}: terminated", file=sys.stderr)
         return int(end.code or 0)
     except KeyboardInterrupt:
-        print(f"{program}: interrupted", file=sys.stderr)
+        again = "run again to resume" if name in RESUMING else "run again"
+        print(f"{program}: interrupted; {again}", file=sys.stderr)
         return 130
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0].replace("google", "protobuf")

@@ -7,6 +7,7 @@ import shlex
 from typing import Any
 
 from tupe_fairseq.cli import arg_types
+from tupe_fairseq.cli.printed_commands import checkpoint_of
 from tupe_fairseq.data.glue import GLUE_TASKS, GlueTask, official_files, read_glue
 
 logger = logging.getLogger("tupe-prepare-glue")
@@ -65,7 +66,7 @@ def main(argv: list[str] | None = None) -> None:
             args.max_positions or tokenizer.max_positions or 512,
             args.workers,
         )
-        log_report(logger, report, folder)
+        log_report(logger, report, folder, args.pretrain_dir)
 
 
 def load_tokenizer(folder: str) -> Any:
@@ -104,7 +105,9 @@ def _read(task: GlueTask, files: dict[str, str]) -> tuple[Any, ...]:
     return task.task, splits, {"warnings": warnings}
 
 
-def log_report(logger: logging.Logger, report: dict[str, Any], folder: str) -> None:
+def log_report(
+    logger: logging.Logger, report: dict[str, Any], folder: str, pretrain_dir: str
+) -> None:
     """Log a table of what was read, kept and dropped, warnings, and the next command."""
     over = f"over {report['max_positions']}"
     table = [[report["task"], "read", "kept", over, "unknown", "labels; dropped; warnings"]]
@@ -123,7 +126,7 @@ def log_report(logger: logging.Logger, report: dict[str, Any], folder: str) -> N
         logger.info("%s", "  ".join([first.ljust(widths[0]), *cells, counts]))
     for warning in report["warnings"]:
         logger.warning("warning: %s: %s", report["task"], warning)
-    command = ["tupe-finetune", "--data", folder, "--checkpoint", "checkpoints/checkpoint_best.pt"]
+    command = ["tupe-finetune", "--data", folder, "--checkpoint", checkpoint_of(pretrain_dir)]
     logger.info("next: %s", shlex.join([*command, "--output-dir", "runs"]))
 
 

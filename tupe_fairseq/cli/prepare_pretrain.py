@@ -156,8 +156,7 @@ def main(argv: list[str] | None = None) -> None:
     report = pretraining.prepare(args)
     if report is None:
         logger.info("%s is already finished", args.output_dir)
-        return
-    for line in pretraining.summary(report):
+    for line in pretraining.summary(report) if report else ():
         logger.info("%s", line)
     if args.vocabulary:
         logger.info("next: the fairseq-train command that tupe-convert has printed")

@@ -93,7 +93,7 @@ def main(argv: list[str] | None = None) -> None:
     settings["files"] = {split: file_sha256(path) for split, path in args.files.items()}
     length = args.max_positions or tokenizer.max_positions or 512
     report = prepare_folder(args.output_dir, settings, read, tokenizer, length, args.workers)
-    log_report(logger, report, args.output_dir)
+    log_report(logger, report, args.output_dir, args.pretrain_dir)
 
 
 def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:

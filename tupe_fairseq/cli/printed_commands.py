@@ -1,11 +1,13 @@
 """Shell text of the commands that come next, ready to be copied."""
 
 import argparse
+import filecmp
 import os
 import shutil
 from collections.abc import Sequence
 
 from tupe_fairseq.fairseq_runs.command import as_shell, user_dir
+from tupe_fairseq.fairseq_runs.grid import cores
 
 # they do not shape the model, so they are not among the flags that must be the same
 _RATES = (
@@ -20,7 +22,14 @@ _DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
 def masked_lm_training(
-    data: str, model: Sequence[str], *, length: int, updates: int, warmup: int, lr: str
+    data: str,
+    model: Sequence[str],
+    *,
+    length: int,
+    updates: int,
+    warmup: int,
+    lr: str,
+    save_dir: str = "checkpoints",
 ) -> list[str]:
     """A training that saves as it goes, and resumes if it is started again."""
     return [
@@ -34,8 +43,26 @@ def masked_lm_training(
         # a multiple of 1: else fairseq's main branch drops a smaller last batch
         "--batch-size", "16", "--required-batch-size-multiple", "1",
         "--save-interval-updates", str(updates // 10), "--keep-interval-updates", "2",
-        "--no-epoch-checkpoints", "--save-dir", "checkpoints",
+        "--no-epoch-checkpoints", "--save-dir", save_dir,
     ]  # fmt: skip
+
+
+def save_dir_of(data: str) -> str:
+    """Where a model of a data folder is saved: checkpoints/, unless that has another vocabulary."""
+    paths = [os.path.join(folder, "dict.txt") for folder in (data, "checkpoints")]
+    if all(map(os.path.isfile, paths)) and not filecmp.cmp(*paths, shallow=False):
+        return _own_folder("checkpoints", data)
+    return "checkpoints"
+
+
+def checkpoint_of(data: str) -> str:
+    """The model of a data folder: a converted one's, or the best that is trained on it."""
+    model = os.path.join(data, "model.pt")
+    return model if os.path.exists(model) else os.path.join(save_dir_of(data), "checkpoint_best.pt")
+
+
+def _own_folder(kind: str, of: str) -> str:
+    return f"{kind}-{os.path.basename(os.path.abspath(of))}"
 
 
 def first_training(folders: list[str], tokens_per_sample: int) -> str:
@@ -48,16 +75,16 @@ def first_training(folders: list[str], tokens_per_sample: int) -> str:
         arch, updates, lr = "tupe_roberta_tiny", 2000, "1.5e-3"
     model = ["--arch", arch, "--rel-pos", "--max-positions", str(tokens_per_sample)]
     words = masked_lm_training(
-        ":".join(folders), model,
-        length=tokens_per_sample, updates=updates, warmup=updates // 20, lr=lr,
+        ":".join(folders), model, length=tokens_per_sample, updates=updates,
+        warmup=updates // 20, lr=lr, save_dir=save_dir_of(folders[0]),
     )  # fmt: skip
-    return as_shell([*words, "--log-interval", "50", *further])
+    return _threads() + as_shell([*words, "--log-interval", "50", *further])
 
 
 def next_command(
-    folder: str, options: argparse.Namespace, has_vocabulary: bool, data: str = "data-bin"
+    folder: str, options: argparse.Namespace, has_vocabulary: bool, data: str | None = None
 ) -> str:
-    """Trains a converted checkpoint on."""
+    """Trains a converted checkpoint on; without data, on what is to be prepared for it."""
     from tupe_fairseq.checkpoint.allowed_options import training_flags
 
     model, length = os.path.join(folder, "model.pt"), options.max_positions
@@ -67,9 +94,22 @@ def next_command(
         rate = getattr(options, name, None)  # None: the file does not say it
         if rate is not None:
             flags += ["--" + name.replace("_", "-"), str(rate)]
-    train = masked_lm_training(data, flags, length=length, updates=10_000, warmup=1000, lr="1e-4")
-    maker = f"tupe-prepare-pretrain --vocabulary {folder}" if has_vocabulary else "its dict.txt"
-    return f"# to train it on, with data made with {maker}:\n{as_shell(train)}"
+    own_data = _own_folder("data", folder)
+    train = masked_lm_training(
+        data or own_data, flags, length=length, updates=10_000, warmup=1000, lr="1e-4",
+        save_dir=_own_folder("checkpoints", folder),
+    )  # fmt: skip
+    maker = "its dict.txt"
+    if data:
+        maker = "the same vocabulary"
+    elif has_vocabulary:
+        maker = f"tupe-prepare-pretrain --vocabulary {folder} --output-dir {own_data}"
+    return f"# to train it on, with data made with {maker}:\n{_threads()}{as_shell(train)}"
+
+
+def _threads() -> str:
+    """On a CPU: with all cores for each, two programs at once take 15 times as long."""
+    return "" if _has_gpu() else f"OMP_NUM_THREADS={max(1, cores() // 2)} "
 
 
 def _has_gpu() -> bool:

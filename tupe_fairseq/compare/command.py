@@ -1,5 +1,6 @@
 """The settings of a comparison, the fairseq-train command of each run, and their checks."""
 
+import functools
 import os
 import platform
 from collections.abc import Sequence
@@ -7,10 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tupe_fairseq.compare.schemes import FLAGS, Scheme
-from tupe_fairseq.fairseq_runs.command import as_shell, console_script, parse_training, user_dir
-from tupe_fairseq.files import file_sha256
+from tupe_fairseq.data.task import REPORT
+from tupe_fairseq.data.tokenizer import Tokenizer
+from tupe_fairseq.fairseq_runs.command import as_script, console_script, parse_training, user_dir
+from tupe_fairseq.files import file_sha256, read_json
+from tupe_fairseq.scoring.minimal_pairs import pair_files, read_pairs
 
 _NEVER = 10**9
+#: the name of what minimal pairs measure
+PAIRS = "pairs"
+_sha256 = functools.cache(file_sha256)
 # options of fairseq-train, beside those of the command, on which resuming, measuring or equal
 # conditions depend
 _OURS = """
@@ -25,7 +32,7 @@ _OURS = """
 class Settings:
     """What the runs of a comparison share, named as the flags of tupe-compare; paths are absolute.
 
-    Each validation writes a checkpoint.
+    Each validation writes a checkpoint. ``tasks`` are pairs of name and folder.
     """
 
     folder: str
@@ -44,7 +51,7 @@ class Settings:
     threads: int = 1
     pairs: str = ""
     pairs_per_file: int = 0
-    tasks: tuple[str, ...] = ()
+    tasks: tuple[tuple[str, str], ...] = ()
     finetune_flags: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
@@ -55,10 +62,21 @@ class Settings:
         for name in ("train_flags", "tune_lrs", "finetune_flags"):
             kept[name] = list(kept[name])
         kept["pairs"] = os.path.basename(self.pairs)
-        kept["tasks"] = [os.path.basename(folder) for folder in self.tasks]
+        kept["tasks"] = [name for name, _ in self.tasks]
         kept["data"] = {os.path.basename(path): file_sha256(path) for path in first}
         kept["data"]["train.bin"] = [file_sha256(os.path.join(x, "train.bin")) for x in folders]
         return {**kept, "versions": versions()}
+
+    def measurements(self) -> dict[str, Any]:
+        """What is measured of each model after its training, and what that depends on."""
+        wanted: dict[str, Any] = {}
+        if self.pairs:
+            files = {name: _sha256(path) for name, path in pair_files([self.pairs]).items()}
+            wanted[PAIRS] = {"files": files, "pairs_per_file": self.pairs_per_file}
+        for name, folder in self.tasks:
+            data = _sha256(os.path.join(folder, REPORT))
+            wanted[name] = {"report": data, "finetune_flags": list(self.finetune_flags)}
+        return wanted
 
     @property
     def validations(self) -> list[int]:
@@ -108,6 +126,9 @@ class Run:
     scheme: Scheme
     seed: int
 
+    def __str__(self) -> str:
+        return self.label
+
     @property
     def label(self) -> str:
         return f"{self.arch}, {self.scheme.label}, seed {self.seed}, lr {self.settings.lr:g}"
@@ -117,9 +138,20 @@ class Run:
         name = f"{self.scheme.folder}-seed{self.seed}"
         return os.path.join(self.settings.folder, self.arch, name, *names)
 
-    @property
-    def is_finished(self) -> bool:
-        return os.path.exists(self.path("result.json"))
+    def result(self) -> dict[str, Any] | None:
+        """The content of result.json, which is there when the training has ended."""
+        path = self.path("result.json")
+        return read_json(path) if os.path.exists(path) else None
+
+    def missing(self) -> list[str] | None:
+        """What is not measured yet as it is wanted; None if the training has not ended."""
+        result = self.result()
+        if result is None or result["diverged"]:
+            return None if result is None else []
+        wanted = self.settings.measurements()
+        # in results without "measured" a name says all
+        measured = result.get("measured", {n: wanted.get(n) for n in result["downstream"]})
+        return [name for name in wanted if measured.get(name) != wanted[name]]
 
     def arguments(self) -> list[str]:
         """Those of fairseq-train, without seed and folder."""
@@ -133,8 +165,7 @@ class Run:
 
     def script(self) -> str:
         """The command as a shell script, to be run by hand."""
-        threads = f"export OMP_NUM_THREADS={self.settings.threads}"
-        return f"# {self.label}\n{threads}\n{as_shell(self.command())}\n"
+        return as_script(self.label, self.settings.threads, self.command())
 
 
 def check_train_flags(settings: Settings, arch: str) -> None:
@@ -153,6 +184,21 @@ def check_train_flags(settings: Settings, arch: str) -> None:
             raise ValueError(
                 f"--train-flags may not set {flag}: tupe-compare sets it for all, or --schemes "
                 "for one scheme"
+            )
+
+
+def check_pairs(settings: Settings, arch: str) -> None:
+    """Refuse minimal pairs that tupe-score could not score after the training."""
+    words = [settings.data, "--user-dir", user_dir(), "--arch", arch, *settings.flags()]
+    longest = parse_training([*words, *settings.train_flags]).max_positions
+    tokenizer = Tokenizer.load(settings.data.split(":")[0])
+    columns = ("sentence_good", "sentence_bad", None, settings.pairs_per_file or None)
+    for place, texts, _ in read_pairs(pair_files([settings.pairs]), *columns):
+        lengths = [len(tokenizer.encode(tokenizer.normalize(text))) + 2 for text in texts]
+        if max(lengths) > longest:
+            raise ValueError(
+                f"--pairs: {place} has {max(lengths)} tokens, but the models take {longest}; leave "
+                "it out, or raise --tokens-per-sample"
             )
 
 

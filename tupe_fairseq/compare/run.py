@@ -7,14 +7,14 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from statistics import fmean, median
 from typing import Any
 
-from tupe_fairseq.compare.command import Run
+from tupe_fairseq.compare.command import PAIRS, Run
 from tupe_fairseq.fairseq_runs.command import as_shell, console_script
+from tupe_fairseq.fairseq_runs.grid import cores
 from tupe_fairseq.fairseq_runs.train import (
     LAST,
     Diverged,
@@ -44,18 +44,40 @@ def make_run(
     keep_checkpoint: bool = False,
     on_updates: Callable[[int], None] = lambda updates: None,
 ) -> dict[str, Any]:
-    """Train, or resume an interrupted training, and evaluate; the content of result.json.
+    """Train, or resume an interrupted training, and measure; the content of result.json.
+
+    What is measured after the training may be added to a finished run.
 
     Args:
         parallel: how many run at a time, on which speed and memory depend; for result.json.
         env, lock: as for :func:`train`.
         on_updates: called with the updates made so far.
     """
-    settings, log_path = run.settings, run.path("train.log")
     os.makedirs(run.path(), exist_ok=True)
+    env = {**(env or {}), "OMP_NUM_THREADS": str(run.settings.threads)}
+    result = run.result()
+    if result is None:
+        result = _train(run, position_parameters, parallel, env, lock, on_updates)
+    on_updates(run.settings.updates)
+    for name in run.missing() or ():
+        # older scores of the same name go
+        downstream = {n: x for n, x in result["downstream"].items() if n.partition("/")[0] != name}
+        downstream.update(_measure(run, name, env, lock))
+        measured = {**result.get("measured", {}), name: run.settings.measurements()[name]}
+        result = {**result, "downstream": downstream, "measured": measured}
+        write_json(run.path("result.json"), result)
+    shutil.rmtree(run.path("downstream"), ignore_errors=True)
+    if not keep_checkpoint:
+        remove_checkpoints(run.path())
+    return result
+
+
+def _train(
+    run: Run, position_parameters: int, parallel: int, env: dict[str, str], lock, on_updates
+) -> dict[str, Any]:
+    settings, log_path = run.settings, run.path("train.log")
     with atomic_write(run.path("command.sh")) as file:
         file.write(run.script())
-    env = {**(env or {}), "OMP_NUM_THREADS": str(settings.threads)}
     done, measured = _resumed(run, parallel)
     on_updates(done)
 
@@ -70,7 +92,6 @@ def make_run(
     diverged = None
     try:
         if done < settings.updates:
-            shutil.rmtree(run.path("downstream"), ignore_errors=True)
             train(run.command(), log_path, follow, lock=lock, env=env, on_start=start)
     except Diverged as error:
         logger.warning("%s diverged: %s", run.label, error)
@@ -101,11 +122,11 @@ def make_run(
         "curve": [
             {name: point[name] for name in ("updates", "loss", "seconds")} for point in curve
         ],
-        "downstream": {} if diverged else evaluate(run, env, lock),
+        "downstream": {},
+        "measured": {},
     }
     write_json(run.path("result.json"), result)
-    shutil.rmtree(run.path("downstream"), ignore_errors=True)
-    remove_checkpoints(run.path(), keep=LAST if keep_checkpoint else "")
+    remove_checkpoints(run.path(), keep="" if diverged else LAST)
     return result
 
 
@@ -206,43 +227,35 @@ def _read(path: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file]
 
 
-def evaluate(run: Run, env: dict[str, str], lock: int | None) -> dict[str, float]:
-    """Downstream evaluation of checkpoint_last.pt: the percentage of minimal pairs, and scores of
-    fine-tuned tasks (times 100, the mean over the fine-tuning seeds at the best rate)."""
-    settings, folder, scores = run.settings, run.path("downstream"), {}
-    device = ["--cpu"] if settings.cpu else []
-
-    def call(name: str, *words: str) -> Any:
-        """Run a command, or take what it has written in an earlier call."""
-        out = os.path.join(folder, name, "results.json")
-        if not os.path.exists(f"{out}.done"):  # tupe-finetune writes the other from the first run
-            command = [console_script(words[0]), *words[1:], *device]
-            logger.info("%s: %s", run.label, name)
-            with open(run.path("downstream.log"), "a", encoding="utf-8") as log:
-                log.write(as_shell(command) + "\n")
-            train(command, run.path("downstream.log"), lock=lock, env=env)
-            write_json(f"{out}.done", True)
-        return read_json(out)
-
-    if settings.pairs:
+def _measure(run: Run, name: str, env: dict[str, str], lock: int | None) -> dict[str, float]:
+    """Of checkpoint_last.pt the percentage of minimal pairs, or the score of a fine-tuned task
+    (times 100, the mean over the fine-tuning seeds at the best rate)."""
+    settings, folder = run.settings, run.path("downstream")
+    logger.info("%s: %s", run, name)
+    if name == PAIRS:
         words = ["tupe-score", run.path(LAST), "--pairs", settings.pairs]
-        words += ["--data", settings.data.split(":")[0], "--results", os.path.join(folder, "pairs")]
+        words += ["--data", settings.data.split(":")[0], "--results", os.path.join(folder, name)]
         if settings.pairs_per_file:
             words += ["--pairs-per-file", str(settings.pairs_per_file)]
-        pairs = call("pairs", *words)["pairs"]
-        scores["pairs"] = 100 * pairs["all"]["accuracy"]
-        for name, share in pairs["phenomena"].items():
-            scores[f"pairs/{name}"] = 100 * share["accuracy"]
-    for task in settings.tasks:
-        name = os.path.basename(task)
-        words = ["tupe-finetune", *settings.finetune_flags, "--task", name, "--data", task]
+    else:
+        words = ["tupe-finetune", *settings.finetune_flags, "--data", dict(settings.tasks)[name]]
         words += ["--checkpoint", run.path(LAST), "--output-dir", folder]
-        results = call(name, *words, *(["--fp16"] if settings.fp16 else []))
-        best = [one["metrics"] for one in results["runs"] if one["lr"] == results["best_lr"]]
-        metric = results["selection"]
-        # a diverged run counts as 0, as in the tables of tupe-finetune
-        scores[name] = 100 * fmean(one["valid"][metric] if one else 0.0 for one in best)
-    return scores
+        words += ["--fp16"] if settings.fp16 else []
+    command = [console_script(words[0]), *words[1:], *(["--cpu"] if settings.cpu else [])]
+    # of an earlier call with other flags, or of one that failed
+    shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+    with open(run.path("downstream.log"), "a", encoding="utf-8") as log:
+        log.write(as_shell(command) + "\n")
+    train(command, run.path("downstream.log"), lock=lock, env=env)
+    results = read_json(os.path.join(folder, name, "results.json"))
+    if name == PAIRS:
+        shares = {name: results["pairs"]["all"]}
+        shares |= {f"{name}/{one}": x for one, x in results["pairs"]["phenomena"].items()}
+        return {one: 100 * share["accuracy"] for one, share in shares.items()}
+    best = [one["metrics"] for one in results["runs"] if one["lr"] == results["best_lr"]]
+    # a diverged run counts as 0, as in the tables of tupe-finetune
+    scores = [one["valid"][results["selection"]] if one else 0.0 for one in best]
+    return {name: 100 * fmean(scores)}
 
 
 def _parameters(log_path: str) -> int | None:
@@ -261,11 +274,6 @@ def peak_resident_mib(pid: int | None) -> float | None:
     except OSError:
         return None
     return int(match[1]) / 1024 if match else None
-
-
-def cores() -> int:
-    """The CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def processor() -> str:

@@ -54,6 +54,11 @@ def as_shell(words: Sequence[str]) -> str:
     return " \\\n".join(lines)
 
 
+def as_script(title: str, threads: int, words: Sequence[str]) -> str:
+    """A shell script that makes a run by hand."""
+    return f"# {title}\nexport OMP_NUM_THREADS={threads}\n{as_shell(words)}\n"
+
+
 def show(script: str) -> None:
     """Print a command to standard output, without disturbing a progress bar."""
     tqdm.write(script, file=sys.stdout)

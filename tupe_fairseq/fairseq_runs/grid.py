@@ -1,5 +1,8 @@
 """Makes many trainings, several at a time, each on a device."""
 
+import logging
+import os
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -10,6 +13,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 
 from tupe_fairseq.fairseq_runs.train import end_all
 
+logger = logging.getLogger("tupe-runs")
 Run = TypeVar("Run")
 OnUpdates = Callable[[int], None]
 
@@ -20,19 +24,23 @@ def run_grid(
     devices: Sequence[str] = ("",),
     parallel: int | None = None,
     *,
+    threads: int | None = None,
     updates: int = 1,
     is_finished: Callable[[Run], bool] = lambda run: False,
     on_result: Callable[[Run, Any], None] = lambda run, result: None,
-) -> None:
-    """Make all runs that are not finished; the first failure, or an interruption, ends them all.
+) -> dict[Run, Exception]:
+    """Make all runs that are not finished; returns those that failed, after all others.
+
+    An interruption ends them all.
 
     Args:
         runs: in the order in which they start.
-        make: makes one, in a thread; it gets the run, environment variables with its device, and a
-            function to call with the updates that it has made so far.
+        make: makes one, in a thread; it gets the run, environment variables with its device and
+            threads, and a function to call with the updates that it has made so far.
         devices: values of CUDA_VISIBLE_DEVICES; "" is the CPU. (Beside a GPU that torch sees,
             fairseq's --cpu fails when it clips gradients.)
         parallel: runs at a time, on all devices together; default: one on each device.
+        threads: CPU threads of each run; default: see :func:`default_threads`.
         updates: of each run, for the progress bar.
         is_finished: whether a run can be skipped.
         on_result: called in this thread with each run and what ``make`` returned.
@@ -41,6 +49,9 @@ def run_grid(
     count = min(parallel or len(devices), max(1, len(waiting)))
     free = deque(devices[place % len(devices)] for place in range(count))
     active: dict[Future, tuple[Run, str]] = {}
+    failed: dict[Run, Exception] = {}
+    # beside other runs, threads that wait for each other take the cores from them
+    threads = str(threads or default_threads(count))
     bar = tqdm(
         total=updates * len(runs),
         initial=updates * (len(runs) - len(waiting)),
@@ -56,7 +67,7 @@ def run_grid(
             bar.update(now - done)
             done = now
 
-        return make(run, {"CUDA_VISIBLE_DEVICES": device}, on_updates)
+        return make(run, {"CUDA_VISIBLE_DEVICES": device, "OMP_NUM_THREADS": threads}, on_updates)
 
     with bar, logging_redirect_tqdm(), ThreadPoolExecutor(count) as pool:
         try:
@@ -66,9 +77,35 @@ def run_grid(
                     active[pool.submit(one, run, device)] = run, device
                 for future in wait(active, return_when=FIRST_COMPLETED).done:
                     run, device = active.pop(future)
-                    on_result(run, future.result())
                     free.append(device)
+                    try:
+                        result = future.result()
+                    except Exception as error:  # the others do not depend on it
+                        failed[run] = error
+                        logger.error("%s failed: %s", run, error or type(error).__name__)
+                        continue
+                    on_result(run, result)
         except BaseException:
             while wait(active, timeout=0.1).not_done:
                 end_all()
             raise
+    return failed
+
+
+def exit_if_failed(failed: dict[Run, Exception]) -> None:
+    """Exit code 1 and a list, if some runs failed."""
+    if failed:
+        names = "".join(f"\n  {run}: {str(error).splitlines()[0]}" for run, error in failed.items())
+        logger.error("%d runs failed; run again to repeat them:%s", len(failed), names)
+        sys.exit(1)
+
+
+def default_threads(parallel: int) -> int:
+    """CPU threads of each of several runs: OMP_NUM_THREADS, or their share of the cores."""
+    own = os.environ.get("OMP_NUM_THREADS", "")
+    return int(own) if own.isdigit() and int(own) else max(1, cores() // parallel)
+
+
+def cores() -> int:
+    """The CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from tupe_fairseq.checkpoint.allowed_options import Pretrained
 from tupe_fairseq.data.task import MULTILABEL, TAGGING
-from tupe_fairseq.fairseq_runs.command import as_shell, fairseq_train, user_dir
+from tupe_fairseq.fairseq_runs.command import as_script, fairseq_train, user_dir
 from tupe_fairseq.fairseq_runs.schedule import WARMUP_RATIO, total_updates, warmup_updates
 from tupe_fairseq.finetune.task_data import TaskData
 
@@ -31,6 +31,9 @@ class Run:
         if self.lr >= 1e-3:
             return repr(self.lr)
         return np.format_float_scientific(self.lr, trim="-", exp_digits=1)
+
+    def __str__(self) -> str:
+        return self.name
 
     @property
     def name(self) -> str:
@@ -88,6 +91,7 @@ class Experiment:
     model: Pretrained
     settings: Settings
     cpu: bool = False
+    threads: int = 1
 
     @functools.cached_property
     def updates_per_epoch(self) -> int:
@@ -114,7 +118,7 @@ class Experiment:
 
     def script(self, run: Run) -> str:
         """A run's command as a shell script."""
-        return f"# {self.data.task.name}, {run.name}\n{as_shell(self.command(run))}\n"
+        return as_script(f"{self.data.task.name}, {run.name}", self.threads, self.command(run))
 
     def command(self, run: Run) -> list[str]:
         """A run's fairseq-train command."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS, write_submission
-from tupe_fairseq.fairseq_runs.command import show
 from tupe_fairseq.fairseq_runs.grid import run_grid
 from tupe_fairseq.fairseq_runs.train import BEST, LAST
 from tupe_fairseq.files import (
@@ -31,8 +30,8 @@ def run_protocol(
     devices: Sequence[str],
     parallel: int | None = None,
     keep_checkpoints: bool = False,
-) -> str:
-    """Make the unfinished runs and write everything; the task's table.
+) -> tuple[str, dict[Run, Exception]]:
+    """Make the unfinished runs and write everything; the task's table, and the runs that failed.
 
     Finished runs of other grids are in the tables, too.
 
@@ -50,7 +49,7 @@ def run_protocol(
         logger.info("%s: %d of %d runs left", task.name, len(todo), len(runs))
 
         def make(run: Run, env: dict[str, str], on_updates) -> dict[str, Any]:
-            show(experiment.script(run))
+            logger.info("%s: its command and log are in %s", run, experiment.path(run))
             return finetune(experiment, run, env, on_updates, lock)
 
         def on_result(run: Run, result: dict[str, Any]) -> None:
@@ -61,10 +60,12 @@ def run_protocol(
             _remove_checkpoints(experiment, results, keep_checkpoints)
             report.write_task(experiment, settings, results, constant)
 
-        run_grid(
-            runs, make, devices, parallel, updates=experiment.updates,
+        failed = run_grid(
+            runs, make, devices, parallel, threads=experiment.threads, updates=experiment.updates,
             is_finished=results.__contains__, on_result=on_result,
         )  # fmt: skip
+        if not results:
+            return "", failed
         _remove_checkpoints(experiment, results, keep_checkpoints)
         best, test = best_run(results, task), {}
         if best is None:
@@ -81,7 +82,7 @@ def run_protocol(
 
             draw_figures(experiment, results, best)
         report.write_overall(os.path.dirname(folder))
-    return table
+    return table, failed
 
 
 def settings_of(experiment: Experiment) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from tupe_fairseq.files import locked, markdown_table, read_json, write_results
 from tupe_fairseq.finetune.command import Experiment
 from tupe_fairseq.finetune.scoring import (
     Results,
+    best_rate,
     best_run,
     by_learning_rate,
     flat,
@@ -66,7 +67,7 @@ def write_task(
     """
     data, task = experiment.data, experiment.data.task
     best, table = best_run(results, task), by_learning_rate(results, task)
-    best_lr = max(table, key=lambda row: row["metrics"]["valid"][task.selection])
+    best_lr = best_rate(table, task)
     summary = {
         "task": task.name,
         "selection": task.selection,
@@ -132,6 +133,7 @@ def task_table(summary: dict[str, Any], task: Task) -> str:
         "## Median over the seeds",
         "",
         markdown_table(["learning rate", "seeds", *labels], medians),
+        *_incomplete(summary["by_lr"]),
         "## Each run",
         "",
         markdown_table(["run", "epochs", *labels], runs),
@@ -163,6 +165,12 @@ def task_table(summary: dict[str, Any], task: Task) -> str:
             markdown_table(["class", "precision", "recall", "F1", "number"], rows),
         ]
     return "\n".join(lines)
+
+
+def _incomplete(table: list[dict[str, Any]]) -> list[str]:
+    if len({len(row["seeds"]) for row in table}) == 1:
+        return []
+    return ["**Incomplete:** the best rate is one of those with the most seeds.\n"]
 
 
 def _options(settings: dict[str, Any], task: Task) -> list[str]:

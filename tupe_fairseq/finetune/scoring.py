@@ -215,6 +215,13 @@ def by_learning_rate(results: Results, task: Task) -> list[dict[str, Any]]:
     return table
 
 
+def best_rate(table: list[dict[str, Any]], task: Task) -> dict[str, Any]:
+    """The row with the highest median, of those with the most seeds: one may be lucky."""
+    most = max(len(row["seeds"]) for row in table)
+    whole = [row for row in table if len(row["seeds"]) == most]
+    return max(whole, key=lambda row: row["metrics"]["valid"][task.selection])
+
+
 def score(metrics: dict[str, dict[str, float]], task: Task) -> float:
     """One number for a task: the mean over its development sets, and over GLUE's metrics."""
     names = task.metrics if task.benchmark else (task.selection,)

@@ -40,8 +40,8 @@ class TaskData:
     rows: dict[str, int]
 
     @classmethod
-    def load(cls, folder: str, name: str | None = None) -> "TaskData":
-        """Read report.json; the folder must be whole, and of the task ``name``."""
+    def load(cls, folder: str) -> "TaskData":
+        """Read report.json; the folder must be whole."""
         report = read_json(os.path.join(folder, REPORT))
         try:
             task = Task.from_record(report["description"])
@@ -54,8 +54,6 @@ class TaskData:
                 f"--data {folder} is not of tupe-prepare-glue or tupe-prepare-task: its "
                 f"report.json has no {error}"
             ) from error
-        if name not in (None, task.name):
-            raise ValueError(f"--data {folder} is for the task {task.name}, but --task is {name}")
         data._check()
         return data
 
