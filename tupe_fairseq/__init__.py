@@ -7,6 +7,7 @@ after ``from tupe_fairseq import TupeRobertaModel``.
 """
 
 import importlib
+import importlib.util
 import logging
 import os
 import sys
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from tupe_fairseq.position import TupePositionBias
 
 __all__ = ["TupeConfig", "TupeEncoder", "TupePositionBias", "TupeRobertaModel"]
+if importlib.util.find_spec("fairseq") is None:  # what import * and inspect would ask for
+    __all__.remove("TupeRobertaModel")
 
 _HOME = {
     "TupeConfig": "options",
@@ -42,10 +45,19 @@ def __getattr__(name):
     return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
 
 
+def __dir__():
+    return [*__all__, "__version__", "position", "register"]
+
+
 def register() -> None:
     """Tell fairseq about our models, tasks, criterions, optimizer and schedule; imports fairseq."""
-    for room in ("models", "tasks", "criterions", "optim"):
-        importlib.import_module(f"{__name__}.{room}")
+    try:
+        for room in ("models", "tasks", "criterions", "optim"):
+            importlib.import_module(f"{__name__}.{room}")
+    except ModuleNotFoundError as error:
+        from tupe_fairseq.cli.extras import explain
+
+        raise explain(error) from error
 
 
 class _OwnPath(list):
@@ -58,11 +70,11 @@ class _OwnPath(list):
 
     def __contains__(self, path):
         is_own = os.path.realpath(path) == os.path.realpath(self[0])
-        if is_own and "fairseq" in sys.modules:
+        if is_own and sys.modules.get("fairseq"):
             register()
         return is_own
 
 
 __path__ = _OwnPath(__path__)
-if "fairseq" in sys.modules:
+if sys.modules.get("fairseq"):
     register()

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+import tupe_fairseq
 from helpers import crafted
 from helpers.glue_data import write_bin
 from helpers.glue_files import write_pretrain_dir
@@ -126,6 +127,37 @@ def test_three_ways_to_start():
     assert sorted(scripts) == sorted(COMMANDS)
 
 
+def test_the_version_and_a_misspelled_command():
+    said = [
+        subprocess.run([BIN / "tupe", word], capture_output=True, text=True, env=ENV)
+        for word in ("--version", "prepare-pretrian")
+    ]
+    assert [one.returncode for one in said] == [0, 2]
+    assert said[0].stdout == f"tupe_fairseq {tupe_fairseq.__version__}\n"
+    assert "no command 'prepare-pretrian'; did you mean prepare-pretrain?" in said[1].stderr
+
+
+WITHOUT_FAIRSEQ = """
+import sys
+sys.modules["fairseq"] = None
+from tupe_fairseq import *
+import inspect, tupe_fairseq
+print(*dict(inspect.getmembers(tupe_fairseq)))
+from tupe_fairseq import TupeRobertaModel
+"""
+
+
+def test_the_package_without_fairseq():
+    """Tab, import * and inspect leave out what needs fairseq; asking for it names the extra."""
+    said = subprocess.run(
+        [sys.executable, "-c", WITHOUT_FAIRSEQ], capture_output=True, text=True, env=ENV
+    )
+    assert said.stdout.split()[:3] == ["TupeConfig", "TupeEncoder", "TupePositionBias"]
+    assert "TupeRobertaModel" not in said.stdout and "TupeRobertaModel" in dir(tupe_fairseq)
+    last = said.stderr.splitlines()[-1]
+    assert "fairseq is not installed; pip install 'tupe_fairseq[fairseq]'" in last
+
+
 def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):
     for name in ("dict.txt", "train.bin", "train.idx", "valid.bin", "valid.idx"):
         (tmp_path / name).touch()
@@ -218,10 +250,17 @@ def test_this_installation_and_files(tmp_path):
     assert code == 2 and "wrong    checkpoint: " in text and "different vocabulary" in text
 
 
+def test_a_folder_that_hides_the_package(tmp_path, monkeypatch):
+    (tmp_path / "tupe_fairseq.py").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="another tupe_fairseq hides the package"):
+        doctor.check_plugin()
+
+
 def test_a_python_without_torch_and_with_two_fairseqs(tmp_path):
     found = doctor_without_site(tmp_path)
     assert found["torch"].endswith("No module named 'numpy'")
-    assert found["fairseq"].startswith("warning  fairseq: not installed")
+    assert found["fairseq"].startswith("warning  fairseq: fairseq is not installed; pip install")
     for name in ("fairseq", "another_build"):
         info = tmp_path / f"{name}-9.dist-info"
         info.mkdir()

@@ -4,6 +4,7 @@ import argparse
 import logging
 import os
 import platform
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -11,11 +12,12 @@ from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.extras import EXTRA_OF, FIRST_WITHOUT_FAIRSEQ, missing
+from tupe_fairseq.cli.extras import EXTRA_OF, FAIRSEQ, advice, missing
 from tupe_fairseq.version import __version__
 
 # without these, training stops at the first batch
 _COMPILED = ("fairseq.data.data_utils_fast", "fairseq.data.token_block_utils_fast")
+_FIX = "in the clone: pip install . (without -e)"
 
 
 class Doubt(Exception):
@@ -71,8 +73,8 @@ def main(argv: list[str] | None = None) -> None:
 
 def check_python() -> str:
     python = f"{platform.python_version()}, {platform.platform(terse=True)}, {sys.executable}"
-    if sys.version_info >= FIRST_WITHOUT_FAIRSEQ:
-        raise Doubt(f"{python}; fairseq, which training needs, runs on Python 3.10 to 3.12 only")
+    if sys.version_info >= (3, 14):
+        raise Doubt(f"{python}; tested are 3.10 to 3.13")
     return python
 
 
@@ -87,17 +89,16 @@ def check_torch() -> str:
 
 def check_fairseq() -> str:
     """There is one fairseq, and it can be imported and is compiled."""
-    right = "fairseq==0.12.2 'numpy<1.24'" if sys.version_info < (3, 11) else "ve-fairseq==0.12.3"
     if missing("fairseq"):
-        raise Doubt("not installed; training needs it: pip install 'tupe_fairseq[fairseq]'")
+        raise Doubt(f"{advice('fairseq')}; training needs it")
     names = sorted(set(packages_distributions().get("fairseq", [])))
     if len(names) > 1:
-        fix = f"pip uninstall -y {' '.join(names)} && pip install {right}"
+        fix = f"pip uninstall -y {' '.join(names)} && {FAIRSEQ}"
         raise ValueError(f"{' and '.join(names)} have overwritten each other's files; {fix}")
     try:
         import fairseq
     except Exception as error:
-        raise ValueError(f"cannot be imported ({error}); pip install {right}") from error
+        raise ValueError(f"cannot be imported ({error}); {FAIRSEQ}") from error
     absent = [name for name in _COMPILED if find_spec(name) is None]
     if absent:
         fix = "in fairseq's clone, run python setup.py build_ext --inplace"
@@ -107,13 +108,25 @@ def check_fairseq() -> str:
 
 
 def check_plugin() -> str:
-    from fairseq.models import ARCH_MODEL_REGISTRY
-
+    """fairseq knows our models, and Python and --user-dir find the package in this folder."""
     from tupe_fairseq import __path__, register
+
+    installed = f"{__version__} in {__path__[0]}"
+    test = "from tupe_fairseq import TupeConfig"
+    if subprocess.run([sys.executable, "-c", test], capture_output=True).returncode:
+        hidden = "in this folder another tupe_fairseq hides the package from Python"
+        raise ValueError(f"{installed}, but {hidden}: {_FIX}")
+    if missing("fairseq"):
+        raise Doubt(f"{installed}; without fairseq there is nothing to register with")
+    import fairseq
+    from fairseq.models import ARCH_MODEL_REGISTRY
 
     register()  # as --user-dir does
     archs = [name for name in ARCH_MODEL_REGISTRY if name.startswith("tupe_roberta")]
-    return f"{__version__} in {__path__[0]}, {len(archs)} architectures registered"
+    beside_fairseq = os.path.join(os.path.dirname(fairseq.__path__[0]), "tupe_fairseq")
+    if not os.path.exists("tupe_fairseq") and not os.path.exists(beside_fairseq):
+        raise Doubt(f"{installed}; here fairseq-train needs --user-dir {__path__[0]}, or {_FIX}")
+    return f"{installed}, {len(archs)} architectures registered"
 
 
 def check_extras() -> str:

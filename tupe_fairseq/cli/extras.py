@@ -13,8 +13,15 @@ _EXTRAS = {
     "onnx": "onnx onnxruntime onnxscript",
 }
 EXTRA_OF = {package: extra for extra, names in _EXTRAS.items() for package in names.split()}
-#: fairseq cannot be built for this Python or later ones
-FIRST_WITHOUT_FAIRSEQ = (3, 13)
+#: what brings fairseq, in an environment that may have another build of it
+FAIRSEQ = "pip install ve-fairseq==0.12.3"
+if sys.version_info < (3, 11):
+    FAIRSEQ = "pip install fairseq==0.12.2 'numpy<1.24'"
+elif sys.version_info >= (3, 13):  # no wheel: built here, which takes minutes and a C++ compiler
+    FAIRSEQ = (
+        "pip install torch numpy cython 'setuptools<82' && "
+        "pip install --no-build-isolation fairseq-fixed==0.12.3.1"
+    )
 
 
 def missing(*packages: str) -> list[str]:
@@ -29,6 +36,14 @@ def advice(*packages: str) -> str:
         f"{', '.join(packages)} {'is' if len(packages) == 1 else 'are'} not installed; pip install "
         f"'tupe_fairseq[{extras}]' (in a clone: pip install '.[{extras}]')"
     )
-    if "fairseq" in extras.split(",") and sys.version_info >= FIRST_WITHOUT_FAIRSEQ:
-        text += "; fairseq runs on Python 3.10 to 3.12 only"
+    if "fairseq" in extras.split(",") and sys.version_info >= (3, 13):
+        text += f"; that leaves out fairseq, which needs a C++ compiler here: {FAIRSEQ}"
     return text
+
+
+def explain(error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """The error, with the extra that brings the package if there is one."""
+    package = str(error.name).partition(".")[0].replace("google", "protobuf")
+    if package not in EXTRA_OF:
+        return error
+    return ModuleNotFoundError(advice(package), name=error.name)

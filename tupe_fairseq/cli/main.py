@@ -3,6 +3,7 @@
 tupe-finetune, tupe finetune and python -m tupe_fairseq finetune are the same.
 """
 
+import difflib
 import importlib
 import logging
 import os
@@ -10,7 +11,8 @@ import signal
 import sys
 from typing import NoReturn
 
-from tupe_fairseq.cli.extras import EXTRA_OF, advice
+from tupe_fairseq.cli.extras import explain
+from tupe_fairseq.version import __version__
 
 #: in the order of work
 COMMANDS = {
@@ -38,12 +40,20 @@ TERMINATED = 143  # as of a shell whose command got SIGTERM
 def main() -> NoReturn:
     """The target of all console scripts."""
     name, argv = os.path.basename(sys.argv[0]).removeprefix("tupe-"), sys.argv[1:]
+    if argv == ["--version"]:
+        print(f"tupe_fairseq {__version__}")
+        sys.exit()
     if name not in COMMANDS:
-        if not argv or argv[0] not in COMMANDS:
+        if not argv or argv[0] in ("-h", "--help"):
             print("usage: tupe COMMAND ...     (or tupe-COMMAND ...; --help tells the flags)\n")
             print("\n".join(f"  {command:17} {text}" for command, text in COMMANDS.items()))
-            sys.exit(0 if not argv or argv[0] in ("-h", "--help") else 2)
+            sys.exit()
         name, *argv = argv
+        if name not in COMMANDS:
+            similar = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f"; did you mean {similar[0]}?" if similar else ""
+            print(f"tupe: error: no command {name!r}{hint} (tupe lists them)", file=sys.stderr)
+            sys.exit(2)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     sys.exit(run(name, argv))
 
@@ -63,10 +73,10 @@ def run(name: str, argv: list[str]) -> int:
         print(f"{program}: interrupted; {again}", file=sys.stderr)
         return 130
     except ModuleNotFoundError as error:
-        package = str(error.name).partition(".")[0].replace("google", "protobuf")
-        if package not in EXTRA_OF:
+        known = explain(error)
+        if known is error:
             raise
-        print(f"{program}: error: {advice(package)}", file=sys.stderr)
+        print(f"{program}: error: {known}", file=sys.stderr)
         return 2
     except (OSError, ValueError) as error:
         print(f"{program}: error: {shown(str(error))}", file=sys.stderr)
