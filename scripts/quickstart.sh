@@ -3,8 +3,8 @@
 # corpus out of Python's own documentation, prepares it, pre-trains, validates and loads the model.
 # Every command is shown.  A second run skips what is finished and resumes an interrupted training.
 #
-#   scripts/quickstart.sh
-#   PYTHON=python3.11 scripts/quickstart.sh      make the environment with this Python
+#   scripts/quickstart.sh                        with the Python that find_python.sh chooses
+#   PYTHON=python3.11 scripts/quickstart.sh      make the environment, or make it anew, with this one
 #   VENV=DIR scripts/quickstart.sh               use (or make) this environment, not .venv
 #   QUICKSTART_DIR=DIR scripts/quickstart.sh     write to this folder, not quickstart-run
 #   QUICKSTART_SMOKE=1 scripts/quickstart.sh     20 updates on a part of the text: tries every
@@ -84,7 +84,15 @@ has_everything() { # from any folder (-I: not only from the clone)
 }
 
 begin=$SECONDS
-if [ -z "${VENV:-}" ] || ! has_everything; then scripts/setup_venv.sh "${PYTHON:-python3}" "$venv"; fi
+# VENV, or a .venv that setup_venv.sh has not made, is used as it is
+if { [ -z "${VENV:-}" ] && [ -e "$venv/.installed" ]; } || ! has_everything; then
+    if [ -n "${PYTHON:-}" ]; then
+        python=$(scripts/find_python.sh)
+    else # that of an environment which is there, if it will do
+        python=$(PYTHON=$venv/bin/python scripts/find_python.sh 2>/dev/null) || python=$(scripts/find_python.sh)
+    fi
+    scripts/setup_venv.sh "$python" "$venv"
+fi
 export PATH="$venv/bin:$PATH"
 installed=$SECONDS
 
@@ -113,10 +121,10 @@ prepare=(
     --vocab-size 2000 --tokens-per-sample $length --output-dir "$run/data-bin"
 )
 show "${prepare[@]}"
-"${prepare[@]}"
+"${prepare[@]}" 2>&1 | sed '/: next\b/,$d' # a training of other text and size
 
 # No dropout: a training this short does not overfit.  At twice this rate the model stays much longer
-# on the plateau where it has learned only the frequencies of the pieces.
+# on the plateau where it has learned only how frequent each token is.
 train=(
     fairseq-train "$run/data-bin" --user-dir tupe_fairseq --arch tupe_roberta_tiny --rel-pos
     --task tupe_masked_lm --criterion masked_lm --sample-break-mode none
@@ -130,10 +138,6 @@ train=(
     --save-interval-updates $every --keep-interval-updates 1 --no-epoch-checkpoints
     --save-interval 1000 --validate-interval 1000 "${cpu[@]}"
 )
-if [ ! -e "$run/before" ]; then # the model after one update, for comparison
-    logged "$run/train.log" progress "${train[@]}" --max-update 1 --save-dir "$run/before.partial"
-    mv "$run/before.partial" "$run/before"
-fi
 if [ ! -e "$run/trained" ]; then
     logged "$run/train.log" progress "${train[@]}" --max-update $updates --save-dir "$run/checkpoints"
     touch "$run/trained"
@@ -141,17 +145,15 @@ fi
 
 # ---- 4 and 5: what it has learned
 
-for name in before checkpoints; do
-    if [ ! -e "$run/validate-$name.log" ]; then
-        rm -f "$run/validate.partial"
-        logged "$run/validate.partial" perplexity \
-            fairseq-validate "$run/data-bin" --user-dir tupe_fairseq --task tupe_masked_lm \
-            --path "$run/$name/checkpoint_best.pt" --batch-size 32 --num-workers 0 \
-            --required-batch-size-multiple 1 --log-format simple "${cpu[@]}"
-        mv "$run/validate.partial" "$run/validate-$name.log"
-    fi
-done
+if [ ! -e "$run/validate.log" ]; then
+    rm -f "$run/validate.partial"
+    logged "$run/validate.partial" perplexity \
+        fairseq-validate "$run/data-bin" --user-dir tupe_fairseq --task tupe_masked_lm \
+        --path "$run/checkpoints/checkpoint_best.pt" --batch-size 32 --num-workers 0 \
+        --required-batch-size-multiple 1 --log-format simple "${cpu[@]}"
+    mv "$run/validate.partial" "$run/validate.log"
+fi
 show python scripts/quickstart_report.py "$run"
 python scripts/quickstart_report.py "$run"
-echo
+printf '\nIn this folder, before the commands above and those of README.md:\n  source %s/bin/activate\n\n' "${VENV:-.venv}"
 echo "quickstart: done in $((SECONDS - installed)) s after $((installed - begin)) s of installation"

@@ -4,11 +4,9 @@ import argparse
 import logging
 import os
 import re
-import sys
 
 import torch
 
-CLONE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SENTENCES = [
     "Returns <mask> if the value is a number, False otherwise.",
     "The file must <mask> opened in binary mode.",
@@ -16,7 +14,7 @@ SENTENCES = [
 ]
 
 NEXT = """\
-Fill in a sentence of your own (in {clone}, with {bin} on the PATH):
+Fill in a sentence of your own:
 
   python - <<'END'
   from tupe_fairseq import TupeRobertaModel
@@ -32,8 +30,7 @@ Variants of the training: give the fairseq-train command above another --save-di
   leave out --rel-pos                         TUPE-A: absolute positions only
   replace it by --position-encoding learned   BERT's positions, as in stock RoBERTa
   add --arch tupe_roberta_mini                4 layers, 256 wide
-All flags of the model, which fairseq-train --help leaves out: tupe-options
-Fine-tuning, your own text and the base size: see README.md and examples/"""
+All flags of the model: tupe-options.  Fine-tuning, your own text, the base size: README.md"""
 
 
 def logged_perplexity(path):
@@ -50,14 +47,14 @@ def logged_perplexity(path):
 
 
 def unigram_perplexity(task):
-    """Perplexity of the piece frequencies of train, on the masked pieces of valid.
+    """Perplexity of the token frequencies of train, on the masked tokens of valid.
 
-    They are the pieces that fairseq-validate asks the model for, <s> and </s> included.
-    Counts have one added, for pieces that do not occur in train.
+    They are the tokens that fairseq-validate asks the model for, <s> and </s> included.
+    Counts have one added, for tokens that do not occur in train.
     """
     counts = torch.ones(len(task.source_dictionary), dtype=torch.double)
-    for pieces in task._load_dataset_split("train", epoch=1, combine=False):  # not masked
-        counts += torch.bincount(pieces, minlength=len(counts))
+    for tokens in task._load_dataset_split("train", epoch=1, combine=False):  # not masked
+        counts += torch.bincount(tokens, minlength=len(counts))
     task.load_dataset("valid")
     dataset = task.datasets["valid"]
     dataset.set_epoch(1)  # the masks depend on it; fairseq-validate uses 1
@@ -74,27 +71,25 @@ def main():
     logging.disable(logging.INFO)  # fairseq logs a lot, even on import
     from tupe_fairseq import TupeRobertaModel
 
-    before = logged_perplexity(os.path.join(args.run_dir, "validate-before.log"))
-    after = logged_perplexity(os.path.join(args.run_dir, "validate-checkpoints.log"))
+    trained = logged_perplexity(os.path.join(args.run_dir, "validate.log"))
     folder = os.path.join(args.run_dir, "checkpoints")
     tupe = TupeRobertaModel.from_pretrained(folder, "checkpoint_best.pt")
     tupe.eval()
     tupe.task.cfg.data = data = os.path.join(args.run_dir, "data-bin")
     unigram, num_masked = unigram_perplexity(tupe.task)
 
-    print(f"\nvalidation perplexity, over the same {num_masked:,} masked pieces")
-    print(f"  before (after one update)         {before:9.2f}")
-    print(f"  piece frequencies alone (unigram) {unigram:9.2f}")
-    print(f"  after training                    {after:9.2f}")
+    print(f"\nvalidation perplexity, over the same {num_masked:,} masked tokens")
+    print(f"  who knows only how frequent each token is {unigram:9.2f}")
+    print(f"  this model                                {trained:9.2f}")
     print("\nthe five likeliest fills")
     for sentence in SENTENCES:
         # a few more, because some are not text: fairseq leaves out </s>
-        fills = [piece.strip() for _, _, piece in tupe.fill_mask(sentence, topk=8)]
-        fills = [piece for piece in fills if piece][:5]
+        fills = [token.strip() for _, _, token in tupe.fill_mask(sentence, topk=8)]
+        fills = [token for token in fills if token][:5]
         print(f"  {sentence}\n      {', '.join(fills)}")
     print(f"\ncheckpoint: {os.path.join(folder, 'checkpoint_best.pt')}, with its dictionary")
     print("and SentencePiece model in the same folder\n")
-    print(NEXT.format(folder=folder, data=data, clone=CLONE, bin=os.path.dirname(sys.executable)))
+    print(NEXT.format(folder=folder, data=data))
 
 
 if __name__ == "__main__":

@@ -1,21 +1,47 @@
 #!/usr/bin/env bash
-# Makes a virtual environment with this clone in it (editable) and the tested versions of the rest.
-# A second call returns at once, unless pyproject.toml or the constraints have changed.
+# Makes a virtual environment with this package in it, as a user installs it, and the tested versions
+# of the rest.  A second call returns at once, unless the package, the constraints or the Python have
+# changed.
 #
-#   scripts/setup_venv.sh PYTHON VENV [EXTRAS]     EXTRAS of pyproject.toml; default: fairseq,data,plot
+#   scripts/setup_venv.sh PYTHON VENV [EXTRAS] [WHEEL]
+#
+# EXTRAS of pyproject.toml, default: fairseq,data,plot.  WHEEL: instead of the clone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-python=$1 venv=$2 extras=${3:-fairseq,data,plot}
+python=$1 venv=$2 extras=${3:-fairseq,data,plot} package=${4:-.}
 
-if ! "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))'; then
-    echo "setup_venv.sh: $python is not a Python 3.10 to 3.13; set PYTHON" >&2
-    exit 2
-fi
-stamp=$(cat pyproject.toml scripts/constraints.txt | cksum)-$extras-$PWD
+stamp=$(find tupe_fairseq pyproject.toml scripts/constraints.txt scripts/setup_venv.sh -type f ! -name "*.pyc" -print0 |
+    sort -z | xargs -0 cat | cksum)-$python-$extras-$package
 if [ "$(cat "$venv/.installed" 2>/dev/null)" = "$stamp" ]; then exit; fi
-echo "== installing into $venv ($("$python" -V)): takes some minutes and some gigabytes"
-"$python" -m venv "$venv"
+
+base='import os, sys; print(os.path.realpath(sys.executable))'
+if [ "$("$venv/bin/python" -c "$base" 2>/dev/null)" != "$("$python" -c "$base")" ]; then
+    if [ -e "$venv/bin" ] && [ ! -e "$venv/.installed" ]; then
+        echo "setup_venv.sh: $venv has another Python than $python; delete it, or choose another folder" >&2
+        exit 2
+    fi
+    "$python" -m venv --clear "$venv"
+fi
+touch "$venv/.installed"
+version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+
+# without a GPU a torch without CUDA, where its index can be reached
+index=https://download.pytorch.org/whl/cpu indexes=() size="5 GB"
+reach="import urllib.request; urllib.request.urlopen('$index/torch/', timeout=10)"
+if ! nvidia-smi -L >/dev/null 2>&1 && "$python" -c "$reach" 2>/dev/null; then
+    indexes=(--extra-index-url "$index") size="2 GB"
+fi
+echo "== installing into $venv with $python: takes some minutes and about $size"
+
+install() { "$venv/bin/python" -m pip install --quiet --no-compile --constraint scripts/constraints.txt "${indexes[@]}" "$@"; }
 # pip 24.1 refuses the metadata of omegaconf 2.0, which the official fairseq needs
-"$venv/bin/python" -m pip install --quiet "pip<24.1"
-"$venv/bin/python" -m pip install --quiet --editable ".[$extras]" --constraint scripts/constraints.txt
+if [ "$version" = 3.10 ]; then install "pip<24.1"; fi
+if [[ $version = 3.13 && ,$extras, =~ ,(fairseq|dev), ]]; then
+    echo "== building fairseq for Python 3.13"
+    install torch numpy cython "setuptools<82"
+    install --no-build-isolation fairseq-fixed==0.12.3.1
+fi
+rm -rf build # may hold files that no longer exist in the source
+"$venv/bin/python" -m pip uninstall --quiet --yes tupe_fairseq 2>/dev/null # a wheel of one version is not replaced
+install "$package[$extras]"
 echo "$stamp" >"$venv/.installed"

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -67,6 +68,13 @@ def test_a_room_imports_what_is_below_it(room):
         if libraries:
             assert found - {""} <= libraries[0], path
             assert "fairseq" not in found or path.name == "heads.py", path
+
+
+def test_the_version_is_the_same_everywhere():
+    repo = Path(__file__).parents[2]
+    changes = re.search(r"^## (\S+)", (repo / "CHANGELOG.md").read_text(), re.M)[1]
+    cited = re.search(r"^version: (\S+)", (repo / "CITATION.cff").read_text(), re.M)[1]
+    assert changes == cited == tupe_fairseq.__version__
 
 
 # ---- Files --------------------------------------------------------------------------------------

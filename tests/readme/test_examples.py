@@ -1,13 +1,15 @@
 """The scripts of the pages run, and learn what they say."""
 
+import os
 import runpy
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from helpers.running import ENV, REPO, USER_DIR, run_here, run_process
+from helpers.running import BIN, ENV, REPO, USER_DIR, run_here, run_process
 from tupe_fairseq.data.tokenizer import Tokenizer
 
 
@@ -50,8 +52,10 @@ def quickstart(folder, **options):
 def test_quickstart_and_a_second_run_that_skips_what_is_finished(tmp_path):
     folder = tmp_path / "run"
     first = quickstart(folder)
-    for word in ("$ tupe-prepare-pretrain --input", "$ fairseq-validate", "before", "<mask>"):
+    for word in ("$ tupe-prepare-pretrain --input", "$ fairseq-validate", "this model", "<mask>"):
         assert word in first
+    assert first.count("--user-dir tupe_fairseq --arch") == 1  # one training is shown
+    assert f"source {sys.prefix}/bin/activate" in first
     checkpoint = folder / "checkpoints" / "checkpoint_last.pt"
     # the data are those of any model: GLUE can be prepared with them
     assert Tokenizer.load(str(folder / "data-bin")).max_positions == 64
@@ -68,3 +72,56 @@ def test_a_folder_that_quickstart_cannot_use(name, tmp_path):
         folder.mkdir()
         (folder / "mine.txt").write_text("not to be lost")
     assert f"quickstart.sh: QUICKSTART_DIR is {folder}" in quickstart(folder, check=False)
+
+
+STUB = """#!/bin/sh
+code=$2; shift 2
+exec {python} -c "import sys, sysconfig; sys.version_info, sys.executable = ({version}, 0), '$0'
+sysconfig.get_path = lambda name: '{folder}'
+$code" "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    "pythons, has_compiler, expected",
+    [
+        ({"python3": "3.13", "python3.12": "3.12"}, False, "/python3.12"),
+        ({"python3": "3.11", "python3.12": "3.12"}, False, "/python3"),
+        ({"python3": "3.13", "python3.10": "3.10"}, True, "/python3.10"),
+        ({"python3": "3.13"}, True, "/python3"),
+        ({"python3": "3.13"}, False, "(Python 3.13) needs a C++ compiler"),
+        ({"python3": "3.14"}, True, "uv python install 3.12"),
+    ],
+)
+def test_the_python_that_quickstart_takes(pythons, has_compiler, expected, tmp_path):
+    for name, version in pythons.items():
+        version = version.replace(".", ", ")
+        stub = STUB.format(python=sys.executable, version=version, folder=tmp_path)
+        (tmp_path / name).write_text(stub)
+    for name in ["Python.h", *["g++"] * has_compiler]:
+        (tmp_path / name).touch()
+    for path in tmp_path.iterdir():
+        path.chmod(0o755)
+    (tmp_path / "cat").symlink_to(shutil.which("cat"))
+    env = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    words = [shutil.which("bash"), str(REPO / "scripts" / "find_python.sh")]
+    found = subprocess.run(words, env=env, capture_output=True, text=True)
+    if expected.startswith("/"):
+        assert found.stdout == f"{tmp_path}{expected}\n"
+    else:
+        assert found.returncode == 1 and expected in found.stderr and not found.stdout
+
+
+def test_import_and_user_dir_in_any_folder(tmp_path):
+    """Also where a folder has the package's name, such as a clone."""
+    if Path(USER_DIR) == REPO / "tupe_fairseq":
+        pytest.skip("an editable installation works in the clone alone")
+    (tmp_path / "tupe_fairseq").mkdir()
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    for folder in (tmp_path, tmp_path / "tupe_fairseq"):
+        python = [sys.executable, "-c", "from tupe_fairseq import TupeConfig"]
+        subprocess.run(python, cwd=folder, env=env, check=True)
+        train = [BIN / "fairseq-train", "absent", "--user-dir", "tupe_fairseq"]
+        train += ["--arch", "tupe_roberta_tiny", "--task", "tupe_masked_lm", "--batch-size", "1"]
+        ended = subprocess.run(train, cwd=folder, env=env, capture_output=True, text=True)
+        assert "absent" in ended.stderr.splitlines()[-1], ended.stderr
