@@ -16,7 +16,7 @@ from helpers.glue_data import write_bin
 from helpers.glue_files import write_pretrain_dir
 from helpers.models import write_model
 from helpers.running import BIN, ENV, REPO, USER_DIR, call_program, interrupt
-from tupe_fairseq.cli import doctor
+from tupe_fairseq.cli import arg_types, doctor
 from tupe_fairseq.cli.extras import EXTRA_OF
 from tupe_fairseq.cli.main import COMMANDS
 from tupe_fairseq.fairseq_runs.command import parse_training
@@ -28,7 +28,7 @@ FILES = (
     "bin/dict.txt", "bin/train.bin", "bin/train.idx", "bin/valid.bin", "bin/valid.idx",
     "dict.txt", "glue/CoLA/dev.tsv", "glue/CoLA/train.tsv", "pretrain/dict.txt",
     "pretrain/report.json", "pretrain/sentencepiece.bpe.model", "rows.csv",
-    "task/input0/dict.txt", "task/report.json", "text.txt", "there.pt",
+    "runs/checkpoint_last.pt", "task/input0/dict.txt", "task/report.json", "text.txt", "there.pt",
 )  # fmt: skip
 #: calls of each command with a wrong flag, file or pair of flags, and what the line names
 WRONG = [
@@ -59,7 +59,16 @@ WRONG = [
     ("prepare-task --kind tagging --train no.csv --pretrain-dir pretrain --output-dir out", "no.c"),
     ("score there.pt --good a", "--good"),
     ("score absent", "absent"),
-]
+    # a folder without a checkpoint_best.pt
+    *((f"{call} --output-dir out", "give one of its files: checkpoint_last.pt") for call in (
+        "convert --checkpoint runs", "export runs", "extend runs --max-positions 64",
+        "finetune --data task --checkpoint runs", "plot runs",
+    )),
+    *((call, "give one of its files: checkpoint_last.pt") for call in (
+        "doctor --checkpoint runs", "encode runs rows.csv --output-file out.npy",
+        "predict runs rows.csv --output-file out.csv", "score runs --input text.txt",
+    )),
+]  # fmt: skip
 CALLS = """
 import contextlib, io, json, sys
 from tupe_fairseq.cli import main as cli
@@ -98,6 +107,13 @@ def test_refused_at_once_with_a_line_that_names_it(call, named, called):
     last = text.splitlines()[-1]
     assert (code, libraries) == (2, [])
     assert last.startswith(f"tupe-{call.split()[0]}: error: ") and named in last
+
+
+def test_a_folder_is_its_best_checkpoint(tmp_path):
+    for name in ("model.pt", "checkpoint_best.pt"):
+        (tmp_path / name).touch()
+        assert arg_types.checkpoint(str(tmp_path)) == str(tmp_path / name)
+    assert arg_types.checkpoint(str(tmp_path / "model.pt")) == str(tmp_path / "model.pt")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

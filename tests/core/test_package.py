@@ -31,7 +31,7 @@ ROOMS = {
     "inference": (
         "checkpoint data encoder files models modules options position fairseq_runs tasks",
     ),
-    "models": ("attention checkpoint encoder flops inference modules options position",),
+    "models": ("attention checkpoint data files encoder flops inference modules options position",),
 }
 
 

@@ -4,10 +4,12 @@ import contextlib
 import io
 import re
 import shlex
+import shutil
 import sys
 from unittest import mock
 
 import pytest
+import sentencepiece
 import torch
 
 from helpers import authors
@@ -194,17 +196,23 @@ def test_positions_and_convert(folder):
 
 def test_decoders(folder):
     execute("bash", PREPARE, folder)
+    vocabulary = folder / "data-bin" / "sentencepiece.bpe.model"
+    pieces = sentencepiece.SentencePieceProcessor(str(vocabulary))
     for split in ("train", "valid"):
-        rows = [f"w{n} w{n + 1} w{n + 2}" for n in range(20)]
+        rows = [" ".join(pieces.encode(f"the value of {n}", out_type=str)) for n in range(20)]
         for language in ("en", "de"):
             (folder / f"pairs-{split}.{language}").write_text("\n".join(rows) + "\n")
+    (folder / "pairs-bin").mkdir()
+    shutil.copy(vocabulary, folder / "pairs-bin")
     words = "--source-lang en --target-lang de --joined-dictionary --destdir pairs-bin"
     words += " --trainpref pairs-train --validpref pairs-valid"
     execute("bash", f"fairseq-preprocess {words}", folder)
     outputs = run_page("examples/decoders/README.md", folder)
-    assert len(outputs) == 3
+    assert len(outputs) == 5
     assert re.search("Evaluated [1-9]", outputs[0]) and outputs[1].startswith("The value of")
-    assert "Generate valid with beam=5" in outputs[2]
+    assert re.search(r"^D-0\t\S+\tThe value of", outputs[2], re.MULTILINE)
+    assert "Generate valid with beam=5" in outputs[3]
+    assert re.fullmatch("[^\u2581]+\n", outputs[4])  # text, not tokens
 
 
 # ---- Names, links and places

@@ -179,12 +179,6 @@ def read(path: str | os.PathLike[str], finite: bool = True) -> Checkpoint:
     """
     path = os.fspath(path)
     if not os.path.lexists(path):
-        folder = os.path.dirname(path)
-        if os.path.exists(os.path.join(folder, "config.json")):
-            raise FileNotFoundError(
-                f"{path} does not exist; {folder} is a folder for transformers, which loads it, or "
-                "tupe-convert makes a checkpoint of it"
-            )
         raise FileNotFoundError(f"{path} does not exist; give a checkpoint")
     if not os.path.isfile(path):  # a folder, or a pipe that would be waited for forever
         raise CheckpointError(f"{path} is not a file; give a checkpoint")

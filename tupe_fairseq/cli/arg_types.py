@@ -81,6 +81,16 @@ def file(text: str) -> str:
     return text
 
 
+def checkpoint(text: str) -> str:
+    """An existing file, or that of a folder."""
+    from tupe_fairseq.files import find_checkpoint
+
+    try:
+        return file(find_checkpoint(existing(text)))
+    except OSError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def rows_file(text: str) -> str:
     """An existing file of rows."""
     from tupe_fairseq.data.rows import ending_of

@@ -10,8 +10,9 @@ from tupe_fairseq.cli.shared_flags import CHOICES, add_vocabulary_flags, vocabul
 logger = logging.getLogger("tupe-convert")
 
 
-def file_or_folder(text: str) -> str:
-    return text if os.path.isdir(text) else arg_types.file(text)
+def checkpoint_or_folder(text: str) -> str:
+    is_for_transformers = os.path.exists(os.path.join(text, "config.json"))
+    return text if is_for_transformers else arg_types.checkpoint(text)
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -29,7 +30,7 @@ def get_parser() -> argparse.ArgumentParser:
         "--checkpoint",
         required=True,
         metavar="FILE",
-        type=file_or_folder,
+        type=checkpoint_or_folder,
         help="the checkpoint, or a folder with config.json and model.safetensors",
     )
     add(

@@ -34,7 +34,7 @@ def get_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--checkpoint", type=arg_types.file, metavar="FILE", help="a model to load")
+    add("--checkpoint", type=arg_types.checkpoint, metavar="FILE", help="a model to load")
     text = "data of pre-training or of a task; default for dict.txt: the checkpoint's folder"
     add("--data", type=arg_types.folder, metavar="DIR", help=text)
     return parser

@@ -37,7 +37,12 @@ def get_parser() -> argparse.ArgumentParser:
         "--license mit --language en",
     )
     add = parser.add_argument
-    add("checkpoint", metavar="CHECKPOINT", type=arg_types.file, help="pre-trained or fine-tuned")
+    add(
+        "checkpoint",
+        metavar="CHECKPOINT",
+        type=arg_types.checkpoint,
+        help="pre-trained or fine-tuned",
+    )
     add("--output-dir", required=True, metavar="OUT", type=arg_types.writable, help="a new folder")
     add("--overwrite", action="store_true", help="replace the files of an earlier export in OUT")
     add(

@@ -29,7 +29,7 @@ def get_parser() -> argparse.ArgumentParser:
         "--max-positions 2048 --output-dir longer",
     )
     add = parser.add_argument
-    add("checkpoint", metavar="CHECKPOINT", type=arg_types.file, help="of tupe_roberta")
+    add("checkpoint", metavar="CHECKPOINT", type=arg_types.checkpoint, help="of tupe_roberta")
     add(
         "--max-positions",
         type=length,

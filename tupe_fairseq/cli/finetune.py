@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tupe_fairseq.cli.arg_types import (
+    checkpoint,
     comma_list,
     count,
-    file,
     folder_with,
     fraction,
     positive,
@@ -45,7 +45,7 @@ def get_parser() -> argparse.ArgumentParser:
         help="folder made by tupe-prepare-glue or tupe-prepare-task",
     )  # fmt: skip
     add(
-        "--checkpoint", required=True, type=file, metavar="FILE",
+        "--checkpoint", required=True, type=checkpoint, metavar="FILE",
         help="pre-trained checkpoint of tupe_roberta",
     )  # fmt: skip
     add(

@@ -22,7 +22,13 @@ def get_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("checkpoints", nargs="+", type=arg_types.file, metavar="CHECKPOINT", help="trained models")
+    add(
+        "checkpoints",
+        nargs="+",
+        type=arg_types.checkpoint,
+        metavar="CHECKPOINT",
+        help="trained models",
+    )
     add("--output-dir", required=True, type=arg_types.writable, metavar="DIR", help="for the PNGs")
     add(
         "--data",

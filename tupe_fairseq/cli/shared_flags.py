@@ -4,7 +4,7 @@ import argparse
 import os
 from collections.abc import Iterable
 
-from tupe_fairseq.cli.arg_types import at_least, comma_list, count, file, folder
+from tupe_fairseq.cli.arg_types import at_least, checkpoint, comma_list, count, file, folder
 
 #: kind of vocabulary -> its flags, in the order of the kind's files
 VOCABULARIES = {
@@ -42,7 +42,7 @@ def vocabulary_files(
 
 def add_model_flags(parser: argparse.ArgumentParser, batches: bool = True) -> None:
     """Flags of commands that run a model over text."""
-    parser.add_argument("checkpoint", type=file, metavar="CHECKPOINT", help="the model")
+    parser.add_argument("checkpoint", type=checkpoint, metavar="CHECKPOINT", help="the model")
     parser.add_argument(
         "--data",
         type=folder,

@@ -5,6 +5,7 @@ options. Here the file chooses sizes and switches from checked options, and noth
 """
 
 import argparse
+import functools
 import logging
 import os
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from tupe_fairseq.data.dictionary import MASK
 from tupe_fairseq.data.task import TAGGING, Task, trained_kind
 from tupe_fairseq.data.tokenizer import Tokenizer, find_record
 from tupe_fairseq.fairseq_runs.train import quiet
+from tupe_fairseq.files import find_checkpoint
 from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
 from tupe_fairseq.inference.texts import BATCH_TOKENS, BATCH_TOKENS_ON_GPU, predict
 
@@ -56,6 +58,7 @@ def from_pretrained(
 
     Args:
         folder: the checkpoint's folder, whose vocabulary is used; nothing is downloaded.
+        checkpoint_file: its name; for "model.pt", fairseq's default, see ``find_checkpoint``.
         data: the folder with dict.txt; relative to ``folder`` if it begins with a dot.
         overrides: options in place of the file's, and fairseq's ``bpe`` with its options.
     Raises:
@@ -73,7 +76,8 @@ def from_pretrained(
         if os.path.exists(path):
             overrides.setdefault(option, path)
     bpe = overrides.pop("bpe", "sentencepiece" if "sentencepiece_model" in overrides else None)
-    model, task = load_model(os.path.join(folder, checkpoint_file), data, **overrides)
+    path = find_checkpoint(os.path.join(folder, checkpoint_file))
+    model, task = load_model(path, data, **overrides)
     config = argparse.Namespace(bpe=_bpe_config(bpe, overrides), task=task.cfg, model=model.args)
     hub = TupeRobertaHub(config, task, model)
     hub.bpe = recorded or hub.bpe
@@ -123,7 +127,8 @@ class TupeRobertaHub(RobertaHubInterface):
         """What a fine-tuned model predicts for texts, as ``tupe-predict`` does.
 
         Args:
-            texts: texts; pairs of texts, if the model takes pairs; for tagging, lists of words.
+            texts: texts, or one; pairs of texts, if the model takes pairs; lists of words for
+                tagging.
         Returns:
             For each, label and probability; score; labels and probabilities; or tags.
         """
@@ -135,14 +140,20 @@ class TupeRobertaHub(RobertaHubInterface):
         kind = trained_kind({**options, "task": safe_getattr(self.task.cfg, "_name")})
         head, task = self._head(), Task.load(*self.folders)
         task.check_model("the checkpoint", kind, head.out_proj.out_features)
+        texts = [texts] if isinstance(texts, str) else texts
+        if task.kind == TAGGING and any(isinstance(text, str) for text in texts):
+            raise ValueError('a model for tags takes lists of words, such as [["Ann", "left"]]')
         rows = [[text] if isinstance(text, str) else list(text) for text in texts]
         for row in rows:
             if task.kind != TAGGING and len(row) != task.texts:
                 raise ValueError(f"the model takes {task.texts} texts at a time, not {len(row)}")
-        tokenizer = Tokenizer.load(self.folders)
         batch_tokens = BATCH_TOKENS if self.device.type == "cpu" else BATCH_TOKENS_ON_GPU
         encoder = self.model.encoder.sentence_encoder
-        return predict(rows, task, tokenizer, encoder, head, batch_tokens)
+        return predict(rows, task, self._tokenizer, encoder, head, batch_tokens)
+
+    @functools.cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return Tokenizer.load(self.folders)
 
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
         """As fairseq's, which gives each token behind a likely ``</s>`` another's probability."""

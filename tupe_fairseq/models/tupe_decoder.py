@@ -1,5 +1,6 @@
 """fairseq's Transformer decoder with any position encoding, and a cache that changes no number."""
 
+import logging
 import os
 import re
 
@@ -9,8 +10,11 @@ from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
+import tupe_fairseq
 from tupe_fairseq.attention import eager, sdpa
 from tupe_fairseq.checkpoint.checkpoint import read
+from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY
+from tupe_fairseq.files import find_checkpoint
 from tupe_fairseq.models.tupe_roberta import wrap_layer
 from tupe_fairseq.modules.record import RECORD, RecordsOptions, check_record
 from tupe_fairseq.options import TupeConfig, flag
@@ -18,6 +22,7 @@ from tupe_fairseq.position import PositionEncoding, build_position_encoding, get
 from tupe_fairseq.position.positions import Positions
 from tupe_fairseq.position.tupe import UntiedAbsoluteBias
 
+logger = logging.getLogger(__name__)
 #: options of position encodings that decoders take; their first token is no [CLS] to be untied
 POSITION_OPTIONS = ("rel_pos", "rel_pos_buckets", "max_rel_pos", "symmetric_basis")
 #: fairseq's options that do not apply here, each with the only value allowed
@@ -398,14 +403,28 @@ class DecoderModel:
         Raises:
             ValueError: if the file names another model or task, which fairseq would build.
         """
-        for name in checkpoint_file.split(os.pathsep):
-            path = os.path.join(model_name_or_path, name)
+        from tupe_fairseq.inference.hub import recorded_bpe
+
+        tupe_fairseq.register()
+        paths = [
+            find_checkpoint(os.path.join(model_name_or_path, name))
+            for name in checkpoint_file.split(os.pathsep)
+        ]
+        for path in paths:
             options = read(path).options
             for key, pattern in FROM_FILES.items():
                 if not re.fullmatch(pattern, str(options.get(key))):
                     raise ValueError(f"{path} is refused: its {key} is {options.get(key)!r:.80}")
-        if os.path.isfile(os.path.join(model_name_or_path, "sentencepiece.bpe.model")):
+        if os.path.isfile(os.path.join(model_name_or_path, SENTENCEPIECE_MODEL)):
             kwargs.setdefault("bpe", "sentencepiece")
-        return super().from_pretrained(
-            model_name_or_path, checkpoint_file, data_name_or_path, **kwargs
-        )
+        names = os.pathsep.join(map(os.path.basename, paths))
+        hub = super().from_pretrained(model_name_or_path, names, data_name_or_path, **kwargs)
+        if os.path.isfile(os.path.join(model_name_or_path, VOCABULARY)):
+            hub.bpe = recorded_bpe([model_name_or_path])
+        elif hub.bpe is None and any("\u2581" in x for x in hub.task.target_dictionary.symbols):
+            logger.warning(
+                "texts must be given as tokens, and tokens come out: %s has no "
+                "sentencepiece.bpe.model; copy it there",
+                model_name_or_path,
+            )
+        return hub
