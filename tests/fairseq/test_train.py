@@ -134,20 +134,41 @@ def test_a_killed_training_resumes(data, tmp_path):
     training.assert_same_weights(killed / LAST, tmp_path / "whole" / LAST)
 
 
-def test_two_processes_are_one_with_the_same_batch(data, tmp_path):
+def two_processes(data, save_dirs, *flags, check=True):
     """Two data-parallel processes on the CPU, as two machines start them."""
-    plain = ["--rel-pos", "--dropout", 0, "--attention-dropout", 0, "--batch-size", 2]
-    training.pretrain(data, tmp_path / "one", *plain, "--update-freq", 2)
     words = [
-        "fairseq-train", data, *training.MODEL, *training.PRETRAINING, *plain, "--save-dir",
-        tmp_path / "two", "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp",
+        "fairseq-train", data, *training.MODEL, *training.PRETRAINING, *flags,
+        "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp",
         "--distributed-no-spawn", "--distributed-world-size", 2,
-        "--distributed-init-method", f"tcp://127.0.0.1:{free_port()}", "--distributed-rank",
+        "--distributed-init-method", f"tcp://127.0.0.1:{free_port()}",
     ]  # fmt: skip
+
+    def start(rank):
+        more = ("--distributed-rank", rank, "--save-dir", save_dirs[rank])
+        return run_process(*words, *more, check=check)
+
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda rank: run_process(*words, rank), range(2)))
+        return list(pool.map(start, range(2)))
+
+
+def test_two_processes_are_one_with_the_same_batch(data, tmp_path):
+    plain = ["--rel-pos", "--isolate-documents", "--dropout", 0, "--attention-dropout", 0]
+    plain += ["--batch-size", 2, *EVERY_5]
+    one, two = tmp_path / "one", tmp_path / "two"
+    training.pretrain(data, one, *plain, "--update-freq", 2)
+    two_processes(data, [two, two], *plain)
     # the order of sums differs
-    training.assert_same_weights(tmp_path / "one" / LAST, tmp_path / "two" / LAST, atol=2e-6)
+    training.assert_same_weights(one / LAST, two / LAST, atol=2e-6)
+    # what the two have read is not read again
+    words = ["--update-freq", 2, "--restore-file", two / AT_5]
+    training.pretrain(data, tmp_path / "resumed", *plain, *words)
+    training.assert_same_weights(one / LAST, tmp_path / "resumed" / LAST, atol=2e-6)
+
+
+def test_a_checkpoint_that_one_machine_lacks_is_refused(data, pretrained, tmp_path):
+    for done in two_processes(data, [pretrained, tmp_path], "--rel-pos", check=False):
+        assert done.returncode == 1
+        assert "is there for 1 of 2 processes" in done.stdout.splitlines()[-1]
 
 
 def test_stock_roberta_resumes(data, tmp_path):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from fairseq import checkpoint_utils
 from fairseq.data import SortDataset, data_utils
 from fairseq.distributed import utils as distributed_utils
@@ -54,6 +55,7 @@ class TrainingTask(FairseqTask):
     """A task that checks the checkpoint to load, and prepares the ``--save-dir``."""
 
     _has_begun = False
+    _num_processes_before = None
     peak_flops = training_flops = None  # of all cards, if known; of the model, if it says so
 
     def load_dataset(self, split, *args, **kwargs):
@@ -75,11 +77,24 @@ class TrainingTask(FairseqTask):
             self.begin_training(self.cfg._get_root())
         return super().has_sharded_data(split)
 
+    def get_batch_iterator(self, *args, **kwargs):
+        iterator = super().get_batch_iterator(*args, **kwargs)
+
+        def load_state_dict(state):  # it counts the batches of one process
+            processes = self._num_processes_before or iterator.num_shards
+            batches = state["iterations_in_epoch"] * processes
+            state = {**state, "iterations_in_epoch": batches // iterator.num_shards}
+            type(iterator).load_state_dict(iterator, state)
+
+        iterator.load_state_dict = load_state_dict
+        return iterator
+
     def begin_training(self, cfg) -> None:
         """Called once by fairseq-train, in each process, with the whole config.
 
         Raises:
-            FileNotFoundError: if ``--restore-file`` is missing; fairseq would train from scratch.
+            FileNotFoundError: if ``--restore-file`` is missing, or a checkpoint is on some machines
+                only; fairseq would train from scratch.
             ValueError: if the checkpoint does not fit the model; fairseq would hide the reason.
         """
         self._log_settings(cfg)
@@ -89,6 +104,14 @@ class TrainingTask(FairseqTask):
             path = options.restore_file
         elif options.finetune_from_model and not os.path.isfile(path):
             path = options.finetune_from_model
+        if dist.is_initialized():
+            exist = [None] * dist.get_world_size()
+            dist.all_gather_object(exist, os.path.isfile(path))
+            if len(set(exist)) > 1:
+                raise FileNotFoundError(
+                    f"{path} is there for {sum(exist)} of {len(exist)} processes; give a folder "
+                    "that all machines share as --save-dir"
+                )
         if os.path.isfile(path):
             self._check_checkpoint(path)
         elif path in (options.restore_file, options.finetune_from_model):
@@ -123,6 +146,8 @@ class TrainingTask(FairseqTask):
         try:
             state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
             self._check_state_dict(state["model"])
+            before = (state.get("cfg") or {}).get("distributed_training", {})
+            self._num_processes_before = before.get("distributed_world_size")
         except (KeyError, OSError, RuntimeError, TypeError, pickle.UnpicklingError) as error:
             text = str(error).partition("WeightsUnpickler error: ")[2] or str(error)
             # without torch's advice to try weights_only=False
