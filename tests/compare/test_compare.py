@@ -14,9 +14,8 @@ from helpers.glue_files import make_chain
 from helpers.running import call_program, interrupt, run_here, run_process, trainings_here
 from helpers.training import assert_same_weights
 from tupe_fairseq.compare import command, figures, results
-from tupe_fairseq.compare.run import Measurement
+from tupe_fairseq.compare.run import read_log
 from tupe_fairseq.compare.schemes import parse_schemes, plain_name, plain_size
-from tupe_fairseq.fairseq_runs.train import Diverged
 from tupe_fairseq.files import locked
 
 TINY, MINI = "tupe_roberta_tiny", "tupe_roberta_mini"
@@ -199,38 +198,34 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
 # ---- Measurement
 
 
-#: the second, and a line of the log
+#: of a run that was interrupted after its second validation began
 LOG = """\
-0 x | total memory = 2.000 GB ; name = A GPU
-10 fairseq_cli.train | Start iterating over samples
-12 train_inner | {"wpb": "100", "num_updates": "5", "gb_free": "0.5"}
-14 train_inner | {"wpb": "200", "num_updates": "10", "gb_free": "1.0"}
-14 fairseq_cli.train | begin validation on "valid" subset
-19 valid | {"valid_loss": "8.5", "valid_num_updates": "10"}
-20 x | Preparing to save checkpoint for epoch 1 @ 10 updates
-23 x | Saved checkpoint a.pt (epoch 1 @ 10 updates)
-25 train_inner | {"wpb": "300", "num_updates": "20"}
-25 fairseq_cli.train | begin validation on "valid" subset
-30 valid | {"valid_loss": "8.25", "valid_num_updates": "20"}
+| start | {"parallel": 2}
+train_inner | {"wpb": "100", "wps": "9.0", "num_updates": "5", "gb_free": "1.5"}
+train_inner | {"wpb": "200", "wps": "50.0", "num_updates": "10", "gb_free": "1.0"}
+valid | {"valid_loss": "8.5", "valid_num_updates": "10"}
+train_inner | {"wpb": "300", "wps": "20.0", "num_updates": "15", "gb_free": "1.0"}
+train_inner | {"wpb": "300", "wps": "60.0", "num_updates": "20", "gb_free": "1.0"}
+valid | {"valid_loss": "8.0", "valid_num_u
+| start | {"parallel": 1}
+train_inner | {"wpb": "300", "wps": "5.0", "num_updates": "15", "gb_free": "1.0"}
+train_inner | {"wpb": "300", "wps": "70.0", "num_updates": "20", "gb_free": "1.0"}
+valid | {"valid_loss": "8.25", "valid_num_updates": "20"}
+valid | {"valid_loss": "nan", "valid_num_updates": "30"}
 """
 
 
 def test_seconds_and_speed_are_those_of_training(tmp_path):
-    now, path = 0, str(tmp_path / "curve.jsonl")
-    measured = Measurement(path, 0, clock=lambda: now)
-    for line in LOG.splitlines():
-        second, text = line.split(" ", 1)
-        now = int(second)
-        measured.follow(f"2026-01-02 03:04:05 | INFO | {text}\n")
-    first, second = Measurement(path, updates=20).points
-    assert (first["loss"], first["seconds"], first["peak_memory_mib"]) == (8.5, 4.0, 1536)
-    assert first["words_per_second"] == pytest.approx(1500 / 4)
-    # of the validation a second counts: from its result to the saving
-    assert (second["seconds"], second["words_per_second"]) == (7.0, pytest.approx(1000))
-    resumed = Measurement(path, updates=10)
-    assert [point["updates"] for point in resumed.points] == [10]
-    with pytest.raises(Diverged, match="after 30 updates is nan"):
-        resumed.follow('x | valid | {"valid_loss": "nan", "valid_num_updates": "30"}\n')
+    """The speed of an interval that begins with a start or after a validation does not count."""
+    lines = (f"2026-01-02 03:04:05 | INFO | {line}\n" for line in LOG.splitlines())
+    (tmp_path / "train.log").write_text("".join(lines))
+    found = read_log(str(tmp_path / "train.log"))
+    assert (found["parallel"], found["gb_free"], found["words_per_second"]) == (2, 1.0, 60.0)
+    assert found["curve"] == [
+        {"updates": 10, "loss": 8.5, "seconds": (5 * 100 + 5 * 200) / 60},
+        {"updates": 20, "loss": 8.25, "seconds": (1500 + 10 * 300) / 60},
+    ]
+    assert read_log(str(tmp_path / "none"))["curve"] == []
 
 
 # ---- Through fairseq-train
@@ -291,7 +286,7 @@ def test_a_scheme_is_added_and_a_rate_is_not(compared, data):
     folder, _ = compared
     log = (folder / TUPE / "train.log").read_bytes()
     lost = read(folder / LEARNED / "result.json")["curve"]
-    for name in ("result.json", "curve.jsonl"):
+    for name in ("result.json", "train.log"):
         (folder / LEARNED / name).unlink()
     words = comparing(data, folder, schemes="none; learned")
     text = compare(*words)

@@ -27,10 +27,6 @@ def python(code):
     return [sys.executable, "-c", code]
 
 
-def interrupt(line):
-    raise KeyboardInterrupt
-
-
 def test_lines_reach_the_log_and_the_caller(tmp_path):
     (tmp_path / "log").write_text("before\n")
     code = r"import os, sys; sys.stderr.write('one\n'); sys.stderr.flush();"
@@ -63,10 +59,15 @@ VERY = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {STUBBORN
 def test_an_interruption_ends_the_program(tmp_path, monkeypatch, code, number):
     monkeypatch.setattr(running, "_PATIENCE", 0.5 if number != signal.SIGINT else 5)
     processes = []
+
+    def interrupt(line):
+        processes.extend(running._running)
+        raise KeyboardInterrupt
+
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
     try:
         with pytest.raises(KeyboardInterrupt):
-            train(python(code), str(tmp_path / "log"), interrupt, on_start=processes.append)
+            train(python(code), str(tmp_path / "log"), interrupt)
     finally:
         signal.signal(signal.SIGINT, before)
     assert processes[0].returncode == -number

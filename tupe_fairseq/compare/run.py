@@ -1,24 +1,24 @@
-"""One run of a comparison: train, measure, evaluate downstream, write result.json."""
+"""One run of a comparison: its training, its curve, and what is measured of the model."""
 
-import json
 import logging
 import math
 import os
 import re
 import shutil
-import subprocess
-import time
 from collections.abc import Callable
 from statistics import fmean, median
 from typing import Any
 
+from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.compare.command import PAIRS, Run
 from tupe_fairseq.fairseq_runs.command import as_shell, console_script
 from tupe_fairseq.fairseq_runs.grid import cores
 from tupe_fairseq.fairseq_runs.train import (
     LAST,
+    START,
     Diverged,
     record_of,
+    records,
     remove_checkpoints,
     train,
     updates_of,
@@ -26,12 +26,6 @@ from tupe_fairseq.fairseq_runs.train import (
 from tupe_fairseq.files import atomic_write, read_json, write_json
 
 logger = logging.getLogger("tupe-compare")
-
-# fairseq trains from a line of the first kind to one of the second, or to a validation's result
-_STARTS = ("| Start iterating over samples", "| Saved checkpoint ")
-_STOPS = ("| begin validation on ", "| Preparing to save checkpoint ", "| end of epoch ")
-_GPU = re.compile(r"total memory = ([\d.]+) GB ; name = (.*\S)")
-_PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+) ")
 
 
 def make_run(
@@ -53,11 +47,13 @@ def make_run(
         env, lock: as for :func:`train`.
         on_updates: called with the updates made so far.
     """
-    os.makedirs(run.path(), exist_ok=True)
-    env = {**(env or {}), "OMP_NUM_THREADS": str(run.settings.threads)}
+    env = env or {}
     result = run.result()
     if result is None:
-        result = _train(run, position_parameters, parallel, env, lock, on_updates)
+        result = _train(run, parallel, env, lock, on_updates)
+        result["position_parameters"] = position_parameters
+        write_json(run.path("result.json"), result)
+        remove_checkpoints(run.path(), keep="" if result["diverged"] else LAST)
     on_updates(run.settings.updates)
     for name in run.missing() or ():
         # older scores of the same name go
@@ -73,158 +69,105 @@ def make_run(
 
 
 def _train(
-    run: Run, position_parameters: int, parallel: int, env: dict[str, str], lock, on_updates
+    run: Run,
+    parallel: int,
+    env: dict[str, str],
+    lock: int | None,
+    on_updates: Callable[[int], None],
 ) -> dict[str, Any]:
-    settings, log_path = run.settings, run.path("train.log")
+    settings, log_path, last = run.settings, run.path("train.log"), run.path(LAST)
+    os.makedirs(run.path(), exist_ok=True)
     with atomic_write(run.path("command.sh")) as file:
         file.write(run.script())
-    done, measured = _resumed(run, parallel)
+    done = updates_of(last) if os.path.exists(last) else 0
+    validated = {point["updates"] for point in read_log(log_path)["curve"]}
+    if not {done, *(n for n in settings.validations if n <= done)} <= {0, *validated}:
+        logger.warning("%s: train.log lacks a validation; the run restarts", run)
+        remove_checkpoints(run.path())
+        done = 0
+
+    def on_line(line: str) -> None:
+        inner, validation = record_of(line, "train_inner"), record_of(line, "valid")
+        if inner is not None:
+            on_updates(int(inner["num_updates"]))
+        if validation is not None and not math.isfinite(float(validation["valid_loss"])):
+            updates = validation["valid_num_updates"]
+            raise Diverged(f"the validation loss after {updates} updates is not finite")
+
     on_updates(done)
-
-    def follow(line: str) -> None:
-        updates = measured.follow(line)
-        if updates is not None:
-            on_updates(updates)
-
-    def start(process: subprocess.Popen) -> None:
-        measured.pid = process.pid
-
     diverged = None
     try:
         if done < settings.updates:
-            train(run.command(), log_path, follow, lock=lock, env=env, on_start=start)
+            start = {"parallel": parallel}
+            train(run.command(), log_path, on_line, start=start, lock=lock, env=env)
     except Diverged as error:
-        logger.warning("%s diverged: %s", run.label, error)
+        logger.warning("%s diverged: %s", run, error)
         diverged = str(error)
-    curve = [point for point in measured.points if point["updates"] in settings.validations]
+    found = read_log(log_path)
+    curve = [point for point in found["curve"] if point["updates"] in settings.validations]
     if diverged is None and (not curve or curve[-1]["updates"] != settings.updates):
-        raise ValueError(f"{run.label} ended without its last validation; see {log_path}")
+        raise ValueError(f"{run} ended without its last validation; see {log_path}")
     best = min(curve, key=lambda point: point["loss"], default={})
-    last = curve[-1] if curve else {}
-    speeds = [point["words_per_second"] for point in curve if point["words_per_second"]]
-    result = {
+    gpu, memory = _gpu(env.get("CUDA_VISIBLE_DEVICES", ""))
+    free = found["gb_free"]
+    return {
         "arch": run.arch,
         "scheme": run.scheme.label,
         "seed": run.seed,
         "lr": settings.lr,
         "updates": settings.updates,
         "diverged": diverged,
-        "final_loss": None if diverged else last["loss"],
+        "final_loss": None if diverged else curve[-1]["loss"],
         "best_loss": best.get("loss"),
         "best_updates": best.get("updates"),
-        "seconds": last.get("seconds"),
-        "words_per_second": median(speeds) if speeds else None,
-        "peak_memory_mib": last.get("peak_memory_mib"),
-        "parallel": max([parallel, *(point["parallel"] for point in curve)]),
-        "machine": processor() + (f"; {measured.gpu}" if measured.gpu else ""),
-        "parameters": _parameters(log_path),
-        "position_parameters": position_parameters,
-        "curve": [
-            {name: point[name] for name in ("updates", "loss", "seconds")} for point in curve
-        ],
+        "seconds": curve[-1]["seconds"] if curve else None,
+        "words_per_second": found["words_per_second"],
+        "peak_memory_mib": None if free is None or memory is None else memory - 1024 * free,
+        "parallel": found["parallel"],
+        "machine": processor() + (f"; {gpu}" if gpu else ""),
+        "parameters": parameters_of(last) if os.path.exists(last) else None,
+        "position_parameters": None,
+        "curve": curve,
         "downstream": {},
         "measured": {},
     }
-    write_json(run.path("result.json"), result)
-    remove_checkpoints(run.path(), keep="" if diverged else LAST)
-    return result
 
 
-def _resumed(run: Run, parallel: int) -> tuple[int, "Measurement"]:
-    """The updates that are made already, and the curve up to there.
+def read_log(path: str) -> dict[str, Any]:
+    """The curve and the speed of a run, by fairseq's JSON records.
 
-    Both start again if the curve lacks a validation.
+    fairseq's words per second of an interval include what lies before it: a start, or a validation.
+    The speed is the median of the other intervals, and the seconds of a point are those of its
+    words at this speed: of training alone.
     """
-    last = run.path(LAST)
-    done = updates_of(last) if os.path.exists(last) else 0
-    measured = Measurement(run.path("curve.jsonl"), done, parallel)
-    expected = {updates for updates in run.settings.validations if updates <= done}
-    if not done or expected | {done} <= {point["updates"] for point in measured.points}:
-        return done, measured
-    logger.warning("%s: curve.jsonl lacks a validation; the run restarts", run.label)
-    remove_checkpoints(run.path())
-    return 0, Measurement(measured.path, 0, parallel)
-
-
-class Measurement:
-    """Follows a run's log: one point for each validation, kept in a file of JSON lines.
-
-    Seconds are those of training alone, by the lines of the log between which fairseq trains:
-    fairseq's own ``train_wall`` is logged in whole seconds.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        updates: int,
-        parallel: int = 1,
-        clock: Callable[[], float] = time.monotonic,
-    ):
-        self.path, self.parallel, self._clock = path, parallel, clock
-        self.gpu: str | None = None
-        self.pid: int | None = None
-        self.points = [point for point in _read(path) if point["updates"] <= updates]
-        last = self.points[-1] if self.points else {}
-        self._seconds, self._peak = last.get("seconds", 0.0), last.get("peak_memory_mib")
-        self._validated = self._logged = last.get("updates", 0)
-        self._words = 0.0
-        self._since: float | None = None
-        self._gpu_mib = 0.0
-
-    def follow(self, line: str) -> int | None:
-        """Take in a line of the log; the updates made so far, if it contains them."""
-        if any(text in line for text in _STARTS):
-            self._since = self._clock()
-        elif any(text in line for text in _STOPS) and self._since is not None:
-            self._seconds += self._clock() - self._since
-            self._since = None
-        gpu = _GPU.search(line)
-        if gpu:
-            self._gpu_mib, self.gpu = 1024 * float(gpu.group(1)), gpu.group(2)
-        record = record_of(line, "train_inner")
-        if record is not None:
+    points: dict[int, dict[str, float]] = {}
+    words, logged, is_first, parallel = 0.0, 0, True, 1
+    speeds: dict[bool, list[float]] = {True: [], False: []}
+    free: list[float] = []
+    for tag, record in records(path):
+        if tag == START:
+            parallel, is_first = max(parallel, record["parallel"]), True
+        elif tag == "train_inner":
             updates = int(record["num_updates"])
-            self._words += float(record["wpb"]) * (updates - self._logged)
-            self._logged = updates
-            if "gb_free" in record:
-                self._remember(self._gpu_mib - 1024 * float(record["gb_free"]))
-            return updates
-        record = record_of(line, "valid")
-        if record is not None:
-            self._add(int(record["valid_num_updates"]), float(record["valid_loss"]))
-            self._since = self._clock()
-        return None
-
-    def _add(self, updates: int, loss: float) -> None:
-        if not math.isfinite(loss):
-            raise Diverged(f"the validation loss after {updates} updates is {loss}")
-        if not self._gpu_mib:
-            self._remember(peak_resident_mib(self.pid))
-        seconds = self._seconds - (self.points[-1]["seconds"] if self.points else 0.0)
-        is_whole = self._logged == updates > self._validated and seconds > 0
-        point = {
-            "updates": updates,
-            "loss": loss,
-            "seconds": self._seconds,
-            "words_per_second": self._words / seconds if is_whole else None,
-            "peak_memory_mib": self._peak,
-            "parallel": self.parallel,
-        }
-        # in fp16, after a skipped update fairseq repeats the validation
-        self.points = [*(one for one in self.points if one["updates"] != updates), point]
-        self._words, self._validated, self._logged = 0.0, updates, updates
-        with atomic_write(self.path) as file:
-            file.writelines(json.dumps(one) + "\n" for one in self.points)
-
-    def _remember(self, mib: float | None) -> None:
-        self._peak = max((x for x in (self._peak, mib) if x is not None), default=None)
-
-
-def _read(path: str) -> list[dict[str, Any]]:
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
+            words += float(record["wpb"]) * max(0, updates - logged)
+            logged = max(logged, updates)
+            speeds[is_first].append(float(record["wps"]))
+            free += [float(record["gb_free"])] if "gb_free" in record else []
+            is_first = False
+        elif tag == "valid" and math.isfinite(float(record["valid_loss"])):
+            updates, is_first = int(record["valid_num_updates"]), True
+            points = {number: points[number] for number in points if number < updates}
+            points[updates] = {"loss": float(record["valid_loss"]), "words": words}
+    speed = median(speeds[False] or speeds[True] or [0.0]) or None
+    return {
+        "curve": [
+            {"updates": n, "loss": x["loss"], "seconds": speed and x["words"] / speed}
+            for n, x in points.items()
+        ],
+        "words_per_second": speed,
+        "gb_free": min(free, default=None),
+        "parallel": parallel,
+    }
 
 
 def _measure(run: Run, name: str, env: dict[str, str], lock: int | None) -> dict[str, float]:
@@ -258,22 +201,23 @@ def _measure(run: Run, name: str, env: dict[str, str], lock: int | None) -> dict
     return {name: 100 * fmean(scores)}
 
 
-def _parameters(log_path: str) -> int | None:
-    if not os.path.exists(log_path):
-        return None
-    with open(log_path, encoding="utf-8", errors="replace") as file:
-        counts = _PARAMETERS.findall(file.read())
-    return int(counts[-1].replace(",", "")) if counts else None
+def parameters_of(checkpoint: str) -> int:
+    """The parameters of a model; tied ones count once."""
+    tensors = read(checkpoint, finite=False).tensors.items()
+    sizes = {tensor.data_ptr(): tensor.numel() for name, tensor in tensors if "version" not in name}
+    return sum(sizes.values())
 
 
-def peak_resident_mib(pid: int | None) -> float | None:
-    """The peak resident memory of a running process in MiB; None where there is no /proc."""
-    try:
-        with open(f"/proc/{pid}/status", encoding="utf-8") as file:
-            match = re.search(r"VmHWM:\s*(\d+)", file.read())
-    except OSError:
-        return None
-    return int(match[1]) / 1024 if match else None
+def _gpu(device: str) -> tuple[str | None, float | None]:
+    """The name and the memory (MiB) of a GPU by its number in CUDA_VISIBLE_DEVICES."""
+    if not device:
+        return None, None
+    import torch
+
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    number = visible.split(",").index(device) if visible else int(device)
+    properties = torch.cuda.get_device_properties(number)
+    return properties.name, properties.total_memory / 2**20
 
 
 def processor() -> str:

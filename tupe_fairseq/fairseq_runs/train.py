@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
+#: in a log the tag of the record with which a command begins
+START = "start"
 
 _TAIL = 20  # lines
 _PATIENCE = 2  # seconds
@@ -32,9 +34,9 @@ def train(
     log_path: str,
     on_line: Callable[[str], None] = lambda line: None,
     *,
+    start: dict[str, Any] | None = None,
     lock: int | None = None,
     env: dict[str, str] | None = None,
-    on_start: Callable[[subprocess.Popen], None] = lambda process: None,
 ) -> None:
     """Run a command to its end; if this call is interrupted, or its process is killed, it ends too.
 
@@ -42,9 +44,9 @@ def train(
         command: the program and its arguments.
         log_path: its output is appended to this file.
         on_line: called with each line of its output.
+        start: goes into the log as a record of its own, before what the command prints.
         lock: descriptor of a lock that it holds, see :func:`tupe_fairseq.files.locked`.
         env: environment variables in addition to ours.
-        on_start: called with the process.
     Raises:
         Diverged: if fairseq stopped because of NaN or infinite values.
         ValueError: if it failed; the message has the end of the log.
@@ -63,9 +65,10 @@ def train(
             preexec_fn=functools.partial(_end_with_parent, os.getpid()) if _PRCTL else None,
         ) as process,
     ):
+        if start is not None:
+            log.write(f"| {START} | {json.dumps(start)}\n")
         _running.add(process)
         try:
-            on_start(process)
             for line in process.stdout:
                 log.write(line)
                 log.flush()
@@ -121,6 +124,18 @@ def record_of(line: str, tag: str) -> dict[str, Any] | None:
         return json.loads("{" + rest) if brace else None
     except ValueError:  # a line that was cut off
         return None
+
+
+def records(log_path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The records of a log with their tags: ``START``, train_inner, train and valid."""
+    if not os.path.exists(log_path):
+        return
+    with open(log_path, encoding="utf-8", errors="replace") as log:
+        for line in log:
+            for tag in (START, "train_inner", "train", "valid"):
+                record = record_of(line, tag)
+                if record is not None:
+                    yield tag, record
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from tupe_fairseq.fairseq_runs.train import (
     Diverged,
     quiet,
     record_of,
+    records,
     remove_checkpoints,
     train,
     updates_of,
@@ -118,16 +119,11 @@ def read_curve(experiment: Experiment, run: Run) -> list[dict[str, Any]]:
     """
     metric = f"valid_{experiment.data.task.selection}"
     points: dict[int, dict[str, Any]] = {}
-    if not os.path.isfile(experiment.path(run, "train.log")):
-        return []
-    with open(experiment.path(run, "train.log"), encoding="utf-8", errors="replace") as log:
-        for line in log:
-            validated, trained = record_of(line, "valid"), record_of(line, "train")
-            if validated is not None and metric in validated:
-                epoch = int(validated["epoch"])
-                points = {number: points[number] for number in points if number < epoch}
-                score = float(validated[metric])
-                points[epoch] = {"epoch": epoch, "score": score, "loss": float("nan")}
-            elif trained is not None and int(trained["epoch"]) in points:  # it comes after
-                points[int(trained["epoch"])]["loss"] = float(trained["train_loss"])
+    for tag, record in records(experiment.path(run, "train.log")):
+        if tag == "valid" and metric in record:
+            epoch = int(record["epoch"])
+            points = {number: points[number] for number in points if number < epoch}
+            points[epoch] = {"epoch": epoch, "score": float(record[metric]), "loss": float("nan")}
+        elif tag == "train" and int(record["epoch"]) in points:  # it comes after
+            points[int(record["epoch"])]["loss"] = float(record["train_loss"])
     return list(points.values())
