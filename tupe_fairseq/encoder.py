@@ -190,6 +190,10 @@ class TupeEncoder(RecordsOptions):
 
     def _padding(self, embeddings, key_padding_mask, document_starts) -> Padding | None:
         """The padding and the documents of a batch, None if there are neither."""
+        if embeddings.size(1) == 0:
+            raise ValueError(
+                f"embeddings are {tuple(embeddings.shape)}: a sequence has at least one token"
+            )
         masks = {"key_padding_mask": key_padding_mask, "document_starts": document_starts}
         for name, x in masks.items():
             if x is not None and (x.dtype != torch.bool or x.shape != embeddings.shape[:2]):

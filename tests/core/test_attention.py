@@ -221,6 +221,13 @@ def test_chunked_does_not_depend_on_threads_and_saves_no_probabilities():
 # ---- Padding and the choice ---------------------------------------------------------------------
 
 
+def test_a_second_derivative_of_chunked_names_the_way_out():
+    q, k, v = (random(L, H, K).requires_grad_() for _ in range(3))
+    out = chunked.attend(q, k, v, None, lengths=[L], scaling=1.0, dropout=0.0)
+    with pytest.raises(RuntimeError, match="no second derivative; .*--attn-impl eager"):
+        torch.autograd.grad(out.sum(), q, create_graph=True)
+
+
 def test_padding_packs_and_unpacks():
     padding = Padding(padding_of([9, 1, 4]))
     x = random(B, L, 2)

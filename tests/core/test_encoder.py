@@ -443,5 +443,7 @@ def test_wrong_input_is_refused():
         encoder(x, PADDING.flip(1))
     with pytest.raises(ValueError, match=r"seq_len \(12\) .*max_positions \(11\).*--max-positions"):
         encoder(random_input(MAX + 1))
+    with pytest.raises(ValueError, match=r"embeddings are \(2, 0, 12\): a sequence has at least"):
+        encoder(x[:, :0], PADDING[:, :0])
     with pytest.raises(ValueError, match="without dropout; call eval"):
         encoder.train().attention_weights(x)

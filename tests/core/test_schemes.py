@@ -165,7 +165,12 @@ def test_the_bias_is_float32_in_half_precision_and_under_autocast(case):
     full = position(9)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert position(9).equal(full)
-    assert position.bfloat16()(9).dtype == torch.float32
+    rounded = position.bfloat16()(9)
+    assert rounded.dtype == torch.float32
+    exact = position.double()(9)  # of the rounded weights
+    torch.testing.assert_close(
+        rounded.double(), exact, rtol=0, atol=2e-6 * float(exact.abs().max())
+    )
 
 
 # for width D, H heads of width K and M positions, as in examples/positions/README.md

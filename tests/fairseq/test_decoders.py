@@ -97,6 +97,32 @@ def test_the_cache_changes_no_number(case):
 
 
 @torch.no_grad()
+def test_embeddings_in_place_of_the_tokens():
+    """On the left, as fairseq pads a source, too."""
+    encoder, source = translator(Case("tupe", {})).encoder, tokens(2, 7)
+    source[1, :3] = PAD
+    expected = encoder(source)["encoder_out"][0]
+    found = encoder(source, token_embeddings=encoder.embed_tokens(source))["encoder_out"][0]
+    assert_near(found, expected, 1e-12)
+
+
+def test_each_side_takes_its_own_options():
+    for own, other, options in (
+        ("rope", "tupe", {"rel_pos": True}),
+        ("tupe", "shaw", {"max_rel_pos": 5}),
+        ("none", "enformer", {"rel_pos": True, "symmetric_basis": True}),
+    ):
+        for name, encoder in ((own, other), (other, own)):
+            model = translator(Case(name, options), encoder_position_encoding=encoder)
+            sides = {name: model.decoder.config, encoder: model.encoder.stack.config}
+            for option, value in options.items():
+                takers = [side for side, config in sides.items() if getattr(config, option)]
+                assert takers == [other if option != "rel_pos" or own == "rope" else own], value
+    with pytest.raises(ValueError, match="'alibi' does not take rel_pos|'rope' does not take rel"):
+        translator(Case("rope", {"rel_pos": True}), encoder_position_encoding="alibi")
+
+
+@torch.no_grad()
 @every_kind
 def test_padding_changes_no_number(case):
     """On the left, on the right, and step by step."""

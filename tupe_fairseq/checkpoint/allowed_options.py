@@ -25,6 +25,7 @@ from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
 from tupe_fairseq.options import (
     ARCHITECTURES,
     ATTENTION,
+    LARGEST,
     POSITION_ENCODINGS,
     POSITION_OPTIONS,
     flag,
@@ -38,10 +39,8 @@ TASKS = (
     "glue_sentence_prediction",
     "token_tagging",
 )
-#: the largest width, and the largest number of positions
-WIDEST = 2**16
 _POOLER_ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
-_SIZE, _TOKEN = range(1, WIDEST + 1), range(2**31)
+_SIZE, _TOKEN = range(1, LARGEST + 1), range(2**31)
 _WORD = re.compile(r"(\w[\w.,-]{0,99})?", re.ASCII)
 # a range or a tuple of values; bool; float: 0 to 1; str: a word
 _ALLOWED: dict[str, Any] = {
@@ -73,7 +72,7 @@ _ALLOWED: dict[str, Any] = {
     "sample_break_mode": ("none", "complete", "complete_doc", "eos"),
     "shorten_method": ("none", "truncate", "random_crop"),
     "shorten_data_split_list": str,
-    "num_classes": range(-1, WIDEST + 1),
+    "num_classes": range(-1, LARGEST + 1),
     "tokens_per_sample": _TOKEN,
     "init_token": _TOKEN,
     "separator_token": _TOKEN,

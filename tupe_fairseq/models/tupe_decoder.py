@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+from typing import Any
 
 import torch
 from fairseq.incremental_decoding_utils import with_incremental_state
@@ -17,7 +18,7 @@ from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY
 from tupe_fairseq.files import find_checkpoint
 from tupe_fairseq.models.tupe_roberta import wrap_layer
 from tupe_fairseq.modules.record import RECORD, RecordsOptions, check_record
-from tupe_fairseq.options import TupeConfig, flag
+from tupe_fairseq.options import POSITION_ENCODINGS, TupeConfig, flag
 from tupe_fairseq.position import PositionEncoding, build_position_encoding, get_position_encoding
 from tupe_fairseq.position.positions import Positions
 from tupe_fairseq.position.tupe import UntiedAbsoluteBias
@@ -60,11 +61,22 @@ def check_options(args) -> None:
         raise ValueError(f"--adaptive-softmax-cutoff ({cutoff}) must be numbers, such as 2000,8000")
 
 
+def _taken(name: str, given: dict[str, Any]) -> set[str]:
+    """The options that a position encoding takes, beside those that are given."""
+    taken = {*POSITION_ENCODINGS.get(name, given)}
+    needs_rel_pos = "rel_pos" in taken and not given["rel_pos"]
+    return taken - {"rel_pos_buckets", "max_rel_pos"} if needs_rel_pos else taken
+
+
 def position_config(
     args, name: str, embed_dim: int, num_heads: int, max_positions: int, **others
 ) -> TupeConfig:
     """The position encoding of a decoder, or of the encoder before it, and other options."""
-    options = {key: getattr(args, key, None) for key in POSITION_OPTIONS}
+    given = {key: getattr(args, key, None) for key in POSITION_OPTIONS}
+    sides = args.position_encoding, getattr(args, "encoder_position_encoding", None)
+    both = {key for side in sides if side is not None for key in _taken(side, given)}
+    # what the other side alone takes is for it
+    options = {key: x for key, x in given.items() if key not in both - _taken(name, given)}
     return TupeConfig(
         embed_dim=embed_dim,
         num_heads=num_heads,
@@ -285,6 +297,8 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
         if full_context_alignment or alignment_layer is not None or alignment_heads is not None:
             raise ValueError("tupe decoders give no alignments; drop the flags for them")
         tokens, length = prev_output_tokens, prev_output_tokens.size(1)
+        if length == 0:
+            raise ValueError(f"tokens are {tuple(tokens.shape)}: a sequence has at least one token")
         if length > self.max_target_positions:
             raise ValueError(
                 f"a sequence has {length} tokens, more than --max-target-positions "

@@ -2,10 +2,11 @@
 
 from functools import partial
 
+import torch
 from fairseq.models import FairseqEncoder, register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.modules import LayerDropModuleList
-from fairseq.utils import convert_padding_direction, safe_getattr
+from fairseq.utils import safe_getattr
 from torch import nn
 
 from tupe_fairseq.encoder import TupeEncoder
@@ -66,9 +67,14 @@ class SourceEncoder(FairseqEncoder):
                 f"a source has {src_tokens.size(1)} tokens, more than --max-source-positions "
                 f"({self.max_positions()}); raise it, or shorten the sequences"
             )
-        tokens = convert_padding_direction(src_tokens, self.padding_idx, left_to_right=True)
+        length, is_left = src_tokens.size(1), src_tokens[:, :1].eq(self.padding_idx)
+        shift = is_left * src_tokens.eq(self.padding_idx).sum(dim=1, keepdim=True)
+        order = (torch.arange(length, device=src_tokens.device) + shift) % max(1, length)
+        tokens = src_tokens.gather(1, order)
         padding = tokens.eq(self.padding_idx)
-        words = self.embed_tokens(tokens) if token_embeddings is None else token_embeddings
+        words = self.embed_tokens(tokens)
+        if token_embeddings is not None:
+            words = token_embeddings.take_along_dim(order.unsqueeze(-1), dim=1)
         words = self.embed_scale * words
         x, hiddens = self.stack(words, padding, return_all_hiddens=True)
         return {

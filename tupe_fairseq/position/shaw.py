@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe_fairseq.options import SHAW_MAX_DISTANCE
+from tupe_fairseq.options import LARGEST, SHAW_MAX_DISTANCE
 from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import Positions, relative_positions
 from tupe_fairseq.position.relative_keys import pick
@@ -32,8 +32,10 @@ class ShawRelative(PositionEncoding):
         causal: bool = False,
     ):
         super().__init__(embed_dim, num_heads, max_positions, causal=causal)
-        if max_rel_pos < 1:
-            raise ValueError(f"max_rel_pos ({max_rel_pos}) must be at least 1; raise --max-rel-pos")
+        if not 1 <= max_rel_pos <= LARGEST:
+            raise ValueError(
+                f"max_rel_pos ({max_rel_pos}) must be from 1 to {LARGEST}; change --max-rel-pos"
+            )
         self.max_rel_pos = max_rel_pos
         self.relative_keys = nn.Embedding(2 * max_rel_pos + 1, self.head_dim)
         self.reset_parameters()

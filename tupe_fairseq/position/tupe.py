@@ -36,14 +36,23 @@ class ProjectedTable(nn.Module):
 
     def project(self, num_rows: int) -> tuple[Tensor, Tensor]:
         """Queries and keys of the first rows: (H, num_rows, K) each, float32 or wider."""
-        with full_precision(self.pos.weight):
-            x = self.pos_ln(self.pos.weight[:num_rows])
+        weight = self.pos.weight
+        dtype = torch.promote_types(weight.dtype, torch.float32)
+        with full_precision(weight):
+            x = _in_dtype(self.pos_ln, weight[:num_rows].to(dtype))
             q, k = (
-                proj(x).view(num_rows, self.num_heads, -1).transpose(0, 1)
+                _in_dtype(proj, x).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
                 for proj in (self.pos_q_proj, self.pos_k_proj)
             )
-        dtype = torch.promote_types(q.dtype, torch.float32)
-        return q.to(dtype), k.to(dtype)
+        return q, k
+
+
+def _in_dtype(module: nn.Module, x: Tensor) -> Tensor:
+    """The module's output, computed in the dtype of x, which may be wider than the weights'."""
+    if all(parameter.dtype == x.dtype for parameter in module.parameters()):
+        return module(x)
+    wider = {name: parameter.to(x.dtype) for name, parameter in module.named_parameters()}
+    return torch.func.functional_call(module, wider, x)
 
 
 def rows_at(projected: Tensor, positions: Positions) -> Tensor:
