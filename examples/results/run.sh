@@ -16,7 +16,8 @@ fi
 train=$(realpath "$1") valid=$(realpath "$2") blimp=$(realpath "$3")
 cd "$(dirname "$0")/../.."
 tupe-prepare-pretrain --input "$train" --valid-input "$valid" \
-    --output-dir results-data/data-bin --vocab-size 4096 --tokens-per-sample 128
+    --output-dir results-data/data-bin --vocab-size 4096 --character-coverage 0.9995 \
+    --tokens-per-sample 128
 if [ -d "$blimp" ]; then
     ln -sfn "$blimp" results-data/blimp
 elif [ ! -e results-data/blimp ]; then

@@ -31,7 +31,11 @@ def write(path, content):
 
 
 def values(path, *columns, **options):
-    return [list(row.values()) for _, row in read_rows(path, list(columns) or None, **options)]
+    return [list(row.values()) for _, row in all_rows(path, *columns, **options)]
+
+
+def all_rows(path, *columns, **options):
+    return list(read_rows(path, list(columns) or read_columns(path), **options))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +46,7 @@ def test_the_same_rows(name, compression, tmp_path):
     path = write(tmp_path / (name.upper() + compression), COMPRESSIONS[compression](content))
     assert read_columns(path) == ["text", "label"]
     rows = [{"text": 'thé "one"', "label": "1"}, {"text": "two", "label": "no"}]
-    assert list(read_rows(path)) == list(zip(lines, rows))
+    assert all_rows(path) == list(zip(lines, rows))
     assert values(path, "label", "text") == [["1", 'thé "one"'], ["no", "two"]]
 
 
@@ -50,9 +54,9 @@ def test_a_text_in_each_line(tmp_path, monkeypatch):
     """Empty ones, too, so that no line is lost."""
     content = 'thé "one"\t1\r\n\ntwo'.encode()
     expected = [(1, {"text": 'thé "one"\t1'}), (2, {"text": ""}), (3, {"text": "two"})]
-    assert list(read_rows(write(tmp_path / "a.txt.gz", gzip.compress(content)))) == expected
+    assert all_rows(write(tmp_path / "a.txt.gz", gzip.compress(content))) == expected
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
-    assert list(read_rows("-")) == expected
+    assert all_rows("-", "text") == expected
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\nc\n")))
     with pytest.raises(RowError, match="standard input, line 2 has 1 texts, not 2 with tabs"):
         assert next(rows := read_rows("-", ["text", "text2"])) == (1, {"text": "a", "text2": "b"})
@@ -71,7 +75,7 @@ def test_parquet(tmp_path):
     assert list(read_rows(path, ["tokens", "label"]))[1] == (2, {"tokens": [], "label": "0"})
     assert values(path, "score", "good")[1:] == [["1.0", "false"], ["-2.0", "true"]]
     bad = []
-    assert [number for number, _ in read_rows(path, on_bad=bad.append)] == [1, 3]
+    assert [number for number, _ in all_rows(path, on_bad=bad.append)] == [1, 3]
     assert (
         str(bad[0]) == f"{path}, row 2 has null in column 'null', which is neither text nor number"
     )
@@ -79,7 +83,7 @@ def test_parquet(tmp_path):
 
 def test_csv_fields_with_everything(tmp_path):
     path = write(tmp_path / "a.csv", b'a,b\n"1,\t""\r\n\n2",x\n"",""\n,\n"last\nof all",y\n')
-    assert [(number, *row.values()) for number, row in read_rows(path)] == [
+    assert [(number, *row.values()) for number, row in all_rows(path)] == [
         (2, '1,\t"\r\n\n2', "x"), (5, "", ""), (6, "", ""), (7, "last\nof all", "y"),
     ]  # fmt: skip
     text = "words " * 100_000  # beyond the limit of csv
@@ -89,7 +93,7 @@ def test_csv_fields_with_everything(tmp_path):
 def test_conll(tmp_path):
     content = "-DOCSTART- -X- O\n\nEU NNP  B-ORG\nrejects VBZ O\n\n\n# NN O\r\n10\u2009000 CD O\n"
     path = write(tmp_path / "a.conll.gz", gzip.compress(content.replace("\u2009", "_").encode()))
-    assert list(read_rows(path, ["1", "3"])) == [
+    assert all_rows(path, "1", "3") == [
         (3, {"1": ["EU", "rejects"], "3": ["B-ORG", "O"]}),
         (7, {"1": ["#", "10_000"], "3": ["O", "O"]}),
     ]
@@ -97,18 +101,77 @@ def test_conll(tmp_path):
     assert values(tabs) == [[["New York"], ["B-LOC"]], [["is"], ["O"]]]
 
 
+TWO = [["one, two", "x"], ["three", "y"]]
+SENTENCES = [[["Ann", "sings"], ["B-PER", "O"]], [["Bo"], ["O"]]]
+
+
+@pytest.mark.parametrize(
+    "name, content, expected",
+    [
+        # other separators in .csv
+        ("a.csv", 'text;label\n"one, two";x\nthree;y\n', TWO),
+        ("a.csv", "text\tlabel\none, two\tx\nthree\ty\n", TWO),
+        ("a.csv", "text|label\none, two|x\nthree|y\n", TWO),
+        ("a.csv", "sep=;\r\ntext;label\r\none, two;x\r\nthree;y\r\n", TWO),
+        ("a.csv", '"text, long";label\n"one, two";x\nthree;y', TWO),
+        ("a.csv", '"text; long",label\n"one, two",x\nthree,y', TWO),
+        ("a.csv", "text\none; two\nthree;\n", [["one; two"], ["three;"]]),
+        # names that are there twice
+        ("a.csv", "a,b,,\n1,2,3,4\n", [["1", "2", "3", "4"]]),
+        # packed or not, whatever the name says
+        ("a.txt", gzip.compress(b"one\ntwo"), [["one"], ["two"]]),
+        ("a.txt.gz", bz2.compress(b"one\ntwo"), [["one"], ["two"]]),
+        ("a.txt.xz", b"one\ntwo", [["one"], ["two"]]),
+        # comments and documents
+        ("a.conll", "# id 1\nAnn B-PER\nsings O\n\n# x\nBo O\n", SENTENCES),
+        ("a.conll", "# global = 1\n\n# id\tx\n# text = a\nAnn B-PER\nsings O\n\nBo O", SENTENCES),
+        ("a.conll", "#\tsource\t2\nAnn\tB-PER\nsings\tO\n\n#\tx\ty\nBo\tO", SENTENCES),
+        ("a.conll", "#begin document (1)\nAnn B-PER\nsings O\n\nBo O\n#end document", SENTENCES),
+        ("a.conll", "\ufeff-DOCSTART- O\n\nAnn  B-PER \nsings\tO\n\nBo O\n\n", SENTENCES),
+        ("a.conll", "Ann\tB-PER\t\nsings\tO\t\n\nBo\tO\t\n", SENTENCES),
+        ("a.conll", "#a\tO\n#\tO\n\n# O\tO\n", [[["#a", "#"], ["O", "O"]], [["# O"], ["O"]]]),
+        ("a.conll", "1\u00a00 O\n\u3000 O\u2028\n", [[["1\u00a00", "\u3000"], ["O", "O\u2028"]]]),
+    ],
+)  # fmt: skip
+def test_read_as_they_are_meant(name, content, expected, tmp_path):
+    assert values(write(tmp_path / name, content)) == expected
+
+
+def test_other_separators_without_a_header(tmp_path):
+    path = write(tmp_path / "a.csv", "Nice, good, cheap;pos\nfine;neg\n")
+    assert values(path, "1", "2", header=False) == [["Nice, good, cheap", "pos"], ["fine", "neg"]]
+
+
+UTF16 = " is not text in UTF-8; convert it first (of UTF-16: iconv -f UTF-16"
+
+
 @pytest.mark.parametrize(
     "name, content, message",
     [
+        ("a.txt", b"one\rtwo\r", " ends its lines with CR; convert it first: tr"),
+        ("a.csv", b'text,label\r"a\rb",1\r', " ends its lines with CR"),
+        ("a.tsv", b"text\tlabel\ra\t1\rb\t2\n", " ends its lines with CR"),
+        ("a.conll", b"a O\r\rb O\r", " ends its lines with CR"),
+        ("a.txt", b"\x28\xb5\x2f\xfd\0", " is packed (.zst); unpack it: zstd -d"),
+        ("a.txt.gz", gzip.compress(b"PK\x03\x04"), " is packed (.zip), or a spreadsheet"),
+        ("a.jsonl", b"PAR1\0\0", " is a parquet file; name it .parquet"),
+        ("a.csv", b"a" * 257 + b"ustar\0", " is packed (.tar)"),
+        ("a.txt", "words\n".encode("utf-16"), UTF16),
+        ("a.tsv", "text\tlabel\n".encode("utf-16-le"), UTF16),
+        ("a.txt", bytes(range(256)) * 4, UTF16),
+        ("a.txt", b'{"text": "one"}\n{"text": "two"}\n', " holds JSON objects, not lines of text"),
+        ("a.csv", b'a,b\n"one" x,1\n', ", line 2 is not a row of CSV: "),
+        ("a.conll", b"a O\nb\n", ", line 2 has 1 fields, and the first token 2"),
+        ("a.conll", b"a\tO\n\tO\n", ", line 2 has an empty field"),
         ("a.tsv", b"", " has no rows"),
-        ("a.tsv", b"a\tb\nx\xff\ty\n", ", line 2 is not UTF-8; convert the file first: iconv -t"),
+        ("a.tsv", b"a\tb\nx\xff\ty\n", ", line 2 is not UTF-8; convert the file first: iconv -f"),
         ("a.tsv.gz", gzip.compress(b"a\tb\n" * 999)[:-9], " cannot be read: Compressed file ended"),
     ],
 )  # fmt: skip
 def test_wrong(name, content, message, tmp_path):
     path = write(tmp_path / name, content)
     with pytest.raises(ValueError) as error:
-        list(read_rows(path))
+        all_rows(path)
     assert str(error.value).startswith(path + message) and "\n" not in str(error.value)
 
 
@@ -120,8 +183,17 @@ def test_wrong(name, content, message, tmp_path):
         ("a.jsonl", '{"a": 1, "b": null}\n[2]\n{"a": 3\n{"b": 4}\n{"a": {}}\n{"a": "6 \\ud800"}\n',
          ["1", "6 "], ["not a JSON object"] * 2 + ["other columns", "neither text nor number"]),
         ("a.conll", "1 A\n2 B\n\n3 A\n4\n5 A\n\n6 A\n", [["1", "2"], ["6"]], ["other columns"]),
+        ("a.jsonl", '{"a": NaN}\n{"a": -Infinity}\n{"a": 1e400}\n{"a": [NaN]}\n{"a": "NaN"}\n',
+         ["NaN"], ["neither text nor number"] * 4),
+        ("a.txt", b"one\ncaf\xe9\ntwo", ["one", "two"], ["not UTF-8"]),
+        ("a.tsv", b"a\tb\n1\t2\nx\tcaf\xe9\n3\t4\n", ["1", "3"], ["not UTF-8"]),
+        ("a.csv", b'a,b\n1,2\n"x\n\xe9",y\n3,4\n', ["1", "3"], ["not UTF-8"]),
+        ("a.jsonl", b'{"a": "1"}\n{"a": "x", "b": "\xe9"}\n', ["1"], ["not UTF-8"]),
+        ("a.conll", b"1 A\n\n\xe9 A\n\n2 A\n", [["1"], ["2"]], ["not UTF-8"]),
+        # the lines that a wrong quote takes are read one by one
+        ("a.csv", 'a,b\n1,2\n"x,3\n4,5\n"6",7\n8,9\n', ["1", "4", "6", "8"], ["not CSV"]),
+        ("a.csv", 'a,b\n1,2\n"x\ny" z,3\n"4",5\n"open,6\n7,8', ["1", "4", "7"], ["not CSV"] * 3),
     ],
-    ids=["a.tsv", "a.csv", "a.jsonl", "a.conll"],
 )  # fmt: skip
 def test_bad_rows_are_refused_or_left_out(name, content, kept, reasons, tmp_path):
     path, bad = write(tmp_path / name, content), []
@@ -131,6 +203,15 @@ def test_bad_rows_are_refused_or_left_out(name, content, kept, reasons, tmp_path
     assert all(str(error).startswith(f"{path}, line ") for error in bad)
     with pytest.raises(RowError, match=re.escape(str(bad[0]))):
         values(path, *columns)
+
+
+def test_quotes_in_tsv_stay_with_a_warning(tmp_path, caplog):
+    path = write(tmp_path / "a.tsv", 'a\tb\n"He said ""no"""\t1\nHe said "no"\t2\n"x"\t3\n')
+    assert [row[0] for row in values(path)] == ['"He said ""no"""', 'He said "no"', '"x"']
+    assert f"{path}: 2 fields begin and end with a quote" in caplog.text
+    assert values(write(tmp_path / "a.csv", (tmp_path / "a.tsv").read_bytes()))[0] == [
+        'He said "no"', "1",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,7 @@
 """tupe-encode: a vector for each row of texts."""
 
 import argparse
-import contextlib
 import logging
-import os
 from collections import Counter
 
 from tupe_fairseq.cli.arg_types import at_least, output_file
@@ -23,12 +21,12 @@ def get_parser() -> argparse.ArgumentParser:
         prog="tupe-encode",
         description="Write a vector for each row of a file of texts or pairs: float32, rows by "
         "width, in the order of the rows. Longer texts than the model takes are truncated and "
-        "counted.",
+        "counted. If rows are left out, OUT.npy.index has the numbers of the others, from 0.",
         epilog="example: tupe-encode checkpoints/checkpoint_best.pt texts.csv --data data-bin "
         "--output-file vectors.npy",
     )
     add_model_flags(parser)
-    add_row_flags(parser)
+    add_row_flags(parser, "; or - for standard input, a text in each line")
     add = parser.add_argument
     add(
         "--output-file",
@@ -58,13 +56,13 @@ def main(argv: list[str] | None = None) -> None:
     parser = get_parser()
     args = parser.parse_args(argv)
     vocabulary = vocabulary_files(parser, args)
-    if args.input == "-":
-        parser.error("INPUT must be a file: its rows are counted first")
     check_row_flags(parser, args)
     refuse_overwriting(parser, args.output_file, [args.checkpoint, args.input])
 
     import numpy as np
+    from numpy.lib.format import write_array_header_1_0
 
+    from tupe_fairseq.files import atomic_write
     from tupe_fairseq.inference.texts import BATCH_TOKENS, BATCH_TOKENS_ON_GPU, embed
 
     model, tokenizer, device = load_model(args, vocabulary)
@@ -75,27 +73,25 @@ def main(argv: list[str] | None = None) -> None:
         encoder.layers = encoder.layers[: args.layer]
         encoder.layer_norm = None
     encoder = (encoder.half() if args.fp16 else encoder).to(device)
-    rows = TextRows(args, None, False, all_columns=False)
-    total, width = rows.count(lambda row: None), encoder.config.embed_dim
+    rows = TextRows(args, None, False, whole=False)
+    total, width = None if rows.is_stream else rows.count(), encoder.config.embed_dim
     batch_tokens = args.batch_tokens or (BATCH_TOKENS if device == "cpu" else BATCH_TOKENS_ON_GPU)
     counts: Counter[str] = Counter()
 
     def work(texts):
         return embed(texts, tokenizer, encoder, args.pooling, batch_tokens, counts)
 
-    partial = f"{args.output_file}.partial"
-    os.makedirs(os.path.dirname(partial) or ".", exist_ok=True)
-    try:
-        file = np.lib.format.open_memmap(partial, "w+", np.dtype("<f4"), (total, width))
-        start = 0
-        for _, vectors in rows.chunks(work, total):
-            file[start : start + len(vectors)] = vectors
-            start += len(vectors)
-        file.flush()
-        os.replace(partial, args.output_file)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(partial)
-        raise
+    with atomic_write(args.output_file, "wb") as file:
+        index: list[int] = []
+        header = {"descr": "<f4", "fortran_order": False}
+        write_array_header_1_0(file, {**header, "shape": (0, width)})
+        for chunk, vectors in rows.work(work, total):
+            file.write(np.asarray(vectors, "<f4").tobytes())
+            index += [number for number, _ in chunk]
+        file.seek(0)  # the header has room for any number of rows
+        write_array_header_1_0(file, {**header, "shape": (len(index), width)})
+    if rows.bad:
+        with atomic_write(f"{args.output_file}.index") as file:
+            file.writelines(f"{number}\n" for number in index)
     rows.log(logger, counts)
-    logger.info("wrote %s: %d vectors of %d numbers", args.output_file, total, width)
+    logger.info("wrote %s: %d vectors of %d numbers", args.output_file, len(index), width)

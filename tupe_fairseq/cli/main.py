@@ -64,6 +64,7 @@ def run(name: str, argv: list[str]) -> int:
     try:
         log_to_stderr(program)
         importlib.import_module(f"tupe_fairseq.cli.{name.replace('-', '_')}").main(argv)
+        sys.stdout.flush()
     except SystemExit as end:  # argparse has said why
         if end.code == TERMINATED:
             print(f"{program}: terminated", file=sys.stderr)
@@ -78,6 +79,9 @@ def run(name: str, argv: list[str]) -> int:
             raise
         print(f"{program}: error: {known}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # as of `| head`; Python would flush again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (OSError, ValueError) as error:
         print(f"{program}: error: {shown(str(error))}", file=sys.stderr)
         return 2

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections import Counter
+from collections.abc import Container
 
 from tupe_fairseq.cli.arg_types import output_file
 from tupe_fairseq.cli.shared_flags import (
@@ -37,9 +38,19 @@ def get_parser() -> argparse.ArgumentParser:
         type=output_file(".tsv", ".csv", ".jsonl"),
         metavar="OUT",
         help="OUT.tsv, OUT.csv or OUT.jsonl, which is replaced when all is there; default: "
-        "standard output, as .tsv",
+        "standard output",
     )
-    add("--prefix", default="", metavar="WORD", help="put before the names of the new columns")
+    add(
+        "--format",
+        choices=("tsv", "csv", "jsonl"),
+        help="of standard output; default: tsv",
+    )
+    add(
+        "--prefix",
+        metavar="WORD",
+        help="put before the names of the new columns; default: predicted_ if INPUT has columns of "
+        "these names, else nothing",
+    )
     add(
         "--label-separator",
         default=",",
@@ -56,6 +67,8 @@ def main(argv: list[str] | None = None) -> None:
     vocabulary = vocabulary_files(parser, args)
     check_row_flags(parser, args)
     refuse_overwriting(parser, args.output_file, [args.checkpoint, args.input])
+    if args.output_file and args.format:
+        parser.error("--format is of standard output; --output-file has an ending")
 
     from tupe_fairseq.data.rows import row_writer
     from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task
@@ -68,45 +81,58 @@ def main(argv: list[str] | None = None) -> None:
     task.check_model(args.checkpoint, model.kind, head.out_proj.out_features)
     for module in (encoder, head):
         (module.half() if args.fp16 else module).to(device)
-    rows = TextRows(args, task.texts, task.kind == TAGGING, usual=_columns_of(folders_of(args)))
-    new = {name: args.prefix + name for name in PREDICTED[task.kind]}
-    for name in new.values():
-        if name in rows.columns:
-            raise ValueError(f"{args.input} has a column {name!r}; give --prefix predicted_")
-    path = args.output_file or "standard output.tsv"
+    ending = os.path.splitext(args.output_file or f"-.{args.format or 'tsv'}")[1].lower()
     separator = None
-    if task.kind == MULTILABEL and not path.lower().endswith(".jsonl"):
+    if task.kind == MULTILABEL and ending != ".jsonl":
         separator = args.label_separator
         for label in task.labels:
             if separator in label:
                 raise ValueError(
                     f"--label-separator {separator!r} is in the label {label!r}; give another"
                 )
-    columns = [*rows.columns, *new.values()]
-    total = None
-    if not rows.is_stream:
-        with open(os.devnull, "w") as nowhere:
-            # a row that this kind of file cannot hold is found before the work
-            total = rows.count(row_writer(path, nowhere, rows.columns, False))
-    batch_tokens = args.batch_tokens or (BATCH_TOKENS if device == "cpu" else BATCH_TOKENS_ON_GPU)
-    counts: Counter[str] = Counter()
+    rows = TextRows(args, task.texts, task.kind == TAGGING, usual=_columns_of(folders_of(args)))
+    with open(os.devnull, "w") as nowhere:
+        # a row that this kind of file cannot hold is found before the work
+        rows.fits = row_writer(ending, nowhere, None)
+        total = None if rows.is_stream else rows.count()
+        added = ["row"] * rows.skips + list(PREDICTED[task.kind])
+        new = _new_names(args, added, rows.columns)
+        batch_tokens = args.batch_tokens or (
+            BATCH_TOKENS if device == "cpu" else BATCH_TOKENS_ON_GPU
+        )
+        counts: Counter[str] = Counter()
 
-    def work(texts):
-        return predict(texts, task, tokenizer, encoder, head, batch_tokens, counts)
+        def work(texts):
+            return predict(texts, task, tokenizer, encoder, head, batch_tokens, counts)
 
-    opened = atomic_write(path) if args.output_file else contextlib.nullcontext(sys.stdout)
-    with opened as file:
-        write = row_writer(path, file, columns, rows.header)
-        for chunk, predictions in rows.chunks(work, total):
-            for row, prediction in zip(chunk, predictions):
-                for name, value in prediction.items():
-                    text = value if separator is None else separator.join(map(str, value))
-                    row[new[name]] = text
-                write(row)
-        file.flush()
+        out = args.output_file
+        with atomic_write(out) if out else contextlib.nullcontext(sys.stdout) as file:
+            write = row_writer(ending, file, [*rows.columns, *new.values()], rows.header)
+            for chunk, predictions in rows.work(work, total):
+                for (index, row), prediction in zip(chunk, predictions):
+                    values = {"row": index, **prediction}
+                    if separator is not None:
+                        lists = prediction.items()
+                        values |= {name: separator.join(map(str, one)) for name, one in lists}
+                    write({**row, **{name: values[key] for key, name in new.items()}})
+                file.flush()
     rows.log(logger, counts)
     if args.output_file:
         logger.info("wrote %s", args.output_file)
+
+
+def _new_names(
+    args: argparse.Namespace, names: list[str], columns: Container[str]
+) -> dict[str, str]:
+    """The names of the new columns; none is one of INPUT's."""
+    prefix = args.prefix or ""
+    if args.prefix is None and any(name in columns for name in names):
+        prefix = "predicted_"
+        logger.info("the new columns are %s", ", ".join(prefix + name for name in names))
+    for name in names:
+        if prefix + name in columns:
+            raise ValueError(f"{args.input} has a column {prefix + name!r}; give another --prefix")
+    return {name: prefix + name for name in names}
 
 
 def _columns_of(folders: list[str]) -> tuple[str | None, str | None]:

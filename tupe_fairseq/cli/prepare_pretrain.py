@@ -13,7 +13,7 @@ logger = logging.getLogger("tupe-prepare-pretrain")
 VOCABULARY_DEFAULTS = {
     "vocab_size": 32768,
     "model_type": "unigram",
-    "character_coverage": 0.9995,
+    "character_coverage": None,
     "sample_mb": 64,
 }
 FRACTION = 0.005
@@ -30,10 +30,14 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     text = "UTF-8 text, plain, .gz, .xz or .bz2; a document ends at a blank line or at the end of "
-    text += "the file; JSON lines or parquet with --text-field"
+    text += "the file; rows with --text-field"
     add("--input", nargs="+", required=True, type=arg_types.file, metavar="FILE", help=text)
-    text = "the text is this field of JSON lines or this column of parquet files; each row is a "
-    add("--text-field", metavar="NAME", help=text + "document")
+    text = "the text is this field of JSON lines, or this column of .csv, .tsv or .parquet; each "
+    add(
+        "--text-field",
+        metavar="NAME",
+        help=text + "row is a document, and those without are counted",
+    )
     text = "output folder, the data argument of fairseq-train"
     add("--output-dir", required=True, type=arg_types.writable, metavar="DIR", help=text)
     text = "threads or processes; does not change the result; default: one per core"
@@ -50,6 +54,9 @@ def get_parser() -> argparse.ArgumentParser:
     text = "join lines shorter than this many characters with the next line of the document; "
     text += "default: never"
     add("--join-short", type=arg_types.at_least(0), default=0, metavar="N", help=text)
+    text = "keep lines that occur again, as in dialogue, verse or code; valid may then have lines "
+    text += "of train"
+    add("--keep-duplicates", action="store_true", default=None, help=text)
     add = parser.add_argument_group("splits").add_argument
     text = "text of the valid split; its lines are dropped from train; default: documents of "
     add("--valid-input", nargs="+", type=arg_types.file, metavar="FILE", help=text + "--input")
@@ -68,8 +75,9 @@ def get_parser() -> argparse.ArgumentParser:
     add("--vocab-size", type=arg_types.at_least(6), metavar="N", help=text)
     text = f"SentencePiece model type; default {VOCABULARY_DEFAULTS['model_type']}"
     add("--model-type", choices=["unigram", "bpe"], help=text)
-    text = "fraction of the characters that the vocabulary covers, from 0.98 to 1; default "
-    text += str(VOCABULARY_DEFAULTS["character_coverage"])
+    text = "fraction of the characters that the vocabulary covers, from 0.98 to 1; default: 1 for "
+    text += "alphabets, 0.9995 if there are more characters than a tenth of --vocab-size, and "
+    text += "printable ASCII"
     add("--character-coverage", type=_coverage, metavar="F", help=text)
     text = "MiB of train, sampled evenly, to learn the vocabulary from; a unigram model needs "
     text += f"about 30 times as much memory; default {VOCABULARY_DEFAULTS['sample_mb']}"
@@ -139,7 +147,6 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.cli.printed_commands import first_training
     from tupe_fairseq.data import corpus, pretraining
     from tupe_fairseq.data.subwords import SentencePiece
-    from tupe_fairseq.data.text_files import check_text
     from tupe_fairseq.data.tokenizer import Tokenizer
 
     # what is wrong with the files is found before the folder is made
@@ -152,7 +159,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.sentencepiece_model:
         SentencePiece(args.sentencepiece_model)
     for path in [*args.input, *(args.valid_input or []), *(args.test_input or [])]:
-        check_text(path, args.text_field)
+        corpus.check_text(path, args.text_field)
     report = pretraining.prepare(args)
     if report is None:
         logger.info("%s is already finished", args.output_dir)

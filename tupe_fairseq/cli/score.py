@@ -19,8 +19,9 @@ from tupe_fairseq.cli.shared_flags import (
     vocabulary_files,
 )
 from tupe_fairseq.cli.text_rows import warn_of_unknown
+from tupe_fairseq.data.columns import choose_columns
 from tupe_fairseq.data.dictionary import MASK
-from tupe_fairseq.data.rows import STANDARD_INPUT, place, read_lines
+from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of, place, read_rows
 from tupe_fairseq.files import file_sha256, markdown_table, write_results
 from tupe_fairseq.version import __version__
 
@@ -49,7 +50,8 @@ def get_parser() -> argparse.ArgumentParser:
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--input", type=file, metavar="FILE",
-        help="text, a sentence in each line, also .gz, .xz, .bz2; default: standard input",
+        help="text, a sentence in each line, or rows (.csv, .tsv, .jsonl, .parquet, .conll), also "
+        ".gz, .xz, .bz2; default: standard input",
     )  # fmt: skip
     what.add_argument(
         "--pairs", nargs="+", metavar="PATH",
@@ -66,6 +68,7 @@ def get_parser() -> argparse.ArgumentParser:
         "--lengths", type=comma_list(at_least(3)), metavar="L,L",
         help="cut the text of --input into samples of these lengths in tokens, <s> included",
     )  # fmt: skip
+    add("--text", metavar="COL", help="column of the sentence in rows of --input; default: guessed")
     add("--good", metavar="COL", help="column of the acceptable sentence; default sentence_good")
     add("--bad", metavar="COL", help="column of the other sentence; default sentence_bad")
     add(
@@ -88,6 +91,8 @@ def main(argv: list[str] | None = None) -> None:
         for flag in ("good", "bad", "phenomenon", "pairs_per_file"):
             if getattr(args, flag) is not None:
                 parser.error(f"--{flag.replace('_', '-')} is for --pairs")
+    elif args.text is not None:
+        parser.error("--text is for --input")
     for flag in ("pairs", "output_file", "cut"):
         if args.lengths and getattr(args, flag):
             parser.error(f"--{flag.replace('_', '-')} has no effect with --lengths")
@@ -152,7 +157,7 @@ def main(argv: list[str] | None = None) -> None:
 def _reader(args: argparse.Namespace) -> Callable[[], Iterator[Row]]:
     """Reads the input from its beginning each time that it is called."""
     if args.pairs is None:
-        return lambda: _sentences(args.input or STANDARD_INPUT, skip_empty=bool(args.lengths))
+        return lambda: _sentences(args.input or STANDARD_INPUT, args.text, bool(args.lengths))
     from tupe_fairseq.scoring.minimal_pairs import pair_files, read_pairs
 
     files = pair_files(args.pairs)
@@ -160,9 +165,15 @@ def _reader(args: argparse.Namespace) -> Callable[[], Iterator[Row]]:
     return lambda: read_pairs(files, good, bad, args.phenomenon, args.pairs_per_file)
 
 
-def _sentences(path: str, skip_empty: bool) -> Iterator[Row]:
-    is_empty = True
-    for number, line in read_lines(path):
+def _sentences(path: str, column: str | None, skip_empty: bool) -> Iterator[Row]:
+    is_empty, ending = True, ending_of(path, ".txt")
+    if ending != ".txt":
+        column = choose_columns(path, column, num_texts=1).text
+    elif column:
+        raise ValueError(f"--text names a column, and {path} has lines of text; drop it")
+    for number, row in read_rows(path, [column or "text"], ending=ending):
+        text = row[column or "text"]
+        line = text if isinstance(text, str) else " ".join(text)
         if line.strip():
             is_empty = False
             yield place(path, number), [line.strip()], {}
@@ -202,7 +213,8 @@ def _score(args, model, device, rows, batch_tokens, advance) -> tuple[dict[str, 
     opened: Any = contextlib.nullcontext(None if args.pairs else sys.stdout)
     with atomic_write(args.output_file) if args.output_file else opened as file:
         is_first = True
-        while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
+        at_once = _CHUNK_ROWS if args.input or args.pairs else 1
+        while chunk := list(itertools.islice(rows, at_once)):
             flat = [one for *_, tokens in chunk for one in tokens]
             likelihoods = iter(pseudo_likelihoods(
                 model.masked_logits, flat, mask, device, batch_tokens, advance
@@ -217,6 +229,7 @@ def _score(args, model, device, rows, batch_tokens, advance) -> tuple[dict[str, 
                 if file:
                     row = _columns(sentences, columns, scores, lengths)
                     file.write(_lines(row, args.output_file or ".tsv", is_first))
+                    file.flush()
                 is_first = False
     scores = {name: _with_loss(total) for name, total in totals.items()}
     header = ["", "pseudo-perplexity", "loss", "sentences", "pieces"]

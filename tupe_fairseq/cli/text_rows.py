@@ -1,14 +1,12 @@
 """The rows of a file for tupe-predict and tupe-encode: flags, columns, and chunks with progress."""
 
 import argparse
-import itertools
 import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_CHUNK_ROWS = 8192
 _MANY_UNKNOWN = 0.01
 
 Row = dict[str, Any]
@@ -53,8 +51,12 @@ class TextRows:
         args: with the flags of :func:`add_row_flags`.
         num_texts: texts of a row that the model takes; None: one or two.
         is_words: the text is a sentence of words.
-        all_columns: whether rows have all columns or the texts alone.
+        whole: whether rows have all columns or the texts alone.
         usual: the columns of the training data, which are taken if INPUT has them.
+
+    Attributes:
+        fits: is called with each row, and raises RowError if it cannot be used.
+        columns: of the rows that were counted.
     """
 
     def __init__(
@@ -62,11 +64,11 @@ class TextRows:
         args: argparse.Namespace,
         num_texts: int | None,
         is_words: bool,
-        all_columns: bool = True,
+        whole: bool = True,
         usual: tuple[str | None, str | None] = (None, None),
     ):
         from tupe_fairseq.data.columns import choose_columns
-        from tupe_fairseq.data.rows import STANDARD_INPUT, read_columns
+        from tupe_fairseq.data.rows import STANDARD_INPUT, BadRows, read_columns
 
         self.path, self.header, self.skips = args.input, not args.no_header, args.skip_bad_rows
         self.is_stream = self.path == STANDARD_INPUT
@@ -75,61 +77,57 @@ class TextRows:
             names = read_columns(self.path, self.header)
             texts = usual if all(name in names for name in usual if name) else texts
         columns = choose_columns(self.path, *texts, header=self.header, num_texts=num_texts)
-        self.is_words, self.texts = is_words, columns.texts
-        whole = all_columns and not self.is_stream
-        self.columns = read_columns(self.path, self.header) if whole else self.texts
-        self._names = None if whole else self.texts
-        self.bad: Counter[str] = Counter()
-        self.first_bad = ""
+        self.is_words, self.texts, self.whole = is_words, columns.texts, whole
+        self.columns = dict.fromkeys(self.texts) if self.is_stream else {}
+        self.fits: Callable[[Row], Any] = lambda row: None
+        self.bad = BadRows()
 
-    def __iter__(self) -> Iterator[Row]:
-        from tupe_fairseq.data.rows import read_rows
+    def chunks(self) -> Iterator[list[tuple[int, Row, list[str]]]]:
+        """Rows with their index from 0, and the texts or the words of each."""
+        from tupe_fairseq.data.rows import read_chunks
 
         self.bad.clear()
-        on_bad = self._note if self.skips else None
-        return (row for _, row in read_rows(self.path, self._names, self.header, on_bad))
 
-    def _note(self, error) -> None:
-        self.first_bad = self.first_bad or str(error)
-        self.bad[error.reason] += 1
+        def use(index: int, row: Row, texts: Row) -> tuple[int, Row, list[str]]:
+            self.fits(row)
+            return index, row, self._texts_of(list(texts.values()))
 
-    def count(self, check: Callable[[Row], Any]) -> int:
+        on_bad = self.bad if self.skips else None
+        for chunk in read_chunks(self.path, self.texts, self.header, on_bad, use, self.whole):
+            yield [row for _, row in chunk]
+
+    def count(self) -> int:
         """Read all rows once, so that what is wrong with them is found before the work."""
         total = 0
-        for row in self:
-            check(row)
-            total += 1
+        for chunk in self.chunks():
+            total += len(chunk)
+            self.columns.update(dict.fromkeys(name for _, row, _ in chunk for name in row))
         if not total:
-            raise ValueError(f"{self.path}: all rows are left out")
+            raise ValueError(f"{self.path}: all rows are left out; {self.bad}")
         return total
 
-    def texts_of(self, row: Row) -> list[str]:
-        """The texts of a row, or the words of its sentence."""
-        texts = [row[name] for name in self.texts]
+    def _texts_of(self, texts: list) -> list[str]:
         if self.is_words:
-            return texts[0].split() if isinstance(texts[0], str) else texts[0]
+            from tupe_fairseq.data.rows import words_of
+
+            return words_of(texts[0])
         return [text if isinstance(text, str) else " ".join(text) for text in texts]
 
-    def chunks(
-        self, work: Callable[[list[list[str]]], list], total: int | None
-    ) -> Iterator[tuple[list[Row], list]]:
-        """Chunks of rows, and what ``work`` makes of their texts; with a progress bar."""
+    def work(
+        self, function: Callable[[list[list[str]]], list], total: int | None
+    ) -> Iterator[tuple[list[tuple[int, Row]], list]]:
+        """Chunks of rows, and what ``function`` makes of their texts; with a progress bar."""
         from tqdm import tqdm
 
-        rows = iter(self)
         with tqdm(total=total, unit="row", unit_scale=True, disable=None, leave=False) as bar:
-            while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
-                yield chunk, work([self.texts_of(row) for row in chunk])
+            for chunk in filter(None, self.chunks()):
+                yield [row for *row, _ in chunk], function([texts for *_, texts in chunk])
                 bar.update(len(chunk))
 
     def log(self, logger: logging.Logger, counts: Counter) -> None:
         """Say what was read, and what may be wrong with it."""
         if self.bad:
-            reasons = ", ".join(f"{reason}: {number}" for reason, number in self.bad.items())
-            logger.warning(
-                "left out: %d rows (%s); the first: %s",
-                sum(self.bad.values()), reasons, self.first_bad,
-            )  # fmt: skip
+            logger.warning("left out: %s", self.bad)
         logger.info("%d rows, %d tokens", counts["rows"], counts["tokens"])
         if counts["truncated"]:
             logger.warning("longer than the model, truncated: %d rows", counts["truncated"])

@@ -11,14 +11,15 @@ import itertools
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from tupe_fairseq.data.parallel import parallel_map
-from tupe_fairseq.data.text_files import clean_line, lines_of, read_blocks
+from tupe_fairseq.data.rows import BadRows, RowError, ending_of, read_rows
+from tupe_fairseq.data.text_files import BLOCK_BYTES, clean_line, holds_objects, open_text
 
 logger = logging.getLogger("tupe-prepare-pretrain")
 
@@ -28,6 +29,89 @@ MUCH = 0.01
 # Longer documents are distributed in parts of so many lines: otherwise a corpus without blank lines
 # could not be split.
 _PART_LINES = 1000
+
+#: whole lines of a file, or the texts of rows
+Block = bytes | list[str]
+
+
+# ---- Read -------------------------------------------------------------------------------------
+
+
+def check_text(path: str, field: str | None) -> None:
+    """Refuse what is no text, or has no text in this field, by its beginning."""
+    if field is not None:
+        bad = BadRows()
+        if next(_texts(path, field, bad), None) is None and bad:
+            raise ValueError(bad.first)
+        return
+    with open_text(path) as (file, _):
+        is_json = holds_objects(file.peek())
+    if is_json or ending_of(path, ".txt") != ".txt":
+        raise ValueError(
+            f"{path} has rows{' of JSON' * is_json}, and all of each would be learned as text; "
+            "name the field or the column of the text: --text-field NAME"
+        )
+
+
+def _texts(path: str, field: str, bad: BadRows) -> Iterator[str]:
+    def text_of(index: int, row: dict[str, Any], texts: dict[str, Any]) -> str:
+        if not isinstance(row[field], str):
+            problem = f"has --text-field {field}, which is not a text, but {row[field]!r:.50}"
+            raise RowError(problem, "not a text")
+        return texts[field]
+
+    ending = ending_of(path, ".jsonl").replace(".txt", ".jsonl")
+    return (text for _, text in read_rows(path, [field], True, bad, text_of, ending=ending))
+
+
+def read_blocks(
+    path: str, field: str | None, bad: BadRows, advance: Callable[[int], Any]
+) -> Iterator[Block]:
+    """A file in blocks. With a field, rows without a text in it are counted in ``bad``.
+
+    Args:
+        advance: called with the number of bytes read, about.
+    """
+    if field is None:
+        with open_text(path) as (file, position):
+            before = 0
+            while content := file.read(BLOCK_BYTES) + file.readline():
+                yield content
+                advance(position() - before)
+                before = position()
+        return
+    left, texts, size = os.path.getsize(path), [], 0
+    for text in _texts(path, field, bad):
+        texts.append(text)
+        size += len(text)
+        if size > BLOCK_BYTES:
+            yield texts
+            advance(min(left, size))
+            left, texts, size = left - min(left, size), [], 0
+    yield texts
+    advance(left)
+
+
+def lines_of(block: Block) -> Iterable[str | None]:
+    """The lines without their ends; None for one that is not UTF-8.
+
+    A blank line ends a document. Each row is a document: its lines that are not empty, then an
+    empty one.
+    """
+    if isinstance(block, list):
+        return (line for text in block for line in (*filter(None, text.split("\n")), ""))
+    content = block.removesuffix(b"\n")
+    try:
+        return content.decode().split("\n")
+    except UnicodeDecodeError:
+        return map(_decoded, content.split(b"\n"))
+
+
+def _decoded(line: bytes) -> str | None:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 # ---- Clean ------------------------------------------------------------------------------------
@@ -48,9 +132,9 @@ def clean(item: tuple, options: argparse.Namespace) -> tuple:
     starts, is_between = bytearray(), False
     counts: Counter = Counter()
     read = sentences = 0
-    for raw in lines_of(block, field, path):
+    for raw in lines_of(block):
         if raw is None:
-            counts.update(("read", "invalid_utf8", "rows"))
+            counts.update(("read", "invalid_utf8"))
             continue
         line = clean_line(raw, options.lowercase) if options.clean else raw.strip()
         if not line:
@@ -91,7 +175,10 @@ def clean_files(
     """Write the cleaned lines to a file, and add their hashes and which begin a document."""
     by_path = {path: Counter() for path in paths}
     field, function = options.text_field, functools.partial(clean, options=options)
-    blocks = ((path, block) for path in paths for block in read_blocks(path, field, bar.update))
+    bad = {path: BadRows() for path in paths}
+    blocks = (
+        (path, block) for path in paths for block in read_blocks(path, field, bad[path], bar.update)
+    )
     last, is_between = "", True
     with open(out, "wb") as file:
         for path, lines, hashes, starts, ends, counts in parallel_map(
@@ -107,6 +194,9 @@ def clean_files(
             all_starts += starts
             by_path[path].update(counts)
     for path, counts in by_path.items():
+        counts["rows"] += bad[path].total()
+        if bad[path]:
+            logger.warning("warning: left out: %s", bad[path])
         lost = counts["invalid_utf8"] + counts["too_long"]
         if not counts["documents"] or lost > MUCH * counts["read"]:
             logger.warning("warning: %s: %s", path, dropped_lines(counts))
@@ -233,11 +323,13 @@ def make_text(options: argparse.Namespace, work: str) -> tuple[dict[str, Any], l
     hashes, starts = np.frombuffer(hashes, "<u8"), np.frombuffer(starts, bool)
     all_new = are_new(hashes)
     document = np.cumsum(starts, dtype="i4")
-    total["duplicate"] = len(all_new) - int(all_new.sum())
     splits: dict[str, Counter] = {}
     for source, *place in zip(sources, ends, ends[1:]):
         of_source = slice(*place)
         is_new = all_new[of_source]
+        if options.keep_duplicates:  # but not those of valid and test in train
+            is_new = ~np.isin(hashes[of_source], hashes[: place[0]])
+        total["duplicate"] += int((~is_new).sum())
         fractions = {split: getattr(options, f"{split}_fraction") for split in SPLITS[1:]}
         fractions = {x: value for x, value in fractions.items() if value and source == "train"}
         paths = {split: split_texts(split, options, work) for split in [*fractions, source]}

@@ -1,10 +1,11 @@
 """The nine GLUE tasks: official files in, official submissions out."""
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tupe_fairseq.data.task import CLASSIFICATION, REGRESSION, Task, TaskRows
+from tupe_fairseq.data.task import CLASSIFICATION, REGRESSION, Task, TaskRows, is_number
 from tupe_fairseq.files import atomic_write
 
 # STS-B's scores are from 0 to this
@@ -161,7 +162,11 @@ def read_glue(task: GlueTask, split: str, path: str) -> TaskRows:
                     f"{task.name} are {allowed}"
                 )
             rows.labels.append(value)
+            rows.index.append(str(rows.read - 1))
         rows.add([fields[column - 1] for column in columns])
+    twice = [number for number, count in Counter(rows.index).items() if count > 1]
+    if twice:
+        raise ValueError(f"{path} has two rows with the index {twice[0]}, which the server refuses")
     if not rows.texts:
         raise ValueError(
             f"{path}: none of the {rows.read} rows can be used: {dict(rows.dropped) or 'empty'}"
@@ -186,10 +191,7 @@ def _lines(path: str, rows: TaskRows) -> list[str]:
 def _is_label(task: GlueTask, text: str) -> bool:
     if task.labels:
         return text in task.labels
-    try:
-        return 0 <= float(text) <= _MOST
-    except ValueError:
-        return False
+    return is_number(text) and 0 <= float(text) <= _MOST
 
 
 def write_submission(

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
 
-_BIO = re.compile(r"O|[BI]-.+", re.DOTALL)
+# BIO, IOB1, BIOES and BILOU
+_ENTITY = re.compile(r"O|[BIESLU]-.+", re.DOTALL)
 
 
 class Metric(NamedTuple):
@@ -42,8 +43,14 @@ def _accuracy(targets, predictions):
 
 def _f1(average: str) -> Callable[[Any, Any], float]:
     def f1(targets, predictions):
+        import numpy as np
         from sklearn.metrics import f1_score
 
+        if targets.ndim == 2:  # (N, C); macro: over the labels that occur
+            axis = 0 if average == "macro" else None
+            hits = np.atleast_1d((targets & predictions).sum(axis))
+            of_both = np.atleast_1d(targets.sum(axis) + predictions.sum(axis))
+            return (2 * hits[of_both > 0] / of_both[of_both > 0]).mean() if of_both.any() else 0
         return f1_score(targets, predictions, average=average, zero_division=0)
 
     return f1
@@ -52,7 +59,13 @@ def _f1(average: str) -> Callable[[Any, Any], float]:
 def _entity_f1(targets, predictions):
     from seqeval.metrics import f1_score
 
-    return f1_score(targets, predictions, zero_division=0)
+    # seqeval knows BIOES; in BILOU the last word of an entity is L and a single one U
+    as_bioes = {"L": "E", "U": "S"}
+    sides = [
+        [[as_bioes.get(tag[0], tag[0]) + tag[1:] for tag in row] for row in side]
+        for side in (targets, predictions)
+    ]
+    return f1_score(*sides, zero_division=0)
 
 
 def _matthews(targets, predictions):
@@ -83,9 +96,9 @@ METRICS = {
 }
 
 
-def are_bio(tags: Iterable[str]) -> bool:
-    """Whether all tags are O, B-type or I-type."""
-    return all(map(_BIO.fullmatch, tags))
+def are_entities(tags: Iterable[str]) -> bool:
+    """Whether all tags are O, or a sign of BIO, IOB1, BIOES or BILOU with a type."""
+    return all(map(_ENTITY.fullmatch, tags))
 
 
 def check_metrics(names: Sequence[str], kind: str, labels: Sequence[str], flag: str) -> None:
@@ -99,10 +112,11 @@ def check_metrics(names: Sequence[str], kind: str, labels: Sequence[str], flag: 
                 f"{flag}: {name} is of the second of two classes, and there are {len(labels)}; "
                 "use macro_f1"
             )
-        if name == "entity_f1" and not are_bio(labels):
-            other = next(tag for tag in labels if not are_bio([tag]))
+        if name == "entity_f1" and not are_entities(labels):
+            other = next(tag for tag in labels if not are_entities([tag]))
             raise ValueError(
-                f"{flag}: entity_f1 needs tags O, B-... and I-..., not {other!r}; use accuracy"
+                f"{flag}: entity_f1 needs tags O, B-x, I-x (or E-x, S-x, L-x, U-x), not {other!r}; "
+                "use accuracy"
             )
 
 

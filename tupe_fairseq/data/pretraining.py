@@ -10,6 +10,7 @@ files are there.
 
 import argparse
 import functools
+import itertools
 import logging
 import os
 import shutil
@@ -33,7 +34,7 @@ logger = logging.getLogger("tupe-prepare-pretrain")
 
 _TEXT_OPTIONS = (
     "text_field split_sentences clean lowercase min_chars max_chars join_short valid_fraction "
-    "test_fraction shards"
+    "test_fraction shards keep_duplicates"
 ).split()
 _VOCABULARY_OPTIONS = "vocab_size model_type character_coverage sample_mb tokens_per_sample".split()
 
@@ -55,6 +56,18 @@ def sample_lines(paths: list[str], max_bytes: int) -> Iterator[str]:
                     yield line.rstrip("\n")
 
 
+def usual_coverage(lines: Iterable[str], size: int, lowercase: bool) -> tuple[float, str]:
+    """The character coverage of a vocabulary of this size, and characters that it has to have.
+
+    All characters of alphabets, or 99.95% of those of larger scripts; and printable ASCII.
+    """
+    seen = set[str]().union(*lines)
+    printable = {c for c in map(chr, range(33, 127)) if not (lowercase and c.isupper())}
+    if len(seen | printable) <= size // 10:
+        return 1.0, "".join(sorted(printable))
+    return 0.9995, "".join(sorted(printable & seen))
+
+
 def make_vocabulary(options: argparse.Namespace, work: str) -> tuple[str, list[str]]:
     """Write dict.txt, the vocabulary's files and vocabulary.json; what kind it is."""
     folder, size, kind = options.output_dir, options.vocab_size, options.model_type or "given"
@@ -69,10 +82,15 @@ def make_vocabulary(options: argparse.Namespace, work: str) -> tuple[str, list[s
         shutil.copyfile(options.sentencepiece_model, model)
     else:
         logger.info("learning a vocabulary of %d; this shows no progress, can take minutes", size)
-        lines = sample_lines(split_texts("train", options, work), options.sample_mb << 20)
-        coverage, lowercase = options.character_coverage, options.lowercase
+        texts = split_texts("train", options, work)
+        lines = functools.partial(sample_lines, texts, options.sample_mb << 20)
+        coverage, required = options.character_coverage, ""
+        if coverage is None:
+            coverage, required = usual_coverage(lines(), size, options.lowercase)
         with atomic_write(model, "wb") as file:
-            file.write(learn_sentencepiece(lines, size, kind, coverage, lowercase))
+            file.write(
+                learn_sentencepiece(lines(), size, kind, coverage, options.lowercase, required)
+            )
     write_dictionary(dictionary, SentencePiece(model).words())
     cleaning = {"clean": True, "lowercase": options.lowercase}
     length = {"max_positions": options.tokens_per_sample}
@@ -90,7 +108,11 @@ def encode(block: bytes, tokenizer: Tokenizer, longest: int) -> tuple[np.ndarray
     """
     lines = block.decode().split("\n")[:-1]
     ids, sizes = tokenizer.encode_flat(lines)
-    counts = Counter(tokens=len(ids), unknown=int(np.count_nonzero(ids == UNK)))
+    counts: Counter = Counter(tokens=len(ids), unknown=int(np.count_nonzero(ids == UNK)))
+    if counts["unknown"]:
+        rows = np.unique(np.repeat(np.arange(len(lines)), sizes)[ids == UNK])
+        characters = Counter("".join(lines[row] for row in rows))
+        counts.update({("in unknown", c): number for c, number in characters.items()})
     lengths: list[int] = []
     for line, length in zip(lines, sizes.tolist()):
         if length:
@@ -145,6 +167,7 @@ def make_data(options, work, text, kind) -> tuple[dict[str, Any], list[str]]:
             if folder != folders[0] and not name.startswith("train"):
                 shutil.copyfile(os.path.join(folders[0], name), os.path.join(folder, name))
     report = make_report(options, text, encoded)
+    report["lost_characters"] = lost_characters(sum(encoded.values(), Counter()), tokenizer)
     entries = len(tokenizer.symbols) + (MASK not in tokenizer.symbols)
     report["vocabulary"] = {"dictionary": entries, "type": kind}
     write_json(os.path.join(options.output_dir, REPORT), report)
@@ -236,6 +259,13 @@ def make_report(options, text: dict[str, Any], encoded: dict[str, Counter]) -> d
     }
 
 
+def lost_characters(counts: Counter, tokenizer: Tokenizer) -> dict[str, int]:
+    """The most frequent characters that the vocabulary lacks."""
+    characters = Counter({key[1]: n for key, n in counts.items() if isinstance(key, tuple)})
+    lost = (x for x in characters.most_common() if UNK in tokenizer.encode(x[0]))
+    return dict(itertools.islice(lost, 10))
+
+
 def summary(report: dict[str, Any]) -> Iterator[str]:
     """The report in a few lines, and warnings of splits with many unknown tokens."""
     for name in ("rows", "documents", "lines", "dropped", "tokens"):
@@ -244,9 +274,12 @@ def summary(report: dict[str, Any]) -> Iterator[str]:
     rates = report["unknown_rate"]
     yield "unknown: " + ", ".join(f"{split} {rate:.4%}" for split, rate in rates.items())
     yield f"vocabulary: {report['vocabulary']['dictionary']:,} entries"
+    if lost := report["lost_characters"]:
+        listed = ", ".join(f"{character} {number:,}" for character, number in lost.items())
+        yield f"characters that it lacks: {listed} (--character-coverage)"
     for split, rate in rates.items():
         if rate > MUCH:
             yield (
-                f"warning: {rate:.1%} of the tokens of {split} are unknown: characters that the "
-                "vocabulary lacks; was it made for such text? (--character-coverage)"
+                f"warning: {rate:.1%} of the tokens of {split} are unknown; was the vocabulary "
+                "made for such text?"
             )

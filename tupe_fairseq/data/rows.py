@@ -1,49 +1,76 @@
-"""Files of rows: .tsv, .csv, .jsonl, .conll, .txt (also .gz, .bz2, .xz) and .parquet.
+"""Files of rows: .tsv, .csv, .jsonl, .conll, .txt (also packed with gzip, bzip2, xz) and .parquet.
 
-A row is a dict from column to text, or to a list of texts. In .conll a row is a sentence, with a
-list for each column. In .txt and in "-", which is standard input, it is a line with one text.
+A row is a dict with the values as they are in the file. In .conll a row is a sentence, with a list
+for each column. In .txt and in "-", which is standard input, it is a line with one text.
 """
 
+import collections
 import contextlib
 import csv
+import functools
 import io
 import itertools
 import json
+import logging
+import math
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
-from tupe_fairseq.data.text_files import OPENERS, open_text
+from tupe_fairseq.data.text_files import BOM, OPENERS, holds_objects, open_text, refuse_others
 
 Row = dict[str, Any]
 STANDARD_INPUT = "-"
 #: formats whose first row may have the names of the columns
 DELIMITED = (".tsv", ".csv")
+CHUNK_ROWS = 8192
 
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")  # JSON may name them, UTF-8 cannot hold them
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of other bytes
+_LIST = re.compile(r"""\s*\[\s*(?:['"\d-].*)?\]\s*""", re.DOTALL)
+_WORD = re.compile("[^ \t\r\n]+")
+_BETWEEN = re.compile(r"\s*(?:(?:-DOCSTART-|#(?:begin|end) document)(?:\s.*)?)?", re.DOTALL)
+# without a header: rows that show which sign separates the fields
+_FIRST_ROWS = 20
+
+_warn_once = functools.cache(logging.getLogger("tupe-rows").warning)
 
 
 class RowError(ValueError):
     """A row that cannot be used; ``reason`` is the same for all rows with this problem."""
 
-    def __init__(self, path: str, number: int, problem: str, reason: str = "other columns"):
-        super().__init__(f"{place(path, number)} {problem}")
+    def __init__(self, problem: str, reason: str = "other columns"):
+        super().__init__(problem)
         self.reason = reason
 
 
-def ending_of(path: str) -> str:
-    """The ending that names the format, in lower case."""
+class BadRows(collections.Counter):
+    """Counts rows that cannot be used, by reason; ``first`` is the message of the first."""
+
+    first = ""
+
+    def __call__(self, error: RowError) -> None:
+        self.first = self.first or str(error)
+        self[error.reason] += 1
+
+    def __str__(self) -> str:
+        reasons = ", ".join(f"{reason}: {number}" for reason, number in self.items())
+        return f"{self.total()} rows ({reasons}); the first: {self.first}"
+
+
+def ending_of(path: str, default: str = "") -> str:
+    """The ending that names the format, in lower case; other names are of the default format."""
     base, ending = os.path.splitext(path.lower())
     if ending in OPENERS:
         ending = os.path.splitext(base)[1].replace(".parquet", "")
-    if ending not in _READERS:
+    if ending not in _READERS and not default:
         raise ValueError(
             f"{path} is no file of rows: its name should end in {', '.join(_READERS)} (all but "
             f".parquet also followed by {', '.join(OPENERS)})"
         )
-    return ending
+    return ending if ending in _READERS else default
 
 
 def place(path: str, number: int) -> str:
@@ -58,179 +85,301 @@ def quoted(names: Iterable[str]) -> str:
     return ", ".join(listed[:10]) + (f" and {len(listed) - 10} more" if len(listed) > 10 else "")
 
 
+def refuse_list(text: str) -> None:
+    """Refuse a list that is written as text, as by pandas."""
+    if _LIST.fullmatch(text):
+        problem = f"has a list as text, {text[:40]!r}; write .jsonl, or separate without brackets"
+        raise RowError(problem, "a list as text")
+
+
+def words_of(text: str | list[str]) -> list[str]:
+    """The words of a cell: spaces, tabs and line ends alone are between words."""
+    if isinstance(text, list):
+        return text
+    refuse_list(text)
+    return _WORD.findall(text)
+
+
 def read_columns(path: str, header: bool = True) -> list[str]:
     """The names of the columns; without a header "1", "2", ..."""
-    errors = []
-    for _, row in _raw_rows(path, None, header):
+    bad = None
+    for number, row in _raw_rows(path, None, header):
         if isinstance(row, dict):
             return list(row)
-        errors.append(row)
-    raise errors[0] if errors else ValueError(f"{path} has no rows")
+        bad = bad or ValueError(f"{place(path, number)} {row}")
+    raise bad or ValueError(f"{path} has no rows")
 
 
-def read_rows(
+def read_chunks(
     path: str,
-    columns: list[str] | None = None,
+    columns: list[str],
     header: bool = True,
     on_bad: Callable[[RowError], Any] | None = None,
-) -> Iterator[tuple[int, Row]]:
-    """Yield the rows, each with the number of its first line (parquet: of the row, from 1).
+    use: Callable[[int, Row, Row], Any] = lambda index, row, texts: texts,
+    whole: bool = False,
+    ending: str = "",
+) -> Iterator[list[tuple[int, Any]]]:
+    """Yield lists of rows, each with the number of its first line (parquet: of the row, from 1).
+
+    Rows of standard input come as soon as they are there.
 
     Args:
-        columns: which ones; by default all that the first row has, and no row may have others.
+        columns: whose values are needed as texts.
         on_bad: is called with each row that cannot be used; by default the first one is raised.
+        use: what is yielded of a row, given its index from 0 and its texts; it may raise
+            :class:`RowError`.
+        whole: whether ``use`` needs the other columns.
+        ending: the format, by default that of the file's name.
     """
-    names, number = columns, 0
-    for number, row in _raw_rows(path, columns, header):
-        try:
-            if isinstance(row, RowError):
-                raise row
-            names = names or list(row)
-            texts = _texts(path, number, row, names, columns is None)
-        except RowError as error:
-            if on_bad is None:
-                raise
-            on_bad(error)
-        else:
-            yield number, texts
-    if not number and path != STANDARD_INPUT:
+    index, chunks = itertools.count(), _standard_input(len(columns))
+    if path != STANDARD_INPUT:
+        rows = _raw_rows(path, None if whole else columns, header, ending)
+        chunks = iter(lambda: list(itertools.islice(rows, CHUNK_ROWS)), [])
+    for chunk in chunks:
+        good = []
+        for (number, row), place_in_file in zip(chunk, index):
+            try:
+                if isinstance(row, RowError):
+                    raise row
+                good.append((number, use(place_in_file, row, _texts(row, columns))))
+            except RowError as error:
+                error = RowError(f"{place(path, number)} {error}", error.reason)
+                if on_bad is None:
+                    raise error from None
+                on_bad(error)
+        yield good
+    if not next(index) and path != STANDARD_INPUT:
         raise ValueError(f"{path} has no rows")
 
 
-def row_writer(
-    path: str, file: IO[str], columns: list[str], header: bool = True
-) -> Callable[[Row], Any]:
-    """A function that writes a row to an open file; ``path`` ends in .tsv, .csv or .jsonl.
+def read_rows(path: str, columns: list[str], *args, **options) -> Iterator[tuple[int, Any]]:
+    """The rows of :func:`read_chunks`."""
+    return itertools.chain.from_iterable(read_chunks(path, columns, *args, **options))
 
-    Lists are joined by spaces in .tsv and .csv. The header is written at once.
+
+def row_writer(
+    ending: str, file: IO[str], columns: list[str] | None, header: bool = True
+) -> Callable[[Row], Any]:
+    """A function that writes a row to an open file of the format .tsv, .csv or .jsonl.
+
+    In .tsv and .csv words are separated by spaces, and what a row lacks is empty. The header is
+    written at once; without ``columns`` there is none.
     """
-    ending = os.path.splitext(path)[1].lower()
 
     def write(row: Row) -> None:
         if ending == ".jsonl":
-            line = json.dumps({name: row[name] for name in columns}, ensure_ascii=False)
+            line = json.dumps(row, ensure_ascii=False, default=str)
         else:
-            fields = [_field(path, ending, name, row[name]) for name in columns]
+            fields = [_field(row.get(name)) for name in columns or row]
             line = "\t".join(fields) if ending == ".tsv" else _csv_line(fields)
-        file.write(f"{line}\n")
+            if ending == ".tsv" and (line.count("\t") >= len(fields) or {*"\n\r"} & {*line}):
+                problem = "has a tab or a line end in a text, which .tsv cannot hold; write .csv or"
+                raise RowError(f"{problem} .jsonl (--output-file, --format)", "not for .tsv")
+        # half characters as JSON names them
+        file.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
 
-    if header and ending != ".jsonl":
+    if columns and header and ending != ".jsonl":
         write({name: name for name in columns})
     return write
 
 
 def _raw_rows(
-    path: str, columns: list[str] | None, header: bool
+    path: str, columns: list[str] | None, header: bool, ending: str = ""
 ) -> Iterator[tuple[int, Row | RowError]]:
-    if path == STANDARD_INPUT:
-        return _standard_input(columns or ["text"])
-    return _READERS[ending_of(path)](path, columns, header)
+    """Rows as they are in the file; of .parquet the named columns alone."""
+    ending = ending or ending_of(path)
+    rows = _READERS[ending](path, columns, header)
+    return map(_checked, rows) if ending in (*DELIMITED, ".conll", ".txt") else rows
 
 
-def read_lines(path: str, is_csv: bool = False) -> Iterator[tuple[int, str]]:
-    """Lines without their ends; only a line feed ends one. In .csv it may be in a field."""
-    number, standard = 0, (getattr(sys.stdin, "buffer", None), None)
-    source = contextlib.nullcontext(standard) if path == STANDARD_INPUT else open_text(path)
-    with source as (file, _):
-        try:
-            for number, line in enumerate(file, 1):
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-                yield number, text if is_csv else text.removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            advice = "convert the file first: iconv -t UTF-8"
-            raise ValueError(f"{place(path, number)} is not UTF-8; {advice}") from error
+def _checked(numbered: tuple[int, Row | RowError]) -> tuple[int, Row | RowError]:
+    """The row, unless it has bytes that are not UTF-8."""
+    number, row = numbered
+    for value in () if isinstance(row, RowError) else row.values():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and not text.isascii() and _NOT_UTF8.search(text):
+                advice = "convert the file first: iconv -f LATIN1 -t UTF-8"
+                return number, RowError(f"is not UTF-8; {advice}", "not UTF-8")
+    return numbered
+
+
+def _lines(path: str) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers and ends; only a line feed ends one."""
+    with open_text(path) as (file, _):
+        for number, line in enumerate(file, 1):
+            yield number, line.decode(errors="surrogateescape")
+
+
+def _without_end(line: str) -> str:
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+def _standard_input(num_columns: int) -> Iterator[list[tuple[int, Row | RowError]]]:
+    names, numbers, rest, part = ("text", "text2")[:num_columns], itertools.count(1), b"", None
+    while part != b"":
+        is_first = part is None
+        part = sys.stdin.buffer.read1(1 << 16)  # no more than is there
+        if is_first:
+            refuse_others("standard input", part)
+        *lines, rest = (rest + part).split(b"\n")
+        chunk: list[tuple[int, Row | RowError]] = []
+        for line, number in zip([rest] if rest and not part else lines, numbers):
+            text = line.removeprefix(BOM) if number == 1 else line
+            text = _without_end(text.decode(errors="surrogateescape"))
+            texts = [text] if len(names) == 1 else text.split("\t")
+            problem = f"has {len(texts)} texts, not {len(names)} with tabs between"
+            is_good = len(texts) == len(names)
+            row = dict(zip(names, texts)) if is_good else RowError(problem)
+            chunk.append(_checked((number, row)))
+        yield chunk
+
+
+def _txt(path: str, columns, header):
+    with open_text(path) as (file, _):
+        if holds_objects(file.peek()):
+            raise ValueError(f"{path} holds JSON objects, not lines of text; name it .jsonl")
+    return ((number, {"text": _without_end(line)}) for number, line in _lines(path))
 
 
 def _tsv(path: str, columns, header: bool):
-    rows = ((number, line.split("\t") if line else []) for number, line in read_lines(path))
-    return _delimited(path, header, rows)
+    num_quoted = 0
+
+    def rows():
+        nonlocal num_quoted
+        for number, line in _lines(path):
+            fields = _without_end(line).split("\t") if line.strip("\r\n") else []
+            if '"' in line:
+                num_quoted += sum(len(x) > 1 and x[0] == x[-1] == '"' for x in fields)
+            yield number, fields
+
+    yield from _delimited(path, header, rows())
+    if num_quoted:
+        _warn_once(
+            "%s: %d fields begin and end with a quote, which has no meaning in .tsv and stays in "
+            "the text; if pandas, Excel or csv wrote the file, name it .csv",
+            path, num_quoted,
+        )  # fmt: skip
 
 
 def _csv(path: str, columns, header: bool):
     csv.field_size_limit(1 << 30)
-    reader = csv.reader((line for _, line in read_lines(path, is_csv=True)), strict=True)
+    lines = _lines(path)
+    first = list(itertools.islice(lines, 1 if header else _FIRST_ROWS))
+    if first and re.fullmatch("sep=.\r?\n?", first[0][1], re.IGNORECASE):  # Excel's
+        separator, first = first[0][1][4], first[1:]
+    else:
+        separator = max(",;\t|", key=lambda sign: _fewest_fields([x for _, x in first], sign))
+    return _delimited(path, header, _csv_rows(itertools.chain(first, lines), separator))
 
-    def rows():
-        number = 1
+
+def _fewest_fields(lines: list[str], separator: str) -> int:
+    """Of these lines, if this sign separates the fields; 0 if it cannot."""
+    try:
+        rows = list(csv.reader(lines, delimiter=separator, strict=True))
+    except csv.Error:
+        return 0
+    return min(map(len, filter(None, rows)), default=0)
+
+
+def _csv_rows(lines: Iterator[tuple[int, str]], separator: str):
+    """Rows of fields. If one is wrong, the lines that it took are read one by one."""
+    read = functools.partial(csv.reader, delimiter=separator, strict=True)
+    taken: list[tuple[int, str]] = []
+
+    def take() -> Iterator[str]:
+        for line in lines:
+            taken.append(line)
+            yield line[1]
+
+    while True:
         try:
-            for fields in reader:
-                yield number, fields
-                number = reader.line_num + 1
+            for fields in read(take()):
+                yield taken[0][0], fields
+                taken.clear()
+            return
         except csv.Error as error:
-            raise ValueError(
-                f"{place(path, number)} begins no row of CSV: {error}; is a quote not closed, or "
-                "not doubled? (In .tsv quotes have no meaning.)"
-            ) from error
+            problem = f"is not a row of CSV: {error}; is a quote not closed, or not doubled?"
+        for number, line in taken:
+            fields = RowError(f"{problem} (In .tsv quotes have no meaning.)", "not CSV")
+            if number > taken[0][0] and line.count('"') % 2 == 0:
+                with contextlib.suppress(csv.Error):
+                    fields = next(read([line]))
+            yield number, fields
+        taken.clear()
 
-    return _delimited(path, header, rows())
 
+def _delimited(path: str, header: bool, rows: Iterator[tuple[int, list[str] | RowError]]):
+    """Rows of fields; a blank line is none, unless there is only one column.
 
-def _delimited(path: str, header: bool, rows: Iterator[tuple[int, list[str]]]):
-    """Rows of fields; a blank line is none, unless there is only one column."""
+    Columns of the same name are named by their numbers.
+    """
     names: list[str] = []
     for number, fields in rows:
+        if isinstance(fields, RowError):
+            if header and not names:
+                raise ValueError(f"{place(path, number)} {fields}")
+            yield number, fields
+            continue
         if not fields and len(names) != 1:
             continue
         fields, is_first = fields or [""], not names
         if is_first:
-            names = fields if header else [str(i + 1) for i in range(len(fields))]
-            if len(set(names)) < len(names):
-                raise ValueError(f"{path} has several columns of the same name: {quoted(names)}")
+            numbers = [str(i) for i in range(1, len(fields) + 1)]
+            names = numbers
+            if header:
+                names = [x if fields.count(x) == 1 else i for x, i in zip(fields, numbers)]
         if len(fields) != len(names):
             problem = f"has {len(fields)} fields, and the first row has {len(names)}"
-            yield number, RowError(path, number, problem)
+            yield number, RowError(problem)
         elif not (is_first and header):
             yield number, dict(zip(names, fields))
 
 
 def _jsonl(path: str, columns, header):
-    for number, line in read_lines(path):
-        if line.strip():
+    for number, line in _lines(path):
+        row = _checked((number, {"": line}))[1]
+        if line.strip() and isinstance(row, dict):
             try:
                 row = json.loads(line)
                 if not isinstance(row, dict):
-                    raise ValueError(f"it is {line[:30]}")
+                    raise ValueError(f"it is {line[:30].strip()}")
             except (ValueError, RecursionError) as error:
                 problem = f"is not a JSON object ({error}); of a list: jq -c '.[]' FILE"
-                row = RowError(path, number, problem, "not a JSON object")
+                row = RowError(problem, "not a JSON object")
+        if line.strip():
             yield number, row
 
 
 def _conll(path: str, columns, header):
-    separator, width = None, 0
-    for is_between, group in itertools.groupby(read_lines(path), lambda line: _is_between(line[1])):
-        if is_between:
-            continue
-        numbers, lines = zip(*group)
-        if not width:
-            separator = "\t" if "\t" in lines[0] else None
-            width = len(lines[0].split(separator))
-        tokens = [line.split(separator) for line in lines]
-        row: Row | RowError = {str(i): list(column) for i, column in enumerate(zip(*tokens), 1)}
-        for number, token in zip(numbers, tokens):
-            if len(token) != width or "" in token:
-                num_fields = len(list(filter(None, token)))
-                row = RowError(
-                    path, number, f"has {num_fields} fields, and the first token {width}"
-                )
+    """Sentences; the first token shows the separator and the number of fields.
+
+    A comment begins with "# " or "#<tab>" before a sentence. With the fields of a token it is a
+    token, unless the file begins with a comment.
+    """
+    separator, width, has_comments = "", 0, False
+    for is_between, group in itertools.groupby(_lines(path), lambda x: _BETWEEN.fullmatch(x[1])):
+        lines = [] if is_between else [(n, x.lstrip(" ").rstrip(" \t\r\n")) for n, x in group]
+        if lines and not width:
+            has_comments = lines[0][1].startswith("# ")
+            first = next((x for _, x in lines if not x.startswith(("# ", "#\t"))), lines[0][1])
+            if first.startswith("# "):  # comments of the file
+                continue
+            separator = "\t" if "\t" in first else "[ \t]+"
+            width = len(re.split(separator, first))
+        while lines and lines[0][1].startswith(("# ", "#\t")):
+            is_token = len(re.split(separator, lines[0][1])) == width
+            if is_token and not (has_comments and lines[0][1].startswith("# ")):
                 break
-        yield numbers[0], row
-
-
-def _is_between(line: str) -> bool:
-    return not line.strip() or line.split(None, 1)[0] == "-DOCSTART-"
-
-
-def _txt(path: str, columns, header):
-    return ((number, {"text": line}) for number, line in read_lines(path))
-
-
-def _standard_input(columns: list[str]):
-    for number, line in read_lines(STANDARD_INPUT):
-        texts = [line] if len(columns) == 1 else line.split("\t")
-        problem = f"has {len(texts)} texts, not {len(columns)} with tabs between"
-        is_good = len(texts) == len(columns)
-        yield number, dict(zip(columns, texts)) if is_good else RowError("-", number, problem)
+            del lines[0]
+        tokens = [(number, re.split(separator, line)) for number, line in lines]
+        bad = [(number, x) for number, x in tokens if len(x) != width or "" in x]
+        if bad:
+            number, fields = bad[0]
+            problem = f"has {len(fields)} fields, and the first token {width}"
+            yield number, RowError("has an empty field" if "" in fields else problem)
+        elif tokens:
+            columns = zip(*(fields for _, fields in tokens))
+            yield tokens[0][0], {str(i): list(column) for i, column in enumerate(columns, 1)}
 
 
 def _parquet(path: str, columns: list[str] | None, header):
@@ -238,7 +387,11 @@ def _parquet(path: str, columns: list[str] | None, header):
 
     with open(path, "rb") as file:
         try:
-            batches = pyarrow.parquet.ParquetFile(file).iter_batches(1000, columns=columns)
+            table = pyarrow.parquet.ParquetFile(file)
+            for name in {*(columns or ())} - {*table.schema_arrow.names}:
+                listed = quoted(table.schema_arrow.names)
+                raise ValueError(f"{path} has no column {name!r}; the columns are {listed}")
+            batches = table.iter_batches(1000, columns=columns)
             yield from enumerate((row for batch in batches for row in batch.to_pylist()), 1)
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             problem = " ".join(str(error).split())
@@ -256,42 +409,35 @@ _READERS: dict[str, Callable] = {
 }
 
 
-def _texts(path: str, number: int, row: Row, names: list[str], is_all: bool) -> Row:
-    """The values of the named columns as texts."""
-    if any(name not in row for name in names) or (is_all and len(row) > len(names)):
-        raise RowError(path, number, f"has the columns {quoted(row)} instead of {quoted(names)}")
-    try:
-        return {name: _text(name, row[name]) for name in names}
-    except TypeError as error:
-        raise RowError(path, number, f"has {error}", "neither text nor number") from error
+def _texts(row: Row, columns: list[str]) -> Row:
+    """The values of the columns as texts."""
+    if any(name not in row for name in columns):
+        raise RowError(f"has the columns {quoted(row)} instead of {quoted(columns)}")
+    return {name: _text(name, row[name]) for name in columns}
 
 
 def _text(column: str, value: Any) -> Any:
     """Texts as they are, numbers as JSON writes them, and lists of these."""
     if isinstance(value, str):
         return value if value.isascii() else _HALF_CHARACTERS.sub("", value)
-    if isinstance(value, (bool, int, float)):
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return json.dumps(value)
     if isinstance(value, list) and not any(isinstance(one, list) for one in value):
         return [_text(column, one) for one in value]
-    kind = "null" if value is None else f"a {type(value).__name__}"
-    raise TypeError(f"{kind} in column {column!r}, which is neither text nor number")
+    is_json = value is None or isinstance(value, float)
+    kind = json.dumps(value) if is_json else f"a {type(value).__name__}"
+    problem = f"has {kind} in column {column!r}, which is neither text nor number"
+    raise RowError(problem, "neither text nor number")
 
 
-def _field(path: str, ending: str, column: str, value: Any) -> str:
-    if isinstance(value, list):
-        if any(len(str(one).split()) != 1 for one in value):
-            raise ValueError(
-                f"{path}: column {column!r} has a list with an empty text or one with spaces, "
-                "which only .jsonl can hold"
-            )
-        return " ".join(map(str, value))
-    if ending == ".tsv" and re.search("[\t\n\r]", str(value)):
-        raise ValueError(
-            f"{path}: column {column!r} has a text with a tab or a line end, which .tsv cannot "
-            "hold; write .csv or .jsonl"
-        )
-    return str(value)
+def _field(value: Any) -> str:
+    """A value as a field of .tsv or .csv: words with spaces between, null as nothing."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, list) and all(isinstance(x, str) and _WORD.fullmatch(x) for x in value):
+        return " ".join(value)
+    is_json = isinstance(value, (bool, int, float, list, dict))
+    return json.dumps(value, ensure_ascii=False, default=str) if is_json else str(value)
 
 
 def _csv_line(fields: list[str]) -> str:

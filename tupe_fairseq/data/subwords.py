@@ -70,6 +70,7 @@ def learn_sentencepiece(
     model_type: str,
     character_coverage: float,
     lowercase: bool,
+    required_chars: str = "",
 ) -> bytes:
     """A model with fairseq's ids up to <unk>, and <mask> among its pieces."""
     import sentencepiece
@@ -81,6 +82,7 @@ def learn_sentencepiece(
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines), model_writer=model, vocab_size=vocab_size,
             model_type=model_type, character_coverage=character_coverage,
+            required_chars=required_chars,
             normalization_rule_name="nmt_nfkc_cf" if lowercase else "nmt_nfkc",
             bos_id=0, pad_id=1, eos_id=2, unk_id=3, user_defined_symbols=[MASK],
             max_sentence_length=1 << 30,  # in bytes; ours in characters was applied before

@@ -1,6 +1,7 @@
 """What a task predicts, as the report.json of its data folder records it."""
 
 import dataclasses
+import math
 import os
 import re
 from collections import Counter
@@ -130,6 +131,13 @@ class TaskRows:
 def as_tuple(label: str | tuple[str, ...]) -> tuple[str, ...]:
     """All labels of a row."""
     return (label,) if isinstance(label, str) else label
+
+
+def is_number(text: str) -> bool:
+    """Whether a score is a number in ASCII digits; Python alone reads 1_5 as 15."""
+    return bool(re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII)) and (
+        math.isfinite(float(text))
+    )
 
 
 def trained_kind(options: Mapping[str, Any]) -> str:

@@ -2,15 +2,26 @@
 
 import argparse
 import logging
-import math
 import random
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tupe_fairseq.data.columns import Columns, choose_columns
-from tupe_fairseq.data.metrics import are_bio
-from tupe_fairseq.data.rows import DELIMITED, RowError, ending_of, quoted, read_columns, read_rows
+from tupe_fairseq.data.metrics import are_entities
+from tupe_fairseq.data.rows import (
+    DELIMITED,
+    BadRows,
+    RowError,
+    ending_of,
+    place,
+    quoted,
+    read_columns,
+    read_rows,
+    refuse_list,
+    words_of,
+)
 from tupe_fairseq.data.task import (
     CLASSIFICATION,
     MULTILABEL,
@@ -19,11 +30,13 @@ from tupe_fairseq.data.task import (
     Task,
     TaskRows,
     as_tuple,
+    is_number,
 )
 
 logger = logging.getLogger(__name__)
 
 BIO, PLAIN = TAG_SCHEMES = ("bio", "plain")
+IOB1 = "IOB1"
 # what is reported, and what picks the best checkpoint
 _METRICS = {
     CLASSIFICATION: (("accuracy", "macro_f1"), "accuracy"),
@@ -50,15 +63,14 @@ class _File:
 
     def __init__(self, path: str, columns: Columns, options: argparse.Namespace):
         self.path, self._skips = path, options.skip_bad_rows
-        self.rows: list[_Row] = []
-        self.dropped: Counter[str] = Counter()
+        self.dropped = BadRows()
         names = [*columns.texts, *([columns.label] if columns.label else [])]
-        for number, row in read_rows(path, names, options.has_header, self._drop):
-            try:
-                texts, label = _parse(options, path, number, row, columns)
-                self.rows.append(_Row(number, self.read, texts, label))
-            except RowError as error:
-                self._drop(error)
+
+        def use(index: int, row: dict[str, Any], texts: dict[str, Any]) -> tuple:
+            return index, *_parse(options, texts, columns)
+
+        rows = read_rows(path, names, options.has_header, self._drop, use)
+        self.rows = [_Row(number, *row) for number, row in rows]
         self.check(lambda row: None)
 
     @property
@@ -73,22 +85,26 @@ class _File:
             if problem is None:
                 kept.append(row)
             else:
-                self._drop(RowError(self.path, row.number, *problem))
+                self._drop(RowError(f"{place(self.path, row.number)} {problem[0]}", problem[1]))
         self.rows = kept
         if not kept:
-            reasons = ", ".join(f"{reason}: {count}" for reason, count in self.dropped.items())
-            raise ValueError(f"{self.path}: no row can be used ({reasons})")
+            raise ValueError(f"{self.path}: no row can be used; left out: {self.dropped}")
+
+    def convert(self) -> None:
+        """Turn IOB1, where B-x begins an entity only behind another x, into BIO."""
+        self.rows = [row._replace(label=row.label and _as_bio(row.label)) for row in self.rows]
 
     def _drop(self, error: RowError) -> None:
         if not self._skips:
             raise ValueError(f"{error}; --skip-bad-rows leaves such rows out")
-        self.dropped[error.reason] += 1
+        self.dropped(error)
 
     def task_rows(self, places: Iterable[int], kind: str) -> TaskRows:
         """The rows at these places."""
         rows = TaskRows()
         for row in map(self.rows.__getitem__, places):
             rows.add(row.texts, kind == TAGGING)
+            rows.index.append(str(row.index))
             if row.label is not None:
                 rows.labels.append(row.label)
         rows.read = len(rows.texts)
@@ -102,75 +118,106 @@ def read_task(options: argparse.Namespace) -> tuple[Task, dict[str, TaskRows], C
         options: the flags of tupe-prepare-task, ``files`` by split, and ``has_header``.
     """
     columns = _columns(options)
-    train = _File(options.files["train"], columns["train"], options)
-    tags = options.tags
-    if options.kind == TAGGING and tags is None:
-        tags = BIO if are_bio({tag for row in train.rows for tag in row.label}) else PLAIN
-        if tags == BIO:
-            logger.info("the tags are BIO and checked as such (not with --tags %s)", PLAIN)
-    train.check(lambda row: _problem(row, tags, options.labels, options.scale))
-    labels = () if options.kind == REGRESSION else _labels(options, train, columns["train"])
+    train = _File(options.files["train"], columns, options)
+    scheme = _scheme(options, train) if options.kind == TAGGING else None
+    converted = scheme == IOB1 and not options.labels
+    if converted:
+        train.convert()
+    train.check(lambda row: _problem(row, options.tags, options.labels, options.scale))
+    labels = () if options.kind == REGRESSION else _labels(options, train, columns)
     splits = {} if "valid" in options.files else _hold_out(options, train)
     for split, path in options.files.items():
-        file = train if split == "train" else _File(path, columns[split], options)
-        file.check(lambda row: _problem(row, tags, labels))
+        of_split = columns
+        if split == "test" and not _is_labelled(options, path, columns.label, train):
+            logger.info("%s has no labels in column %r", path, columns.label)
+            of_split = columns._replace(label=None)
+        file = train if split == "train" else _File(path, of_split, options)
+        if converted:
+            file.convert()
+        file.check(lambda row: _problem(row, options.tags, labels))
         if split not in splits:
             splits[split] = file.task_rows(range(len(file.rows)), options.kind)
-        splits[split].read += sum(file.dropped.values())
+        splits[split].read += file.dropped.total()
         splits[split].dropped = file.dropped
-        if split == "test":
-            splits[split].index = [str(row.index) for row in file.rows]
     for split, rows in splits.items():
         if split != "test" and len(rows.texts) < _FEWEST:
             raise ValueError(f"{split} has {len(rows.texts)} rows; fine-tuning needs {_FEWEST}")
     scale = _scale(options, splits) if options.kind == REGRESSION else None
-    metrics, selection = _METRICS[BIO if tags == BIO else options.kind]
-    texts, names = len(columns["train"].texts), tuple(splits)
+    _warn_of_leaks(splits)
+    metrics, selection = _METRICS[BIO if scheme else options.kind]
+    texts, names = len(columns.texts), tuple(splits)
     task = Task(options.name, options.kind, labels, texts, names, metrics, selection, scale=scale)
-    return task, splits, columns["train"]
+    return task, splits, columns
 
 
-def _columns(options: argparse.Namespace) -> dict[str, Columns]:
-    """The columns of each file: those of train, but a test set may have no labels."""
+def _columns(options: argparse.Namespace) -> Columns:
+    """The columns of all files, as they are in train."""
     files, header = options.files, options.has_header
     if not header and all(ending_of(path) not in DELIMITED for path in files.values()):
         raise ValueError("--no-header has no effect: none of the files is .tsv or .csv; drop it")
     names, num_texts = (options.text, options.text2, options.label), None
     if options.kind == TAGGING:
         num_texts = 1
-    train = choose_columns(
-        files["train"], *names, header=header, num_texts=num_texts, labelled=True
-    )
-    columns = dict.fromkeys(files, train)
-    if "test" in files:
-        has_labels = train.label in read_columns(files["test"], header)
-        if has_labels and options.kind != MULTILABEL:
-            rows = read_rows(files["test"], [train.label], header, on_bad=lambda error: None)
-            has_labels = any(row[train.label] for _, row in rows)
-        if not has_labels:
-            logger.info("%s has no labels in column %r", files["test"], train.label)
-            columns["test"] = train._replace(label=None)
-    return columns
+    return choose_columns(files["train"], *names, header=header, num_texts=num_texts, labelled=True)
+
+
+def _scheme(options: argparse.Namespace, train: _File) -> str | None:
+    """How the tags name entities, if they do."""
+    seen = {tag for row in train.rows for tag in row.label}
+    if options.tags is not None:
+        return BIO if options.tags == BIO else None
+    if not are_entities(seen):
+        logger.info("the tags name no entities (as BIO, BIOES, BILOU do): accuracy is measured")
+        return None
+    wrong = sum(_problem(row, BIO) is not None for row in train.rows)
+    signs = {tag[0] for tag in seen}
+    scheme = "BIOES" if signs & {*"ES"} else "BILOU" if signs & {*"LU"} else IOB1 if wrong else BIO
+    logger.info("the tags are %s: F1 of entities is measured (not with --tags %s)", scheme, PLAIN)
+    if scheme == IOB1:
+        logger.info("rows with an entity that begins with I-: %d (refused with --tags bio)", wrong)
+    return scheme
+
+
+def _is_labelled(options: argparse.Namespace, path: str, column: str, train: _File) -> bool:
+    """Whether a test set has labels: other values than nothing, and than -1 if train has none."""
+    if column not in read_columns(path, options.has_header):
+        return False
+    rows = read_rows(path, [column], options.has_header, lambda error: None)
+    cells = [row[column] for _, row in rows]
+    seen = {x for cell in cells for x in (cell.split() if isinstance(cell, str) else cell)}
+    unknown = {"-1", "-1.0"}
+    if unknown & {label for row in train.rows for label in as_tuple(row.label)}:
+        unknown = set()
+    return not seen <= unknown or (options.kind == MULTILABEL and not seen)
+
+
+def _warn_of_leaks(splits: dict[str, TaskRows]) -> None:
+    train = set(splits["train"].texts)
+    for split, rows in splits.items():
+        number = sum(texts in train for texts in rows.texts)
+        if split != "train" and number:
+            rows.warnings["also in train"] = number
+            logger.warning("%d of %d rows of %s are in train, too", number, len(rows.texts), split)
 
 
 def _parse(
-    options: argparse.Namespace, path: str, number: int, row: dict[str, Any], columns: Columns
+    options: argparse.Namespace, row: dict[str, Any], columns: Columns
 ) -> tuple[tuple[str, ...], Any]:
     """The texts of a row, or its words, and its label without space around it."""
 
     def refuse(problem: str, reason: str):
-        raise RowError(path, number, problem, reason)
+        raise RowError(problem, reason)
 
     def whole(values: Iterable[str]) -> tuple[str, ...]:
-        stripped = tuple(value.strip() for value in values)
+        stripped = tuple(unicodedata.normalize("NFC", value.strip()) for value in values)
         return stripped if all(stripped) else refuse("has an empty label", "empty label")
 
     values = [row[name] for name in columns.texts]
     label: Any = None if columns.label is None else row[columns.label]
     if options.kind == TAGGING:
-        words = tuple(values[0].split() if isinstance(values[0], str) else values[0])
+        words = tuple(words_of(values[0]))
         if label is not None:
-            label = whole(label.split() if isinstance(label, str) else label)
+            label = whole(words_of(label))
             if len(label) != len(words):
                 refuse(f"has {len(label)} tags for {len(words)} words", "unequal words and tags")
             if not words:
@@ -178,15 +225,20 @@ def _parse(
         return words, label
     if not all(isinstance(value, str) for value in values):
         refuse(f"has a list for a text, which --kind {TAGGING} takes", "a list for a text")
+    if isinstance(label, str):
+        refuse_list(label)
     if options.kind == MULTILABEL and label is not None:
         if isinstance(label, str):
             label = label.split(options.label_separator) if label.strip() else []
-        label = tuple(dict.fromkeys(whole(label)))
+        label = whole(label)
+        twice = [one for one, number in Counter(label).items() if number > 1]
+        if twice:
+            refuse(f"has the label {twice[0]!r} twice; give names, not 0 and 1", "a label twice")
     elif label is not None:
         if not isinstance(label, str):
             refuse(f"has a list of labels, which --kind {MULTILABEL} takes", "a list of labels")
         (label,) = whole([label])
-        if options.kind == REGRESSION and not _is_number(label):
+        if options.kind == REGRESSION and not is_number(label):
             refuse(f"has the score {label!r}, not a number", "not a number")
     return tuple(values), label
 
@@ -198,12 +250,11 @@ def _problem(
     scale: tuple[float, float] | None = None,
 ) -> tuple[str, str] | None:
     """What is wrong with the label of a row, and the reason to count."""
-    before = "O"
-    for word, tag in zip(row.texts, row.label or ()) if tags == BIO else ():
-        if not are_bio([tag]) or (tag[0] == "I" and (before == "O" or before[2:] != tag[2:])):
+    of_row = (row.label or ()) if tags == BIO else ()
+    for word, before, tag, right in zip(row.texts, ("O", *of_row), of_row, _as_bio(of_row)):
+        if tag != right or not (tag == "O" or tag.startswith(("B-", "I-"))):
             problem = f"has the tag {tag!r} of {word!r} after {before!r}"
             return f"{problem}, which is not BIO; --tags {PLAIN} takes any tags", "not BIO"
-        before = tag
     for label in as_tuple(row.label or ()) if labels else ():
         if label not in labels:
             return f"has the label {label!r}, not one of {quoted(labels)}", "unknown label"
@@ -211,6 +262,14 @@ def _problem(
         problem = f"has the score {row.label!r}, outside --scale {scale[0]:g},{scale[1]:g}"
         return problem, "score outside the scale"
     return None
+
+
+def _as_bio(tags: Sequence[str]) -> tuple[str, ...]:
+    pairs = zip(("O", *tags), tags)
+    return tuple(
+        f"B{tag[1:]}" if tag[0] == "I" and (before == "O" or before[2:] != tag[2:]) else tag
+        for before, tag in pairs
+    )
 
 
 def _labels(options: argparse.Namespace, train: _File, columns: Columns) -> tuple[str, ...]:
@@ -231,7 +290,7 @@ def _labels(options: argparse.Namespace, train: _File, columns: Columns) -> tupl
             f"{train.path} has {len(seen)} different labels in {len(train.rows)} rows; is column "
             f"{columns.label!r} the label (--label)? --kind {REGRESSION} is for numbers"
         )
-    numeric = all(map(_is_number, seen))
+    numeric = all(map(is_number, seen))
     labels = sorted(seen, key=lambda label: (float(label) if numeric else 0, label))
     logger.info("labels in the order of the classes: %s", quoted(options.labels or labels))
     return options.labels or tuple(labels)
@@ -297,10 +356,3 @@ def draw_share(
             drawn.remove(row)
             left.update(labels[row])
     return drawn
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False

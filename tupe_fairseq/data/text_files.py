@@ -1,4 +1,4 @@
-"""Reads raw text: lines and documents of plain or compressed files, JSON lines and parquet."""
+"""Opens raw text, plain or packed, and cleans it."""
 
 import bz2
 import contextlib
@@ -6,19 +6,32 @@ import gzip
 import io
 import json
 import lzma
-import os
 import re
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Any
+from collections.abc import Callable, Iterator
+from typing import IO
 
-OPENERS: dict[str, Callable[..., Any]] = {
-    ".gz": gzip.open,
-    ".xz": lzma.open,
-    ".bz2": bz2.open,
+#: packed files that are read, by the ending of their names; which one it is say the first bytes
+OPENERS = {
+    ".gz": (gzip.open, rb"\x1f\x8b\x08"),
+    ".xz": (lzma.open, rb"\xfd7zXZ\x00"),
+    ".bz2": (bz2.open, rb"BZh\d1AY&SY"),
 }
+BOM = b"\xef\xbb\xbf"
 BLOCK_BYTES = 1 << 18
+
+# what else begins with these bytes
+_OTHERS = {
+    b"\x28\xb5\x2f\xfd": "packed (.zst); unpack it: zstd -d",
+    b"\x04\x22\x4d\x18": "packed (.lz4); unpack it: lz4 -d",
+    b"7z\xbc\xaf\x27\x1c": "packed (.7z); unpack it: 7z x",
+    b"Rar!\x1a\x07": "packed (.rar); unpack it: unrar x",
+    b"PK\x03\x04": "packed (.zip), or a spreadsheet; unpack it, or save the table as .csv",
+    b"PAR1": "a parquet file; name it .parquet",
+    b"%PDF-": "a PDF file, not text",
+}
+_CONTROLS = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
 
 # Control, format and private characters, surrogates, non-characters, the replacement character:
 # a list, because unicodedata differs between versions of Python. U+200C and U+200D stay: they
@@ -49,104 +62,45 @@ def clean_line(line: str, lowercase: bool = False) -> str:
 
 @contextlib.contextmanager
 def open_text(path: str) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
-    """The bytes of a plain, .gz, .xz or .bz2 file, and how many of the stored ones are read."""
-    opener = OPENERS.get(os.path.splitext(path)[1].lower())
-    with open(path, "rb") as stored:
+    """The bytes of a file without a BOM, unpacked, and how many of the stored ones are read."""
+    with open(path, "rb", BLOCK_BYTES) as stored:
+        start = stored.peek(16)
+        openers = [opener for opener, magic in OPENERS.values() if re.match(magic, start)]
         try:
-            yield io.BufferedReader(opener(stored)) if opener else stored, stored.tell
+            file = io.BufferedReader(openers[0](stored), BLOCK_BYTES) if openers else stored
+            refuse_others(path, file.peek())
+            if file.peek().startswith(BOM):
+                file.read(len(BOM))
+            yield file, stored.tell
         except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
             raise ValueError(f"{path} cannot be read: {error}") from error
 
 
-Block = tuple[int, bytes | list[str]]
-
-
-def read_blocks(
-    path: str, field: str | None = None, advance: Callable[[int], Any] = lambda size: None
-) -> Iterator[Block]:
-    """A file in blocks: the number of the first line, and whole lines or texts of parquet rows.
-
-    Args:
-        advance: called with the number of bytes read.
-    """
-    if field is not None and path.lower().endswith(".parquet"):
-        yield from _parquet_texts(path, field, advance)
-        return
-    with open_text(path) as (file, position):
-        number, before = 1, 0
-        while block := file.read(BLOCK_BYTES) + file.readline():
-            yield number, block
-            number += block.count(b"\n")
-            advance(position() - before)
-            before = position()
-
-
-def lines_of(block: Block, field: str | None, path: str) -> Iterable[str | None]:
-    """The lines of a block without their ends; None for one that is not UTF-8.
-
-    A blank line ends a document. With a field each row of JSON lines or parquet is a document: the
-    lines of this field that are not empty, then an empty one.
-    """
-    first, content = block
-    if field is None:
-        return _decoded(content)
-    return _lines_of_rows(first, content, field, path)
-
-
-def _lines_of_rows(first: int, content: bytes | list[str], field: str, path: str):
-    texts = content if isinstance(content, list) else _decoded(content)
-    for number, text in enumerate(texts, first):
-        if text is None:
-            yield None
-        elif isinstance(content, list) or text.strip():
-            if isinstance(content, bytes):
-                text = _field_of(text.lstrip("\ufeff"), field, f"{path}, line {number}")
-            yield from [*filter(None, text.split("\n")), ""]
-
-
-def _decoded(content: bytes) -> Iterable[str | None]:
-    content = content.removesuffix(b"\n")
-    try:
-        return content.decode().split("\n")
-    except UnicodeDecodeError:
-        return map(_decoded_line, content.split(b"\n"))
-
-
-def _decoded_line(line: bytes) -> str | None:
-    try:
-        return line.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def documents(path: str, field: str | None = None) -> Iterator[str | None]:
-    """The lines of a whole file, as :func:`lines_of`."""
-    for block in read_blocks(path, field):
-        yield from lines_of(block, field, path)
-
-
-def check_text(path: str, field: str | None) -> None:
-    """Refuse what is no text, or has no text in this field, by its beginning."""
-    if field is not None:
-        next(documents(path, field), None)
-        return
-    with open_text(path) as (file, _):
-        start = file.read(BLOCK_BYTES)
-    if start.startswith(b"PAR1"):
-        raise ValueError(
-            f"{path} is a parquet file; name the column of the text: --text-field NAME"
-        )
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")) or start.count(0) > len(start) // 10:
+def refuse_others(path: str, start: bytes) -> None:
+    """Refuse what is no text in UTF-8 with usual line ends, by its first bytes."""
+    for magic, kind in _OTHERS.items():
+        if start.startswith(magic):
+            raise ValueError(f"{path} is {kind}")
+    if start[257:262] == b"ustar":
+        raise ValueError(f"{path} is packed (.tar); unpack it: tar xf")
+    num_controls = len(start) - len(start.translate(None, _CONTROLS))
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")) or num_controls > 1 + len(start) / 20:
         raise ValueError(
             f"{path} is not text in UTF-8; convert it first (of UTF-16: iconv -f UTF-16 -t UTF-8), "
             "or unpack it"
         )
-    lines = [line for line in start.split(b"\n")[:10] if line.strip()]
-    if lines and all(map(_is_object, lines)):
-        raise ValueError(
-            f"{path} holds JSON objects, whose keys and quotes would be learned as text; name the "
-            "field of the text: --text-field NAME"
-        )
+    unquoted = re.sub(b'"[^"]*"', b"", start)  # a field of .csv may have any line end
+    if unquoted.count(b"\r") - unquoted.count(b"\r\n") > unquoted.count(b"\n"):
+        if unquoted.strip().count(b"\r"):
+            raise ValueError(
+                f"{path} ends its lines with CR; convert it first: tr '\\r' '\\n' < FILE > NEW"
+            )
+
+
+def holds_objects(start: bytes) -> bool:
+    """Whether these lines are JSON objects."""
+    lines = [line for line in start.split(b"\n")[:-1][:10] or [start] if line.strip()]
+    return bool(lines) and all(map(_is_object, lines))
 
 
 def _is_object(line: bytes) -> bool:
@@ -154,42 +108,3 @@ def _is_object(line: bytes) -> bool:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _field_of(line: str, field: str, place: str) -> str:
-    """The text in a field of a JSON object."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{place} is not JSON ({error}); --text-field needs JSON lines") from None
-    if not isinstance(row, dict):
-        raise ValueError(f"{place} is not a JSON object; give one per line (jq -c '.[]')")
-    if not isinstance(row.get(field), str):
-        problem = f"is not a text, but {row[field]!r:.50}" if field in row else "is missing"
-        raise ValueError(
-            f"{place}: --text-field {field} {problem}; the fields are {', '.join(row)}"
-        )
-    return row[field]
-
-
-def _parquet_texts(path: str, field: str, advance: Callable[[int], Any]) -> Iterator[Block]:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        file = pyarrow.parquet.ParquetFile(path)
-        if field not in file.schema_arrow.names:
-            names = ", ".join(file.schema_arrow.names)
-            raise ValueError(f"{path} has no column {field} (--text-field); they are {names}")
-        size, row = os.path.getsize(path), 1
-        for batch in file.iter_batches(1000, columns=[field], use_threads=False):
-            texts = batch.column(0).to_pylist()
-            for number, text in enumerate(texts, row):
-                if not isinstance(text, str):
-                    raise ValueError(f"{path}, row {number}: --text-field {field} is not a text")
-            yield row, texts
-            row += len(texts)
-            advance(size * len(texts) // file.metadata.num_rows)
-    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
-        words = " ".join(str(error).split())
-        raise ValueError(f"{path} cannot be read as parquet: {words}") from error
