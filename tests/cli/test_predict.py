@@ -1,13 +1,18 @@
 """tupe-predict and tupe-encode give what fairseq's own model does, row for row."""
 
+import contextlib
 import csv
+import datetime
 import io
 import json
 import os
 import shutil
+import subprocess
 import sys
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 
@@ -20,7 +25,7 @@ from helpers.models import (
     write_fine_tuned,
     write_model,
 )
-from helpers.running import call_program, run_here
+from helpers.running import BIN, ENV, call_program, run_here
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.files import copy_vocabulary
 from tupe_fairseq.inference.predict import predict as through_fairseq
@@ -191,6 +196,89 @@ def test_standard_input_and_bad_rows(models, monkeypatch, tmp_path):
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 3
 
 
+def test_rows_come_out_as_they_went_in(models, tmp_path):
+    """Types, null, objects, columns of some rows, and labels of an earlier model."""
+    rows = [
+        {"id": 7, "price": 1.5, "ok": True, "text": "A dog.", "none": None, "meta": {"a": [1]}},
+        {"text": 12, "label": "mine", "big": 10**25, "half": "\ud800x", "tokens": ["a b", "c"]},
+    ]
+    lines = [json.dumps(row) + "\n" for row in (*rows, {"text": None}, rows[0])]
+    (tmp_path / "in.jsonl").write_text("".join(lines))
+    words = [models["classification"], tmp_path / "in.jsonl", "--text", "text"]
+    code, log = call_program("predict", [*words, "--output-file", tmp_path / "out.jsonl", "--cpu"])
+    assert code == 2 and "in.jsonl, line 3 has null in column 'text'" in log
+    log = predict(*words, "--output-file", tmp_path / "out.jsonl", "--skip-bad-rows")
+    assert "the new columns are predicted_row, predicted_label, predicted_probability" in log
+    found = json_lines(tmp_path / "out.jsonl")
+    assert [row.pop("predicted_row") for row in found] == [0, 1, 3]
+    assert all({row.pop("predicted_label"), row.pop("predicted_probability")} for row in found)
+    assert found == [*rows, rows[0]]
+    predict(*words, "--output-file", tmp_path / "out.csv", "--skip-bad-rows", "--prefix", "my_")
+    with open(tmp_path / "out.csv", encoding="utf-8", newline="") as file:
+        of_csv = list(csv.DictReader(file))
+    assert [*of_csv[0]] == [
+        "id", "price", "ok", "text", "none", "meta", "label", "big", "half", "tokens",
+        "my_row", "my_label", "my_probability",
+    ]  # fmt: skip
+    assert list(of_csv[0].values())[:6] == ["7", "1.5", "true", "A dog.", "", '{"a": [1]}']
+    assert list(of_csv[1].values())[3:10] == [
+        "12", "", "", "mine", str(10**25), "\\ud800x", '["a b", "c"]',
+    ]  # fmt: skip
+
+
+def test_parquet_with_columns_of_any_type(models, tmp_path):
+    columns = {
+        "text": ["A dog.", "Nobody."], "when": [datetime.date(2020, 1, 2), None], "n": [1, None],
+        "label": [0.5, float("nan")],
+    }  # fmt: skip
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "in.parquet")
+    predict(models["mean"], tmp_path / "in.parquet", "--output-file", tmp_path / "out.csv")
+    rows = [line.split(",")[:4] for line in (tmp_path / "out.csv").read_text().splitlines()]
+    assert rows[1:] == [["A dog.", "2020-01-02", "1", "0.5"], ["Nobody.", "", "", "NaN"]]
+
+
+def test_standard_input_is_a_stream(models):
+    """A line is answered before the next one comes, and who closes the pipe ends it."""
+    model, data = models["classification"], ["--data", models["data"]]
+    for command, line, header in (
+        (["tupe-predict", model, "-"], b"A dog.\n", b"text\tlabel\tprobability\n"),
+        (["tupe-predict", model, "-", "--format", "jsonl"], b"A\tdog.\n", b""),
+        (["tupe-score", models["post"], *data], b"A dog.\n", b"score\tpieces\tsentence\n"),
+    ):
+        process = subprocess.Popen(
+            [BIN / command[0], *map(str, command[1:]), "--cpu"], env=ENV, bufsize=0,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        process.stdin.write(line)
+        assert not header or process.stdout.readline() == header
+        assert b"dog." in process.stdout.readline()
+        process.stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(line * 9)
+            process.stdin.close()
+        errors = process.stderr.read().decode()
+        assert process.wait() == 0 and "roken" not in errors, errors
+
+
+@pytest.mark.parametrize(
+    "content, flags, message",
+    [
+        (b"A dog.\nA\tdog.\n", [], "standard input, line 2 has a tab or a line end in a text"),
+        (b"A dog.\ncaf\xe9\n", [], "standard input, line 2 is not UTF-8"),
+        (b"\xff\xfeA\0", [], "standard input is not text in UTF-8"),
+        (
+            b"A dog.\n",
+            ["--format", "csv", "--output-file", "x.csv"],
+            "--format is of standard output",
+        ),
+    ],
+)
+def test_standard_input_that_does_not_fit(content, flags, message, models, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    code, log = call_program("predict", [models["classification"], "-", "--cpu", *flags])
+    assert code == 2 and message in log.splitlines()[-1], log
+
+
 def test_columns_are_those_of_the_training_data(models, tmp_path):
     """If INPUT has them; else they are guessed."""
     folder = shutil.copytree(models["classification"].parent, tmp_path / "model")
@@ -304,3 +392,16 @@ def test_vectors_are_those_of_fairseqs_own_model(name, layer, pooling, models, t
         assert found.dtype == np.float32 and found.shape == (len(TEXTS), 16)
         # rounding of float32
         np.testing.assert_allclose(found, torch.stack(wanted).numpy(), rtol=0, atol=1e-5)
+
+
+def test_vectors_of_a_stream_and_of_rows_that_are_left_out(models, monkeypatch, tmp_path):
+    found = []
+    for name, content in (("-", b"A dog.\nNobody."), ("in.txt", b"A dog.\n\xe9\nNobody.\n")):
+        (tmp_path / "in.txt").write_bytes(content)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        source = name if name == "-" else tmp_path / name
+        words = [models["post"], source, "--data", models["data"], "--cpu", "--skip-bad-rows"]
+        run_here("tupe-encode", *words, "--output-file", tmp_path / "out.npy")
+        found.append(np.load(tmp_path / "out.npy", mmap_mode="r").tolist())
+    assert found[0] == found[1] and len(found[0]) == 2
+    assert (tmp_path / "out.npy.index").read_text().split() == ["0", "2"]

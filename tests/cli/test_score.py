@@ -151,6 +151,14 @@ def test_sentences(models, expected, tmp_path, monkeypatch):
     text = (models / "text.txt").read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
     assert read_tsv(score(models)) == rows
+    # of files of rows the column of the sentence
+    lines = [json.dumps({"n": 1, "text": text}) + "\n" for text in SENTENCES]
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    (tmp_path / "b.csv").write_text(
+        "".join(f"{x}\n" for x in ("text;c", *(f"-;{x}" for x in SENTENCES)))
+    )
+    assert read_tsv(score(models, "--input", tmp_path / "a.jsonl")) == rows
+    assert read_tsv(score(models, "--input", tmp_path / "b.csv", "--text", "c")) == rows
 
 
 def test_stock_roberta(models, tmp_path):
@@ -174,6 +182,8 @@ def test_stock_roberta(models, tmp_path):
 def test_what_is_refused_or_cut(models, tmp_path):
     (tmp_path / "blank.txt").write_text("A cat.\n\nNo fish.\n")
     (tmp_path / "long.txt").write_text("A cat.\n" + "the cat " * 20 + "\n")
+    (tmp_path / "rows.txt").write_text('{"text": "A cat."}\n')
+    (tmp_path / "rows.csv").write_text("a,b\nA cat.,A dog.\n")
     other = shutil.copytree(models / "data", tmp_path / "other")
     lines = (other / "dict.txt").read_text().splitlines()
     (other / "dict.txt").write_text("\n".join(lines[::-1]) + "\n")
@@ -183,6 +193,9 @@ def test_what_is_refused_or_cut(models, tmp_path):
     ours, source = models / "ours" / CHECKPOINT, ["--input", models / "text.txt"]
     for checkpoint, flags, message in (
         (ours, ["--input", tmp_path / "blank.txt"], "blank.txt, line 2 is empty"),
+        (ours, ["--input", tmp_path / "rows.txt"], "rows.txt holds JSON objects"),
+        (ours, ["--input", tmp_path / "rows.csv"], "no column whose name says that it is the text"),
+        (ours, [*source, "--text", "c"], "--text names a column, and "),
         (ours, ["--input", tmp_path / "long.txt"], "long.txt, line 2: the sentence has "),
         (ours, [*source, "--data", other], "trained with a different vocabulary"),
         (ours, [*source, "--lengths", "12,25"], f"takes, {MAX_POSITIONS}; "),

@@ -207,7 +207,8 @@ for out in task data longer; do mkdir {place}/$out; mount -t tmpfs out {place}/$
 mount -o remount,ro {place}
 tupe-prepare-task --kind classification --train {train} --pretrain-dir {data} \\
     --output-dir {place}/task
-tupe-prepare-pretrain --input {train} --vocabulary {data} --output-dir {place}/data --workers 1
+tupe-prepare-pretrain --input {train} --text-field text --vocabulary {data} --workers 1 \\
+    --output-dir {place}/data
 tupe-extend {model} --method tile --max-positions 99 --data {data} --output-dir {place}/longer
 ls -A {place}/*
 """
@@ -363,6 +364,8 @@ def test_bad_rows_are_counted_on_request(place, tmp_path):
     command = ["classification", train, place / "data", out, "--valid", valid, "--test", test]
     assert "a.csv, line 6 has " in refused(*command)
     splits = prepared(*command, "--skip-bad-rows")[1]["splits"]
+    index = [int(number) for number in (out / "valid.index").read_text().split()]
+    assert index == [*range(3), *range(7, 24)]
     others = {"other columns": 2, "empty label": 1}
     assert splits["train"]["dropped"] == others
     assert splits["valid"]["dropped"] == {**others, "unknown label": 1}
@@ -370,6 +373,91 @@ def test_bad_rows_are_counted_on_request(place, tmp_path):
     counts = [(values["rows_read"], values["rows"]) for values in splits.values()]
     assert counts == [(23, 20), (24, 20), (3, 2)]
     assert (out / "test.index").read_text().split() == ["0", "2"]
+
+
+def rows_of(*labels, times=10, text="a cat and {}"):
+    """.csv with a text for each label."""
+    rows = (f"{text.format(n)},{label}\n" for n, label in enumerate(labels * times))
+    return "text,label\n" + "".join(rows)
+
+
+def scheme_of(first, last, single):
+    """.conll with an entity of two words and one of one word."""
+    return f"X {first}-a\nY {last}-a\nis O\n\nX {single}-b\nis O\n\n" * 10
+
+
+AS_TEXT = "has a list as text, "
+
+
+@pytest.mark.parametrize(
+    "kind, name, content, expected",
+    [
+        # lists that are written as text
+        ("multilabel", "a.csv", "text,label\none,\"['a', 'b']\"\n", AS_TEXT),
+        ("multilabel", "a.csv", "text,label\none,[]\n", AS_TEXT),
+        ("multilabel", "a.tsv", 'text\tlabel\none\t["a"]\n', AS_TEXT),
+        ("classification", "a.csv", "text,label\none,['a']\n", AS_TEXT),
+        ("tagging", "a.csv", "text,tags\n\"['a', 'b']\",O O\n", AS_TEXT),
+        ("tagging", "a.csv", "text,tags\na b,\"['O', 'O']\"\n", AS_TEXT),
+        ("multilabel", "a.jsonl", '{"text": "a", "label": [0, 1, 0]}', "has the label '0' twice"),
+        ("multilabel", "a.csv", 'text,label\none,"a,b, a"\n', "has the label 'a' twice"),
+        # what is no number
+        ("regression", "a.csv", rows_of("1", "1_5"), "line 3 has the score '1_5', not a number"),
+        ("regression", "a.csv", rows_of("\uff13"), "has the score '\uff13', not a number"),
+        ("regression", "a.csv", rows_of("nan"), "has the score 'nan', not a number"),
+        ("regression", "a.csv", rows_of("1e999"), "has the score '1e999', not a number"),
+        ("classification", "a.jsonl", '{"text": "one", "label": NaN}', "line 1 has NaN in column"),
+        # classes
+        ("classification", "a.csv", rows_of("a", "b").replace(",", ";"), "the classes: 'a', 'b'\n"),
+        ("classification", "a.csv", rows_of("\u00e9", "e\u0301", "b"), "classes: 'b', '\u00e9'\n"),
+        # tags
+        ("tagging", "a.conll", scheme_of("B", "I", "B"), "the tags are BIO: F1 of entities is"),
+        ("tagging", "a.conll", scheme_of("I", "I", "I"), "the tags are IOB1: F1 of entities is"),
+        ("tagging", "a.conll", scheme_of("B", "E", "S"), "the tags are BIOES: F1 of entities is"),
+        ("tagging", "a.conll", scheme_of("B", "L", "U"), "the tags are BILOU: F1 of entities is"),
+        ("tagging", "a.conll", "X B\nY I\nis O\n\n" * 20, "the tags name no entities"),
+        ("tagging", "a.conll", "X a-B\nY a-I\nis O\n\n" * 20, "the tags name no entities"),
+        # texts that are there twice
+        ("classification", "a.csv", rows_of("a", "b", text="same"), "2 of 2 rows of valid are in"),
+    ],
+)
+def test_the_line_that_says_it(kind, name, content, expected, place, tmp_path):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    printed = prepare_task(kind, tmp_path / name, place / "data", tmp_path / "out")[1]
+    assert expected in printed and "Traceback" not in printed, printed
+
+
+def test_iob1_becomes_bio_and_other_schemes_stay(place, tmp_path):
+    """Also a tag that train has in its other spelling alone."""
+    of_train = "X I-PER\nY I-PER\nis O\n\nZ I-LOC\nX I-PER\n\n" * 10
+    (tmp_path / "a.conll").write_text(of_train)
+    (tmp_path / "b.conll").write_text("X I-PER\nY B-PER\n\nis O\nZ I-LOC\n")
+    out, flags = tmp_path / "out", ["--valid", tmp_path / "b.conll"]
+    task = prepared("tagging", tmp_path / "a.conll", place / "data", out, *flags)[2]
+    assert task.labels == ("B-LOC", "B-PER", "I-PER", "O") and task.selection == "entity_f1"
+    tags = [[tag for tag in row if tag != "<pad>"] for row in symbols(out, "label", "valid")]
+    assert tags == [["B-PER", "B-PER"], ["O", "B-LOC"]]
+
+
+@pytest.mark.parametrize(
+    "kind, train, labels, is_labelled",
+    [
+        ("classification", ("a", "b"), ("-1", "-1"), False),
+        ("classification", ("0", "1"), ("-1", ""), False),
+        ("classification", ("-1", "1"), ("-1", "-1"), True),
+        ("regression", ("0.5", "2"), ("-1.0", "-1"), False),
+        ("regression", ("-1", "2"), ("-1.0", "-1"), True),
+        ("multilabel", ("a", "b"), ("-1", "-1"), False),
+        ("multilabel", ("a", "b"), ("", ""), True),
+    ],
+)
+def test_a_test_set_with_minus_1_has_no_labels(kind, train, labels, is_labelled, place, tmp_path):
+    (tmp_path / "a.csv").write_text(rows_of(*train))
+    (tmp_path / "test.csv").write_text(rows_of(*labels, times=1))
+    out, flags = tmp_path / "out", ["--test", tmp_path / "test.csv"]
+    printed, report, _ = prepared(kind, tmp_path / "a.csv", place / "data", out, *flags)
+    assert ("has no labels in column 'label'" in printed) == (not is_labelled)
+    assert bool(report["splits"]["test"]["labels"]) == is_labelled
 
 
 def test_no_label_is_held_out_as_a_whole():

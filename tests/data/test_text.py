@@ -5,6 +5,7 @@ import json
 import lzma
 import random
 import re
+import shutil
 
 import pyarrow
 import pyarrow.parquet
@@ -220,9 +221,83 @@ def test_a_finished_folder(inputs, tmp_path, monkeypatch):
     [
         ("a", "words\n".encode("utf-16"), [], "a is not text in UTF-8; convert it first"),
         ("a.jsonl", b'{"text": 3}\n', ["--text-field", "text"], "is not a text, but 3"),
+        ("a.jsonl", b'{"text": null}\n', ["--text-field", "text"], "line 1 has null in column"),
+        ("a.jsonl", b'{"text": "a"}\n', ["--text-field", "b"], "has the columns 'text' instead"),
+        ("a", b'{"text": "one"}\n', [], "a has rows, all of whose columns would be learned"),
+        ("a.csv", b"n,text\n1,one\n", [], "a.csv has rows, all of whose columns would be learned"),
+        ("a.parquet", b"PAR1", [], "a.parquet has rows, all of whose columns would be learned"),
+        ("a.conll", b"one O\n", ["--text-field", "1"], "is not a text, but ['one']"),
+        ("a.txt.zst", b"\x28\xb5\x2f\xfd\0", [], "is packed (.zst); unpack it"),
+        ("a.txt", b"PK\x03\x04", [], "is packed (.zip)"),
+        ("a.txt", b"one\rtwo\rthree\r", [], "ends its lines with CR; convert it first"),
     ],
 )
 def test_refused(name, content, flags, message, tmp_path):
     (tmp_path / name).write_bytes(content)
-    code, printed = prepare(tmp_path / "data", "--input", tmp_path / name, *flags)
+    (tmp_path / "good.jsonl").write_text('{"text": "good", "b": "good", "1": "good"}\n')
+    good = [tmp_path / "good.jsonl"] if flags else []
+    code, printed = prepare(tmp_path / "data", "--input", *good, tmp_path / name, *flags)
     assert code == 2 and message in printed and "Traceback" not in printed
+
+
+def test_rows_without_a_text_are_counted(tmp_path):
+    """In .jsonl, and in .csv with a quote that is not closed."""
+    text = [" ".join(lines) for lines in made_up(30)]
+    records = [json.dumps({"n": n, "text": row}) for n, row in enumerate(text)]
+    bad = ['{"text": null}', '{"text": NaN}', '{"text": 3}', '{"n": 1}', "[1]"]
+    (tmp_path / "a.jsonl").write_text("\n".join([*records[:20], *bad, *records[20:]]))
+    cells = [f'{n},"{row}"' for n, row in enumerate(text)]
+    (tmp_path / "a.csv").write_text("\n".join(["n,text", *cells[:20], '7,"open', *cells[20:]]))
+    for name, num_bad in (("a.jsonl", 5), ("a.csv", 1)):
+        out = tmp_path / f"data of {name}"
+        flags = ["--input", tmp_path / name, "--text-field", "text", "--vocab-size", 90]
+        code, printed = prepare(out, *flags)
+        report = json.loads((out / "report.json").read_text())
+        assert code == 0 and f"warning: left out: {num_bad} rows (" in printed, printed
+        assert f"{name}, line {21 + name.endswith('csv')} " in printed
+        assert report["rows"] == {"read": 30 + num_bad, "no_text": num_bad}
+        assert sorted(lines_of(out, "train", "valid")) == sorted(text)
+
+
+def test_lines_that_are_there_again_are_dropped_or_kept(tmp_path):
+    lines = [line for document in made_up(30) for line in document]
+    write(tmp_path / "a", [[*lines, "Ba ci.", "Ba ci.", *lines]])
+    write(tmp_path / "valid", [lines[:4]])
+    flags = ["--input", tmp_path / "a", "--valid-input", tmp_path / "valid", "--vocab-size", 90]
+    dropped = prepared(tmp_path / "dropped", *flags)
+    assert dropped["dropped"]["duplicate"] == len(lines) + 1 + 4
+    kept = prepared(tmp_path / "kept", *flags, "--keep-duplicates")
+    assert kept["dropped"]["duplicate"] == 8  # those of valid
+    assert lines_of(tmp_path / "kept", "train") == [*lines[4:], "Ba ci.", "Ba ci.", *lines[4:]]
+
+
+def test_which_characters_the_vocabulary_has(tmp_path):
+    """By default all of an alphabet and of ASCII; with the flag SentencePiece's share of them."""
+    text = made_up(3000)
+    text[7] = ["Yes! (So \u2019twas.)"]
+    write(tmp_path / "a", text)
+    flags = ["--input", tmp_path / "a", "--model-type", "bpe", "--vocab-size"]
+    report = prepared(tmp_path / "usual", *flags, 1400)
+    assert report["lost_characters"] == {} and set(report["unknown_rate"].values()) == {0}
+    model = sentencepiece.SentencePieceProcessor(
+        str(tmp_path / "usual" / "sentencepiece.bpe.model")
+    )
+    assert model.unk_id() not in model.encode("".join(map(chr, range(33, 127))))
+    code, printed = prepare(tmp_path / "old", *flags, 1400, "--character-coverage", 0.9995)
+    lost = json.loads((tmp_path / "old" / "report.json").read_text())["lost_characters"]
+    assert {"Y", "!", "(", ")", "S", "w", "\u2019"} >= set(lost) >= {"Y", "!", "\u2019"}
+    assert "characters that it lacks: " in printed and f"{[*lost][0]} 1" in printed
+
+
+def test_a_bom_is_no_text_for_a_vocabulary_that_cleans_nothing(whole, tmp_path):
+    given = shutil.copytree(whole[0], tmp_path / "given")
+    record = json.loads((given / "vocabulary.json").read_text())
+    (given / "vocabulary.json").write_text(json.dumps({**record, "clean": False}))
+    (tmp_path / "a").write_text("\ufeffBa ci.\n\nFa fe gi.\n\nHo ju.\n", "utf-8")
+    flags = ["--input", tmp_path / "a", "--vocabulary", given, "--valid-fraction", 0.3]
+    prepared(tmp_path / "data", *flags)
+    assert sorted(lines_of(tmp_path / "data", "train", "valid")) == [
+        "Ba ci.",
+        "Fa fe gi.",
+        "Ho ju.",
+    ]

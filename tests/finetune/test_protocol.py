@@ -43,9 +43,13 @@ def finetune(*words):
 
 
 def rows_of(path):
-    header, *rows = path.read_text().splitlines()
-    assert header == "prediction\ttarget"
-    return list(zip(*(row.split("\t") for row in rows)))
+    """Predictions and targets."""
+    return [columns_of(path)[name] for name in ("prediction", "target")]
+
+
+def columns_of(path):
+    header, *rows = (line.split("\t") for line in path.read_text().splitlines())
+    return dict(zip(header, zip(*rows)))
 
 
 def words_of(script):
@@ -90,6 +94,9 @@ def test_each_run_has_the_score_of_its_predictions(grid, chain):
         assert not (folder / "checkpoint_last.pt").exists()
         predictions, targets = rows_of(folder / "predictions-valid.tsv")
         assert len(targets) == ROWS["valid"]
+        columns = columns_of(folder / "predictions-valid.tsv")
+        index = (chain / "out" / "CoLA" / "valid.index").read_text().split()
+        assert list(columns["row"]) == index and min(map(float, columns["probability"])) >= 0.5
         expected = metrics.matthews_corrcoef(targets, predictions)
         assert found["metrics"]["valid"]["mcc"] == pytest.approx(expected, abs=1e-12)
         # fairseq has picked the checkpoint by the same score
@@ -288,8 +295,11 @@ def test_a_task_of_ones_own(kind, own):
     assert ("No run beats the baseline" in table) == is_useless
     path = task / FIRST / "predictions-test.tsv"
     if kind == "multilabel":  # whose test set has no labels
-        header, *lines = path.read_text().splitlines()
-        assert header == "prediction" and len(lines) == ROWS["test"] and summary["test"] == {}
+        columns = columns_of(path)
+        assert "target" not in columns and summary["test"] == {}
+        of_rows = zip(*(map(json.loads, columns[name]) for name in ("prediction", "probability")))
+        assert all(len(labels) == len(shares) for labels, shares in of_rows)
+        assert len(columns["prediction"]) == ROWS["test"]
     else:
         found = summary["test"]["test"][summary["selection"]]
         assert found == pytest.approx(score(kind, *rows_of(path)), abs=1e-6)

@@ -55,6 +55,10 @@ def test_metrics_of_classes_and_labels_by_hand():
     targets, predictions = np.array([[[1, 1, 0], [1, 0, 0]], [[1, 0, 0], [1, 1, 0]]], dtype=bool)
     found = task_metrics(["micro_f1", "macro_f1"], predictions, targets)
     assert found == pytest.approx({"micro_f1": 2 * 2 / (3 + 3), "macro_f1": 1 / 2}, abs=1e-12)
+    # of one label alone, too, rows without it are no hits
+    targets, predictions = np.array([[[1], [0], [0], [1]], [[1], [0], [0], [0]]], dtype=bool)
+    found = task_metrics(["micro_f1", "macro_f1"], predictions, targets)
+    assert found == pytest.approx({"micro_f1": 2 / 3, "macro_f1": 2 / 3}, abs=1e-12)
 
 
 def test_metrics_of_tags():
@@ -65,6 +69,12 @@ def test_metrics_of_tags():
     # as in CoNLL's script, I-b after I-a begins an entity
     rows = [["O", "I-a", "I-b"], ["O"]]
     assert task_metrics(["entity_f1"], [["O", "B-a", "B-b"], ["O"]], rows)["entity_f1"] == 1
+    # the same entities in BIO, IOB1, BIOES and BILOU: of two words, and two of one word
+    schemes = ["B-a I-a B-a O B-b", "I-a I-a B-a O I-b", "B-a E-a S-a O S-b", "B-a L-a U-a O U-b"]
+    for tags in map(str.split, schemes):
+        assert task_metrics(["entity_f1"], [schemes[0].split()] * 2, [tags] * 2)["entity_f1"] == 1
+        found = task_metrics(["entity_f1"], [[*tags[:4], "O"]] * 2, [tags] * 2)["entity_f1"]
+        assert found == pytest.approx(2 * 2 / (2 + 3), abs=1e-12)
 
 
 @pytest.mark.parametrize("constant", [0, 1])
@@ -126,6 +136,10 @@ def test_labels_are_spelled_as_users_do(tmp_path):
     task, path = own_task("classification", labels=("a\tb", "<pad>")), tmp_path / "one.tsv"
     write_predictions(str(path), task, Predicted(np.array([0, 1]), None))
     assert path.read_text() == 'prediction\n"a\\tb"\n<pad>\n'
+    predicted = Predicted(np.array([0, 1]), np.array([1, 1]))
+    write_predictions(str(path), task, predicted, ["0", "7"], np.array([0.5, 0.75]))
+    header, _, last = path.read_text().splitlines()
+    assert header == "row\tprediction\ttarget\tprobability" and last == "7\t<pad>\t<pad>\t0.75"
     labels = np.array([[1, 1], [0, 0], [0, 1]], bool)
     write_predictions(str(path), own_task("multilabel"), Predicted(labels, None))
     assert path.read_text() == 'prediction\n["a, b", "c d"]\n[]\n["c d"]\n'

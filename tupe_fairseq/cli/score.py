@@ -157,7 +157,12 @@ def main(argv: list[str] | None = None) -> None:
 def _reader(args: argparse.Namespace) -> Callable[[], Iterator[Row]]:
     """Reads the input from its beginning each time that it is called."""
     if args.pairs is None:
-        return lambda: _sentences(args.input or STANDARD_INPUT, args.text, bool(args.lengths))
+        path, column = args.input or STANDARD_INPUT, "text"
+        if ending_of(path, ".txt") != ".txt":
+            column = choose_columns(path, args.text, num_texts=1).text
+        elif args.text is not None:
+            raise ValueError(f"--text names a column, and {path} has lines of text; drop it")
+        return lambda: _sentences(path, column, bool(args.lengths))
     from tupe_fairseq.scoring.minimal_pairs import pair_files, read_pairs
 
     files = pair_files(args.pairs)
@@ -165,15 +170,10 @@ def _reader(args: argparse.Namespace) -> Callable[[], Iterator[Row]]:
     return lambda: read_pairs(files, good, bad, args.phenomenon, args.pairs_per_file)
 
 
-def _sentences(path: str, column: str | None, skip_empty: bool) -> Iterator[Row]:
-    is_empty, ending = True, ending_of(path, ".txt")
-    if ending != ".txt":
-        column = choose_columns(path, column, num_texts=1).text
-    elif column:
-        raise ValueError(f"--text names a column, and {path} has lines of text; drop it")
-    for number, row in read_rows(path, [column or "text"], ending=ending):
-        text = row[column or "text"]
-        line = text if isinstance(text, str) else " ".join(text)
+def _sentences(path: str, column: str, skip_empty: bool) -> Iterator[Row]:
+    is_empty = True
+    for number, row in read_rows(path, [column], ending=ending_of(path, ".txt")):
+        line = row[column] if isinstance(row[column], str) else " ".join(row[column])
         if line.strip():
             is_empty = False
             yield place(path, number), [line.strip()], {}

@@ -44,12 +44,14 @@ def check_text(path: str, field: str | None) -> None:
         if next(_texts(path, field, bad), None) is None and bad:
             raise ValueError(bad.first)
         return
-    with open_text(path) as (file, _):
-        is_json = holds_objects(file.peek())
-    if is_json or ending_of(path, ".txt") != ".txt":
+    has_rows = ending_of(path, ".txt") != ".txt"
+    if not has_rows:
+        with open_text(path) as (file, _):
+            has_rows = holds_objects(file.peek())
+    if has_rows:
         raise ValueError(
-            f"{path} has rows{' of JSON' * is_json}, and all of each would be learned as text; "
-            "name the field or the column of the text: --text-field NAME"
+            f"{path} has rows, all of whose columns would be learned as text; name the column, or "
+            "the field of JSON, with the text: --text-field NAME"
         )
 
 

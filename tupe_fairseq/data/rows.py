@@ -110,7 +110,7 @@ def read_columns(path: str, header: bool = True) -> list[str]:
     raise bad or ValueError(f"{path} has no rows")
 
 
-def read_chunks(
+def read_rows(
     path: str,
     columns: list[str],
     header: bool = True,
@@ -118,10 +118,8 @@ def read_chunks(
     use: Callable[[int, Row, Row], Any] = lambda index, row, texts: texts,
     whole: bool = False,
     ending: str = "",
-) -> Iterator[list[tuple[int, Any]]]:
-    """Yield lists of rows, each with the number of its first line (parquet: of the row, from 1).
-
-    Rows of standard input come as soon as they are there.
+) -> Iterator[tuple[int, Any]]:
+    """Yield the rows, each with the number of its first line (parquet: of the row, from 1).
 
     Args:
         columns: whose values are needed as texts.
@@ -131,10 +129,18 @@ def read_chunks(
         whole: whether ``use`` needs the other columns.
         ending: the format, by default that of the file's name.
     """
+    for chunk in read_chunks(path, columns, header, on_bad, use, whole, ending, 1):
+        yield from chunk
+
+
+def read_chunks(
+    path, columns, header=True, on_bad=None, use=None, whole=False, ending="", size=CHUNK_ROWS
+) -> Iterator[list[tuple[int, Any]]]:
+    """The rows of :func:`read_rows` in lists; those of standard input as soon as they are there."""
     index, chunks = itertools.count(), _standard_input(len(columns))
     if path != STANDARD_INPUT:
         rows = _raw_rows(path, None if whole else columns, header, ending)
-        chunks = iter(lambda: list(itertools.islice(rows, CHUNK_ROWS)), [])
+        chunks = iter(lambda: list(itertools.islice(rows, size)), [])
     for chunk in chunks:
         good = []
         for (number, row), place_in_file in zip(chunk, index):
@@ -150,11 +156,6 @@ def read_chunks(
         yield good
     if not next(index) and path != STANDARD_INPUT:
         raise ValueError(f"{path} has no rows")
-
-
-def read_rows(path: str, columns: list[str], *args, **options) -> Iterator[tuple[int, Any]]:
-    """The rows of :func:`read_chunks`."""
-    return itertools.chain.from_iterable(read_chunks(path, columns, *args, **options))
 
 
 def row_writer(

@@ -108,7 +108,7 @@ class TaskRows:
     Args:
         texts: the text of each row, or the two; for tagging its words.
         labels: the label of each row; for multilabel and tagging a tuple. Empty if there are none.
-        index: in a test set, the number of each row.
+        index: the number of each row in its file, from 0.
         read: rows of the file.
         dropped: rows that are left out, by reason.
         warnings: rows that are kept, by what is unusual about them.

@@ -171,7 +171,9 @@ def _scheme(options: argparse.Namespace, train: _File) -> str | None:
         return None
     wrong = sum(_problem(row, BIO) is not None for row in train.rows)
     signs = {tag[0] for tag in seen}
-    scheme = "BIOES" if signs & {*"ES"} else "BILOU" if signs & {*"LU"} else IOB1 if wrong else BIO
+    scheme = (
+        "BIOES" if signs & {*"ES"} else "BILOU" if signs & {*"LU"} else IOB1 if wrong else "BIO"
+    )
     logger.info("the tags are %s: F1 of entities is measured (not with --tags %s)", scheme, PLAIN)
     if scheme == IOB1:
         logger.info("rows with an entity that begins with I-: %d (refused with --tags bio)", wrong)

@@ -133,7 +133,7 @@ def _submit(experiment: Experiment, best: Run) -> None:
     for split in data.splits("test"):
         path = write_submission(
             os.path.join(folder, "submission"), GLUE_TASKS[data.task.name], split,
-            data.test_index(split), predictions(experiment, best, split).predictions,
+            data.index(split), predictions(experiment, best, split).predictions,
         )  # fmt: skip
         logger.info("wrote %s with the predictions of %s", path, best.name)
 

@@ -21,7 +21,7 @@ from tupe_fairseq.fairseq_runs.train import (
 from tupe_fairseq.files import atomic_write, write_json
 from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.scoring import Predicted, measure, read_predictions, write_predictions
-from tupe_fairseq.inference.predict import predict
+from tupe_fairseq.inference.predict import predict_with_probabilities
 
 logger = logging.getLogger("tupe-finetune")
 # one model at a time in this process: loggers are set, and a GPU has other work
@@ -102,13 +102,16 @@ def _predict(experiment: Experiment, run: Run, split: str) -> Predicted:
     data, batch_size = experiment.data, experiment.settings.batch_size
     with _predicting, quiet("fairseq", "tupe_fairseq"):
         best = experiment.path(run, BEST)
-        values = predict(best, data.folder, split, batch_size, cpu=experiment.cpu)
+        values, probabilities = predict_with_probabilities(
+            best, data.folder, split, batch_size, cpu=experiment.cpu
+        )
     if data.task.is_regression:
         values = data.unscaled(values)
         if not np.isfinite(values).all():
             raise Diverged("predictions are not finite")
     predicted = Predicted(values, data.targets(split) if data.has_labels(split) else None)
-    write_predictions(experiment.path(run, f"predictions-{split}.tsv"), data.task, predicted)
+    path = experiment.path(run, f"predictions-{split}.tsv")
+    write_predictions(path, data.task, predicted, data.index(split), probabilities)
     return predicted
 
 

@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 from typing import Any, NamedTuple
@@ -85,11 +85,27 @@ def from_strings(task: Task, cells: list[str]) -> Labels:
     return np.array([[n in row for n in range(task.num_classes)] for row in rows], dtype=bool)
 
 
-def write_predictions(path: str, task: Task, predicted: Predicted) -> None:
-    """Write a line for each row: the prediction, and the true label if it is known."""
-    columns = {"prediction": to_strings(task, predicted.predictions)}
+def write_predictions(
+    path: str,
+    task: Task,
+    predicted: Predicted,
+    index: list[str] | None = None,
+    probabilities: Sequence[np.ndarray] | None = None,
+) -> None:
+    """Write a line for each row: its number, the prediction, the true label, the probability.
+
+    What is not known is left out. Of several labels those that are predicted have a probability.
+    """
+    columns = {"row": index} if index else {}
+    columns["prediction"] = to_strings(task, predicted.predictions)
     if predicted.targets is not None:
         columns["target"] = to_strings(task, predicted.targets)
+    if probabilities is not None:
+        if task.kind == MULTILABEL:
+            probabilities = [x[chosen] for x, chosen in zip(probabilities, predicted.predictions)]
+        columns["probability"] = [
+            json.dumps(x.astype(float).round(6).tolist()) for x in probabilities
+        ]
     with atomic_write(path) as file:
         for row in (columns, *zip(*columns.values())):
             file.write("\t".join(row) + "\n")
@@ -100,10 +116,12 @@ def read_predictions(path: str, data: TaskData, split: str) -> Predicted | None:
     if not os.path.exists(path):
         return None
     with open(path, encoding="utf-8", newline="\n") as file:
-        cells = [line.rstrip("\n").split("\t")[0] for line in file][1:]
+        lines = [line.rstrip("\n").split("\t") for line in file]
     try:
+        column = lines[0].index("prediction")
+        cells = [line[column] for line in lines[1:]]
         predictions = from_strings(data.task, cells)
-    except (KeyError, ValueError) as error:
+    except (IndexError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error}); delete it and run this again") from error
     return Predicted(predictions, data.targets(split) if data.has_labels(split) else None)
 

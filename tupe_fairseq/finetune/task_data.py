@@ -165,9 +165,13 @@ class TaskData:
         tags = self._sentences(f"label/{split}")
         return sum(len(windows(_word_starts(row), len(row) - 1, room)) for row in tags)
 
-    def test_index(self, split: str) -> list[str]:
-        """The official index of each row of a GLUE test set."""
-        return self._lines(f"{split}.index")
+    def index(self, split: str) -> list[str]:
+        """The number of each row in the user's file, from 0; the official one of GLUE's test sets.
+
+        Data of earlier versions have it for test sets alone.
+        """
+        path = os.path.join(self.folder, f"{split}.index")
+        return self._lines(f"{split}.index") if os.path.exists(path) else []
 
     def _sentences(self, name: str) -> list[np.ndarray]:
         return read_sentences(os.path.join(self.folder, name))

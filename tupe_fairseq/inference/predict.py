@@ -10,12 +10,19 @@ from tupe_fairseq.inference.hub import load_model
 from tupe_fairseq.tasks.tagging import WindowedSentences
 
 
+def predict(*args: Any, **options: Any) -> np.ndarray | list[np.ndarray]:
+    """The predictions of :func:`predict_with_probabilities`."""
+    return predict_with_probabilities(*args, **options)[0]
+
+
 @torch.no_grad()
-def predict(
+def predict_with_probabilities(
     checkpoint: str, data: str, split: str, batch_size: int = 32, cpu: bool = False
-) -> np.ndarray | list[np.ndarray]:
+) -> tuple[np.ndarray | list[np.ndarray], np.ndarray | None]:
     """Of each row the class, int64 (N); the score as in training, float32 (N); whether it has
     each label, bool (N, C); or the tags of its words, N of int64 (words).
+
+    And the probability of the class, float32 (N), or of each label (N, C).
 
     Args:
         data: the task's data folder, as given to fairseq-train.
@@ -31,6 +38,7 @@ def predict(
     model = (model.cuda() if use_cuda else model).eval()
 
     rows: list[Any] = [None] * len(dataset)
+    probabilities: list[Any] = [None] * len(dataset)
     # by length: less padding
     order = sorted(range(len(dataset)), key=dataset.size)
     for start in range(0, len(order), batch_size):
@@ -45,11 +53,16 @@ def predict(
             values = logits[:, 0].float()
         else:  # of several labels those with a probability above one half
             values = logits > 0 if is_multilabel else logits.argmax(dim=1)
+            shares = (
+                logits.float().sigmoid() if is_multilabel else logits.float().softmax(1).amax(1)
+            )
+            for number, share in zip(numbers, shares.cpu().numpy()):
+                probabilities[number] = share
         values = values.cpu()
         if "word_starts" in net_input:
             values = values.split(net_input["word_starts"].sum(1).tolist())
         for number, row in zip(numbers, values):
             rows[number] = row.numpy()
     if isinstance(dataset, WindowedSentences):
-        return dataset.by_sentence(rows)
-    return np.array(rows, dtype)
+        return dataset.by_sentence(rows), None
+    return np.array(rows, dtype), None if is_regression else np.array(probabilities)
