@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from helpers.crafted import folder_with
+from helpers.crafted import folder_with, save, whole_state
 from helpers.glue_files import write_pretrain_dir
 from helpers.models import (
     CHECKPOINT,
@@ -131,7 +131,8 @@ def test_a_recorded_vocabulary_says_the_new_length(tmp_path):
 
 def test_what_is_refused(tmp_path):
     """Lengths and methods without effect, a place that is taken, and another vocabulary."""
-    table, rope = folder_with(tmp_path / "a"), folder_with(tmp_path / "b", position_encoding="rope")
+    table, rope = folder_with(tmp_path / "a"), folder_with(tmp_path / "b")
+    save(whole_state("rope"), rope / "model.pt", position_encoding="rope")
     out = tmp_path / "out"
 
     def refused(folder, length, *flags):

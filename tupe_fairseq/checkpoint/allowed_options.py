@@ -4,6 +4,7 @@ fairseq builds what the options of a file name, and passes some texts to ``eval(
 options below are used: numbers, switches, and words that are looked up in tables.
 """
 
+import argparse
 import os
 import re
 from dataclasses import dataclass
@@ -13,12 +14,12 @@ from torch import Tensor
 
 from tupe_fairseq.checkpoint.checkpoint import (
     EMBEDDING,
-    ENCODER,
     VOCABULARY,
     CheckpointError,
     loading,
     read,
 )
+from tupe_fairseq.checkpoint.fit import check_fit
 from tupe_fairseq.files import file_sha256
 from tupe_fairseq.modules.pooling import POOLINGS
 from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
@@ -28,6 +29,7 @@ from tupe_fairseq.options import (
     LARGEST,
     POSITION_ENCODINGS,
     POSITION_OPTIONS,
+    TupeConfig,
     flag,
 )
 
@@ -160,37 +162,19 @@ def _violation(value: Any, allowed: Any) -> str | None:
     return f"one of {', '.join(allowed)}"
 
 
-def check_sizes(options: dict[str, Any], tensors: dict[str, Tensor], path: str) -> None:
+def check_options_fit(options: dict[str, Any], tensors: dict[str, Tensor], path: str) -> None:
     """Refuse options that would build a model of other sizes than the tensors have."""
-    embedding = tensors.get(EMBEDDING)
-    if embedding is None or embedding.dim() != 2:
-        raise CheckpointError(f"{path} holds no word embedding")
-    layers = {name.split(".")[3] for name in tensors if name.startswith(f"{ENCODER}layers.")}
-    sizes = {"encoder_layers": len(layers), "encoder_embed_dim": embedding.size(1)}
-    inner = tensors.get(f"{ENCODER}layers.0.fc1.weight")
-    if inner is not None:
-        sizes["encoder_ffn_embed_dim"] = inner.size(0)
-    for name, size in sizes.items():
-        if options.get(name) != size:
-            raise CheckpointError(
-                f"{path} is refused: its option {name} is {options.get(name)}, but its tensors "
-                f"have {size}"
-            )
-    heads = options.get("encoder_attention_heads")
-    if heads is None or embedding.size(1) % heads:
-        raise CheckpointError(
-            f"{path} is refused: its option encoder_attention_heads is {heads}, which does not "
-            f"divide the width {embedding.size(1)}"
-        )
+    missing = [name for name in (*_NEEDED, *_RECORDED) if name not in options]
+    if missing:
+        raise CheckpointError(f"{path} is refused: it has no option {', '.join(missing)}")
+    with loading(path):
+        check_fit(TupeConfig.from_roberta_options(argparse.Namespace(**options)), tensors)
 
 
 def own_options(options: dict[str, Any], tensors: dict[str, Tensor], path: str) -> dict[str, Any]:
     """The options of a checkpoint of this project, complete, checked against its tensors."""
     options = checked_options(options, path)
-    check_sizes(options, tensors, path)
-    missing = [name for name in (*_NEEDED, *_RECORDED) if name not in options]
-    if missing:
-        raise CheckpointError(f"{path} is refused: it has no option {', '.join(missing)}")
+    check_options_fit(options, tensors, path)
     task = options.get("task", "masked_lm")
     length = options.get("tokens_per_sample", options["max_positions"])
     criterion = "masked_lm" if task == "tupe_masked_lm" else task

@@ -13,7 +13,6 @@ from tupe_fairseq.checkpoint import from_authors, from_roberta
 from tupe_fairseq.checkpoint.allowed_options import (
     ANYWHERE,
     DEFAULTS,
-    check_sizes,
     checked_options,
     in_brief,
     own_options,
@@ -33,6 +32,7 @@ from tupe_fairseq.checkpoint.checkpoint import (
     symbols_of,
     vocabulary_version,
 )
+from tupe_fairseq.checkpoint.fit import check_fit, check_vocabulary
 from tupe_fairseq.data.dictionary import DICTIONARY, word_ids
 from tupe_fairseq.data.tokenizer import KINDS, REPORT
 from tupe_fairseq.data.tokenizer import VOCABULARY as VOCABULARY_RECORD
@@ -137,23 +137,6 @@ def dictionary_lines(path: str, hidden: Sequence[str] = ()) -> list[str]:
     return [*(f"{symbol} 0" for symbol in hidden), *filter(None, lines)]
 
 
-def check_vocabulary(tensors: dict[str, Tensor], symbols: list[str], dictionary: str) -> None:
-    """Refuse symbols that are not those of a checkpoint."""
-    rows, recorded = tensors[EMBEDDING].size(0), tensors.get(VOCABULARY)
-    if rows != len(symbols):
-        raise CheckpointError(
-            f"its word embedding has {rows} rows, but {dictionary} and the special tokens are "
-            f"{len(symbols)}; use the dict.txt that the checkpoint was trained with"
-        )
-    # half precision cannot hold the record
-    if recorded is not None and not recorded.is_floating_point():
-        if recorded.item() != vocabulary_version(symbols).item():
-            raise CheckpointError(
-                f"it was trained with a different vocabulary of the same size than {dictionary}; "
-                "use its own dict.txt, and data made with it"
-            )
-
-
 def _options(saved: dict[str, Any], source: Any) -> argparse.Namespace:
     """The options of the tupe_roberta that is equal to the model of other code."""
     defaults = {**_SIZES, **DEFAULTS, **source.DEFAULTS}
@@ -209,13 +192,14 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
     """
     options, symbols = model.options, symbols_of(model.lines)
     tensors = {name: x if "version" in name else x.float() for name, x in model.tensors.items()}
-    check_sizes(vars(options), tensors, "the checkpoint")
+    config = TupeConfig.from_roberta_options(options)
+    check_fit(config, tensors)
     check_vocabulary({EMBEDDING: tensors[EMBEDDING]}, symbols, dictionary)
     check_finite(tensors, "the checkpoint")
     heads, dim = classification_heads(tensors), options.encoder_embed_dim
     tags = options.classification_head_name if options.task == "token_tagging" else None
     with torch.device("meta"):  # without memory
-        encoder = TupeEncoder(TupeConfig.from_roberta_options(options))
+        encoder = TupeEncoder(config)
         encoder.embed_tokens = nn.Embedding(len(symbols), dim)
         lm_head = nn.Linear(dim, len(symbols))
         lm_head.dense, lm_head.layer_norm = nn.Linear(dim, dim), nn.LayerNorm(dim)
@@ -228,7 +212,7 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
         "encoder": nn.ModuleDict({"sentence_encoder": encoder, "lm_head": lm_head}),
         "classification_heads": nn.ModuleDict({k: nn.ModuleDict(x) for k, x in parts.items()}),
     })  # fmt: skip
-    record = {ENCODER + RECORD: options_record(encoder.config)}
+    record = {ENCODER + RECORD: options_record(config)}
     records = {VOCABULARY: vocabulary_version(symbols)}
     if getattr(options, "pooling", None) == "mean":
         kinds = {name for name in heads if name != tags}

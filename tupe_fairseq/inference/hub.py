@@ -22,7 +22,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 import tupe_fairseq
-from tupe_fairseq.checkpoint.allowed_options import check_sizes, checked_options
+from tupe_fairseq.checkpoint.allowed_options import check_options_fit, checked_options
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
 from tupe_fairseq.data.dictionary import MASK
 from tupe_fairseq.data.task import TAGGING, Task, trained_kind
@@ -93,7 +93,7 @@ def load_model(path: str, data: str, **overrides: Any):
     options = {**checked_options(saved, path), "load_checkpoint_heads": True, **overrides}
     if options["arch"] not in ARCH_CONFIG_REGISTRY:
         raise CheckpointError(f"{path} is refused: there is no --arch {options['arch']}")
-    check_sizes(options, checkpoint.tensors, path)
+    check_options_fit(options, checkpoint.tensors, path)
     name = options.get("task", "masked_lm")
     defaults = TASK_DATACLASS_REGISTRY[name]()
     values = {**FROM_OTHER_PARTS, **options, "data": data, "_name": name}

@@ -25,11 +25,11 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from tupe_fairseq.checkpoint.checkpoint import allow_for_fairseq, vocabulary_version
+from tupe_fairseq.checkpoint.fit import check_fit
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.flops import training_flops
 from tupe_fairseq.modules.heads import TaggingHead, TextHead, fit_heads
 from tupe_fairseq.modules.pooling import POOLINGS
-from tupe_fairseq.modules.record import RECORD, check_record
 from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
 from tupe_fairseq.options import (
     ARCHITECTURES,
@@ -384,57 +384,15 @@ class TupeRobertaModel(RobertaModel):
         return prune_state_dict(state_dict, copy.copy(self.args))  # which changes the options
 
     def check_state_dict(self, state_dict: dict[str, Tensor]) -> None:
-        """Refuse weights of another model, also those that fit and would compute something else.
-
-        Reads shapes and two recorded buffers only: a memory-mapped file is not read as a whole.
-        """
+        """Refuse weights of another model, see ``check_fit``."""
         encoder, state_dict = self.encoder.sentence_encoder, self._pruned(state_dict)
-        config = encoder.config
         if ENCODER + "embed_positions.weight" in state_dict:
             raise ValueError(
                 "the checkpoint is stock RoBERTa's, which adds learned positions to its input; "
                 "convert it with tupe-convert --position-encoding learned"
             )
         encoder.check_whole(state_dict, ENCODER)
-        embedding, fc1 = (
-            state_dict[ENCODER + name].shape
-            for name in ("embed_tokens.weight", "layers.0.fc1.weight")
-        )
-        prefix = ENCODER + "layers."
-        layers = {key.split(".")[3] for key in state_dict if key.startswith(prefix)}
-        sizes = {
-            "--encoder-embed-dim": (embedding[1], config.embed_dim),
-            "--encoder-layers": (len(layers), config.num_layers),
-            "--encoder-ffn-embed-dim": (fc1[0], config.ffn_embed_dim),
-        }
-        table = encoder.position and encoder.position.TABLE
-        rows = state_dict.get(f"{ENCODER}position_bias.{table}")
-        if rows is not None:
-            # tupe's table has a row more than positions
-            others = encoder.position.get_parameter(table).size(0) - config.max_positions
-            sizes["--max-positions"] = (rows.size(0) - others, config.max_positions)
-        differing = [
-            f"{name} is {saved} in the checkpoint and {own} in this model"
-            for name, (saved, own) in sizes.items()
-            if saved != own
-        ]
-        if differing:
-            raise ValueError(f"{'; '.join(differing)}; give the checkpoint's flags")
-        if embedding[0] != encoder.embed_tokens.num_embeddings:
-            raise ValueError(
-                f"the checkpoint has {embedding[0]} symbols and dict.txt has "
-                f"{encoder.embed_tokens.num_embeddings}, <mask> and the built-in ones included; "
-                "use the dict.txt that the checkpoint was trained with"
-            )
-        check_record(config, state_dict[ENCODER + RECORD])
-        version = state_dict.get("encoder.vocabulary_version")
-        if version is not None and not version.is_floating_point():
-            if int(version) != int(self.encoder.vocabulary_version):
-                raise ValueError(
-                    "the checkpoint was trained with a different vocabulary of the same size; use "
-                    "its own dict.txt, and data prepared with it"
-                )
-
+        check_fit(encoder.config, state_dict, self.encoder.dictionary.symbols)
         for name in self.state_dict():
             is_optional = name.startswith("classification_heads.") or name.endswith("_version")
             if name not in state_dict and not is_optional:

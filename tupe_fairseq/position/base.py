@@ -26,6 +26,7 @@ class PositionEncoding(nn.Module):
     """
 
     TABLE: str | None = None  # the parameter with a row for each position
+    table_begins = 0  # the row of position 0
     max_positions_is_unit = False  # whether other max_positions change all distances
     per_layer = False  # whether each layer has parameters of its own
     unties_cls = False  # whether [CLS] has scores of its own

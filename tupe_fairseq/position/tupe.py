@@ -118,6 +118,7 @@ class TupePositionBias(WithRelativeBias):
     """
 
     TABLE = "untied_absolute.pos.weight"
+    table_begins = 1
 
     def __init__(
         self,

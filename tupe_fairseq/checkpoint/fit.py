@@ -1,0 +1,69 @@
+"""Whether weights are those of a model: for the hub, the commands, fairseq-train and conversion."""
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from tupe_fairseq.checkpoint.checkpoint import (
+    EMBEDDING,
+    ENCODER,
+    VOCABULARY,
+    vocabulary_version,
+)
+from tupe_fairseq.modules.record import RECORD, check_record
+from tupe_fairseq.options import TupeConfig, flag
+from tupe_fairseq.position import get_position_encoding
+
+
+def check_fit(
+    config: TupeConfig, tensors: Mapping[str, Tensor], symbols: Sequence[str] | None = None
+) -> None:
+    """Refuse weights of another model, also those that load and would compute something else.
+
+    Reads shapes and recorded buffers only: a memory-mapped file is not read as a whole.
+
+    Args:
+        symbols: of the dictionary, if the vocabulary is compared, too.
+    """
+    embedding = tensors.get(EMBEDDING)
+    if embedding is None or embedding.dim() != 2:
+        raise ValueError("the checkpoint holds no word embedding")
+    layers = {name.split(".")[3] for name in tensors if name.startswith(f"{ENCODER}layers.")}
+    sizes = {"num_layers": len(layers), "embed_dim": embedding.size(1)}
+    inner = tensors.get(f"{ENCODER}layers.0.fc1.weight")
+    if inner is not None:
+        sizes["ffn_embed_dim"] = inner.size(0)
+    encoding = get_position_encoding(config.position_encoding)
+    table = tensors.get(f"{ENCODER}position_bias.{encoding.TABLE}")
+    if table is not None:
+        sizes["max_positions"] = table.size(0) - encoding.table_begins
+    differing = [
+        f"{flag(name)} is {size} in the checkpoint and {getattr(config, name)} in this model"
+        for name, size in sizes.items()
+        if size != getattr(config, name)
+    ]
+    if differing:
+        raise ValueError(f"{'; '.join(differing)}; give the checkpoint's flags")
+    if symbols is not None:
+        check_vocabulary(tensors, symbols)
+    if ENCODER + RECORD in tensors:
+        check_record(config, tensors[ENCODER + RECORD])
+
+
+def check_vocabulary(
+    tensors: Mapping[str, Tensor], symbols: Sequence[str], dictionary: str = "dict.txt"
+) -> None:
+    """Refuse symbols that are not those of a checkpoint."""
+    rows, recorded = tensors[EMBEDDING].size(0), tensors.get(VOCABULARY)
+    if rows != len(symbols):
+        raise ValueError(
+            f"the checkpoint has {rows} symbols and {dictionary} has {len(symbols)}, <mask> and "
+            "the built-in ones included; use the dict.txt that the checkpoint was trained with"
+        )
+    # half precision cannot hold the record
+    if recorded is not None and not recorded.is_floating_point():
+        if int(recorded) != int(vocabulary_version(symbols)):
+            raise ValueError(
+                "the checkpoint was trained with a different vocabulary of the same size; use its "
+                "own dict.txt, and data prepared with it"
+            )
