@@ -2,13 +2,14 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, cast
+from types import ModuleType
+from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout
+from torch.nn.functional import dropout, embedding
 
-from tupe_fairseq.attention import Padding, choose, chunked, eager, make_mask, sdpa
+from tupe_fairseq.attention import Sequences, choose, chunked, eager
 from tupe_fairseq.modules import TupeEncoderLayer
 from tupe_fairseq.modules.record import RECORD, RecordsOptions, options_record
 from tupe_fairseq.modules.tupe_multihead_attention import select
@@ -18,7 +19,7 @@ from tupe_fairseq.position import (
     build_position_encoding,
     get_position_encoding,
 )
-from tupe_fairseq.position.positions import Positions, is_at_cls
+from tupe_fairseq.position.positions import is_at_cls
 
 # made once, when needed: it imports the compiler, which takes seconds
 uncompiled = functools.cache(torch.compiler.disable)
@@ -27,9 +28,9 @@ uncompiled = functools.cache(torch.compiler.disable)
 class TupeEncoder(RecordsOptions):
     """A stack of layers over word embeddings, which hold no position.
 
-        x    = zero_at_padding(dropout(LN(position.forward_input(embeddings))))
-        mask = position.position_bias(L), once for all layers and the whole batch
-        x    = layer(x, mask) for each layer; pre-LN: x = LN(x)
+        x    = dropout(LN(position.forward_input(embeddings))), of all tokens that are no padding
+        bias = position.position_bias(n), once for all layers and sequences, n tokens the longest
+        x    = layer(x, bias) for each layer; pre-LN: x = LN(x)
         Ke et al. 2021, section 3, https://arxiv.org/abs/2006.15595
 
     The layers share one position encoding (``position_bias``), or each has its own. The state dict
@@ -123,49 +124,19 @@ class TupeEncoder(RecordsOptions):
                 needed -> (n, D); the last layer skips the others. Not with return_all_hiddens.
         Shape: embeddings (B, L, D); key_padding_mask bool (B, L), True = padding;
         document_starts bool (B, L) -> (B, L, D), and a list of such. At padding all are finite and
-        undefined; zero with ``config.unpad`` or ``document_starts``, if padding is on the right.
+        undefined.
         """
-        config = self.config
-        padding = self._padding(embeddings, key_padding_mask, document_starts)
-        positions = embeddings.size(1) if padding is None else padding.positions
-        name = self._choose(embeddings, padding)
-        # packed tokens travel through the layers without the padding; chunked takes no others
-        packs = config.unpad or document_starts is not None or name == "chunked"
-        packed = padding if padding is not None and padding.is_on_right and packs else None
-
-        x, added = embeddings, self._added(embeddings, positions)
-        if added is not None:
-            x = x + added
-        if packed is not None:
-            x = packed.pack(x)
-            added = None if added is None else packed.pack(added)
-        x = dropout(self.layernorm_embedding(x), config.dropout, self.training)
-        if padding is not None and packed is None:
-            x = x.masked_fill(padding.mask.unsqueeze(-1), 0)
-
-        if name == "chunked":
-            mask, attention = self._chunked(embeddings, packed)
-        else:
-            mask = make_mask(self._bias(positions, x.device), padding, self._mask_dtype(name, x))
-            attend = eager.attend if name == "eager" else sdpa.attend
-            attention = {"attend": attend, "positions": positions, "padding": packed}
-        if output_tokens is not None and packed is not None:
-            output_tokens = packed.packed_indices(output_tokens)
-        hiddens, layers = [x], list(self.layers)
-        for number, layer in enumerate(layers):
-            if number and added is not None and config.position_each_layer:
-                x = x + added
-            only = output_tokens if number == len(layers) - 1 else None
-            x = layer(x, mask, position=self.position, output_tokens=only, **attention)
-            if return_all_hiddens:
-                hiddens.append(x)
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
+        sequences = self._sequences(embeddings, key_padding_mask, document_starts)
+        attention = self._choose(sequences)
+        hiddens: list[Tensor] = []
+        keep = hiddens.append if return_all_hiddens else lambda x: None
         if output_tokens is not None:
-            return x if layers else select(x, output_tokens)  # LayerDrop may skip them all
-        if packed is not None:
-            x, *hiddens = (packed.unpack(h) for h in (x, *hiddens))
-        return (x, hiddens) if return_all_hiddens else x
+            output_tokens = sequences.whole.packed_indices(output_tokens)
+        x = self._run(embeddings, sequences, attention, attention.attend, keep, output_tokens)
+        if output_tokens is not None:
+            return x
+        unpack = sequences.whole.unpack
+        return (unpack(x), [unpack(h) for h in hiddens]) if return_all_hiddens else unpack(x)
 
     @torch.no_grad()
     def attention_weights(
@@ -174,22 +145,15 @@ class TupeEncoder(RecordsOptions):
         """The attention probabilities of each layer: (B, H, L, L), 0 at padded keys."""
         if self.training:
             raise ValueError("attention_weights are those without dropout; call eval() first")
-        _, hiddens = self(embeddings, key_padding_mask, return_all_hiddens=True)
-        seq_len = embeddings.size(1)
-        padding = self._padding(embeddings, key_padding_mask, None)
-        bias = self._bias(seq_len, embeddings.device)
-        mask = make_mask(bias, padding, self._mask_dtype("eager", embeddings))
-        added = self._added(embeddings, seq_len) if self.config.position_each_layer else None
-        layers = cast(list[TupeEncoderLayer], self.layers)
-        return [
-            layer.attention_weights(
-                x if n == 0 or added is None else x + added, mask, self.position
-            )
-            for n, (layer, x) in enumerate(zip(layers, hiddens, strict=False))
-        ]
+        sequences = self._sequences(embeddings, key_padding_mask, None, least_padding=2.0)
+        weights: list[Tensor] = []
+        attend = functools.partial(eager.attend, weights=weights)
+        self._run(embeddings, sequences, eager, attend, lambda x: None)
+        return weights
 
-    def _padding(self, embeddings, key_padding_mask, document_starts) -> Padding | None:
-        """The padding and the documents of a batch, None if there are neither."""
+    def _sequences(
+        self, embeddings, key_padding_mask, document_starts, least_padding: float | None = None
+    ) -> Sequences:
         if embeddings.size(1) == 0:
             raise ValueError(
                 f"embeddings are {tuple(embeddings.shape)}: a sequence has at least one token"
@@ -201,68 +165,84 @@ class TupeEncoder(RecordsOptions):
                     f"{name} is {x.dtype} {tuple(x.shape)}, and the embeddings are "
                     f"{tuple(embeddings.shape)}; expected are bool (B, L) and (B, L, D)"
                 )
-        if key_padding_mask is None:
-            if document_starts is None:
-                return None
-            key_padding_mask = torch.zeros_like(document_starts)
-        padding = Padding(key_padding_mask, document_starts)
-        return padding if padding.any or document_starts is not None else None
+        if least_padding is None:
+            # unpacking the tokens for attention costs a GPU about as much as an eighth of a layer
+            least_padding = 1 / 8 if embeddings.is_cuda else 0.0
+        shape = embeddings.shape[:2]
+        return Sequences(shape, embeddings.device, key_padding_mask, document_starts, least_padding)
 
-    def _choose(self, embeddings: Tensor, padding: Padding | None) -> str:
+    def attention_name(self, seq_len: int) -> str:
+        """The implementation of attention for sequences of such a length, in this mode."""
+        device = self.layernorm_embedding.weight.device
+        return self._choose(Sequences((1, seq_len), device)).__name__.rpartition(".")[2]
+
+    def _choose(self, sequences: Sequences) -> ModuleType:
         """The implementation of attention for this forward pass."""
-        config = self.config
         has_content_bias = self.encoding.uses("content_bias")
         parameters = () if self.position is None else self.position.parameters()
         has_gradient = has_content_bias or any(p.requires_grad for p in parameters)
         return choose(
-            config.attn_impl,
-            embeddings.device,
-            padding,
+            self.config.attn_impl,
+            sequences,
+            num_heads=self.config.num_heads,
             has_content_bias=has_content_bias,
-            is_trained=(self.training and config.attention_dropout > 0)
+            is_trained=(self.training and self.config.attention_dropout > 0)
             or (torch.is_grad_enabled() and has_gradient),
-            num_scores=config.num_heads * embeddings.size(1) ** 2,
         )
 
-    def _chunked(
-        self, embeddings: Tensor, packed: Padding | None
-    ) -> tuple[Tensor | None, dict[str, Any]]:
-        """The bias of the longest sequence, and how layers attend within each of them."""
-        batch, seq_len = embeddings.shape[:2]
-        positions: Positions = seq_len
-        lengths = [seq_len] * batch
-        if packed is not None:
-            lengths = packed.lengths
-            positions = torch.cat([torch.arange(n) for n in (0, *lengths)])
-        attend = uncompiled(chunked.attend) if self.config.compile_layers else chunked.attend
-        attend = functools.partial(attend, lengths=lengths)
-        bias = self._bias(max([1, *lengths]), embeddings.device)
-        return bias, {"attend": attend, "positions": positions}
+    def _run(
+        self,
+        embeddings: Tensor,
+        sequences: Sequences,
+        attention: ModuleType,
+        attend: Callable[..., Tensor],
+        keep: Callable[[Tensor], None],
+        output_tokens: Tensor | None = None,
+    ) -> Tensor:
+        """The output, (N, D) or (n, D); ``keep`` gets the input and the output of all layers."""
+        config, position, length = self.config, self.position, sequences.longest
+        x = sequences.whole.pack(embeddings)
+        added = None if position is None else position.embed(length)
+        if added is not None:
+            added = embedding(sequences.positions, added.to(x))
+            x = x + added
+        x = dropout(self.layernorm_embedding(x), config.dropout, self.training)
+        bias = self._bias(length, x.device)
+        if attention is not chunked:
+            sequences.keep_masks(bias, self._mask_dtype(attention, x))
+        if config.compile_layers:
+            attend = uncompiled(attend)
+        options = {"sequences": sequences, "attend": attend, "position": position}
+        keep(x)
+        layers = list(self.layers)
+        for number, layer in enumerate(layers):
+            if number and added is not None and config.position_each_layer:
+                x = x + added
+            only = output_tokens if number == len(layers) - 1 else None
+            x = layer(x, bias, output_tokens=only, **options)
+            keep(x)
+        x = x if layers else select(x, output_tokens)  # LayerDrop may skip them all
+        return x if self.layer_norm is None else self.layer_norm(x)
 
-    def _mask_dtype(self, name: str, x: Tensor) -> torch.dtype:
+    def _mask_dtype(self, attention: ModuleType, x: Tensor) -> torch.dtype:
         """That of the scores to which the mask is added."""
         device = x.device.type
         is_autocast = not x.is_meta and torch.is_autocast_enabled(device)
         dtype = torch.get_autocast_dtype(device) if is_autocast else x.dtype
-        if name == "eager" or self.encoding.uses("content_bias"):  # they add to it
+        if attention is eager or self.encoding.uses("content_bias"):  # they add to it
             return torch.promote_types(dtype, torch.float32)
         return dtype
 
-    def _added(self, embeddings: Tensor, positions: Positions) -> Tensor | None:
-        """What the position encoding adds to the input, (B, L, D)."""
-        added = None if self.position is None else self.position.embed(positions)
-        return None if added is None else added.to(embeddings).expand_as(embeddings)
-
-    def _bias(self, positions: Positions, device: torch.device) -> Tensor | None:
-        """The position bias of all layers: n -> (H, n, n), positions (B, L) -> (B, H, L, L)."""
+    def _bias(self, length: int, device: torch.device) -> Tensor | None:
+        """The position bias of all layers: (H, length, length)."""
         position = self.position
-        bias = None if position is None else position(positions)  # called, for hooks of FSDP
+        bias = None if position is None else position(length)  # called, for hooks of FSDP
         if position is None or bias is None:
             return None
         bias = bias.to(device)  # an encoding without parameters need not know it
         if bias.requires_grad and position.cls_row_is_constant:
             # a constant row cancels in the softmax: its gradient would be rounding noise
-            rows = is_at_cls(positions, device).unsqueeze(-2).unsqueeze(-1)
+            rows = is_at_cls(length, device)[:, None]
             bias.register_hook(lambda grad: grad.masked_fill(rows, 0))
         return bias
 

@@ -24,15 +24,15 @@ SHORT += [23, 24, 28, 31, 36, 43]
 
 PADDED = [512, 427, 341, 256]
 NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0}  # of both
-UNPAD = {"unpad": True}
+UNPAD = {"unpad": True}  # for --other: versions that pack tokens only then
 # name: (what is done, lengths of the batch, flags, title)
 CASES = {
     "train-512": ("train", [512] * 4, {}, "training step, T512, dropout 0.1"),
     "train-128": ("train", [128] * 16, {}, "training step, T128, dropout 0.1"),
     "train-512-no-dropout": ("train", [512] * 4, NO_DROPOUT, "training step, T512, no dropout"),
     "infer": ("infer", [512] * 4, {}, "inference, T512"),
-    "infer-padded": ("infer", PADDED, UNPAD, "inference, T512, a quarter padding, --unpad"),
-    "finetune-short": ("classify", SHORT, UNPAD, "fine-tuning step, short sentences, --unpad"),
+    "infer-padded": ("infer", PADDED, UNPAD, "inference, T512, a quarter padding"),
+    "finetune-short": ("classify", SHORT, UNPAD, "fine-tuning step, short sentences"),
     "compiled": ("train", [512] * 4, {"compile_layers": True}, "training step, T512, compiled"),
 }
 DEFAULT = [case for case in CASES if case != "compiled"]  # takes minutes on a CPU

@@ -1,17 +1,19 @@
 """eager, sdpa and chunked against the equation of attention, sequence by sequence in float64."""
 
+import itertools
 import math
 
 import pytest
 import torch
 
-from tupe_fairseq.attention import FEW_SCORES, Padding, choose, chunked, eager, make_mask, sdpa
+from tupe_fairseq.attention import FEW_SCORES, Sequences, choose, chunked, eager, make_mask, sdpa
 from tupe_fairseq.modules import POOLINGS
 
 B, L, H, K, SCALING = 3, 9, 2, 5, 0.3
 LENGTHS = [[9, 9, 9], [9, 1, 4], [6, 0, 9], [0, 0, 0]]
 CPU = torch.device("cpu")
-NAMES = ["eager", "sdpa", "chunked"]
+MODULES = {"eager": eager, "sdpa": sdpa, "chunked": chunked}
+NAMES = list(MODULES)
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
@@ -34,18 +36,16 @@ def by_the_equation(q, k, v, bias, lengths):
     return torch.stack(rows)
 
 
-def attend(name, q, k, v, bias, lengths, dropout=0.0):
-    """By an implementation; zeros at padding."""
-    mask = padding_of(lengths, q.size(1))
-    padding = Padding(mask)
-    options = {"scaling": SCALING, "dropout": dropout}
-    if name == "chunked":
-        packed = [padding.pack(x) for x in (q, k, v)]
-        return padding.unpack(chunked.attend(*packed, bias, padding.lengths, **options))
-    wide = torch.promote_types(q.dtype, torch.float32)
-    made = make_mask(bias, padding, q.dtype if name == "sdpa" else wide)
-    out = (sdpa if name == "sdpa" else eager).attend(q, k, v, made, **options)
-    return out.masked_fill(mask[..., None, None], 0)
+def attend(name, q, k, v, bias, lengths, dropout=0.0, **others):
+    """By an implementation, of a padded batch; zeros at padding."""
+    sequences = Sequences(q.shape[:2], CPU, padding_of(lengths, q.size(1)), **others)
+    return of_sequences(name, q, k, v, bias, sequences, dropout)
+
+
+def of_sequences(name, q, k, v, bias, sequences, dropout=0.0):
+    qkv = sequences.whole.pack(torch.stack((q, k, v), dim=2))
+    out = MODULES[name].attend(qkv, bias, sequences, scaling=SCALING, dropout=dropout)
+    return sequences.whole.unpack(out)
 
 
 def with_gradients(out, leaves):
@@ -67,27 +67,46 @@ def test_outputs_and_gradients(name, with_bias):
 
 
 @pytest.mark.parametrize("name", ["eager", "sdpa"])
-def test_padding_anywhere_and_documents(name):
-    """A query sees the tokens of its own document, and no padding."""
+def test_padding_that_stays(name):
+    """In the middle, or too little to be worth its packing."""
     q, k, v = (random(B, L, H, K) for _ in range(3))
-    bias = random(B, H, L, L)
-    starts = torch.zeros(B, L, dtype=torch.bool)
-    starts[0, 4] = starts[2, 1] = starts[2, 5] = True
-    right, middle = padding_of([9, 1, 7]), padding_of([9, 1, 7])
+    bias, leaves = random(H, L, L), [q, k, v]
+    middle, little = padding_of([9, 4, 7]), padding_of([9, 8, 7])
     middle[0, 3:5] = True
-    for mask, documents in ((middle, None), (right, starts)):
-        padding = Padding(mask, documents)
-        number = torch.zeros(B, L) if documents is None else documents.cumsum(1)
-        sees = (number[:, :, None] == number[:, None, :]) & ~mask[:, None, :]
+    for mask, least in ((middle, 0.0), (little, 0.2)):
+        sequences = Sequences((B, L), CPU, mask, least_padding=least)
+        assert sequences.lengths is None and sequences.whole.places is None
         scores = SCALING * torch.einsum("bihk,bjhk->bhij", q, k) + bias
-        probs = scores.masked_fill(~sees[:, None], float("-inf")).softmax(-1)
+        probs = scores.masked_fill(mask[:, None, None, :], float("-inf")).softmax(-1)
         expected = torch.einsum("bhij,bjhk->bihk", probs, v)[~mask]
-        out = (sdpa if name == "sdpa" else eager).attend(
-            q, k, v, make_mask(bias, padding, q.dtype), scaling=SCALING, dropout=0.0
-        )[~mask]
-        leaves = [q, k, v, bias]
+        out = of_sequences(name, q, k, v, bias, sequences)[~mask]
         for ours, theirs in zip(with_gradients(out, leaves), with_gradients(expected, leaves)):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("lengths", [[[9], [4, 5], [5, 2]], [[1] * 9, [9], [2, 1]]], ids=str)
+def test_documents_are_sequences_like_others(lengths, name):
+    """Also where a batch of all of them would be many times as large as the one that came in."""
+    q, k, v = (random(B, L, H, K) for _ in range(3))
+    bias = random(H, L, L)
+    starts, outs = torch.zeros(B, L, dtype=torch.bool), []
+    for row, documents in enumerate(lengths):
+        begins = [0, *itertools.accumulate(documents)]
+        starts[row, begins[1:-1]] = True
+        for n, begin in zip(documents, begins):
+            one = (x[row : row + 1, begin : begin + n] for x in (q, k, v))
+            outs.append(by_the_equation(*one, bias, [n])[0])
+    padding = padding_of([sum(documents) for documents in lengths])
+    sequences = Sequences((B, L), CPU, padding, starts)
+    assert sequences.lengths == sum(lengths, [])
+    assert sequences.positions.tolist() == [t for n in sequences.lengths for t in range(n)]
+    assert sum(math.prod(batch.shape) for batch in sequences.batches) <= 2 * B * L
+    out = of_sequences(name, q, k, v, bias, sequences)[~padding]
+    leaves = [q, k, v, bias]
+    results = with_gradients(out, leaves), with_gradients(torch.cat(outs), leaves)
+    for ours, theirs in zip(*results):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
 
 
 # ---- 16 bits, large logits ----------------------------------------------------------------------
@@ -146,7 +165,9 @@ def test_chunked_with_dropout_is_its_equation(monkeypatch, p, tile):
     n, longest = sum(lengths), max(lengths)
     leaves = q, k, v, bias = *(random(n, H, K) for _ in range(3)), random(H, longest, longest)
     torch.manual_seed(1)
-    out = chunked.attend(q, k, v, bias, lengths, scaling=SCALING, dropout=p)
+    sequences = Sequences((4, longest), CPU, padding_of(lengths, longest))
+    qkv = torch.stack((q, k, v), dim=1)
+    out = chunked.attend(qkv, bias, sequences, scaling=SCALING, dropout=p)
     torch.manual_seed(1)
     dropout = chunked.DropoutMask(p, int(torch.randint(2**62, ()))) if p else None
     keep = {}
@@ -203,63 +224,66 @@ def test_dropout_masks():
 
 def test_chunked_does_not_depend_on_threads_and_saves_no_probabilities():
     n, length = 512, 256
-    q, k, v = (random(n, H, K, dtype=torch.float32) for _ in range(3))
-    bias = random(H, length, length, dtype=torch.float32)
+    qkv = random(n, 3, H, K, dtype=torch.float32)
+    bias, sequences = random(H, length, length, dtype=torch.float32), Sequences((2, length), CPU)
     saved, results, threads = [], [], torch.get_num_threads()
     for number in (1, 2):
         torch.set_num_threads(number)
         torch.manual_seed(2)
         with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x, lambda x: x):
-            out = chunked.attend(q, k, v, bias, [length] * 2, scaling=SCALING, dropout=0.1)
-        results.append(with_gradients(out, [q, k, v, bias]))
+            out = chunked.attend(qkv, bias, sequences, scaling=SCALING, dropout=0.1)
+        results.append(with_gradients(out, [qkv, bias]))
     torch.set_num_threads(threads)
     for one, two in zip(*results):
         torch.testing.assert_close(one, two, rtol=0, atol=1e-5)
     assert sum(x.numel() for x in saved) == 2 * (4 * n * H * K + bias.numel())
 
 
-# ---- Padding and the choice ---------------------------------------------------------------------
+# ---- Sequences and the choice -------------------------------------------------------------------
 
 
 def test_a_second_derivative_of_chunked_names_the_way_out():
-    q, k, v = (random(L, H, K).requires_grad_() for _ in range(3))
-    out = chunked.attend(q, k, v, None, lengths=[L], scaling=1.0, dropout=0.0)
+    qkv = random(L, 3, H, K)
+    out = chunked.attend(qkv, None, Sequences((1, L), CPU), scaling=1.0, dropout=0.0)
     with pytest.raises(RuntimeError, match="no second derivative; .*--attn-impl eager"):
-        torch.autograd.grad(out.sum(), q, create_graph=True)
+        torch.autograd.grad(out.sum(), qkv, create_graph=True)
 
 
-def test_padding_packs_and_unpacks():
-    padding = Padding(padding_of([9, 1, 4]))
-    x = random(B, L, 2)
-    assert padding.any and padding.is_on_right and padding.lengths == [9, 1, 4]
-    packed = padding.pack(x)
+def test_sequences_pack_and_unpack():
+    x, mask = random(B, L, 2), padding_of([9, 1, 4])
+    sequences = Sequences((B, L), CPU, mask)
+    assert sequences.lengths == [9, 1, 4] and sequences.longest == 9
+    packed = sequences.whole.pack(x)
     assert packed.equal(torch.cat([x[0], x[1, :1], x[2, :4]]))
-    assert padding.unpack(packed).equal(x.masked_fill(padding.mask[..., None], 0))
-    (padding.unpack(packed) ** 2).sum().backward()
-    assert x.grad.equal(2 * x.detach().masked_fill(padding.mask[..., None], 0))
-    assert not Padding(padding_of([9, 9, 9])).any
+    unpacked = sequences.whole.unpack(packed)
+    assert unpacked.equal(x.masked_fill(mask[..., None], 0))
+    (unpacked**2).sum().backward()
+    assert x.grad.equal(2 * x.detach().masked_fill(mask[..., None], 0))
+    for full in (Sequences((B, L), CPU), Sequences((B, L), CPU, padding_of([9, 9, 9]))):
+        assert full.lengths == [9, 9, 9]
+        assert full.whole.unpack(full.whole.pack(x)).data_ptr() == x.data_ptr()  # no copy
     middle = padding_of([9, 1, 4])
     middle[0, 2] = True
-    assert not Padding(middle).is_on_right and Padding(middle).lengths == []
     with pytest.raises(ValueError, match="begins with padding.*pad on the right"):
-        Padding(padding_of([9, 1, 4]).flip(1))
+        Sequences((B, L), CPU, padding_of([9, 1, 4]).flip(1))
     with pytest.raises(ValueError, match="only where padding is on the right"):
-        Padding(middle, torch.zeros(B, L, dtype=torch.bool))
-
-
-RIGHT, MIDDLE = Padding(padding_of([9, 1, 4])), Padding(torch.tensor([[False, True, False]]))
+        Sequences((B, L), CPU, middle, torch.zeros(B, L, dtype=torch.bool))
 
 
 def test_what_auto_chooses():
-    def chosen(name="auto", device=CPU, padding=None, scores=FEW_SCORES, **options):
-        options = {"has_content_bias": False, "is_trained": True, "num_scores": scores, **options}
-        return choose(name, device, padding, **options)
+    def chosen(name="auto", device=CPU, mask=None, length=128, **options):
+        sequences = Sequences((1, length), CPU, mask)
+        sequences.device = device
+        options = {"has_content_bias": False, "is_trained": True, "num_heads": 1, **options}
+        return choose(name, sequences, **options)
 
-    cuda, content, middle = torch.device("cuda"), {"has_content_bias": True}, {"padding": MIDDLE}
-    assert chosen() == chosen(padding=RIGHT) == "chunked"
-    assert chosen(**middle) == chosen(**content) == chosen(scores=FEW_SCORES - 1) == "eager"
-    assert chosen(is_trained=False) == chosen(device=cuda) == "sdpa"
-    assert [chosen(name, scores=1) for name in NAMES] == NAMES
+    assert 128**2 == FEW_SCORES
+    cuda, content = torch.device("cuda"), {"has_content_bias": True}
+    middle = {"mask": torch.tensor([[False, True, False]]), "length": 3}
+    assert chosen() is chosen(mask=padding_of([100, 128], 128)) is chunked
+    assert chosen(**middle) is chosen(**content) is chosen(length=127) is eager
+    assert chosen(is_trained=False) is chosen(device=cuda) is sdpa
+    assert [chosen(name, length=1) for name in NAMES] == list(MODULES.values())
     for options, reason in (
         ({"device": cuda}, "CPU only.*cuda"),
         (middle, "padding at the end"),

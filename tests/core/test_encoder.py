@@ -39,7 +39,6 @@ STARTS[0, 3] = STARTS[0, 4] = STARTS[1, 2] = True
 #: where the texts of a batch begin and end
 TEXTS = {
     "padded": [(0, 0, 7), (1, 0, 4)],
-    "unpad": [(0, 0, 7), (1, 0, 4)],
     "documents": [(0, 0, 3), (0, 3, 4), (0, 4, 7), (1, 0, 2), (1, 2, 4)],
 }
 ENCODINGS = [Case(name, {}) for name in POSITION_ENCODINGS]
@@ -70,7 +69,7 @@ def test_every_way_is_eager_on_each_text_alone(monkeypatch, case):
         theirs = gradients(alone, expected, weights)
         for module in (eager, sdpa, chunked):
             name = module.__name__.rpartition(".")[2]
-            encoder = build(attn_impl=name, unpad=kind == "unpad")
+            encoder = build(attn_impl=name)
             starts = STARTS if kind == "documents" else None
             if name == "chunked" and encoder.encoding.uses("content_bias"):
                 with pytest.raises(RuntimeError, match="--attn-impl chunked cannot serve here"):
@@ -79,8 +78,6 @@ def test_every_way_is_eager_on_each_text_alone(monkeypatch, case):
             ran.clear()
             out = encoder(x, PADDING, document_starts=starts)
             assert ran == [module] * 2
-            if kind != "padded" or name == "chunked":
-                assert not out[PADDING].any()
             out = out.masked_fill(PADDING[..., None], 0)
             assert_near(out, expected)
             ours = gradients(encoder, out, weights)
@@ -95,7 +92,7 @@ def test_hidden_states_and_attention_weights(case):
         out, hiddens = encoder(x, PADDING, return_all_hiddens=True)
         assert len(hiddens) == 3 and not hiddens[0][PADDING].any()
         last = encoder.layer_norm(hiddens[-1]) if normalize_before else hiddens[-1]
-        assert last.equal(out) and out.equal(encoder(x, PADDING))
+        assert last[~PADDING].equal(out[~PADDING]) and out.equal(encoder(x, PADDING))
         weights = encoder.attention_weights(x, PADDING)
         assert [tuple(w.shape) for w in weights] == [(BATCH, HEADS, SEQ_LEN, SEQ_LEN)] * 2
         for w in weights:
@@ -122,15 +119,14 @@ def test_rows_without_a_token_and_padding_in_the_middle(case):
     x = random_input()
     empty, middle = PADDING.clone(), PADDING.clone()
     empty[1], middle[0, 2:4] = True, True
-    for unpad in (False, True):
-        encoder = encoder_of(case, attn_impl="auto", unpad=unpad)
-        out = encoder(x, empty)
-        assert out.isfinite().all()
-        assert_near(out[0], encoder(x[:1])[0])
-        assert encoder(x, torch.ones_like(PADDING)).isfinite().all()
-        out = encoder(x, middle)
-        changed = encoder(x.masked_fill(middle[..., None], 7.0), middle)
-        assert changed[~middle].equal(out[~middle])
+    encoder = encoder_of(case, attn_impl="auto")
+    out = encoder(x, empty)
+    assert out.isfinite().all()
+    assert_near(out[0], encoder(x[:1])[0])
+    assert encoder(x, torch.ones_like(PADDING)).isfinite().all()
+    out = encoder(x, middle)
+    changed = encoder(x.masked_fill(middle[..., None], 7.0), middle)
+    assert changed[~middle].equal(out[~middle])
 
 
 # ---- Dropout ------------------------------------------------------------------------------------
@@ -152,12 +148,11 @@ def test_dropout_depends_on_the_seed_alone(name):
     assert encoder.eval()(x, PADDING).equal(encoder(x, PADDING))
 
 
-@pytest.mark.parametrize("unpad", [False, True], ids=["padded", "unpad"])
-def test_dropout_of_the_embedding(unpad):
+def test_dropout_of_the_embedding():
     x = torch.randn(60, 8, DIM, dtype=torch.float64)
     padding = torch.arange(8) >= torch.tensor([[5, 8]]).expand(30, 2).reshape(60, 1)
     for p in (1.0, 0.25):
-        encoder = encoder_of(Case("tupe", {}), dropout=p, unpad=unpad).train()
+        encoder = encoder_of(Case("tupe", {}), dropout=p).train()
         _, (first, *_) = encoder(x, padding, return_all_hiddens=True)
         whole = encoder.layernorm_embedding(x)
         kept = first[~padding] != 0
@@ -270,11 +265,9 @@ class Checkpointed(nn.Module):
         super().__init__()
         self.layer, self.use_reentrant = layer, use_reentrant
 
-    def forward(self, x, mask, **options):
-        def run(x, mask):
-            return self.layer(x, mask, **options)
-
-        return checkpoint(run, x, mask, use_reentrant=self.use_reentrant)
+    def forward(self, *tensors, **options):
+        layer = functools.partial(self.layer, **options)
+        return checkpoint(layer, *tensors, use_reentrant=self.use_reentrant)
 
 
 @parametrized(LARGEST)
@@ -282,7 +275,7 @@ def test_activation_checkpointing(case):
     x = random_input()
     for impl, use_reentrant in itertools.product(("eager", "auto"), (True, False)):
         config = dataclasses.replace(
-            encoder_of(case).config, attn_impl=impl, dropout=0.1, attention_dropout=0.1, unpad=True
+            encoder_of(case).config, attn_impl=impl, dropout=0.1, attention_dropout=0.1
         )
         results = []
         for wrap in (nn.Identity(), functools.partial(Checkpointed, use_reentrant=use_reentrant)):
@@ -298,8 +291,8 @@ def test_activation_checkpointing(case):
 def test_some_tokens_alone(case):
     """Their hidden states, and the gradients, are those of a whole forward pass."""
     x, tokens = random_input(), torch.tensor([2, 6, 7, 9, 10])
-    for impl, unpad, pre_ln in (("eager", False, True), ("sdpa", True, False), ("auto", False, 1)):
-        encoder = encoder_of(case, attn_impl=impl, unpad=unpad, normalize_before=bool(pre_ln))
+    for impl, pre_ln in (("eager", True), ("sdpa", False), ("auto", True)):
+        encoder = encoder_of(case, attn_impl=impl, normalize_before=pre_ln)
         out, whole = encoder(x, PADDING, output_tokens=tokens), encoder(x, PADDING)
         expected = whole.flatten(0, 1)[tokens]
         assert_near(out, expected)
@@ -375,7 +368,7 @@ def test_exported_with_an_open_length(case):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
 @parametrized(LARGEST)
 def test_16_bits_are_near_float64(case, dtype):
-    encoder, exact = encoder_of(case, dtype, attn_impl="auto", unpad=True), encoder_of(case)
+    encoder, exact = encoder_of(case, dtype, attn_impl="auto"), encoder_of(case)
     exact.load_state_dict(encoder.state_dict())
     mask = torch.arange(SEQ_LEN) >= torch.tensor([[7], [4], [0]])
     x = random_input(batch=3).to(dtype)

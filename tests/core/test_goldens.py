@@ -13,12 +13,7 @@ from tupe_fairseq.checkpoint.from_authors import our_tensor_name
 
 GOLDENS = Path(__file__).parent.parent / "goldens"
 NAMES = ["tupe_a", "tupe_r", "tupe_r_long", "tupe_r_finetuned"]
-WAYS = {
-    "eager": {"attn_impl": "eager"},
-    "sdpa": {"attn_impl": "sdpa"},
-    "chunked": {"attn_impl": "chunked"},
-    "unpadded": {"attn_impl": "sdpa", "unpad": True},
-}
+WAYS = ["eager", "sdpa", "chunked"]
 # on a GPU, too, where torch sees one
 PLACES = [(way, "cpu") for way in WAYS]
 PLACES += [(way, "cuda") for way in WAYS if way != "chunked" and torch.cuda.is_available()]
@@ -41,7 +36,7 @@ def build(args, tensors, way, device):
         embed_dim=args.encoder_embed_dim, num_heads=args.encoder_attention_heads,
         num_layers=args.encoder_layers, ffn_embed_dim=args.encoder_ffn_embed_dim,
         max_positions=args.max_positions, normalize_before=args.encoder_normalize_before,
-        activation_fn=args.activation_fn, rel_pos=bool(args.rel_pos), **WAYS[way],
+        activation_fn=args.activation_fn, rel_pos=bool(args.rel_pos), attn_impl=way,
     )  # fmt: skip
     encoder = TupeEncoder(config).eval().to(device)
     state = {"position_version": encoder.position_version}

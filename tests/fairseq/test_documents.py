@@ -59,7 +59,7 @@ def test_samples_are_those_of_fairseq_but_for_the_starts(mode, words, subwords):
 
 
 def test_a_sample_is_encoded_as_its_documents_alone(data):
-    _, model = build(data, ISOLATED, "--unpad")
+    _, model = build(data, ISOLATED)
     for parameter in model.eval().parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     first, second, third = ([BOS, 7, 8, EOS], [BOS, 9, EOS], [BOS, 10, 11, 12, EOS])

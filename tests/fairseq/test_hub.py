@@ -63,7 +63,6 @@ def test_features_and_heads(hub):
     states = hub.extract_features(TOKENS, return_all_hiddens=True)
     assert features.shape == (2, 6, 12) and len(states) == 3 and states[-1].equal(features)
     same, weights = hub.extract_features(TOKENS, return_attention=True)
-    # trained with --unpad, where no layer sees the padding
     assert same.equal(features) and [w.shape for w in weights] == [(2, 3, 6, 6)] * 2
     assert not any(w[1, :, :, 4:].any() for w in weights)
     hub.register_classification_head("topics", num_classes=5)

@@ -108,10 +108,9 @@ def test_every_word_is_in_one_window_with_its_tag(folder):
         assert sum(parts, []) == [(word[0], tag) for word, tag in zip(words, tags)]
 
 
-@pytest.mark.parametrize("unpad", [[], ["--unpad"]], ids=["padded", "unpad"])
 @pytest.mark.parametrize("size", [1, 5])
-def test_loss_and_metrics_are_of_whole_sentences(size, unpad, folder):
-    task, model, criterion = build(folder, *unpad)
+def test_loss_and_metrics_are_of_whole_sentences(size, folder):
+    task, model, criterion = build(folder)
     criterion.eval()
     total, logits = 0.0, {}
     with torch.no_grad(), logged.aggregate(new_root=True) as aggregate:

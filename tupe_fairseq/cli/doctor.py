@@ -140,7 +140,6 @@ def check_devices() -> str:
     """A forward and a backward pass on each device, by the attention that ``auto`` chooses."""
     import torch
 
-    from tupe_fairseq.attention import choose
     from tupe_fairseq.encoder import TupeEncoder
     from tupe_fairseq.options import TupeConfig
 
@@ -157,10 +156,8 @@ def check_devices() -> str:
         gradients = [p.grad for p in encoder.parameters() if p.grad is not None]
         if not all(x.isfinite().all() for x in (out, *gradients)):
             raise ValueError(f"a training step on {device} gives NaN; try --attn-impl eager")
-        of_step = {"has_content_bias": False, "is_trained": True, "num_scores": 2 * size * size}
-        chosen = choose("auto", out.device, None, **of_step)
         name = "cpu" if device == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})"
-        devices.append(f"{name} trains with {chosen} attention")
+        devices.append(f"{name} trains with {encoder.attention_name(size)} attention")
     return ", ".join(devices)
 
 

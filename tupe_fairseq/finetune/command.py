@@ -125,8 +125,6 @@ class Experiment:
         task, settings, total = self.data.task, self.settings, self.updates
         words = [fairseq_train(), self.data.folder, "--user-dir", user_dir(), *self._task_flags()]
         words += self.model.flags
-        # the same numbers in half the time, since sentences differ in length
-        words += ["--unpad"]
         if settings.pretrained:
             # not --restore-file: that would be loaded again when an interrupted run resumes
             words += ["--finetune-from-model", self.model.path]

@@ -194,7 +194,7 @@ class DecoderAttention(nn.Module):
                 mask = bias if mask is None else mask + bias
         if incremental_state is not None:
             self.set_incremental_state(incremental_state, "cache", {"k": k, "v": v})
-        attend = eager.attend if is_eager(x) else sdpa.attend
+        attend = eager.attend_batch if is_eager(x) else sdpa.attend_batch
         dropout = self.dropout if self.training else 0.0
         out = attend(q, k, v, mask, scaling=self.scaling, dropout=dropout)
         return self.out_proj(out.flatten(-2))

@@ -59,8 +59,7 @@ FIXED_OPTIONS = {
     "spectral_norm_classification_head": False,
 }
 SWITCHES = {
-    "unpad": "leave padding out of all layers and of the LM head: faster for batches of texts of "
-    "different length; hidden states are zero at padding",
+    "unpad": "has no effect: layers leave padding out wherever that saves time",
     "isolate_documents": "keep the documents of a sample apart, each with its own positions and "
     "<s>; an empty line of the text separates documents; needs --task tupe_masked_lm and "
     "--sample-break-mode none or complete",
@@ -169,6 +168,8 @@ def check_options(args, task) -> None:
             "--init-token 0 --separator-token 2"
         )
     is_trained = not args.load_checkpoint_heads  # not read from a checkpoint for something else
+    if args.unpad and is_trained:
+        logger.warning("--unpad has no effect: layers leave padding out wherever that saves time")
     if args.pooling != "cls" and isinstance(task, MaskedLMTask) and is_trained:
         raise ValueError(
             f"--pooling {args.pooling} is for classification heads, which pre-training does not "
@@ -218,7 +219,6 @@ class TupeRobertaEncoder(RobertaEncoder):
     def build_encoder(self, args, dictionary, embed_tokens):
         drop = args.encoder_layerdrop
         self.padding_idx = embed_tokens.padding_idx
-        self.unpad = args.unpad
         # the token that begins another document of a sample
         self.document_start = dictionary.bos() if args.isolate_documents else None
         encoder = TupeEncoder(
@@ -262,24 +262,16 @@ class TupeRobertaEncoder(RobertaEncoder):
         masked_positions=None,
         **unused,
     ):
-        """As RoBERTa's; with ``--unpad`` the LM head leaves padding out, too.
+        """As RoBERTa's; ``masked_positions`` are the indices of the True ``masked_tokens``, (n,).
 
-        ``masked_positions`` are the indices of the True ``masked_tokens``, (n,), so that a GPU need
-        not be waited for to know their number.
+        With them a GPU need not be waited for to know their number.
         """
         if masked_tokens is not None and not features_only and not return_all_hiddens:
             if masked_positions is None:
                 masked_positions = masked_tokens.flatten().nonzero().squeeze(1)
             features, extra = self.extract_features(src_tokens, output_tokens=masked_positions)
             return self.output_layer(features), extra
-        if features_only or masked_tokens is not None or not self.unpad:
-            return super().forward(src_tokens, features_only, return_all_hiddens, masked_tokens)
-        features, extra = self.extract_features(src_tokens, return_all_hiddens)
-        is_token = src_tokens.ne(self.padding_idx)
-        values = self.output_layer(features, masked_tokens=is_token)
-        logits = values.new_zeros(*src_tokens.shape, values.size(-1))
-        logits[is_token] = values
-        return logits, extra
+        return super().forward(src_tokens, features_only, return_all_hiddens, masked_tokens)
 
 
 @register_model("tupe_roberta")
@@ -330,8 +322,7 @@ class TupeRobertaModel(RobertaModel):
     def training_attention(self) -> str:
         """The implementation of attention for the longest samples."""
         encoder = self.encoder.sentence_encoder
-        x = self.encoder.lm_head.weight.new_empty(1, encoder.config.max_positions, 0)
-        return encoder._choose(x, None)
+        return encoder.attention_name(encoder.config.max_positions)
 
     def training_flops(self, seq_len: float, masked: float) -> float:
         """Of a token in pre-training, see ``tupe_fairseq.flops``."""

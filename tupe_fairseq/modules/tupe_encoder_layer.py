@@ -1,4 +1,4 @@
-"""A Transformer encoder layer that passes a real-valued mask to its attention."""
+"""A Transformer encoder layer that passes a position bias to its attention."""
 
 import functools
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class TupeEncoderLayer(nn.Module):
     Not a subclass of fairseq's layer: that turns a real-valued mask into -1e8, and in 0.12.2 it has
     a fused inference path that takes no bias at all. The names of the parts are fairseq's.
 
-    Shape: as :class:`TupeMultiheadAttention`, (B, L, D) -> (B, L, D) or (N, D) -> (N, D).
+    Shape: as :class:`TupeMultiheadAttention`, (N, D) -> (N, D).
     """
 
     def __init__(
@@ -74,24 +74,20 @@ class TupeEncoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        mask: Tensor | None = None,
+        bias: Tensor | None,
+        *shared: Tensor,
         output_tokens: Tensor | None = None,
         **attention,
     ) -> Tensor:
-        """The output of the layer; ``attention``: see :meth:`TupeMultiheadAttention.forward`."""
-        # The mask is an argument of its own: fairseq's checkpoint_wrapper detaches no tensor inside
-        # of another object, and a second layer's backward pass would run through its graph again.
+        """The output of the layer; arguments: see :meth:`TupeMultiheadAttention.forward`."""
+        # Tensors are arguments of their own: fairseq's checkpoint_wrapper detaches none inside of
+        # another object, and a second layer's backward pass would run through its graph again.
         pre_ln = self.normalize_before
         y = self.self_attn_layer_norm(x) if pre_ln else x
-        y = self.self_attn(y, mask, output_tokens=output_tokens, **attention)
+        y = self.self_attn(y, bias, *shared, output_tokens=output_tokens, **attention)
         x = select(x, output_tokens) + F.dropout(y, self.dropout, self.training)
         x = x if pre_ln else self.self_attn_layer_norm(x)
         y = self.fc1(self.final_layer_norm(x) if pre_ln else x)
         y = F.dropout(ACTIVATIONS[self.activation_fn](y), self.activation_dropout, self.training)
         x = x + F.dropout(self.fc2(y), self.dropout, self.training)
         return x if pre_ln else self.final_layer_norm(x)
-
-    def attention_weights(self, x: Tensor, mask: Tensor | None, position) -> Tensor:
-        """As :meth:`TupeMultiheadAttention.attention_weights`, from the layer's input."""
-        x = self.self_attn_layer_norm(x) if self.normalize_before else x
-        return self.self_attn.attention_weights(x, mask, position)

@@ -1,36 +1,35 @@
 """Multi-head self-attention whose scores take a position bias and an explicit scaling."""
 
+import functools
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe_fairseq.attention import Padding, eager
+from tupe_fairseq.attention import Sequences, eager
 from tupe_fairseq.position import PositionEncoding
-from tupe_fairseq.position.positions import Positions, as_tensor
 
 
 def select(x: Tensor, tokens: Tensor | None) -> Tensor:
-    """Some of the tokens (B, L, D) or (N, D) by their indices (n,) -> (n, D); all if None."""
-    return x if tokens is None else x.flatten(0, -2).index_select(0, tokens)
+    """Some of the tokens (N, D) by their indices (n,) -> (n, D); all if None."""
+    return x if tokens is None else x.index_select(0, tokens)
 
 
 class TupeMultiheadAttention(nn.Module):
     """Self-attention over words, plus a bias that is passed in.
 
-        head_h = dropout(softmax(scaling * (x W_Q^h)(x W_K^h)^T + mask[h])) (x W_V^h)
+        head_h = dropout(softmax(scaling * (x W_Q^h)(x W_K^h)^T + bias[h])) (x W_V^h)
         Ke et al. 2021, Eqs. 8 and 10, https://arxiv.org/abs/2006.15595; scaling = 1 / sqrt(2 K)
 
-    It knows no position: under a constant mask, permuting the tokens permutes the output. A
-    ``position`` encoding, where it reads the words, changes q and k and adds to the mask.
+    It knows no position: under a constant bias, permuting the tokens permutes the output. A
+    ``position`` encoding, where it reads the words, changes q and k and adds to the bias.
 
     Args:
-        scaling (float): factor of the content scores, not of the mask.
+        scaling (float): factor of the content scores, not of the bias.
         dropout (float): of the attention probabilities.
         position (PositionEncoding, optional): this layer's own.
-    Shape: x (B, L, D), mask broadcastable to (B, H, L, L), rows are queries -> (B, L, D); packed
-    x (N, D) -> (N, D). At padding the output is finite and undefined.
+    Shape: x (N, D), all tokens of a batch, bias (H, n, n) -> (N, D).
     """
 
     def __init__(
@@ -61,56 +60,36 @@ class TupeMultiheadAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        mask: Tensor | None = None,
-        *,
+        bias: Tensor | None,
+        *shared: Tensor,
+        sequences: Sequences,
         attend: Callable[..., Tensor] = eager.attend,
         position: PositionEncoding | None = None,
-        positions: Positions | None = None,
-        padding: Padding | None = None,
         output_tokens: Tensor | None = None,
     ) -> Tensor:
-        """What each word gathers from all.
+        """What each word gathers from all words of its sequence.
 
         Args:
+            shared: what ``position.prepare`` gave.
             attend: an implementation, see ``tupe_fairseq.attention``.
             position: the encoding that all layers share, if this layer has none of its own.
-            positions: of the tokens that ``attend`` gets; 0 .. L - 1 if None.
-            padding: unpacks the tokens for ``attend``, if x is packed and ``attend`` needs a batch.
             output_tokens: indices (n,) of the only tokens whose output is needed -> (n, D).
         """
-        qkv = self._project(x, padding)
-        q, k, v = qkv.unbind(-3)
-        q, k, mask = self._with_position(q, k, mask, position, positions)
-        dropout = self.dropout if self.training else 0.0
-        out = attend(q, k, v, mask, scaling=self.scaling, dropout=dropout).flatten(-2)
-        out = out if padding is None else padding.pack(out)
-        return self.out_proj(select(out, output_tokens))
-
-    def attention_weights(
-        self, x: Tensor, mask: Tensor | None = None, position: PositionEncoding | None = None
-    ) -> Tensor:
-        """The probabilities of attention without dropout: (B, H, L, L), float32 or wider."""
-        q, k, _ = self._project(x, None).unbind(-3)
-        q, k, mask = self._with_position(q, k, mask, position, None)
-        return eager.attention_probabilities(q, k, mask, scaling=self.scaling)
-
-    def _project(self, x: Tensor, padding: Padding | None) -> Tensor:
-        """(B, L, D) -> (B, L, 3, H, K), or packed (N, D) -> (N, 3, H, K)."""
+        position = position if self.position is None else self.position
         qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
         qkv = qkv.unflatten(-1, (3, self.num_heads, -1))
-        return qkv if padding is None else padding.unpack(qkv)
+        if position is not None and position.uses("content_bias"):
+            content_bias = functools.partial(_content_bias, position, shared)
+            attend = functools.partial(attend, content_bias=content_bias)
+        if position is not None and position.uses("transform"):
+            qk, v = qkv.split((2, 1), dim=1)
+            qk = position.transform(qk, sequences.positions[:, None, None], *shared)
+            qkv = torch.cat((qk, v), dim=1)
+        dropout = self.dropout if self.training else 0.0
+        out = attend(qkv, bias, sequences, scaling=self.scaling, dropout=dropout).flatten(-2)
+        return self.out_proj(select(out, output_tokens))
 
-    def _with_position(self, q, k, mask, position, positions):
-        position = position if self.position is None else self.position
-        if position is None:
-            return q, k, mask
-        positions = q.size(1) if positions is None else positions
-        if position.uses("content_bias"):
-            content_bias = position.content_bias(
-                q.transpose(1, 2), k.transpose(1, 2), positions, positions
-            )
-            mask = content_bias if mask is None else mask + content_bias
-        if position.uses("transform"):
-            of_tokens = as_tensor(positions, q.device).unsqueeze(-1)
-            q, k = (position.transform(x, of_tokens) for x in (q, k))
-        return q, k, mask
+
+def _content_bias(position: PositionEncoding, shared: tuple[Tensor, ...], q: Tensor, k: Tensor):
+    """Of sequences that begin at position 0: q, k (B, H, L, K) -> (B, H, L, L)."""
+    return position.content_bias(q, k, q.size(2), k.size(2), *shared)
