@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import (
+    AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     RobertaConfig,
@@ -242,6 +243,18 @@ REFUSED = {
     "nan": (tensors(lambda t: t[FC1].fill_(float("nan"))), "fc1.weight holds NaN or infinity"),
     "labels": (config(id2label={"0": "a"}), "id2label must give each of the head's 3 outputs"),
 }
+
+
+def test_a_folder_with_added_tokens(data, tmp_path):
+    checkpoint = write_model(tmp_path / "run", data)
+    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "a", "--data", data)
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "a", trust_remote_code=True)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "a")
+    tokenizer.add_tokens(["newword"])
+    model.resize_token_embeddings(len(tokenizer))
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "b")
+    assert "tokens were added to" in (line := refused(tmp_path / "b")) and "(newword)" in line
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -28,8 +28,8 @@ from helpers.vocabularies import write_gpt2, write_roberta
 from tupe_fairseq.position import CATALOGUE
 
 PREPARE = "tupe-prepare-pretrain --input train.txt --valid-input valid.txt --output-dir data-bin"
-#: downloads, hours, and what other tests run
-ELSEWHERE = ("git clone ", "hf download ", "pip install ", "scripts/")
+#: downloads, hours, what other tests run, and what needs a package that they do not
+ELSEWHERE = ("git clone ", "hf download ", "pip install ", "scripts/", "from peft ")
 SIZE = {"encoder-layers": 2, "encoder-embed-dim": 32, "encoder-ffn-embed-dim": 64,
         "encoder-attention-heads": 4}  # fmt: skip
 HYDRA = " ".join(

@@ -165,7 +165,7 @@ def main(argv: list[str] | None = None) -> None:
         logger.info("%s is already finished", args.output_dir)
     for line in pretraining.summary(report) if report else ():
         logger.info("%s", line)
-    if args.vocabulary:
+    if args.vocabulary and os.path.isfile(os.path.join(args.vocabulary, "model.pt")):
         logger.info("next: the fairseq-train command that tupe-convert has printed")
         return
     logger.info("next, for a first small model (README: the paper's recipe):")

@@ -205,7 +205,15 @@ def dictionary_words(path: str, unlisted: int, numbers: dict[str, Any] | None) -
         unlisted: how many of the last tokens it lacks.
         numbers: of GPT-2's tokens, if the words are those.
     """
-    ids = Tokenizer.from_file(path).get_vocab()
+    tokenizer = Tokenizer.from_file(path)
+    added = [x.content for x in tokenizer.get_added_tokens_decoder().values()]
+    added = [token for token in added if token not in SPECIAL]
+    if added:
+        raise ValueError(
+            f"tokens were added to {path} ({', '.join(added[:3])}), which fairseq's vocabularies "
+            "cannot split off; convert the model as it was before"
+        )
+    ids = tokenizer.get_vocab()
     words = sorted(ids, key=ids.__getitem__)
     words = words[: len(words) - unlisted]
     if tuple(words[:4]) != SPECIAL_TOKENS or [*map(ids.get, words)] != [*range(len(words))]:
