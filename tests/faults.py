@@ -135,7 +135,7 @@ FAULTS = [Fault(*fault) for fault in [
     ("another vocabulary of the same size is taken", "checkpoint/fit.py",
      "fairseq/test_refusals.py -k another_vocabulary",
      "if int(recorded) != int(vocabulary_version(symbols)):",
-     "if version.shape != self.encoder.vocabulary_version.shape:"),
+     "if recorded.shape != vocabulary_version(symbols).shape:"),
     ("the hash of a vocabulary forgets its order", "checkpoint/checkpoint.py",
      "fairseq/test_refusals.py -k another_vocabulary",
      '"\\n".join(symbols)', '"\\n".join(sorted(symbols))'),
