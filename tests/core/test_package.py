@@ -15,9 +15,13 @@ PACKAGE = Path(tupe_fairseq.__file__).parent
 #: each room, the rooms that it imports, and the libraries of those that need torch alone
 ROOMS = {
     "options": ("", ""),
-    "position": ("options", "torch"),
+    "initialization": ("", "torch"),
+    "position": ("initialization options", "torch"),
     "attention": ("position", "torch"),
-    "modules": ("attention options position", "torch fairseq"),  # fairseq in heads.py alone
+    "modules": (
+        "attention initialization options position",
+        "torch fairseq",
+    ),  # fairseq in heads.py alone
     "encoder": ("attention modules options position", "torch"),
     "files": ("", ""),
     "flops": ("", ""),

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tupe_fairseq.initialization import initialized
 from tupe_fairseq.modules.tupe_multihead_attention import TupeMultiheadAttention, select
 from tupe_fairseq.position import PositionEncoding
 
@@ -60,16 +61,9 @@ class TupeEncoderLayer(nn.Module):
             embed_dim, num_heads, scaling=scaling, dropout=attention_dropout, position=position
         )
         self.self_attn_layer_norm = nn.LayerNorm(embed_dim)
-        self.fc1 = nn.Linear(embed_dim, ffn_embed_dim)
-        self.fc2 = nn.Linear(ffn_embed_dim, embed_dim)
+        self.fc1 = initialized(nn.Linear(embed_dim, ffn_embed_dim))
+        self.fc2 = initialized(nn.Linear(ffn_embed_dim, embed_dim))
         self.final_layer_norm = nn.LayerNorm(embed_dim)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """BERT's: N(0, 0.02), biases zero."""
-        for linear in (self.fc1, self.fc2):
-            nn.init.normal_(linear.weight, std=0.02)
-            nn.init.zeros_(linear.bias)
 
     def forward(
         self,

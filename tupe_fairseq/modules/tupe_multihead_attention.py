@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe_fairseq.attention import Sequences, eager
+from tupe_fairseq.initialization import initialized
 from tupe_fairseq.position import PositionEncoding
 
 
@@ -46,16 +47,14 @@ class TupeMultiheadAttention(nn.Module):
         # W_Q, W_K, W_V stacked, as in torch's own attention and the authors' checkpoints
         self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
         self.in_proj_bias = nn.Parameter(torch.empty(3 * embed_dim))
-        self.out_proj = nn.Linear(embed_dim, embed_dim)
+        self.out_proj = initialized(nn.Linear(embed_dim, embed_dim))
         self.position = position
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """BERT's: N(0, 0.02), biases zero."""
         nn.init.normal_(self.in_proj_weight, std=0.02)
-        nn.init.normal_(self.out_proj.weight, std=0.02)
         nn.init.zeros_(self.in_proj_bias)
-        nn.init.zeros_(self.out_proj.bias)
 
     def forward(
         self,

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tupe_fairseq.initialization import initialized
 from tupe_fairseq.position.positions import Positions, as_tensor, in_float64, table_rows
 from tupe_fairseq.position.t5_bias import WithRelativeBias
 
@@ -24,11 +25,7 @@ class LearnedPositions(WithRelativeBias):
 
     def __init__(self, embed_dim: int, num_heads: int, max_positions: int, **options):
         super().__init__(embed_dim, num_heads, max_positions, **options)
-        self.pos = nn.Embedding(max_positions, embed_dim)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        nn.init.normal_(self.pos.weight, std=0.02)
+        self.pos = initialized(nn.Embedding(max_positions, embed_dim))
 
     def embed(self, positions: Positions) -> Tensor:
         rows = table_rows(positions, self.max_positions)

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from tupe_fairseq.initialization import initialized
 from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import Positions, in_float64, relative_positions
 
@@ -34,11 +35,11 @@ class RelativeKeys(PositionEncoding):
         self.bias_scaling = self.scaling  # c
         self.global_content_bias = nn.Parameter(torch.empty(num_heads, self.head_dim))
         self.global_position_bias = nn.Parameter(torch.empty(num_heads, self.head_dim))
-        self.pos_k_proj = nn.Linear(num_features, embed_dim, bias=False)
+        self.pos_k_proj = initialized(nn.Linear(num_features, embed_dim, bias=False))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        for parameter in self.parameters():
+        for parameter in self.parameters(recurse=False):
             nn.init.normal_(parameter, std=0.02)
 
     def features(self, distances: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tupe_fairseq.initialization import initialized
 from tupe_fairseq.options import LARGEST, SHAW_MAX_DISTANCE
 from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import Positions, relative_positions
@@ -37,11 +38,7 @@ class ShawRelative(PositionEncoding):
                 f"max_rel_pos ({max_rel_pos}) must be from 1 to {LARGEST}; change --max-rel-pos"
             )
         self.max_rel_pos = max_rel_pos
-        self.relative_keys = nn.Embedding(2 * max_rel_pos + 1, self.head_dim)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        nn.init.normal_(self.relative_keys.weight, std=0.02)
+        self.relative_keys = initialized(nn.Embedding(2 * max_rel_pos + 1, self.head_dim))
 
     def content_bias(
         self, q: Tensor, k: Tensor, positions_q: Positions, positions_k: Positions

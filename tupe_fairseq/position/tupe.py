@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from tupe_fairseq.initialization import initialized
 from tupe_fairseq.position.positions import Positions, as_tensor, table_rows
 from tupe_fairseq.position.t5_bias import WithRelativeBias, untie_cls
 
@@ -21,18 +22,10 @@ class ProjectedTable(nn.Module):
     """
 
     def make_table(self, num_rows: int, embed_dim: int) -> None:
-        self.pos = nn.Embedding(num_rows, embed_dim)
+        self.pos = initialized(nn.Embedding(num_rows, embed_dim))
         self.pos_ln = nn.LayerNorm(embed_dim)
-        self.pos_q_proj = nn.Linear(embed_dim, embed_dim)
-        self.pos_k_proj = nn.Linear(embed_dim, embed_dim)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        for module in (self.pos, self.pos_q_proj, self.pos_k_proj):
-            nn.init.normal_(module.weight, std=0.02)
-        nn.init.zeros_(self.pos_q_proj.bias)
-        nn.init.zeros_(self.pos_k_proj.bias)
-        self.pos_ln.reset_parameters()
+        self.pos_q_proj = initialized(nn.Linear(embed_dim, embed_dim))
+        self.pos_k_proj = initialized(nn.Linear(embed_dim, embed_dim))
 
     def project(self, num_rows: int) -> tuple[Tensor, Tensor]:
         """Queries and keys of the first rows: (H, num_rows, K) each, float32 or wider."""
