@@ -67,14 +67,15 @@ def test_sentencepiece(kind, tmp_path):
     for word in ("madeupword0000", "<mask>"):
         dictionary.add_symbol(word)
 
-    tokenizer, unlisted = build_tokenizer("sentencepiece", [path], dictionary.symbols, 64)
+    record = {"kind": "sentencepiece"}
+    tokenizer, unlisted = build_tokenizer(record, [path], dictionary.symbols, 64)
     assert unlisted > 0 and len(tokenizer) == len(dictionary) + unlisted
     ids = tokenizer.convert_tokens_to_ids(["<s>", "<pad>", "<mask>"])
     assert ids == [0, 1, dictionary.index("<mask>")]
     assert tokenizer.model_max_length == 64 and tokenizer.padding_side == "right"
     assert_same_ids(tokenizer, dictionary, bpe.encode, [*TEXT, *STRANGE])
-    cleaning = {"clean": True, "lowercase": bool(lower)}
-    cleaned, _ = build_tokenizer("sentencepiece", [path], dictionary.symbols, 64, **cleaning)
+    record.update(clean=True, lowercase=bool(lower))
+    cleaned, _ = build_tokenizer(record, [path], dictionary.symbols, 64)
     texts = [*TEXT, *STRANGE, "<MASK> it"]
     split = lambda text: bpe.encode(clean_line(text, bool(lower)))  # noqa: E731
     assert_same_ids(cleaned, dictionary, split, texts)
@@ -101,7 +102,7 @@ def test_gpt2(tmp_path):
     paths = [str(tmp_path / "encoder.json"), str(tmp_path / "vocab.bpe")]
     dictionary = Dictionary.load(str(tmp_path / "theirs.txt"))
     dictionary.add_symbol("<mask>")
-    tokenizer, _ = build_tokenizer("gpt2", paths, dictionary.symbols, 64)
+    tokenizer, _ = build_tokenizer({"kind": "gpt2"}, paths, dictionary.symbols, 64)
     bpe = Gpt2Bpe(*paths)
     texts = [*TEXT, *STRANGE, " the a theta", "<s"]
     assert_same_ids(tokenizer, dictionary, lambda text: " ".join(bpe.split(text)), texts)

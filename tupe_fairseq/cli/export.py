@@ -150,10 +150,7 @@ def export(args: argparse.Namespace, vocabulary_choice: Any, folder: str) -> str
         prefix = f"{names.HEADS}{head.name}."
         state.update({prefix + name: tensor for name, tensor in model.head.state_dict().items()})
     options = argparse.Namespace(**model.options)
-    cleaning = {name: vocabulary.record[name] for name in ("clean", "lowercase")}
-    tokenizer, unlisted = build_tokenizer(
-        vocabulary.kind, vocabulary.paths, symbols, length, **cleaning
-    )
+    tokenizer, unlisted = build_tokenizer(vocabulary.record, vocabulary.paths, symbols, length)
     version = int(vocabulary_version(symbols))
     config = names.to_config(options, symbols, args.model_type, head, version)
     if unlisted:
@@ -209,9 +206,10 @@ def export(args: argparse.Namespace, vocabulary_choice: Any, folder: str) -> str
 
 def sample(path: str) -> list[str]:
     """The lines of a file that are not empty."""
-    from tupe_fairseq.data.rows import read_lines
+    from tupe_fairseq.data.rows import read_rows
 
-    lines = [line for _, line in read_lines(path) if line.strip()]
+    rows = read_rows(path, ["text"], ending=".txt")
+    lines = [row["text"] for _, row in rows if row["text"].strip()]
     if not lines:
         raise ValueError(f"--sample {path} is empty; it needs one sentence a line")
     return lines

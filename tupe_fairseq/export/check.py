@@ -36,8 +36,6 @@ SENTENCES = (
     "In\u00advis\u200bible\u2060: \u202eabc\u202c, nul\x00, de\x7fl, \x85next\ufffd.",
     "pneumonoultramicroscopicsilicovolcanoconiosis",
     "? ! ... -- ;",
-    "The committee that the members whom the voters elected had chosen met on Tuesday, discussed "
-    "for hours what nobody had read, and adjourned without a decision.",
 )
 TEXTS = (*SENTENCES, *(" ".join(SENTENCES[:n] * 4) for n in (2, 5, 9)))
 
@@ -116,10 +114,9 @@ def _same_ids(tokenizer, texts, encode, vocab_size: int) -> list[list[int]]:
 
 
 def _are_equally_likely(tokenizer, *both: list[int]) -> bool:
-    """Whether two segmentations of a text differ only where SentencePiece cannot tell them apart.
+    """Whether two segmentations differ only where SentencePiece, which adds in float32, sees none.
 
-    It adds the log probabilities of a text up in float32; the folder's tokenizer those of a word
-    in float64.
+    The folder's tokenizer adds the log probabilities of a word in float64.
     """
     model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
     if model["type"] != "Unigram":

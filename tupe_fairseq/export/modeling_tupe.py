@@ -50,18 +50,9 @@ def arange_float64(start: int, end: int, device: torch.device) -> Tensor:
     return torch.arange(start, end, dtype=torch.float64, device=device)
 
 
-def autocast_dtype(x: Tensor) -> torch.dtype | None:
-    """That of products on the device of x, if autocast is on."""
-    device = x.device.type
-    is_on = device != "meta" and torch.is_autocast_enabled(device)
-    return torch.get_autocast_dtype(device) if is_on else None
-
-
-def full_precision(x: Tensor) -> contextlib.AbstractContextManager:
-    """No autocast: every layer adds the bias, so it is not rounded."""
-    if autocast_dtype(x) is None:
-        return contextlib.nullcontext()
-    return torch.autocast(x.device.type, enabled=False)
+def full_precision(x: Tensor) -> torch.autocast:
+    """No autocast on the device of x: every layer adds the bias, so it is not rounded."""
+    return torch.autocast("cpu" if x.is_meta else x.device.type, enabled=False)
 
 
 def table_rows(table: nn.Embedding, count: int) -> Tensor:
@@ -395,10 +386,7 @@ POSITION_ENCODINGS = {
 
 
 def as_dtype(bias: Tensor, dtype: torch.dtype) -> Tensor:
-    """The bias in the dtype of the scores; in 16 bits, with the maximum of each row moved to 0.
-
-    The softmax does not see a constant in a row, and 16 bits are finest near 0.
-    """
+    """In 16 bits with the maximum of each row moved to 0, where they are finest."""
     if torch.finfo(dtype).bits < 32 and bias.dtype != dtype:
         bias = bias - bias.detach().amax(dim=-1, keepdim=True)
     return bias.to(dtype)
@@ -408,21 +396,18 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, dropout: float) -
     """torch's fused attention."""
     kernels: contextlib.AbstractContextManager = contextlib.nullcontext()
     if bias is not None:
-        bias = as_dtype(bias, q.dtype)
-        if bias.is_cuda:
-            # cuDNN gives no gradient for a bias, and wrong results for some lengths
+        bias = aligned(as_dtype(bias, q.dtype)).expand(*q.shape[:3], -1)
+        if bias.is_cuda:  # cuDNN gives no gradient for a bias, and wrong results for some lengths
             kernels = sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
-        bias = aligned(bias).expand(*q.shape[:3], -1)
     with kernels:
         return F.scaled_dot_product_attention(q, k, v, bias, dropout_p=dropout, scale=1.0)
 
 
 def aligned(bias: Tensor) -> Tensor:
     """With rows as torch's kernel on CUDA needs them, or it copies the bias in each layer."""
-    length = bias.size(-1)
-    if not bias.is_cuda or bias.stride(-2) % 8 == 0:
-        return bias
-    return F.pad(bias, (0, -length % 8))[..., :length]
+    if bias.is_cuda and bias.stride(-2) % 8:
+        return F.pad(bias, (0, -bias.size(-1) % 8))[..., : bias.size(-1)]
+    return bias
 
 
 class TupeSelfAttention(nn.Module):
@@ -435,14 +420,8 @@ class TupeSelfAttention(nn.Module):
         self.in_proj = nn.Linear(config.hidden_size, 3 * config.hidden_size)  # q, k, v
         self.out_proj = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(
-        self,
-        x: Tensor,
-        bias: Tensor | None,
-        shared_position: PositionEncoding | None,
-        output_attentions: bool,
-    ):
-        """x (B, L, D), bias like (B, H, L, L) -> (B, L, D), probabilities (B, H, L, L)."""
+    def forward(self, x, bias, shared_position, output_attentions):
+        """x (B, L, D), bias like (B, H, L, L), or None -> (B, L, D), probabilities (B, H, L, L)."""
         qkv = self.in_proj(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         q, k, v = qkv
         position = shared_position if self.position is None else self.position
@@ -476,13 +455,7 @@ class TupeLayer(nn.Module):
         self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
         self.final_layer_norm = nn.LayerNorm(config.hidden_size)
 
-    def forward(
-        self,
-        x: Tensor,
-        bias: Tensor | None,
-        shared_position: PositionEncoding | None,
-        output_attentions: bool,
-    ):
+    def forward(self, x, bias, shared_position, output_attentions):
         """As :class:`TupeSelfAttention`."""
         config, pre_ln = self.config, self.config.normalize_before
         y = self.self_attn_layer_norm(x) if pre_ln else x
@@ -512,14 +485,8 @@ class TupeEncoder(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.layer_norm = nn.LayerNorm(config.hidden_size) if config.normalize_before else None
 
-    def forward(
-        self,
-        x: Tensor,
-        mask: Tensor | None,
-        output_attentions: bool,
-        output_hidden_states: bool,
-    ) -> BaseModelOutput:
-        """x (B, L, D), mask bool (B, L), True = token; padding is on the right."""
+    def forward(self, x, mask, output_attentions, output_hidden_states) -> BaseModelOutput:
+        """x (B, L, D), mask bool (B, L), True = token, or None; padding is on the right."""
         config, length, position = self.config, x.size(1), self.position_bias
         implementation = config._attn_implementation
         if implementation not in ("eager", "sdpa"):
@@ -532,7 +499,9 @@ class TupeEncoder(nn.Module):
         x = F.dropout(x, config.hidden_dropout_prob, self.training)
         with full_precision(x):
             bias = None if position is None else position.bias(length)
-        dtype = autocast_dtype(x) or x.dtype
+        device = x.device.type
+        is_autocast = not x.is_meta and torch.is_autocast_enabled(device)
+        dtype = torch.get_autocast_dtype(device) if is_autocast else x.dtype
         if implementation == "eager" or self.has_content_bias:  # they add to it
             dtype = torch.promote_types(dtype, torch.float32)
         if bias is not None:
@@ -699,13 +668,7 @@ class TupeForMaskedLM(TupePreTrainedModel):
         self.lm_head.decoder = new_embeddings
 
     @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        labels: Tensor | None = None,
-        **kwargs,
-    ):
+    def forward(self, input_ids=None, attention_mask=None, labels=None, **kwargs):
         """``labels`` (B, L) are -100 where no word is to be predicted."""
         out = self.tupe(input_ids, attention_mask, return_dict=True, **kwargs)
         logits, loss = self.lm_head(out.last_hidden_state), None
@@ -749,13 +712,7 @@ class TupeForSequenceClassification(TupePreTrainedModel):
         self.post_init()
 
     @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        labels: Tensor | None = None,
-        **kwargs,
-    ):
+    def forward(self, input_ids=None, attention_mask=None, labels=None, **kwargs):
         """``labels``: (B) classes or scores, or (B, num_labels) for independent labels."""
         out = self.tupe(input_ids, attention_mask, return_dict=True, **kwargs)
         mask = self.tupe.mask_of(input_ids, attention_mask)
@@ -787,13 +744,7 @@ class TupeForTokenClassification(TupePreTrainedModel):
         self.post_init()
 
     @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        labels: Tensor | None = None,
-        **kwargs,
-    ):
+    def forward(self, input_ids=None, attention_mask=None, labels=None, **kwargs):
         """``labels`` (B, L) are -100 for tokens without a label."""
         out = self.tupe(input_ids, attention_mask, return_dict=True, **kwargs)
         logits, loss = self.classifier(self.dropout(out.last_hidden_state)), None
@@ -815,10 +766,10 @@ class TupeForQuestionAnswering(TupePreTrainedModel):
     @can_return_tuple
     def forward(
         self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        start_positions: Tensor | None = None,
-        end_positions: Tensor | None = None,
+        input_ids=None,
+        attention_mask=None,
+        start_positions=None,
+        end_positions=None,
         **kwargs,
     ):
         """Positions (B) beyond the sequence have no loss."""

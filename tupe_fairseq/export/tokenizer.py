@@ -24,25 +24,20 @@ _STAND_IN = "\ufdd0"
 
 
 def build_tokenizer(
-    kind: str,
-    paths: Sequence[str],
-    symbols: Sequence[str],
-    max_length: int,
-    clean: bool = False,
-    lowercase: bool = False,
+    record: dict[str, Any], paths: Sequence[str], symbols: Sequence[str], max_length: int
 ):
     """A tokenizer of transformers, and the number of tokens that the dictionary lacks.
 
     fairseq takes those for ``<unk>``; here they have the ids after the dictionary's.
 
     Args:
-        kind: "sentencepiece" or "gpt2".
-        paths: its model, or GPT-2's encoder.json and vocab.bpe.
+        record: the content of vocabulary.json, of kind sentencepiece or gpt2.
+        paths: SentencePiece's model, or GPT-2's encoder.json and vocab.bpe.
         symbols: of fairseq's dictionary, with ``<mask>``.
-        clean, lowercase: whether, and how, it cleans text as ``clean_line`` does.
     """
     from transformers import PreTrainedTokenizerFast
 
+    kind = record["kind"]
     if kind not in ("sentencepiece", "gpt2"):
         raise ValueError(
             f"a checkpoint with a {kind} vocabulary cannot be exported; use it with fairseq, "
@@ -50,8 +45,9 @@ def build_tokenizer(
         )
     make = _from_sentencepiece if kind == "sentencepiece" else _from_gpt2
     tokenizer, size = make(symbols, *paths)
-    if clean:
-        tokenizer.normalizer = norm.Sequence([*_cleaning(lowercase), tokenizer.normalizer])
+    if record.get("clean"):
+        steps = [*_cleaning(bool(record.get("lowercase"))), tokenizer.normalizer]
+        tokenizer.normalizer = norm.Sequence(steps)
     special = [AddedToken(s, special=True, normalized=False, lstrip=s == MASK) for s in SPECIAL]
     tokenizer.add_special_tokens(sorted(special, key=lambda token: symbols.index(token.content)))
     tokenizer.post_processor = processors.TemplateProcessing(
