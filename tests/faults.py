@@ -160,7 +160,7 @@ FAULTS = [Fault(*fault) for fault in [
      '"target": target.masked_fill(is_start, self.pad)', '"target": target'),
     ("whole words are not known", "tasks/masked_lm.py", "fairseq/test_documents.py -k as_a_whole",
      "if self.cfg.mask_whole_words:", "if not self.cfg.mask_whole_words:"),
-    ("warm-up is rounded up", "fairseq_runs/schedule.py",
+    ("warm-up is rounded up", "optim/schedule.py",
      "fairseq/test_sentence_prediction.py -k warmup",
      "math.floor(ratio * total + 0.5)", "math.ceil(ratio * total)"),
     ("every seed is 1", "finetune/command.py", "finetune/test_command.py",

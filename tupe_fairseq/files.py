@@ -255,13 +255,6 @@ def markdown_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def write_results(folder: str, content: dict[str, Any], table: str) -> None:
-    """Write FOLDER/results.json and FOLDER/results.md."""
-    write_json(os.path.join(folder, "results.json"), content)
-    with atomic_write(os.path.join(folder, "results.md")) as file:
-        file.write(table)
-
-
 def copy_vocabulary(data: str, folder: str) -> None:
     """Copy the ``VOCABULARY_FILES`` of a data folder, and the dictionaries of languages."""
     for name in (*VOCABULARY_FILES, *glob.glob("dict.*.txt", root_dir=data)):

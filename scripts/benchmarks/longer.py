@@ -32,8 +32,9 @@ from tupe_fairseq.cli.printed_commands import masked_lm_training
 from tupe_fairseq.compare.run import processor
 from tupe_fairseq.compare.schemes import parse_scheme
 from tupe_fairseq.figures import canvas
-from tupe_fairseq.files import markdown_table, read_json, write_json, write_results
+from tupe_fairseq.files import markdown_table, read_json, write_json
 from tupe_fairseq.position import CATALOGUE
+from tupe_fairseq.runs.tables import write_tables
 
 SCHEMES = "learned; tupe; tupe --rel-pos; none --rel-pos; alibi; rope"
 # of the longer training, in shares of the first one
@@ -247,7 +248,7 @@ def main(arguments=None):
                 print(f"{scheme.label}, seed {seed}, {row['method'] or 'no table'}, "
                       f"{row['updates']} updates: {losses}", flush=True)  # fmt: skip
     machine = f"{processor()}; Python {platform.python_version()}, torch {torch.__version__}"
-    write_results(
+    write_tables(
         str(options.output_dir), {"machine": machine, "settings": settings, "rows": rows},
         f"{table(rows)}\n{machine}\n",
     )  # fmt: skip

@@ -28,13 +28,11 @@ ROOMS = {
     "data": ("files",),
     "scoring": ("data files",),
     "checkpoint": ("data encoder files modules options position",),
-    "fairseq_runs": ("checkpoint",),
-    "optim": ("fairseq_runs",),
+    "runs": ("checkpoint files",),
+    "optim": ("",),
     "tasks": ("checkpoint data files flops optim",),
     "criterions": ("data tasks",),
-    "inference": (
-        "checkpoint data encoder files models modules options position fairseq_runs tasks",
-    ),
+    "inference": ("checkpoint data encoder files models modules options position runs tasks",),
     "models": ("attention checkpoint data files encoder flops inference modules options position",),
 }
 

@@ -1,5 +1,6 @@
 """tupe-finetune through fairseq-train on tiny data: resuming, scores, tables, submissions."""
 
+import csv
 import json
 import math
 import os
@@ -174,7 +175,7 @@ def test_a_failing_run_does_not_end_the_others(chain, tmp_path):
         code, text = call_program("finetune", words)
     assert code == 1 and text.count("fairseq-train") < 5, text
     assert text.splitlines()[-2].endswith("1 runs failed; run again to repeat them:"), text
-    assert text.splitlines()[-1].startswith(f"  {SECOND}: fairseq-train ended with exit code")
+    assert text.splitlines()[-1].startswith(f"  CoLA, {SECOND}: fairseq-train ended with exit code")
     summary = read(tmp_path, "CoLA", "results.json")
     assert [len(row["seeds"]) for row in summary["by_lr"]] == [2, 1]
     assert summary["best_lr"] == "1e-9"
@@ -321,6 +322,9 @@ def test_windows_and_patience(own):
     assert long > 5 and windows > 64
     planned = 3 * math.ceil(windows / 8)
     assert f"--total-num-update {planned} " in (folder / "command.sh").read_text()
+    rows = list(csv.DictReader((own / "runs" / "regression" / "runs.csv").open()))
+    found = read(own / "runs" / "regression" / FIRST, "result.json")["metrics"]["valid"]["pearson"]
+    assert [float(row["valid/pearson"]) for row in rows] == [found]
     overall = read(own / "runs", "results.json")
     assert overall["average"] is None and list(overall["own_tasks"]) == sorted(KINDS)
     results = [read(path) for path in (own / "runs").glob("*/lr*/result.json")]

@@ -150,7 +150,7 @@ def results_of(task, *rows):
     results = {}
     for lr, seed, *scores in rows:
         found = {split: {task.selection: x} for split, x in zip(("valid", "valid1"), scores)}
-        run = Run(lr, seed)
+        run = Run(lr, seed, None)
         results[run] = {"lr": run.lr_text, "seed": seed, "metrics": found if scores[0] else None}
     return results
 
@@ -164,7 +164,7 @@ def test_median_and_best_run_are_chosen_apart():
     table = by_learning_rate(results, COLA)
     assert [row["lr"] for row in table] == ["1e-5", "2e-5"]  # by size, not as text
     assert [row["metrics"]["valid"]["mcc"] for row in table] == [0.4, 0.2]
-    assert best_run(results, COLA) == Run(2e-5, 1)
+    assert best_run(results, COLA) == Run(2e-5, 1, None)
     assert best_rate(table, COLA)["lr"] == "1e-5"
     # five seeds, and one that is lucky: the grid was interrupted, or extended
     lucky = results_of(COLA, *((2e-5, seed, 0.5) for seed in range(1, 6)), (5e-5, 1, 0.55))

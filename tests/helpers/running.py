@@ -17,7 +17,7 @@ from unittest import mock
 
 import tupe_fairseq
 from tupe_fairseq.cli import main as cli
-from tupe_fairseq.fairseq_runs import train
+from tupe_fairseq.runs import process
 
 REPO = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -116,7 +116,9 @@ def trainings_here():
         def __exit__(self, *_):
             pass
 
-    with mock.patch.object(train, "subprocess", SimpleNamespace(PIPE=-1, STDOUT=-2, Popen=Program)):
+    with mock.patch.object(
+        process, "subprocess", SimpleNamespace(PIPE=-1, STDOUT=-2, Popen=Program)
+    ):
         yield
 
 

@@ -124,7 +124,6 @@ def main(argv: list[str] | None = None) -> None:
         position_parameters,
     )
     from tupe_fairseq.compare.tuning import tuning_runs
-    from tupe_fairseq.fairseq_runs.command import show
 
     settings = _settings(args, args.parallel or len(devices), _checked_tasks(parser, args))
     runs = [
@@ -139,7 +138,7 @@ def main(argv: list[str] | None = None) -> None:
         check_pairs(settings, args.arch[0])
     if args.dry_run:
         for run in tuning_runs(runs) or runs:
-            show(run.script())
+            print(run.script())
         if settings.tune_lrs:
             logger.info("then %d runs, each at the best rate of its scheme", len(runs))
         return
@@ -195,7 +194,7 @@ def _checked_tasks(parser: argparse.ArgumentParser, args: argparse.Namespace) ->
 
 def _settings(args: argparse.Namespace, parallel: int, tasks: dict[str, str]):
     from tupe_fairseq.compare.command import Settings
-    from tupe_fairseq.fairseq_runs.grid import default_threads
+    from tupe_fairseq.runs.grid import default_threads
 
     def share(value: int | None, parts: int, least: int) -> int:
         return max(least, args.updates // parts) if value is None else value
@@ -224,8 +223,8 @@ def _compare(args, settings, runs, parameters, devices) -> None:
     from tupe_fairseq.compare.results import finished_schemes, report, write_results
     from tupe_fairseq.compare.run import make_run
     from tupe_fairseq.compare.tuning import read_tuning, tuned, tuning_runs
-    from tupe_fairseq.fairseq_runs.grid import exit_if_failed, run_grid
     from tupe_fairseq.files import output_folder, write_json
+    from tupe_fairseq.runs.grid import exit_if_failed, run_grid
 
     folder = settings.folder
     order = [scheme.label for scheme in args.schemes]
@@ -252,7 +251,6 @@ def _compare(args, settings, runs, parameters, devices) -> None:
             logger.info("%d of %d runs left", len(left), len(planned))
 
             def make(run: Run, env, on_updates):
-                logger.info("%s: its command and log are in %s", run, run.path())
                 return make_run(
                     run, parameters[run.arch, run.scheme.label], parallel=parallel, env=env,
                     lock=output.lock, on_updates=on_updates, keep_checkpoint=args.keep_checkpoints,
@@ -271,7 +269,7 @@ def _compare(args, settings, runs, parameters, devices) -> None:
 
         def write(run=None, result=None) -> dict:
             if result and result["final_loss"] is not None:
-                logger.info("%s: %.3f bits", run.label, result["final_loss"])
+                logger.info("%s: %.3f bits", run, result["final_loss"])
             return write_results(folder, record, baseline, order, read_tuning(folder))
 
         failed = grid(runs, on_result=write)
@@ -285,12 +283,12 @@ def _compare(args, settings, runs, parameters, devices) -> None:
 
 def _check_measurable(runs) -> None:
     """Refuse to measure finished runs whose checkpoints are gone."""
-    from tupe_fairseq.fairseq_runs.train import LAST
+    from tupe_fairseq.runs.process import LAST
 
     for run in runs:
         missing = run.missing()
         if missing and not os.path.exists(run.path(LAST)):
             raise ValueError(
                 f"{', '.join(missing)}: {run} has no checkpoint any more to measure it; delete "
-                f"{run.path()} to train it again (--keep-checkpoints keeps checkpoints)"
+                f"{run.folder} to train it again (--keep-checkpoints keeps checkpoints)"
             )

@@ -133,11 +133,10 @@ def main(argv: list[str] | None = None) -> None:
     from dataclasses import replace
 
     from tupe_fairseq.checkpoint.allowed_options import read_pretrained
-    from tupe_fairseq.fairseq_runs.command import show
-    from tupe_fairseq.fairseq_runs.grid import default_threads, exit_if_failed
-    from tupe_fairseq.fairseq_runs.train import BEST
     from tupe_fairseq.finetune.command import Experiment, Run, Settings
     from tupe_fairseq.finetune.protocol import run_protocol
+    from tupe_fairseq.runs.grid import default_threads, exit_if_failed
+    from tupe_fairseq.runs.process import BEST
 
     data, class_weights = check_task(args)
     task, rows, model = data.task, data.rows, read_pretrained(args.checkpoint)
@@ -183,10 +182,10 @@ def main(argv: list[str] | None = None) -> None:
         logger.warning(
             "WARNING: %d rows for validation are too few to tell which run is better", rows["valid"]
         )
-    runs = [Run(lr, seed) for lr in lrs for seed in seeds]
+    runs = [Run(lr, seed, experiment) for lr in lrs for seed in seeds]
     if args.dry_run:
         for run in runs:
-            show(experiment.script(run))
+            print(run.script())
         return
     if devices == [""]:
         logger.info("training on the CPU" + ("" if args.cpu else ", because torch finds no GPU"))

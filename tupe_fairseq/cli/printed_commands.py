@@ -6,8 +6,8 @@ import os
 import shutil
 from collections.abc import Sequence
 
-from tupe_fairseq.fairseq_runs.command import as_shell, user_dir
-from tupe_fairseq.fairseq_runs.grid import cores
+from tupe_fairseq.runs.grid import cores
+from tupe_fairseq.runs.process import as_shell, user_dir
 
 # they do not shape the model, so they are not among the flags that must be the same
 _RATES = (

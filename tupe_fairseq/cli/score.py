@@ -22,7 +22,8 @@ from tupe_fairseq.cli.text_rows import warn_of_unknown
 from tupe_fairseq.data.columns import choose_columns
 from tupe_fairseq.data.dictionary import MASK
 from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of, place, read_rows
-from tupe_fairseq.files import file_sha256, markdown_table, write_results
+from tupe_fairseq.files import file_sha256, markdown_table
+from tupe_fairseq.runs.tables import write_tables
 from tupe_fairseq.version import __version__
 
 logger = logging.getLogger("tupe-score")
@@ -150,7 +151,7 @@ def main(argv: list[str] | None = None) -> None:
             "cut_sentences": counts["cut"],
             **results,
         }
-        write_results(args.results, content, f"`{args.checkpoint}`\n\n{table}")
+        write_tables(args.results, content, f"`{args.checkpoint}`\n\n{table}")
         logger.info("wrote results.md and results.json in %s", args.results)
 
 

@@ -10,8 +10,9 @@ from typing import Any
 from tupe_fairseq.compare.schemes import FLAGS, Scheme
 from tupe_fairseq.data.task import REPORT
 from tupe_fairseq.data.tokenizer import Tokenizer
-from tupe_fairseq.fairseq_runs.command import as_script, console_script, parse_training, user_dir
-from tupe_fairseq.files import file_sha256, read_json
+from tupe_fairseq.files import file_sha256
+from tupe_fairseq.runs import study
+from tupe_fairseq.runs.process import console_script, parse_training, user_dir
 from tupe_fairseq.scoring.minimal_pairs import pair_files, read_pairs
 
 _NEVER = 10**9
@@ -118,7 +119,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(study.Run):
     """One training."""
 
     settings: Settings
@@ -126,22 +127,18 @@ class Run:
     scheme: Scheme
     seed: int
 
-    def __str__(self) -> str:
-        return self.label
-
     @property
-    def label(self) -> str:
+    def title(self) -> str:
         return f"{self.arch}, {self.scheme.label}, seed {self.seed}, lr {self.settings.lr:g}"
 
-    def path(self, *names: str) -> str:
-        """A file in the run's folder, or the folder itself."""
+    @property
+    def folder(self) -> str:
         name = f"{self.scheme.folder}-seed{self.seed}"
-        return os.path.join(self.settings.folder, self.arch, name, *names)
+        return os.path.join(self.settings.folder, self.arch, name)
 
-    def result(self) -> dict[str, Any] | None:
-        """The content of result.json, which is there when the training has ended."""
-        path = self.path("result.json")
-        return read_json(path) if os.path.exists(path) else None
+    @property
+    def threads(self) -> int:
+        return self.settings.threads
 
     def missing(self) -> list[str] | None:
         """What is not measured yet as it is wanted; None if the training has not ended."""
@@ -160,12 +157,8 @@ class Run:
         return [*words, *own.train_flags, *own.fixed_flags(), *self.scheme.words]
 
     def command(self) -> list[str]:
-        own = ["--seed", str(self.seed), "--save-dir", self.path()]
+        own = ["--seed", str(self.seed), "--save-dir", self.folder]
         return [console_script("fairseq-train"), *self.arguments(), *own]
-
-    def script(self) -> str:
-        """The command as a shell script, to be run by hand."""
-        return as_script(self.label, self.settings.threads, self.command())
 
 
 def check_train_flags(settings: Settings, arch: str) -> None:

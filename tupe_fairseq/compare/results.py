@@ -1,6 +1,5 @@
 """The results of a comparison: statistics over the seeds, runs.csv, results.json, results.md."""
 
-import csv
 import glob
 import math
 import os
@@ -8,7 +7,8 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from tupe_fairseq.files import atomic_write, markdown_table, read_json, write_json
+from tupe_fairseq.files import markdown_table, read_json
+from tupe_fairseq.runs.tables import write_tables
 
 Row = dict[str, Any]
 _MEASURES = ("final_loss", "best_loss", "seconds", "words_per_second", "peak_memory_mib")
@@ -134,21 +134,10 @@ def write_results(
         "summary": summarize(runs),
         "runs": runs,
     }
-    write_json(os.path.join(folder, "results.json"), results)
-    _write_csv(os.path.join(folder, "runs.csv"), runs)
-    with atomic_write(os.path.join(folder, "results.md")) as file:
-        file.write(report(results))
-    return results
-
-
-def _write_csv(path: str, runs: Sequence[Row]) -> None:
     rows = [{**run, **run["downstream"]} for run in runs]
     left_out = ("curve", "downstream", "measured", "target")
-    names = [name for name in dict.fromkeys(n for row in rows for n in row) if name not in left_out]
-    with atomic_write(path) as file:
-        writer = csv.DictWriter(file, names, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_tables(folder, results, report(results), rows, left_out)
+    return results
 
 
 # ---- results.md

@@ -11,19 +11,20 @@ from typing import Any
 
 from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.compare.command import PAIRS, Run
-from tupe_fairseq.fairseq_runs.command import as_shell, console_script
-from tupe_fairseq.fairseq_runs.grid import cores
-from tupe_fairseq.fairseq_runs.train import (
+from tupe_fairseq.files import read_json
+from tupe_fairseq.runs.grid import cores
+from tupe_fairseq.runs.process import (
     LAST,
     START,
     Diverged,
+    as_shell,
+    console_script,
     record_of,
     records,
     remove_checkpoints,
     train,
     updates_of,
 )
-from tupe_fairseq.files import atomic_write, read_json, write_json
 
 logger = logging.getLogger("tupe-compare")
 
@@ -52,8 +53,8 @@ def make_run(
     if result is None:
         result = _train(run, parallel, env, lock, on_updates)
         result["position_parameters"] = position_parameters
-        write_json(run.path("result.json"), result)
-        remove_checkpoints(run.path(), keep="" if result["diverged"] else LAST)
+        run.save(result)
+        remove_checkpoints(run.folder, keep="" if result["diverged"] else LAST)
     on_updates(run.settings.updates)
     for name in run.missing() or ():
         # older scores of the same name go
@@ -61,10 +62,10 @@ def make_run(
         downstream.update(_measure(run, name, env, lock))
         measured = {**result.get("measured", {}), name: run.settings.measurements()[name]}
         result = {**result, "downstream": downstream, "measured": measured}
-        write_json(run.path("result.json"), result)
+        run.save(result)
     shutil.rmtree(run.path("downstream"), ignore_errors=True)
     if not keep_checkpoint:
-        remove_checkpoints(run.path())
+        remove_checkpoints(run.folder)
     return result
 
 
@@ -76,14 +77,11 @@ def _train(
     on_updates: Callable[[int], None],
 ) -> dict[str, Any]:
     settings, log_path, last = run.settings, run.path("train.log"), run.path(LAST)
-    os.makedirs(run.path(), exist_ok=True)
-    with atomic_write(run.path("command.sh")) as file:
-        file.write(run.script())
     done = updates_of(last) if os.path.exists(last) else 0
     validated = {point["updates"] for point in read_log(log_path)["curve"]}
     if not {done, *(n for n in settings.validations if n <= done)} <= {0, *validated}:
         logger.warning("%s: train.log lacks a validation; the run restarts", run)
-        remove_checkpoints(run.path())
+        remove_checkpoints(run.folder)
         done = 0
 
     def on_line(line: str) -> None:
@@ -98,8 +96,7 @@ def _train(
     diverged = None
     try:
         if done < settings.updates:
-            start = {"parallel": parallel}
-            train(run.command(), log_path, on_line, start=start, lock=lock, env=env)
+            run.train(on_line, start={"parallel": parallel}, lock=lock, env=env)
     except Diverged as error:
         logger.warning("%s diverged: %s", run, error)
         diverged = str(error)

@@ -4,51 +4,19 @@ import functools
 import math
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from tupe_fairseq.checkpoint.allowed_options import Pretrained
 from tupe_fairseq.data.task import MULTILABEL, TAGGING
-from tupe_fairseq.fairseq_runs.command import as_script, fairseq_train, user_dir
-from tupe_fairseq.fairseq_runs.schedule import WARMUP_RATIO, total_updates, warmup_updates
 from tupe_fairseq.finetune.task_data import TaskData
+from tupe_fairseq.optim.schedule import WARMUP_RATIO, total_updates, warmup_updates
+from tupe_fairseq.runs import study
+from tupe_fairseq.runs.process import console_script, user_dir
 
 #: with fewer updates a new head is hardly trained; with more passes a small set is memorized
 FEWEST_UPDATES, MOST_EPOCHS = 300, 50
-
-
-@dataclass(frozen=True, order=True)
-class Run:
-    """A learning rate (the peak) and a seed: for the new head, the order of batches, dropout."""
-
-    lr: float
-    seed: int
-
-    @property
-    def lr_text(self) -> str:
-        """The learning rate as exact text: 2e-5, 0.01."""
-        if self.lr >= 1e-3:
-            return repr(self.lr)
-        return np.format_float_scientific(self.lr, trim="-", exp_digits=1)
-
-    def __str__(self) -> str:
-        return self.name
-
-    @property
-    def name(self) -> str:
-        """The run's folder."""
-        return f"lr{self.lr_text}-seed{self.seed}"
-
-    @classmethod
-    def named(cls, name: str) -> "Run | None":
-        """The run with this folder; None if there is none."""
-        match = re.fullmatch(r"lr([\d.e+-]+)-seed(\d+)", name)
-        try:
-            run = match and cls(float(match[1]), int(match[2]))
-        except ValueError:
-            return None
-        return run if run and run.name == name else None
 
 
 @dataclass(frozen=True)
@@ -112,47 +80,7 @@ class Experiment:
         needed = math.ceil(FEWEST_UPDATES / self.updates_per_epoch)
         return max(task.epochs, min(needed, MOST_EPOCHS))
 
-    def path(self, run: Run, *names: str) -> str:
-        """A file of a run, or its folder."""
-        return os.path.join(self.folder, run.name, *names)
-
-    def script(self, run: Run) -> str:
-        """A run's command as a shell script."""
-        return as_script(f"{self.data.task.name}, {run.name}", self.threads, self.command(run))
-
-    def command(self, run: Run) -> list[str]:
-        """A run's fairseq-train command."""
-        task, settings, total = self.data.task, self.settings, self.updates
-        words = [fairseq_train(), self.data.folder, "--user-dir", user_dir(), *self._task_flags()]
-        words += self.model.flags
-        if settings.pretrained:
-            # not --restore-file: that would be loaded again when an interrupted run resumes
-            words += ["--finetune-from-model", self.model.path]
-        words += [] if settings.pooling is None else ["--pooling", settings.pooling]
-        for name in ("--dropout", "--attention-dropout", "--pooler-dropout"):
-            words += [name, settings.dropout]
-        # the authors' settings
-        words += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.999)", "--adam-eps", 1e-6]
-        words += ["--weight-decay", settings.weight_decay, "--clip-norm", 1.0]
-        words += ["--lr", run.lr_text, "--lr-scheduler", "polynomial_decay"]
-        words += ["--warmup-updates", warmup_updates(WARMUP_RATIO, total)]
-        words += ["--total-num-update", total]
-        words += ["--max-epoch", settings.epochs, "--batch-size", settings.batch_size]
-        words += ["--update-freq", settings.update_freq, "--required-batch-size-multiple", 1]
-        words += ["--best-checkpoint-metric", task.selection, "--maximize-best-checkpoint-metric"]
-        words += ["--valid-subset", ",".join(self.data.splits("valid"))]
-        words += [] if settings.patience is None else ["--patience", settings.patience]
-        words += ["--no-epoch-checkpoints", "--save-dir", self.path(run), "--seed", run.seed]
-        # no reading ahead: a thread that still reads when the process ends can abort it
-        words += ["--num-workers", 0, "--data-buffer-size", 0]
-        words += ["--log-format", "json", "--log-interval", 100, "--distributed-world-size", 1]
-        words += ["--cpu"] if self.cpu else []
-        if settings.fp16:
-            words += ["--fp16", "--fp16-init-scale", 4, "--threshold-loss-scale", 1]
-            words += ["--fp16-scale-window", 128]
-        return [str(word) for word in words]
-
-    def _task_flags(self) -> list[object]:
+    def task_flags(self) -> list[object]:
         task, weights = self.data.task, self.settings.class_weights
         name = "token_tagging" if task.kind == TAGGING else "glue_sentence_prediction"
         words = ["--task", name, "--criterion", name]
@@ -166,3 +94,79 @@ class Experiment:
         words += ["--multilabel"] if task.kind == MULTILABEL else []
         words += [] if weights is None else ["--class-weights", ",".join(map(repr, weights))]
         return words
+
+
+@dataclass(frozen=True, order=True)
+class Run(study.Run):
+    """A learning rate (the peak) and a seed: for the new head, the order of batches, dropout."""
+
+    lr: float
+    seed: int
+    experiment: Experiment = field(compare=False, repr=False)
+
+    @property
+    def lr_text(self) -> str:
+        """The learning rate as exact text: 2e-5, 0.01."""
+        if self.lr >= 1e-3:
+            return repr(self.lr)
+        return np.format_float_scientific(self.lr, trim="-", exp_digits=1)
+
+    @property
+    def name(self) -> str:
+        """The run's folder."""
+        return f"lr{self.lr_text}-seed{self.seed}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.experiment.data.task.name}, {self.name}"
+
+    @property
+    def folder(self) -> str:
+        return os.path.join(self.experiment.folder, self.name)
+
+    @property
+    def threads(self) -> int:
+        return self.experiment.threads
+
+    @classmethod
+    def named(cls, name: str, experiment: Experiment) -> "Run | None":
+        """The run with this folder; None if there is none."""
+        match = re.fullmatch(r"lr([\d.e+-]+)-seed(\d+)", name)
+        try:
+            run = match and cls(float(match[1]), int(match[2]), experiment)
+        except ValueError:
+            return None
+        return run if run and run.name == name else None
+
+    def command(self) -> list[str]:
+        own = self.experiment
+        task, settings, total = own.data.task, own.settings, own.updates
+        words = [console_script("fairseq-train"), own.data.folder, "--user-dir", user_dir()]
+        words += own.task_flags()
+        words += own.model.flags
+        if settings.pretrained:
+            # not --restore-file: that would be loaded again when an interrupted run resumes
+            words += ["--finetune-from-model", own.model.path]
+        words += [] if settings.pooling is None else ["--pooling", settings.pooling]
+        for name in ("--dropout", "--attention-dropout", "--pooler-dropout"):
+            words += [name, settings.dropout]
+        # the authors' settings
+        words += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.999)", "--adam-eps", 1e-6]
+        words += ["--weight-decay", settings.weight_decay, "--clip-norm", 1.0]
+        words += ["--lr", self.lr_text, "--lr-scheduler", "polynomial_decay"]
+        words += ["--warmup-updates", warmup_updates(WARMUP_RATIO, total)]
+        words += ["--total-num-update", total]
+        words += ["--max-epoch", settings.epochs, "--batch-size", settings.batch_size]
+        words += ["--update-freq", settings.update_freq, "--required-batch-size-multiple", 1]
+        words += ["--best-checkpoint-metric", task.selection, "--maximize-best-checkpoint-metric"]
+        words += ["--valid-subset", ",".join(own.data.splits("valid"))]
+        words += [] if settings.patience is None else ["--patience", settings.patience]
+        words += ["--no-epoch-checkpoints", "--save-dir", self.folder, "--seed", self.seed]
+        # no reading ahead: a thread that still reads when the process ends can abort it
+        words += ["--num-workers", 0, "--data-buffer-size", 0]
+        words += ["--log-format", "json", "--log-interval", 100, "--distributed-world-size", 1]
+        words += ["--cpu"] if own.cpu else []
+        if settings.fp16:
+            words += ["--fp16", "--fp16-init-scale", 4, "--threshold-loss-scale", 1]
+            words += ["--fp16-scale-window", 128]
+        return [str(word) for word in words]

@@ -26,12 +26,12 @@ _LONGEST_LABEL = 24
 def draw_figures(experiment: Experiment, results: Results, best: Run | None) -> None:
     """Write learning_curves.png, and of the development set confusion.png or scatter.png."""
     task, figures = experiment.data.task, {}
-    curves = {run: read_curve(experiment, run) for run in sorted(results)}
+    curves = {run: read_curve(run) for run in sorted(results)}
     if any(curves.values()):
         title = f"{task.name}, fine-tuned from {experiment.model.identity['name']}"
         figures["learning_curves"] = learning_curves(curves, best, task, title)
     if best is not None and task.kind != MULTILABEL:
-        predicted = predictions(experiment, best, "valid")
+        predicted = predictions(best, "valid")
         title = f"{task.name}, development set, {best.name}"
         if task.is_regression:
             figures["scatter"] = scatter(predicted, title)

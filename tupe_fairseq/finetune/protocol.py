@@ -7,12 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS, write_submission
-from tupe_fairseq.fairseq_runs.grid import run_grid
-from tupe_fairseq.fairseq_runs.train import BEST, LAST
 from tupe_fairseq.files import (
-    copy_vocabulary,
     output_folder,
-    read_json,
     remove_vocabulary,
     write_json,
 )
@@ -20,6 +16,8 @@ from tupe_fairseq.finetune import report
 from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.run import finetune, predictions
 from tupe_fairseq.finetune.scoring import Results, baseline, best_run, measure
+from tupe_fairseq.runs.grid import run_grid
+from tupe_fairseq.runs.process import BEST, LAST
 
 logger = logging.getLogger("tupe-finetune")
 
@@ -42,21 +40,19 @@ def run_protocol(
     data, task, folder = experiment.data, experiment.data.task, experiment.folder
     settings = settings_of(experiment)
     with output_folder(folder, "settings.json", settings) as output:
-        lock = output.lock
         write_json(os.path.join(folder, "settings.json"), settings)
         constant, results = baseline(data), _finished(experiment)
         todo = [run for run in runs if run not in results]
         logger.info("%s: %d of %d runs left", task.name, len(todo), len(runs))
 
         def make(run: Run, env: dict[str, str], on_updates) -> dict[str, Any]:
-            logger.info("%s: its command and log are in %s", run, experiment.path(run))
-            return finetune(experiment, run, env, on_updates, lock)
+            return finetune(run, env, on_updates, output.lock)
 
         def on_result(run: Run, result: dict[str, Any]) -> None:
             results[run] = result
             if result["diverged"] is None:
                 score = report.percent(result["metrics"]["valid"][task.selection])
-                logger.info("%s: %s %s", run.name, task.selection, score)
+                logger.info("%s: %s %s", run, task.selection, score)
             _remove_checkpoints(experiment, results, keep_checkpoints)
             report.write_task(experiment, settings, results, constant)
 
@@ -100,26 +96,22 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
 
 def _finished(experiment: Experiment) -> Results:
     """The result.json of each finished run of any grid."""
-    results = {}
-    for run in filter(None, map(Run.named, os.listdir(experiment.folder))):
-        path = experiment.path(run, "result.json")
-        if os.path.exists(path):
-            results[run] = read_json(path)
-    return results
+    names = os.listdir(experiment.folder)
+    runs = filter(None, (Run.named(name, experiment) for name in names))
+    found = {run: run.result() for run in runs}
+    return {run: result for run, result in found.items() if result is not None}
 
 
 def _remove_checkpoints(experiment: Experiment, results: Results, keep_checkpoints: bool) -> None:
-    """Of finished runs keep the best run's best checkpoint, with the vocabulary beside it."""
+    """Of finished runs keep the best run's best checkpoint, and the vocabulary that is with it."""
     best = best_run(results, experiment.data.task)
     for run in results:
-        keeps_best = keep_checkpoints or run == best
-        for name in (LAST, *(() if keeps_best else (BEST,))):
-            if os.path.exists(experiment.path(run, name)):
-                os.remove(experiment.path(run, name))
-        if os.path.exists(experiment.path(run, BEST)):
-            copy_vocabulary(experiment.data.folder, experiment.path(run))
-        else:
-            remove_vocabulary(experiment.path(run))
+        keeps = keep_checkpoints or run == best
+        for name in (LAST, *(() if keeps else (BEST,))):
+            if os.path.exists(run.path(name)):
+                os.remove(run.path(name))
+        if not os.path.exists(run.path(BEST)):
+            remove_vocabulary(run.folder)
     if best is not None:  # the link "best" to its folder
         link = os.path.join(experiment.folder, "best")
         if os.path.lexists(link):
@@ -133,7 +125,7 @@ def _submit(experiment: Experiment, best: Run) -> None:
     for split in data.splits("test"):
         path = write_submission(
             os.path.join(folder, "submission"), GLUE_TASKS[data.task.name], split,
-            data.index(split), predictions(experiment, best, split).predictions,
+            data.index(split), predictions(best, split).predictions,
         )  # fmt: skip
         logger.info("wrote %s with the predictions of %s", path, best.name)
 
@@ -145,7 +137,7 @@ def _score_test_sets(experiment: Experiment, best: Run) -> dict[str, dict[str, f
         if not data.can_be_predicted(split):
             logger.warning("%s has no tags, so only tupe-predict knows its words", split)
             continue
-        predicted = predictions(experiment, best, split)
+        predicted = predictions(best, split)
         logger.info("%s has the predictions of %s", f"predictions-{split}.tsv", best.name)
         if predicted.targets is not None:
             scores[split] = measure(data.task, predicted)

@@ -6,7 +6,7 @@ from typing import Any
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.metrics import class_scores, most_frequent
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, Task
-from tupe_fairseq.files import locked, markdown_table, read_json, write_results
+from tupe_fairseq.files import locked, markdown_table, read_json
 from tupe_fairseq.finetune.command import Experiment
 from tupe_fairseq.finetune.scoring import (
     Results,
@@ -18,6 +18,7 @@ from tupe_fairseq.finetune.scoring import (
     read_predictions,
     score,
 )
+from tupe_fairseq.runs.tables import write_tables
 
 METRIC_LABELS = {
     "accuracy": "accuracy",
@@ -82,13 +83,19 @@ def write_task(
         "runs": [results[run] for run in sorted(results)],
     }
     if not task.benchmark:
-        path = "" if best is None else experiment.path(best, "predictions-valid.tsv")
+        path = "" if best is None else best.path("predictions-valid.tsv")
         predicted = None if task.is_regression else read_predictions(path, data, "valid")
         classes = predicted and class_scores(task.labels, *map(flat, predicted))
         summary.update(description=task.to_record(), classes=classes or [], test=test or {})
     text = task_table(summary, task)
-    write_results(experiment.folder, summary, text)
+    write_tables(experiment.folder, summary, text, [_row(run) for run in summary["runs"]])
     return text
+
+
+def _row(run: dict[str, Any]) -> dict[str, Any]:
+    """A run for runs.csv: a column for each metric of each set."""
+    metrics = {f"{x}/{n}": v for x, of in (run["metrics"] or {}).items() for n, v in of.items()}
+    return {**{name: value for name, value in run.items() if name != "metrics"}, **metrics}
 
 
 def task_table(summary: dict[str, Any], task: Task) -> str:
@@ -195,7 +202,7 @@ def write_overall(runs_dir: str) -> None:
         paths = [os.path.join(runs_dir, name, "results.json") for name in [*GLUE_TASKS, *own]]
         summaries = [read_json(path) for path in paths if os.path.exists(path)]
         overall = overall_results([one for one in summaries if "best_lr" in one])
-        write_results(runs_dir, overall, overall_table(overall))
+        write_tables(runs_dir, overall, overall_table(overall))
 
 
 def overall_results(summaries: list[dict[str, Any]]) -> dict[str, Any]:

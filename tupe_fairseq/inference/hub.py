@@ -27,10 +27,10 @@ from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
 from tupe_fairseq.data.dictionary import MASK
 from tupe_fairseq.data.task import TAGGING, Task, trained_kind
 from tupe_fairseq.data.tokenizer import Tokenizer, find_record
-from tupe_fairseq.fairseq_runs.train import quiet
 from tupe_fairseq.files import find_checkpoint
 from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
 from tupe_fairseq.inference.texts import BATCH_TOKENS, BATCH_TOKENS_ON_GPU, predict
+from tupe_fairseq.runs.process import quiet
 
 logger = logging.getLogger(__name__)
 

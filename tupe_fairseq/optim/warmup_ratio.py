@@ -15,7 +15,7 @@ from fairseq.optim.lr_scheduler.polynomial_decay_schedule import (
 from fairseq.utils import safe_getattr
 from omegaconf import II, MISSING, open_dict
 
-from tupe_fairseq.fairseq_runs.schedule import total_updates, warmup_updates
+from tupe_fairseq.optim.schedule import total_updates, warmup_updates
 
 logger = logging.getLogger(__name__)
 

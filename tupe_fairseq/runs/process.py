@@ -1,5 +1,6 @@
-"""Runs one fairseq-train, or a command that calls it, and follows its log."""
+"""One fairseq-train, or a command that calls it: its command, its process and its log."""
 
+import argparse
 import contextlib
 import ctypes
 import functools
@@ -7,22 +8,84 @@ import glob
 import json
 import logging
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
 
 BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
 #: in a log the tag of the record with which a command begins
 START = "start"
 
+_COLUMNS = 96
 _TAIL = 20  # lines
 _PATIENCE = 2  # seconds
 _PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
 _running: set[subprocess.Popen] = set()
+
+
+def console_script(name: str) -> str:
+    """The path of a console script: beside this Python, else on PATH."""
+    next_to_python = os.path.join(os.path.dirname(sys.executable), name)
+    path = next_to_python if os.path.exists(next_to_python) else shutil.which(name)
+    if path is None:
+        raise FileNotFoundError(
+            f"there is no {name} next to {sys.executable}, nor on PATH; install fairseq and this "
+            "package with: pip install 'tupe_fairseq[fairseq]'"
+        )
+    return path
+
+
+def user_dir() -> str:
+    """The value of --user-dir: the folder of this package."""
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def as_shell(words: Sequence[str]) -> str:
+    """The command as text for a shell, each flag on one line with its value."""
+    groups: list[str] = []
+    for word in words:
+        if word.startswith("--") or not groups:
+            groups.append(shlex.quote(word))
+        else:
+            groups[-1] += " " + shlex.quote(word)
+    lines = [groups[0]]
+    for group in groups[1:]:
+        if len(lines) > 1 and len(lines[-1]) + len(group) < _COLUMNS:
+            lines[-1] += " " + group
+        else:
+            lines.append("    " + group)
+    return " \\\n".join(lines)
+
+
+def as_script(title: str, threads: int, words: Sequence[str]) -> str:
+    """A shell script that makes a run by hand."""
+    return f"# {title}\nexport OMP_NUM_THREADS={threads}\n{as_shell(words)}\n"
+
+
+def parse_training(words: Sequence[str]) -> argparse.Namespace:
+    """The options of fairseq-train for these arguments, with the architecture's preset applied.
+
+    A ValueError if fairseq-train would refuse them, with its own message.
+    """
+    from fairseq import options
+
+    parser = options.get_training_parser()
+
+    def refuse(message: str) -> NoReturn:
+        raise ValueError(message)
+
+    parser.error = refuse
+    with quiet("fairseq"):
+        return options.parse_args_and_arch(parser, list(words))
+
+
+# ---- The process ------------------------------------------------------------------------------
 
 
 class Diverged(Exception):

@@ -13,12 +13,12 @@ import time
 
 import pytest
 
-from tupe_fairseq.fairseq_runs import grid
-from tupe_fairseq.fairseq_runs import train as running
-from tupe_fairseq.fairseq_runs.grid import run_grid
-from tupe_fairseq.fairseq_runs.schedule import WARMUP_RATIO, total_updates, warmup_updates
-from tupe_fairseq.fairseq_runs.train import Diverged, train
 from tupe_fairseq.files import locked
+from tupe_fairseq.optim.schedule import WARMUP_RATIO, total_updates, warmup_updates
+from tupe_fairseq.runs import grid
+from tupe_fairseq.runs import process as running
+from tupe_fairseq.runs.grid import run_grid
+from tupe_fairseq.runs.process import Diverged, train
 
 WAIT = "import time; print('started', flush=True); time.sleep(60)"
 
@@ -92,8 +92,8 @@ def test_the_program_holds_the_lock_as_long_as_it_runs(tmp_path):
 
 START = """
 import sys
-from tupe_fairseq.fairseq_runs.grid import run_grid
-from tupe_fairseq.fairseq_runs.train import train
+from tupe_fairseq.runs.grid import run_grid
+from tupe_fairseq.runs.process import train
 command, log, pipe = [sys.executable, "-c", sys.argv[1]], sys.argv[2], int(sys.argv[3])
 run_grid([1], lambda *_: train(command, log, lock=pipe))
 """

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from tupe_fairseq.fairseq_runs.train import end_all
+from tupe_fairseq.runs.process import end_all
 
 logger = logging.getLogger("tupe-runs")
 Run = TypeVar("Run")

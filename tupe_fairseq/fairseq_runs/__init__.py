@@ -1,1 +1,0 @@
-"""Trainings by fairseq-train: commands, processes, logs, checkpoints."""
