@@ -164,7 +164,7 @@ FAULTS = [Fault(*fault) for fault in [
      "fairseq/test_sentence_prediction.py -k warmup",
      "math.floor(ratio * total + 0.5)", "math.ceil(ratio * total)"),
     ("every seed is 1", "finetune/command.py", "finetune/test_command.py",
-     '"--seed", run.seed', '"--seed", 1'),
+     '"--seed", self.seed', '"--seed", 1'),
     ("the first of a truncated pair loses a token", "data/truncation.py",
      "data/test_tokens.py -k pairs",
      "(room + 1) // 2", "room // 2"),

@@ -11,7 +11,7 @@ import signal
 import pytest
 
 from helpers.glue_files import make_chain
-from helpers.running import call_program, interrupt, run_here, run_process, trainings_here
+from helpers.running import REPO, call_program, interrupt, run_here, run_process, trainings_here
 from helpers.training import assert_same_weights
 from tupe_fairseq.compare import command, figures, results
 from tupe_fairseq.compare.run import read_log
@@ -109,6 +109,16 @@ def result(scheme, seed, losses, arch=TINY, diverged=None, **more):
         "peak_memory_mib": 90.0, "parallel": 1, "machine": "x", "parameters": 1000,
         "position_parameters": 10, "curve": curve, "downstream": {}, **more,
     }  # fmt: skip
+
+
+def test_the_study_of_an_earlier_commit_is_reported_as_it_was(tmp_path):
+    study = REPO / "examples" / "results" / "study"
+    before = read(study / "results.json")
+    assert results.report(before) == (study / "results.md").read_text()
+    write(tmp_path, *before["runs"])
+    order = [row["scheme"] for row in before["summary"]]
+    found = results.write_results(str(tmp_path), before["settings"], "learned", order)
+    assert found["summary"] == before["summary"]
 
 
 def test_plain_names_and_sizes():

@@ -31,7 +31,8 @@ def get_parser() -> argparse.ArgumentParser:
         prog="tupe-compare",
         description="Pre-train a tupe_roberta with each position encoding and seed, everything "
         "else equal, and write tables with 95% intervals and figures to OUT. Finished runs are "
-        "skipped and interrupted ones resume; schemes, sizes and seeds can be added later. "
+        "skipped and interrupted ones resume; schemes, sizes and seeds can be added later, "
+        "and with --keep-checkpoints what is measured downstream. "
         "@FILE reads flags from a file, with # comments.",
         epilog="example: tupe-compare data-bin --output-dir comparison --schemes "
         '"learned; learned --rel-pos; tupe; tupe --rel-pos" --arch tupe_roberta_tiny --seeds 1,2 '
@@ -248,7 +249,9 @@ def _compare(args, settings, runs, parameters, devices) -> None:
         def grid(planned, on_result=lambda run, result: None) -> dict:
             left = [run for run in planned if run.missing() != []]
             parallel = max(1, min(args.parallel or len(devices), len(left)))
-            logger.info("%d of %d runs left", len(left), len(planned))
+            own = planned[0].settings.folder
+            message = "%d of %d runs left; command.sh and train.log of each: %s/"
+            logger.info(message, len(left), len(planned), own)
 
             def make(run: Run, env, on_updates):
                 return make_run(

@@ -147,18 +147,13 @@ def main(argv: list[str] | None = None) -> None:
             "to the model's, and counted in train.log",
             data.max_positions, model.max_positions,
         )  # fmt: skip
+    names = ("batch_size", "update_freq", "fp16", "dropout", "weight_decay", "metric", "patience")
     settings = Settings(
         epochs=args.epochs or 1,
-        batch_size=args.batch_size,
-        update_freq=args.update_freq,
-        fp16=args.fp16,
-        dropout=args.dropout,
-        weight_decay=args.weight_decay,
         pretrained=not args.no_pretraining,
-        metric=args.metric,
         class_weights=class_weights,
-        patience=args.patience,
         pooling=None if args.pooling == "cls" else args.pooling,
+        **{name: getattr(args, name) for name in names},
     )
     folder = os.path.join(os.path.abspath(args.output_dir), task.name)
     experiment = Experiment(

@@ -1,5 +1,7 @@
 """One run of a comparison: its training, its curve, and what is measured of the model."""
 
+import hashlib
+import json
 import logging
 import math
 import os
@@ -96,6 +98,7 @@ def _train(
     diverged = None
     try:
         if done < settings.updates:
+            shutil.rmtree(run.path("downstream"), ignore_errors=True)
             run.train(on_line, start={"parallel": parallel}, lock=lock, env=env)
     except Diverged as error:
         logger.warning("%s diverged: %s", run, error)
@@ -170,7 +173,10 @@ def read_log(path: str) -> dict[str, Any]:
 def _measure(run: Run, name: str, env: dict[str, str], lock: int | None) -> dict[str, float]:
     """Of checkpoint_last.pt the percentage of minimal pairs, or the score of a fine-tuned task
     (times 100, the mean over the fine-tuning seeds at the best rate)."""
-    settings, folder = run.settings, run.path("downstream")
+    settings = run.settings
+    # an interrupted one goes on, unless other flags were given meanwhile
+    key = json.dumps(settings.measurements()[name], sort_keys=True)
+    folder = run.path("downstream", hashlib.sha256(key.encode()).hexdigest()[:8])
     logger.info("%s: %s", run, name)
     if name == PAIRS:
         words = ["tupe-score", run.path(LAST), "--pairs", settings.pairs]
@@ -182,8 +188,7 @@ def _measure(run: Run, name: str, env: dict[str, str], lock: int | None) -> dict
         words += ["--checkpoint", run.path(LAST), "--output-dir", folder]
         words += ["--fp16"] if settings.fp16 else []
     command = [console_script(words[0]), *words[1:], *(["--cpu"] if settings.cpu else [])]
-    # of an earlier call with other flags, or of one that failed
-    shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+    os.makedirs(folder, exist_ok=True)
     with open(run.path("downstream.log"), "a", encoding="utf-8") as log:
         log.write(as_shell(command) + "\n")
     train(command, run.path("downstream.log"), lock=lock, env=env)

@@ -43,7 +43,8 @@ def run_protocol(
         write_json(os.path.join(folder, "settings.json"), settings)
         constant, results = baseline(data), _finished(experiment)
         todo = [run for run in runs if run not in results]
-        logger.info("%s: %d of %d runs left", task.name, len(todo), len(runs))
+        left = (task.name, len(todo), len(runs), folder)
+        logger.info("%s: %d of %d runs left; command.sh and train.log of each: %s/", *left)
 
         def make(run: Run, env: dict[str, str], on_updates) -> dict[str, Any]:
             return finetune(run, env, on_updates, output.lock)

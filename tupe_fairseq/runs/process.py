@@ -226,7 +226,7 @@ def updates_of(checkpoint: str) -> int:
 
 
 def remove_checkpoints(folder: str, keep: str = "") -> None:
-    """Remove all checkpoints but one."""
-    for path in glob.glob(os.path.join(glob.escape(folder), "checkpoint*.pt")):
+    """Remove all checkpoints but one, and what a killed process left of one."""
+    for path in glob.glob(os.path.join(glob.escape(folder), "checkpoint*.pt*")):
         if os.path.basename(path) != keep:
             os.remove(path)

@@ -1,14 +1,11 @@
 """A run of a study: a training in a folder of its own."""
 
-import logging
 import os
 from collections.abc import Callable
 from typing import Any
 
 from tupe_fairseq.files import atomic_write, read_json, write_json
 from tupe_fairseq.runs.process import as_script, train
-
-logger = logging.getLogger("tupe-runs")
 
 
 class Run:
@@ -41,7 +38,6 @@ class Run:
         os.makedirs(self.folder, exist_ok=True)
         with atomic_write(self.path("command.sh")) as file:
             file.write(self.script())
-        logger.info("%s: command and log are in %s", self, self.folder)
         train(self.command(), self.path("train.log"), on_line, **options)
 
     def result(self) -> dict[str, Any] | None:
