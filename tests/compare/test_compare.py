@@ -299,6 +299,14 @@ def test_a_scheme_is_added_and_a_rate_is_not(compared, data):
     for name in ("result.json", "train.log"):
         (folder / LEARNED / name).unlink()
     words = comparing(data, folder, schemes="none; learned")
+    checkpoint = folder / LEARNED / "checkpoint_last.pt"
+    whole = checkpoint.read_bytes()
+    checkpoint.write_bytes(b"damaged")  # which does not end the other run
+    with trainings_here():
+        code, text = call_program("compare", words)
+    assert code == 1 and text.splitlines()[-2].endswith("1 runs failed; run again to repeat them:")
+    assert "learned, seed 1" in text.splitlines()[-1] and "| none | 1 |" in text
+    checkpoint.write_bytes(whole)
     text = compare(*words)
     assert "lacks a validation; the run restarts" in text, text
     assert log == (folder / TUPE / "train.log").read_bytes()

@@ -124,7 +124,9 @@ def main(argv: list[str] | None = None) -> None:
         check_train_flags,
         position_parameters,
     )
+    from tupe_fairseq.compare.protocol import run_comparison
     from tupe_fairseq.compare.tuning import tuning_runs
+    from tupe_fairseq.runs.grid import exit_if_failed
 
     settings = _settings(args, args.parallel or len(devices), _checked_tasks(parser, args))
     runs = [
@@ -143,7 +145,14 @@ def main(argv: list[str] | None = None) -> None:
         if settings.tune_lrs:
             logger.info("then %d runs, each at the best rate of its scheme", len(runs))
         return
-    _compare(args, settings, runs, parameters, devices)
+    baseline = args.baseline and args.baseline.label
+    text, failed = run_comparison(
+        runs, parameters, baseline, devices, args.parallel, args.keep_checkpoints
+    )
+    if text:
+        print(text)
+        logger.info("in %s: results.md, results.json, runs.csv and figures", args.output_dir)
+    exit_if_failed(failed)
 
 
 def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
@@ -215,83 +224,3 @@ def _settings(args: argparse.Namespace, parallel: int, tasks: dict[str, str]):
         tasks=tuple(tasks.items()),
         **{name: getattr(args, name) for name in names},
     )
-
-
-def _compare(args, settings, runs, parameters, devices) -> None:
-    """Make the runs that are not finished, and write the results of all that are."""
-    from tupe_fairseq.compare.command import Run
-    from tupe_fairseq.compare.figures import draw
-    from tupe_fairseq.compare.results import finished_schemes, report, write_results
-    from tupe_fairseq.compare.run import make_run
-    from tupe_fairseq.compare.tuning import read_tuning, tuned, tuning_runs
-    from tupe_fairseq.files import output_folder, write_json
-    from tupe_fairseq.runs.grid import exit_if_failed, run_grid
-
-    folder = settings.folder
-    order = [scheme.label for scheme in args.schemes]
-    known = [*order, *finished_schemes(folder)]
-    baseline = args.baseline.label if args.baseline else "learned"
-    if args.baseline and baseline not in known:
-        raise ValueError(f"--baseline {baseline!r} is neither in --schemes nor in {folder}")
-    baseline = baseline if baseline in known else known[0]
-    record, rounding = settings.record(), ("threads", "versions")
-    may_change = (*rounding, "pairs", "pairs_per_file", "tasks", "finetune_flags")
-    with output_folder(folder, "settings.json", record, may_change=may_change) as output:
-        before = output.record or {}
-        record["tasks"] = list(dict.fromkeys([*before.get("tasks", []), *record["tasks"]]))
-        for name in may_change[2:] if before else ():
-            record[name] = record[name] or before[name]
-        for name in rounding:
-            if before.get(name, record[name]) != record[name]:
-                logger.warning("%s was %s and is now %s", name, before[name], record[name])
-        write_json(os.path.join(folder, "settings.json"), record)
-
-        def grid(planned, on_result=lambda run, result: None) -> dict:
-            left = [run for run in planned if run.missing() != []]
-            parallel = max(1, min(args.parallel or len(devices), len(left)))
-            own = planned[0].settings.folder
-            message = "%d of %d runs left; command.sh and train.log of each: %s/"
-            logger.info(message, len(left), len(planned), own)
-
-            def make(run: Run, env, on_updates):
-                return make_run(
-                    run, parameters[run.arch, run.scheme.label], parallel=parallel, env=env,
-                    lock=output.lock, on_updates=on_updates, keep_checkpoint=args.keep_checkpoints,
-                )  # fmt: skip
-
-            return run_grid(
-                planned, make, devices, parallel, updates=planned[0].settings.updates,
-                threads=settings.threads,
-                is_finished=lambda run: run not in left, on_result=on_result,
-            )  # fmt: skip
-
-        _check_measurable(runs)
-        if settings.tune_lrs:
-            exit_if_failed(grid(tuning_runs(runs)))
-            runs = tuned(runs, read_tuning(folder))
-
-        def write(run=None, result=None) -> dict:
-            if result and result["final_loss"] is not None:
-                logger.info("%s: %.3f bits", run, result["final_loss"])
-            return write_results(folder, record, baseline, order, read_tuning(folder))
-
-        failed = grid(runs, on_result=write)
-        if finished_schemes(folder):
-            results = write()
-            draw(results, folder)
-            print(report(results))
-            logger.info("written to %s: results.md, results.json, runs.csv and figures", folder)
-    exit_if_failed(failed)
-
-
-def _check_measurable(runs) -> None:
-    """Refuse to measure finished runs whose checkpoints are gone."""
-    from tupe_fairseq.runs.process import LAST
-
-    for run in runs:
-        missing = run.missing()
-        if missing and not os.path.exists(run.path(LAST)):
-            raise ValueError(
-                f"{', '.join(missing)}: {run} has no checkpoint any more to measure it; delete "
-                f"{run.folder} to train it again (--keep-checkpoints keeps checkpoints)"
-            )

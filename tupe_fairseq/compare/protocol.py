@@ -1,0 +1,102 @@
+"""A comparison: learning rates, runs and what is measured of them, tables and figures."""
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from tupe_fairseq.compare.command import Run
+from tupe_fairseq.compare.figures import draw
+from tupe_fairseq.compare.results import finished_schemes, report, write_results
+from tupe_fairseq.compare.run import make_run
+from tupe_fairseq.compare.tuning import read_tuning, tuned, tuning_runs
+from tupe_fairseq.files import output_folder, write_json
+from tupe_fairseq.runs.grid import exit_if_failed, run_grid
+from tupe_fairseq.runs.process import LAST
+
+logger = logging.getLogger("tupe-compare")
+
+# settings that only change rounding, and those of what is measured after the training
+_ROUNDING = ("threads", "versions")
+_MEASURED = ("pairs", "pairs_per_file", "tasks", "finetune_flags")
+
+
+def run_comparison(
+    runs: Sequence[Run],
+    parameters: dict[tuple[str, str], int],
+    baseline: str | None,
+    devices: Sequence[str],
+    parallel: int | None = None,
+    keep_checkpoints: bool = False,
+) -> tuple[str, dict[Run, Exception]]:
+    """Make the runs that are not finished, and write the results of all that are.
+
+    Args:
+        parameters: of :func:`tupe_fairseq.compare.command.position_parameters`.
+        baseline: the label of a scheme; None: learned, else the first.
+        devices, parallel: as for :func:`run_grid`.
+    Returns:
+        results.md, and the runs that failed.
+    """
+    settings = runs[0].settings
+    folder, order = settings.folder, list(dict.fromkeys(run.scheme.label for run in runs))
+    known = [*order, *finished_schemes(folder)]
+    if baseline and baseline not in known:
+        raise ValueError(f"--baseline {baseline!r} is neither in --schemes nor in {folder}")
+    baseline = baseline or ("learned" if "learned" in known else known[0])
+    record, may_change = settings.record(), (*_ROUNDING, *_MEASURED)
+    with output_folder(folder, "settings.json", record, may_change=may_change) as output:
+        before = output.record or record
+        record["tasks"] = list(dict.fromkeys([*before["tasks"], *record["tasks"]]))
+        for name in _MEASURED:
+            record[name] = record[name] or before[name]
+        for name in _ROUNDING:
+            if before[name] != record[name]:
+                logger.warning("%s was %s and is now %s", name, before[name], record[name])
+        write_json(os.path.join(folder, "settings.json"), record)
+
+        def grid(planned: Sequence[Run], on_result=lambda run, result: None) -> dict:
+            left = [run for run in planned if run.missing() != []]
+            at_a_time = max(1, min(parallel or len(devices), len(left)))
+            words = (len(left), len(planned), planned[0].settings.folder)
+            logger.info("%d of %d runs left; command.sh and train.log of each: %s/", *words)
+
+            def make(run: Run, env: dict[str, str], on_updates) -> dict[str, Any]:
+                return make_run(
+                    run, parameters[run.arch, run.scheme.label], parallel=at_a_time, env=env,
+                    lock=output.lock, on_updates=on_updates, keep_checkpoint=keep_checkpoints,
+                )  # fmt: skip
+
+            return run_grid(
+                planned, make, devices, at_a_time, updates=planned[0].settings.updates,
+                threads=settings.threads, is_finished=lambda run: run not in left,
+                on_result=on_result,
+            )  # fmt: skip
+
+        _check_measurable(runs)
+        if settings.tune_lrs:
+            exit_if_failed(grid(tuning_runs(runs)))
+            runs = tuned(runs, read_tuning(folder))
+
+        def write(run: Run | None = None, result: dict[str, Any] | None = None) -> dict[str, Any]:
+            if result and result["final_loss"] is not None:
+                logger.info("%s: %.3f bits", run, result["final_loss"])
+            return write_results(folder, record, baseline, order, read_tuning(folder))
+
+        failed = grid(runs, on_result=write)
+        if not finished_schemes(folder):
+            return "", failed
+        results = write()
+        draw(results, folder)
+    return report(results), failed
+
+
+def _check_measurable(runs: Sequence[Run]) -> None:
+    """Refuse to measure finished runs whose checkpoints are gone."""
+    for run in runs:
+        missing = run.missing()
+        if missing and not os.path.exists(run.path(LAST)):
+            raise ValueError(
+                f"{', '.join(missing)}: {run} has no checkpoint any more to measure it; delete "
+                f"{run.folder} to train it again (--keep-checkpoints keeps checkpoints)"
+            )
