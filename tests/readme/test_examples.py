@@ -20,6 +20,15 @@ def test_pytorch_only(tmp_path):
     assert (tmp_path / "bias.png").stat().st_size > 10_000
 
 
+def test_benchmark_of_a_gpu(tmp_path):
+    """Tiny and on the CPU, so that nothing is found out on the card."""
+    words = ["--smoke", "--parts", "ops,steps,compile", "--only", "sdpa"]
+    script = REPO / "scripts" / "benchmarks" / "gpu.py"
+    output = run_process(sys.executable, script, *words, env={"OUT": str(tmp_path)}).stdout
+    assert "FAILED" not in output
+    assert len((tmp_path / "gpu.jsonl").read_text().splitlines()) == 11
+
+
 def test_walkthrough(tmp_path, monkeypatch, capsys):
     """In this process, as are fairseq's commands and ours that it starts."""
     real = subprocess.run
