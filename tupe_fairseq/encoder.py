@@ -21,9 +21,6 @@ from tupe_fairseq.position import (
 )
 from tupe_fairseq.position.positions import is_at_cls
 
-# made once, when needed: it imports the compiler, which takes seconds
-uncompiled = functools.cache(torch.compiler.disable)
-
 
 class TupeEncoder(RecordsOptions):
     """A stack of layers over word embeddings, which hold no position.
@@ -77,7 +74,7 @@ class TupeEncoder(RecordsOptions):
     def _build_layer(self) -> TupeEncoderLayer:
         config = self.config
         position = self.position_bias or self._build_position()
-        layer = TupeEncoderLayer(
+        return TupeEncoderLayer(
             config.embed_dim,
             config.num_heads,
             config.ffn_embed_dim,
@@ -89,9 +86,6 @@ class TupeEncoder(RecordsOptions):
             normalize_before=config.normalize_before,
             position=None if position is self.position_bias else position,
         )
-        if config.compile_layers:
-            layer.compile(dynamic=True)
-        return layer
 
     @property
     def position(self) -> PositionEncoding | None:
@@ -210,8 +204,6 @@ class TupeEncoder(RecordsOptions):
         bias = self._bias(length, x.device)
         if attention is not chunked:
             sequences.keep_masks(bias, self._mask_dtype(attention, x))
-        if config.compile_layers:
-            attend = uncompiled(attend)
         options = {"sequences": sequences, "attend": attend, "position": position}
         keep(x)
         layers = list(self.layers)

@@ -33,9 +33,7 @@ CASES = {
     "infer": ("infer", [512] * 4, {}, "inference, T512"),
     "infer-padded": ("infer", PADDED, UNPAD, "inference, T512, a quarter padding"),
     "finetune-short": ("classify", SHORT, UNPAD, "fine-tuning step, short sentences"),
-    "compiled": ("train", [512] * 4, {"compile_layers": True}, "training step, T512, compiled"),
 }
-DEFAULT = [case for case in CASES if case != "compiled"]  # takes minutes on a CPU
 
 
 def main():
@@ -65,7 +63,7 @@ def main():
         machine += f", {torch.cuda.get_device_name()}, torch {torch.__version__}"
     results = {"machine": machine, "batch_times": options.times}
     print(results["machine"], flush=True)
-    for case in options.only.split(",") if options.only else DEFAULT:
+    for case in options.only.split(",") if options.only else CASES:
         results[case] = measure(case, versions, options)
         options.output.write_text(json.dumps(results, indent=1) + "\n")
     return 0

@@ -22,8 +22,7 @@ def expected(folder):
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_from_pretrained(name, folder, expected):
-    plain = {"compile_layers": False} if name in PRETRAINED else {}  # not half a minute
-    found = outputs(name, CLASSES[name].from_pretrained(str(folder / name), **plain))
+    found = outputs(name, CLASSES[name].from_pretrained(str(folder / name)))
     assert len(found) == len(expected[name]) > 1 - (name in TRANSLATORS)
     for x, y in zip(found, expected[name]):
         torch.testing.assert_close(x, y, rtol=0, atol=2e-5)  # scores of single precision
@@ -34,7 +33,7 @@ def test_our_commands(name, folder):
     """By torch alone, and as flags for another training."""
     path = str(folder / name / "model.pt")
     trained = load(path, str(folder / name))
-    hub = TupeRobertaModel.from_pretrained(str(folder / name), compile_layers=False).eval()
+    hub = TupeRobertaModel.from_pretrained(str(folder / name)).eval()
     tokens = torch.tensor([[0, 7, 8, 9, 2]])
     features = trained.encoder(trained.encoder.embed_tokens(tokens))
     torch.testing.assert_close(features, hub.extract_features(tokens))

@@ -68,7 +68,7 @@ def test_rows_are_those_of_a_loop(method, name):
 
 def learned(spread=0.5):
     """Options of a small learned model, and random weights with position vectors of some size."""
-    more = {"position_encoding": "learned", "attn_impl": "auto", "compile_layers": False}
+    more = {"position_encoding": "learned", "attn_impl": "auto"}
     options = argparse.Namespace(**{**OPTIONS, **more})
     encoder = TupeEncoder(TupeConfig.from_roberta_options(options))
     for name, parameter in encoder.named_parameters():

@@ -30,7 +30,6 @@ from helpers.position_cases import (
 )
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.attention import chunked, eager, sdpa
-from tupe_fairseq.modules import TupeEncoderLayer
 from tupe_fairseq.options import POSITION_ENCODINGS
 
 PADDING = torch.tensor([[False] * SEQ_LEN, [False] * 4 + [True] * 3])
@@ -260,7 +259,7 @@ def test_saved_copied_and_made_on_the_meta_device():
             assert other(x, PADDING).equal(expected), case
 
 
-# ---- What wraps and what compiles ---------------------------------------------------------------
+# ---- What wraps and what exports ----------------------------------------------------------------
 
 
 class Checkpointed(nn.Module):
@@ -326,25 +325,6 @@ def test_layerdrop():
     assert_near(encoder(x, output_tokens=tokens), out.flatten(0, 1)[tokens])
     assert len(encoder.eval()(x, return_all_hiddens=True)[1]) == 3
     assert len(encoder.attention_weights(x)) == len(encoder.position_encodings()) == 2
-
-
-@pytest.mark.parametrize("impl, backend", [("sdpa", "aot_eager"), ("chunked", "eager")])
-def test_compiled_layers(monkeypatch, impl, backend):
-    monkeypatch.setattr(
-        TupeEncoderLayer, "compile", functools.partialmethod(nn.Module.compile, backend=backend)
-    )
-    plain = encoder_of(Case("tupe", REL_POS), attn_impl=impl, num_layers=1)
-    options = {"num_layers": 1, "compile_layers": True}
-    encoder = encoder_of(Case("tupe", REL_POS), attn_impl=impl, **options)
-    assert list(encoder.state_dict()) == list(plain.state_dict())
-    for length in (SEQ_LEN, 5):
-        x, padding = random_input(length), PADDING[:, :length]
-        out, expected = encoder(x, padding), plain(x, padding)
-        assert_near(out[~padding], expected[~padding])
-        weights = (~padding)[..., None]
-        theirs = gradients(plain, expected, weights)
-        for name, ours in gradients(encoder, out, weights).items():
-            assert_near(ours, theirs[name])
 
 
 @parametrized([case for case in LARGEST if case.name in EXPORTED])

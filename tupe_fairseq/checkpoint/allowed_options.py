@@ -96,7 +96,6 @@ DEFAULTS = {
 #: how a model is computed, which may not work elsewhere
 ANYWHERE = {
     "attn_impl": "auto",
-    "compile_layers": False,
     "checkpoint_activations": False,
     "offload_activations": False,
 }

@@ -210,7 +210,7 @@ def position_parameters(runs: Sequence[Run]) -> dict[tuple[str, str], int]:
         try:
             config = TupeConfig.from_roberta_options(parse_training(run.arguments()))
             # one layer with a narrow feed-forward network is enough to count
-            one = replace(config, num_layers=1, ffn_embed_dim=1, compile_layers=False)
+            one = replace(config, num_layers=1, ffn_embed_dim=1)
             encodings = TupeEncoder(one).position_encodings()
         except ValueError as error:
             raise ValueError(f"--schemes {label!r}: {error}") from error
