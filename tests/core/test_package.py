@@ -30,7 +30,7 @@ ROOMS = {
     "checkpoint": ("data encoder files modules options position",),
     "runs": ("checkpoint files",),
     "optim": ("",),
-    "tasks": ("checkpoint data files flops optim",),
+    "tasks": ("checkpoint data files flops optim position",),
     "criterions": ("data tasks",),
     "inference": ("checkpoint data encoder files models modules options position runs tasks",),
     "models": ("attention checkpoint data files encoder flops inference modules options position",),

@@ -137,8 +137,8 @@ def test_a_killed_training_resumes(data, tmp_path):
 def two_processes(data, save_dirs, *flags, check=True):
     """Two data-parallel processes on the CPU, as two machines start them."""
     words = [
-        "fairseq-train", data, *training.MODEL, *training.PRETRAINING, *flags,
-        "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp",
+        "fairseq-train", data, *training.MODEL, *training.PRETRAINING,
+        "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp", *flags,
         "--distributed-no-spawn", "--distributed-world-size", 2,
         "--distributed-init-method", f"tcp://127.0.0.1:{free_port()}",
     ]  # fmt: skip
@@ -149,6 +149,13 @@ def two_processes(data, save_dirs, *flags, check=True):
 
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(start, range(2)))
+
+
+def test_recomputed_layers_with_shared_projections(data, tmp_path):
+    flags = ["--position-encoding", "disentangled", "--checkpoint-activations", "--max-update", 1]
+    flags += ["--ddp-backend", "pytorch_ddp"]
+    for process in two_processes(data, [tmp_path] * 2, *flags, check=False):
+        assert "(disentangled) needs --ddp-backend legacy_ddp" in process.stdout.splitlines()[-1]
 
 
 def test_two_processes_are_one_with_the_same_batch(data, tmp_path):
