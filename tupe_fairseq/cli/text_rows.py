@@ -7,9 +7,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_MANY_UNKNOWN = 0.01
+from tupe_fairseq.data.columns import choose_columns
+from tupe_fairseq.data.rows import (
+    DELIMITED,
+    STANDARD_INPUT,
+    BadRows,
+    Row,
+    ending_of,
+    read_chunks,
+    read_columns,
+    words_of,
+)
 
-Row = dict[str, Any]
+_MANY_UNKNOWN = 0.01
 
 
 def add_row_flags(parser: argparse.ArgumentParser, standard_input: str = "") -> None:
@@ -25,8 +35,6 @@ def add_row_flags(parser: argparse.ArgumentParser, standard_input: str = "") -> 
 
 
 def check_row_flags(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    from tupe_fairseq.data.rows import DELIMITED, STANDARD_INPUT, ending_of
-
     if args.text2 is not None and args.text is None:
         parser.error("--text2 needs --text, the column of the first text")
     if args.input == STANDARD_INPUT:
@@ -67,9 +75,6 @@ class TextRows:
         whole: bool = True,
         usual: tuple[str | None, str | None] = (None, None),
     ):
-        from tupe_fairseq.data.columns import choose_columns
-        from tupe_fairseq.data.rows import STANDARD_INPUT, BadRows, read_columns
-
         self.path, self.header, self.skips = args.input, not args.no_header, args.skip_bad_rows
         self.is_stream = self.path == STANDARD_INPUT
         texts = (args.text, args.text2)
@@ -84,13 +89,14 @@ class TextRows:
 
     def chunks(self) -> Iterator[list[tuple[int, Row, list[str]]]]:
         """Rows with their index from 0, and the texts or the words of each."""
-        from tupe_fairseq.data.rows import read_chunks
-
         self.bad.clear()
 
         def use(index: int, row: Row, texts: Row) -> tuple[int, Row, list[str]]:
             self.fits(row)
-            return index, row, self._texts_of(list(texts.values()))
+            if self.is_words:
+                return index, row, words_of(texts[self.texts[0]])
+            values = texts.values()
+            return index, row, [x if isinstance(x, str) else " ".join(x) for x in values]
 
         on_bad = self.bad if self.skips else None
         for chunk in read_chunks(self.path, self.texts, self.header, on_bad, use, self.whole):
@@ -105,13 +111,6 @@ class TextRows:
         if not total:
             raise ValueError(f"{self.path}: all rows are left out; {self.bad}")
         return total
-
-    def _texts_of(self, texts: list) -> list[str]:
-        if self.is_words:
-            from tupe_fairseq.data.rows import words_of
-
-            return words_of(texts[0])
-        return [text if isinstance(text, str) else " ".join(text) for text in texts]
 
     def work(
         self, function: Callable[[list[list[str]]], list], total: int | None
@@ -129,12 +128,13 @@ class TextRows:
         if self.bad:
             logger.warning("left out: %s", self.bad)
         logger.info("%d rows, %d tokens", counts["rows"], counts["tokens"])
-        if counts["truncated"]:
-            logger.warning("longer than the model, truncated: %d rows", counts["truncated"])
-        if counts["in_windows"]:
-            logger.info("longer than the model, tagged in windows: %d", counts["in_windows"])
-        if counts["empty"]:
-            logger.warning("with a text that has no token: %d rows", counts["empty"])
+        for name, text in (
+            ("truncated", "longer than the model, truncated: %d rows"),
+            ("in_windows", "longer than the model, tagged in windows: %d"),
+            ("empty", "with a text that has no token: %d rows"),
+        ):
+            if counts[name]:
+                logger.warning(text, counts[name])
         warn_of_unknown(logger, counts)
 
 

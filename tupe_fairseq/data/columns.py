@@ -8,19 +8,14 @@ from tupe_fairseq.data.rows import DELIMITED, STANDARD_INPUT, ending_of, quoted,
 logger = logging.getLogger(__name__)
 
 # in order of preference, in lower case
-_PAIRS = (
-    ("sentence1", "sentence2"),
-    ("premise", "hypothesis"),
-    ("question1", "question2"),
-    ("question", "sentence"),
-    ("question", "passage"),
-    ("question", "context"),
-    ("question", "answer"),
-    ("query", "document"),
-    ("query", "passage"),
-    ("text1", "text2"),
-    ("text_a", "text_b"),
-)
+_PAIRS = [
+    pair.split("+")
+    for pair in (
+        "sentence1+sentence2 premise+hypothesis question1+question2 question+sentence "
+        "question+passage question+context question+answer query+document query+passage "
+        "text1+text2 text_a+text_b"
+    ).split()
+]
 _TEXTS = (
     "text sentence tokens words sentence1 premise question content review comment document query"
 ).split()

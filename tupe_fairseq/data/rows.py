@@ -110,7 +110,13 @@ def read_columns(path: str, header: bool = True) -> list[str]:
     raise bad or ValueError(f"{path} has no rows")
 
 
-def read_rows(
+def read_rows(path: str, columns: list[str], *args, **options) -> Iterator[tuple[int, Any]]:
+    """The rows of :func:`read_chunks`, one by one."""
+    for chunk in read_chunks(path, columns, *args, **options, size=1):
+        yield from chunk
+
+
+def read_chunks(
     path: str,
     columns: list[str],
     header: bool = True,
@@ -118,25 +124,19 @@ def read_rows(
     use: Callable[[int, Row, Row], Any] = lambda index, row, texts: texts,
     whole: bool = False,
     ending: str = "",
-) -> Iterator[tuple[int, Any]]:
-    """Yield the rows, each with the number of its first line (parquet: of the row, from 1).
+    size: int = CHUNK_ROWS,
+) -> Iterator[list[tuple[int, Any]]]:
+    """Yield lists of rows, each with the number of its first line (parquet: of the row, from 1).
+
+    Rows of standard input come as soon as they are there.
 
     Args:
         columns: whose values are needed as texts.
         on_bad: is called with each row that cannot be used; by default the first one is raised.
-        use: what is yielded of a row, given its index from 0 and its texts; it may raise
-            :class:`RowError`.
+        use: makes what is yielded of an index from 0, a row, and its texts; may raise RowError.
         whole: whether ``use`` needs the other columns.
         ending: the format, by default that of the file's name.
     """
-    for chunk in read_chunks(path, columns, header, on_bad, use, whole, ending, 1):
-        yield from chunk
-
-
-def read_chunks(
-    path, columns, header=True, on_bad=None, use=None, whole=False, ending="", size=CHUNK_ROWS
-) -> Iterator[list[tuple[int, Any]]]:
-    """The rows of :func:`read_rows` in lists; those of standard input as soon as they are there."""
     index, chunks = itertools.count(), _standard_input(len(columns))
     if path != STANDARD_INPUT:
         rows = _raw_rows(path, None if whole else columns, header, ending)
@@ -204,19 +204,16 @@ def _checked(numbered: tuple[int, Row | RowError]) -> tuple[int, Row | RowError]
     return numbered
 
 
-def _lines(path: str) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers and ends; only a line feed ends one."""
+def _lines(path: str, with_ends: bool = False) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers; only a line feed ends one."""
     with open_text(path) as (file, _):
         for number, line in enumerate(file, 1):
-            yield number, line.decode(errors="surrogateescape")
+            text = line.decode(errors="surrogateescape")
+            yield number, text if with_ends else text.removesuffix("\n").removesuffix("\r")
 
 
-def _without_end(line: str) -> str:
-    return line.removesuffix("\n").removesuffix("\r")
-
-
-def _standard_input(num_columns: int) -> Iterator[list[tuple[int, Row | RowError]]]:
-    names, numbers, rest, part = ("text", "text2")[:num_columns], itertools.count(1), b"", None
+def _standard_input(num_texts: int) -> Iterator[list[tuple[int, Row | RowError]]]:
+    numbers, rest, part = itertools.count(1), b"", None
     while part != b"":
         is_first = part is None
         part = sys.stdin.buffer.read1(1 << 16)  # no more than is there
@@ -225,12 +222,12 @@ def _standard_input(num_columns: int) -> Iterator[list[tuple[int, Row | RowError
         *lines, rest = (rest + part).split(b"\n")
         chunk: list[tuple[int, Row | RowError]] = []
         for line, number in zip([rest] if rest and not part else lines, numbers):
-            text = line.removeprefix(BOM) if number == 1 else line
-            text = _without_end(text.decode(errors="surrogateescape"))
-            texts = [text] if len(names) == 1 else text.split("\t")
-            problem = f"has {len(texts)} texts, not {len(names)} with tabs between"
-            is_good = len(texts) == len(names)
-            row = dict(zip(names, texts)) if is_good else RowError(problem)
+            line = line.removeprefix(BOM) if number == 1 else line
+            text = line.removesuffix(b"\r").decode(errors="surrogateescape")
+            texts = text.split("\t") if num_texts > 1 else [text]
+            row: Row | RowError = dict(zip(("text", "text2"), texts))
+            if len(texts) != num_texts:
+                row = RowError(f"has {len(texts)} texts, not {num_texts} with tabs between")
             chunk.append(_checked((number, row)))
         yield chunk
 
@@ -239,7 +236,7 @@ def _txt(path: str, columns, header):
     with open_text(path) as (file, _):
         if holds_objects(file.peek()):
             raise ValueError(f"{path} holds JSON objects, not lines of text; name it .jsonl")
-    return ((number, {"text": _without_end(line)}) for number, line in _lines(path))
+    return ((number, {"text": line}) for number, line in _lines(path))
 
 
 def _tsv(path: str, columns, header: bool):
@@ -248,10 +245,9 @@ def _tsv(path: str, columns, header: bool):
     def rows():
         nonlocal num_quoted
         for number, line in _lines(path):
-            fields = _without_end(line).split("\t") if line.strip("\r\n") else []
-            if '"' in line:
-                num_quoted += sum(len(x) > 1 and x[0] == x[-1] == '"' for x in fields)
-            yield number, fields
+            fields = line.split("\t")
+            num_quoted += sum(x[:1] == x[-1:] == '"' for x in fields) if '"' in line else 0
+            yield number, fields if line else []
 
     yield from _delimited(path, header, rows())
     if num_quoted:
@@ -264,22 +260,22 @@ def _tsv(path: str, columns, header: bool):
 
 def _csv(path: str, columns, header: bool):
     csv.field_size_limit(1 << 30)
-    lines = _lines(path)
-    first = list(itertools.islice(lines, 1 if header else _FIRST_ROWS))
-    if first and re.fullmatch("sep=.\r?\n?", first[0][1], re.IGNORECASE):  # Excel's
-        separator, first = first[0][1][4], first[1:]
-    else:
-        separator = max(",;\t|", key=lambda sign: _fewest_fields([x for _, x in first], sign))
+    lines = _lines(path, with_ends=True)
+    first = list(itertools.islice(lines, _FIRST_ROWS))
+    sample = [line for _, line in first if line.strip()][: 1 if header else None]
+    separator = max(",;\t|", key=lambda sign: _fewest_fields(sample, sign))
+    if sample and re.fullmatch("sep=.\r?\n?", sample[0], re.IGNORECASE):  # Excel's
+        separator, first = sample[0][4], first[1:]
     return _delimited(path, header, _csv_rows(itertools.chain(first, lines), separator))
 
 
 def _fewest_fields(lines: list[str], separator: str) -> int:
     """Of these lines, if this sign separates the fields; 0 if it cannot."""
     try:
-        rows = list(csv.reader(lines, delimiter=separator, strict=True))
+        rows = csv.reader(lines, delimiter=separator, strict=True)
+        return min(map(len, rows), default=0)
     except csv.Error:
         return 0
-    return min(map(len, filter(None, rows)), default=0)
 
 
 def _csv_rows(lines: Iterator[tuple[int, str]], separator: str):
@@ -320,20 +316,16 @@ def _delimited(path: str, header: bool, rows: Iterator[tuple[int, list[str] | Ro
             if header and not names:
                 raise ValueError(f"{place(path, number)} {fields}")
             yield number, fields
-            continue
-        if not fields and len(names) != 1:
-            continue
-        fields, is_first = fields or [""], not names
-        if is_first:
+        elif fields and not names:
             numbers = [str(i) for i in range(1, len(fields) + 1)]
-            names = numbers
-            if header:
-                names = [x if fields.count(x) == 1 else i for x, i in zip(fields, numbers)]
-        if len(fields) != len(names):
+            names = [x if fields.count(x) == 1 else i for x, i in zip(fields, numbers)]
+            if not header:
+                names = numbers
+                yield number, dict(zip(names, fields))
+        elif fields or len(names) == 1:
             problem = f"has {len(fields)} fields, and the first row has {len(names)}"
-            yield number, RowError(problem)
-        elif not (is_first and header):
-            yield number, dict(zip(names, fields))
+            row = dict(zip(names, fields or [""]))
+            yield number, row if len(fields or [""]) == len(names) else RowError(problem)
 
 
 def _jsonl(path: str, columns, header):

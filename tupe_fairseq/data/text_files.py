@@ -89,22 +89,17 @@ def refuse_others(path: str, start: bytes) -> None:
             f"{path} is not text in UTF-8; convert it first (of UTF-16: iconv -f UTF-16 -t UTF-8), "
             "or unpack it"
         )
-    unquoted = re.sub(b'"[^"]*"', b"", start)  # a field of .csv may have any line end
-    if unquoted.count(b"\r") - unquoted.count(b"\r\n") > unquoted.count(b"\n"):
-        if unquoted.strip().count(b"\r"):
-            raise ValueError(
-                f"{path} ends its lines with CR; convert it first: tr '\\r' '\\n' < FILE > NEW"
-            )
+    lines = re.sub(b'"[^"]*"', b"", start).strip()  # a field of .csv may have any line end
+    if len(re.findall(rb"\r(?!\n)", lines)) > lines.count(b"\n"):
+        raise ValueError(
+            f"{path} ends its lines with CR; convert it first: tr '\\r' '\\n' < FILE > NEW"
+        )
 
 
 def holds_objects(start: bytes) -> bool:
     """Whether these lines are JSON objects."""
-    lines = [line for line in start.split(b"\n")[:-1][:10] or [start] if line.strip()]
-    return bool(lines) and all(map(_is_object, lines))
-
-
-def _is_object(line: bytes) -> bool:
+    lines = filter(bytes.strip, start.split(b"\n")[:-1][:10] or [start])
     try:
-        return isinstance(json.loads(line), dict)
+        return {type(json.loads(line)) for line in lines} == {dict}
     except (ValueError, RecursionError):
         return False
