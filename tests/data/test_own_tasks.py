@@ -395,6 +395,8 @@ AS_TEXT = "has a list as text, "
         # lists that are written as text
         ("multilabel", "a.csv", "text,label\none,\"['a', 'b']\"\n", AS_TEXT),
         ("multilabel", "a.csv", "text,label\none,[]\n", AS_TEXT),
+        ("multilabel", "a.csv", "text,label\none,\"{'a', 'b'}\"\n", AS_TEXT),
+        ("multilabel", "a.csv", "text,label\none,\"['a'\n 'b']\"\n", AS_TEXT),
         ("multilabel", "a.tsv", 'text\tlabel\none\t["a"]\n', AS_TEXT),
         ("classification", "a.csv", "text,label\none,['a']\n", AS_TEXT),
         ("tagging", "a.csv", "text,tags\n\"['a', 'b']\",O O\n", AS_TEXT),

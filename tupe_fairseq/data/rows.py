@@ -29,7 +29,8 @@ CHUNK_ROWS = 8192
 
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")  # JSON may name them, UTF-8 cannot hold them
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of other bytes
-_LIST = re.compile(r"""\s*\[\s*(?:['"\d-].*)?\]\s*""", re.DOTALL)
+# as Python and JSON write lists, tuples and sets
+_LIST = re.compile(r"""\s*(?:\[\s*(?:['"\d-].*)?\]|[({]\s*['"].*[)}])\s*""", re.DOTALL)
 _WORD = re.compile("[^ \t\r\n]+")
 _BETWEEN = re.compile(r"\s*(?:(?:-DOCSTART-|#(?:begin|end) document)(?:\s.*)?)?", re.DOTALL)
 # without a header: rows that show which sign separates the fields
@@ -319,6 +320,9 @@ def _delimited(path: str, header: bool, rows: Iterator[tuple[int, list[str] | Ro
         elif fields and not names:
             numbers = [str(i) for i in range(1, len(fields) + 1)]
             names = [x if fields.count(x) == 1 else i for x, i in zip(fields, numbers)]
+            if header and len(fields) == 1 and {*",;\t|"} & {*fields[0]}:
+                advice = "name it .tsv if tabs separate fields, and .csv if , ; or | do"
+                raise ValueError(f"{path} begins with one field, {fields[0]!r:.80}; {advice}")
             if not header:
                 names = numbers
                 yield number, dict(zip(names, fields))
@@ -354,7 +358,7 @@ def _conll(path: str, columns, header):
         lines = [] if is_between else [(n, x.lstrip(" ").rstrip(" \t\r\n")) for n, x in group]
         if lines and not width:
             has_comments = lines[0][1].startswith("# ")
-            first = next((x for _, x in lines if not x.startswith(("# ", "#\t"))), lines[0][1])
+            first = next((x for _, x in lines if not x.startswith("#")), lines[0][1])
             if first.startswith("# "):  # comments of the file
                 continue
             separator = "\t" if "\t" in first else "[ \t]+"
