@@ -29,6 +29,10 @@ run tupe-prepare-pretrain --input "$text" --valid-input "$valid" --output-dir "$
 
 # no dropout: a model this small does not overfit this corpus; and one that was pre-trained without
 # dropout does not tolerate it in fine-tuning (CoLA 9 with, 13 without)
+if [ -e "$out/pretrained" ] && [ "$(cat "$out/pretrained")" != "$updates" ]; then
+    echo "$out was pre-trained with UPDATES='$(cat "$out/pretrained")', not $updates; give another folder" >&2
+    exit 2
+fi
 if [ ! -e "$out/pretrained" ]; then
     run fairseq-train "$out/data-bin" --user-dir "$user_dir" --arch tupe_roberta_tiny --rel-pos \
         --encoder-layers 3 --encoder-embed-dim 192 --encoder-ffn-embed-dim 768 \
@@ -41,5 +45,5 @@ if [ ! -e "$out/pretrained" ]; then
         --batch-size 16 --required-batch-size-multiple 1 --validate-interval-updates 2000 \
         --no-epoch-checkpoints --save-dir "$out/checkpoints" --seed 1 --cpu --num-workers 0 \
         --data-buffer-size 0 --log-format simple --log-interval 500
-    touch "$out/pretrained"
+    echo "$updates" > "$out/pretrained"
 fi

@@ -95,6 +95,10 @@ def test_rows(read):
     assert rows.texts == [("caf\ufffd",), ("café",)] and rows.warnings == {"invalid UTF-8": 1}
     with pytest.raises(ValueError, match="the header is missing; line 1 is a row"):
         read("RTE", "train", *[b"0\tx\ty\tentailment"] * 2)
+    with pytest.raises(ValueError, match="has two rows with the index 7, which the server refuses"):
+        read("RTE", "test", b"index\ta\tb", *[b"7\tx\ty"] * 2)
+    with pytest.raises(ValueError, match="unknown label '1_0'"):
+        read("STS-B", "train", *[b"1\t2\t3\t4\t5\t6\t7\t8\t9\t1_0"] * 2)
     with pytest.raises(ValueError, match="unknown label '5.1'"):
         read("STS-B", "train", *[b"1\t2\t3\t4\t5\t6\t7\t8\t9\t5.1"] * 2)
 

@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 import sentencepiece
 from fairseq.data import Dictionary, data_utils
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from helpers.running import call_program
 from tupe_fairseq.data import corpus, pretraining
@@ -287,6 +288,8 @@ def test_which_characters_the_vocabulary_has(tmp_path):
     lost = json.loads((tmp_path / "old" / "report.json").read_text())["lost_characters"]
     assert {"Y", "!", "(", ")", "S", "w", "\u2019"} >= set(lost) >= {"Y", "!", "\u2019"}
     assert "characters that it lacks: " in printed and f"{[*lost][0]} 1" in printed
+    model = (tmp_path / "old" / "sentencepiece.bpe.model").read_bytes()  # as of earlier versions
+    assert not ModelProto.FromString(model).trainer_spec.HasField("required_chars")
 
 
 def test_a_bom_is_no_text_for_a_vocabulary_that_cleans_nothing(whole, tmp_path):

@@ -59,8 +59,8 @@ def get_parser() -> argparse.ArgumentParser:
     add("--text2", metavar="COLUMN", help=text)
     add("--label", metavar="COLUMN", help="column of the label (default: guessed, and printed)")
     add("--no-header", action="store_true", help=".tsv and .csv begin without names of columns")
-    text = "leave out and count rows that cannot be used (missing fields, an unknown label, tags "
-    text += "that are not BIO, ...); by default the first one is an error"
+    text = "leave out and count rows that cannot be used (missing fields, an unknown label, bytes "
+    text += "that are not UTF-8, ...); by default the first one is an error"
     add("--skip-bad-rows", action="store_true", help=text)
     add = parser.add_argument_group("labels").add_argument
     text = "all labels or tags in the order of the classes, as a row of CSV (default: those of "
@@ -68,8 +68,9 @@ def get_parser() -> argparse.ArgumentParser:
     add("--labels", type=_labels, metavar="LIST", help=text)
     text = "multilabel: what is between the labels of a row that are no list (default: ',')"
     add("--label-separator", metavar="SIGN", help=text)
-    text = "tagging: bio (B-x, I-x and O) is checked, and measured by entities; plain is any tags "
-    add("--tags", choices=TAG_SCHEMES, help=text + "(default: bio if all tags look like it)")
+    text = "tagging: bio refuses tags that are not BIO; plain measures the accuracy of any tags "
+    text += "(default: F1 of entities, if the tags are BIO, IOB1, BIOES or BILOU)"
+    add("--tags", choices=TAG_SCHEMES, help=text)
     text = "regression: the lowest and the highest score; before a minus use =, as in --scale=-1,1 "
     add("--scale", type=_scale, metavar="LOW,HIGH", help=text + "(default: those of train)")
     return parser

@@ -353,7 +353,7 @@ def _conll(path: str, columns, header):
     A comment begins with "# " or "#<tab>" before a sentence. With the fields of a token it is a
     token, unless the file begins with a comment.
     """
-    separator, width, has_comments = "", 0, False
+    split, width, has_comments = str.split, 0, False
     for is_between, group in itertools.groupby(_lines(path), lambda x: _BETWEEN.fullmatch(x[1])):
         lines = [] if is_between else [(n, x.lstrip(" ").rstrip(" \t\r\n")) for n, x in group]
         if lines and not width:
@@ -361,14 +361,14 @@ def _conll(path: str, columns, header):
             first = next((x for _, x in lines if not x.startswith("#")), lines[0][1])
             if first.startswith("# "):  # comments of the file
                 continue
-            separator = "\t" if "\t" in first else "[ \t]+"
-            width = len(re.split(separator, first))
+            split = functools.partial(re.split, "\t" if "\t" in first else "[ \t]+")
+            width = len(split(first))
         while lines and lines[0][1].startswith(("# ", "#\t")):
-            is_token = len(re.split(separator, lines[0][1])) == width
+            is_token = len(split(lines[0][1])) == width
             if is_token and not (has_comments and lines[0][1].startswith("# ")):
                 break
             del lines[0]
-        tokens = [(number, re.split(separator, line)) for number, line in lines]
+        tokens = [(number, split(line)) for number, line in lines]
         bad = [(number, x) for number, x in tokens if len(x) != width or "" in x]
         if bad:
             number, fields = bad[0]

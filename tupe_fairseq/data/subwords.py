@@ -82,12 +82,13 @@ def learn_sentencepiece(
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines), model_writer=model, vocab_size=vocab_size,
             model_type=model_type, character_coverage=character_coverage,
-            required_chars=required_chars,
             normalization_rule_name="nmt_nfkc_cf" if lowercase else "nmt_nfkc",
             bos_id=0, pad_id=1, eos_id=2, unk_id=3, user_defined_symbols=[MASK],
             max_sentence_length=1 << 30,  # in bytes; ours in characters was applied before
             num_threads=8,  # not the number of workers, because the model depends on it
             minloglevel=2,
+            # an empty one would be recorded in the model
+            **({"required_chars": required_chars} if required_chars else {}),
         )  # fmt: skip
     except RuntimeError as error:
         reason = str(error).rpartition("] ")[2].strip() or error
