@@ -93,9 +93,11 @@ def test_hubs_of_roberta(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"vocab\.bpe"):
         hub_of(tmp_path / "out")
     lines = ["the the a", "A \u00e9, over there", " lead", "trail ", "a\nb", "a \r\n b", "\u3000a"]
-    for mask in (-1, 4):
-        folder = tmp_path / f"roberta{mask}"
+    for mask, version in [(-1, 4), (4, 4), (4, 5)]:
+        folder = tmp_path / f"roberta{mask} {version}"
         theirs = write_roberta(folder, mask)
+        for name in ("vocab.json", "merges.txt", "dict.txt") if version == 5 else ():
+            (folder / name).unlink()
         convert(["--checkpoint", folder], folder / "out")
         hub = hub_of(folder / "out")
         assert hub.task.mask_idx == theirs.mask_token_id

@@ -1,8 +1,11 @@
 """tupe-convert: checkpoints of other code, and transformers folders, become this project's."""
 
 import argparse
+import atexit
 import logging
 import os
+import shutil
+import tempfile
 
 from tupe_fairseq.cli import arg_types
 from tupe_fairseq.cli.shared_flags import CHOICES, add_vocabulary_flags, vocabulary_files
@@ -13,6 +16,23 @@ logger = logging.getLogger("tupe-convert")
 def checkpoint_or_folder(text: str) -> str:
     is_for_transformers = os.path.exists(os.path.join(text, "config.json"))
     return text if is_for_transformers else arg_types.checkpoint(text)
+
+
+def roberta_files(folder: str) -> list[str] | None:
+    """GPT-2's byte BPE with ids of its own: of a RoBERTa as transformers 4 and 5 save it."""
+    names = ("tokenizer.json", "vocab.json", "merges.txt", "dict.txt")
+    tokenizer, *files, dictionary = (os.path.join(folder, name) for name in names)
+    if not os.path.isfile(tokenizer) or all(map(os.path.isfile, files)):
+        return files if os.path.isfile(tokenizer) else None
+    from tokenizers import Tokenizer, pre_tokenizers
+
+    whole = Tokenizer.from_file(tokenizer)
+    is_bytes = isinstance(whole.pre_tokenizer, pre_tokenizers.ByteLevel)
+    if not is_bytes or os.path.isfile(dictionary):
+        return None
+    made = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return whole.model.save(made)
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -67,12 +87,9 @@ def get_parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> None:
     parser = get_parser()
     args = parser.parse_args(argv)
-    names = ("vocab.json", "merges.txt", "tokenizer.json")
-    encoder, merges, tokenizer = (os.path.join(args.checkpoint, name) for name in names)
     vocabulary = vocabulary_files(parser, args)
-    if not vocabulary and not args.dict and all(map(os.path.isfile, (encoder, merges, tokenizer))):
-        # a RoBERTa of transformers: GPT-2's byte BPE with ids of its own
-        args.gpt2_encoder_json, args.gpt2_vocab_bpe = encoder, merges
+    if not vocabulary and not args.dict and (files := roberta_files(args.checkpoint)):
+        args.gpt2_encoder_json, args.gpt2_vocab_bpe = files
         vocabulary = vocabulary_files(parser, args)
     if not args.dict and not os.path.isdir(args.checkpoint):
         parser.error(f"--checkpoint {args.checkpoint} is a file, which needs --dict, too")
