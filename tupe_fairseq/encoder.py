@@ -22,6 +22,13 @@ from tupe_fairseq.position import (
 from tupe_fairseq.position.positions import is_at_cls
 
 
+def _scores_dtype(x: Tensor) -> torch.dtype:
+    """That of q, k and v."""
+    device = x.device.type
+    is_autocast = not x.is_meta and torch.is_autocast_enabled(device)
+    return torch.get_autocast_dtype(device) if is_autocast else x.dtype
+
+
 class TupeEncoder(RecordsOptions):
     """A stack of layers over word embeddings, which hold no position.
 
@@ -121,7 +128,7 @@ class TupeEncoder(RecordsOptions):
         undefined.
         """
         sequences = self._sequences(embeddings, key_padding_mask, document_starts)
-        attention = self._choose(sequences)
+        attention = self._choose(sequences, _scores_dtype(embeddings))
         hiddens: list[Tensor] = []
         keep = hiddens.append if return_all_hiddens else lambda x: None
         if output_tokens is not None:
@@ -161,16 +168,18 @@ class TupeEncoder(RecordsOptions):
                 )
         if least_padding is None:
             # unpacking the tokens for attention costs a GPU about as much as an eighth of a layer
-            least_padding = 1 / 8 if embeddings.is_cuda else 0.0
+            takes_packed = self.config.attn_impl == "triton" or not embeddings.is_cuda
+            least_padding = 0.0 if takes_packed else 1 / 8
         shape = embeddings.shape[:2]
         return Sequences(shape, embeddings.device, key_padding_mask, document_starts, least_padding)
 
     def attention_name(self, seq_len: int) -> str:
         """The implementation of attention for sequences of such a length, in this mode."""
-        device = self.layernorm_embedding.weight.device
-        return self._choose(Sequences((1, seq_len), device)).__name__.rpartition(".")[2]
+        weight = self.layernorm_embedding.weight
+        sequences = Sequences((1, seq_len), weight.device)
+        return self._choose(sequences, _scores_dtype(weight)).__name__.rpartition(".")[2]
 
-    def _choose(self, sequences: Sequences) -> ModuleType:
+    def _choose(self, sequences: Sequences, dtype: torch.dtype) -> ModuleType:
         """The implementation of attention for this forward pass."""
         has_content_bias = self.encoding.uses("content_bias")
         parameters = () if self.position is None else self.position.parameters()
@@ -178,7 +187,9 @@ class TupeEncoder(RecordsOptions):
         return choose(
             self.config.attn_impl,
             sequences,
+            dtype,
             num_heads=self.config.num_heads,
+            head_dim=self.config.embed_dim // self.config.num_heads,
             has_content_bias=has_content_bias,
             is_trained=(self.training and self.config.attention_dropout > 0)
             or (torch.is_grad_enabled() and has_gradient),
@@ -203,7 +214,10 @@ class TupeEncoder(RecordsOptions):
         x = dropout(self.layernorm_embedding(x), config.dropout, self.training)
         bias = self._bias(length, x.device)
         if attention is not chunked:
-            sequences.keep_masks(bias, self._mask_dtype(attention, x))
+            dtype = _scores_dtype(x)
+            if attention is eager or self.encoding.uses("content_bias"):  # they add to the mask
+                dtype = torch.promote_types(dtype, torch.float32)
+            sequences.keep(attention.prepare, bias, dtype)
         options = {"sequences": sequences, "attend": attend, "position": position}
         keep(x)
         layers = list(self.layers)
@@ -215,15 +229,6 @@ class TupeEncoder(RecordsOptions):
             keep(x)
         x = x if layers else select(x, output_tokens)  # LayerDrop may skip them all
         return x if self.layer_norm is None else self.layer_norm(x)
-
-    def _mask_dtype(self, attention: ModuleType, x: Tensor) -> torch.dtype:
-        """That of the scores to which the mask is added."""
-        device = x.device.type
-        is_autocast = not x.is_meta and torch.is_autocast_enabled(device)
-        dtype = torch.get_autocast_dtype(device) if is_autocast else x.dtype
-        if attention is eager or self.encoding.uses("content_bias"):  # they add to it
-            return torch.promote_types(dtype, torch.float32)
-        return dtype
 
     def _bias(self, length: int, device: torch.device) -> Tensor | None:
         """The position bias of all layers: (H, length, length)."""

@@ -274,8 +274,9 @@ def test_what_auto_chooses():
     def chosen(name="auto", device=CPU, mask=None, length=128, **options):
         sequences = Sequences((1, length), CPU, mask)
         sequences.device = device
-        options = {"has_content_bias": False, "is_trained": True, "num_heads": 1, **options}
-        return choose(name, sequences, **options)
+        sizes = {"num_heads": 1, "head_dim": K}
+        options = {"has_content_bias": False, "is_trained": True, **sizes, **options}
+        return choose(name, sequences, torch.float32, **options)
 
     assert 128**2 == FEW_SCORES
     cuda, content = torch.device("cuda"), {"has_content_bias": True}

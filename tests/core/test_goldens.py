@@ -1,6 +1,7 @@
 """Number for number the authors' model: hidden states, logits, loss and every gradient."""
 
 import argparse
+import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,12 @@ from tupe_fairseq.checkpoint.from_authors import our_tensor_name
 GOLDENS = Path(__file__).parent.parent / "goldens"
 NAMES = ["tupe_a", "tupe_r", "tupe_r_long", "tupe_r_finetuned"]
 WAYS = ["eager", "sdpa", "chunked"]
-# on a GPU, too, where torch sees one
-PLACES = [(way, "cpu") for way in WAYS]
-PLACES += [(way, "cuda") for way in WAYS if way != "chunked" and torch.cuda.is_available()]
+CASES = [(name, way, "cpu") for name in NAMES for way in WAYS]
+if torch.cuda.is_available():
+    CASES += [(name, way, "cuda") for name in NAMES for way in ("eager", "sdpa", "triton")]
+elif importlib.util.find_spec("triton"):  # in its interpreter
+    CASES += [(name, "triton", "cpu") for name in NAMES if name != "tupe_r_long"]
+    CASES.append(pytest.param("tupe_r_long", "triton", "cpu", marks=pytest.mark.slow))
 ENCODER, HEAD = "encoder.sentence_encoder.", "classification_heads.sentence_classification_head."
 PAD = 1
 
@@ -63,8 +67,7 @@ def assert_as_theirs(actual, expected):
     torch.testing.assert_close(actual, expected, rtol=0, atol=2e-5)
 
 
-@pytest.mark.parametrize("way, device", PLACES)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name, way, device", CASES)
 def test_the_authors_model(name, way, device):
     args, tensors, theirs = read(name, device)
     encoder, others = build(args, tensors, way, device)

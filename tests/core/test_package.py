@@ -17,7 +17,7 @@ ROOMS = {
     "options": ("", ""),
     "initialization": ("", "torch"),
     "position": ("initialization options", "torch"),
-    "attention": ("position", "torch"),
+    "attention": ("", "torch triton"),
     "modules": (
         "attention initialization options position",
         "torch fairseq",

@@ -179,7 +179,10 @@ def test_what_an_encoding_does_not_take_is_refused(name):
     [
         ({"num_layers": 0}, r"num_layers \(0\).*--encoder-layers"),
         ({"embed_dim": 7}, r"embed_dim \(7\).*num_heads \(3\).*--encoder-attention-heads"),
-        ({"attn_impl": "triton"}, "'triton'; --attn-impl is one of auto, eager, sdpa, chunked"),
+        (
+            {"attn_impl": "flash"},
+            "'flash'; --attn-impl is one of auto, eager, sdpa, chunked, triton",
+        ),
         ({"rel_pos": True, "rel_pos_buckets": 7}, r"rel_pos_buckets \(7\) must be even"),
         ({"rel_pos": True, "max_rel_pos": 8}, r"max_rel_pos \(8\).*--max-rel-pos"),
         ({"rel_pos": True, "max_rel_pos": 10**9}, "at most 65536; change --max-rel-pos"),

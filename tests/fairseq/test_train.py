@@ -134,6 +134,18 @@ def test_a_killed_training_resumes(data, tmp_path):
     training.assert_same_weights(killed / LAST, tmp_path / "whole" / LAST)
 
 
+def test_triton_trains_and_resumes_as_eager(data, tmp_path):
+    pytest.importorskip("triton", reason="triton is not installed: pip install triton")
+    # with so large an eps Adam does not turn rounding noise into whole steps
+    flags = ["--rel-pos", "--dropout", 0, "--attention-dropout", 0, "--adam-eps", 1]
+    flags += ["--batch-size", 2]
+    training.pretrain(data, tmp_path / "eager", *flags, "--attn-impl", "eager", "--max-update", 3)
+    for updates in (2, 3):
+        limit = ["--max-update", updates]
+        training.pretrain(data, tmp_path / "triton", *flags, "--attn-impl", "triton", *limit)
+    training.assert_same_weights(tmp_path / "triton" / LAST, tmp_path / "eager" / LAST, atol=1e-6)
+
+
 def two_processes(data, save_dirs, *flags, check=True):
     """Two data-parallel processes on the CPU, as two machines start them."""
     words = [

@@ -6,11 +6,12 @@ Shape: qkv (N, 3, H, K), the tokens of all sequences one after the other, so tha
 copies them; bias (H, n, n) or None, rows are queries, of which a sequence takes the first rows and
 columns; ``sequences``: see ``Sequences`` -> (N, H, K).
 
-``eager`` is the reference; ``sdpa`` is torch's fused attention; ``chunked`` trains on the CPU. The
-first two also take ``content_bias``, a function of q and k, both (B, H, L, K), whose result is
-added to the bias.
+``eager`` is the reference; ``sdpa`` is torch's fused attention; ``chunked`` trains on the CPU;
+``triton`` is for GPUs, and has been run in Triton's interpreter alone. The first two also take
+``content_bias``, a function of q and k, both (B, H, L, K), whose result is added to the bias.
 """
 
+import importlib.util
 from types import ModuleType
 
 import torch
@@ -25,34 +26,60 @@ __all__ = ["Sequences", "choose", "chunked", "eager", "make_mask", "sdpa"]
 FEW_SCORES = 2**14
 
 
-def unsupported_reason(sequences: Sequences, has_content_bias: bool) -> str | None:
-    """Why ``chunked`` cannot compute a forward pass, or None."""
-    if sequences.device.type != "cpu":
-        return f"it runs on the CPU only, and the tensors are on {sequences.device.type}"
+def unsupported_reason(
+    name: str, sequences: Sequences, dtype: torch.dtype, head_dim: int, has_content_bias: bool
+) -> str | None:
+    """Why ``chunked`` or ``triton`` cannot compute a forward pass, or None."""
     if torch.compiler.is_exporting():
         return "torch.export would fix the lengths of this batch"
     if has_content_bias:
         return "it needs one bias for the whole batch, and this position encoding reads the words"
+    if name == "triton":
+        if importlib.util.find_spec("triton") is None:
+            return "triton is not installed"
+        reason = _module("triton").unsupported_reason(sequences.device, dtype, head_dim)
+        if reason is not None:
+            return reason
+    elif sequences.device.type != "cpu":
+        return f"it runs on the CPU only, and the tensors are on {sequences.device.type}"
     if sequences.lengths is None:
         return "it needs all padding at the end of the sequences"
     return None
 
 
+def _module(name: str) -> ModuleType:
+    """An implementation; triton takes a second to be imported."""
+    return importlib.import_module(f"tupe_fairseq.attention.{name}")
+
+
 def choose(
-    name: str, sequences: Sequences, *, num_heads: int, has_content_bias: bool, is_trained: bool
+    name: str,
+    sequences: Sequences,
+    dtype: torch.dtype,
+    *,
+    num_heads: int,
+    head_dim: int,
+    has_content_bias: bool,
+    is_trained: bool,
 ) -> ModuleType:
-    """The implementation of a forward pass: the module eager, sdpa or chunked.
+    """The implementation of a forward pass: the module eager, sdpa, chunked or triton.
 
     Args:
-        name (str): --attn-impl; ``auto`` takes the fastest.
+        name (str): --attn-impl; ``auto`` takes the fastest that has been measured.
+        dtype: of q, k and v.
         has_content_bias (bool): the position encoding adds scores that depend on queries or keys.
         is_trained (bool): there is dropout, or a bias that gets a gradient.
     """
-    reason = unsupported_reason(sequences, has_content_bias)
-    if name == "chunked" and reason is not None:
-        raise RuntimeError(f"--attn-impl chunked cannot serve here: {reason}; use --attn-impl auto")
+    if name in ("eager", "sdpa"):
+        return _module(name)
+    own = "chunked" if name == "auto" else name
+    reason = unsupported_reason(own, sequences, dtype, head_dim, has_content_bias)
     if name != "auto":
-        return {"eager": eager, "sdpa": sdpa, "chunked": chunked}[name]
+        if reason is not None:
+            raise RuntimeError(
+                f"--attn-impl {name} cannot serve here: {reason}; use --attn-impl auto"
+            )
+        return _module(name)
     # on the CPU torch's kernel has neither dropout nor a gradient for the mask
     if sequences.device.type != "cpu" or torch.compiler.is_exporting() or not is_trained:
         return sdpa

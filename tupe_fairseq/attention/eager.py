@@ -6,7 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe_fairseq.attention.sequences import Sequences
+from tupe_fairseq.attention.sequences import Sequences, make_masks
+
+prepare = make_masks
 
 
 def attend(

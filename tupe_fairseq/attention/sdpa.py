@@ -7,7 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tupe_fairseq.attention.mask import aligned, as_dtype
-from tupe_fairseq.attention.sequences import Sequences
+from tupe_fairseq.attention.sequences import Sequences, make_masks
+
+prepare = make_masks
 
 
 def attend(

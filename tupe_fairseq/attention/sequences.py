@@ -1,8 +1,9 @@
 """The sequences of a batch: their tokens one after the other, as the layers take them."""
 
 import functools
+from collections.abc import Callable
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -65,7 +66,7 @@ class Sequences:
         #: the number of tokens of each sequence, in order, if they follow each other
         self.lengths: list[int] | None = None
         self.order: Tensor | None = None  # of the tokens of all batches
-        self.kept: tuple[Tensor | None, torch.dtype, list[Tensor | None]] | None = None
+        self.kept: tuple[Callable, Tensor | None, torch.dtype, Any] | None = None
         hidden = None if padding is None else padding[:, None, None, :]
         self.whole = Batch(shape, hidden=hidden)
         self.batches = [self.whole]  # for attention that takes no packed tokens
@@ -147,26 +148,37 @@ class Sequences:
         batch, seq_len = self.whole.shape
         return torch.arange(seq_len, device=self.device).expand(batch, seq_len).flatten()
 
-    def masks(self, bias: Tensor | None, dtype: torch.dtype) -> list[Tensor | None]:
-        """The mask of each batch, see ``make_mask``; by ``keep_masks`` made once for all layers."""
-        # the same tensor, or in a layer that activation checkpointing runs again, it would get no
-        # gradient
-        if self.kept is not None and self.kept[0] is bias and self.kept[1] == dtype:
-            return self.kept[2]
-        sizes = [batch.shape[1] for batch in self.batches]
-        biases = [None if bias is None else bias[..., :n, :n] for n in sizes]
-        return [make_mask(b, x.hidden, dtype) for b, x in zip(biases, self.batches)]
+    def keep(self, prepare: Callable, bias: Tensor | None, dtype: torch.dtype) -> None:
+        """Have ``prepared`` give prepare(bias, self, dtype), made once for all layers."""
+        self.kept = prepare, bias, dtype, prepare(bias, self, dtype)
 
-    def keep_masks(self, bias: Tensor | None, dtype: torch.dtype) -> None:
-        self.kept = bias, dtype, self.masks(bias, dtype)
+    def prepared(self, prepare: Callable, bias: Tensor | None, dtype: torch.dtype):
+        # of this very tensor: a layer that activation checkpointing runs again has another one,
+        # which gets a gradient of its own
+        if (
+            self.kept is not None
+            and self.kept[1] is bias
+            and (self.kept[0], self.kept[2]) == (prepare, dtype)
+        ):
+            return self.kept[3]
+        return prepare(bias, self, dtype)
 
     def in_batches(self, attend, qkv: Tensor, bias, dtype: torch.dtype, content_bias) -> Tensor:
         """attend(q, k, v, mask) of each batch: (N, 3, H, K) -> (N, H, K)."""
         outs = []
-        for batch, mask in zip(self.batches, self.masks(bias, dtype)):
+        for batch, mask in zip(self.batches, self.prepared(make_masks, bias, dtype)):
             q, k, v = batch.unpack(qkv).unbind(2)
             if content_bias is not None:
                 content = content_bias(q.transpose(1, 2), k.transpose(1, 2))
                 mask = content if mask is None else mask + content
             outs.append(batch.pack(attend(q, k, v, mask)))
         return outs[0] if self.order is None else torch.cat(outs).index_select(0, self.order)
+
+
+def make_masks(
+    bias: Tensor | None, sequences: Sequences, dtype: torch.dtype
+) -> list[Tensor | None]:
+    """The mask of each batch, see ``make_mask``."""
+    sizes = [batch.shape[1] for batch in sequences.batches]
+    biases = [None if bias is None else bias[..., :n, :n] for n in sizes]
+    return [make_mask(b, x.hidden, dtype) for b, x in zip(biases, sequences.batches)]

@@ -99,7 +99,8 @@ def add_tupe_args(parser) -> None:
         "--attn-impl",
         choices=ATTENTION,
         help="the implementation of attention, all equal within rounding: auto picks the fastest "
-        "for the device and mode, eager is the plain reference; default auto",
+        "for the device and mode, eager is the plain reference, triton is for GPUs and was never "
+        "timed, so auto does not pick it; default auto",
     )
     for name, text in SWITCHES.items():
         parser.add_argument(flag(name), action="store_true", help=text)

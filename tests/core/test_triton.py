@@ -1,0 +1,489 @@
+"""The Triton kernels against the equation in float64, in Triton's interpreter; slow: all sizes.
+
+pytest tests/core/test_triton.py -m slow                        # in the interpreter, minutes
+TRITON_INTERPRET=0 pytest tests/core/test_triton.py -m slow     # compiled for an H100, without one
+"""
+
+import functools
+import itertools
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from tupe_fairseq import TupeConfig, TupeEncoder
+from tupe_fairseq.attention import Sequences
+
+triton = pytest.importorskip("triton", reason="triton is not installed: pip install triton")
+from tupe_fairseq.attention import triton as ta  # noqa: E402
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # tests/conftest.py sets it
+CPU, SCALING, HEADS = torch.device("cpu"), 0.3, 2
+CLOSE = {"rtol": 0, "atol": 5e-5}  # float32: sums of some hundred numbers, results of 1 to 50
+interpreted = pytest.mark.skipif(not INTERPRETED, reason="needs TRITON_INTERPRET=1")
+
+
+def cases(fast, slow):
+    """Parameters, the slow ones marked."""
+    return [*fast, *(pytest.param(*x, marks=pytest.mark.slow) for x in slow)]
+
+
+# ---- The equation, sequence by sequence ---------------------------------------------------------
+
+
+def kept_mask(seed, streams, length, p):
+    """bool (streams, length, length): Philox-2x32-7 in Python's integers, element by element."""
+    q, k = torch.arange(length)[:, None], torch.arange(length)[None, :]
+    patch = (q // 16 * 8 + q % 8) * 65536 + k // 16 * 8 + k % 8
+    a = patch.expand(len(streams), -1, -1).clone()
+    b = torch.zeros_like(a) + (torch.tensor(streams)[:, None, None] + (seed >> 32)) % 2**32
+    key = seed % 2**32
+    for _ in range(7):
+        # a * 0xD256D193 without overflow of int64: in halves of 16 bits
+        low, high = (a & 0xFFFF) * 0xD256D193, (a >> 16) * 0xD256D193
+        total = high + (low >> 16)  # the product without its lowest 16 bits
+        a, b = (total >> 16) ^ key ^ b, ((total & 0xFFFF) << 16) | (low & 0xFFFF)
+        key = (key + 0x9E3779B9) % 2**32
+    word = torch.where(q % 16 < 8, a, b)
+    half = torch.where(k % 16 < 8, word & 0xFFFF, word >> 16)
+    return half >= round(p * 2**16)
+
+
+def equation(qkv, bias, lengths, seed=None, p=0.0):
+    """Packed qkv (N, 3, H, K) -> (N, H, K)."""
+    outs, start = [], 0
+    order = sorted(
+        range(len(lengths)), key=lambda n: -lengths[n]
+    )  # streams count the longest first
+    for number, n in enumerate(lengths):
+        q, k, v = qkv[start : start + n].permute(1, 2, 0, 3)
+        scores = SCALING * q @ k.transpose(1, 2) + (0 if bias is None else bias[:, :n, :n])
+        probs = scores.softmax(-1)
+        if p:
+            streams = [order.index(number) * HEADS + head for head in range(HEADS)]
+            probs = probs * kept_mask(seed, streams, n, p) / (1 - round(p * 2**16) / 2**16)
+        outs.append((probs @ v).transpose(0, 1))
+        start += n
+    return torch.cat(outs)
+
+
+def results(function, qkv, bias, grad):
+    """The output and all gradients."""
+    leaves = [x.detach().clone().requires_grad_() for x in (qkv, bias) if x is not None]
+    out = function(*leaves, *(() if bias is not None else (None,)))
+    out.backward(grad)  # not autograd.grad, which reentrant checkpoints do not support
+    return [out.detach(), *(x.grad for x in leaves)]
+
+
+def inputs(lengths, dim=16, dtype=torch.float32, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    random = functools.partial(torch.randn, generator=generator)
+    n, longest = sum(lengths), max(lengths)
+    qkv, grad = random(n, 3, HEADS, dim).to(dtype), random(n, HEADS, dim).to(dtype)
+    return qkv, random(HEADS, longest, longest), grad
+
+
+def drawn_seed(seed):
+    torch.manual_seed(seed)
+    return int(torch.randint(2**62, (1,)))
+
+
+def sequences_of(lengths):
+    padding = torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None]
+    return Sequences((len(lengths), max(lengths)), CPU, padding)
+
+
+def ours(qkv, bias, lengths, p=0.0):
+    return ta.attend(qkv, bias, sequences_of(lengths), scaling=SCALING, dropout=p)
+
+
+def compare(lengths, p=0.0, dim=16, has_bias=True):
+    qkv, bias, grad = inputs(lengths, dim)
+    bias = bias if has_bias else None
+    seed = drawn_seed(5) if p else None
+    torch.manual_seed(5)
+    found = results(lambda *x: ours(*x, lengths, p), qkv, bias, grad)
+    exact = [None if x is None else x.double() for x in (qkv, bias)]
+    expected = results(lambda *x: equation(*x, lengths, seed, p), *exact, grad.double())
+    for name, a, b in zip(("out", "grad_qkv", "grad_bias"), found, expected):
+        assert a.dtype == torch.float32
+        torch.testing.assert_close(a.double(), b, **CLOSE, msg=lambda x, n=name: f"{n}: {x}")
+
+
+@pytest.fixture
+def bfloat16(monkeypatch):
+    """Triton's interpreter multiplies bfloat16 as if it were integers; here it does not."""
+    from triton import language
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    def widen(x):
+        if x.dtype.scalar != language.bfloat16:
+            return x
+        return TensorHandle((x.data.astype("uint32") << 16).view("float32"), language.float32)
+
+    dot = InterpreterBuilder.create_dot
+    monkeypatch.setattr(
+        InterpreterBuilder, "create_dot", lambda self, a, b, *x: dot(self, widen(a), widen(b), *x)
+    )
+
+
+SIZES = cases(
+    [([17, 0, 33, 5], 0.3, 16), ([18, 18], 0.0, 16), ([9, 4], 0.3, 8)],  # the second is full
+    [([length] * 2, p, 16) for length in (1, 64, 100, 130) for p in (0.0, 0.3)]
+    + [
+        (lengths, p, 16)
+        for lengths in ([1], [130, 1, 64], [17, 0, 100, 33], [16, 128, 128, 5])
+        for p in (0.0, 0.3)
+    ]
+    + [([40, 9], 0.1, dim) for dim in (5, 32, 48, 64, 96, 128)],
+)
+
+
+@interpreted
+@pytest.mark.parametrize("lengths, p, dim", SIZES)
+def test_outputs_and_gradients(lengths, p, dim):
+    compare(lengths, p, dim)
+
+
+@interpreted
+def test_without_a_bias():
+    compare([20, 9], 0.2, has_bias=False)
+
+
+@interpreted
+@pytest.mark.slow
+@pytest.mark.parametrize("tile", [(64, 64), (128, 64), (64, 128), (128, 128)])
+def test_tiles(tile, monkeypatch):
+    """The same answer and, with the same seed, the same dropout."""
+    monkeypatch.setitem(ta.TILES, (False, 16), ((*tile, 4, 1, 255),) * 4)
+    compare([130, 70], 0.2)
+    compare([128, 128])  # without masks
+
+
+@interpreted
+@pytest.mark.slow
+@pytest.mark.parametrize("programs", [1, 1000])
+def test_sequences_in_groups(programs, monkeypatch):
+    monkeypatch.setattr(ta, "PROGRAMS", programs)
+    compare([16] * 7)
+    compare([64, 30, 31, 64], 0.1)
+
+
+# ---- 16 bits ------------------------------------------------------------------------------------
+
+
+@interpreted
+@pytest.mark.parametrize(
+    "dtype, p, lengths",
+    cases(
+        [(torch.bfloat16, 0.2, [20, 9])],
+        [(dtype, p, [100, 40]) for dtype in (torch.bfloat16, torch.float16) for p in (0.0, 0.2)],
+    ),
+)
+def test_16_bits_within_their_roundings(bfloat16, dtype, p, lengths):
+    """Each term's bound is the sum of the magnitudes that are rounded, times the rounding."""
+    qkv, bias, grad = inputs(lengths, 32, dtype)
+    bias = 3 * bias + 1000 * torch.randn(HEADS, max(lengths), 1)  # softmax sees no constant
+    seed = drawn_seed(5)
+    torch.manual_seed(5)
+    found = results(lambda *x: ours(*x, lengths, p), qkv, bias, grad)
+    exact = qkv.double(), bias.double(), grad.double()
+    expected = results(lambda *x: equation(*x, lengths, seed, p), *exact)
+    for a, b, bound in zip(found, expected, roundings(qkv, bias, grad, lengths, seed, p)):
+        assert ((a.double() - b).abs() / bound).max() < 1
+
+
+def test_a_bias_in_16_bits_is_finest_near_the_maximum():
+    """ALiBi's row spans hundreds; in bfloat16 without the move it would be kept in units."""
+    bias = 300 - torch.arange(128.0).flip(0).expand(HEADS, 128, 128)
+    shared = ta.prepare(bias, Sequences((1, 128), CPU), torch.bfloat16)
+    assert shared.by_query.dtype == torch.float16 and shared.by_query.max() == 0
+    found = shared.by_query.float() * torch.log(torch.tensor(2.0))
+    torch.testing.assert_close(found, bias - 300, rtol=2**-11, atol=0)
+    assert shared.by_key.equal(shared.by_query.transpose(1, 2))
+
+
+@interpreted
+@pytest.mark.slow
+@pytest.mark.parametrize("hides", [True, False], ids=["hidden keys", "huge past the end"])
+def test_extreme_biases(hides):
+    lengths = [40, 9]
+    qkv, bias, grad = inputs(lengths)
+    if hides:
+        bias[:, :, 1:].masked_fill_(torch.rand(HEADS, 40, 39) < 0.5, -torch.inf)
+        bias[:, 3, :] -= 1e4
+    else:
+        bias[:, :9, 9:] = bias[:, 9:, :9] = 1e3
+    found = results(lambda *x: ours(*x, lengths), qkv, bias, grad)
+    exact = qkv.double(), bias.double(), grad.double()
+    for a, b in zip(found, results(lambda *x: equation(*x, lengths), *exact)):
+        torch.testing.assert_close(a.double(), b, rtol=0, atol=2e-3)  # float32 of 1e4
+
+
+# ---- Dropout ------------------------------------------------------------------------------------
+
+
+def test_the_python_mask_drops_as_often_as_asked():
+    """test_outputs_and_gradients shows that the kernels' mask is this one."""
+    n, p = 512, 0.1
+    kept = kept_mask(drawn_seed(3), list(range(8)), n, p).double()
+    sigma = (p * (1 - p)) ** 0.5
+    assert abs(kept.mean() - (1 - p)) < 5 * sigma / kept.numel() ** 0.5 + 2**-17
+    for dims in ((1, 2), (0, 2), (0, 1)):
+        means = kept.mean(dims)
+        bound = 5 * sigma * (means.numel() / kept.numel()) ** 0.5
+        assert (means - (1 - p)).abs().max() < bound
+    drop = kept - kept.mean()
+    for shift in itertools.product((0, 1), (0, 1, 8), (0, 1, 8, 16)):  # near and in one call
+        if any(shift):
+            pairs = drop * drop.roll(shift, (0, 1, 2))
+            assert pairs.mean().abs() < 5 * sigma**2 / kept.numel() ** 0.5, shift
+    other = kept_mask(drawn_seed(4), list(range(8)), n, p).double()
+    assert ((other - other.mean()) * drop).mean().abs() < 5 * sigma**2 / kept.numel() ** 0.5
+
+
+@interpreted
+@pytest.mark.slow
+@pytest.mark.parametrize("p", [0.5, 0.9, 1.0])
+def test_much_dropout(p):
+    if p < 1:
+        return compare([33, 20], p)
+    qkv, bias, grad = inputs([20])
+    assert all(x.isfinite().all() for x in results(lambda *x: ours(*x, [20], p), qkv, bias, grad))
+
+
+@interpreted
+def test_the_same_seed_the_same_result():
+    lengths = [20, 9, 1]
+    qkv, bias, grad = inputs(lengths)
+    runs = []
+    for seed in (7, 7, 8):
+        torch.manual_seed(seed)
+        runs.append(results(lambda *x: ours(*x, lengths, 0.2), qkv, bias, grad))
+    for first, second, third in zip(*runs):
+        assert first.equal(second) and not first.equal(third)
+
+
+# ---- Autograd and the compiler ------------------------------------------------------------------
+
+
+@interpreted
+def test_only_the_bias_that_learns_gets_a_gradient(monkeypatch):
+    monkeypatch.setattr(ta, "bias_kernel", None)
+    qkv, bias, grad = inputs([20])
+    out = ours(qkv.requires_grad_(), bias, [20])
+    assert torch.autograd.grad(out, qkv, grad)[0].isfinite().all()
+    with torch.no_grad():
+        assert ours(qkv, bias, [20]).equal(out) and not ours(qkv, bias, [20]).requires_grad
+
+
+@interpreted
+def test_no_second_derivative():
+    qkv, bias, _ = inputs([9])
+    out = ours(qkv.requires_grad_(), bias, [9])
+    (grad,) = torch.autograd.grad(out.square().sum(), qkv, create_graph=True)
+    with pytest.raises(RuntimeError, match="autograd"):
+        grad.sum().backward()
+
+
+@interpreted
+@pytest.mark.slow
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_activation_checkpointing(use_reentrant):
+    from torch.utils.checkpoint import checkpoint
+
+    qkv, bias, grad = inputs([20])
+    again = functools.partial(checkpoint, use_reentrant=use_reentrant)
+    runs = []
+    for wrap in (lambda f, *x: f(*x), again):
+        torch.manual_seed(7)
+        attend = functools.partial(wrap, lambda *x: ours(*x, [20], 0.2))
+        runs.append(results(attend, qkv, bias, grad))
+    assert all(a.equal(b) for a, b in zip(*runs))
+
+
+@interpreted
+@pytest.mark.slow
+def test_as_torch_library_wants_it():
+    qkv, bias, _ = inputs([20, 9])
+    shared = ta.prepare(bias, sequences_of([20, 9]), qkv.dtype)
+    leaves = qkv.requires_grad_(), bias.requires_grad_()
+    for seed, p in ((None, 0.0), (torch.tensor([3]), 0.2)):
+        torch.library.opcheck(torch.ops.tupe.attention, (*leaves, seed, SCALING, p, *shared))
+
+
+@interpreted
+@pytest.mark.slow
+def test_one_operation_in_a_compiled_graph():
+    qkv, bias, grad = inputs([20, 9])
+    names, sequences = [], sequences_of([20, 9])
+
+    def backend(graph, _):
+        names.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    @functools.partial(torch.compile, fullgraph=True, backend=backend)
+    def compiled(qkv, bias):
+        return ta.attend(qkv, bias, sequences, scaling=SCALING, dropout=0.2)
+
+    torch.manual_seed(3)
+    found = results(compiled, qkv, bias, grad)
+    torch.manual_seed(3)
+    expected = results(lambda *x: ours(*x, [20, 9], 0.2), qkv, bias, grad)
+    assert all(a.equal(b) for a, b in zip(found, expected))
+    assert sum("tupe.attention" in name for name in names) == 1
+
+
+@interpreted
+def test_nothing_large_is_kept():
+    n = 20
+    qkv, bias, _ = inputs([n, n])
+    sequences, saved = sequences_of([n, n]), []
+    leaves = qkv.requires_grad_(), bias.requires_grad_()
+    sequences.keep(ta.prepare, bias, qkv.dtype)
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x, lambda x: x):
+        ta.attend(*leaves, sequences, scaling=SCALING, dropout=0.1)
+    shared = {x.data_ptr() for x in (*leaves, *sequences.kept[3]) if isinstance(x, torch.Tensor)}
+    own = [x for x in saved if x.data_ptr() not in shared]
+    assert sum(x.numel() for x in own) <= qkv.numel() * 4 // 3 + HEADS * 2 * n + 1
+
+
+@pytest.mark.parametrize("options, reason", [
+    ({"position_encoding": "shaw"}, "this position encoding reads the words"),
+    ({"embed_dim": 264}, "heads of a width up to 128, not 132"),
+    ({}, "the tensors are float64"),
+])  # fmt: skip
+def test_what_it_refuses(options, reason, monkeypatch):
+    config = {"embed_dim": 8, "num_layers": 1, "ffn_embed_dim": 3, "attn_impl": "triton", **options}
+    encoder = TupeEncoder(TupeConfig(**config))
+    x = torch.zeros(1, 5, encoder.config.embed_dim)
+    if not options:
+        encoder, x = encoder.double(), x.double()
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    with pytest.raises(RuntimeError, match=f"triton cannot .*{reason}.*; use --attn-impl auto"):
+        encoder(x)
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    if options == {"embed_dim": 264}:
+        with pytest.raises(RuntimeError, match="runs on GPUs only, and the tensors are on cpu"):
+            encoder(x)
+
+
+def roundings(qkv, bias, grad, lengths, seed, p):
+    """Bounds of the errors of (out, grad_qkv, grad_bias) when q, k, v, dO are exact in 16 bits.
+
+    u: 16 bits round to half of eps. e: what P may be wrong by, from the bias in float16, which
+    rounds both a logit and those in its sum; and 2e-6 for float32 throughout.
+    """
+    u = torch.finfo(qkv.dtype).eps / 2
+    outs, grads, grad_bias, start = [], [], torch.zeros(*bias.shape, dtype=torch.float64), 0
+    order = sorted(range(len(lengths)), key=lambda n: -lengths[n])
+    for number, n in enumerate(lengths):
+        q, k, v = qkv[start : start + n].double().permute(1, 2, 0, 3)
+        do = grad[start : start + n].double().transpose(0, 1)
+        own = bias.double()[:, :n, :n]
+        offset = own - bias.double().amax(-1)[:, :n, None]
+        probs = (SCALING * q @ k.transpose(1, 2) + own).softmax(-1)
+        worst = (2**-11 * offset.abs() * (probs > 1e-9)).amax(-1, keepdim=True)
+        e = 2**-11 * offset.abs() + worst + 2e-6
+        streams = [order.index(number) * HEADS + head for head in range(HEADS)]
+        r = 1 / (1 - round(p * 2**16) / 2**16)
+        dropped = probs * (kept_mask(seed, streams, n, p) * r if p else 1)
+        out = dropped @ v
+        out_bound = ((u + e) * dropped) @ v.abs() + u * out.abs() + 1e-6
+        grad_probs = (do @ v.transpose(1, 2)) * (dropped / probs.clamp(min=1e-300))
+        delta = (out * do).sum(-1, keepdim=True)
+        delta_bound = (out_bound * do.abs()).sum(-1, keepdim=True)
+        scores = probs * (grad_probs - delta)
+        scores_bound = e * probs * (grad_probs.abs() + delta.abs()) + probs * delta_bound + 1e-6
+        rounded = scores_bound + u * (scores.abs() + scores_bound)
+        grad_q = SCALING * (rounded @ k.abs() + u * (scores @ k).abs()) + 1e-6
+        grad_k = SCALING * (
+            rounded.transpose(1, 2) @ q.abs() + u * (scores.transpose(1, 2) @ q).abs()
+        )
+        grad_v = ((u + e) * dropped).transpose(1, 2) @ do.abs()
+        grad_v = grad_v + u * (dropped.transpose(1, 2) @ do).abs() + 1e-6
+        outs.append(out_bound.transpose(0, 1))
+        grads.append(torch.stack([grad_q, grad_k + 1e-6, grad_v]).permute(2, 0, 1, 3))
+        grad_bias[:, :n, :n] += scores_bound
+        start += n
+    return torch.cat(outs), torch.cat(grads), grad_bias + 1e-6
+
+
+# ---- Machine code for capability 9.0, without a GPU ---------------------------------------------
+
+TYPES = {"lse": "*fp32", "stats": "*fp32", "grad_bias": "*fp32", "bias": "*fp16", "spans": "*i32",
+         "counts": "*i32", "seed": "*i64", "scale": "fp32"}  # fmt: skip
+NAMES = ("forward", "grad_q", "grad_kv", "grad_bias")
+
+
+def compiled(number, dim=64, dropout=True, mask=False, has_bias=True, half=True, tile=None):
+    """A kernel of TILES, and what ptxas and cuobjdump say of it."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    kernel = (ta.forward_kernel, ta.gradient_kernel, ta.gradient_kernel, ta.bias_kernel)[number]
+    block_q, block_k, warps, stages, registers = tile or ta.TILES[half, dim][number]
+    constants = {"HEADS": 12, "DIM": dim, "DROPOUT": dropout, "MASK": mask, "BLOCK_Q": block_q,
+                 "BLOCK_K": block_k, "BY_KEY": number == 2}  # fmt: skip
+    constants |= {} if dropout else {"seed": None}
+    constants |= {} if has_bias else {"bias": None}
+    wide = {} if half else {"bias": "*fp32"}
+    tensor = {"qkv", "out", "grad_out", "grad_qkv"}
+    signature = {
+        name: "constexpr" if name in constants
+        else ("*bf16" if half else "*fp32") if name in tensor
+        else {**TYPES, **wide}.get(name, "i32")
+        for name in kernel.arg_names
+    }  # fmt: skip
+    aligned = {
+        (index,): [["tt.divisibility", 16]]
+        for index, name in enumerate(kernel.arg_names) if signature[name].startswith("*")
+    }  # fmt: skip
+    given = {(kernel.arg_names.index(x),): y for x, y in constants.items() if x in kernel.arg_names}
+    source = ASTSource(fn=kernel, signature=signature, constexprs=given, attrs=aligned)
+    options = {"num_warps": warps, "num_stages": stages, "maxnreg": registers}
+    binary = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+    with tempfile.TemporaryDirectory() as folder:
+        cubin, ptx = Path(folder, "a.cubin"), Path(folder, "a.ptx")
+        cubin.write_bytes(binary.asm["cubin"])
+        ptx.write_text(binary.asm["ptx"])
+        run = functools.partial(subprocess.run, capture_output=True, text=True)
+        usage = run([tools / "cuobjdump", "--dump-resource-usage", cubin]).stdout
+        remarks = run([tools / "ptxas", "-v", "--gpu-name=sm_90a", ptx, "-o", "/dev/null"]).stderr
+    registers, stack = map(int, re.search(r"REG:(\d+) STACK:(\d+)", usage).groups())
+    return {
+        "registers": registers,
+        "stack": stack,
+        "shared": binary.metadata.shared,
+        "serialized": "serialized" in remarks,
+        "wgmma": "wgmma" in binary.asm["ptx"],
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(INTERPRETED, reason="nothing is compiled in the interpreter")
+@pytest.mark.parametrize("number", range(4), ids=NAMES)
+class TestCompiled:
+    @pytest.mark.parametrize("dropout", [False, True], ids=["p0", "dropout"])
+    @pytest.mark.parametrize("mask", [False, True], ids=["full", "packed"])
+    @pytest.mark.parametrize("dim", [64, 32])
+    def test_as_used(self, number, dropout, mask, dim):
+        about = compiled(number, dim, dropout, mask)
+        assert about["wgmma"] and not about["serialized"]  # tensor cores, products that overlap
+        assert about["stack"] <= 96  # bytes of spilled registers
+        assert about["shared"] < 227 * 1024
+
+    @pytest.mark.parametrize(
+        "options",
+        [{"dim": 16}, {"dim": 128}, {"dim": 128, "mask": True}, {"has_bias": False, "mask": True},
+         {"half": False, "mask": True}, {"half": False, "dim": 128}],
+        ids=str,
+    )  # fmt: skip
+    def test_others(self, number, options):
+        about = compiled(number, **options)
+        assert about["stack"] < 400 and about["shared"] < 227 * 1024

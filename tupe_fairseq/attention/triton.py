@@ -1,0 +1,409 @@
+"""Attention on a GPU, in Triton: a learned bias that all sequences share, its gradient, dropout.
+
+For one head of one sequence, with r = 1 / (1 - p), and lse and delta one number for each query:
+    P = 2^(scaling / ln 2 * q k^T + bias / ln 2 - lse),    out = r (kept * P) v
+    dS = r (kept * P * (dO v^T) - P * delta),              delta = sum(O * dO) / r
+    dq = scaling dS k,  dk = scaling dS^T q,  dv = r (kept * P)^T dO,  dbias = sum of all dS
+    FlashAttention's, Dao et al. 2022, appendix B, https://arxiv.org/abs/2205.14135
+Nothing of the size sequences x n x n is stored: every kernel makes P again. A program of the bias's
+kernel owns a tile of it and loops over the sequences: no atomics, one order of summation, and a
+gradient in float32.
+"""
+
+import math
+import os
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from tupe_fairseq.attention.sequences import Sequences
+
+# (16 bits, head_dim): (queries, keys, warps, stages, registers a thread) of the tiles of the
+# forward pass and of the gradients of queries, keys and bias; multiples of 16 up to 128. Untimed:
+# chosen by the instructions, registers and remarks of the compiler
+_SMALL, _WIDE, _NARROW = (128, 64, 8, 2, 128), (128, 64, 8, 2, 255), (64, 64, 4, 2, 255)
+TILES = {(True, dim): (_SMALL, _SMALL, (64, 128, 8, 2, 255), _WIDE) for dim in (16, 32, 64)}
+TILES[True, 128] = (_WIDE, _NARROW, (64, 64, 8, 2, 255), _NARROW)
+TILES |= {(False, dim): ((32, 32, 8, 1, 255),) * 4 for dim in (16, 32, 64, 128)}
+PROGRAMS = 264  # at least so many for the bias: two on each multiprocessor of an H100
+_SIZES = ["num_sequences", "num_tokens", "longest", "groups", "num_dropped"]
+
+
+def _jit(function):
+    return triton.jit(function, do_not_specialize=_SIZES)
+
+
+@_jit
+def _place(spans, num_sequences, longest, BLOCK: tl.constexpr, HEADS: tl.constexpr):
+    """(stream, head, first position, first token, length) of a program that owns BLOCK positions.
+
+    A stream is one head of one sequence. Programs in a row read the same part of the bias.
+    """
+    sequence, number = tl.program_id(0) % num_sequences, tl.program_id(0) // num_sequences
+    head, block = number // tl.cdiv(longest, BLOCK), number % tl.cdiv(longest, BLOCK)
+    start, length = tl.load(spans + 2 * sequence), tl.load(spans + 2 * sequence + 1)
+    return sequence * HEADS + head, head, block * BLOCK, start.to(tl.int64), length
+
+
+@_jit
+def _load(ptr, rows, length, ROW: tl.constexpr, DIM: tl.constexpr, MASK: tl.constexpr):
+    ptr += rows[:, None] * ROW + tl.arange(0, DIM)[None, :]
+    return tl.load(ptr, mask=rows[:, None] < length, other=0.0) if MASK else tl.load(ptr)
+
+
+@_jit
+def _store(ptr, values, rows, length, ROW: tl.constexpr, DIM: tl.constexpr):
+    ptr += rows[:, None] * ROW + tl.arange(0, DIM)[None, :]
+    tl.store(ptr, values.to(ptr.dtype.element_ty), mask=rows[:, None] < length)
+
+
+@_jit
+def _stats(ptr, rows, length, MASK: tl.constexpr):
+    """(lse, delta): of four numbers a query, because two would be copied by every thread."""
+    pairs = tl.reshape(_load(ptr, rows, length, 4, 4, MASK), (rows.shape[0], 2, 2))
+    return tl.split(tl.split(tl.permute(pairs, (0, 2, 1)))[0])
+
+
+@_jit
+def _dot(a, b, c=None):
+    return tl.dot(a, b, c, input_precision="ieee")
+
+
+@_jit
+def _bias(ptr, head, rows, columns, longest, length, MASK: tl.constexpr):
+    """A tile in base 2, -inf right of ``length``; there is bias for every tile, so no load mask."""
+    tile = tl.zeros([rows.shape[0], columns.shape[0]], tl.float32)
+    if ptr is not None:
+        width = tl.cdiv(longest, 128) * 128
+        ptr += tl.cast(head, tl.int64) * width * width
+        tile = tl.load(ptr + rows[:, None] * width + columns[None, :]).to(tl.float32)
+    return tl.where(columns[None, :] < length, tile, float("-inf")) if MASK else tile
+
+
+@_jit
+def _drop(
+    values, seed, stream, row, column, num_dropped, BY_KEY: tl.constexpr, DROPOUT: tl.constexpr
+):  # fmt: skip
+    """Dropout without the factor r. The mask depends on seed, stream, query and key alone.
+
+    Philox-2x32 (Salmon et al. 2011), in the seven rounds that pass its tests, makes two words for
+    queries q and q + 8, each with a half for key k and one for k + 8: in a result of the tensor
+    cores one thread holds all four, whether rows are queries or (``BY_KEY``) keys.
+    """
+    if DROPOUT:
+        ROWS: tl.constexpr = values.shape[0]
+        COLUMNS: tl.constexpr = values.shape[1]
+        rows = (row // 2 + tl.arange(0, ROWS // 2))[:, None]
+        columns = (column // 2 + tl.arange(0, COLUMNS // 2))[None, :]
+        a = (columns * 65536 + rows if BY_KEY else rows * 65536 + columns).to(tl.uint32)
+        seed = tl.load(seed).to(tl.uint64)
+        key = seed.to(tl.uint32)
+        b = a * 0 + (seed >> 32).to(tl.uint32) + stream.to(tl.uint32)
+        for _ in tl.static_range(7):
+            product = a.to(tl.uint64) * 0xD256D193
+            a = (product >> 32).to(tl.uint32) ^ key ^ b
+            b = product.to(tl.uint32)
+            key += 0x9E3779B9
+        words = tl.join(tl.join(a, b) << 16, tl.join(a, b))
+        words = tl.reshape(words, (ROWS // 16, 8, COLUMNS // 16, 8, 2, 2))
+        words = tl.permute(words, (0, 5, 1, 2, 4, 3) if BY_KEY else (0, 4, 1, 2, 5, 3))
+        kept = tl.reshape(words, (ROWS, COLUMNS)) >= (num_dropped.to(tl.uint32) << 16)
+        # a zero that the compiler does not know: else it makes three more instructions a pair
+        values = tl.where(kept, values, num_dropped.to(tl.float32) * 0)
+    return values
+
+
+@_jit
+def forward_kernel(
+    qkv, bias, spans, seed, out, lse, num_sequences, num_tokens, longest, scale, num_dropped,
+    HEADS: tl.constexpr, DIM: tl.constexpr, DROPOUT: tl.constexpr, MASK: tl.constexpr,
+    BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """A program owns BLOCK_Q queries of one head of a sequence."""
+    D: tl.constexpr = HEADS * DIM
+    stream, head, first, start, length = _place(spans, num_sequences, longest, BLOCK_Q, HEADS)
+    if first >= length:
+        return
+    tl.assume(length > 0)  # or ptxas runs the products of the loop one by one (its remark C7515)
+    queries = first + tl.arange(0, BLOCK_Q)
+    qkv += start * (3 * D) + head * DIM
+    q = _load(qkv, queries, length, 3 * D, DIM, MASK)
+    highest = tl.full([BLOCK_Q], -1e30, tl.float32)  # not -inf: the difference of two is NaN
+    total = tl.zeros([BLOCK_Q], tl.float32)
+    value = tl.zeros([BLOCK_Q, DIM], tl.float32)
+    for first_key in range(0, length, BLOCK_K):
+        keys = first_key + tl.arange(0, BLOCK_K)
+        k = _load(qkv + D, keys, length, 3 * D, DIM, MASK)
+        v = _load(qkv + 2 * D, keys, length, 3 * D, DIM, MASK)
+        tile = _bias(bias, head, queries, keys, longest, length, MASK)
+        scores = _dot(q, tl.trans(k)) * scale + tile
+        higher = tl.maximum(highest, tl.max(scores, 1))
+        shrink = tl.exp2(highest - higher)
+        probs = tl.exp2(scores - higher[:, None])
+        total = total * shrink + tl.sum(probs, 1)
+        highest = higher
+        dropped = _drop(probs, seed, stream, first, first_key, num_dropped, False, DROPOUT)
+        value = _dot(dropped.to(v.dtype), v, value * shrink[:, None])
+    value *= (65536 / ((65536 - num_dropped) * total))[:, None]
+    _store(out + start * D + head * DIM, value, queries, length, D, DIM)
+    lse += tl.cast(head, tl.int64) * num_tokens + start
+    tl.store(lse + queries, highest + tl.log2(total), mask=queries < length)
+
+
+@_jit
+def gradient_kernel(
+    qkv, bias, spans, seed, out, lse, grad_out, stats, grad_qkv, num_sequences, num_tokens, longest,
+    scale, num_dropped, HEADS: tl.constexpr, DIM: tl.constexpr, DROPOUT: tl.constexpr,
+    MASK: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, BY_KEY: tl.constexpr,
+):  # fmt: skip
+    """A program owns some queries, or with ``BY_KEY`` keys: the rows of its tiles and its bias.
+
+    The run for queries comes first: it stores their (lse, delta, -, -) for the others.
+    """
+    D: tl.constexpr = HEADS * DIM
+    BLOCK: tl.constexpr = BLOCK_K if BY_KEY else BLOCK_Q
+    OTHER: tl.constexpr = BLOCK_Q if BY_KEY else BLOCK_K
+    stream, head, first, start, length = _place(spans, num_sequences, longest, BLOCK, HEADS)
+    if first >= length:
+        return
+    tl.assume(length > 0)
+    rows = first + tl.arange(0, BLOCK)
+    of_head = tl.cast(head, tl.int64) * num_tokens + start
+    r = 65536 / (65536 - num_dropped)
+    qkv += start * (3 * D) + head * DIM
+    grad_out += start * D + head * DIM
+    if BY_KEY:
+        a = _load(qkv + D, rows, length, 3 * D, DIM, MASK)
+        c = _load(qkv + 2 * D, rows, length, 3 * D, DIM, MASK)
+    else:
+        a = _load(qkv, rows, length, 3 * D, DIM, MASK)
+        c = _load(grad_out, rows, length, D, DIM, MASK)
+        o = _load(out + start * D + head * DIM, rows, length, D, DIM, MASK)
+        of_row = tl.load(lse + of_head + rows, mask=rows < length, other=0.0)
+        delta = tl.sum(o.to(tl.float32) * c.to(tl.float32), 1) / r
+        tl.store(stats + (of_head + rows) * 4, of_row, mask=rows < length)
+        tl.store(stats + (of_head + rows) * 4 + 1, delta, mask=rows < length)
+        of_row, delta = of_row[:, None], delta[:, None]
+    grad = tl.zeros([BLOCK, DIM], tl.float32)
+    grad_v = tl.zeros([BLOCK, DIM], tl.float32)
+    for column in range(0, length, OTHER):
+        columns = column + tl.arange(0, OTHER)
+        tile = _bias(bias, head, rows, columns, longest, length, MASK and not BY_KEY)
+        if BY_KEY:  # past the end q, dO, lse and delta are 0, so P is finite there and adds nothing
+            b = _load(qkv, columns, length, 3 * D, DIM, MASK)
+            d = _load(grad_out, columns, length, D, DIM, MASK)
+            of_row, delta = _stats(stats + of_head * 4, columns, length, MASK)
+            of_row, delta = of_row[None, :], delta[None, :]
+        else:
+            b = _load(qkv + D, columns, length, 3 * D, DIM, MASK)
+            d = _load(qkv + 2 * D, columns, length, 3 * D, DIM, MASK)
+        # before the next product: on tensor cores that runs at the same time
+        probs = tl.exp2(_dot(a, tl.trans(b)) * scale + (tile - of_row))
+        dropped = _drop(probs, seed, stream, first, column, num_dropped, BY_KEY, DROPOUT)
+        grad_probs = _dot(c, tl.trans(d))
+        if BY_KEY:
+            grad_v = _dot(dropped.to(d.dtype), d, grad_v)
+        grad_scores = dropped * grad_probs - probs * delta
+        grad = _dot(grad_scores.to(b.dtype), b, grad)
+    grad_qkv += start * (3 * D) + head * DIM + (D if BY_KEY else 0)
+    _store(grad_qkv, grad * (scale * r * 0.6931471805599453), rows, length, 3 * D, DIM)
+    if BY_KEY:
+        _store(grad_qkv + D, grad_v * r, rows, length, 3 * D, DIM)
+
+
+@_jit
+def bias_kernel(
+    qkv, bias, spans, counts, seed, grad_out, stats, grad_bias, num_sequences, num_tokens, longest,
+    groups, scale, num_dropped, HEADS: tl.constexpr, DIM: tl.constexpr, DROPOUT: tl.constexpr,
+    MASK: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """A program owns a tile of one head's bias, and loops over a group of the sequences."""
+    D: tl.constexpr = HEADS * DIM
+    k_blocks, q_blocks = tl.cdiv(longest, BLOCK_K), tl.cdiv(longest, BLOCK_Q)
+    first_key = tl.program_id(0) % k_blocks * BLOCK_K
+    first_query = tl.program_id(0) // k_blocks % q_blocks * BLOCK_Q
+    number = tl.program_id(0) // (k_blocks * q_blocks)
+    group, head = number // HEADS, number % HEADS
+    queries, keys = first_query + tl.arange(0, BLOCK_Q), first_key + tl.arange(0, BLOCK_K)
+    tile = _bias(bias, head, queries, keys, longest, longest, False)
+    grad = tl.zeros([BLOCK_Q, BLOCK_K], tl.float32)
+    reaching = tl.load(counts + tl.maximum(first_query, first_key) // 16)  # this tile, come first
+    for sequence in range(group, reaching, groups):
+        length = tl.load(spans + 2 * sequence + 1)
+        start = tl.load(spans + 2 * sequence).to(tl.int64)
+        tokens = qkv + start * (3 * D) + head * DIM
+        q = _load(tokens, queries, length, 3 * D, DIM, MASK)
+        k = _load(tokens + D, keys, length, 3 * D, DIM, MASK)
+        v = _load(tokens + 2 * D, keys, length, 3 * D, DIM, MASK)
+        do = _load(grad_out + start * D + head * DIM, queries, length, D, DIM, MASK)
+        of_head = tl.cast(head, tl.int64) * num_tokens + start
+        row_lse, delta = _stats(stats + of_head * 4, queries, length, MASK)
+        offset = tile - row_lse[:, None]
+        if MASK:
+            offset = tl.where(keys[None, :] < length, offset, float("-inf"))
+        probs = tl.exp2(_dot(q, tl.trans(k)) * scale + offset)
+        stream = sequence * HEADS + head
+        dropped = _drop(probs, seed, stream, first_query, first_key, num_dropped, False, DROPOUT)
+        grad += dropped * _dot(do, tl.trans(v))
+        grad -= probs * delta[:, None]
+    grad_bias += tl.cast(number, tl.int64) * longest * longest
+    grad_bias += queries[:, None] * longest + keys[None, :]
+    inside = (queries[:, None] < longest) & (keys[None, :] < longest)
+    tl.store(grad_bias, grad * (65536 / (65536 - num_dropped)), mask=inside)
+
+
+def unsupported_reason(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
+    """Why ``attend`` cannot serve, or None. Autograd refuses second derivatives by itself."""
+    if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+        return f"it runs on GPUs only, and the tensors are on {device.type}"
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
+        return "it needs a GPU of compute capability 8.0"
+    if dtype == torch.float64:
+        return "it computes in 16 or 32 bits, and the tensors are float64"
+    if head_dim > 128:
+        return f"it takes heads of a width up to 128, not {head_dim}"
+    return None
+
+
+class Shared(NamedTuple):
+    """What all layers of a forward pass share, without gradient: see ``prepare``."""
+
+    by_query: Tensor | None  # the bias in base 2, (H, P, P), P a multiple of 128, rows are queries
+    by_key: Tensor | None  # the same, rows are keys
+    spans: Tensor  # int32 (S, 2): the first token and the length of each sequence, longest first
+    counts: Tensor  # int32: the number of sequences longer than 0, 16, 32, ..
+    longest: int
+    is_full: bool  # all are that long
+
+
+def prepare(bias: Tensor | None, sequences: Sequences, dtype: torch.dtype) -> Shared:
+    """The bias as the kernels read it, and where the sequences are; the host waits for nothing.
+
+    For 16 bits it is float16, with the maximum of each row moved to 0, which softmax does not see:
+    eight times as fine as bfloat16, and half as much to read as float32. Rows need a finite number.
+    """
+    by_query = by_key = None
+    longest, device = sequences.longest, sequences.device
+    if bias is not None:
+        bias = bias.detach()[:, :longest, :longest].float()
+        bias = (bias - bias.amax(dim=-1, keepdim=True)) * math.log2(math.e)
+        bias = bias.to(torch.float16 if dtype.itemsize == 2 else torch.float32)
+        by_query = F.pad(bias, (0, -longest % 128, 0, -longest % 128))
+        by_key = by_query.transpose(1, 2).contiguous()
+    assert sequences.lengths is not None
+    is_full = set(sequences.lengths) == {longest}
+    if is_full:  # without a copy from the host
+        lengths = torch.full((len(sequences.lengths),), longest, device=device)
+    else:
+        lengths = torch.tensor(sequences.lengths, device=device)
+    starts = lengths.cumsum(0) - lengths
+    lengths, order = lengths.sort(descending=True, stable=True)
+    spans = torch.stack([starts[order], lengths], dim=1).int()
+    limits = torch.arange(0, longest, 16, device=device)
+    counts = (lengths > limits[:, None]).sum(dim=1).int()
+    return Shared(by_query, by_key, spans, counts, longest, is_full)
+
+
+def attend(
+    qkv: Tensor, bias: Tensor | None, sequences: Sequences, *, scaling: float, dropout: float
+) -> Tensor:
+    """See ``tupe_fairseq.attention``.
+
+    Dropout is drawn from torch's generator of the device, with p a multiple of 2^-16 below 1.
+    """
+    shared = sequences.prepared(prepare, bias, qkv.dtype)
+    seed = torch.randint(2**62, (1,), device=qkv.device) if dropout else None
+    if bias is not None:
+        bias = bias[:, : shared.longest, : shared.longest]
+    head_dim = qkv.size(-1)
+    width = max(16, 1 << (head_dim - 1).bit_length())  # of the kernels
+    qkv = F.pad(qkv, (0, width - head_dim)) if head_dim < width else qkv.contiguous()
+    out, _ = torch.ops.tupe.attention(qkv, bias, seed, scaling, dropout, *shared)
+    return out[..., :head_dim]
+
+
+def _run(number, qkv, seed, scaling, dropout, shared, groups=1, **tensors):
+    """Run the kernel of this number in TILES."""
+    longest, sequences, (heads, dim) = shared.longest, len(shared.spans), qkv.shape[2:]
+    *tile, warps, stages, registers = TILES[qkv.dtype.itemsize == 2, dim][number]
+    block_q, block_k = (min(block, max(64, 1 << (longest - 1).bit_length())) for block in tile)
+    q, k = -(-longest // block_q), -(-longest // block_k)
+    programs = (q * sequences, q * sequences, k * sequences, q * k * groups)[number]
+    kernel = (forward_kernel, gradient_kernel, gradient_kernel, bias_kernel)[number]
+    more = ({}, {"BY_KEY": False}, {"BY_KEY": True}, {"groups": groups})[number]
+    with torch.cuda.device_of(qkv):
+        kernel[(programs * heads,)](
+            qkv=qkv, bias=shared.by_key if number == 2 else shared.by_query, spans=shared.spans,
+            seed=seed, num_sequences=sequences, num_tokens=len(qkv), longest=longest,
+            scale=scaling * math.log2(math.e), num_dropped=min(round(dropout * 2**16), 2**16 - 1),
+            HEADS=heads, DIM=dim, DROPOUT=dropout > 0, BLOCK_Q=block_q, BLOCK_K=block_k,
+            MASK=not shared.is_full or longest % max(block_q, block_k) > 0,
+            num_warps=warps, num_stages=stages, maxnreg=registers, **tensors, **more,
+        )  # fmt: skip
+
+
+def _attention(qkv, bias, seed, scaling, dropout, *shared):
+    out = torch.empty_like(qkv[:, 0], memory_format=torch.contiguous_format)
+    lse = qkv.new_empty(qkv.size(2), len(qkv), dtype=torch.float32)
+    _run(0, qkv, seed, scaling, dropout, Shared(*shared), out=out, lse=lse)
+    return out, lse
+
+
+def _attention_backward(grad_out, qkv, out, lse, needs_bias, seed, scaling, dropout, *shared):
+    shared, heads, grad_qkv = Shared(*shared), len(lse), torch.empty_like(qkv)
+    options = seed, scaling, dropout, shared
+    both = {"grad_out": grad_out.contiguous(), "stats": lse.new_empty(*lse.shape, 4)}
+    for number in (1, 2):
+        _run(number, qkv, *options, **both, out=out, lse=lse, grad_qkv=grad_qkv)
+    if not needs_bias:
+        return grad_qkv, lse.new_empty(0)
+    groups = max(1, min(PROGRAMS * 2**13 // (heads * shared.longest**2), len(shared.spans)))
+    grads = lse.new_empty(groups, heads, shared.longest, shared.longest)
+    _run(3, qkv, *options, groups, **both, counts=shared.counts, grad_bias=grads)
+    return grad_qkv, grads.sum(0) if groups > 1 else grads[0]
+
+
+def _setup_context(ctx, inputs, output):
+    qkv, _, seed, *ctx.numbers, by_query, by_key, spans, counts, longest, is_full = inputs
+    ctx.save_for_backward(qkv, *output, seed, by_query, by_key, spans, counts)
+    ctx.numbers += [longest, is_full]
+
+
+def _gradients(ctx, grad_out, _):
+    qkv, out, lse, seed, *tensors = ctx.saved_tensors
+    scaling, dropout, *rest = ctx.numbers
+    needs_bias = ctx.needs_input_grad[1]
+    grad_qkv, grad_bias = torch.ops.tupe.attention_backward(
+        grad_out, qkv, out, lse, needs_bias, seed, scaling, dropout, *tensors, *rest
+    )
+    return grad_qkv, grad_bias if needs_bias else None, *(None,) * 9
+
+
+def _fake(qkv, *_):
+    lse = qkv.new_empty(qkv.size(2), qkv.size(0), dtype=torch.float32)
+    return qkv.new_empty(qkv.size(0), *qkv.shape[2:]), lse
+
+
+def _fake_backward(grad_out, qkv, out, lse, needs_bias, *options):
+    longest = options[7]
+    return torch.empty_like(qkv), lse.new_empty((len(lse), longest, longest) if needs_bias else 0)
+
+
+# operations, which torch.compile does not look into
+_OPTIONS = (
+    "Tensor? seed, float scaling, float dropout, Tensor? by_query, Tensor? by_key, Tensor spans, "
+    "Tensor counts, SymInt longest, bool is_full) -> (Tensor, Tensor)"
+)
+_op = torch.library.custom_op(
+    "tupe::attention", _attention, mutates_args=(), schema=f"(Tensor qkv, Tensor? bias, {_OPTIONS}"
+)
+_op.register_fake(_fake)
+_op.register_autograd(_gradients, setup_context=_setup_context)
+torch.library.custom_op(
+    "tupe::attention_backward", _attention_backward, mutates_args=(),
+    schema=f"(Tensor grad_out, Tensor qkv, Tensor out, Tensor lse, bool needs_bias, {_OPTIONS}",
+).register_fake(_fake_backward)  # fmt: skip
