@@ -91,7 +91,7 @@ def test_logits_of_every_position_encoding(case, tmp_path):
             torch.testing.assert_close(logits[is_real], expected(ids)[0][is_real], **TOLERANCE)
 
 
-@pytest.mark.parametrize("dtype, error", [(torch.bfloat16, 0.02), (torch.float16, 0.003)])
+@pytest.mark.parametrize("dtype, error", [(torch.bfloat16, 0.02), (torch.float16, 0.002)])
 @pytest.mark.parametrize("case", ["tupe rel_pos", "alibi untie_cls", "disentangled rel_pos"])
 def test_a_large_bias_under_autocast(case, dtype, error, tmp_path):
     """The errors of core and folder are those of 16 bits, and about the same."""
@@ -108,10 +108,14 @@ def test_a_large_bias_under_autocast(case, dtype, error, tmp_path):
         assert 150 < bias.bias(14).abs().max() < 500
         ids, is_real = batch(14, 9, 2)
         exact = expected(ids)[0][is_real]
-        with torch.autocast("cpu", dtype):
-            logits = expected(ids)[0], model(ids, attention_mask=is_real.long()).logits
-    of_core, of_folder = (((x[is_real] - exact).norm() / exact.norm()).item() for x in logits)
-    assert of_core < error and of_folder < min(error, 1.5 * of_core)
+        logits = []
+        for _ in range(2):  # in 16 bits by autocast, then the whole model
+            with torch.autocast("cpu", dtype):
+                logits += expected(ids)[0], model(ids, attention_mask=is_real.long()).logits
+            expected, model = expected.to(dtype), model.to(dtype)
+    errors = [((x[is_real] - exact).norm() / exact.norm()).item() for x in logits]
+    for of_core, of_folder in (errors[:2], errors[2:]):
+        assert of_core < 1.5 * error and of_folder < min(1.5 * error, 1.5 * of_core)
 
 
 def test_gradients(tmp_path):
@@ -176,7 +180,7 @@ def test_the_files_need_torch_and_transformers_alone():
     for name in CODE:
         lines = (CODE_FOLDER / name).read_text().splitlines()
         imports = {line.split()[1].split(".")[0] for line in lines if line[:4] in ("from", "impo")}
-        assert imports <= {"", "contextlib", "math", "torch", "transformers"}
+        assert imports <= {"", "math", "torch", "transformers"}
     assert {case.split()[0] for case in CASES} == set(modeling_tupe.POSITION_ENCODINGS)
 
 

@@ -7,13 +7,11 @@ This file is copied into every exported folder; it computes what tupe_fairseq do
 Shapes: B sequences of L tokens, V words, D model width, H heads of width K.
 """
 
-import contextlib
 import math
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import (
     BaseModelOutput,
@@ -53,6 +51,15 @@ def arange_float64(start: int, end: int, device: torch.device) -> Tensor:
 def full_precision(x: Tensor) -> torch.autocast:
     """No autocast on the device of x: every layer adds the bias, so it is not rounded."""
     return torch.autocast("cpu" if x.is_meta else x.device.type, enabled=False)
+
+
+def in_float32(module: nn.Module, x: Tensor, dtype: torch.dtype) -> Tensor:
+    """A module's output, computed in float32 if all its weights have 16 bits, else in dtype."""
+    weights = dict(module.named_parameters())
+    if any(weight.element_size() != 2 for weight in weights.values()):
+        return module(x.to(dtype)).float()
+    wide = {name: weight.float() for name, weight in weights.items()}
+    return torch.func.functional_call(module, wide, x.float())
 
 
 def table_rows(table: nn.Embedding, count: int) -> Tensor:
@@ -118,10 +125,11 @@ class ProjectedTable(nn.Module):
 
     def project(self, rows: int, num_heads: int):
         """Queries and keys of the first rows, (H, rows, K) each."""
-        with full_precision(self.pos.weight):
-            x = self.pos_ln(table_rows(self.pos, rows))
+        table = table_rows(self.pos, rows)
+        with full_precision(table):
+            x = in_float32(self.pos_ln, table, table.dtype)
             return [
-                proj(x).float().unflatten(-1, (num_heads, -1)).transpose(0, 1)
+                in_float32(proj, x, table.dtype).unflatten(-1, (num_heads, -1)).transpose(0, 1)
                 for proj in (self.pos_q_proj, self.pos_k_proj)
             ]
 
@@ -394,13 +402,14 @@ def as_dtype(bias: Tensor, dtype: torch.dtype) -> Tensor:
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, dropout: float) -> Tensor:
     """torch's fused attention."""
-    kernels: contextlib.AbstractContextManager = contextlib.nullcontext()
     if bias is not None:
         bias = aligned(as_dtype(bias, q.dtype)).expand(*q.shape[:3], -1)
-        if bias.is_cuda:  # cuDNN gives no gradient for a bias, and wrong results for some lengths
-            kernels = sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
-    with kernels:
-        return F.scaled_dot_product_attention(q, k, v, bias, dropout_p=dropout, scale=1.0)
+        if bias.is_cuda and q.size(-1) % 8 == 0 and q.dtype != torch.float64:
+            # not cuDNN's, which gives no gradient for a bias, and wrong results for some lengths
+            options = torch.is_grad_enabled(), dropout, False
+            efficient = torch.ops.aten._scaled_dot_product_efficient_attention
+            return efficient(q, k, v, bias, *options, scale=1.0)[0]
+    return F.scaled_dot_product_attention(q, k, v, bias, dropout_p=dropout, scale=1.0)
 
 
 def aligned(bias: Tensor) -> Tensor:
@@ -587,14 +596,9 @@ class TupeModel(TupePreTrainedModel):
 
     @can_return_tuple
     def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-        **kwargs,
-    ):
+        self, input_ids=None, attention_mask=None, inputs_embeds=None,
+        output_attentions=None, output_hidden_states=None, **kwargs,
+    ):  # fmt: skip
         """The arguments are transformers' usual ones; 0 in ``attention_mask`` (B, L) is padding.
 
         It is on the right; while the model is compiled or traced this is not checked.
