@@ -18,13 +18,13 @@ Fill in a sentence of your own:
 
   python - <<'END'
   from tupe_fairseq import TupeRobertaModel
-  tupe = TupeRobertaModel.from_pretrained("{folder}", "checkpoint_best.pt")
+  tupe = TupeRobertaModel.from_pretrained("{folder}")
   print(tupe.eval().fill_mask("Return the number <mask> bytes in the buffer."))
   END
 
 Draw its position terms and attention:
 
-  tupe-plot {folder}/checkpoint_best.pt --data {data} --output-dir figures
+  tupe-plot {folder} --data {data} --output-dir figures
 
 Variants of the training: give the fairseq-train command above another --save-dir, and
   leave out --rel-pos                         TUPE-A: absolute positions only

@@ -141,9 +141,11 @@ def folder(text, tmp_path):
 
 
 def test_readme_and_export(folder):
+    taken_for_given = [path.name for path in folder.iterdir()]
     outputs = run_page("README.md", folder, execute=in_processes)
     assert len(outputs) == 9
-    assert "torch.Size([8, 100, 128])\ntorch.Size([4, 100, 100])" in outputs[0]
+    readme = (REPO / "README.md").read_text(encoding="utf-8")
+    assert outputs[0] == re.search(r"^```text\n(.*?)^```$", readme, re.M | re.S)[1]
     assert "done training" in outputs[1]
     for name in ("submission/CoLA.tsv", "reviews/results.md", "reviews/best/checkpoint_best.pt"):
         assert (folder / "runs" / name).exists()
@@ -151,6 +153,14 @@ def test_readme_and_export(folder):
     assert predicted.startswith("review,label,probability\nA fine film.,")
     assert (folder / "scores.tsv").exists() and (folder / "figures" / "position_bias.png").exists()
     assert (folder / "roberta-runs" / "CoLA" / "best" / "checkpoint_best.pt").exists()
+    shutil.copy(REPO / ".gitignore", folder)
+    run_process("git", "init", "-q", cwd=folder)
+    files = run_process("git", "status", "--porcelain", cwd=folder).stdout
+    written = {line[3:].strip("/") for line in files.splitlines()} - {
+        *taken_for_given,
+        ".gitignore",
+    }
+    assert not written, "not in .gitignore"
     outputs = run_page("examples/export/README.md", folder, blocks("README.md"))
     assert len(outputs) == 3
     assert (folder / "back" / "model.pt").exists()
@@ -218,13 +228,13 @@ def test_decoders(folder):
 # ---- Names, links and places
 
 
-@pytest.mark.parametrize("readme", ["README.md", "examples/positions/README.md"])
-def test_every_position_encoding_has_its_line(readme):
-    lines = re.findall(
-        r"^\| `([a-z-]+)`", (REPO / readme).read_text(encoding="utf-8"), re.MULTILINE
-    )
+def test_every_position_encoding_is_named():
+    page = (REPO / "examples" / "positions" / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\| `([a-z-]+)`", page, re.MULTILINE)
     # results of some of them may follow
     assert [name for name in dict.fromkeys(lines) if name in CATALOGUE] == list(CATALOGUE)
+    readme = (REPO / "README.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in readme for name in CATALOGUE) and len(readme.encode()) < 12_000
 
 
 PAGES = [*REPO.glob("*.md"), *REPO.glob("examples/*/README.md"), *REPO.glob("scripts/*/*.md")]
