@@ -33,7 +33,7 @@ if ! nvidia-smi -L >/dev/null 2>&1 && "$python" -c "$reach" 2>/dev/null; then
 fi
 echo "== installing into $venv with $python: takes some minutes and about $size"
 
-install() { "$venv/bin/python" -m pip install --quiet --no-compile --constraint scripts/constraints.txt "${indexes[@]}" "$@"; }
+install() { "$venv/bin/python" -m pip install --quiet --constraint scripts/constraints.txt "${indexes[@]}" "$@"; }
 # pip 24.1 refuses the metadata of omegaconf 2.0, which the official fairseq needs
 if [ "$version" = 3.10 ]; then install "pip<24.1"; fi
 if [[ $version = 3.13 && ,$extras, =~ ,(fairseq|dev), ]]; then
