@@ -113,6 +113,7 @@ class TupeEncoder(RecordsOptions):
         return_all_hiddens: bool = False,
         document_starts: Tensor | None = None,
         output_tokens: Tensor | None = None,
+        lengths: list[int] | None = None,
     ) -> Tensor | tuple[Tensor, list[Tensor]]:
         """The hidden states of a batch. [CLS] is at index 0; pad on the right.
 
@@ -123,11 +124,12 @@ class TupeEncoder(RecordsOptions):
                 encoded as if it were alone.
             output_tokens: indices (n,), among the B * L, of the only tokens whose hidden states are
                 needed -> (n, D); the last layer skips the others. Not with return_all_hiddens.
+            lengths: what key_padding_mask says, for the host: then a GPU is not waited for.
         Shape: embeddings (B, L, D); key_padding_mask bool (B, L), True = padding;
         document_starts bool (B, L) -> (B, L, D), and a list of such. At padding all are finite and
         undefined.
         """
-        sequences = self._sequences(embeddings, key_padding_mask, document_starts)
+        sequences = self._sequences(embeddings, key_padding_mask, document_starts, lengths)
         attention = self._choose(sequences, _scores_dtype(embeddings))
         hiddens: list[Tensor] = []
         keep = hiddens.append if return_all_hiddens else lambda x: None
@@ -146,14 +148,19 @@ class TupeEncoder(RecordsOptions):
         """The attention probabilities of each layer: (B, H, L, L), 0 at padded keys."""
         if self.training:
             raise ValueError("attention_weights are those without dropout; call eval() first")
-        sequences = self._sequences(embeddings, key_padding_mask, None, least_padding=2.0)
+        sequences = self._sequences(embeddings, key_padding_mask, least_padding=2.0)
         weights: list[Tensor] = []
         attend = functools.partial(eager.attend, weights=weights)
         self._run(embeddings, sequences, eager, attend, lambda x: None)
         return weights
 
     def _sequences(
-        self, embeddings, key_padding_mask, document_starts, least_padding: float | None = None
+        self,
+        embeddings: Tensor,
+        key_padding_mask: Tensor | None,
+        document_starts: Tensor | None = None,
+        lengths: list[int] | None = None,
+        least_padding: float | None = None,
     ) -> Sequences:
         if embeddings.size(1) == 0:
             raise ValueError(
@@ -170,8 +177,15 @@ class TupeEncoder(RecordsOptions):
             # unpacking the tokens for attention costs a GPU about as much as an eighth of a layer
             takes_packed = self.config.attn_impl == "triton" or not embeddings.is_cuda
             least_padding = 0.0 if takes_packed else 1 / 8
-        shape = embeddings.shape[:2]
-        return Sequences(shape, embeddings.device, key_padding_mask, document_starts, least_padding)
+        batch, seq_len, _ = embeddings.shape
+        return Sequences(
+            (batch, seq_len),
+            embeddings.device,
+            key_padding_mask,
+            document_starts,
+            least_padding,
+            lengths,
+        )
 
     def attention_name(self, seq_len: int) -> str:
         """The implementation of attention for sequences of such a length, in this mode."""
@@ -218,6 +232,7 @@ class TupeEncoder(RecordsOptions):
             if attention is eager or self.encoding.uses("content_bias"):  # they add to the mask
                 dtype = torch.promote_types(dtype, torch.float32)
             sequences.keep(attention.prepare, bias, dtype)
+        prepared = self._prepare(sequences)
         options = {"sequences": sequences, "attend": attend, "position": position}
         keep(x)
         layers = list(self.layers)
@@ -225,10 +240,18 @@ class TupeEncoder(RecordsOptions):
             if number and added is not None and config.position_each_layer:
                 x = x + added
             only = output_tokens if number == len(layers) - 1 else None
-            x = layer(x, bias, output_tokens=only, **options)
+            x = layer(x, bias, *prepared, output_tokens=only, **options)
             keep(x)
         x = x if layers else select(x, output_tokens)  # LayerDrop may skip them all
         return x if self.layer_norm is None else self.layer_norm(x)
+
+    def _prepare(self, sequences: Sequences) -> tuple[Tensor, ...]:
+        """What the layers need of positions beside the bias: nothing or one tensor."""
+        if not self.encoding.uses("prepare"):
+            return ()
+        position = next(x for x in self.modules() if isinstance(x, PositionEncoding))
+        prepared = position.prepare(sequences.positions[:, None, None], sequences.longest)
+        return () if prepared is None else (prepared,)
 
     def _bias(self, length: int, device: torch.device) -> Tensor | None:
         """The position bias of all layers: (H, length, length)."""

@@ -5,6 +5,8 @@ import math
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tupe_fairseq.attention import FEW_SCORES, Sequences, choose, chunked, eager, make_mask, sdpa
 from tupe_fairseq.modules import POOLINGS
@@ -154,6 +156,32 @@ def test_the_mask_of_16_bits_is_finest_where_it_matters():
     assert make_mask(None, None, torch.float32) is None
 
 
+@torch.no_grad()
+def test_a_gpu_gets_an_aligned_mask_once_and_no_cudnn():
+    """By torch's tensors without values, which need no GPU."""
+    ran = []
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            ran.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    with FakeTensorMode() as mode, Recorder():
+
+        def on_gpu(*shape):
+            values = torch.empty(*shape, device="meta", dtype=torch.bfloat16)
+            return FakeTensor(mode, values, torch.device("cuda", 0))
+
+        mask = make_mask(on_gpu(H, 13, 13), None, torch.bfloat16)
+        assert mask.stride(-2) == 16
+        q = on_gpu(B, 13, H, 16)
+        for _ in range(2):
+            assert sdpa.attend_batch(q, q, q, mask, scaling=1.0, dropout=0.0).shape == q.shape
+    assert sum("constant_pad" in name for name in ran) == 1
+    assert sum("efficient_attention" in name for name in ran) == 2
+    assert not any("clone" in name or "_to_copy" in name for name in ran)
+
+
 # ---- Dropout ------------------------------------------------------------------------------------
 
 
@@ -264,6 +292,9 @@ def test_sequences_pack_and_unpack():
         assert full.whole.unpack(full.whole.pack(x)).data_ptr() == x.data_ptr()  # no copy
     middle = padding_of([9, 1, 4])
     middle[0, 2] = True
+    # with lengths nothing is read from the device
+    told = Sequences((B, L), CPU, mask.to("meta"), lengths=[9, 1, 4])
+    assert told.lengths == [9, 1, 4] and told.whole.places.equal(sequences.whole.places)
     with pytest.raises(ValueError, match="begins with padding.*pad on the right"):
         Sequences((B, L), CPU, padding_of([9, 1, 4]).flip(1))
     with pytest.raises(ValueError, match="only where padding is on the right"):

@@ -11,6 +11,7 @@ import json
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from helpers.position_cases import (
@@ -257,6 +258,47 @@ def test_saved_copied_and_made_on_the_meta_device():
         meta.load_state_dict(state, assign=True)
         for other in (meta, empty, copy.deepcopy(encoder)):
             assert other(x, PADDING).equal(expected), case
+
+
+# ---- What a GPU would have to do ----------------------------------------------------------------
+
+#: operations of a layer other than views: 10 are those of a Transformer
+OPERATIONS = {
+    "tupe": 10, "learned": 10, "sinusoidal": 10, "none": 10, "alibi": 10, "rope": 19,
+    "transformer-xl": 22, "enformer": 22, "shaw": 20, "disentangled": 25,
+}  # fmt: skip
+#: those that make a GPU's host wait
+SYNCS = ("_local_scalar_dense", "nonzero", "unique", "aminmax", "equal")
+
+
+def operations(case, padding=None, is_trained=False, **options):
+    """The names of all operations of a pass that are no views."""
+    names = []
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            if not function.is_view and "view" not in str(function):
+                names.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    encoder = encoder_of(case, torch.bfloat16, attn_impl="sdpa", **options).train(is_trained)
+    x = random_input(dtype=torch.bfloat16)
+    with torch.set_grad_enabled(is_trained), Recorder():
+        out = encoder(x, padding)
+        if is_trained:
+            out.backward(x)
+    return names
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_of_a_layer(name):
+    """What does not depend on the layer is computed once for all of them."""
+    case = Case(name, REL_POS if name == "tupe" else {})
+    for padding, more in ((None, 0), (PADDING, 7)):  # unpacked and packed again
+        one, two = (operations(case, padding, num_layers=n) for n in (1, 2))
+        assert len(two) - len(one) <= OPERATIONS[name] + more
+    step = operations(case, is_trained=True)
+    assert not [x for x in step if any(sync in x for sync in SYNCS)]
 
 
 # ---- What wraps and what exports ----------------------------------------------------------------

@@ -475,7 +475,7 @@ class TestCompiled:
     def test_as_used(self, number, dropout, mask, dim):
         about = compiled(number, dim, dropout, mask)
         assert about["wgmma"] and not about["serialized"]  # tensor cores, products that overlap
-        assert about["stack"] <= 96  # bytes of spilled registers
+        assert about["stack"] <= 160  # bytes of spilled registers: 96 with 3.7.1, 136 with 3.9.0
         assert about["shared"] < 227 * 1024
 
     @pytest.mark.parametrize(

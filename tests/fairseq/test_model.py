@@ -167,6 +167,7 @@ def test_masked_tokens_alone(data):
     dataset = task.datasets["train"]
     batch = dataset.collater([dataset[0]] * 4)  # of one length, without padding
     is_masked, net_input = batch["target"].ne(PAD), batch["net_input"]
+    assert net_input["lengths"] == [batch["net_input"]["src_tokens"].size(1)] * 4
     with torch.no_grad(), torch.profiler.profile() as profile:
         logits, _ = model.eval()(**net_input, masked_tokens=is_masked)
     assert "aten::nonzero" not in [event.key for event in profile.key_averages()]

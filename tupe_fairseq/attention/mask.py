@@ -34,5 +34,5 @@ def as_dtype(mask: Tensor, dtype: torch.dtype) -> Tensor:
 def aligned(mask: Tensor) -> Tensor:
     """With rows of a multiple of 8 on a GPU, or torch would copy the mask to align them."""
     if mask.is_cuda and mask.dim() > 1 and mask.stride(-2) % 8:
-        mask = F.pad(mask, (0, -mask.size(-1) % 8))[..., : mask.size(-1)]
+        mask = F.pad(mask, (0, -mask.size(-1) % 8)).narrow(-1, 0, mask.size(-1))
     return mask

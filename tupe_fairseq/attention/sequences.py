@@ -42,9 +42,9 @@ class Batch(NamedTuple):
 class Sequences:
     """The sequences of a padded batch, or its documents, each a sequence of its own.
 
-    Made once for all layers. What Python has to know comes from the device in one transfer, and a
-    batch without masks needs none. While ``torch.export`` runs, or with padding in the middle,
-    lengths are not known, and all B * L tokens are kept.
+    Made once for all layers. What Python has to know comes from the device in one transfer, which
+    ``lengths`` spare; a batch without masks needs none. While ``torch.export`` runs, or with
+    padding in the middle, lengths are not known, and all B * L tokens are kept.
 
     Args:
         shape (tuple): B and L.
@@ -52,6 +52,7 @@ class Sequences:
         document_starts (Tensor, optional): bool (B, L), True = the first token of a document, which
             is encoded as if it were alone in its row.
         least_padding (float): with a smaller share of padding, tokens are not packed.
+        lengths (list, optional): the number of tokens of each row, before its padding.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Sequences:
         padding: Tensor | None = None,
         document_starts: Tensor | None = None,
         least_padding: float = 0.0,
+        lengths: list[int] | None = None,
     ):
         self.device, self.longest = device, shape[1]
         #: the number of tokens of each sequence, in order, if they follow each other
@@ -75,15 +77,19 @@ class Sequences:
         if padding is None and document_starts is None:
             self.lengths = [shape[1]] * shape[0]
         else:
-            self._leave_out(padding, document_starts, least_padding)
+            self._leave_out(padding, document_starts, least_padding, lengths)
 
-    def _leave_out(self, padding, document_starts, least_padding: float) -> None:
+    def _leave_out(self, padding, document_starts, least_padding: float, lengths) -> None:
         """Pack the tokens, if all padding is on the right and not too little."""
         has_documents, shape = document_starts is not None, self.whole.shape
-        padding = torch.zeros_like(document_starts) if padding is None else padding
-        starts = document_starts if has_documents else padding
-        padding, starts = torch.stack((padding, starts)).cpu()  # one transfer
-        counts, columns = (~padding).sum(dim=1), torch.arange(shape[1])
+        columns = torch.arange(shape[1])
+        if lengths is not None and not has_documents:
+            padding = columns >= torch.tensor(lengths)[:, None]
+        else:
+            padding = torch.zeros_like(document_starts) if padding is None else padding
+            starts = document_starts if has_documents else padding
+            padding, starts = torch.stack((padding, starts)).cpu()  # one transfer
+        counts = (~padding).sum(dim=1)
         lengths = counts.tolist()
         num_tokens, num_padding = sum(lengths), padding.numel() - sum(lengths)
         if not padding.equal(columns >= counts[:, None]):

@@ -240,6 +240,7 @@ class TupeRobertaEncoder(RobertaEncoder):
         return_all_hiddens=False,
         token_embeddings=None,
         output_tokens=None,
+        lengths=None,
         **unused,
     ):
         """As RoBERTa's. ``<s>`` is at index 0, padding on the right.
@@ -253,7 +254,7 @@ class TupeRobertaEncoder(RobertaEncoder):
         mask = src_tokens.eq(self.padding_idx)
         starts = None if self.document_start is None else src_tokens.eq(self.document_start)
         if not return_all_hiddens:
-            x = encoder(token_embeddings, mask, False, starts, output_tokens)
+            x = encoder(token_embeddings, mask, False, starts, output_tokens, lengths)
             return x, {"inner_states": None}
         x, hiddens = encoder(token_embeddings, mask, True, starts)
         return x, {"inner_states": [hidden.transpose(0, 1) for hidden in hiddens]}
@@ -265,16 +266,18 @@ class TupeRobertaEncoder(RobertaEncoder):
         return_all_hiddens=False,
         masked_tokens=None,
         masked_positions=None,
+        lengths=None,
         **unused,
     ):
         """As RoBERTa's; ``masked_positions`` are the indices of the True ``masked_tokens``, (n,).
 
-        With them a GPU need not be waited for to know their number.
+        With them, and the ``lengths`` of the rows in a list, a GPU need not be waited for.
         """
         if masked_tokens is not None and not features_only and not return_all_hiddens:
             if masked_positions is None:
                 masked_positions = masked_tokens.flatten().nonzero().squeeze(1)
-            features, extra = self.extract_features(src_tokens, output_tokens=masked_positions)
+            places = {"output_tokens": masked_positions, "lengths": lengths}
+            features, extra = self.extract_features(src_tokens, **places)
             return self.output_layer(features), extra
         return super().forward(src_tokens, features_only, return_all_hiddens, masked_tokens)
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe_fairseq.position.base import PositionEncoding
-from tupe_fairseq.position.positions import Positions, relative_positions
+from tupe_fairseq.position.positions import Constant, Positions, relative_positions
 from tupe_fairseq.position.t5_bias import untie_cls
 
 
@@ -38,7 +38,8 @@ class AlibiBias(PositionEncoding):
         causal: bool = False,
     ):
         super().__init__(embed_dim, num_heads, max_positions, causal=causal)
-        self.slopes = alibi_slopes(num_heads)  # not a buffer, which half precision would round
+        slopes = torch.tensor(alibi_slopes(num_heads), dtype=torch.float64, device="cpu")
+        self.slopes = Constant(slopes)
         self.unties_cls = self.cls_row_is_constant = untie_cls
         if untie_cls:
             self.cls_to_other = nn.Parameter(torch.empty(num_heads))
@@ -53,7 +54,7 @@ class AlibiBias(PositionEncoding):
         positions_k = positions_q if positions_k is None else positions_k
         like = self.cls_to_other if self.unties_cls else self.unit
         dtype = torch.promote_types(like.dtype, torch.float32)
-        slopes = torch.tensor(self.slopes, device=like.device, dtype=dtype)
+        slopes = self.slopes.on(like.device).to(dtype)
         distance = relative_positions(positions_q, positions_k, slopes.device).abs().to(dtype)
         bias = distance.unsqueeze(-3) * -slopes[:, None, None]
         if not self.unties_cls:

@@ -13,7 +13,8 @@ class PositionEncoding(nn.Module):
         logits = scaling * transform(q, p) transform(k, p)^T                         (b)
                  + position_bias(p) + content_bias(q, k, p)                          (c), (d)
 
-    An encoding overrides what it needs of the four hooks. [CLS] is the token at position 0,
+    An encoding overrides what it needs of the four hooks; what (b) and (d) need of the positions
+    alone, :meth:`prepare` computes once for all layers. [CLS] is the token at position 0,
     wherever it stands; relative position is key position minus query position.
 
     Shape: positions are an int n (0 .. n - 1) or integers (T) or (B, T), everywhere.
@@ -67,6 +68,17 @@ class PositionEncoding(nn.Module):
 
     def embed(self, positions: Positions) -> Tensor | None:
         """(a) Added to the input: (T, D) or (B, T, D)."""
+        return None
+
+    def prepare(self, positions: Tensor, length: int) -> Tensor | None:
+        """What transform and content_bias get as their last argument; None for nothing.
+
+        With a per_layer encoding all layers get the first one's: it depends on no parameter then.
+
+        Args:
+            positions: as ``transform`` gets them.
+            length: with n tokens in the longest sequence, ``content_bias`` gets n or less.
+        """
         return None
 
     def transform(self, x: Tensor, positions: Tensor) -> Tensor:

@@ -32,10 +32,23 @@ class DisentangledPositions(ProjectedTable, WithRelativeBias):
         relative = super().position_bias(positions_q, positions_k)
         return bias if relative is None else bias + relative
 
+    def prepare(self, positions: Tensor, length: int) -> Tensor:
+        """U_Q p and U_K p of all positions: (2, H, length, K)."""
+        return torch.stack(self._at(length, length))
+
     def content_bias(
-        self, q: Tensor, k: Tensor, positions_q: Positions, positions_k: Positions
+        self,
+        q: Tensor,
+        k: Tensor,
+        positions_q: Positions,
+        positions_k: Positions,
+        prepared: Tensor | None = None,
     ) -> Tensor:
-        pos_q, pos_k = (x.to(q.dtype) for x in self._at(positions_q, positions_k))
+        if prepared is None:
+            pos_q, pos_k = self._at(positions_q, positions_k)
+        else:
+            pos_q, pos_k = prepared[0, :, :positions_q], prepared[1, :, :positions_k]
+        pos_q, pos_k = pos_q.to(q.dtype), pos_k.to(k.dtype)
         return self.scaling * (q @ pos_k.transpose(-2, -1) + pos_q @ k.transpose(-2, -1))
 
     def _at(self, positions_q: Positions, positions_k: Positions) -> tuple[Tensor, Tensor]:

@@ -46,17 +46,35 @@ class RelativeKeys(PositionEncoding):
         """f: key position minus query position (N) -> (N, num_features), float64."""
         raise NotImplementedError
 
+    def prepare(self, positions: Tensor, length: int) -> Tensor | None:
+        """The features of the distances 1 - length .. length - 1: (2 length - 1, num_features)."""
+        if not isinstance(length, int):  # torch.export's
+            return None
+        distances = torch.arange(1 - length, length, device=positions.device)
+        return self.features(distances).to(self.unit.dtype).to(positions.device)
+
     def content_bias(
-        self, q: Tensor, k: Tensor, positions_q: Positions, positions_k: Positions
+        self,
+        q: Tensor,
+        k: Tensor,
+        positions_q: Positions,
+        positions_k: Positions,
+        prepared: Tensor | None = None,
     ) -> Tensor:
         u, v = self.global_content_bias[:, None], self.global_position_bias[:, None]
-        if isinstance(positions_q, Tensor) or isinstance(positions_k, Tensor):
+        features = prepared
+        if prepared is not None:
+            middle = prepared.size(0) // 2
+            features = prepared[middle + 1 - positions_q : middle + positions_k]
+        elif isinstance(positions_q, Tensor) or isinstance(positions_k, Tensor):
             pairs = relative_positions(positions_q, positions_k, q.device)
             distances, index = torch.unique(pairs, return_inverse=True)
         else:
             distances = torch.arange(1 - positions_q, positions_k, device=q.device)
             index = relative_positions(positions_q, positions_k, q.device) + (positions_q - 1)
-        keys = self.pos_k_proj(self.features(distances).to(u.dtype).to(q.device))
+        if features is None:
+            features = self.features(distances).to(u.dtype).to(q.device)
+        keys = self.pos_k_proj(features)
         # (N, D) -> (H, K, N)
         keys = keys.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0)
         query = self.scaling * q + self.bias_scaling * v

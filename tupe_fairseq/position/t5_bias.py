@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from tupe_fairseq.initialization import initialized
 from tupe_fairseq.options import LARGEST, MAX_DISTANCE, NUM_BUCKETS, flag
 from tupe_fairseq.position.base import PositionEncoding
-from tupe_fairseq.position.positions import Positions, is_at_cls, relative_positions
+from tupe_fairseq.position.positions import Constant, Positions, is_at_cls, relative_positions
 
 
 def untie_cls(
@@ -97,7 +97,8 @@ class RelativePositionBias(nn.Module):
         # PositionEncoding.unit.
         reach = min(max_distance, LARGEST)  # more is refused below
         distances = torch.arange(-reach, reach + 1, device="cpu")
-        self.buckets = relative_position_bucket(distances, num_buckets, max_distance, causal=causal)
+        buckets = relative_position_bucket(distances, num_buckets, max_distance, causal=causal)
+        self.buckets = Constant(buckets)
         self.cls_to_other_row = num_buckets + 1 if causal else num_buckets // 2
         self.other_to_cls_row = num_buckets
         self.relative_attention_bias = initialized(
@@ -124,7 +125,7 @@ class RelativePositionBias(nn.Module):
 
     def _bucket(self, distance: Tensor) -> Tensor:
         index = distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
-        return self.buckets.to(distance.device, non_blocking=True)[index]
+        return self.buckets.on(distance.device)[index]
 
 
 class WithRelativeBias(PositionEncoding):

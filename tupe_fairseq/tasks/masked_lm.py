@@ -139,7 +139,7 @@ class UnmaskedStarts(BaseWrapperDataset):
 
 
 class MaskedPositions(BaseWrapperDataset):
-    """Batches with the indices (n,) of the masked tokens among the B * L, in order."""
+    """Batches with the indices (n,) of the masked tokens among the B * L, and the rows' lengths."""
 
     def __init__(self, dataset, pad: int):
         super().__init__(dataset)
@@ -152,4 +152,6 @@ class MaskedPositions(BaseWrapperDataset):
             if not is_masked.any():  # fairseq's masked_lm then asks for all
                 is_masked.fill_(True)
             batch["net_input"]["masked_positions"] = is_masked.nonzero().squeeze(1)
+            is_token = batch["net_input"]["src_tokens"].ne(self.pad)
+            batch["net_input"]["lengths"] = is_token.sum(dim=1).tolist()  # stays on the host
         return batch
