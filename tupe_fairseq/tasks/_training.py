@@ -139,14 +139,16 @@ class TrainingTask(FairseqTask):
 
     def _log_settings(self, cfg) -> None:
         """A line with what decides the speed, and the peak of the cards for the log's ``mfu``."""
-        parameter, count = next(self._model.parameters()), cfg.distributed_training
-        is_cuda, count = parameter.is_cuda, count.distributed_world_size
-        device = torch.cuda.get_device_name(parameter.device) if is_cuda else "CPU"
+        common, count = cfg.common, cfg.distributed_training.distributed_world_size
+        is_cuda = torch.cuda.is_available() and not common.cpu
+        device = torch.cuda.get_device_name() if is_cuda else "CPU"
+        # fully_sharded takes the parameters from the model
+        dtype = "float16" if common.fp16 else "bfloat16" if common.bf16 else "float32"
         peak = peak_flops(device)
         self.peak_flops = peak and count * peak
         settings = {
             "device": f"{count} x {device}",
-            "dtype": str(parameter.dtype).removeprefix("torch.") + cfg.common.amp * ", autocast",
+            "dtype": dtype + common.amp * ", autocast",
             "attention": getattr(self._model, "training_attention", lambda: "fairseq's own")(),
             "optimizer": cfg.optimizer._name,
         }
