@@ -29,7 +29,7 @@ from tupe_fairseq.position import CATALOGUE
 
 PREPARE = "tupe-prepare-pretrain --input train.txt --valid-input valid.txt --output-dir data-bin"
 #: downloads, hours, what other tests run, and what needs a package that they do not
-ELSEWHERE = ("git clone ", "hf download ", "pip install ", "scripts/", "from peft ")
+ELSEWHERE = ("srun ", "git clone ", "hf download ", "pip install ", "scripts/", "from peft ")
 SIZE = {"encoder-layers": 2, "encoder-embed-dim": 32, "encoder-ffn-embed-dim": 64,
         "encoder-attention-heads": 4}  # fmt: skip
 HYDRA = " ".join(
@@ -173,8 +173,11 @@ def test_pretraining_glue_and_tasks(folder):
             code = code.replace("$NODES", "1").replace("NODES", "1").replace("$NODE_RANK", "0")
             code = code.replace("$MASTER_ADDR", "127.0.0.1").replace("29500", str(free_port()))
             code = code.replace("--nproc_per_node 8", "--nproc_per_node 1").rstrip() + f" {HYDRA}\n"
-        outputs.append(execute(language, code, folder))
-    assert [("done training" in output) for output in outputs] == [False] + [True] * 5
+        for part in "12" if "$PART" in code else [""]:
+            if part:
+                shutil.copy(folder / "train.txt", folder / f"text{part}.txt")
+            outputs.append(execute(language, code.replace("$PART", part), folder))
+    assert [("done training" in output) for output in outputs] == [False] * 3 + [True] * 5
     assert len(run_page("examples/glue/README.md", folder)) == 4
     assert (folder / "cola-hydra" / "checkpoint_best.pt").exists()
     pair = '{"sentence_good": "A word is here.", "sentence_bad": "A word are here."}\n'
