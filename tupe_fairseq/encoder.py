@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding
 
-from tupe_fairseq.attention import Sequences, choose, chunked, eager
+from tupe_fairseq.attention import Sequences, choose, chunked, eager, scores_dtype
 from tupe_fairseq.modules import TupeEncoderLayer
 from tupe_fairseq.modules.record import RECORD, RecordsOptions, options_record
 from tupe_fairseq.modules.tupe_multihead_attention import select
@@ -20,13 +20,6 @@ from tupe_fairseq.position import (
     get_position_encoding,
 )
 from tupe_fairseq.position.positions import is_at_cls
-
-
-def _scores_dtype(x: Tensor) -> torch.dtype:
-    """That of q, k and v."""
-    device = x.device.type
-    is_autocast = not x.is_meta and torch.is_autocast_enabled(device)
-    return torch.get_autocast_dtype(device) if is_autocast else x.dtype
 
 
 class TupeEncoder(RecordsOptions):
@@ -130,7 +123,7 @@ class TupeEncoder(RecordsOptions):
         undefined.
         """
         sequences = self._sequences(embeddings, key_padding_mask, document_starts, lengths)
-        attention = self._choose(sequences, _scores_dtype(embeddings))
+        attention = self._choose(sequences, scores_dtype(embeddings))
         hiddens: list[Tensor] = []
         keep = hiddens.append if return_all_hiddens else lambda x: None
         if output_tokens is not None:
@@ -191,7 +184,7 @@ class TupeEncoder(RecordsOptions):
         """The implementation of attention for sequences of such a length, in this mode."""
         weight = self.layernorm_embedding.weight
         sequences = Sequences((1, seq_len), weight.device)
-        return self._choose(sequences, _scores_dtype(weight)).__name__.rpartition(".")[2]
+        return self._choose(sequences, scores_dtype(weight)).__name__.rpartition(".")[2]
 
     def _choose(self, sequences: Sequences, dtype: torch.dtype) -> ModuleType:
         """The implementation of attention for this forward pass."""
@@ -228,7 +221,7 @@ class TupeEncoder(RecordsOptions):
         x = dropout(self.layernorm_embedding(x), config.dropout, self.training)
         bias = self._bias(length, x.device)
         if attention is not chunked:
-            dtype = _scores_dtype(x)
+            dtype = scores_dtype(x)
             if attention is eager or self.encoding.uses("content_bias"):  # they add to the mask
                 dtype = torch.promote_types(dtype, torch.float32)
             sequences.keep(attention.prepare, bias, dtype)

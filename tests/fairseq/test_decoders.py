@@ -9,6 +9,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers import reference, training
 from helpers.position_cases import ALL, Case, assert_near, randomize
@@ -94,6 +95,27 @@ def test_the_cache_changes_no_number(case):
         model = language_model(case, dtype)
         for outputs in (model(x)[0], step_by_step(model.decoder, x)):
             assert_near(outputs.double(), exact, max(1, largest) * atol)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_one_mask_for_all_layers_and_none_where_a_kernel_is_causal(name):
+    """And a step without padding asks the device for no position."""
+    names = []
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            names.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    model, x = language_model(Case(name, {}), torch.bfloat16), tokens(2, 5)
+    with Recorder():
+        model(x)
+    needs_none = name in ("learned", "sinusoidal", "none", "rope")
+    assert sum("aten.masked_fill" in x for x in names) == (0 if needs_none else 1)
+    with Recorder():
+        step_by_step(model.decoder, x)
+    assert not [x for x in names if "unique" in x or "aminmax" in x]
 
 
 @torch.no_grad()

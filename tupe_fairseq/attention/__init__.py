@@ -17,10 +17,10 @@ from types import ModuleType
 import torch
 
 from tupe_fairseq.attention import chunked, eager, sdpa
-from tupe_fairseq.attention.mask import make_mask
+from tupe_fairseq.attention.mask import make_mask, scores_dtype
 from tupe_fairseq.attention.sequences import Sequences
 
-__all__ = ["Sequences", "choose", "chunked", "eager", "make_mask", "sdpa"]
+__all__ = ["Sequences", "choose", "chunked", "eager", "make_mask", "scores_dtype", "sdpa"]
 
 # scores of a sequence, over its heads, below which a loop over sequences costs more than it saves
 FEW_SCORES = 2**14

@@ -36,3 +36,10 @@ def aligned(mask: Tensor) -> Tensor:
     if mask.is_cuda and mask.dim() > 1 and mask.stride(-2) % 8:
         mask = F.pad(mask, (0, -mask.size(-1) % 8)).narrow(-1, 0, mask.size(-1))
     return mask
+
+
+def scores_dtype(x: Tensor) -> torch.dtype:
+    """That of q, k and v."""
+    device = x.device.type
+    is_autocast = not x.is_meta and torch.is_autocast_enabled(device)
+    return torch.get_autocast_dtype(device) if is_autocast else x.dtype

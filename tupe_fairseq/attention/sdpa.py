@@ -30,9 +30,16 @@ def attend(
 
 
 def attend_batch(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scaling: float, dropout: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    *,
+    scaling: float,
+    dropout: float,
+    is_causal: bool = False,
 ) -> Tensor:
-    """As ``eager.attend_batch``, with ``F.scaled_dot_product_attention``."""
+    """As ``eager.attend_batch``; with ``is_causal``, without a mask, no query sees a later key."""
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     if mask is not None:
         mask = mask if mask.dtype == q.dtype else aligned(as_dtype(mask, q.dtype))
@@ -43,5 +50,7 @@ def attend_batch(
         options = torch.is_grad_enabled(), dropout, False
         efficient = torch.ops.aten._scaled_dot_product_efficient_attention
         return efficient(q, k, v, mask, *options, scale=scaling)[0].transpose(1, 2)
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scaling)
+    out = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=is_causal, scale=scaling
+    )
     return out.transpose(1, 2)

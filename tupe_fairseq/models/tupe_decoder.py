@@ -12,7 +12,7 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
 import tupe_fairseq
-from tupe_fairseq.attention import eager, sdpa
+from tupe_fairseq.attention import eager, make_mask, scores_dtype, sdpa
 from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY
 from tupe_fairseq.files import find_checkpoint
@@ -20,7 +20,7 @@ from tupe_fairseq.models.tupe_roberta import wrap_layer
 from tupe_fairseq.modules.record import RECORD, RecordsOptions, check_record
 from tupe_fairseq.options import POSITION_ENCODINGS, TupeConfig, flag
 from tupe_fairseq.position import PositionEncoding, build_position_encoding, get_position_encoding
-from tupe_fairseq.position.positions import Positions
+from tupe_fairseq.position.positions import Positions, as_tensor
 from tupe_fairseq.position.tupe import UntiedAbsoluteBias
 
 logger = logging.getLogger(__name__)
@@ -164,6 +164,8 @@ class DecoderAttention(nn.Module):
         *,
         position: PositionEncoding | None = None,
         positions: tuple[Positions, Positions] = (0, 0),
+        prepared: Tensor | None = None,
+        is_causal: bool = False,
         incremental_state=None,
     ) -> Tensor:
         """What each token gathers from the source, or with None from the tokens up to itself.
@@ -171,8 +173,11 @@ class DecoderAttention(nn.Module):
         Args:
             position: the encoding that all layers share, if this layer has none of its own.
             positions: of the queries and of all keys.
+            prepared: what ``position.prepare`` gave.
+            is_causal: no query sees a later token, and the mask does not say so.
         """
         position = self.position or position
+        more = () if prepared is None else (prepared,)
         heads = (self.num_heads, self.head_dim)
         q = self.q_proj(x).unflatten(-1, heads)
         cache = self.get_incremental_state(incremental_state, "cache") or {}
@@ -183,20 +188,21 @@ class DecoderAttention(nn.Module):
             k, v = (proj(y).unflatten(-1, heads) for proj in (self.k_proj, self.v_proj))
         if source is None:
             if position is not None and position.uses("transform"):
-                of_queries = positions[0]
-                if not isinstance(of_queries, Tensor):
-                    of_queries = torch.arange(of_queries, device=x.device)
-                q, k = (position.transform(y, of_queries.unsqueeze(-1)) for y in (q, k))
+                of_queries = as_tensor(positions[0], x.device).unsqueeze(-1)
+                q, k = (position.transform(y, of_queries, *more) for y in (q, k))
             if cache:
                 k, v = (torch.cat([cache[name], y], dim=1) for name, y in (("k", k), ("v", v)))
             if position is not None and position.uses("content_bias"):
-                bias = position.content_bias(q.transpose(1, 2), k.transpose(1, 2), *positions)
+                heads_first = q.transpose(1, 2), k.transpose(1, 2)
+                bias = position.content_bias(*heads_first, *positions, *more)
                 mask = bias if mask is None else mask + bias
         if incremental_state is not None:
             self.set_incremental_state(incremental_state, "cache", {"k": k, "v": v})
-        attend = eager.attend_batch if is_eager(x) else sdpa.attend_batch
-        dropout = self.dropout if self.training else 0.0
-        out = attend(q, k, v, mask, scaling=self.scaling, dropout=dropout)
+        options = {"scaling": self.scaling, "dropout": self.dropout if self.training else 0.0}
+        if is_eager(x):
+            out = eager.attend_batch(q, k, v, mask, **options)
+        else:
+            out = sdpa.attend_batch(q, k, v, mask, is_causal=is_causal, **options)
         return self.out_proj(out.flatten(-2))
 
     def reorder_incremental_state(self, incremental_state, new_order: Tensor):
@@ -313,8 +319,7 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
         queries = keys
         if incremental_state is not None:
             tokens = tokens[:, -1:]
-            last = torch.tensor([length - 1], device=tokens.device)
-            queries = keys[:, -1:] if isinstance(keys, Tensor) else last
+            queries = keys[:, -1:] if isinstance(keys, Tensor) else range(length - 1, length)
 
         x = self.embed_scale * self.embed_tokens(tokens)
         if self.project_in_dim is not None:
@@ -326,7 +331,8 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
             x = self.layernorm_embedding(x)
         x = self.dropout_module(x)
 
-        mask = self._mask(queries, keys, padding, x)
+        mask, is_causal = self._mask(queries, keys, padding, x)
+        prepared = self._prepare(queries, length, x)
         source, cross_mask = self._source(encoder_out, queries, x)
         hiddens = [x.transpose(0, 1)]
         for layer in self.layers:
@@ -338,6 +344,8 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
                 incremental_state,
                 position=self.position,
                 positions=(queries, keys),
+                prepared=prepared,
+                is_causal=is_causal,
             )
             hiddens.append(x.transpose(0, 1))
         if self.layer_norm is not None:
@@ -346,17 +354,33 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
             x = self.project_out_dim(x)
         return x, {"attn": [None], "inner_states": hiddens}
 
-    def _mask(self, queries: Positions, keys: Positions, padding, x: Tensor) -> Tensor | None:
-        """The position bias, with padding and later tokens hidden: (H or 1, Tq, Tk), (B, ..)."""
-        bias = None if self.position is None else self.position(queries, keys)
-        hidden = None
-        if x.size(1) > 1:
-            length = x.size(1)
+    def _mask(
+        self, queries: Positions, keys: Positions, padding, x: Tensor
+    ) -> tuple[Tensor | None, bool]:
+        """The position bias, with padding and later tokens hidden: (H or 1, Tq, Tk), (B, ..).
+
+        Or none, and True if attention hides later tokens by itself.
+        """
+        bias, hidden, length = None, None, x.size(1)
+        if self.position is not None:
+            bias = self.position(queries, keys)
+        encoding = get_position_encoding(self.config.position_encoding)
+        has_content_bias = encoding.uses("content_bias")
+        if bias is None and padding is None and not has_content_bias and not is_eager(x):
+            return None, length > 1
+        if length > 1:
             hidden = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
         if padding is not None:
             padding = padding[:, None, None, :]
             hidden = padding if hidden is None else hidden | padding
-        return _hide(bias, hidden, x)
+        return _make_mask(bias, hidden, x, has_content_bias), False
+
+    def _prepare(self, queries: Positions, length: int, x: Tensor) -> Tensor | None:
+        """What all layers need of positions beside the mask."""
+        position = next((p for p in self.modules() if isinstance(p, PositionEncoding)), None)
+        if position is None or not position.uses("prepare"):
+            return None
+        return position.prepare(as_tensor(queries, x.device).unsqueeze(-1), length)
 
     def _source(self, encoder_out, queries: Positions, x: Tensor):
         """The encoder's output, (B, S, D), and the mask of cross-attention."""
@@ -368,19 +392,17 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
         bias = None
         if self.cross_positions is not None:
             bias = self.cross_positions(queries, source.size(1))
-        return source, _hide(bias, hidden, x)
+        return source, _make_mask(bias, hidden, x)
 
 
-def _hide(bias: Tensor | None, hidden: Tensor | None, x: Tensor) -> Tensor | None:
-    """The mask for scores of x: the bias, and half the lowest number where tokens are hidden."""
-    if bias is None and hidden is None:
-        return None
-    if bias is None:
-        bias = torch.zeros((), dtype=torch.float32, device=x.device)
-    bias = bias.to(x.device)
-    if hidden is not None:
-        bias = bias.masked_fill(hidden, torch.finfo(bias.dtype).min / 2)
-    return bias
+def _make_mask(
+    bias: Tensor | None, hidden: Tensor | None, x: Tensor, has_content_bias: bool = False
+) -> Tensor | None:
+    """The mask of all layers, in the dtype of the scores to which it is added."""
+    dtype = scores_dtype(x)
+    if is_eager(x) or has_content_bias:
+        dtype = torch.promote_types(dtype, torch.float32)
+    return make_mask(None if bias is None else bias.to(x.device), hidden, dtype)
 
 
 class DecoderModel:

@@ -29,6 +29,8 @@ class LearnedPositions(WithRelativeBias):
 
     def embed(self, positions: Positions) -> Tensor:
         rows = table_rows(positions, self.max_positions)
+        if isinstance(positions, range):
+            return self.pos.weight[positions.start : rows]
         if not isinstance(positions, Tensor):
             return self.pos.weight[:rows]
         return F.embedding(as_tensor(positions, self.pos.weight.device), self.pos.weight)

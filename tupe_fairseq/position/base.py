@@ -17,7 +17,7 @@ class PositionEncoding(nn.Module):
     alone, :meth:`prepare` computes once for all layers. [CLS] is the token at position 0,
     wherever it stands; relative position is key position minus query position.
 
-    Shape: positions are an int n (0 .. n - 1) or integers (T) or (B, T), everywhere.
+    Shape: positions are an int n (0 .. n - 1), a range, or integers (T) or (B, T), everywhere.
 
     Args:
         embed_dim, num_heads (int): D and H; a head has the width K = D / H.
@@ -77,7 +77,7 @@ class PositionEncoding(nn.Module):
 
         Args:
             positions: as ``transform`` gets them.
-            length: with n tokens in the longest sequence, ``content_bias`` gets n or less.
+            length: above all positions that ``content_bias`` gets.
         """
         return None
 

@@ -47,7 +47,7 @@ class DisentangledPositions(ProjectedTable, WithRelativeBias):
         if prepared is None:
             pos_q, pos_k = self._at(positions_q, positions_k)
         else:
-            pos_q, pos_k = prepared[0, :, :positions_q], prepared[1, :, :positions_k]
+            pos_q, pos_k = rows_at(prepared[0], positions_q), rows_at(prepared[1], positions_k)
         pos_q, pos_k = pos_q.to(q.dtype), pos_k.to(k.dtype)
         return self.scaling * (q @ pos_k.transpose(-2, -1) + pos_q @ k.transpose(-2, -1))
 

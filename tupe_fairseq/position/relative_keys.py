@@ -7,7 +7,12 @@ from torch import Tensor, nn
 
 from tupe_fairseq.initialization import initialized
 from tupe_fairseq.position.base import PositionEncoding
-from tupe_fairseq.position.positions import Positions, in_float64, relative_positions
+from tupe_fairseq.position.positions import (
+    Positions,
+    as_range,
+    in_float64,
+    relative_positions,
+)
 
 
 class RelativeKeys(PositionEncoding):
@@ -46,12 +51,12 @@ class RelativeKeys(PositionEncoding):
         """f: key position minus query position (N) -> (N, num_features), float64."""
         raise NotImplementedError
 
-    def prepare(self, positions: Tensor, length: int) -> Tensor | None:
+    def prepare(self, positions: Tensor, length: int) -> Tensor:
         """The features of the distances 1 - length .. length - 1: (2 length - 1, num_features)."""
-        if not isinstance(length, int):  # torch.export's
-            return None
-        distances = torch.arange(1 - length, length, device=positions.device)
-        return self.features(distances).to(self.unit.dtype).to(positions.device)
+        return self._features(torch.arange(1 - length, length, device=positions.device))
+
+    def _features(self, distances: Tensor) -> Tensor:
+        return self.features(distances).to(self.unit.dtype).to(distances.device)
 
     def content_bias(
         self,
@@ -62,25 +67,29 @@ class RelativeKeys(PositionEncoding):
         prepared: Tensor | None = None,
     ) -> Tensor:
         u, v = self.global_content_bias[:, None], self.global_position_bias[:, None]
-        features = prepared
-        if prepared is not None:
-            middle = prepared.size(0) // 2
-            features = prepared[middle + 1 - positions_q : middle + positions_k]
-        elif isinstance(positions_q, Tensor) or isinstance(positions_k, Tensor):
-            pairs = relative_positions(positions_q, positions_k, q.device)
-            distances, index = torch.unique(pairs, return_inverse=True)
+        middle, index = 0 if prepared is None else prepared.size(0) // 2, None
+        # not torch.export's, which are no int
+        if isinstance(positions_q, int | range) and isinstance(positions_k, int | range):
+            rows, columns = as_range(positions_q), as_range(positions_k)
+            first, last = columns.start - rows.stop + 1, columns.stop - rows.start
+            if prepared is None:
+                features = self._features(torch.arange(first, last, device=q.device))
+            else:
+                features = prepared[middle + first : middle + last]
         else:
-            distances = torch.arange(1 - positions_q, positions_k, device=q.device)
-            index = relative_positions(positions_q, positions_k, q.device) + (positions_q - 1)
-        if features is None:
-            features = self.features(distances).to(u.dtype).to(q.device)
+            index = relative_positions(positions_q, positions_k, q.device) + middle
+            if prepared is None:
+                distances, index = torch.unique(index, return_inverse=True)
+                features = self._features(distances)
+            else:
+                features = prepared
         keys = self.pos_k_proj(features)
         # (N, D) -> (H, K, N)
         keys = keys.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0)
         query = self.scaling * q + self.bias_scaling * v
         by_distance = torch.matmul(query, keys.to(query.dtype))
-        if isinstance(positions_q, int) and isinstance(positions_k, int):  # not torch.export's
-            scores = relative_shift(by_distance, positions_k)
+        if index is None:
+            scores = relative_shift(by_distance, k.size(2))
         else:
             scores = pick(by_distance, index)
         return scores + (self.bias_scaling * u * k).sum(dim=-1).unsqueeze(-2)

@@ -40,27 +40,12 @@ class ShawRelative(PositionEncoding):
         self.max_rel_pos = max_rel_pos
         self.relative_keys = initialized(nn.Embedding(2 * max_rel_pos + 1, self.head_dim))
 
-    def prepare(self, positions: Tensor, length: int) -> Tensor:
-        """The row of ``relative_keys`` of each pair: (length, length)."""
-        return self._rows(length, length, positions.device)
-
-    def _rows(self, positions_q: Positions, positions_k: Positions, device) -> Tensor:
-        reach = self.max_rel_pos
-        return relative_positions(positions_q, positions_k, device).clamp(-reach, reach) + reach
-
     def content_bias(
-        self,
-        q: Tensor,
-        k: Tensor,
-        positions_q: Positions,
-        positions_k: Positions,
-        prepared: Tensor | None = None,
+        self, q: Tensor, k: Tensor, positions_q: Positions, positions_k: Positions
     ) -> Tensor:
-        if prepared is None:
-            rows = self._rows(positions_q, positions_k, q.device)
-        else:
-            rows = prepared[:positions_q, :positions_k]
+        reach = self.max_rel_pos
+        distances = relative_positions(positions_q, positions_k, q.device).clamp(-reach, reach)
         # (B, H, Tq, 2 reach + 1); in backward, sums over all keys beyond the reach: not in 16 bits
         scores = F.linear(self.scaling * q, self.relative_keys.weight.to(q.dtype))
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        return pick(scores, rows)
+        return pick(scores, distances + reach)

@@ -50,6 +50,8 @@ def _in_dtype(module: nn.Module, x: Tensor) -> Tensor:
 
 def rows_at(projected: Tensor, positions: Positions) -> Tensor:
     """(H, rows, K) -> the rows of these positions: (H, T, K), or (B, H, T, K) of (B, T)."""
+    if isinstance(positions, range):
+        return projected[:, positions.start : positions.stop]
     if not isinstance(positions, Tensor):
         return projected[:, :positions]
     return projected[:, as_tensor(positions, projected.device)].movedim(0, -3)
