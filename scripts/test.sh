@@ -1,47 +1,49 @@
 #!/usr/bin/env bash
-# Lint and tests, on three lines, each in an environment of its own under .venv-test/:
+# Lint and tests of the wheel, on three lines, each in an environment of its own under .venv-test/:
 #
-#   Python 3.11   fairseq's main branch, torch 2.13    lint, types, the whole suite
-#   Python 3.10   the official 0.12.2, torch 2.10      tests/core, tests/checkpoint, tests/fairseq
-#   Python 3.13   no fairseq                           tests/core
+#   Python 3.12   fairseq's main branch, torch 2.13   lint, types, the whole suite
+#   Python 3.10   the official 0.12.2, torch 2.10     tests/core, tests/checkpoint, tests/fairseq
+#   Python 3.13   fairseq built from source           tests/core, and the quickstart
 #
 #   scripts/test.sh                        all three
-#   scripts/test.sh tests/core -k rope     the first alone, without lint; arguments go to pytest
-#   PYTHON=python3.12 scripts/test.sh      the first line on another Python
+#   scripts/test.sh tests/core -k rope     the first alone, of the clone, without lint; arguments
+#                                          go to pytest
+#   PYTHON=python3.11 scripts/test.sh      the first line on another Python
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export OMP_NUM_THREADS=1 # two processes with several threads each slow each other down
-status=0
-
-find_python() { # VERSION: the first that runs, on PATH or of pyenv; nothing if there is none
-    local python
-    for python in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
-        if "$python" -c 'import ensurepip, venv' 2>/dev/null; then echo "$python" && break; fi
-    done
-}
-
-install() { # PYTHON VENV EXTRAS: as a user would, so not editable
-    scripts/setup_venv.sh "$@"
-    rm -rf build # may hold files that no longer exist in the source
-    "$2/bin/pip" install --quiet --no-deps --force-reinstall .
-}
+dist=.venv-test/dist status=0
 
 run_tests() { # VENV ARGUMENT...
     local venv=$1 && shift
-    echo "== tests: $("$venv/bin/python" -V)" $("$venv/bin/pip" list 2>/dev/null | grep -E '^(fairseq|ve-fairseq|torch) ')
+    echo "== tests: $("$venv/bin/python" -V)" $("$venv/bin/pip" list 2>/dev/null | grep -E '^(fairseq|fairseq-fixed|ve-fairseq|torch) ')
     "$venv/bin/pytest" --numprocesses 2 --dist loadfile -rs "$@" || status=1
 }
 
-python=${PYTHON:-$(find_python 3.11)}
-main=.venv-test/$("${python:-python3.11}" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-install "$python" "$main" dev
-if [ $# -gt 0 ]; then run_tests "$main" "$@" && exit $status; fi
+version=3.12
+if [ "${PYTHON:-}" ]; then version=; fi
+python=$(scripts/find_python.sh $version)
+main=.venv-test/$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+if [ $# -gt 0 ]; then
+    scripts/setup_venv.sh "$python" "$main" dev
+    run_tests "$main" "$@" && exit $status
+fi
+
+echo "== source package, and the wheel from it"
+rm -rf "$dist" build
+"$python" -m venv .venv-test/build
+.venv-test/build/bin/pip install --quiet build twine
+.venv-test/build/bin/python -m build --outdir "$dist" . | tail -n 1
+.venv-test/build/bin/twine check --strict "$dist"/*
+wheel=$(ls "$dist"/*.whl)
+scripts/setup_venv.sh "$python" "$main" dev "$wheel"
 
 # the other environments are made while the first line's tests run
-python310=$(find_python 3.10) python313=$(find_python 3.13)
+python310=$(PYTHON= scripts/find_python.sh 3.10) || echo "!! NOT TESTED: the official fairseq"
+python313=$(PYTHON= scripts/find_python.sh 3.13) || echo "!! NOT TESTED: fairseq built for Python 3.13"
 (
-    if [ "$python310" ]; then install "$python310" .venv-test/3.10 fairseq,data,plot,fastbpe,test; fi
-    if [ "$python313" ]; then install "$python313" .venv-test/3.13 test; fi
+    if [ "$python310" ]; then scripts/setup_venv.sh "$python310" .venv-test/3.10 fairseq,data,plot,fastbpe,test "$wheel"; fi
+    if [ "$python313" ]; then scripts/setup_venv.sh "$python313" .venv-test/3.13 fairseq,data,plot,test "$wheel"; fi
 ) &
 echo "== lint"
 "$main/bin/ruff" check --output-format concise . || status=1
@@ -49,14 +51,12 @@ echo "== lint"
 "$main/bin/mypy" || status=1
 run_tests "$main"
 wait $! || status=1
-if [ "$python310" ]; then
-    run_tests .venv-test/3.10 tests/core tests/checkpoint tests/fairseq
-else
-    echo "!! NOT TESTED: the official fairseq: no Python 3.10 found"
-fi
+if [ "$python310" ]; then run_tests .venv-test/3.10 tests/core tests/checkpoint tests/fairseq; fi
 if [ "$python313" ]; then
     run_tests .venv-test/3.13 tests/core
-else
-    echo "!! NOT TESTED: without fairseq: no Python 3.13 found"
+    echo "== quickstart from the wheel, without the clone"
+    rm -rf .venv-test/quickstart && mkdir .venv-test/quickstart
+    cp -r scripts .venv-test/quickstart
+    VENV=.venv-test/3.13 QUICKSTART_SMOKE=1 .venv-test/quickstart/scripts/quickstart.sh || status=1
 fi
 exit $status
