@@ -35,7 +35,7 @@ echo "== installing into $venv with $python: takes some minutes and about $size"
 
 install() { "$venv/bin/python" -m pip install --quiet --constraint scripts/constraints.txt "${indexes[@]}" "$@"; }
 # pip 24.1 refuses the metadata of omegaconf 2.0, which the official fairseq needs
-if [ "$version" = 3.10 ]; then install "pip<24.1"; fi
+if [ "$version" = 3.10 ]; then install "pip<24.1" wheel; fi
 if [[ $version = 3.13 && ,$extras, =~ ,(fairseq|dev), ]]; then
     echo "== building fairseq for Python 3.13"
     install torch numpy cython "setuptools<82"
