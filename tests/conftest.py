@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 # Two threads of two processes on two cores spin against each other; and bit-identical results
@@ -11,6 +12,7 @@ os.environ.update(OMP_NUM_THREADS="1", PYTHONHASHSEED="0")
 # on a GPU: CUDA_VISIBLE_DEVICES=0 pytest tests/core/test_goldens.py
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("TRITON_INTERPRET", "1")  # decided when triton is imported
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
 
 import pytest  # noqa: E402
 import torch  # noqa: E402

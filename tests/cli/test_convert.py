@@ -167,8 +167,8 @@ def test_equal_position_vectors_and_the_same_logits(pooling, tmp_path):
             expected, found = (hub.model(tokens, **given)[0] for hub in (before, after))
             if given == {}:
                 expected, found = expected[real], found[real]
-            # the bias has the rounding of scores that should be 0
-            torch.testing.assert_close(found, expected, rtol=1e-5, atol=2e-4)
+            # the bias has the rounding of scores that should be 0, by each LAPACK another
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=5e-4)
 
 
 def test_training_continues(data, tmp_path):

@@ -178,7 +178,7 @@ def test_what_others_allow_stays_and_no_class_of_numpys_is_added(tmp_path):
     }  # fmt: skip
     try:
         serialization.clear_safe_globals()
-        theirs = [np._core.multiarray.scalar, np.dtype, np.dtypes.UInt8DType]
+        theirs = [np.uint8(3).__reduce__()[0], np.dtype, type(np.dtype(np.uint8))]
         serialization.add_safe_globals(theirs)
         checkpoint.allow_for_fairseq()
         assert set(theirs) < set(serialization.get_safe_globals())
