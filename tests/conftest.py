@@ -1,8 +1,11 @@
 """Fixtures for all tests: real text and data; the order of files."""
 
+import atexit
 import gc
 import os
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 # Two threads of two processes on two cores spin against each other; and bit-identical results
@@ -12,6 +15,9 @@ os.environ.update(OMP_NUM_THREADS="1", PYTHONHASHSEED="0")
 # on a GPU: CUDA_VISIBLE_DEVICES=0 pytest tests/core/test_goldens.py
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("TRITON_INTERPRET", "1")  # decided when triton is imported
+# transformers copies an exported folder's code to a cache, which two processes cannot share
+os.environ["HF_MODULES_CACHE"] = tempfile.mkdtemp()
+atexit.register(shutil.rmtree, os.environ["HF_MODULES_CACHE"], ignore_errors=True)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
 
 import pytest  # noqa: E402
