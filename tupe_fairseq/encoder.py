@@ -26,7 +26,7 @@ class TupeEncoder(RecordsOptions):
     """A stack of layers over word embeddings, which hold no position.
 
         x    = dropout(LN(position.forward_input(embeddings))), of all tokens that are no padding
-        bias = position.position_bias(n), once for all layers and sequences, n tokens the longest
+        bias = position.bias(n), once for all layers and sequences, n tokens the longest
         x    = layer(x, bias) for each layer; pre-LN: x = LN(x)
         Ke et al. 2021, section 3, https://arxiv.org/abs/2006.15595
 
@@ -225,7 +225,7 @@ class TupeEncoder(RecordsOptions):
             if attention is eager or self.encoding.uses("content_bias"):  # they add to the mask
                 dtype = torch.promote_types(dtype, torch.float32)
             sequences.keep(attention.prepare, bias, dtype)
-        prepared = self._prepare(sequences)
+        precomputed = self._precompute(sequences)
         options = {"sequences": sequences, "attend": attend, "position": position}
         keep(x)
         layers = list(self.layers)
@@ -233,18 +233,18 @@ class TupeEncoder(RecordsOptions):
             if number and added is not None and config.position_each_layer:
                 x = x + added
             only = output_tokens if number == len(layers) - 1 else None
-            x = layer(x, bias, *prepared, output_tokens=only, **options)
+            x = layer(x, bias, *precomputed, output_tokens=only, **options)
             keep(x)
         x = x if layers else select(x, output_tokens)  # LayerDrop may skip them all
         return x if self.layer_norm is None else self.layer_norm(x)
 
-    def _prepare(self, sequences: Sequences) -> tuple[Tensor, ...]:
+    def _precompute(self, sequences: Sequences) -> tuple[Tensor, ...]:
         """What the layers need of positions beside the bias: nothing or one tensor."""
-        if not self.encoding.uses("prepare"):
+        if not self.encoding.uses("precompute"):
             return ()
         position = next(x for x in self.modules() if isinstance(x, PositionEncoding))
-        prepared = position.prepare(sequences.positions[:, None, None], sequences.longest)
-        return () if prepared is None else (prepared,)
+        precomputed = position.precompute(sequences.positions[:, None, None], sequences.longest)
+        return () if precomputed is None else (precomputed,)
 
     def _bias(self, length: int, device: torch.device) -> Tensor | None:
         """The position bias of all layers: (H, length, length)."""

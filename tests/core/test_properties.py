@@ -55,14 +55,14 @@ def reposition(encoder, positions):
     def moved(module):
         embed, forward = module.embed, module.forward
         transform, content_bias = module.transform, module.content_bias
-        prepare = module.prepare
+        precompute = module.precompute
         module.embed = lambda n: embed(positions)
         module.forward = lambda n: forward(positions)
         module.transform = lambda x, p, *more: transform(x, positions[p], *more)
         if module.uses("transform"):
-            module.prepare = lambda p, n: prepare(positions[p], n)
+            module.precompute = lambda p, n: precompute(positions[p], n)
         else:
-            module.prepare = lambda p, n: None
+            module.precompute = lambda p, n: None
         module.content_bias = lambda q, k, n, m: content_bias(q, k, positions, positions)
 
     for module in encoder.modules():

@@ -48,7 +48,7 @@ def terms_by_layer(encoder: TupeEncoder, seq_len: int) -> dict[int | None, Posit
 
 
 def _terms(position: PositionEncoding, scheme: str, seq_len: int) -> PositionTerms:
-    total = position.position_bias(seq_len)
+    total = position.bias(seq_len)
     if position.uses("content_bias"):
         parameter = next(position.parameters(), torch.empty(0))
         nothing = parameter.new_zeros(1, position.num_heads, seq_len, position.head_dim)

@@ -164,7 +164,7 @@ class DecoderAttention(nn.Module):
         *,
         position: PositionEncoding | None = None,
         positions: tuple[Positions, Positions] = (0, 0),
-        prepared: Tensor | None = None,
+        precomputed: Tensor | None = None,
         is_causal: bool = False,
         incremental_state=None,
     ) -> Tensor:
@@ -173,11 +173,11 @@ class DecoderAttention(nn.Module):
         Args:
             position: the encoding that all layers share, if this layer has none of its own.
             positions: of the queries and of all keys.
-            prepared: what ``position.prepare`` gave.
+            precomputed: what ``position.precompute`` gave.
             is_causal: no query sees a later token, and the mask does not say so.
         """
         position = self.position or position
-        more = () if prepared is None else (prepared,)
+        more = () if precomputed is None else (precomputed,)
         heads = (self.num_heads, self.head_dim)
         q = self.q_proj(x).unflatten(-1, heads)
         cache = self.get_incremental_state(incremental_state, "cache") or {}
@@ -262,7 +262,7 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
     """fairseq's Transformer decoder whose self-attention takes a position encoding.
 
         x    = dropout(LN(sqrt(D) * words + position.embed)), LN with --layernorm-embedding
-        mask = position.position_bias, later tokens hidden, once for all layers and the whole batch
+        mask = position.bias, later tokens hidden, once for all layers and the whole batch
         x    = layer(x, mask) for each layer
 
     A step of incremental decoding computes one row of the bias. Cross-attention sees no positions,
@@ -332,7 +332,7 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
         x = self.dropout_module(x)
 
         mask, is_causal = self._mask(queries, keys, padding, x)
-        prepared = self._prepare(queries, length, x)
+        precomputed = self._precompute(queries, length, x)
         source, cross_mask = self._source(encoder_out, queries, x)
         hiddens = [x.transpose(0, 1)]
         for layer in self.layers:
@@ -344,7 +344,7 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
                 incremental_state,
                 position=self.position,
                 positions=(queries, keys),
-                prepared=prepared,
+                precomputed=precomputed,
                 is_causal=is_causal,
             )
             hiddens.append(x.transpose(0, 1))
@@ -375,12 +375,12 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
             hidden = padding if hidden is None else hidden | padding
         return _make_mask(bias, hidden, x, has_content_bias), False
 
-    def _prepare(self, queries: Positions, length: int, x: Tensor) -> Tensor | None:
+    def _precompute(self, queries: Positions, length: int, x: Tensor) -> Tensor | None:
         """What all layers need of positions beside the mask."""
         position = next((p for p in self.modules() if isinstance(p, PositionEncoding)), None)
-        if position is None or not position.uses("prepare"):
+        if position is None or not position.uses("precompute"):
             return None
-        return position.prepare(as_tensor(queries, x.device).unsqueeze(-1), length)
+        return position.precompute(as_tensor(queries, x.device).unsqueeze(-1), length)
 
     def _source(self, encoder_out, queries: Positions, x: Tensor):
         """The encoder's output, (B, S, D), and the mask of cross-attention."""

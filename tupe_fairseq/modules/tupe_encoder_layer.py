@@ -69,7 +69,7 @@ class TupeEncoderLayer(nn.Module):
         self,
         x: Tensor,
         bias: Tensor | None,
-        *prepared: Tensor,
+        *precomputed: Tensor,
         output_tokens: Tensor | None = None,
         **attention,
     ) -> Tensor:
@@ -78,7 +78,7 @@ class TupeEncoderLayer(nn.Module):
         # another object, and a second layer's backward pass would run through its graph again.
         pre_ln = self.normalize_before
         y = self.self_attn_layer_norm(x) if pre_ln else x
-        y = self.self_attn(y, bias, *prepared, output_tokens=output_tokens, **attention)
+        y = self.self_attn(y, bias, *precomputed, output_tokens=output_tokens, **attention)
         x = select(x, output_tokens) + F.dropout(y, self.dropout, self.training)
         x = x if pre_ln else self.self_attn_layer_norm(x)
         y = self.fc1(self.final_layer_norm(x) if pre_ln else x)

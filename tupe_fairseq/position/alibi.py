@@ -50,7 +50,7 @@ class AlibiBias(PositionEncoding):
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)
 
-    def position_bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
+    def bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
         positions_k = positions_q if positions_k is None else positions_k
         like = self.cls_to_other if self.unties_cls else self.unit
         dtype = torch.promote_types(like.dtype, torch.float32)

@@ -11,10 +11,10 @@ class PositionEncoding(nn.Module):
 
         input  = input + embed(p)                                                    (a)
         logits = scaling * transform(q, p) transform(k, p)^T                         (b)
-                 + position_bias(p) + content_bias(q, k, p)                          (c), (d)
+                 + bias(p) + content_bias(q, k, p)                          (c), (d)
 
     An encoding overrides what it needs of the four hooks; what (b) and (d) need of the positions
-    alone, :meth:`prepare` computes once for all layers. [CLS] is the token at position 0,
+    alone, :meth:`precompute` computes once for all layers. [CLS] is the token at position 0,
     wherever it stands; relative position is key position minus query position.
 
     Shape: positions are an int n (0 .. n - 1), a range, or integers (T) or (B, T), everywhere.
@@ -70,7 +70,7 @@ class PositionEncoding(nn.Module):
         """(a) Added to the input: (T, D) or (B, T, D)."""
         return None
 
-    def prepare(self, positions: Tensor, length: int) -> Tensor | None:
+    def precompute(self, positions: Tensor, length: int) -> Tensor | None:
         """What transform and content_bias get as their last argument; None for nothing.
 
         With a per_layer encoding all layers get the first one's: it depends on no parameter then.
@@ -85,9 +85,7 @@ class PositionEncoding(nn.Module):
         """(b) Queries or keys (..., K) at positions that broadcast to (...) -> as x."""
         return x
 
-    def position_bias(
-        self, positions_q: Positions, positions_k: Positions | None = None
-    ) -> Tensor | None:
+    def bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor | None:
         """(c) Added to the logits: (H, Tq, Tk) or (B, H, Tq, Tk), float32 or wider."""
         return None
 
@@ -98,8 +96,8 @@ class PositionEncoding(nn.Module):
         return None
 
     def forward(self, positions_q: Positions, positions_k: Positions | None = None):
-        """As :meth:`position_bias`."""
-        return self.position_bias(positions_q, positions_k)
+        """As :meth:`bias`."""
+        return self.bias(positions_q, positions_k)
 
     def forward_input(self, input: Tensor, positions: Positions | None = None) -> Tensor:
         """The first layer's input: (B, T, D) -> (B, T, D). Positions are 0 .. T - 1 if None."""
@@ -129,7 +127,7 @@ class PositionEncoding(nn.Module):
         rotated_q = self.transform(q, of_heads(positions_q, q.device))
         rotated_k = self.transform(k, of_heads(positions_k, k.device))
         logits = self.scaling * rotated_q @ rotated_k.transpose(-2, -1)
-        position_bias = self.position_bias(positions_q, positions_k)
+        position_bias = self.bias(positions_q, positions_k)
         if position_bias is not None:
             logits = logits + position_bias.to(logits.device)
         content_bias = self.content_bias(q, k, positions_q, positions_k)

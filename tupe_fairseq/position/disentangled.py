@@ -25,14 +25,14 @@ class DisentangledPositions(ProjectedTable, WithRelativeBias):
         self.cls_row_is_constant = False  # R is not the whole bias
         self.make_table(max_positions, embed_dim)
 
-    def position_bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
+    def bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
         q, k = self._at(positions_q, positions_q if positions_k is None else positions_k)
         with full_precision(q):
             bias = self.scaling * torch.matmul(q, k.transpose(-2, -1))
-        relative = super().position_bias(positions_q, positions_k)
+        relative = super().bias(positions_q, positions_k)
         return bias if relative is None else bias + relative
 
-    def prepare(self, positions: Tensor, length: int) -> Tensor:
+    def precompute(self, positions: Tensor, length: int) -> Tensor:
         """U_Q p and U_K p of all positions: (2, H, length, K)."""
         return torch.stack(self._at(length, length))
 
@@ -42,12 +42,15 @@ class DisentangledPositions(ProjectedTable, WithRelativeBias):
         k: Tensor,
         positions_q: Positions,
         positions_k: Positions,
-        prepared: Tensor | None = None,
+        precomputed: Tensor | None = None,
     ) -> Tensor:
-        if prepared is None:
+        if precomputed is None:
             pos_q, pos_k = self._at(positions_q, positions_k)
         else:
-            pos_q, pos_k = rows_at(prepared[0], positions_q), rows_at(prepared[1], positions_k)
+            pos_q, pos_k = (
+                rows_at(precomputed[0], positions_q),
+                rows_at(precomputed[1], positions_k),
+            )
         pos_q, pos_k = pos_q.to(q.dtype), pos_k.to(k.dtype)
         return self.scaling * (q @ pos_k.transpose(-2, -1) + pos_q @ k.transpose(-2, -1))
 

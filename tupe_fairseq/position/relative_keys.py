@@ -51,7 +51,7 @@ class RelativeKeys(PositionEncoding):
         """f: key position minus query position (N) -> (N, num_features), float64."""
         raise NotImplementedError
 
-    def prepare(self, positions: Tensor, length: int) -> Tensor:
+    def precompute(self, positions: Tensor, length: int) -> Tensor:
         """The features of the distances 1 - length .. length - 1: (2 length - 1, num_features)."""
         return self._features(torch.arange(1 - length, length, device=positions.device))
 
@@ -64,25 +64,25 @@ class RelativeKeys(PositionEncoding):
         k: Tensor,
         positions_q: Positions,
         positions_k: Positions,
-        prepared: Tensor | None = None,
+        precomputed: Tensor | None = None,
     ) -> Tensor:
         u, v = self.global_content_bias[:, None], self.global_position_bias[:, None]
-        middle, index = 0 if prepared is None else prepared.size(0) // 2, None
+        middle, index = 0 if precomputed is None else precomputed.size(0) // 2, None
         # not torch.export's, which are no int
         if isinstance(positions_q, int | range) and isinstance(positions_k, int | range):
             rows, columns = as_range(positions_q), as_range(positions_k)
             first, last = columns.start - rows.stop + 1, columns.stop - rows.start
-            if prepared is None:
+            if precomputed is None:
                 features = self._features(torch.arange(first, last, device=q.device))
             else:
-                features = prepared[middle + first : middle + last]
+                features = precomputed[middle + first : middle + last]
         else:
             index = relative_positions(positions_q, positions_k, q.device) + middle
-            if prepared is None:
+            if precomputed is None:
                 distances, index = torch.unique(index, return_inverse=True)
                 features = self._features(distances)
             else:
-                features = prepared
+                features = precomputed
         keys = self.pos_k_proj(features)
         # (N, D) -> (H, K, N)
         keys = keys.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0)

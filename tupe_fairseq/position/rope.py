@@ -27,7 +27,7 @@ class RotaryPositions(PositionEncoding):
                 "be even for rope; change --encoder-attention-heads or --encoder-embed-dim"
             )
 
-    def prepare(self, positions: Tensor, length: int) -> Tensor:
+    def precompute(self, positions: Tensor, length: int) -> Tensor:
         """Cosines and sines: positions (...) -> (2, ..., K / 2)."""
         device, half, positions = positions.device, self.head_dim // 2, in_float64(positions)
         steps = torch.arange(half, device=positions.device, dtype=torch.float64)
@@ -35,7 +35,7 @@ class RotaryPositions(PositionEncoding):
         dtype = torch.promote_types(self.unit.dtype, torch.float32)
         return torch.stack((angles.cos(), angles.sin())).to(dtype).to(device)
 
-    def transform(self, x: Tensor, positions: Tensor, prepared: Tensor | None = None) -> Tensor:
-        cos, sin = self.prepare(positions, 0) if prepared is None else prepared
+    def transform(self, x: Tensor, positions: Tensor, precomputed: Tensor | None = None) -> Tensor:
+        cos, sin = self.precompute(positions, 0) if precomputed is None else precomputed
         y, z = x.chunk(2, dim=-1)
         return torch.cat([y * cos - z * sin, z * cos + y * sin], dim=-1).to(x.dtype)

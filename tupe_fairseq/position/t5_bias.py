@@ -78,7 +78,7 @@ class RelativePositionBias(nn.Module):
     ``causal``, where distances use that row, one more. The paper resets the sum A + R once; the
     authors' code, and this one, reset A and R separately.
 
-    Shape: see ``PositionEncoding.position_bias``.
+    Shape: see ``PositionEncoding.bias``.
     """
 
     def __init__(
@@ -166,7 +166,5 @@ class WithRelativeBias(PositionEncoding):
                     f"{flag(name)}"
                 )
 
-    def position_bias(
-        self, positions_q: Positions, positions_k: Positions | None = None
-    ) -> Tensor | None:
+    def bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor | None:
         return None if self.relative is None else self.relative(positions_q, positions_k)

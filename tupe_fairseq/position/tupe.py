@@ -67,7 +67,7 @@ class UntiedAbsoluteBias(ProjectedTable):
     [CLS] are those that a row gives itself: row 0 ([CLS] looks at others) and row 1 (others look at
     [CLS]). With a tied [CLS], row 1 is position 0's alone and row 0 is unused.
 
-    Shape: see ``PositionEncoding.position_bias``.
+    Shape: see ``PositionEncoding.bias``.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class TupePositionBias(WithRelativeBias):
         )
         self.unties_cls = self.cls_row_is_constant = not tie_cls
 
-    def position_bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
+    def bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
         absolute = self.untied_absolute(positions_q, positions_k)
-        relative = super().position_bias(positions_q, positions_k)
+        relative = super().bias(positions_q, positions_k)
         return absolute if relative is None else absolute + relative
