@@ -125,7 +125,7 @@ FAULTS = [Fault(*fault) for fault in [
     ("the mean counts padding", "modules/pooling.py", ATTENTION,
      "/ weights.sum(dim=1)", "/ real.size(1)"),
     # ---- State dicts and checkpoints
-    ("a name in state dicts", "modules/record.py", "recorded/test_recorded.py -k state_dict",
+    ("a name in state dicts", "modules/record.py", "checkpoint/test_old_checkpoints.py",
      'RECORD = "position_version"', 'RECORD = "options_version"'),
     ("position options are not compared", "modules/record.py", ENCODER,
      "if saved.get(name) != own.get(name)",
@@ -222,7 +222,7 @@ FAULTS = [Fault(*fault) for fault in [
     ("of duplicates the last one stays", "data/corpus.py", "data/test_text.py -k valid_file",
      "is_new[order[1:][ordered", "is_new[order[:-1][ordered"),
     ("a split takes the others' share", "data/corpus.py",
-     "recorded/test_recorded.py -k prepared_with_a_learned",
+     "data/test_text.py -k share",
      "in itertools.accumulate(fractions)]", "in fractions]"),
     ("order of several workers", "data/parallel.py", "data/test_tokens.py -k several",
      "waiting.append(_submit(pool, item))", "waiting.appendleft(_submit(pool, item))"),

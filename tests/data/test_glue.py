@@ -1,6 +1,7 @@
 """GLUE's official files become data that fairseq reads back, and predictions official files."""
 
 import json
+from pathlib import Path
 
 import pytest
 import sentencepiece
@@ -14,13 +15,16 @@ from helpers.glue_files import (
     write_glue,
     write_pretrain_dir,
 )
+from helpers.running import REPO
 from tupe_fairseq.data.glue import (
     GLUE_TASKS,
+    official_files,
     read_glue,
     write_submission,
 )
 from tupe_fairseq.data.text_files import clean_line
 
+OFFICIAL = REPO.parent / "shared" / "data" / "glue"
 # what the paper and the GLUE server fix: columns of texts and label by their names in the official
 # headers, a label, labels in the order of the classes, metrics, what picks a checkpoint, epochs,
 # files of predictions
@@ -101,6 +105,17 @@ def test_rows(read):
         read("STS-B", "train", *[b"1\t2\t3\t4\t5\t6\t7\t8\t9\t1_0"] * 2)
     with pytest.raises(ValueError, match="unknown label '5.1'"):
         read("STS-B", "train", *[b"1\t2\t3\t4\t5\t6\t7\t8\t9\t5.1"] * 2)
+
+
+@pytest.mark.skipif(not OFFICIAL.is_dir(), reason=f"{OFFICIAL} with GLUE's files is absent")
+@pytest.mark.parametrize("name", ["CoLA", "SST-2", "MRPC", "STS-B", "RTE"])
+def test_every_row_of_the_official_files(name):
+    task = GLUE_TASKS[name]
+    for split, path in official_files(task, str(OFFICIAL)).items():
+        rows, lines = read_glue(task, split, path), Path(path).read_bytes().rstrip().count(b"\n")
+        assert len(rows.texts) == rows.read == lines + (name == "CoLA" and split != "test")
+        assert all(all(texts) for texts in rows.texts)
+        assert not rows.dropped and not rows.warnings
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """tupe-prepare-pretrain: every line of the text is there once, also after an interruption."""
 
+import collections
 import gzip
 import json
 import lzma
@@ -7,6 +8,7 @@ import random
 import re
 import shutil
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -142,6 +144,14 @@ def test_shards_lower_case_joined_lines_and_a_valid_file(inputs, raw, tmp_path):
     for line in made_up(60, 5)[0]:
         assert sum(one.count(line.lower()) for one in text) == 1
     assert not any(line.lower() in one for one in text for line in valid[0])
+
+
+def test_each_split_has_its_share():
+    lines = np.random.default_rng(1).integers(2**64, size=20_000, dtype="u8")
+    parts = corpus.split_parts(lines, np.arange(1, 20_001) // 2, [0.1, 0.3])
+    counts = collections.Counter(split for size, *_, split in parts for _ in range(size))
+    shares = [counts[split] / 20_000 for split in range(3)]
+    assert shares == pytest.approx([0.1, 0.3, 0.6], abs=0.02)  # four standard errors
 
 
 def test_compressed_text_and_rows(whole, raw, tmp_path):
