@@ -9,15 +9,8 @@ from helpers.crafted import OPTIONS, E, whole_state
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.checkpoint.convert import Model
 from tupe_fairseq.checkpoint.extend import longer_table
-from tupe_fairseq.checkpoint.untie import (
-    centred,
-    fit_bias,
-    fitted_scores,
-    layer_inputs,
-    position_scores,
-    untie,
-)
-from tupe_fairseq.position import UntiedAbsoluteBias, build_position_encoding
+from tupe_fairseq.checkpoint.untie import untie
+from tupe_fairseq.position import build_position_encoding
 
 HEADS, DIM, MAX = 3, 12, 11
 WITH_TABLE = pytest.mark.parametrize("name", ["learned", "tupe", "disentangled"])
@@ -66,64 +59,19 @@ def test_rows_are_those_of_a_loop(method, name):
 # ---- Untied positions ---------------------------------------------------------------------------
 
 
-def learned(spread=0.5):
-    """Options of a small learned model, and random weights with position vectors of some size."""
+def learned():
+    """Options and tensors of a small learned model."""
     more = {"position_encoding": "learned", "attn_impl": "auto"}
     options = argparse.Namespace(**{**OPTIONS, **more})
     encoder = TupeEncoder(TupeConfig.from_roberta_options(options))
-    for name, parameter in encoder.named_parameters():
-        torch.nn.init.normal_(parameter, mean=float(name.endswith("norm.weight")), std=0.3)
-    torch.nn.init.normal_(encoder.position.pos.weight, mean=0.2, std=spread)
     kept = {k: v for k, v in whole_state()["model"].items() if not k.startswith(E)}
     words = kept["encoder.lm_head.weight"]
-    tensors = {E + name: tensor.detach() for name, tensor in encoder.state_dict().items()}
-    return options, encoder.eval(), {**tensors, **kept, E + "embed_tokens.weight": words}
-
-
-# the second: of 14 draws at most 0.031 and 0.26
-@pytest.mark.parametrize("width, length, share, atol", [(32, 16, 1e-9, 1e-4), (16, 40, 0.05, 0.3)])
-def test_a_bias_that_the_table_can_have_is_found(width, length, share, atol):
-    """Exactly if the table has fewer rows than columns; a longer one has its largest directions."""
-    made = UntiedAbsoluteBias(width, 4, length, scaling=(2 * width / 4) ** -0.5)
-    for projection in (made.pos_q_proj, made.pos_k_proj):
-        torch.nn.init.normal_(projection.weight, std=0.3)
-        torch.nn.init.normal_(projection.bias, std=0.3)
-    wanted = fitted_scores(made).detach()
-    found = fit_bias(wanted, width)
-    left = centred(fitted_scores(found).detach() - wanted)
-    assert left.pow(2).mean() < share * centred(wanted).pow(2).mean()
-    again = fit_bias(wanted, width).state_dict()
-    assert all(again[name].equal(tensor) for name, tensor in found.state_dict().items())
-    # as the softmax sees it, [CLS] as a key included
-    torch.testing.assert_close(
-        found(length)[:, 1:].softmax(-1), made(length)[:, 1:].softmax(-1), atol=atol, rtol=0
-    )
-
-
-def test_the_scores_of_the_first_layer():
-    """A model in which they are known: one word, so that LN(word + p_i) is all there is."""
-    _, encoder, _ = learned()
-    word, cls = torch.randn(2, 8)
-    words = torch.cat([cls[None], word.expand(11, 8)])
-    with torch.no_grad():
-        _, inputs = layer_inputs(encoder, words)
-        found = position_scores(encoder, 0, inputs[0])
-        x = torch.cat([cls[None], word.expand(15, 8)])
-        x = encoder.layernorm_embedding(x + encoder.position.pos.weight)
-        attention = encoder.layers[0].self_attn
-        q, k, _ = torch.nn.functional.linear(
-            x, attention.in_proj_weight, attention.in_proj_bias
-        ).view(16, 3, 2, 4).permute(1, 2, 0, 3)  # fmt: skip
-        logits = q @ k.transpose(1, 2) / 2
-    expected = logits[:, 1:, 1:] - logits[:, 1:, :1]
-    # but for the words' own score, the same everywhere
-    difference = found[..., 1:] - found[..., :1] - expected
-    level = difference.mean((1, 2), keepdim=True).expand_as(difference)
-    torch.testing.assert_close(difference, level, rtol=1e-4, atol=1e-4)
+    tensors = {E + name: tensor for name, tensor in encoder.state_dict().items()}
+    return options, {**tensors, **kept, E + "embed_tokens.weight": words}
 
 
 def test_what_is_changed_and_what_is_not():
-    options, _, model = learned()
+    options, model = learned()
     before = {name: tensor.clone() for name, tensor in model.items()}
     made = untie(Model(model, options, []))
     new, new_options = made.tensors, made.options
@@ -139,6 +87,6 @@ def test_what_is_changed_and_what_is_not():
     torch.testing.assert_close(moved[2:], table[1:].mean(0).expand_as(moved[2:]))
     assert new["encoder.lm_head.weight"].equal(new[E + "embed_tokens.weight"])
     assert new[E + "layers.1.fc1.weight"].equal(model[E + "layers.1.fc1.weight"])
-    *layers, warning = made.remarks
-    shares = [float(line.split(" has ")[1].split(" %")[0]) for line in layers]
-    assert len(shares) == 2 and 30 < max(shares) <= 100 and "NOT YET AS GOOD" in warning
+    assert "train it on before you use it" in made.remarks[-1]
+    again = untie(Model(model, options, [])).tensors
+    assert all(again[name].equal(tensor) for name, tensor in new.items())
