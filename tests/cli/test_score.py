@@ -1,4 +1,4 @@
-"""tupe-score: sentences, lengths and minimal pairs, against loops over the training model."""
+"""tupe-score: sentences and minimal pairs, against loops over the training model."""
 
 import io
 import json
@@ -18,12 +18,7 @@ from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.inference.model import load
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 from tupe_fairseq.scoring.minimal_pairs import PairAccuracy, accuracy_table, pair_files, read_pairs
-from tupe_fairseq.scoring.pseudo_likelihood import (
-    MASKED_SHARE,
-    draw_masked,
-    loss_at_length,
-    pseudo_likelihoods,
-)
+from tupe_fairseq.scoring.pseudo_likelihood import pseudo_likelihoods
 
 SENTENCES = [
     "The cat sat on the mat.", "No fish.", "The cat sat on the mat.", "Is it so?",
@@ -198,7 +193,6 @@ def test_what_is_refused_or_cut(models, tmp_path):
         (ours, [*source, "--text", "c"], "--text names a column, and "),
         (ours, ["--input", tmp_path / "long.txt"], "long.txt, line 2: the sentence has "),
         (ours, [*source, "--data", other], "trained with a different vocabulary"),
-        (ours, [*source, "--lengths", "12,25"], f"takes, {MAX_POSITIONS}; "),
         (tmp_path / "headless.pt", source, "has no LM head, which predicts masked tokens"),
     ):
         code, log = call_program("score", [checkpoint, "--data", models / "data", *flags])
@@ -206,49 +200,6 @@ def test_what_is_refused_or_cut(models, tmp_path):
     log = score(models, "--cut", "--input", tmp_path / "long.txt")
     assert "1 sentences were cut to what the model takes" in log
     assert [row["pieces"] for row in read_tsv(log)][1] == str(MAX_POSITIONS - 2)
-
-
-# ---- The loss at a length
-
-
-@pytest.mark.parametrize("options", [{"rel_pos": True}, {"position_encoding": "rope"}])
-def test_losses_are_those_of_a_loop(options, models, tmp_path):
-    args, model = build(models / "data" / "dict.txt", **options)
-    loaded, mask = load_saved(tmp_path, args, model.eval(), models)
-    given = token_rows(len(loaded.symbols), (1, 30, 7, 3, 41, 9, 22))
-    drawn = draw_masked(given)
-    text, chosen = (one.tolist() for one in drawn)
-    assert text == [token for line in given for token in line[1:]]
-    for length in (5, 8, MAX_POSITIONS):
-        wanted = []  # position and loss of every masked token, sample by sample
-        for start in range(0, len(text), length - 1):
-            sample = torch.tensor([0, *text[start : start + length - 1]])
-            places = [1 + n for n, one in enumerate(chosen[start : start + length - 1]) if one]
-            masked = sample.clone()
-            masked[places] = mask
-            with torch.no_grad():
-                logs = model(masked[None])[0][0].log_softmax(-1)
-            wanted += [(place, -logs[place, sample[place]].item()) for place in places]
-        for batch_tokens in (1, 3 * length, 10_000):
-            found = loss_at_length(loaded.masked_logits, drawn, mask, length, 5, batch_tokens)
-            assert found["length"] == length and found["pieces"] == sum(chosen) == len(wanted)
-            mean = sum(loss for _, loss in wanted) / len(wanted)
-            assert found["loss"] == pytest.approx(mean, rel=1e-5)
-            assert found["by_position"][-1]["to"] == length
-            for one in found["by_position"]:
-                inside = [loss for place, loss in wanted if one["from"] <= place < one["to"]]
-                assert one["pieces"] == len(inside)
-                mean = sum(inside) / len(inside) if inside else None
-                assert one["loss"] == pytest.approx(mean, rel=1e-5)
-
-
-def test_the_same_tokens_are_drawn_each_time_and_no_end_of_a_line():
-    given = token_rows(50, (1, 30, 7, 3, 41, 9, 22)) * 40
-    (tokens, masked), again = draw_masked(given), draw_masked(iter(given))
-    assert tokens.equal(again[0]) and masked.equal(again[1])
-    assert not masked[tokens == 2].any()
-    # five standard deviations of the mean of some 4,500 draws
-    assert abs(masked.sum() / (tokens != 2).sum() - MASKED_SHARE) < 0.027
 
 
 # ---- Minimal pairs

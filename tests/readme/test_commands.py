@@ -198,7 +198,7 @@ def test_positions_and_convert(folder):
     assert "done training" in outputs[0]
     assert (folder / "comparison" / "results.json").exists()
     assert (folder / "figures-tupe-r" / "position_bias.png").exists()
-    assert (folder / "by-length" / "results.json").exists()
+    assert (folder / "longer" / "model.pt").exists()
     assert any(
         all(f"{name} torch.Size([8, 100, 128])" in output for name in names) for output in outputs
     )

@@ -1,4 +1,4 @@
-"""tupe-score: pseudo-log-likelihoods of sentences, minimal pairs, and loss by sample length."""
+"""tupe-score: pseudo-log-likelihoods of sentences, and minimal pairs."""
 
 import argparse
 import contextlib
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tupe_fairseq.cli.arg_types import at_least, comma_list, count, file, output_file, writable
+from tupe_fairseq.cli.arg_types import count, file, output_file, writable
 from tupe_fairseq.cli.shared_flags import (
     add_model_flags,
     load_model,
@@ -41,11 +41,10 @@ def get_parser() -> argparse.ArgumentParser:
         prog="tupe-score",
         description="Score sentences by pseudo-log-likelihood: each token is masked in turn, and "
         "the logarithms of its probabilities are summed. --pairs gives the accuracy on minimal "
-        "pairs, --lengths the loss of masked tokens by the length of samples.",
+        "pairs.",
         epilog="examples: tupe-score checkpoints/checkpoint_best.pt --data data-bin --input "
         "valid.txt --output-file scores.tsv; tupe-score checkpoints/checkpoint_best.pt --data "
-        "data-bin --pairs blimp/data --results blimp-results; tupe-score longer/model.pt --input "
-        "valid.txt --lengths 128,512,2048 --results by-length",
+        "data-bin --pairs blimp/data --results blimp-results",
     )
     add_model_flags(parser, batches=False)
     what = parser.add_mutually_exclusive_group()
@@ -65,10 +64,6 @@ def get_parser() -> argparse.ArgumentParser:
         "with --pairs none",
     )  # fmt: skip
     add("--results", type=writable, metavar="DIR", help="folder for results.md and results.json")
-    add(
-        "--lengths", type=comma_list(at_least(3)), metavar="L,L",
-        help="cut the text of --input into samples of these lengths in tokens, <s> included",
-    )  # fmt: skip
     add("--text", metavar="COL", help="column of the sentence in rows of --input; default: guessed")
     add("--good", metavar="COL", help="column of the acceptable sentence; default sentence_good")
     add("--bad", metavar="COL", help="column of the other sentence; default sentence_bad")
@@ -94,9 +89,6 @@ def main(argv: list[str] | None = None) -> None:
                 parser.error(f"--{flag.replace('_', '-')} is for --pairs")
     elif args.text is not None:
         parser.error("--text is for --input")
-    for flag in ("pairs", "output_file", "cut"):
-        if args.lengths and getattr(args, flag):
-            parser.error(f"--{flag.replace('_', '-')} has no effect with --lengths")
     vocabulary = vocabulary_files(parser, args)
     inputs = [args.checkpoint, args.input, *(args.pairs or [])]
     refuse_overwriting(parser, args.output_file, inputs)
@@ -117,12 +109,7 @@ def main(argv: list[str] | None = None) -> None:
         )
     model.encoder.to(device)
     model.lm_head.to(device)
-    if args.lengths and max(args.lengths) > model.max_positions:
-        raise ValueError(
-            f"--lengths: {max(args.lengths)} is more than {args.checkpoint} takes, "
-            f"{model.max_positions}; make it longer with tupe-extend, or drop that length"
-        )
-    longest = sys.maxsize if args.lengths else model.max_positions - 2
+    longest = model.max_positions - 2
 
     def encoded(counts: Counter) -> Iterator[tuple[list[str], dict[str, Any], list[list[int]]]]:
         for where, sentences, columns in read():
@@ -135,8 +122,8 @@ def main(argv: list[str] | None = None) -> None:
         logger.info("%d tokens", total)
     batch_tokens = BATCH_TOKENS if device == "cpu" else BATCH_TOKENS_ON_GPU
     with tqdm(total=total, unit="token", unit_scale=True, disable=None, leave=False) as bar:
-        measure = _loss_by_length if args.lengths else _score
-        results, table = measure(args, model, device, encoded(counts), batch_tokens, bar.update)
+        rows = encoded(counts)
+        results, table = _score(args, model, device, rows, batch_tokens, bar.update)
     if counts["cut"]:
         logger.warning("%d sentences were cut to what the model takes", counts["cut"])
     warn_of_unknown(logger, counts)
@@ -163,7 +150,7 @@ def _reader(args: argparse.Namespace) -> Callable[[], Iterator[Row]]:
             column = choose_columns(path, args.text, num_texts=1).text
         elif args.text is not None:
             raise ValueError(f"--text names a column, and {path} has lines of text; drop it")
-        return lambda: _sentences(path, column, bool(args.lengths))
+        return lambda: _sentences(path, column)
     from tupe_fairseq.scoring.minimal_pairs import pair_files, read_pairs
 
     files = pair_files(args.pairs)
@@ -171,15 +158,14 @@ def _reader(args: argparse.Namespace) -> Callable[[], Iterator[Row]]:
     return lambda: read_pairs(files, good, bad, args.phenomenon, args.pairs_per_file)
 
 
-def _sentences(path: str, column: str, skip_empty: bool) -> Iterator[Row]:
+def _sentences(path: str, column: str) -> Iterator[Row]:
     is_empty = True
     for number, row in read_rows(path, [column], ending=ending_of(path, ".txt")):
         line = row[column] if isinstance(row[column], str) else " ".join(row[column])
-        if line.strip():
-            is_empty = False
-            yield place(path, number), [line.strip()], {}
-        elif not skip_empty:
+        if not line.strip():
             raise ValueError(f"{place(path, number)} is empty; give a sentence in each line")
+        is_empty = False
+        yield place(path, number), [line.strip()], {}
     if is_empty:
         raise ValueError(f"{path} is empty; give a sentence in each line")
 
@@ -276,25 +262,3 @@ def _with_loss(total: Counter) -> dict[str, Any]:
     """Loss: minus the mean log-probability. Its exponential: Salazar et al. 2020, Eq. 3."""
     loss = -total["pseudo_log_likelihood"] / total["pieces"]
     return {**total, "loss": loss, "pseudo_perplexity": math.exp(min(loss, _HIGHEST_LOSS))}
-
-
-def _loss_by_length(args, model, device, rows, batch_tokens, advance) -> tuple[dict, str]:
-    """The losses at all lengths for results.json, and their table."""
-    from tupe_fairseq.scoring import pseudo_likelihood
-
-    lengths, mask = sorted(args.lengths), model.symbols.index(MASK)
-    tokens, masked = pseudo_likelihood.draw_masked(line for *_, lines in rows for line in lines)
-    if len(tokens) < lengths[-1] - 1 or not masked.any():
-        raise ValueError(
-            f"the text has {len(tokens)} tokens, {int(masked.sum())} of them masked, fewer than a "
-            f"sample of --lengths {lengths[-1]}; give more text, or drop that length"
-        )
-    text, results = (tokens.to(device), masked.to(device)), []
-    for length in lengths:
-        results.append(pseudo_likelihood.loss_at_length(
-            model.masked_logits, text, mask, length, lengths[0], batch_tokens
-        ))  # fmt: skip
-        advance(len(tokens) // len(lengths))
-    table = pseudo_likelihood.lengths_table(results)
-    print(table, end="")
-    return {"masked_share": pseudo_likelihood.MASKED_SHARE, "lengths": results}, table
