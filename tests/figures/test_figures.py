@@ -13,7 +13,7 @@ from helpers.models import MAX_POSITIONS, write_model
 from helpers.running import run_here
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.data.subwords import SentencePiece
-from tupe_fairseq.figures import attention, cls, correlations, position_bias, variance
+from tupe_fairseq.figures import attention, correlations, position_bias
 from tupe_fairseq.figures.plot_input import PlotInput, cut_blocks, load
 
 LENGTH, HEADS, WIDTH = 6, 3, 12
@@ -85,54 +85,6 @@ def test_four_correlations_one_by_one():
                 torch.testing.assert_close(four[:, 0, head, i, j], torch.stack(expected))
 
 
-def test_shares_of_states_made_for_it():
-    positions = torch.arange(5).repeat(8)
-    of_position, noise = torch.randn(5, 7), torch.randn(8, 5, 7)
-    noise = noise - noise.mean(0)  # nothing of it is in the means of the positions
-    for size in (0.0, 0.5, 3.0):
-        states = (of_position + size * noise).flatten(0, 1)
-        between = (of_position - of_position.mean(0)).double().square().sum() * 8
-        total = (states - states.mean(0)).double().square().sum()
-        share = variance.explained_share(states, positions)
-        assert abs(share - float(between / total)) < 1e-6
-    assert variance.explained_share(of_position[positions], positions) == pytest.approx(1)
-    assert variance.explained_share(torch.ones(40, 7), positions) == 0
-
-
-def test_variance_by_layer():
-    with_positions = variance.measure(plot_input(position_encoding="learned"))
-    without = variance.measure(plot_input(position_encoding="none"))
-    assert len(with_positions.position) == CONFIG.num_layers + 1
-    # without positions the embeddings are the words', save for what chance makes of 20 sequences
-    assert without.token[0] == pytest.approx(1)
-    assert without.position[0] < 2 * without.position_by_chance < with_positions.position[0]
-    assert without.position_by_chance == 4 / 99 and without.token_by_chance == 5 / 99
-
-
-def test_attention_of_cls():
-    weights = torch.rand(2, HEADS, LENGTH, LENGTH).softmax(-1)
-    received, kept = cls.attention_of_cls(weights)
-    for head in range(HEADS):
-        others = [weights[b, head, i, 0] for b in range(2) for i in range(1, LENGTH)]
-        torch.testing.assert_close(received[head], torch.stack(others).mean())
-        torch.testing.assert_close(kept[head], weights[:, head, 0, 0].mean())
-
-
-def test_cls_of_tupe():
-    given = plot_input(rel_pos=True)
-    report, bias = cls.measure(given), given.encoder.position_bias
-    total = bias(LENGTH)[[0, 2]]
-    torch.testing.assert_close(report.bias.cls_to_other, total[:, 0, 3])
-    torch.testing.assert_close(report.bias.other_to_cls, total[:, 4, 0])
-    assert report.bias.others.shape == (2, (LENGTH - 1) ** 2)
-    with torch.no_grad():
-        weights = given.encoder.attention_weights(given.words)[1][:, [0, 2]]
-    received, kept = cls.attention_of_cls(weights.double())
-    torch.testing.assert_close(report.attention.received[1], received, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(report.attention.kept[1], kept, rtol=1e-5, atol=1e-6)
-    assert attention.measure(given).shape == (2, 2, LENGTH, LENGTH)
-
-
 def test_blocks_hold_the_text_in_order():
     sentences = [torch.arange(10 * n, 10 * n + 5 + n) for n in range(40)]
     stream = torch.cat(sentences)
@@ -164,6 +116,14 @@ def test_matrices_are_drawn_with_queries_as_rows():
         torch.testing.assert_close(found[f"head {head}"], total[head])
 
 
+def test_attention_is_that_of_the_sentence():
+    given = plot_input(rel_pos=True)
+    weights = given.encoder.attention_weights(given.sentence[None])
+    assert attention.measure(given).equal(torch.cat(weights)[:, [0, 2]])
+    found = images(attention.draw({"a": attention.measure(given)}, {"a": given}))
+    torch.testing.assert_close(found["layer 1, head 2"], weights[1][0, 2].detach())
+
+
 def test_an_encoding_of_each_layer_has_a_matrix_for_each():
     given = plot_input(position_encoding="enformer")
     found = position_bias.measure(given)
@@ -191,7 +151,7 @@ def model(tmp_path):
 def test_the_figures_that_apply(model, tmp_path):
     out = tmp_path / "out"
     log = run_here("tupe-plot", model, "--output-dir", out, "--dpi", 40).stdout
-    names = {"position_bias", "profile_by_distance", "cls", "variance", "attention"}
+    names = {"position_bias", "profile_by_distance", "attention"}
     assert {path.stem for path in out.iterdir()} == names
     assert "correlations.png: skipped for a: position encoding 'tupe' adds nothing" in log
     for path in out.iterdir():
@@ -201,12 +161,16 @@ def test_the_figures_that_apply(model, tmp_path):
     other = shutil.copytree(model.parent, tmp_path / "b", ignore=shutil.ignore_patterns("valid*"))
     words = [model, other / model.name, "--output-dir", tmp_path / "two", "--dpi", 40]
     log = run_here("tupe-plot", *words, "--data", other).stdout
-    assert "variance.png: skipped for b: it needs text; give --sentences" in log
-    names -= {"variance", "attention"}
+    assert "attention.png: skipped for b: there is no sentence" in log
+    names -= {"attention"}
     assert {path.stem for path in (tmp_path / "two").iterdir()} == names
     learned = write_model(model.parent, model.parent, position_encoding="learned")
     run_here("tupe-plot", learned, "--output-dir", out, "--dpi", 40)
     assert (out / "correlations.png").exists()
+    # one without text
+    bare = write_model(other, other, position_encoding="learned")
+    log = run_here("tupe-plot", bare, "--output-dir", tmp_path / "none", "--dpi", 40).stdout
+    assert "correlations.png: skipped for b: it needs text; give --sentences" in log
 
 
 def test_text_is_encoded_by_the_vocabulary_of_the_data(model, tmp_path):

@@ -15,8 +15,7 @@ def get_parser() -> argparse.ArgumentParser:
         description="Draw the position terms and the attention of one model, or of several to "
         "compare them. Figures that do not apply to a model are skipped, and the reason is logged.",
         epilog="figures: position_bias (each head's matrix), profile_by_distance (its mean at each "
-        "relative\nposition), cls (bias and attention of [CLS]), correlations (of words and added "
-        "positions), variance\n(explained by position and by word), attention (maps of a "
+        "relative\nposition), correlations (of words and added positions), attention (maps of a "
         "sentence)\n\nexample:\n  tupe-plot tupe-r/checkpoint_best.pt bert-a/checkpoint_best.pt "
         "--data data-bin --output-dir plots",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -51,38 +50,26 @@ def get_parser() -> argparse.ArgumentParser:
         metavar="0,1,...",
         help="heads to show, counted from 0; default: all",
     )
-    add(
-        "--names",
-        type=arg_types.comma_list(str),
-        metavar="A,B",
-        help="of the models; default: what differs in their paths",
-    )
     add("--dpi", type=arg_types.at_least(10), default=120, metavar="N", help="default %(default)s")
     return parser
 
 
 def main(argv: list[str] | None = None) -> None:
     """Draw all figures that apply; nothing is written before every model is loaded."""
-    parser = get_parser()
-    args = parser.parse_args(argv)
-    if args.names and len(args.names) != len(args.checkpoints):
-        parser.error(f"--names has {len(args.names)} names for {len(args.checkpoints)} checkpoints")
-    from tupe_fairseq.figures import attention, cls, correlations, position_bias, variance
+    args = get_parser().parse_args(argv)
+    from tupe_fairseq.figures import attention, correlations, position_bias
     from tupe_fairseq.figures.canvas import save_png
     from tupe_fairseq.figures.plot_input import NotApplicable, load
 
     figures = {
         "position_bias": (position_bias.measure, position_bias.draw),
         "profile_by_distance": (position_bias.measure_profile, position_bias.draw_profile),
-        "cls": (cls.measure, cls.draw),
         "correlations": (correlations.measure, correlations.draw),
-        "variance": (variance.measure, variance.draw),
         "attention": (attention.measure, attention.draw),
     }
     inputs = load(
         args.checkpoints,
         args.data,
-        names=args.names,
         length=args.length,
         heads=args.heads and sorted(args.heads),
         sentences=args.sentences,

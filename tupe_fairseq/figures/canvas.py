@@ -48,8 +48,3 @@ def wrapped(count: int, most: int) -> tuple[int, int]:
 def colours(count: int) -> list[str]:
     """A colour for each of several models."""
     return [COLOURS[i % len(COLOURS)] for i in range(count)]
-
-
-def from_zero(ax) -> None:
-    """Begin the y axis at 0 and end it above the highest marker."""
-    ax.set_ylim(0, 1.08 * max(ax.dataLim.y1, 1e-12))

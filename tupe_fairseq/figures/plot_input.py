@@ -79,7 +79,6 @@ def load(
     paths: list[str],
     data: str | None = None,
     *,
-    names: list[str] | None = None,
     length: int | None = None,
     heads: list[int] | None = None,
     sentences: str | None = None,
@@ -92,8 +91,7 @@ def load(
     if length and length > shortest:
         raise ValueError(f"--length ({length}) is above the model's max_positions ({shortest})")
     length, inputs = length or min(shortest, 128), {}
-    names = names or short_names(paths)
-    for name, path, folder, one in zip(names, paths, folders, models):
+    for name, path, folder, one in zip(short_names(paths), paths, folders, models):
         last = one.encoder.config.num_heads - 1
         if heads and max(heads) > last:
             raise ValueError(f"--heads ({max(heads)}) is above {last}, the last head of {path}")

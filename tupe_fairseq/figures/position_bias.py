@@ -89,13 +89,9 @@ def by_offset(bias: Tensor) -> Profile:
 
 def measure_profile(plot_input: PlotInput) -> dict[str, Profile]:
     """The profiles of the matrices of :func:`measure`."""
-    need_two_positions(plot_input)
-    return {term: by_offset(bias) for term, bias in measure(plot_input).items()}
-
-
-def need_two_positions(plot_input: PlotInput) -> None:
     if plot_input.length < 3:
         raise NotApplicable(f"--length ({plot_input.length}) is below 3: [CLS] and two positions")
+    return {term: by_offset(bias) for term, bias in measure(plot_input).items()}
 
 
 def draw_profile(measured: dict[str, dict[str, Profile]], inputs: dict[str, PlotInput]):
