@@ -49,7 +49,7 @@ def test_our_commands(name, folder):
 
 
 @pytest.mark.parametrize(
-    "name", ["tupe-r", "enformer", "mean-pooling", "tagging", "lm-tupe-r", "mt-tupe-r"]
+    "name", ["tupe-a", "enformer", "mean-pooling", "tagging", "lm-tupe-r", "mt-tupe-r"]
 )
 def test_fairseq_train_goes_on(name, folder, tmp_path):
     """With a learning rate of 0 the weights stay."""

@@ -229,7 +229,7 @@ def test_options_lists_every_flag_with_the_value_that_a_training_has():
     # one flag a part, from its name on
     parts = dict(re.findall(r"^  (--[a-z-]+)(.*?)(?=^  --|^$|\Z)", listed, re.M | re.S))
     assert {flag(name) for name in POSITION_OPTIONS} < set(parts)
-    assert {"--encoder-layers", "--attn-impl", "--unpad", "--dropout"} < set(parts)
+    assert {"--encoder-layers", "--attn-impl", "--dropout"} < set(parts)
     for part, text in parts.items():
         name = part[2:].replace("-", "_")
         assert name not in FIXED_OPTIONS, f"{part} is refused"

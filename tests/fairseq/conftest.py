@@ -51,6 +51,6 @@ def subwords(tmp_path_factory):
 def subwords_trained(subwords, tmp_path_factory):
     """The --save-dir of a model trained with isolated documents and whole-word masking."""
     folder = tmp_path_factory.mktemp("subwords_trained")
-    flags = ["--isolate-documents", "--mask-whole-words", "--unpad", "--sample-break-mode", "none"]
+    flags = ["--isolate-documents", "--mask-whole-words", "--sample-break-mode", "none"]
     training.pretrain(subwords, folder, "--rel-pos", *flags, "--checkpoint-activations")
     return folder

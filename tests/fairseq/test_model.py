@@ -103,9 +103,7 @@ CHANGES = {
     "--tie-cls": ([], [], {"unties [CLS]": False}),
     "--untie-cls": (["--position-encoding", "alibi"], [], {"unties [CLS]": True}),
     "--attn-impl": ([], ["chunked"], {"attention": "chunked"}),
-    "--unpad": ([], [], {}),
     "--isolate-documents": ([], [], {"documents begin with": 0}),
-    "--compile-layers": ([], [], {}),
     "--checkpoint-activations": ([], [], {"checkpointed": True}),
     "--offload-activations": ([], [], {"checkpointed": True}),
 }  # fmt: skip
@@ -127,12 +125,6 @@ def test_an_older_name_of_an_activation(data):
         data, *TINY, "--activation-fn", "gelu_fast", "--pooler-activation-fn", "gelu_fast"
     ).args
     assert args.activation_fn == args.pooler_activation_fn == "gelu_accurate"
-
-
-@pytest.mark.parametrize("flag", ["--unpad", "--compile-layers"])
-def test_a_flag_that_has_no_effect_any_more_says_so(flag, data, caplog):
-    build(data, *TINY, flag)
-    assert caplog.text.count("has no effect") == caplog.text.count(f"{flag} has no effect") == 1
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

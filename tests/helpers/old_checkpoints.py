@@ -27,7 +27,7 @@ LINES = [f"{word} 1" for word in WORDS]
 ENCODING = "--position-encoding"
 #: pre-training: flags of fairseq-train after those of ``training.pretrain``
 PRETRAINED = {
-    "tupe-a": ["--arch", "tupe_roberta_base", "--unpad", "--compile-layers"],
+    "tupe-a": ["--arch", "tupe_roberta_base"],  # and --unpad --compile-layers, which are gone
     "tupe-r": ["--arch", "tupe_roberta", "--rel-pos", "--task", "masked_lm"],
     "tupe-r-tied": ["--rel-pos", "--tie-cls", "--encoder-normalize-before",
                     "--rel-pos-buckets", 8, "--max-rel-pos", 6, "--checkpoint-activations"],

@@ -63,7 +63,7 @@ _ALLOWED: dict[str, Any] = {
          "encoder_layerdrop", "mask_prob", "leave_unmasked_prob", "random_token_prob"), float,
     ),
     **dict.fromkeys(
-        ("encoder_normalize_before", "untie_weights_roberta", "unpad", "compile_layers",
+        ("encoder_normalize_before", "untie_weights_roberta",
          "checkpoint_activations", "offload_activations", "spectral_norm_classification_head",
          "add_prev_output_tokens", "freq_weighted_replacement", "mask_whole_words", "multilabel",
          "no_shuffle", "regression_target"), bool,

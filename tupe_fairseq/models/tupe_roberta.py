@@ -58,13 +58,7 @@ FIXED_OPTIONS = {
     "quant_noise_scalar": 0,
     "spectral_norm_classification_head": False,
 }
-#: flags that older commands and checkpoints have, and why they have no effect
-WITHOUT_EFFECT = {
-    "unpad": "layers leave padding out wherever that saves time",
-    "compile_layers": "compiled layers took more time and memory on an H200",
-}
 SWITCHES = {
-    **{name: f"has no effect: {reason}" for name, reason in WITHOUT_EFFECT.items()},
     "isolate_documents": "keep the documents of a sample apart, each with its own positions and "
     "<s>; an empty line of the text separates documents; needs --task tupe_masked_lm and "
     "--sample-break-mode none or complete",
@@ -172,9 +166,6 @@ def check_options(args, task) -> None:
             "--init-token 0 --separator-token 2"
         )
     is_trained = not args.load_checkpoint_heads  # not read from a checkpoint for something else
-    for name, reason in WITHOUT_EFFECT.items() if is_trained else ():
-        if safe_getattr(args, name):
-            logger.warning("%s has no effect: %s", flag(name), reason)
     if args.pooling != "cls" and isinstance(task, MaskedLMTask) and is_trained:
         raise ValueError(
             f"--pooling {args.pooling} is for classification heads, which pre-training does not "
