@@ -18,10 +18,7 @@ ROOMS = {
     "initialization": ("", "torch"),
     "position": ("initialization options", "torch"),
     "attention": ("", "torch triton"),
-    "modules": (
-        "attention initialization options position",
-        "torch fairseq",
-    ),  # fairseq in heads.py alone
+    "modules": ("attention initialization options position", "torch"),
     "encoder": ("attention modules options position", "torch"),
     "files": ("", ""),
     "flops": ("", ""),
@@ -69,7 +66,6 @@ def test_a_room_imports_what_is_below_it(room):
         assert rooms - {room} - {""} <= allowed, path
         if libraries:
             assert found - {""} <= libraries[0], path
-            assert "fairseq" not in found or path.name == "heads.py", path
 
 
 def test_the_version_is_the_same_everywhere():

@@ -45,7 +45,6 @@ def described(model):
     """What the parts of a model are, without its config."""
     encoder = model.encoder.sentence_encoder
     layer, head, position = encoder.layers[0], model.classification_heads[HEAD], encoder.position
-    x = torch.linspace(-1, 1, 5).repeat(2, 1)
     hidden = torch.randn(1, 3, 12, generator=torch.Generator().manual_seed(1))
     is_token = torch.tensor([[True, True, False]])
     cut, kept = hidden.clone(), torch.tensor([[True, False, False]])
@@ -58,7 +57,7 @@ def described(model):
         "inner": layer.fc1.out_features,
         "heads": layer.self_attn.num_heads,
         "activation": layer.activation_fn,
-        "pooler activation": head.activation_fn(x)[0].tolist(),
+        "pooler activation": head.activation_fn,
         "pre-LN": (layer.normalize_before, encoder.layer_norm is not None),
         "dropout": (layer.dropout, encoder.config.dropout),
         "attention dropout": layer.self_attn.dropout,
@@ -84,7 +83,7 @@ CHANGES = {
     "--encoder-ffn-embed-dim": ([], [11], {"inner": 11}),
     "--encoder-attention-heads": ([], [3], {"heads": 3}),
     "--activation-fn": ([], ["relu"], {"activation": "relu"}),
-    "--pooler-activation-fn": ([], ["relu"], {"pooler activation": [0, 0, 0, 0.5, 1]}),
+    "--pooler-activation-fn": ([], ["relu"], {"pooler activation": "relu"}),
     "--encoder-normalize-before": ([], [], {"pre-LN": (True, True)}),
     "--dropout": ([], [0.3], {"dropout": (0.3, 0.3)}),
     "--attention-dropout": ([], [0.3], {"attention dropout": 0.3}),

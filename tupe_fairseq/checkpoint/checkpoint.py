@@ -32,8 +32,6 @@ EMBEDDING = ENCODER + "embed_tokens.weight"
 LM_HEAD = "encoder.lm_head."
 HEADS = "classification_heads."
 VOCABULARY = "encoder.vocabulary_version"
-#: the record of a head on the mean of a text's features, whose weights would fit one on <s>
-POOLING = "pooling_version"
 #: the name of the head for tags, unless --classification-head-name gives another
 TAGGING_HEAD = "token_tagging_head"
 

@@ -22,7 +22,6 @@ from tupe_fairseq.checkpoint.checkpoint import (
     ENCODER,
     HEADS,
     LM_HEAD,
-    POOLING,
     VOCABULARY,
     CheckpointError,
     check_finite,
@@ -37,6 +36,7 @@ from tupe_fairseq.data.dictionary import DICTIONARY, word_ids
 from tupe_fairseq.data.tokenizer import KINDS, REPORT
 from tupe_fairseq.data.tokenizer import VOCABULARY as VOCABULARY_RECORD
 from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.modules.heads import POOLING_RECORD, LMHead, TaggingHead, TextHead
 from tupe_fairseq.modules.record import RECORD, options_record
 from tupe_fairseq.options import TupeConfig
 
@@ -201,22 +201,20 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
     with torch.device("meta"):  # without memory
         encoder = TupeEncoder(config)
         encoder.embed_tokens = nn.Embedding(len(symbols), dim)
-        lm_head = nn.Linear(dim, len(symbols))
-        lm_head.dense, lm_head.layer_norm = nn.Linear(dim, dim), nn.LayerNorm(dim)
+        lm_head = LMHead(dim, len(symbols), config.activation_fn)
         parts = {
-            name: {"out_proj": nn.Linear(dim, classes)}
-            | ({} if name == tags else {"dense": nn.Linear(dim, dim)})
+            name: TaggingHead(dim, classes) if name == tags else TextHead(dim, dim, classes)
             for name, classes in heads.items()
         }
     whole = nn.ModuleDict({
         "encoder": nn.ModuleDict({"sentence_encoder": encoder, "lm_head": lm_head}),
-        "classification_heads": nn.ModuleDict({k: nn.ModuleDict(x) for k, x in parts.items()}),
+        "classification_heads": nn.ModuleDict(parts),
     })  # fmt: skip
     record = {ENCODER + RECORD: options_record(config)}
     records = {VOCABULARY: vocabulary_version(symbols)}
     if getattr(options, "pooling", None) == "mean":
         kinds = {name for name in heads if name != tags}
-        records.update({f"{HEADS}{name}.{POOLING}": torch.tensor(1) for name in kinds})
+        records.update({f"{HEADS}{name}.{POOLING_RECORD}": torch.tensor(1) for name in kinds})
     known = {name: x for name, x in tensors.items() if name not in records}
     whole.load_state_dict({**record, **known}, assign=True)
     tied = not getattr(options, "untie_weights_roberta", False)

@@ -220,6 +220,7 @@ def chosen_head(model: Any, args: argparse.Namespace, folders: list[str]) -> Any
     from tupe_fairseq.data.dictionary import DICTIONARY, FILLER, MASK, read_dictionary
     from tupe_fairseq.data.task import CLASSIFICATION, REGRESSION, TAGGING, label_of
     from tupe_fairseq.export.names import Head
+    from tupe_fairseq.modules.heads import TaggingHead
 
     heads = sorted(model.heads)
     if not heads:
@@ -232,7 +233,7 @@ def chosen_head(model: Any, args: argparse.Namespace, folders: list[str]) -> Any
         raise ValueError(f"--head must be one of the checkpoint's: {', '.join(heads)}")
     name = model.options["classification_head_name"] = args.head or heads[0]
     outputs, kind = model.heads[name], model.kind
-    if model.head.dense is None:
+    if isinstance(model.head, TaggingHead):
         kind = TAGGING
     elif outputs == 1 and kind == CLASSIFICATION:
         kind = REGRESSION

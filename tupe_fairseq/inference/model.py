@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from tupe_fairseq.checkpoint.checkpoint import (
     ENCODER,
     LM_HEAD,
-    POOLING,
     CheckpointError,
     classification_heads,
     loading,
@@ -20,8 +19,7 @@ from tupe_fairseq.checkpoint.convert import read_model
 from tupe_fairseq.data.task import trained_kind
 from tupe_fairseq.data.tokenizer import find_dictionary
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.modules.pooling import POOLINGS
-from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
+from tupe_fairseq.modules.heads import POOLING_RECORD, LMHead, TaggingHead, TextHead, sized_head
 from tupe_fairseq.options import TupeConfig
 
 
@@ -31,50 +29,6 @@ class WordEncoder(TupeEncoder):
     def __init__(self, config: TupeConfig, num_symbols: int):
         super().__init__(config)
         self.embed_tokens = nn.Embedding(num_symbols, config.embed_dim)
-
-
-class LMHead(nn.Module):
-    """LN(activation(dense(x))) times the word embedding, or a matrix of its own, plus a bias."""
-
-    def __init__(self, tensors: dict[str, Tensor], activation: str):
-        super().__init__()
-        num_symbols, dim = tensors["weight"].shape
-        self.dense = nn.Linear(dim, dim)
-        self.layer_norm = nn.LayerNorm(dim)
-        self.weight = nn.Parameter(torch.empty(num_symbols, dim))
-        self.bias = nn.Parameter(torch.empty(num_symbols))
-        self.activation = ACTIVATIONS[activation]
-        self.load_state_dict(tensors)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.layer_norm(self.activation(self.dense(x)))
-        return nn.functional.linear(x, self.weight, self.bias)
-
-
-class TaskHead(nn.Module):
-    """out_proj(activation(dense(pooled hidden states))); for tagging out_proj of each token.
-
-    Shape: hidden states (B, L, D), real tokens bool (B, L) -> (B, C); for tagging (B, L, C).
-    """
-
-    def __init__(self, tensors: dict[str, Tensor], activation: str, pooling: str):
-        super().__init__()
-        self.dense: nn.Linear | None = None
-        if "dense.weight" in tensors:
-            self.dense = nn.Linear(*reversed(tensors["dense.weight"].shape))
-        self.out_proj = nn.Linear(*reversed(tensors["out_proj.weight"].shape))
-        self.activation = ACTIVATIONS[activation]
-        self.pool = POOLINGS[pooling]
-        recorded = "mean" if POOLING in tensors else "cls"
-        if recorded != pooling:
-            raise ValueError(f"pooling is {pooling} in its options and {recorded} in its head")
-        self.load_state_dict({name: x for name, x in tensors.items() if name != POOLING})
-
-    def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
-        if self.dense is None:
-            return self.out_proj(hidden)
-        x = self.pool(hidden, real).to(hidden.dtype)
-        return self.out_proj(self.activation(self.dense(x)))
 
 
 class TrainedModel:
@@ -116,16 +70,14 @@ class TrainedModel:
     @functools.cached_property
     def lm_head(self) -> LMHead:
         tensors = _part(self._tensors, LM_HEAD)
-        parts = [f"{part}.{name}" for part in ("dense", "layer_norm") for name in _TENSORS]
-        missing = [LM_HEAD + name for name in (*_TENSORS, *parts) if name not in tensors]
-        if missing:
-            raise CheckpointError(
-                f"{self.path} has no LM head, which predicts masked tokens: {', '.join(missing)} "
-                "missing"
-            )
+        if "weight" not in tensors:
+            raise CheckpointError(f"{self.path} has no LM head, which predicts masked tokens")
         # also if it is asked for in inference mode, whose tensors cannot be changed later
         with torch.inference_mode(False), loading(self.path):
-            return LMHead(tensors, self.encoder.config.activation_fn).eval()
+            weight = nn.Parameter(tensors["weight"].float())
+            head = LMHead(*reversed(weight.shape), self.encoder.config.activation_fn, weight)
+            head.load_state_dict(tensors)
+            return head.eval()
 
     def masked_logits(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """The LM head's logits at some positions.
@@ -142,7 +94,7 @@ class TrainedModel:
         return trained_kind(self.options)
 
     @functools.cached_property
-    def head(self) -> TaskHead:
+    def head(self) -> TextHead | TaggingHead:
         """The head that was trained last."""
         heads = self.heads
         if not heads:
@@ -159,14 +111,15 @@ class TrainedModel:
                 )
             (name,) = heads
         with torch.inference_mode(False), loading(self.path):
-            return TaskHead(
-                _part(self._tensors, f"classification_heads.{name}."),
-                self.options.get("pooler_activation_fn", "tanh"),
-                self.options.get("pooling", "cls"),
-            ).eval()
-
-
-_TENSORS = ("weight", "bias")
+            tensors = _part(self._tensors, f"classification_heads.{name}.")
+            recorded = "mean" if POOLING_RECORD in tensors else "cls"
+            pooling = self.options.get("pooling", "cls")
+            if recorded != pooling:
+                raise ValueError(f"pooling is {pooling} in its options and {recorded} in its head")
+            activation_fn = self.options.get("pooler_activation_fn", "tanh")
+            head = sized_head(tensors, activation_fn, 0.0, pooling)
+            head.load_state_dict(tensors)
+            return head.eval()
 
 
 def load(path: str, *folders: str) -> TrainedModel:

@@ -28,7 +28,7 @@ from tupe_fairseq.checkpoint.checkpoint import allow_for_fairseq, vocabulary_ver
 from tupe_fairseq.checkpoint.fit import check_fit
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.flops import training_flops
-from tupe_fairseq.modules.heads import TaggingHead, TextHead, fit_heads
+from tupe_fairseq.modules.heads import LMHead, TaggingHead, TextHead, fit_heads
 from tupe_fairseq.modules.pooling import POOLINGS
 from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
 from tupe_fairseq.options import (
@@ -225,6 +225,9 @@ class TupeRobertaEncoder(RobertaEncoder):
         encoder.embed_tokens = embed_tokens
         return encoder
 
+    def build_lm_head(self, embed_dim, output_dim, activation_fn, weight):
+        return LMHead(embed_dim, output_dim, activation_fn, weight)
+
     def extract_features(
         self,
         src_tokens,
@@ -338,7 +341,7 @@ class TupeRobertaModel(RobertaModel):
             num_classes,
             args.pooler_activation_fn,
             args.pooler_dropout,
-            pooling=args.pooling,
+            args.pooling,
         )
 
     def register_tagging_head(self, name, num_classes):

@@ -1,51 +1,87 @@
-"""Classification heads: one for texts, which is fairseq's with a pooling, and one for tags."""
+"""Heads on the encoder's output: over the vocabulary, for texts, for tags. Names are fairseq's."""
 
 import logging
 
 import torch
-from fairseq.models.roberta.model import RobertaClassificationHead
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe_fairseq.modules.pooling import POOLINGS
+from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
 
 logger = logging.getLogger(__name__)
-# a buffer of heads with mean pooling, whose weights would fit a head for <s>
+#: a buffer of heads with mean pooling, whose weights would fit a head for <s>
 POOLING_RECORD = "pooling_version"
 
 
-class TextHead(RobertaClassificationHead):
-    """fairseq's head on one vector of a text: the features of ``<s>``, or the mean of all tokens.
+class LMHead(nn.Module):
+    """LN(activation(dense(x))) E^T + b. Shape: (..., D) -> (..., V).
 
-    Shape: features (B, L, D), is_token bool (B, L) -> (B, C).
+    Args:
+        weight (nn.Parameter, optional): E (V, D), the word embedding; else a matrix of its own.
     """
 
-    def __init__(self, *args, pooling: str = "cls", **kwargs):
-        super().__init__(*args, **kwargs)
-        self.pooling = pooling
+    def __init__(self, embed_dim: int, num_symbols: int, activation_fn: str, weight=None):
+        super().__init__()
+        self.dense = nn.Linear(embed_dim, embed_dim)
+        self.activation_fn = activation_fn
+        self.layer_norm = nn.LayerNorm(embed_dim)
+        self.weight = nn.Linear(embed_dim, num_symbols).weight if weight is None else weight
+        self.bias = nn.Parameter(torch.zeros(num_symbols))
+
+    def forward(self, x: Tensor, masked_tokens: Tensor | None = None) -> Tensor:
+        x = x if masked_tokens is None else x[masked_tokens]
+        x = self.layer_norm(ACTIVATIONS[self.activation_fn](self.dense(x)))
+        return F.linear(x, self.weight, self.bias)
+
+
+class TextHead(nn.Module):
+    """out_proj(dropout(activation(dense(dropout(x))))), x the pooled features of a text.
+
+    Shape: features (B, L, D), is_token bool (B, L), which only the mean needs -> (B, C).
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        inner_dim: int,
+        num_classes: int,
+        activation_fn: str = "tanh",
+        dropout: float = 0.0,
+        pooling: str = "cls",
+    ):
+        super().__init__()
+        self.dense = nn.Linear(embed_dim, inner_dim)
+        self.activation_fn, self.pooling = activation_fn, pooling
+        self.dropout = nn.Dropout(dropout)
+        self.out_proj = nn.Linear(inner_dim, num_classes)
         if pooling == "mean":
             self.register_buffer(POOLING_RECORD, torch.ones((), dtype=torch.int64))
 
     def forward(self, features: Tensor, is_token: Tensor | None = None) -> Tensor:
-        if self.pooling == "mean":
-            if is_token is None:
-                raise ValueError(
-                    "a head with --pooling mean must know which tokens are padding; call "
-                    "model(tokens, classification_head_name=...)"
-                )
-            features = POOLINGS["mean"](features, is_token).to(features.dtype).unsqueeze(1)
-        return super().forward(features)
+        x = POOLINGS[self.pooling](features, is_token).to(features.dtype)
+        x = ACTIVATIONS[self.activation_fn](self.dense(self.dropout(x)))
+        return self.out_proj(self.dropout(x))
 
 
 class TaggingHead(nn.Module):
     """out_proj(dropout(x)), as in transformers' tagging heads. Shape: (..., D) -> (..., C)."""
 
-    def __init__(self, embed_dim: int, num_classes: int, dropout: float):
+    def __init__(self, embed_dim: int, num_classes: int, dropout: float = 0.0):
         super().__init__()
         self.dropout = nn.Dropout(dropout)
         self.out_proj = nn.Linear(embed_dim, num_classes)
 
     def forward(self, features: Tensor, is_token: Tensor | None = None) -> Tensor:
         return self.out_proj(self.dropout(features))
+
+
+def sized_head(tensors: dict[str, Tensor], *options) -> TextHead | TaggingHead:
+    """A head of the kind and the sizes of these tensors; ``options`` are the last of TextHead's."""
+    if "dense.weight" not in tensors:
+        return TaggingHead(*reversed(tensors["out_proj.weight"].shape))
+    inner_dim, embed_dim = tensors["dense.weight"].shape
+    return TextHead(embed_dim, inner_dim, len(tensors["out_proj.weight"]), *options)
 
 
 def fit_heads(model: nn.Module, state_dict: dict[str, Tensor], is_whole: bool) -> None:
