@@ -1,4 +1,4 @@
-"""tupe-doctor: checks an installation, a checkpoint, and data."""
+"""tupe-doctor: checks an installation."""
 
 import argparse
 import logging
@@ -11,7 +11,6 @@ from collections.abc import Callable
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 
-from tupe_fairseq.cli import arg_types
 from tupe_fairseq.cli.extras import EXTRA_OF, FAIRSEQ, advice, missing
 from tupe_fairseq.version import __version__
 
@@ -25,24 +24,17 @@ class Doubt(Exception):
 
 
 def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    return argparse.ArgumentParser(
         prog="tupe-doctor",
-        description="Check Python, torch, fairseq, the plugin and the devices; with --checkpoint "
-        "or --data also whether files fit together. The exit code is 0, 1 after a warning, or 2 if "
-        "something is wrong.",
-        epilog="example: tupe-doctor --checkpoint checkpoints/checkpoint_best.pt --data data-bin",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Check Python, torch, fairseq, the plugin and the devices. The exit code is "
+        "0, 1 after a warning, or 2 if something is wrong.",
+        epilog="example: tupe-doctor",
     )
-    add = parser.add_argument
-    add("--checkpoint", type=arg_types.checkpoint, metavar="FILE", help="a model to load")
-    text = "data of pre-training or of a task; default for dict.txt: the checkpoint's folder"
-    add("--data", type=arg_types.folder, metavar="DIR", help=text)
-    return parser
 
 
 def main(argv: list[str] | None = None) -> None:
     """Print one line per check and end with the exit code."""
-    args = get_parser().parse_args(argv)
+    get_parser().parse_args(argv)
     warnings.simplefilter("ignore")  # fairseq and torch warn on import
     logging.getLogger().setLevel(logging.ERROR)
     checks: dict[str, Callable[[], str]] = {
@@ -53,10 +45,6 @@ def main(argv: list[str] | None = None) -> None:
         "extras": check_extras,
         "devices": check_devices,
     }
-    if args.checkpoint:
-        checks["checkpoint"] = lambda: check_checkpoint(args.checkpoint, args.data)
-    if args.data:
-        checks["data"] = lambda: check_data(args.data, args.checkpoint)
     worst = 0
     for name, check in checks.items():
         try:
@@ -159,40 +147,3 @@ def check_devices() -> str:
         name = "cpu" if device == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})"
         devices.append(f"{name} trains with {encoder.attention_name(size)} attention")
     return ", ".join(devices)
-
-
-def check_checkpoint(path: str, data: str | None) -> str:
-    """It can be loaded, and dict.txt has the hash that it records."""
-    from tupe_fairseq.inference.model import load
-
-    model = load(path, data or os.path.dirname(path) or ".")
-    config, words = model.encoder.config, len(model.symbols)
-    return (
-        f"{path}: {config.num_layers} layers of {config.embed_dim}, {config.position_encoding} "
-        f"positions, {config.max_positions} at most; trained with this dict.txt ({words:,})"
-    )
-
-
-def check_data(folder: str, checkpoint: str | None) -> str:
-    """The longest row fits into the model's positions."""
-    from tupe_fairseq.data.indexed import read_indexed
-    from tupe_fairseq.inference.model import load
-
-    inputs = [os.path.join(folder, name) for name in ("input0", "input1")]
-    inputs = [path for path in inputs if os.path.isdir(path)] or [folder]
-    splits = sorted(name[:-4] for name in os.listdir(inputs[0]) if name.endswith(".idx"))
-    if not splits:
-        raise ValueError(f"{inputs[0]} has no binarized text (train.idx, train.bin)")
-    rows, longest = [], 0
-    for split in splits:
-        lengths = sum(read_indexed(os.path.join(path, split))[1] for path in inputs)
-        rows.append(f"{len(lengths):,} rows in {split}")
-        # each text has its </s>; fairseq adds <s>, and another </s> between two texts
-        longest = max(longest, int(lengths.max(initial=0)) + len(inputs))
-    contents = f"{folder}: {', '.join(rows)}, the longest of {longest:,} tokens"
-    if checkpoint:
-        limit = load(checkpoint, folder).max_positions
-        if longest > limit:
-            fix = "fairseq skips it" if inputs == [folder] else "tupe-finetune truncates it"
-            raise Doubt(f"{contents}; above the model's max_positions ({limit:,}), so {fix}")
-    return contents
