@@ -25,4 +25,5 @@ elif [ ! -e results-data/blimp ]; then
     tar -xf "$blimp" -C results-data/blimp.part
     mv results-data/blimp.part results-data/blimp
 fi
+python examples/results/restore.py examples/results/study
 tupe-compare @examples/results/study.args

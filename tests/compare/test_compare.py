@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import re
+import runpy
 import shlex
 import shutil
 import signal
@@ -16,6 +17,7 @@ from helpers.training import assert_same_weights
 from tupe_fairseq.compare import command, figures, results
 from tupe_fairseq.compare.run import read_log
 from tupe_fairseq.compare.schemes import parse_schemes, plain_name, plain_size
+from tupe_fairseq.compare.tuning import read_tuning, tuning_runs
 from tupe_fairseq.files import locked
 
 TINY, MINI = "tupe_roberta_tiny", "tupe_roberta_mini"
@@ -111,14 +113,22 @@ def result(scheme, seed, losses, arch=TINY, diverged=None, **more):
     }  # fmt: skip
 
 
-def test_the_study_of_an_earlier_commit_is_reported_as_it_was(tmp_path):
-    study = REPO / "examples" / "results" / "study"
-    before = read(study / "results.json")
-    assert results.report(before) == (study / "results.md").read_text()
-    write(tmp_path, *before["runs"])
-    order = [row["scheme"] for row in before["summary"]]
-    found = results.write_results(str(tmp_path), before["settings"], "learned", order)
-    assert found["summary"] == before["summary"]
+def test_the_study_goes_on_from_its_results(tmp_path):
+    """All of its runs count as finished, and give the same tables again."""
+    folder = REPO / "examples" / "results"
+    shutil.copy(folder / "study" / "results.json", tmp_path)
+    runpy.run_path(str(folder / "restore.py"))["main"](str(tmp_path))
+    before = read(folder / "study" / "results.json")
+    schemes = parse_schemes(";".join(row["scheme"] for row in before["summary"]))
+    shared = {name: before["settings"][name] for name in ("updates", "warmup_updates", "tune_lrs")}
+    settings = command.Settings(str(tmp_path), "", validate_every=250, tune_updates=1500, **shared)
+    runs = [command.Run(settings, TINY, scheme, seed) for scheme in schemes for seed in (1, 2, 3)]
+    assert [run.missing() for run in (*runs, *tuning_runs(runs))] == [[]] * 36
+    order = [scheme.label for scheme in schemes]
+    tuning = read_tuning(str(tmp_path))
+    results.write_results(str(tmp_path), before["settings"], "learned", order, tuning)
+    for name in ("results.json", "results.md", "runs.csv"):
+        assert (tmp_path / name).read_bytes() == (folder / "study" / name).read_bytes(), name
 
 
 def test_plain_names_and_sizes():

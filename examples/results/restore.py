@@ -1,0 +1,28 @@
+"""Gives the runs of study/results.json their folders back, so that tupe-compare skips them.
+
+python examples/results/restore.py examples/results/study
+"""
+
+import os
+import sys
+
+from tupe_fairseq.compare.schemes import parse_scheme
+from tupe_fairseq.files import read_json, write_json
+
+
+def main(folder: str) -> None:
+    results = read_json(os.path.join(folder, "results.json"))
+    runs = [("", run) for run in results["runs"]]
+    for row in results["tuning"]:  # of the short runs their final losses
+        for lr, loss in row["losses"]:
+            run = {**row, "seed": 1, "lr": lr, "final_loss": loss, "downstream": {}}
+            runs.append((f"tuning/lr{lr!r}", {**run, "diverged": None if loss else "yes"}))
+    for place, run in runs:
+        name = f"{parse_scheme(run['scheme']).folder}-seed{run['seed']}"
+        path = os.path.join(folder, place, run["arch"], name, "result.json")
+        if not os.path.exists(path):
+            write_json(path, run)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
