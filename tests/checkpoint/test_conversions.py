@@ -116,7 +116,7 @@ def stock(data, tmp_path_factory):
 
 @pytest.fixture
 def state(stock):
-    return torch.load(stock / "checkpoint_last.pt", map_location="cpu")
+    return torch.load(stock / "checkpoint_last.pt", map_location="cpu", weights_only=False)
 
 
 def load_stock(folder, dictionary_folder):
@@ -176,7 +176,9 @@ def test_a_file_as_the_public_releases_are(state, data, tmp_path):
     torch.save(state, files["new"])
     for name, path in files.items():
         converted(path, data / "dict.txt", tmp_path / name)
-    found, expected = (torch.load(tmp_path / name / "model.pt") for name in files)
+    found, expected = (
+        torch.load(tmp_path / name / "model.pt", weights_only=False) for name in files
+    )
     assert vars(found["args"]) == vars(expected["args"])
     assert sorted(found["model"]) == sorted(expected["model"])
     for name, tensor in expected["model"].items():

@@ -27,8 +27,8 @@ PAD = 1
 
 def read(name, device):
     """Options and tensors of the authors' checkpoint under our names, and their arrays."""
-    torch.serialization.add_safe_globals([argparse.Namespace])
-    saved = torch.load(GOLDENS / f"{name}.pt", map_location=device, weights_only=True)
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        saved = torch.load(GOLDENS / f"{name}.pt", map_location=device, weights_only=True)
     with np.load(GOLDENS / f"{name}.npz") as arrays:
         theirs = {key: torch.from_numpy(arrays[key]).to(device) for key in arrays.files}
     return saved["args"], {our_tensor_name(n): x for n, x in saved["model"].items()}, theirs

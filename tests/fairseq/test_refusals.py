@@ -1,5 +1,7 @@
 """A training that cannot be what was asked for ends with our reason, and no code of a file runs."""
 
+import argparse
+import pickle
 import shutil
 
 import numpy as np
@@ -21,7 +23,7 @@ from helpers.training import (
     write_text_data,
 )
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.checkpoint import checkpoint
+from tupe_fairseq.checkpoint.checkpoint import allowed_for_fairseq, read
 from tupe_fairseq.inference.predict import predict
 
 LAST = "checkpoint_last.pt"
@@ -111,7 +113,7 @@ def test_a_special_token_twice(data, tmp_path):
 def evil(pretrained, tmp_path):
     """A checkpoint with one thing more in it, and the folder that this makes."""
     mark = tmp_path / "executed"
-    state = torch.load(pretrained / LAST, weights_only=True)
+    state = torch.load(pretrained / LAST, weights_only=False)
     state["extra_state"]["val_loss"] = Touch(mark)
     torch.save(state, tmp_path / "evil.pt")
     (tmp_path / "dict.txt").write_text((pretrained / "dict.txt").read_text())
@@ -150,13 +152,14 @@ def test_scores_of_numpy_are_read(module, tmp_path):
     for written in (b"numpy.core.multiarray", b"numpy._core.multiarray"):
         pickled = pickled.replace(b"c" + written + b"\n", b"c" + module.encode() + b"\n")
     archive(tmp_path / "a.pt", pickled)
-    found = torch.load(tmp_path / "a.pt", weights_only=True)["best"]
+    with allowed_for_fairseq():
+        found = torch.load(tmp_path / "a.pt", weights_only=True)["best"]
     assert found == [0.25, 2.5, -0.5, -7, 5, True]
     assert {type(value) for value in found} == {float, int, bool}
 
 
 def test_a_training_resumes_from_numpy_scores(data, pretrained, tmp_path):
-    state = torch.load(pretrained / "checkpoint_1_5.pt", weights_only=True)
+    state = torch.load(pretrained / "checkpoint_1_5.pt", weights_only=False)
     state["extra_state"].update(best=np.float64(0.5), val_loss=np.float64(0.5))
     torch.save(state, tmp_path / LAST)
     assert len(losses(pretrain(data, tmp_path, "--rel-pos"))) == 5
@@ -165,24 +168,26 @@ def test_a_training_resumes_from_numpy_scores(data, pretrained, tmp_path):
     assert extra["best"] == 0.5
 
 
-def test_what_others_allow_stays_and_no_class_of_numpys_is_added(tmp_path):
-    """A real dtype takes its state from the file, flags by which it reads other memory, too."""
-    serialization, path = torch.serialization, tmp_path / "x.pt"
-    torch.save({"x": np.uint8(3)}, path)
-    with pytest.raises(Exception, match="uint8|u1"):  # not another value
-        torch.load(path, weights_only=True)
-    before = serialization.get_safe_globals()
-    kinds = [entry[0] if isinstance(entry, tuple) else entry for entry in before]
-    assert {kind.__module__.partition(".")[0] for kind in kinds} <= {
-        "argparse", "tupe_fairseq", "torch",
-    }  # fmt: skip
-    try:
-        serialization.clear_safe_globals()
-        theirs = [np.uint8(3).__reduce__()[0], np.dtype, type(np.dtype(np.uint8))]
-        serialization.add_safe_globals(theirs)
-        checkpoint.allow_for_fairseq()
-        assert set(theirs) < set(serialization.get_safe_globals())
-        assert type(torch.load(path, weights_only=True)["x"]) is np.uint8
-    finally:
-        serialization.clear_safe_globals()
-        serialization.add_safe_globals(before)
+def test_torch_load_is_as_it_was(pretrained, tmp_path):
+    """Before and after fairseq and we have loaded, and for what the user has allowed."""
+    path, counts = tmp_path / "x.pt", np.arange(6, dtype=np.int64).reshape(2, 3)
+    for value in (counts, np.float64(3), argparse.Namespace(a=3)):
+        torch.save({"x": value}, path)
+        with pytest.raises(pickle.UnpicklingError, match="GLOBAL"):
+            torch.load(path, weights_only=True)
+    torch.save({"x": counts, "y": np.float64(3)}, path)
+    state = torch.load(pretrained / LAST, weights_only=False)
+    state["extra_state"].update(x=counts, y=counts.T)
+    torch.save(state, tmp_path / LAST)
+    theirs = [np.ndarray, np.dtype, *(type(np.dtype(kind)) for kind in (np.int64, np.float64))]
+    theirs += [counts.__reduce__()[0], np.float64(3).__reduce__()[0]]
+    with torch.serialization.safe_globals(theirs):
+        extra = checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / LAST))["extra_state"]
+        assert (extra["x"] == counts).all() and (extra["y"] == counts.T).all()
+        read(str(pretrained / LAST))
+        found = torch.load(path, weights_only=True)
+    assert type(found["x"]) is np.ndarray and found["x"].dtype == np.int64 and found["y"] == 3
+    state["extra_state"]["x"] = np.uint8(3)
+    torch.save(state, path)
+    with pytest.raises(ValueError, match="numpy's type 'u1' are not read"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))  # which would be another value

@@ -252,7 +252,7 @@ def test_its_checkpoint_resumes_and_loads(pretrain, tmp_path):
     tied = "model.tie_cls=true"
     pretrain("tupe_tiny", tmp_path / "a", 2, tied)
     pretrain("tupe_tiny", tmp_path / "a", 4, tied, "lr_scheduler.total_num_update=2")
-    options = torch.load(tmp_path / "a" / LAST, weights_only=True)["cfg"]["model"]
+    options = torch.load(tmp_path / "a" / LAST, weights_only=False)["cfg"]["model"]
     assert options["tie_cls"] and options["rel_pos"] and options["_name"] == "tupe_roberta_tiny"
     hub = TupeRobertaModel.from_pretrained(str(tmp_path / "a"), LAST).eval()
     assert hub.extract_features(torch.tensor([0, 5, 6, 2])).shape == (1, 4, 12)
@@ -286,7 +286,7 @@ def test_glue(name, hydra, data, pretrained, tmp_path):
         words += re.search(rf"^\| {name} \| `(.*)` \|$", page, re.MULTILINE)[1].split()
     done = hydra(GLUE, "cola", glue, tmp_path / "a", *words)
     assert any(f"valid_{task.selection}" in record for record in training.records(done))
-    cfg = torch.load(tmp_path / "a" / LAST, weights_only=True)["cfg"]
+    cfg = torch.load(tmp_path / "a" / LAST, weights_only=False)["cfg"]
     assert cfg["checkpoint"]["best_checkpoint_metric"] == task.selection
     assert cfg["optimization"]["max_epoch"] == task.epochs
     assert cfg["lr_scheduler"]["warmup_ratio"] == 0.06

@@ -158,7 +158,7 @@ def outputs(name, hub):
 
 def shrink(path):
     """Drop the optimizer's state, and round the weights to half precision."""
-    state = torch.load(path, map_location="cpu", weights_only=True)
+    state = torch.load(path, map_location="cpu", weights_only=False)
     del state["last_optimizer_state"]
     state["cfg"]["common"]["user_dir"] = "tupe_fairseq"
     if isinstance(state["cfg"]["model"], argparse.Namespace):

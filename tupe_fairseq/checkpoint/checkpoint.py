@@ -94,23 +94,23 @@ def number(dtype: Inert, content: bytes) -> float:
 
 
 class Array(np.ndarray):
-    """Stands for numpy's arrays, such as the counts of --eval-bleu: float64 (N), saved as one."""
+    """Stands for numpy's arrays, such as the counts of --eval-bleu: float64, saved as one."""
 
     def __new__(cls, *args):
         return super().__new__(cls, 0)
 
     def __setstate__(self, state: Any) -> None:
-        _, _, dtype, _, content = state
-        values = _unpack(dtype, content)
-        self.resize(len(values), refcheck=False)
-        self[:] = values
+        _, shape, dtype, is_fortran, content = state
+        values = np.reshape(_unpack(dtype, content), shape, order="F" if is_fortran else "C")
+        self.resize(shape, refcheck=False)
+        self[...] = values
 
     def __reduce__(self):
         return np.array(self).__reduce__()
 
 
-#: what numpy's scores are stored as, by numpy 1 and 2; used for fairseq's own loading, too
-NUMPY_SUBSTITUTES: list[Any] = [
+# what numpy's scores are stored as, by numpy 1 and 2
+_OF_NUMPY: list[Any] = [
     (Inert, "numpy.dtype"),
     (Array, "numpy.ndarray"),
     *(
@@ -121,18 +121,8 @@ NUMPY_SUBSTITUTES: list[Any] = [
 ]
 
 
-def allow_for_fairseq() -> None:
-    """Let torch.load read what fairseq-train writes; what others have allowed stays."""
-    allowed = {
-        entry[1] if isinstance(entry, tuple) else f"{entry.__module__}.{entry.__qualname__}"
-        for entry in torch.serialization.get_safe_globals()
-    }
-    wanted = [(argparse.Namespace, "argparse.Namespace"), *NUMPY_SUBSTITUTES]
-    torch.serialization.add_safe_globals([x for x in wanted if x[1] not in allowed])
-
-
 _SUBSTITUTES = [
-    *NUMPY_SUBSTITUTES,
+    *_OF_NUMPY,
     (Inert, "argparse.Namespace"),
     # fairseq before 0.9 kept them in extra_state
     *((Inert, f"fairseq.meters.{name}Meter") for name in ("Average", "Stopwatch", "Time")),
@@ -145,6 +135,34 @@ _OF_TORCH = re.compile(
 _LONGEST_PICKLE = 2**22  # names and shapes, 200 bytes a tensor; reading 4 MiB takes seconds
 _MOST_SHARED = 4  # LM head and embedding share a storage; more than this is an attack on memory
 _lock = threading.Lock()  # torch's list of allowed globals belongs to the whole process
+
+
+@contextlib.contextmanager
+def _allowed(substitutes: list[Any]) -> Iterator[None]:
+    """Let torch.load read these names, and what others have allowed under other names.
+
+    Of a name that is allowed twice, torch takes either one.
+    """
+    names = {name for _, name in substitutes}
+    with _lock:
+        before = torch.serialization.get_safe_globals()
+        torch.serialization.clear_safe_globals()
+        kept = [x for x in before if _name_of(x) not in names]
+        try:
+            with torch.serialization.safe_globals([*substitutes, *kept]):
+                yield
+        finally:
+            torch.serialization.add_safe_globals(before)
+
+
+def _name_of(entry: Any) -> str:
+    is_named = isinstance(entry, tuple)
+    return entry[1] if is_named else f"{entry.__module__}.{entry.__qualname__}"
+
+
+def allowed_for_fairseq() -> contextlib.AbstractContextManager[None]:
+    """Lets torch.load read what fairseq-train writes; also a decorator."""
+    return _allowed([*_OF_NUMPY, (argparse.Namespace, "argparse.Namespace")])
 
 
 @dataclass(frozen=True)
@@ -237,17 +255,9 @@ def _check_pickle(file: Any) -> None:
 
 
 def _load(path: str) -> Any:
-    with _lock:
-        # Others may have allowed the real classes of these names in this process. While we read, a
-        # torch.load of another thread does not see what it has allowed.
-        allowed = torch.serialization.get_safe_globals()
-        torch.serialization.clear_safe_globals()
-        try:
-            with torch.serialization.safe_globals(_SUBSTITUTES):
-                # not mapped into memory: there torch checks no storage's length
-                return torch.load(path, map_location="cpu", weights_only=True)
-        finally:
-            torch.serialization.add_safe_globals(allowed)
+    with _allowed(_SUBSTITUTES):
+        # not mapped into memory: there torch checks no storage's length
+        return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def check_tensors(

@@ -1,5 +1,12 @@
+from fairseq import checkpoint_utils
+
+from tupe_fairseq.checkpoint.checkpoint import allowed_for_fairseq
 from tupe_fairseq.models import (  # noqa: F401
     tupe_roberta,
     tupe_transformer,
     tupe_transformer_lm,
 )
+
+# else fairseq could not read what it writes: torch refuses argparse's and numpy's classes
+_load = checkpoint_utils.load_checkpoint_to_cpu
+checkpoint_utils.load_checkpoint_to_cpu = allowed_for_fairseq()(_load)

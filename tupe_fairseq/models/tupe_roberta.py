@@ -24,7 +24,7 @@ from fairseq.utils import safe_getattr, safe_hasattr
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from tupe_fairseq.checkpoint.checkpoint import allow_for_fairseq, vocabulary_version
+from tupe_fairseq.checkpoint.checkpoint import vocabulary_version
 from tupe_fairseq.checkpoint.fit import check_fit
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.flops import training_flops
@@ -42,7 +42,6 @@ from tupe_fairseq.options import (
 )
 
 logger = logging.getLogger(__name__)
-allow_for_fairseq()  # else it cannot resume; nothing of it runs code or is a class of numpy's
 
 #: RoBERTa's options that do not apply here, each with the only value allowed
 FIXED_OPTIONS = {

@@ -16,6 +16,7 @@ from fairseq.file_io import PathManager
 from fairseq.tasks import FairseqTask
 from fairseq.utils import safe_getattr, split_paths
 
+from tupe_fairseq.checkpoint.checkpoint import allowed_for_fairseq
 from tupe_fairseq.files import atomic_copy, copy_vocabulary
 from tupe_fairseq.flops import peak_flops
 from tupe_fairseq.optim.warmup_ratio import record_batches
@@ -156,7 +157,8 @@ class TrainingTask(FairseqTask):
 
     def _check_checkpoint(self, path: str) -> None:
         try:
-            state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            with allowed_for_fairseq():
+                state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
             self._check_state_dict(state["model"])
             before = (state.get("cfg") or {}).get("distributed_training", {})
             self._num_processes_before = before.get("distributed_world_size")
