@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tupe_fairseq
+from faults import FAULTS
 from tupe_fairseq.files import atomic_write, read_json, write_json
 
 PACKAGE = Path(tupe_fairseq.__file__).parent
@@ -73,6 +74,12 @@ def test_the_version_is_the_same_everywhere():
     changes = re.search(r"^## (\S+)", (repo / "CHANGELOG.md").read_text(), re.M)[1]
     cited = re.search(r"^version: (\S+)", (repo / "CITATION.cff").read_text(), re.M)[1]
     assert changes == cited == tupe_fairseq.__version__
+
+
+def test_every_fault_can_still_be_made():
+    for file, _, old, _ in FAULTS:
+        count = (PACKAGE / file).read_text("utf-8").count(old)
+        assert count == 1, f"update tests/faults.py: {old!r} is {count} times in {file}"
 
 
 # ---- Files --------------------------------------------------------------------------------------
