@@ -28,6 +28,7 @@ SKIPPED_PACKAGES = {"site-packages", "dist-packages", "test", "tests", "idlelib"
 NOT_IMPORTED = {"antigravity", "this", "_testcapi", "faulthandler"}
 
 VALID_PERCENT = 8
+MAX_CHARS = 240  # of a line, unless a single word is longer
 MIN_WORDS = 4
 FUNCTION_WORDS = set(
     "a an and are as at be but by can for from has have if in into is it its may must no not of on "
@@ -160,15 +161,15 @@ def paragraphs(text):
             block.append(" " * is_item.end() + line[is_item.end() :] if is_item else line)
 
 
-def wrap(paragraph, limit):
-    """Cuts a paragraph into lines of at most ``limit`` characters, at sentence ends if possible."""
+def wrap(paragraph):
+    """Cuts a paragraph into lines of at most MAX_CHARS, at sentence ends if possible."""
     line = ""
     for sentence in SENTENCE_END.split(paragraph):
-        if line and len(line) + 1 + len(sentence) > limit:
+        if line and len(line) + 1 + len(sentence) > MAX_CHARS:
             yield line
             line = ""
         for word in sentence.split():
-            if line and len(line) + 1 + len(word) > limit:
+            if line and len(line) + 1 + len(word) > MAX_CHARS:
                 yield line
                 line = ""
             line = (line + " " + word).strip()
@@ -186,13 +187,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("output_dir", metavar="DIR", help="folder for train.txt and valid.txt")
     parser.add_argument(
-        "--max-chars",
-        type=int,
-        default=240,
-        metavar="N",
-        help="the longest line, unless a single word is longer; default %(default)s",
-    )
-    parser.add_argument(
         "--every",
         type=int,
         default=1,
@@ -200,9 +194,8 @@ def main():
         help="keep one paragraph of N, for a smaller corpus; default %(default)s",
     )
     args = parser.parse_args()
-    for flag, number in (("--max-chars", args.max_chars), ("--every", args.every)):
-        if number < 1:
-            parser.error(f"{flag} is {number}; give 1 or more")
+    if args.every < 1:
+        parser.error(f"--every is {args.every}; give 1 or more")
 
     stdlib = sysconfig.get_paths()["stdlib"]
     texts = list(topics())
@@ -220,7 +213,7 @@ def main():
                 if len(seen) % args.every:
                     continue
                 modules[split].add(module)
-                lines[split].extend(wrap(paragraph, args.max_chars))
+                lines[split].extend(wrap(paragraph))
 
     os.makedirs(args.output_dir, exist_ok=True)
     for split in ("train", "valid"):

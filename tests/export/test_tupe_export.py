@@ -81,6 +81,20 @@ def test_a_finetuned_model_needs_no_flags(finetuned, tmp_path):
     assert classify("The cat sat on the mat.")[0]["label"] in CLASSES
 
 
+def test_sentence_transformers(finetuned, tmp_path):
+    """The mean of the last hidden states, at tokens that are no padding."""
+    library = pytest.importorskip("sentence_transformers", reason="it is tried by hand")
+    exported(finetuned, tmp_path / "out")
+    texts, options = ["The cat sat on the mat.", "Yes."], {"trust_remote_code": True}
+    model = library.SentenceTransformer(str(tmp_path / "out"), device="cpu", **options)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out", **options)
+    encoder = transformers.AutoModel.from_pretrained(tmp_path / "out", **options).eval()
+    for text, vector in zip(texts, model.encode(texts)):
+        with torch.no_grad():
+            hidden = encoder(**tokenizer(text, return_tensors="pt")).last_hidden_state
+        torch.testing.assert_close(torch.tensor(vector), hidden[0].mean(0), atol=1e-5, rtol=0)
+
+
 def test_as_roberta_in_half_precision(data, tmp_path):
     checkpoint = write_model(tmp_path / "run", data, position_encoding="learned")
     state = torch.load(checkpoint, weights_only=False)
