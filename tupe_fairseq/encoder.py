@@ -14,11 +14,7 @@ from tupe_fairseq.modules import TupeEncoderLayer
 from tupe_fairseq.modules.record import RECORD, RecordsOptions, options_record
 from tupe_fairseq.modules.tupe_multihead_attention import select
 from tupe_fairseq.options import TupeConfig
-from tupe_fairseq.position import (
-    PositionEncoding,
-    build_position_encoding,
-    get_position_encoding,
-)
+from tupe_fairseq.position import PositionEncoding, get_position_encoding, position_of
 from tupe_fairseq.position.positions import is_at_cls
 
 
@@ -49,31 +45,16 @@ class TupeEncoder(RecordsOptions):
         super().__init__()
         self.config = config
         self.encoding = get_position_encoding(config.position_encoding)
-        if config.position_each_layer and not self.encoding.uses("embed"):
-            raise ValueError(
-                f"position encoding {config.position_encoding!r} adds nothing to the input; "
-                "drop --position-each-layer"
-            )
         self.layernorm_embedding = nn.LayerNorm(config.embed_dim)
-        self.position_bias = None if self.encoding.per_layer else self._build_position()
+        self.position_bias = None if self.encoding.per_layer else position_of(config)
         layers = [wrap_layer(self._build_layer()) for _ in range(config.num_layers)]
         self.layers = layer_list(layers)
         self.layer_norm = nn.LayerNorm(config.embed_dim) if config.normalize_before else None
         self.register_record()
 
-    def _build_position(self) -> PositionEncoding:
-        config = self.config
-        return build_position_encoding(
-            config.position_encoding,
-            embed_dim=config.embed_dim,
-            num_heads=config.num_heads,
-            max_positions=config.max_positions,
-            **config.encoding_options,
-        )
-
     def _build_layer(self) -> TupeEncoderLayer:
         config = self.config
-        position = self.position_bias or self._build_position()
+        position = self.position_bias or position_of(config)
         return TupeEncoderLayer(
             config.embed_dim,
             config.num_heads,

@@ -21,7 +21,6 @@ from helpers.vocabularies import convert, printed_commands, write_gpt2
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.cli.extend import METHODS
-from tupe_fairseq.options import POSITION_ENCODINGS
 from tupe_fairseq.position import CATALOGUE
 
 LONGER = 40
@@ -49,7 +48,7 @@ def vocabulary(tmp_path_factory):
 @pytest.mark.parametrize("name", ["tupe", "learned", "rope", "enformer", "shaw"])
 def test_short_sequences_as_before_and_longer_ones_at_all(name, vocabulary, tmp_path):
     table = CATALOGUE[name].TABLE
-    options = {"rel_pos": True} if "rel_pos" in POSITION_ENCODINGS[name] else {}
+    options = {"rel_pos": True} if "rel_pos" in CATALOGUE[name].takes else {}
     path = write_model(tmp_path / "a", vocabulary, position_encoding=name, **options)
     method = "tile" if table else "interpolate" if name == "enformer" else None
     flags = ["--data", vocabulary, *(["--method", method] if method else [])]

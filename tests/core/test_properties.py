@@ -27,6 +27,7 @@ from helpers.position_cases import (
     random_input,
 )
 from tupe_fairseq import TupeEncoder
+from tupe_fairseq.modules.record import recorded_options
 from tupe_fairseq.options import POSITION_ENCODINGS, POSITION_OPTIONS
 from tupe_fairseq.position import CATALOGUE, PositionEncoding
 
@@ -158,12 +159,12 @@ def test_a_gradient_reaches_every_parameter_of_the_encoder(case):
 # ---- Options ----------------------------------------------------------------------------------
 
 VALUES = {"rel_pos_buckets": 8, "max_rel_pos": 12}
-WITH_REL_POS = [name for name, takes in POSITION_ENCODINGS.items() if "rel_pos" in takes]
+WITH_REL_POS = [name for name, encoding in CATALOGUE.items() if "rel_pos" in encoding.takes]
 
 
 @pytest.mark.parametrize("name", POSITION_ENCODINGS)
 def test_what_an_encoding_does_not_take_is_refused(name):
-    takes = POSITION_ENCODINGS[name]
+    takes = CATALOGUE[name].takes
     for option in POSITION_OPTIONS:
         value = VALUES.get(option, True)
         config = dataclasses.replace(SMALL, position_encoding=name, **{option: value})
@@ -176,7 +177,7 @@ def test_what_an_encoding_does_not_take_is_refused(name):
                 TupeEncoder(config)
             config = dataclasses.replace(config, rel_pos=True)
         if option in takes:
-            assert TupeEncoder(config).config.record[option] == value
+            assert recorded_options(TupeEncoder(config).config)[option] == value
 
 
 @pytest.mark.parametrize(

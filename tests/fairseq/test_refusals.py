@@ -32,7 +32,7 @@ MODEL = {
     "layers": (["--encoder-layers", 3], "--encoder-layers is 2 in the checkpoint and 3"),
     "heads": (["--encoder-attention-heads", 2], "--encoder-attention-heads is 3 in the checkpoint"),
     "longer": (["--max-positions", 20], "--max-positions is 16 in the checkpoint and 20 in this"),
-    "tied [CLS]": (["--tie-cls"], "--tie-cls is False in the checkpoint and True in the model"),
+    "tied [CLS]": (["--tie-cls"], "--tie-cls is not given in the checkpoint and True in the model"),
     "encoding": (["--position-encoding", "learned"], "--position-encoding is tupe in the checkp"),
 }
 

@@ -109,9 +109,6 @@ _NEEDED = (
     "pooler_activation_fn",
     "max_positions",
 )
-_RECORDED = tuple(
-    name for name, o in POSITION_OPTIONS.items() if o.always_recorded and o.default is False
-)
 
 
 def in_brief(value: Any) -> str:
@@ -162,7 +159,7 @@ def _violation(value: Any, allowed: Any) -> str | None:
 
 def check_options_fit(options: dict[str, Any], tensors: dict[str, Tensor], path: str) -> None:
     """Refuse options that would build a model of other sizes than the tensors have."""
-    missing = [name for name in (*_NEEDED, *_RECORDED) if name not in options]
+    missing = [name for name in _NEEDED if name not in options]
     if missing:
         raise CheckpointError(f"{path} is refused: it has no option {', '.join(missing)}")
     with loading(path):

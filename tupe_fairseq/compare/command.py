@@ -201,6 +201,7 @@ def position_parameters(runs: Sequence[Run]) -> dict[tuple[str, str], int]:
     A scheme that cannot be built, or is the same as another one, is refused.
     """
     from tupe_fairseq.encoder import TupeEncoder
+    from tupe_fairseq.modules.record import recorded_options
     from tupe_fairseq.options import TupeConfig
 
     parameters: dict[tuple[str, str], int] = {}
@@ -214,7 +215,7 @@ def position_parameters(runs: Sequence[Run]) -> dict[tuple[str, str], int]:
             encodings = TupeEncoder(one).position_encodings()
         except ValueError as error:
             raise ValueError(f"--schemes {label!r}: {error}") from error
-        same = known.setdefault((run.arch, *sorted(config.record.items())), label)
+        same = known.setdefault((run.arch, *sorted(recorded_options(config).items())), label)
         if same != label:
             raise ValueError(f"--schemes: {label!r} is the same as {same!r}; drop one")
         parameters[run.arch, label] = sum(

@@ -3,7 +3,6 @@
 import logging
 import os
 import re
-from typing import Any
 
 import torch
 from fairseq.incremental_decoding_utils import with_incremental_state
@@ -18,8 +17,8 @@ from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY
 from tupe_fairseq.files import find_checkpoint
 from tupe_fairseq.models.tupe_roberta import wrap_layer
 from tupe_fairseq.modules.record import RECORD, RecordsOptions, check_record
-from tupe_fairseq.options import POSITION_ENCODINGS, TupeConfig, flag
-from tupe_fairseq.position import PositionEncoding, build_position_encoding, get_position_encoding
+from tupe_fairseq.options import TupeConfig, flag
+from tupe_fairseq.position import PositionEncoding, get_position_encoding, position_of
 from tupe_fairseq.position.positions import Positions, as_tensor
 from tupe_fairseq.position.tupe import UntiedAbsoluteBias
 
@@ -61,22 +60,16 @@ def check_options(args) -> None:
         raise ValueError(f"--adaptive-softmax-cutoff ({cutoff}) must be numbers, such as 2000,8000")
 
 
-def _taken(name: str, given: dict[str, Any]) -> set[str]:
-    """The options that a position encoding takes, beside those that are given."""
-    taken = {*POSITION_ENCODINGS.get(name, given)}
-    needs_rel_pos = "rel_pos" in taken and not given["rel_pos"]
-    return taken - {"rel_pos_buckets", "max_rel_pos"} if needs_rel_pos else taken
-
-
 def position_config(
     args, name: str, embed_dim: int, num_heads: int, max_positions: int, **others
 ) -> TupeConfig:
     """The position encoding of a decoder, or of the encoder before it, and other options."""
     given = {key: getattr(args, key, None) for key in POSITION_OPTIONS}
     sides = args.position_encoding, getattr(args, "encoder_position_encoding", None)
-    both = {key for side in sides if side is not None for key in _taken(side, given)}
-    # what the other side alone takes is for it
-    options = {key: x for key, x in given.items() if key not in both - _taken(name, given)}
+    encodings = {side: get_position_encoding(side) for side in sides if side is not None}
+    taken = {side: {*x.defaults(bool(given["rel_pos"]))} for side, x in encodings.items()}
+    for_other = set().union(*taken.values()) - taken[name]  # what the other side alone takes
+    options = {key: x for key, x in given.items() if key not in for_other}
     return TupeConfig(
         embed_dim=embed_dim,
         num_heads=num_heads,
@@ -103,14 +96,7 @@ def build_position(config: TupeConfig) -> PositionEncoding:
             f"decoders do not take position encoding {config.position_encoding!r}: the keys that "
             "they keep are transformed, and content_bias needs those that are not"
         )
-    return build_position_encoding(
-        config.position_encoding,
-        embed_dim=config.embed_dim,
-        num_heads=config.num_heads,
-        max_positions=config.max_positions,
-        causal=True,
-        **config.encoding_options,
-    )
+    return position_of(config, causal=True)
 
 
 def is_eager(x: Tensor) -> bool:
@@ -218,14 +204,15 @@ class TupeDecoderLayer(TransformerDecoderLayerBase):
     """fairseq's decoder layer with :class:`DecoderAttention`. Shape: (B, T, D) -> (B, T, D)."""
 
     def build_self_attention(self, embed_dim, cfg, **unused):
-        position = build_position(self_attention_config(cfg))
+        heads = cfg.decoder.attention_heads
+        encoding = get_position_encoding(cfg.position_encoding)
         return DecoderAttention(
             embed_dim,
-            cfg.decoder.attention_heads,
+            heads,
             embed_dim,
-            scaling=position.scaling,
+            scaling=encoding.scaling_of(embed_dim // heads),
             dropout=cfg.attention_dropout,
-            position=position if position.per_layer else None,
+            position=build_position(self_attention_config(cfg)) if encoding.per_layer else None,
         )
 
     def build_encoder_attention(self, embed_dim, cfg):

@@ -37,9 +37,9 @@ from tupe_fairseq.options import (
     POSITION_ENCODINGS,
     POSITION_OPTIONS,
     TupeConfig,
-    dependent_defaults,
     flag,
 )
+from tupe_fairseq.position import get_position_encoding
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +107,8 @@ def base_architecture(args):
     for name, option in POSITION_OPTIONS.items():
         if option.default is not None:
             default(name, option.default)
-    for name, value in dependent_defaults(args.position_encoding, args.rel_pos).items():
+    encoding = get_position_encoding(args.position_encoding)
+    for name, value in encoding.defaults(args.rel_pos).items():
         default(name, value)
     for name in SWITCHES:
         default(name, False)

@@ -10,14 +10,23 @@ from tupe_fairseq.options import TupeConfig, flag
 from tupe_fairseq.position import get_position_encoding
 
 RECORD = "position_version"
+OFF = "not given"
 #: options that older checkpoints do not record
 _LATER = ("activation_fn", "max_positions")
 
 
 def recorded_options(config: TupeConfig) -> dict[str, Any]:
-    """What the shapes of a state dict do not tell."""
-    record = {**config.record, "activation_fn": config.activation_fn}
-    if get_position_encoding(config.position_encoding).max_positions_is_unit:
+    """What the shapes of a state dict do not tell; options that are off are left out."""
+    encoding = get_position_encoding(config.position_encoding)
+    given = {name: x for name, x in config.position_options.items() if x is not None}
+    options = {**encoding.defaults(config.rel_pos), **given}
+    record = {
+        "scheme": config.position_encoding,
+        "num_heads": config.num_heads,
+        "activation_fn": config.activation_fn,
+        **{name: x for name, x in options.items() if x},
+    }
+    if encoding.max_positions_is_unit:
         record["max_positions"] = config.max_positions
     return record
 
@@ -26,10 +35,11 @@ def check_record(config: TupeConfig, record: Tensor) -> None:
     """Refuse the record of weights that would load, and silently compute something else."""
     # integers again if the whole state dict was cast to half precision
     saved, own = json.loads(bytes(record.long().tolist()).decode()), recorded_options(config)
+    pairs = {name: (saved.get(name) or OFF, own.get(name, OFF)) for name in {**saved, **own}}
     differing = [
-        f"{flag(name)} is {saved.get(name)} in the checkpoint and {own.get(name)} in the model"
-        for name in sorted({**saved, **own})
-        if saved.get(name) != own.get(name) and not (name in _LATER and name not in saved)
+        f"{flag(name)} is {old} in the checkpoint and {new} in the model"
+        for name, (old, new) in sorted(pairs.items())
+        if old != new and not (name in _LATER and name not in saved)
     ]
     if differing:
         raise ValueError(

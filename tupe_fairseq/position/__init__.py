@@ -1,43 +1,33 @@
 """Position encodings, apart from any Transformer. Only this folder knows where a token stands."""
 
+from importlib import import_module
 from typing import Any
 
-from tupe_fairseq.options import POSITION_ENCODINGS, POSITION_OPTIONS, flag
-from tupe_fairseq.position.absolute import LearnedPositions, NoPosition, SinusoidalPositions
-from tupe_fairseq.position.alibi import AlibiBias
+from tupe_fairseq.options import POSITION_ENCODINGS, TupeConfig, flag
 from tupe_fairseq.position.base import PositionEncoding
-from tupe_fairseq.position.disentangled import DisentangledPositions
-from tupe_fairseq.position.relative_keys import EnformerRelative, TransformerXlRelative
-from tupe_fairseq.position.rope import RotaryPositions
-from tupe_fairseq.position.shaw import ShawRelative
 from tupe_fairseq.position.t5_bias import RelativePositionBias, relative_position_bucket, untie_cls
 from tupe_fairseq.position.tupe import TupePositionBias, UntiedAbsoluteBias
 
 __all__ = [
     "CATALOGUE",
-    "POSITION_OPTIONS",
     "PositionEncoding",
     "RelativePositionBias",
     "TupePositionBias",
     "UntiedAbsoluteBias",
     "build_position_encoding",
     "get_position_encoding",
+    "position_of",
     "relative_position_bucket",
     "untie_cls",
 ]
 
-CATALOGUE: dict[str, type[PositionEncoding]] = {
-    "tupe": TupePositionBias,
-    "learned": LearnedPositions,
-    "sinusoidal": SinusoidalPositions,
-    "none": NoPosition,
-    "transformer-xl": TransformerXlRelative,
-    "enformer": EnformerRelative,
-    "rope": RotaryPositions,
-    "alibi": AlibiBias,
-    "shaw": ShawRelative,
-    "disentangled": DisentangledPositions,
-}
+
+def _class_at(place: str) -> type[PositionEncoding]:
+    module, _, name = place.partition(".")
+    return getattr(import_module(f"{__name__}.{module}"), name)
+
+
+CATALOGUE = {name: _class_at(place) for name, place in POSITION_ENCODINGS.items()}
 
 
 def get_position_encoding(name: str) -> type[PositionEncoding]:
@@ -51,16 +41,39 @@ def get_position_encoding(name: str) -> type[PositionEncoding]:
 
 
 def build_position_encoding(
-    name: str, *, embed_dim: int, num_heads: int, max_positions: int, **options: Any
+    name: str,
+    *,
+    embed_dim: int,
+    num_heads: int,
+    max_positions: int,
+    causal: bool = False,
+    **options: Any,
 ) -> PositionEncoding:
     """A position encoding with its options, of which None and False mean "not given"."""
     encoding = get_position_encoding(name)
     options = {key: x for key, x in options.items() if x is not None and x is not False}
-    takes = ("causal", *POSITION_ENCODINGS.get(name, options))
     for key, value in options.items():
-        if key not in takes:
+        if key not in encoding.takes:
             raise ValueError(
                 f"position encoding {name!r} does not take {key} ({value}); its options: "
-                f"{', '.join(takes[1:]) or 'none'}. Drop {flag(key)} or choose another encoding"
+                f"{', '.join(encoding.takes) or 'none'}. Drop {flag(key)} or choose another "
+                "encoding"
             )
-    return encoding(embed_dim, num_heads, max_positions, **options)
+        if key not in encoding.defaults(options.get("rel_pos", False)):
+            raise ValueError(
+                f"{key} ({value}) has no effect without rel_pos; add --rel-pos or drop {flag(key)}"
+            )
+    options.pop("position_each_layer", None)  # the encoder's own
+    return encoding(embed_dim, num_heads, max_positions, causal=causal, **options)
+
+
+def position_of(config: TupeConfig, *, causal: bool = False) -> PositionEncoding:
+    """The position encoding of a model's options."""
+    return build_position_encoding(
+        config.position_encoding,
+        embed_dim=config.embed_dim,
+        num_heads=config.num_heads,
+        max_positions=config.max_positions,
+        causal=causal,
+        **config.position_options,
+    )

@@ -21,6 +21,7 @@ class LearnedPositions(WithRelativeBias):
     fairseq's RoBERTa has two more rows, its first: there position t is row t + padding_idx + 1.
     """
 
+    takes = {**WithRelativeBias.takes, "position_each_layer": False}
     TABLE = "pos.weight"
 
     def __init__(self, embed_dim: int, num_heads: int, max_positions: int, **options):
@@ -57,6 +58,8 @@ class SinusoidalPositions(WithRelativeBias):
 
     input = words + s(position)          logits = q k^T / sqrt(K) (+ R)
     """
+
+    takes = LearnedPositions.takes
 
     def embed(self, positions: Positions) -> Tensor:
         vectors = sinusoid(as_tensor(positions, self.unit.device), self.embed_dim)

@@ -28,6 +28,8 @@ class AlibiBias(PositionEncoding):
     Nothing is learned but the two scores per head of an untied [CLS].
     """
 
+    takes = {"untie_cls": False}
+
     def __init__(
         self,
         embed_dim: int,

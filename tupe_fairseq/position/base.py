@@ -1,5 +1,7 @@
 """The one interface of all position encodings."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -23,9 +25,10 @@ class PositionEncoding(nn.Module):
         embed_dim, num_heads (int): D and H; a head has the width K = D / H.
         max_positions (int): the longest sequence, for encodings with a table.
         causal (bool): no query sees a later key (logits are -inf there).
-        scaling (float, optional): 1 / sqrt(K) if None.
     """
 
+    takes: dict[str, Any] = {}  # its options, those of TupeConfig, with their defaults
+    correlations = 1  # terms of the logits: scaling is 1 / sqrt(correlations K)
     TABLE: str | None = None  # the parameter with a row for each position
     table_begins = 0  # the row of position 0
     max_positions_is_unit = False  # whether other max_positions change all distances
@@ -40,7 +43,6 @@ class PositionEncoding(nn.Module):
         max_positions: int,
         *,
         causal: bool = False,
-        scaling: float | None = None,
     ):
         super().__init__()
         if embed_dim % num_heads:
@@ -51,7 +53,7 @@ class PositionEncoding(nn.Module):
         self.embed_dim, self.num_heads, self.max_positions = embed_dim, num_heads, max_positions
         self.head_dim = embed_dim // num_heads
         self.causal = causal
-        self.scaling = self.head_dim**-0.5 if scaling is None else scaling
+        self.scaling = self.scaling_of(self.head_dim)
         self.relative: nn.Module | None = None  # T5's bias, the part of (c) for --rel-pos
         # has the module's device and dtype; not a buffer, which would stay on the meta device
         self.unit = torch.ones((), device="cpu")
@@ -60,6 +62,15 @@ class PositionEncoding(nn.Module):
         moved = fn(self.unit)
         self.unit = torch.ones_like(moved, device="cpu") if moved.is_meta else moved
         return super()._apply(fn, *args, **kwargs)
+
+    @classmethod
+    def scaling_of(cls, head_dim: int) -> float:
+        return (cls.correlations * head_dim) ** -0.5
+
+    @classmethod
+    def defaults(cls, rel_pos: bool) -> dict[str, Any]:
+        """The options that have an effect, some only with ``rel_pos``."""
+        return cls.takes
 
     @classmethod
     def uses(cls, hook: str) -> bool:

@@ -17,11 +17,11 @@ class DisentangledPositions(ProjectedTable, WithRelativeBias):
     p_t is row t of the table. The projections are shared by all layers.
     """
 
+    correlations = 4
     TABLE = "pos.weight"
 
     def __init__(self, embed_dim: int, num_heads: int, max_positions: int, **options):
-        scaling = (4 * embed_dim // num_heads) ** -0.5
-        super().__init__(embed_dim, num_heads, max_positions, scaling=scaling, **options)
+        super().__init__(embed_dim, num_heads, max_positions, **options)
         self.cls_row_is_constant = False  # R is not the whole bias
         self.make_table(max_positions, embed_dim)
 

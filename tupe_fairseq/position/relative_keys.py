@@ -154,6 +154,7 @@ class EnformerRelative(RelativeKeys):
     ``max_positions`` here, so that a distance has one value in all sequences.
     """
 
+    takes = {"symmetric_basis": False}
     max_positions_is_unit = True
 
     def __init__(

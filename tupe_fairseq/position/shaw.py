@@ -21,6 +21,7 @@ class ShawRelative(PositionEncoding):
     the values, are left out: a position encoding changes only the logits here.
     """
 
+    takes = {"max_rel_pos": SHAW_MAX_DISTANCE}
     per_layer = True
 
     def __init__(

@@ -1,14 +1,17 @@
 """T5's bucketed relative bias, the R of TUPE-R, and the untied [CLS]."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tupe_fairseq.initialization import initialized
-from tupe_fairseq.options import LARGEST, MAX_DISTANCE, NUM_BUCKETS, flag
+from tupe_fairseq.options import LARGEST, MAX_DISTANCE, NUM_BUCKETS
 from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import Constant, Positions, is_at_cls, relative_positions
+
+T5_OPTIONS = {"rel_pos": False, "rel_pos_buckets": NUM_BUCKETS, "max_rel_pos": MAX_DISTANCE}
 
 
 def untie_cls(
@@ -133,38 +136,32 @@ class WithRelativeBias(PositionEncoding):
 
     Args:
         rel_pos (bool): add it.
-        rel_pos_buckets, max_rel_pos (int, optional): its buckets (32) and largest distance (128).
+        rel_pos_buckets, max_rel_pos (int): its buckets and largest distance.
         untie_cls (bool): give [CLS] scores of its own in it.
     """
+
+    takes = {**T5_OPTIONS, "untie_cls": False}
 
     def __init__(
         self,
         *sizes: int,
         rel_pos: bool = False,
-        rel_pos_buckets: int | None = None,
-        max_rel_pos: int | None = None,
+        rel_pos_buckets: int = NUM_BUCKETS,
+        max_rel_pos: int = MAX_DISTANCE,
         untie_cls: bool = False,
         causal: bool = False,
-        scaling: float | None = None,
     ):
-        super().__init__(*sizes, causal=causal, scaling=scaling)
+        super().__init__(*sizes, causal=causal)
         if rel_pos:
             self.relative = RelativePositionBias(
-                self.num_heads,
-                NUM_BUCKETS if rel_pos_buckets is None else rel_pos_buckets,
-                MAX_DISTANCE if max_rel_pos is None else max_rel_pos,
-                untie_cls=untie_cls,
-                causal=causal,
+                self.num_heads, rel_pos_buckets, max_rel_pos, untie_cls=untie_cls, causal=causal
             )
             self.unties_cls = self.cls_row_is_constant = untie_cls
-            return
-        needing = {"rel_pos_buckets": rel_pos_buckets, "max_rel_pos": max_rel_pos}
-        for name, value in {**needing, "untie_cls": untie_cls or None}.items():
-            if value is not None:
-                raise ValueError(
-                    f"{name} ({value}) has no effect without rel_pos; add --rel-pos or drop "
-                    f"{flag(name)}"
-                )
+
+    @classmethod
+    def defaults(cls, rel_pos: bool) -> dict[str, Any]:
+        of_bias = () if rel_pos else ("rel_pos_buckets", "max_rel_pos", "untie_cls")
+        return {name: x for name, x in cls.takes.items() if name not in of_bias}
 
     def bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor | None:
         return None if self.relative is None else self.relative(positions_q, positions_k)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from tupe_fairseq.initialization import initialized
 from tupe_fairseq.position.positions import Positions, as_tensor, table_rows
-from tupe_fairseq.position.t5_bias import WithRelativeBias, untie_cls
+from tupe_fairseq.position.t5_bias import T5_OPTIONS, WithRelativeBias, untie_cls
 
 
 def full_precision(x: Tensor) -> torch.autocast:
@@ -112,6 +112,8 @@ class TupePositionBias(WithRelativeBias):
     Shape: n tokens -> (H, n, n), float32; positions (B, T) -> (B, H, T, T); rows are queries.
     """
 
+    takes = {**T5_OPTIONS, "tie_cls": False}
+    correlations = 2
     TABLE = "untied_absolute.pos.weight"
     table_begins = 1
 
@@ -121,22 +123,11 @@ class TupePositionBias(WithRelativeBias):
         num_heads: int,
         max_positions: int,
         *,
-        rel_pos: bool = False,
-        rel_pos_buckets: int | None = None,
-        max_rel_pos: int | None = None,
         tie_cls: bool = False,
-        causal: bool = False,
+        **options,
     ):
         sizes = embed_dim, num_heads, max_positions
-        super().__init__(
-            *sizes,
-            rel_pos=rel_pos,
-            rel_pos_buckets=rel_pos_buckets,
-            max_rel_pos=max_rel_pos,
-            untie_cls=rel_pos and not tie_cls,
-            causal=causal,
-            scaling=(2 * embed_dim // num_heads) ** -0.5,
-        )
+        super().__init__(*sizes, untie_cls=not tie_cls, **options)
         self.untied_absolute = UntiedAbsoluteBias(
             *sizes, scaling=self.scaling, untie_cls=not tie_cls
         )
