@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import datetime
+import decimal
 import io
 import json
 import os
@@ -229,12 +230,25 @@ def test_rows_come_out_as_they_went_in(models, tmp_path):
 def test_parquet_with_columns_of_any_type(models, tmp_path):
     columns = {
         "text": ["A dog.", "Nobody."], "when": [datetime.date(2020, 1, 2), None], "n": [1, None],
-        "label": [0.5, float("nan")],
+        "label": [0.5, float("nan")], "bytes": ["\u00e9".encode(), None],
+        "at": [datetime.datetime(2020, 1, 2, 3), None], "price": [decimal.Decimal("1.50"), None],
     }  # fmt: skip
     pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "in.parquet")
-    predict(models["mean"], tmp_path / "in.parquet", "--output-file", tmp_path / "out.csv")
-    rows = [line.split(",")[:4] for line in (tmp_path / "out.csv").read_text().splitlines()]
-    assert rows[1:] == [["A dog.", "2020-01-02", "1", "0.5"], ["Nobody.", "", "", "NaN"]]
+    words = [models["mean"], tmp_path / "in.parquet", "--output-file"]
+    predict(*words, tmp_path / "out.csv")
+    rows = [line.split(",")[:7] for line in (tmp_path / "out.csv").read_text().splitlines()]
+    assert rows[1:] == [
+        ["A dog.", "2020-01-02", "1", "0.5", "\u00e9", "2020-01-02T03:00:00", "1.50"],
+        ["Nobody.", "", "", "NaN", "", "", ""],
+    ]
+    predict(*words, tmp_path / "out.jsonl")
+    row = json_lines(tmp_path / "out.jsonl")[0]
+    texts = ["2020-01-02", "\u00e9", "2020-01-02T03:00:00", "1.50"]
+    assert [row[name] for name in ("when", "bytes", "at", "price")] == texts
+    columns = {"text": ["A dog."], "image": [{"bytes": b"\xff\xd8"}]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "in.parquet")
+    code, log = call_program("predict", [*words, tmp_path / "out.jsonl", "--cpu"])
+    assert code == 2 and "row 1 has b'\\xff\\xd8', which is no text; leave that column" in log
 
 
 def test_standard_input_is_a_stream(models):

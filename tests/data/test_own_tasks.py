@@ -373,6 +373,13 @@ def test_bad_rows_are_counted_on_request(place, tmp_path):
     counts = [(values["rows_read"], values["rows"]) for values in splits.values()]
     assert counts == [(23, 20), (24, 20), (3, 2)]
     assert (out / "test.index").read_text().split() == ["0", "2"]
+    # also where the first row is the one that lacks the label
+    records = [{"text": "x"}, *({"text": sentence(n), "label": "ab"[n % 2]} for n in range(20))]
+    train = write_jsonl(tmp_path / "a.jsonl", records)
+    command = ["classification", train, place / "data", tmp_path / "json", "--test", train]
+    assert "a.jsonl, line 1 has the columns 'text' instead of 'text', 'label'" in refused(*command)
+    splits = prepared(*command, "--skip-bad-rows")[1]["splits"]
+    assert sum(splits["test"]["labels"].values()) == splits["test"]["rows"] == 20
 
 
 def rows_of(*labels, times=10, text="a cat and {}"):
@@ -401,6 +408,12 @@ AS_TEXT = "has a list as text, "
         ("classification", "a.csv", "text,label\none,['a']\n", AS_TEXT),
         ("tagging", "a.csv", "text,tags\n\"['a', 'b']\",O O\n", AS_TEXT),
         ("tagging", "a.csv", "text,tags\na b,\"['O', 'O']\"\n", AS_TEXT),
+        ("multilabel", "a.csv", 'text,label\none,"[a, b]"\n', AS_TEXT),
+        ("multilabel", "a.csv", 'text,label\none,"{a,b}"\n', AS_TEXT),
+        ("multilabel", "a.csv", "text,label\none,[a b]\n", AS_TEXT),
+        ("classification", "a.csv", 'text,label\none,"{a,b}"\n', AS_TEXT),
+        ("classification", "a.csv", "text,label\n\"['a', 'b']\",a\n", AS_TEXT),
+        ("classification", "a.csv", rows_of("[a b]", "b", text="[a] {}"), "classes: '[a b]', 'b'"),
         ("multilabel", "a.jsonl", '{"text": "a", "label": [0, 1, 0]}', "has the label '0' twice"),
         ("multilabel", "a.csv", 'text,label\none,"a,b, a"\n', "has the label 'a' twice"),
         # what is no number

@@ -30,6 +30,11 @@ def write(path, content):
     return str(path)
 
 
+def conllu(*lines):
+    """Ten columns, two of which are given."""
+    return "".join(line.replace(" ", "\t") + "\t_" * 8 + "\n" for line in lines)
+
+
 def values(path, *columns, **options):
     return [list(row.values()) for _, row in all_rows(path, *columns, **options)]
 
@@ -74,6 +79,10 @@ def test_parquet(tmp_path):
     assert read_columns(path) == list(columns)
     assert list(read_rows(path, ["tokens", "label"]))[1] == (2, {"tokens": [], "label": "0"})
     assert values(path, "score", "good")[1:] == [["1.0", "false"], ["-2.0", "true"]]
+    twice = pyarrow.table([["a"], ["b"]], names=["text", "text"])
+    pyarrow.parquet.write_table(twice, tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match="b.parquet has columns of the same name: 'text', 'text'"):
+        read_columns(str(tmp_path / "b.parquet"))
     bad = []
     assert [number for number, _ in all_rows(path, on_bad=bad.append)] == [1, 3]
     assert (
@@ -102,6 +111,7 @@ def test_conll(tmp_path):
 
 
 TWO = [["one, two", "x"], ["three", "y"]]
+CONLLU = [[list("1234"), ["a", "de", "le", "b"], *[["_"] * 4] * 8]]
 SENTENCES = [[["Ann", "sings"], ["B-PER", "O"]], [["Bo"], ["O"]]]
 
 
@@ -115,6 +125,9 @@ SENTENCES = [[["Ann", "sings"], ["B-PER", "O"]], [["Bo"], ["O"]]]
         ("a.csv", "sep=;\r\ntext;label\r\none, two;x\r\nthree;y\r\n", TWO),
         ("a.csv", '"text, long";label\n"one, two";x\nthree;y', TWO),
         ("a.csv", '"text; long",label\n"one, two",x\nthree,y', TWO),
+        ("a.csv", 'text;"label,\nor none"\none, two;x\nthree;y', TWO),
+        ("a.csv", "text,x;label\none, two;x\nthree;y", TWO),
+        ("a.csv", 'text, label\n"one, two", "x"\n"three", "y"\n', TWO),
         ("a.csv", "text\none; two\nthree;\n", [["one; two"], ["three;"]]),
         # names that are there twice
         ("a.csv", "a,b,,\n1,2,3,4\n", [["1", "2", "3", "4"]]),
@@ -130,6 +143,8 @@ SENTENCES = [[["Ann", "sings"], ["B-PER", "O"]], [["Bo"], ["O"]]]
         ("a.conll", "\ufeff-DOCSTART- O\n\nAnn  B-PER \nsings\tO\n\nBo O\n\n", SENTENCES),
         ("a.conll", "Ann\tB-PER\t\nsings\tO\t\n\nBo\tO\t\n", SENTENCES),
         ("a.conll", "#a\tO\n#\tO\n\n# O\tO\n", [[["#a", "#"], ["O", "O"]], [["# O"], ["O"]]]),
+        # CoNLL-U: words of several words, words that are left out
+        ("a.conll", conllu("1 a", "2-3 du", "2 de", "3 le", "3.1 x", "4 b"), CONLLU),
         ("a.conll", "1\u00a00 O\n\u3000 O\u2028\n", [[["1\u00a00", "\u3000"], ["O", "O\u2028"]]]),
     ],
 )  # fmt: skip
@@ -142,7 +157,7 @@ def test_other_separators_without_a_header(tmp_path):
     assert values(path, "1", "2", header=False) == [["Nice, good, cheap", "pos"], ["fine", "neg"]]
 
 
-UTF16 = " is not text in UTF-8; convert it first (of UTF-16: iconv -f UTF-16"
+UTF16 = " is not text in UTF-8, it begins with b'"
 
 
 @pytest.mark.parametrize(
@@ -168,6 +183,8 @@ UTF16 = " is not text in UTF-8; convert it first (of UTF-16: iconv -f UTF-16"
         ("a.conll", b"a\tO\n\tO\n", ", line 2 has an empty field"),
         ("a.tsv", b"", " has no rows"),
         ("a.tsv", b"a\tb\nx\xff\ty\n", ", line 2 is not UTF-8; convert the file first: iconv -f"),
+        ("a.tsv", b"a\tb\xff\nx\ty\n", ", line 1 is not UTF-8; convert the file first: iconv -f"),
+        ("a.csv", b'a,"b\n\xff"\nx,y\n', ", line 1 is not UTF-8; convert the file first: iconv -f"),
         ("a.tsv.gz", gzip.compress(b"a\tb\n" * 999)[:-9], " cannot be read: Compressed file ended"),
     ],
 )  # fmt: skip
@@ -188,6 +205,8 @@ def test_wrong(name, content, message, tmp_path):
         ("a.conll", "1 A\n2 B\n\n3 A\n4\n5 A\n\n6 A\n", [["1", "2"], ["6"]], ["other columns"]),
         ("a.jsonl", '{"a": NaN}\n{"a": -Infinity}\n{"a": 1e400}\n{"a": [NaN]}\n{"a": "NaN"}\n',
          ["NaN"], ["neither text nor number"] * 4),
+        ("a.jsonl", '{"a": 1}\n{"a": 2, "b": 1, "a": 3}\n{"a": 4, "b": {"c": 1, "c": 2}}\n',
+         ["1"], ["not a JSON object"] * 2),
         ("a.txt", b"one\ncaf\xe9\ntwo", ["one", "two"], ["not UTF-8"]),
         ("a.tsv", b"a\tb\n1\t2\nx\tcaf\xe9\n3\t4\n", ["1", "3"], ["not UTF-8"]),
         ("a.csv", b'a,b\n1,2\n"x\n\xe9",y\n3,4\n', ["1", "3"], ["not UTF-8"]),
@@ -232,3 +251,24 @@ def test_guessed_columns(names, expected, tmp_path, caplog):
     assert choose_columns(path, labelled=True) == expected
     assert f"a.tsv: guessed --text {expected[0]!r}, --label {expected[2]!r}" in caplog.text
     assert choose_columns(path, num_texts=1) == (expected[0], None, None)
+
+
+@pytest.mark.parametrize(
+    "content, expected",
+    [
+        ("Ann NNP B\n1 CD O\n\n1 CD O\n", ("1", None, "3")),
+        ("1 CD O\n\n2 CD O\n", ("1", None, "3")),
+        (conllu("1 a", "2 b") + "\n" + conllu("1 c"), ("2", None, "4")),
+        ("0 Ann B-PER O\n1 sings O O\n", ("2", None, "4")),
+        ("# x\nbc/x 0 0 Ann B\nbc/x 0 1 sings O\n\nbc/x 0 0 Bo O\n", ("4", None, "5")),
+    ],
+)
+def test_guessed_columns_of_conll(content, expected, tmp_path):
+    """The first column may count the words, or name the document."""
+    assert choose_columns(write(tmp_path / "a.conll", content), labelled=True) == expected
+
+
+def test_columns_of_json_are_those_of_all_first_rows(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"id": 1}\n[]\n{"label": 1, "text": "a"}\n')
+    assert read_columns(path) == ["id", "label", "text"]
+    assert choose_columns(path, labelled=True) == ("text", None, "label")

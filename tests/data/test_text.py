@@ -230,7 +230,7 @@ def test_a_finished_folder(inputs, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "name, content, flags, message",
     [
-        ("a", "words\n".encode("utf-16"), [], "a is not text in UTF-8; convert it first"),
+        ("a", "words\n".encode("utf-16"), [], "a is not text in UTF-8, it begins with b"),
         ("a.jsonl", b'{"text": 3}\n', ["--text-field", "text"], "is not a text, but 3"),
         ("a.jsonl", b'{"text": null}\n', ["--text-field", "text"], "line 1 has null in column"),
         ("a.jsonl", b'{"text": "a"}\n', ["--text-field", "b"], "has the columns 'text' instead"),

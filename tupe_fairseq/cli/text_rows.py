@@ -16,6 +16,7 @@ from tupe_fairseq.data.rows import (
     ending_of,
     read_chunks,
     read_columns,
+    refuse_list,
     words_of,
 )
 
@@ -95,8 +96,10 @@ class TextRows:
             self.fits(row)
             if self.is_words:
                 return index, row, words_of(texts[self.texts[0]])
-            values = texts.values()
-            return index, row, [x if isinstance(x, str) else " ".join(x) for x in values]
+            values = [x if isinstance(x, str) else " ".join(x) for x in texts.values()]
+            for text in values:
+                refuse_list(text)
+            return index, row, values
 
         on_bad = self.bad if self.skips else None
         for chunk in read_chunks(self.path, self.texts, self.header, on_bad, use, self.whole):

@@ -3,7 +3,15 @@
 import logging
 from typing import NamedTuple
 
-from tupe_fairseq.data.rows import DELIMITED, STANDARD_INPUT, ending_of, quoted, read_columns
+from tupe_fairseq.data.rows import (
+    DELIMITED,
+    STANDARD_INPUT,
+    Row,
+    ending_of,
+    first_rows,
+    quoted,
+    read_columns,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +82,8 @@ def choose_columns(
         if ending_of(path) in DELIMITED and not header:
             raise ValueError(f"{path} has no names of columns; give --text by number, from 1")
         wanted = [*needed, "text2"] if num_texts != 1 and not text else needed
-        guessed = _guess(names, chosen, ending_of(path) == ".conll")
+        is_conll = ending_of(path) == ".conll"
+        guessed = _of_conll(first_rows(path)) if is_conll else _guess(names, chosen)
         guessed = {role: guessed[role] for role in wanted if guessed[role] and role not in chosen}
         chosen.update(guessed)
         for role in needed:
@@ -96,10 +105,24 @@ def choose_columns(
     return columns
 
 
-def _guess(names: list[str], chosen: dict[str, str], is_conll: bool) -> dict[str, str | None]:
-    """The columns by their names; in .conll the first has the words, and the last the tags."""
-    if is_conll:
-        return {"text": names[0], "text2": None, "label": names[-1] if names[1:] else None}
+def _of_conll(rows: list[Row]) -> dict[str, str | None]:
+    """The first column that does not count the words or name the document, and the last one.
+
+    In CoNLL-U, which has ten columns, the tags are in the fourth.
+    """
+
+    def counts(words: list[str]) -> bool:
+        return words == [str(n) for n, _ in enumerate(words, words[0] == "1")]
+
+    names = list(rows[0])
+    others = (x for x in names if any(len({*r[x]}) > 1 and not counts(r[x]) for r in rows))
+    text = next(others, names[0])
+    label = names[3] if len(names) == 10 and all(counts(row["1"]) for row in rows) else names[-1]
+    return {"text": text, "text2": None, "label": label if label != text else None}
+
+
+def _guess(names: list[str], chosen: dict[str, str]) -> dict[str, str | None]:
+    """The columns by their names."""
     lower = {name.lower(): name for name in reversed(names) if name not in chosen.values()}
     label = chosen.get("label") or next((lower[name] for name in _LABELS if name in lower), None)
     for pair in (*_PAIRS, *((name,) for name in _TEXTS)):

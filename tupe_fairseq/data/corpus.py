@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.rows import BadRows, RowError, ending_of, read_rows
-from tupe_fairseq.data.text_files import BLOCK_BYTES, clean_line, holds_objects, open_text
+from tupe_fairseq.data.text_files import BLOCK_BYTES, CONVERT, clean_line, holds_objects, open_text
 
 logger = logging.getLogger("tupe-prepare-pretrain")
 
@@ -215,7 +215,7 @@ def dropped_lines(counts: Counter) -> str:
     dropped = ", ".join(f"{name} {counts[name]:,}" for name in names)
     return (
         f"of {counts['read'] + counts['split_off']:,} lines dropped: {dropped} (--min-chars, "
-        "--max-chars; what is not UTF-8 can be converted: iconv -f LATIN1 -t UTF-8)"
+        f"--max-chars; of what is not UTF-8 {CONVERT})"
     )
 
 

@@ -17,9 +17,17 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
 from typing import IO, Any
 
-from tupe_fairseq.data.text_files import BOM, OPENERS, holds_objects, open_text, refuse_others
+from tupe_fairseq.data.text_files import (
+    BOM,
+    CONVERT,
+    OPENERS,
+    holds_objects,
+    open_text,
+    refuse_others,
+)
 
 Row = dict[str, Any]
 STANDARD_INPUT = "-"
@@ -29,11 +37,14 @@ CHUNK_ROWS = 8192
 
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")  # JSON may name them, UTF-8 cannot hold them
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of other bytes
-# as Python and JSON write lists, tuples and sets
-_LIST = re.compile(r"""\s*(?:\[\s*(?:['"\d-].*)?\]|[({]\s*['"].*[)}])\s*""", re.DOTALL)
+# as Python and JSON write lists, tuples and sets; and what no set of labels looks like
+_LIST = re.compile(r"""\s*(?:[[({]\s*(['"]).*\1,?\s*[])}]|\[[\s\d,]*\])\s*""", re.DOTALL)
+_IN_BRACKETS = re.compile(r"\s*(?:\[.*\]|\{.*\})\s*|" + _LIST.pattern, re.DOTALL)
 _WORD = re.compile("[^ \t\r\n]+")
+# of CoNLL-U, with its ten columns: the word that the next lines are parts of, or one left out
+_RANGE = re.compile(r"\d+[-.]\d+(\t[^\t]+){9}")
 _BETWEEN = re.compile(r"\s*(?:(?:-DOCSTART-|#(?:begin|end) document)(?:\s.*)?)?", re.DOTALL)
-# without a header: rows that show which sign separates the fields
+# rows that show which sign separates the fields
 _FIRST_ROWS = 20
 
 _warn_once = functools.cache(logging.getLogger("tupe-rows").warning)
@@ -86,9 +97,9 @@ def quoted(names: Iterable[str]) -> str:
     return ", ".join(listed[:10]) + (f" and {len(listed) - 10} more" if len(listed) > 10 else "")
 
 
-def refuse_list(text: str) -> None:
+def refuse_list(text: str, any_brackets: bool = False) -> None:
     """Refuse a list that is written as text, as by pandas."""
-    if _LIST.fullmatch(text):
+    if (_IN_BRACKETS if any_brackets else _LIST).fullmatch(text):
         problem = f"has a list as text, {text[:40]!r}; write .jsonl, or separate without brackets"
         raise RowError(problem, "a list as text")
 
@@ -101,14 +112,19 @@ def words_of(text: str | list[str]) -> list[str]:
     return _WORD.findall(text)
 
 
+def first_rows(path: str, header: bool = True) -> list[Row]:
+    """The first good rows, one or more."""
+    rows = list(itertools.islice(_READERS[ending_of(path)](path, None, header), CHUNK_ROWS))
+    good = [row for _, row in rows if isinstance(row, dict)]
+    if not good:
+        problem = f"{place(path, rows[0][0])} {rows[0][1]}" if rows else f"{path} has no rows"
+        raise ValueError(problem)
+    return good
+
+
 def read_columns(path: str, header: bool = True) -> list[str]:
-    """The names of the columns; without a header "1", "2", ..."""
-    bad = None
-    for number, row in _raw_rows(path, None, header):
-        if isinstance(row, dict):
-            return list(row)
-        bad = bad or ValueError(f"{place(path, number)} {row}")
-    raise bad or ValueError(f"{path} has no rows")
+    """The names of the columns, in JSON those of the first rows; without a header "1", "2", ..."""
+    return list(dict.fromkeys(itertools.chain.from_iterable(first_rows(path, header))))
 
 
 def read_rows(path: str, columns: list[str], *args, **options) -> Iterator[tuple[int, Any]]:
@@ -140,7 +156,7 @@ def read_chunks(
     """
     index, chunks = itertools.count(), _standard_input(len(columns))
     if path != STANDARD_INPUT:
-        rows = _raw_rows(path, None if whole else columns, header, ending)
+        rows = _READERS[ending or ending_of(path)](path, None if whole else columns, header)
         chunks = iter(lambda: list(itertools.islice(rows, size)), [])
     for chunk in chunks:
         good = []
@@ -170,7 +186,7 @@ def row_writer(
 
     def write(row: Row) -> None:
         if ending == ".jsonl":
-            line = json.dumps(row, ensure_ascii=False, default=str)
+            line = json.dumps(row, ensure_ascii=False, default=_other)
         else:
             fields = [_field(row.get(name)) for name in columns or row]
             line = "\t".join(fields) if ending == ".tsv" else _csv_line(fields)
@@ -185,24 +201,11 @@ def row_writer(
     return write
 
 
-def _raw_rows(
-    path: str, columns: list[str] | None, header: bool, ending: str = ""
-) -> Iterator[tuple[int, Row | RowError]]:
-    """Rows as they are in the file; of .parquet the named columns alone."""
-    ending = ending or ending_of(path)
-    rows = _READERS[ending](path, columns, header)
-    return map(_checked, rows) if ending in (*DELIMITED, ".conll", ".txt") else rows
-
-
-def _checked(numbered: tuple[int, Row | RowError]) -> tuple[int, Row | RowError]:
-    """The row, unless it has bytes that are not UTF-8."""
-    number, row = numbered
-    for value in () if isinstance(row, RowError) else row.values():
-        for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and not text.isascii() and _NOT_UTF8.search(text):
-                advice = "convert the file first: iconv -f LATIN1 -t UTF-8"
-                return number, RowError(f"is not UTF-8; {advice}", "not UTF-8")
-    return numbered
+def _checked(row: Any, *texts: str) -> Any:
+    """The row, unless its texts have bytes that are not UTF-8."""
+    if any(not text.isascii() and _NOT_UTF8.search(text) for text in texts):
+        return RowError(f"is not UTF-8; {CONVERT}", "not UTF-8")
+    return row
 
 
 def _lines(path: str, with_ends: bool = False) -> Iterator[tuple[int, str]]:
@@ -229,7 +232,7 @@ def _standard_input(num_texts: int) -> Iterator[list[tuple[int, Row | RowError]]
             row: Row | RowError = dict(zip(("text", "text2"), texts))
             if len(texts) != num_texts:
                 row = RowError(f"has {len(texts)} texts, not {num_texts} with tabs between")
-            chunk.append(_checked((number, row)))
+            chunk.append((number, _checked(row, text)))
         yield chunk
 
 
@@ -237,7 +240,7 @@ def _txt(path: str, columns, header):
     with open_text(path) as (file, _):
         if holds_objects(file.peek()):
             raise ValueError(f"{path} holds JSON objects, not lines of text; name it .jsonl")
-    return ((number, {"text": line}) for number, line in _lines(path))
+    return ((number, _checked({"text": line}, line)) for number, line in _lines(path))
 
 
 def _tsv(path: str, columns, header: bool):
@@ -248,7 +251,7 @@ def _tsv(path: str, columns, header: bool):
         for number, line in _lines(path):
             fields = line.split("\t")
             num_quoted += sum(x[:1] == x[-1:] == '"' for x in fields) if '"' in line else 0
-            yield number, fields if line else []
+            yield number, _checked(fields if line else [], line)
 
     yield from _delimited(path, header, rows())
     if num_quoted:
@@ -263,25 +266,28 @@ def _csv(path: str, columns, header: bool):
     csv.field_size_limit(1 << 30)
     lines = _lines(path, with_ends=True)
     first = list(itertools.islice(lines, _FIRST_ROWS))
-    sample = [line for _, line in first if line.strip()][: 1 if header else None]
-    separator = max(",;\t|", key=lambda sign: _fewest_fields(sample, sign))
+    sample = [line for _, line in first]
+    separator = max(",;\t|", key=lambda sign: _num_alike(sample, sign))
     if sample and re.fullmatch("sep=.\r?\n?", sample[0], re.IGNORECASE):  # Excel's
         separator, first = sample[0][4], first[1:]
-    return _delimited(path, header, _csv_rows(itertools.chain(first, lines), separator))
+    # "a", "b": not of the standard, but common
+    has_spaces = any(f'{separator} "' in line for line in sample)
+    options = {"delimiter": separator, "skipinitialspace": has_spaces, "strict": True}
+    read = functools.partial(csv.reader, **options)
+    return _delimited(path, header, _csv_rows(itertools.chain(first, lines), read), separator)
 
 
-def _fewest_fields(lines: list[str], separator: str) -> int:
-    """Of these lines, if this sign separates the fields; 0 if it cannot."""
-    try:
-        rows = csv.reader(lines, delimiter=separator, strict=True)
-        return min(map(len, rows), default=0)
-    except csv.Error:
-        return 0
+def _num_alike(lines: list[str], separator: str) -> tuple[int, int]:
+    """How many rows have as many fields as the first one, and how many fields these are."""
+    counts: list[int] = []
+    with contextlib.suppress(csv.Error):  # as where the last line ends within quotes
+        for fields in filter(None, csv.reader(lines, delimiter=separator, strict=True)):
+            counts.append(len(fields))
+    return (counts.count(counts[0]), counts[0]) if counts and counts[0] > 1 else (0, 0)
 
 
-def _csv_rows(lines: Iterator[tuple[int, str]], separator: str):
+def _csv_rows(lines: Iterator[tuple[int, str]], read: Callable):
     """Rows of fields. If one is wrong, the lines that it took are read one by one."""
-    read = functools.partial(csv.reader, delimiter=separator, strict=True)
     taken: list[tuple[int, str]] = []
 
     def take() -> Iterator[str]:
@@ -292,7 +298,7 @@ def _csv_rows(lines: Iterator[tuple[int, str]], separator: str):
     while True:
         try:
             for fields in read(take()):
-                yield taken[0][0], fields
+                yield taken[0][0], _checked(fields, *fields)
                 taken.clear()
             return
         except csv.Error as error:
@@ -301,12 +307,14 @@ def _csv_rows(lines: Iterator[tuple[int, str]], separator: str):
             fields = RowError(f"{problem} (In .tsv quotes have no meaning.)", "not CSV")
             if number > taken[0][0] and line.count('"') % 2 == 0:
                 with contextlib.suppress(csv.Error):
-                    fields = next(read([line]))
+                    fields = _checked(next(read([line])), line)
             yield number, fields
         taken.clear()
 
 
-def _delimited(path: str, header: bool, rows: Iterator[tuple[int, list[str] | RowError]]):
+def _delimited(
+    path: str, header: bool, rows: Iterator[tuple[int, list[str] | RowError]], separator: str = "\t"
+):
     """Rows of fields; a blank line is none, unless there is only one column.
 
     Columns of the same name are named by their numbers.
@@ -328,16 +336,17 @@ def _delimited(path: str, header: bool, rows: Iterator[tuple[int, list[str] | Ro
                 yield number, dict(zip(names, fields))
         elif fields or len(names) == 1:
             problem = f"has {len(fields)} fields, and the first row has {len(names)}"
+            problem += f", with {separator!r} between them"
             row = dict(zip(names, fields or [""]))
             yield number, row if len(fields or [""]) == len(names) else RowError(problem)
 
 
 def _jsonl(path: str, columns, header):
     for number, line in _lines(path):
-        row = _checked((number, {"": line}))[1]
+        row = _checked({}, line)
         if line.strip() and isinstance(row, dict):
             try:
-                row = json.loads(line)
+                row = json.loads(line, object_pairs_hook=_object)
                 if not isinstance(row, dict):
                     raise ValueError(f"it is {line[:30].strip()}")
             except (ValueError, RecursionError) as error:
@@ -345,6 +354,13 @@ def _jsonl(path: str, columns, header):
                 row = RowError(problem, "not a JSON object")
         if line.strip():
             yield number, row
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Row:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        raise ValueError(f"its keys are {quoted(name for name, _ in pairs)}")
+    return row
 
 
 def _conll(path: str, columns, header):
@@ -368,7 +384,7 @@ def _conll(path: str, columns, header):
             if is_token and not (has_comments and lines[0][1].startswith("# ")):
                 break
             del lines[0]
-        tokens = [(number, split(line)) for number, line in lines]
+        tokens = [(n, split(x)) for n, x in lines if width != 10 or not _RANGE.fullmatch(x)]
         bad = [(number, x) for number, x in tokens if len(x) != width or "" in x]
         if bad:
             number, fields = bad[0]
@@ -376,7 +392,8 @@ def _conll(path: str, columns, header):
             yield number, RowError("has an empty field" if "" in fields else problem)
         elif tokens:
             columns = zip(*(fields for _, fields in tokens))
-            yield tokens[0][0], {str(i): list(column) for i, column in enumerate(columns, 1)}
+            row = {str(i): list(column) for i, column in enumerate(columns, 1)}
+            yield tokens[0][0], _checked(row, *(line for _, line in lines))
 
 
 def _parquet(path: str, columns: list[str] | None, header):
@@ -385,9 +402,11 @@ def _parquet(path: str, columns: list[str] | None, header):
     with open(path, "rb") as file:
         try:
             table = pyarrow.parquet.ParquetFile(file)
-            for name in {*(columns or ())} - {*table.schema_arrow.names}:
-                listed = quoted(table.schema_arrow.names)
-                raise ValueError(f"{path} has no column {name!r}; the columns are {listed}")
+            names = table.schema_arrow.names
+            if len({*names}) < len(names):
+                raise ValueError(f"{path} has columns of the same name: {quoted(names)}")
+            for name in {*(columns or ())} - {*names}:
+                raise ValueError(f"{path} has no column {name!r}; the columns are {quoted(names)}")
             batches = table.iter_batches(1000, columns=columns)
             yield from enumerate((row for batch in batches for row in batch.to_pylist()), 1)
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -419,6 +438,8 @@ def _text(column: str, value: Any) -> Any:
         return value if value.isascii() else _HALF_CHARACTERS.sub("", value)
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return json.dumps(value)
+    if isinstance(value, Decimal) and value.is_finite():
+        return str(value)
     if isinstance(value, list) and not any(isinstance(one, list) for one in value):
         return [_text(column, one) for one in value]
     is_json = value is None or isinstance(value, float)
@@ -434,7 +455,20 @@ def _field(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(x, str) and _WORD.fullmatch(x) for x in value):
         return " ".join(value)
     is_json = isinstance(value, (bool, int, float, list, dict))
-    return json.dumps(value, ensure_ascii=False, default=str) if is_json else str(value)
+    return json.dumps(value, ensure_ascii=False, default=_other) if is_json else _other(value)
+
+
+def _other(value: Any) -> str:
+    """A date, a decimal number, ... of parquet as text; bytes only if they are text."""
+    try:
+        return (
+            value.decode()
+            if isinstance(value, bytes)
+            else getattr(value, "isoformat", value.__str__)()
+        )
+    except UnicodeDecodeError:
+        problem = f"has {value[:20]!r}, which is no text; leave that column out"
+        raise RowError(problem, "bytes") from None
 
 
 def _csv_line(fields: list[str]) -> str:

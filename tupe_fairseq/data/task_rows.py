@@ -17,7 +17,6 @@ from tupe_fairseq.data.rows import (
     ending_of,
     place,
     quoted,
-    read_columns,
     read_rows,
     refuse_list,
     words_of,
@@ -182,9 +181,7 @@ def _scheme(options: argparse.Namespace, train: _File) -> str | None:
 
 def _is_labelled(options: argparse.Namespace, path: str, column: str, train: _File) -> bool:
     """Whether a test set has labels: other values than nothing, and than -1 if train has none."""
-    if column not in read_columns(path, options.has_header):
-        return False
-    rows = read_rows(path, [column], options.has_header, lambda error: None)
+    rows = read_rows(path, [column], options.has_header, lambda error: None, whole=True)
     cells = [row[column] for _, row in rows]
     seen = {x for cell in cells for x in (cell.split() if isinstance(cell, str) else cell)}
     unknown = {"-1", "-1.0"}
@@ -225,10 +222,12 @@ def _parse(
             if not words:
                 refuse("has no words", "no words")
         return words, label
-    if not all(isinstance(value, str) for value in values):
-        refuse(f"has a list for a text, which --kind {TAGGING} takes", "a list for a text")
+    for text in values:
+        if not isinstance(text, str):
+            refuse(f"has a list for a text, which --kind {TAGGING} takes", "a list for a text")
+        refuse_list(text)
     if isinstance(label, str):
-        refuse_list(label)
+        refuse_list(label, options.kind == MULTILABEL or "," in label)
     if options.kind == MULTILABEL and label is not None:
         if isinstance(label, str):
             label = label.split(options.label_separator) if label.strip() else []

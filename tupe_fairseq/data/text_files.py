@@ -20,6 +20,11 @@ OPENERS = {
 }
 BOM = b"\xef\xbb\xbf"
 BLOCK_BYTES = 1 << 18
+#: advice for what is not UTF-8
+CONVERT = (
+    "convert the file first: iconv -f ENCODING -t UTF-8 (ENCODING is often CP1252, LATIN1, UTF-16, "
+    "UTF-32, SHIFT_JIS or GB18030)"
+)
 
 # what else begins with these bytes
 _OTHERS = {
@@ -86,8 +91,7 @@ def refuse_others(path: str, start: bytes) -> None:
     num_controls = len(start) - len(start.translate(None, _CONTROLS))
     if start.startswith((b"\xff\xfe", b"\xfe\xff")) or num_controls > 1 + len(start) / 20:
         raise ValueError(
-            f"{path} is not text in UTF-8; convert it first (of UTF-16: iconv -f UTF-16 -t UTF-8), "
-            "or unpack it"
+            f"{path} is not text in UTF-8, it begins with {start[:16]!r}; unpack it, or {CONVERT}"
         )
     lines = re.sub(b'"[^"]*"', b"", start).strip()  # a field of .csv may have any line end
     if len(re.findall(rb"\r(?!\n)", lines)) > lines.count(b"\n"):
