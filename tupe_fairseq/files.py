@@ -1,7 +1,6 @@
-"""Files: written under a temporary name and renamed, locked folders, JSON, tables."""
+"""Files: written under a temporary name and renamed, locked folders, JSON."""
 
 import contextlib
-import glob
 import hashlib
 import json
 import os
@@ -11,36 +10,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-#: what a checkpoint needs beside it, to be used without its data folder
-VOCABULARY_FILES = (
-    "dict.txt", "input0/dict.txt", "label/dict.txt", "report.json", "sentencepiece.bpe.model",
-    "vocabulary.json", "bpecodes", "code", "encoder.json", "vocab.bpe", "vocab.json", "merges.txt",
-)  # fmt: skip
 # in a folder that a command writes: files that get their place at the end, and who it is
 _PARTIAL, _OWNER = ".tupe-partial", ".tupe-at-work"
-
-
-def find_checkpoint(path: str) -> str:
-    """A checkpoint's file: of a folder checkpoint_best.pt, or the model.pt of tupe-convert.
-
-    A model.pt that is not there, the default of ``from_pretrained``, is looked for as of a folder.
-    """
-    folder, name = os.path.split(path)
-    if os.path.isdir(path):
-        folder = path
-    elif os.path.lexists(path) or name != "model.pt":
-        return path
-    for name in ("checkpoint_best.pt", "model.pt"):
-        if os.path.isfile(os.path.join(folder, name)):
-            return os.path.join(folder, name)
-    files = sorted(os.path.basename(file) for file in glob.glob(glob.escape(folder) + "/*.pt"))
-    if files:
-        advice = f"give one of its files: {', '.join(files[:20])}"
-    elif os.path.exists(os.path.join(folder, "config.json")):
-        advice = "it is for transformers, which loads it, or tupe-convert makes a checkpoint of it"
-    else:
-        advice = "and no other .pt; give a checkpoint"
-    raise FileNotFoundError(f"{folder} has no checkpoint_best.pt and no model.pt; {advice}")
 
 
 @contextlib.contextmanager
@@ -82,13 +53,11 @@ class OutputFolder(NamedTuple):
     """What :func:`output_folder` gives.
 
     Args:
-        path: the folder.
-        partial: a folder in it for files that get their place at the end.
+        partial: a folder for files that get their place at the end.
         lock: descriptor of the lock, for processes that are started.
         record: the content of the marker, if all files that it lists are there.
     """
 
-    path: str
     partial: str
     lock: int | None
     record: dict[str, Any] | None
@@ -98,68 +67,96 @@ class OutputFolder(NamedTuple):
 def output_folder(
     path: str,
     marker: str,
-    settings: dict[str, Any] | None = None,
+    settings: dict[str, Any],
     *,
-    overwrite: bool = False,
     others: Iterable[str] = (),
     may_change: Iterable[str] = (),
 ) -> Iterator[OutputFolder]:
-    """Lock a folder, which is made if missing, while it is written, and check what is in it.
-
-    All is inside of the folder, which may be a mounted volume or have a parent that is read-only.
+    """Lock a folder, which is made if missing, while it is written by a command that can go on.
 
     Args:
         marker: a file of each finished or resumable folder. It holds ``settings``, as JSON: they
-            must be the same. Without settings, ``overwrite`` replaces it.
-        others: without settings, further files that ``overwrite`` replaces or removes; else one of
-            them shows, before the marker is there, that an interrupted command can go on.
+            must be the same.
+        others: files one of which shows, before the marker is there, that a command can go on.
         may_change: settings that need not be the same.
     """
-    shown, path = path, os.path.realpath(path)
-    is_new, partial = not os.path.isdir(path), os.path.join(path, _PARTIAL)
-    os.makedirs(path, exist_ok=True)
-
-    def refuse(names: Iterable[str]) -> None:
-        there = [name for name in names if os.path.exists(os.path.join(path, name))]
-        if there and not overwrite:
-            raise FileExistsError(
-                f"{shown} already holds {', '.join(there)}; give another --output-dir, or "
-                "--overwrite"
-            )
-
-    with contextlib.ExitStack() as stack:
-        if is_new:
-            stack.callback(_remove_empty, path)
-        lock = stack.enter_context(locked(path))
+    with _locked_output(path) as (target, lock):
         record = None
-        if settings is None:
-            refuse([marker, *others])
-        elif os.path.isfile(os.path.join(path, marker)):
-            record = _checked_record(shown, marker, settings, may_change)
-        elif not {*others} & (there := {*os.listdir(path)}) and there - {_OWNER, _PARTIAL}:
-            raise ValueError(f"{shown} contains other files; give an empty or a new folder")
-        shutil.rmtree(partial, ignore_errors=True)  # of a command that was killed
-        stack.callback(shutil.rmtree, partial, ignore_errors=True)
-        try:
-            os.mkdir(partial)
-            yield OutputFolder(path, partial, lock, record)
+        if os.path.isfile(os.path.join(target, marker)):
+            record = _checked_record(path, marker, settings, may_change)
+        elif not {*others} & (there := {*os.listdir(target)}) and there - {_OWNER, _PARTIAL}:
+            raise ValueError(f"{path} contains other files; give an empty or a new folder")
+        with _partial_folder(path, target) as partial:
+            yield OutputFolder(partial, lock, record)
+            _move_files(partial, target, marker)
+
+
+@contextlib.contextmanager
+def new_output_folder(
+    path: str, marker: str, *, others: Iterable[str] = (), overwrite: bool = False
+) -> Iterator[str]:
+    """Lock a folder, which is made if missing; files of the one given get their place at the end.
+
+    Args:
+        marker: a file of each finished folder.
+        others: further files that ``overwrite`` replaces or removes.
+    """
+    with _locked_output(path) as (target, lock):
+
+        def refuse(names: Iterable[str]) -> None:
+            there = [name for name in names if os.path.exists(os.path.join(target, name))]
+            if there and not overwrite:
+                raise FileExistsError(
+                    f"{path} already holds {', '.join(there)}; give another --output-dir, or "
+                    "--overwrite"
+                )
+
+        refuse([marker, *others])
+        with _partial_folder(path, target) as partial:
+            yield partial
             written = list_files(partial)
-            if settings is None:
-                refuse(written)
-                for name in {marker, *others} - {*written}:
-                    with contextlib.suppress(FileNotFoundError):
-                        os.remove(os.path.join(path, name))
-            for name in sorted(written, key=lambda name: name == marker):  # the marker last
-                os.makedirs(os.path.dirname(os.path.join(path, name)), exist_ok=True)
-                os.replace(os.path.join(partial, name), os.path.join(path, name))
-        except OSError as error:
-            _name_file(error, shown)
-            raise
+            refuse(written)
+            for name in {marker, *others} - {*written}:
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(os.path.join(target, name))
+            _move_files(partial, target, marker)
 
 
-def _remove_empty(folder: str) -> None:
-    with contextlib.suppress(OSError):  # it holds something
-        os.rmdir(folder)
+@contextlib.contextmanager
+def _locked_output(path: str) -> Iterator[tuple[str, int | None]]:
+    """The real path of a folder, made if missing, and its lock; it goes again if it stays empty."""
+    target = os.path.realpath(path)
+    is_new = not os.path.isdir(target)
+    os.makedirs(target, exist_ok=True)
+    try:
+        with locked(target) as lock:
+            yield target, lock
+    finally:
+        if is_new:
+            with contextlib.suppress(OSError):  # it holds something
+                os.rmdir(target)
+
+
+@contextlib.contextmanager
+def _partial_folder(shown: str, target: str) -> Iterator[str]:
+    """A folder for unfinished files inside of the target, which may be a mounted volume."""
+    partial = os.path.join(target, _PARTIAL)
+    shutil.rmtree(partial, ignore_errors=True)  # of a command that was killed
+    try:
+        os.mkdir(partial)
+        yield partial
+    except OSError as error:
+        _name_file(error, shown)
+        raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _move_files(partial: str, target: str, marker: str) -> None:
+    """Move all files to their places, the marker last."""
+    for name in sorted(list_files(partial), key=lambda name: name == marker):
+        os.makedirs(os.path.dirname(os.path.join(target, name)), exist_ok=True)
+        os.replace(os.path.join(partial, name), os.path.join(target, name))
 
 
 def _checked_record(
@@ -246,28 +243,3 @@ def file_sha256(path: str) -> str:
         for part in iter(lambda: file.read(1 << 20), b""):
             digest.update(part)
     return digest.hexdigest()
-
-
-def markdown_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table, with the first column left-aligned and the others right-aligned."""
-    header = list(header)
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
-def copy_vocabulary(data: str, folder: str) -> None:
-    """Copy the ``VOCABULARY_FILES`` of a data folder, and the dictionaries of languages."""
-    for name in (*VOCABULARY_FILES, *glob.glob("dict.*.txt", root_dir=data)):
-        source, copy = os.path.join(data, name), os.path.join(folder, name)
-        if os.path.isfile(source) and os.path.realpath(source) != os.path.realpath(copy):
-            atomic_copy(source, copy)
-
-
-def remove_vocabulary(folder: str) -> None:
-    """Remove the ``VOCABULARY_FILES``, if they are there."""
-    for name in VOCABULARY_FILES:
-        path = os.path.join(folder, name)
-        if os.path.exists(path):
-            os.remove(path)
-            if os.path.dirname(path) != folder and not os.listdir(os.path.dirname(path)):
-                os.rmdir(os.path.dirname(path))

@@ -11,7 +11,7 @@ from statistics import fmean
 from tupe_fairseq.compare.results import spread, updates_to_reach
 from tupe_fairseq.compare.schemes import plain_name
 from tupe_fairseq.figures import canvas
-from tupe_fairseq.files import markdown_table
+from tupe_fairseq.runs.tables import markdown_table
 
 COMPARISONS = (
     ("tupe", "learned"),

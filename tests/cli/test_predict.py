@@ -28,7 +28,7 @@ from helpers.models import (
 )
 from helpers.running import BIN, ENV, call_program, run_here
 from tupe_fairseq.data.task import Task
-from tupe_fairseq.files import copy_vocabulary
+from tupe_fairseq.data.tokenizer import copy_vocabulary
 from tupe_fairseq.inference.predict import predict as through_fairseq
 from tupe_fairseq.inference.texts import batches_by_length
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel

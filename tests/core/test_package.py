@@ -24,7 +24,7 @@ ROOMS = {
     "files": ("", ""),
     "flops": ("", ""),
     "data": ("files",),
-    "scoring": ("data files",),
+    "scoring": ("data files runs",),
     "checkpoint": ("data encoder files modules options position",),
     "runs": ("checkpoint files",),
     "optim": ("",),

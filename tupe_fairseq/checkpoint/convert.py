@@ -33,8 +33,6 @@ from tupe_fairseq.checkpoint.checkpoint import (
 )
 from tupe_fairseq.checkpoint.fit import check_fit, check_vocabulary
 from tupe_fairseq.data.dictionary import DICTIONARY, word_ids
-from tupe_fairseq.data.tokenizer import KINDS, REPORT
-from tupe_fairseq.data.tokenizer import VOCABULARY as VOCABULARY_RECORD
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.modules.heads import POOLING_RECORD, LMHead, TaggingHead, TextHead
 from tupe_fairseq.modules.record import RECORD, options_record
@@ -42,13 +40,6 @@ from tupe_fairseq.options import TupeConfig
 
 #: the file that tupe-convert and tupe-extend write
 MODEL = "model.pt"
-#: files of the model's data that may lie in its folder, besides dict.txt
-DATA_FILES = (
-    *(os.path.join(part, DICTIONARY) for part in ("input0", "label")),
-    *(name for names, _ in KINDS.values() for name in names),
-    VOCABULARY_RECORD,
-    REPORT,
-)
 LEFT_OUT = "left out the training state"
 # of stock RoBERTa's base size, which a file may leave out
 _SIZES = {

@@ -83,7 +83,7 @@ def file(text: str) -> str:
 
 def checkpoint(text: str) -> str:
     """An existing file, or that of a folder."""
-    from tupe_fairseq.files import find_checkpoint
+    from tupe_fairseq.checkpoint.find import find_checkpoint
 
     try:
         return file(find_checkpoint(existing(text)))

@@ -70,7 +70,7 @@ def get_parser() -> argparse.ArgumentParser:
         "--untie",
         action="store_true",
         help="make TUPE-A of a model with learned positions, RoBERTa's or this project's: the "
-        "position bias is fitted, and the model must be trained on",
+        "position bias is new, and the model must be trained on",
     )
     add_vocabulary_flags(parser)
     add(
@@ -93,15 +93,15 @@ def main(argv: list[str] | None = None) -> None:
         vocabulary = vocabulary_files(parser, args)
     if not args.dict and not os.path.isdir(args.checkpoint):
         parser.error(f"--checkpoint {args.checkpoint} is a file, which needs --dict, too")
-    from tupe_fairseq.checkpoint.convert import DATA_FILES, MODEL
+    from tupe_fairseq.checkpoint.convert import MODEL
     from tupe_fairseq.cli.printed_commands import next_command
-    from tupe_fairseq.data.dictionary import DICTIONARY
-    from tupe_fairseq.files import output_folder
+    from tupe_fairseq.data.tokenizer import VOCABULARY_FILES
+    from tupe_fairseq.files import new_output_folder
 
-    others = (DICTIONARY, *DATA_FILES)
-    overwrite = args.overwrite
-    with output_folder(args.output_dir, MODEL, overwrite=overwrite, others=others) as folder:
-        options = convert(args, vocabulary, folder.partial)
+    with new_output_folder(
+        args.output_dir, MODEL, others=VOCABULARY_FILES, overwrite=args.overwrite
+    ) as folder:
+        options = convert(args, vocabulary, folder)
     logger.info("wrote %s", args.output_dir)
     if vocabulary is None:
         logger.info("no vocabulary: to prepare data for it, give its files, too (%s)", CHOICES)

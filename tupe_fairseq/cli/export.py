@@ -98,11 +98,12 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     vocabulary_choice = vocabulary_files(parser, args)
     from tupe_fairseq.export.write_folder import SOME
-    from tupe_fairseq.files import output_folder
+    from tupe_fairseq.files import new_output_folder
 
-    marker, overwrite = "config.json", args.overwrite
-    with output_folder(args.output_dir, marker, overwrite=overwrite, others=SOME) as folder:
-        pipeline = export(args, vocabulary_choice, folder.partial)
+    with new_output_folder(
+        args.output_dir, "config.json", others=SOME, overwrite=args.overwrite
+    ) as folder:
+        pipeline = export(args, vocabulary_choice, folder)
     trust = ", trust_remote_code=True" if args.model_type == "tupe" else ""
     logger.info("wrote %s", args.output_dir)
     print(f"# where transformers is installed (more is in {args.output_dir}/README.md):")
@@ -116,7 +117,8 @@ def export(args: argparse.Namespace, vocabulary_choice: Any, folder: str) -> str
 
     from tupe_fairseq.checkpoint.checkpoint import ENCODER, LM_HEAD, vocabulary_version
     from tupe_fairseq.data.dictionary import BOS, DICTIONARY, EOS, FILLER, PAD
-    from tupe_fairseq.data.tokenizer import REPORT, Tokenizer
+    from tupe_fairseq.data.task import REPORT
+    from tupe_fairseq.data.tokenizer import Tokenizer
     from tupe_fairseq.export import check, names, onnx_files, write_folder
     from tupe_fairseq.export.card import model_card, pipeline_of
     from tupe_fairseq.export.tokenizer import build_tokenizer

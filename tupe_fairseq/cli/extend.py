@@ -62,17 +62,16 @@ def main(argv: list[str] | None = None) -> None:
     model = os.path.join(args.output_dir, "model.pt")
     if os.path.exists(model) and os.path.samefile(model, args.checkpoint):
         parser.error(f"--output-dir {args.output_dir} holds the checkpoint; give another")
-    from tupe_fairseq.checkpoint.convert import DATA_FILES, MODEL
+    from tupe_fairseq.checkpoint.convert import MODEL
     from tupe_fairseq.cli.printed_commands import next_command
-    from tupe_fairseq.data.dictionary import DICTIONARY
-    from tupe_fairseq.data.tokenizer import VOCABULARY
-    from tupe_fairseq.files import output_folder
+    from tupe_fairseq.data.tokenizer import VOCABULARY, VOCABULARY_FILES
+    from tupe_fairseq.files import new_output_folder
 
-    others = (DICTIONARY, *DATA_FILES)
-    overwrite = args.overwrite
-    with output_folder(args.output_dir, MODEL, overwrite=overwrite, others=others) as folder:
-        options = extend(args, folder.partial)
-        has_vocabulary = os.path.exists(os.path.join(folder.partial, VOCABULARY))
+    with new_output_folder(
+        args.output_dir, MODEL, others=VOCABULARY_FILES, overwrite=args.overwrite
+    ) as folder:
+        options = extend(args, folder)
+        has_vocabulary = os.path.exists(os.path.join(folder, VOCABULARY))
     logger.info("wrote %s", args.output_dir)
     # lines of old data are joined to longer samples, so that nothing need be prepared again
     data = args.data if options.task in ("masked_lm", "tupe_masked_lm") else None
@@ -84,10 +83,10 @@ def extend(args: argparse.Namespace, folder: str) -> argparse.Namespace:
     import shutil
 
     from tupe_fairseq.checkpoint.checkpoint import loading
-    from tupe_fairseq.checkpoint.convert import DATA_FILES, complete, read_model, write_model
+    from tupe_fairseq.checkpoint.convert import complete, read_model, write_model
     from tupe_fairseq.checkpoint.extend import extend
     from tupe_fairseq.data.dictionary import DICTIONARY
-    from tupe_fairseq.data.tokenizer import VOCABULARY, find_dictionary
+    from tupe_fairseq.data.tokenizer import VOCABULARY, VOCABULARY_FILES, find_dictionary
     from tupe_fairseq.files import read_json, write_json
 
     places = folders_of(args)
@@ -103,7 +102,7 @@ def extend(args: argparse.Namespace, folder: str) -> argparse.Namespace:
         complete(model)
 
     shutil.copyfile(dictionary, os.path.join(folder, DICTIONARY))
-    for name in DATA_FILES:
+    for name in VOCABULARY_FILES[1:]:
         paths = [os.path.join(place, name) for place in places]
         path = next(filter(os.path.isfile, paths), None)
         if path is not None:

@@ -22,8 +22,8 @@ from tupe_fairseq.cli.text_rows import warn_of_unknown
 from tupe_fairseq.data.columns import choose_columns
 from tupe_fairseq.data.dictionary import MASK
 from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of, place, read_rows
-from tupe_fairseq.files import file_sha256, markdown_table
-from tupe_fairseq.runs.tables import write_tables
+from tupe_fairseq.files import file_sha256
+from tupe_fairseq.runs.tables import markdown_table, write_tables
 from tupe_fairseq.version import __version__
 
 logger = logging.getLogger("tupe-score")

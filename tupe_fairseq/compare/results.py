@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from tupe_fairseq.files import markdown_table, read_json
-from tupe_fairseq.runs.tables import write_tables
+from tupe_fairseq.files import read_json
+from tupe_fairseq.runs.tables import markdown_table, write_tables
 
 Row = dict[str, Any]
 _MEASURES = ("final_loss", "best_loss", "seconds", "words_per_second", "peak_memory_mib")

@@ -26,8 +26,9 @@ from tupe_fairseq.data.dictionary import DICTIONARY, MASK, UNK, write_dictionary
 from tupe_fairseq.data.indexed import IndexedWriter
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.subwords import SentencePiece, learn_sentencepiece
+from tupe_fairseq.data.task import REPORT
 from tupe_fairseq.data.text_files import BLOCK_BYTES
-from tupe_fairseq.data.tokenizer import REPORT, SENTENCEPIECE_MODEL, VOCABULARY, Tokenizer
+from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY, Tokenizer
 from tupe_fairseq.files import atomic_write, output_folder, read_json, write_json
 
 logger = logging.getLogger("tupe-prepare-pretrain")

@@ -13,8 +13,8 @@ from tqdm import tqdm
 
 from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.indexed import IndexedWriter
-from tupe_fairseq.data.task import TAGGING, Task, TaskRows, as_tuple, label_symbol
-from tupe_fairseq.data.tokenizer import REPORT, VOCABULARY, Tokenizer
+from tupe_fairseq.data.task import REPORT, TAGGING, Task, TaskRows, as_tuple, label_symbol
+from tupe_fairseq.data.tokenizer import VOCABULARY, Tokenizer
 from tupe_fairseq.files import file_sha256, list_files, output_folder, write_json
 
 logger = logging.getLogger(__name__)

@@ -9,6 +9,7 @@ is and how a line is cleaned before it is split:
 a text as it is. ``max_positions`` is the longest sample that the data or the model was made for.
 """
 
+import glob
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,13 +21,13 @@ from tupe_fairseq.data import subwords
 from tupe_fairseq.data.dictionary import DICTIONARY, FILLER, MASK, SPECIAL_TOKENS, UNK, word_ids
 from tupe_fairseq.data.indexed import flat, token_dtype
 from tupe_fairseq.data.parallel import parallel_map
+from tupe_fairseq.data.task import REPORT
 from tupe_fairseq.data.text_files import clean_line
 from tupe_fairseq.files import atomic_copy, read_json, write_json
 
 VOCABULARY = "vocabulary.json"
 #: the name under which fairseq's hub looks for it next to a checkpoint
 SENTENCEPIECE_MODEL = "sentencepiece.bpe.model"
-REPORT = "report.json"
 
 #: kind of vocabulary to the names of its files and the class that splits with them
 KINDS = {
@@ -34,6 +35,14 @@ KINDS = {
     "gpt2": (("encoder.json", "vocab.bpe"), subwords.Gpt2Bpe),
     "sentencepiece": ((SENTENCEPIECE_MODEL,), subwords.SentencePiece),
 }
+#: files that say what the ids of a data folder, or of a model, mean
+VOCABULARY_FILES = (
+    *(os.path.join(part, DICTIONARY) for part in ("", "input0", "label")),
+    *(name for names, _ in KINDS.values() for name in names),
+    *(VOCABULARY, REPORT),
+)
+#: those that fairseq's hub looks for as well
+OTHER_FILES = ("code", "vocab.json", "merges.txt")
 # lines at a time: enough to pay for a process, few enough to bound memory
 _BATCH = 10_000
 
@@ -186,3 +195,21 @@ def find_record(folders: Sequence[str], clean: bool = True) -> tuple[str | None,
         if os.path.isfile(os.path.join(folder, SENTENCEPIECE_MODEL)):
             return folder, {"kind": "sentencepiece", "clean": clean}
     return None, {}
+
+
+def copy_vocabulary(data: str, folder: str) -> None:
+    """Copy what a checkpoint needs beside it, to be used without its data folder."""
+    for name in (*VOCABULARY_FILES, *OTHER_FILES, *glob.glob("dict.*.txt", root_dir=data)):
+        source, copy = os.path.join(data, name), os.path.join(folder, name)
+        if os.path.isfile(source) and os.path.realpath(source) != os.path.realpath(copy):
+            atomic_copy(source, copy)
+
+
+def remove_vocabulary(folder: str) -> None:
+    """Remove the files of :func:`copy_vocabulary`, but dictionaries of languages."""
+    for name in (*VOCABULARY_FILES, *OTHER_FILES):
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            os.remove(path)
+            if os.path.dirname(path) != folder and not os.listdir(os.path.dirname(path)):
+                os.rmdir(os.path.dirname(path))

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS, write_submission
+from tupe_fairseq.data.tokenizer import remove_vocabulary
 from tupe_fairseq.files import (
     output_folder,
-    remove_vocabulary,
     write_json,
 )
 from tupe_fairseq.finetune import report

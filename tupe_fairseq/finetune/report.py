@@ -6,7 +6,7 @@ from typing import Any
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.metrics import class_scores, most_frequent
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, Task
-from tupe_fairseq.files import locked, markdown_table, read_json
+from tupe_fairseq.files import locked, read_json
 from tupe_fairseq.finetune.command import Experiment
 from tupe_fairseq.finetune.scoring import (
     Results,
@@ -18,7 +18,7 @@ from tupe_fairseq.finetune.scoring import (
     read_predictions,
     score,
 )
-from tupe_fairseq.runs.tables import write_tables
+from tupe_fairseq.runs.tables import markdown_table, write_tables
 
 METRIC_LABELS = {
     "accuracy": "accuracy",

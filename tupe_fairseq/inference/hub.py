@@ -24,10 +24,10 @@ from torch import Tensor
 import tupe_fairseq
 from tupe_fairseq.checkpoint.allowed_options import check_options_fit, checked_options
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
+from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.data.dictionary import MASK
 from tupe_fairseq.data.task import TAGGING, Task, trained_kind
 from tupe_fairseq.data.tokenizer import Tokenizer, find_record
-from tupe_fairseq.files import find_checkpoint
 from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
 from tupe_fairseq.inference.texts import BATCH_TOKENS, BATCH_TOKENS_ON_GPU, predict
 from tupe_fairseq.runs.process import quiet

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 import tupe_fairseq
 from tupe_fairseq.attention import eager, make_mask, scores_dtype, sdpa
 from tupe_fairseq.checkpoint.checkpoint import read
+from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY
-from tupe_fairseq.files import find_checkpoint
 from tupe_fairseq.models.tupe_roberta import wrap_layer
 from tupe_fairseq.modules.record import RECORD, RecordsOptions, check_record
 from tupe_fairseq.options import TupeConfig, flag

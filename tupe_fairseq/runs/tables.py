@@ -1,4 +1,4 @@
-"""The tables of a study: results.json, results.md, and runs.csv with a row for each run."""
+"""Tables: in Markdown, and results.json, results.md and runs.csv with a row for each run."""
 
 import csv
 import os
@@ -6,6 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tupe_fairseq.files import atomic_write, write_json
+
+
+def markdown_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table, with the first column left-aligned and the others right-aligned."""
+    header = list(header)
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
 def write_tables(

@@ -9,7 +9,7 @@ from typing import Any
 
 from tupe_fairseq.data.columns import find_column
 from tupe_fairseq.data.rows import read_columns, read_rows
-from tupe_fairseq.files import markdown_table
+from tupe_fairseq.runs.tables import markdown_table
 
 #: BLiMP's column of the phenomenon, which other files may lack
 PHENOMENON = "linguistics_term"

@@ -17,7 +17,8 @@ from fairseq.tasks import FairseqTask
 from fairseq.utils import safe_getattr, split_paths
 
 from tupe_fairseq.checkpoint.checkpoint import allowed_for_fairseq
-from tupe_fairseq.files import atomic_copy, copy_vocabulary
+from tupe_fairseq.data.tokenizer import copy_vocabulary
+from tupe_fairseq.files import atomic_copy
 from tupe_fairseq.flops import peak_flops
 from tupe_fairseq.optim.warmup_ratio import record_batches
 from tupe_fairseq.position import PositionEncoding
