@@ -16,13 +16,12 @@ from fairseq.data.indexed_dataset import make_builder
 from helpers.authors import LISTED
 from helpers.running import run_here
 from helpers.vocabularies import convert, write_authors, write_gpt2
+from tupe_fairseq.data.fastbpe import FastBpe, TupeText
 from tupe_fairseq.data.indexed import IndexedWriter, read_indexed, read_sentences
 from tupe_fairseq.data.parallel import parallel_map
-from tupe_fairseq.data.subwords import FastBpe
 from tupe_fairseq.data.text_files import clean_line
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.data.truncation import pair_lengths, windows
-from tupe_fairseq.data.tupe_text import TupeText
 
 TEXTS = ["the a  the\tother thé", " a the", "É 你好 🎉 the.", "1,000 don't THE-the"]
 

@@ -1,4 +1,4 @@
-"""Splits text into subwords: SentencePiece, GPT-2's byte BPE, and the TUPE authors' fastBPE.
+"""Splits text into subwords: SentencePiece, and GPT-2's byte BPE.
 
 Each has ``split`` (a line to subwords), ``join`` (subwords to text) and ``unfit`` (words of a
 dict.txt that are no subwords of it). ``before_word`` stands before a word that is not the first of
@@ -6,16 +6,11 @@ its line, so that the word alone has the subwords that it has in the line.
 """
 
 import io
-import re
 import signal
 from collections.abc import Iterable, Sequence
 
 from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS, UNK
 from tupe_fairseq.files import read_json
-
-_CONTINUED = "@@"
-# fastBPE: words whose subwords are remembered
-_MOST_CACHED = 1 << 20
 
 
 class SentencePiece:
@@ -133,70 +128,3 @@ class Gpt2Bpe:
 
     def unfit(self, words: Iterable[str]) -> list[str]:
         return [word for word in words if word not in self.numbers]
-
-
-class FastBpe:
-    """The TUPE authors' preprocessing (:class:`TupeText`), then BPE by fastBPE's codes.
-
-    subword-nmt applies the codes, with the same result: fastBPE cannot be built on Python 3.11.
-    """
-
-    before_word = ""
-
-    def __init__(self, codes: str):
-        from subword_nmt.apply_bpe import BPE
-
-        from tupe_fairseq.data.tupe_text import SYMBOLS, TupeText
-
-        self.merges = read_codes(codes)
-        lines = "".join(f"{left} {right}\n" for left, right in self.merges)
-        # version 0.2 of subword-nmt's format marks the end of a word as fastBPE does
-        self.bpe = BPE(io.StringIO(f"#version: 0.2\n{lines}"))
-        self.text = TupeText()
-        # the authors' fastBPE does not split these
-        self.whole = {*SYMBOLS, "<unk>"}
-
-    def split(self, line: str) -> list[str]:
-        """Subwords; "@@" ends one that does not end its word."""
-        if len(self.bpe.cache) > _MOST_CACHED:
-            self.bpe.cache.clear()
-        subwords: list[str] = []
-        for word in self.text.words(line):
-            subwords += [word] if word in self.whole else self.bpe.segment_tokens([word])
-        return subwords
-
-    def join(self, subwords: Sequence[str]) -> str:
-        """The words, lower case and tokenized."""
-        return f"{' '.join(subwords)} ".replace(f"{_CONTINUED} ", "").rstrip(" ")
-
-    def unfit(self, words: Iterable[str]) -> list[str]:
-        """None if they are below one percent: codes of another training share most subwords."""
-        merged = {left + right for left, right in self.merges}
-        words = [word for word in words if not re.fullmatch("<.*>", word)]
-        unfit = [word for word in words if not self._is_merged(word, merged)]
-        return unfit if len(unfit) > 0.01 * len(words) else []
-
-    @staticmethod
-    def _is_merged(word: str, merged: set[str]) -> bool:
-        if word.endswith(_CONTINUED) and word != _CONTINUED:
-            word = word.removesuffix(_CONTINUED)
-            return len(word) == 1 or word in merged
-        return len(word) == 1 or f"{word}</w>" in merged
-
-
-def read_codes(path: str) -> list[tuple[str, str]]:
-    """The merges of fastBPE's codes, in order."""
-    with open(path, encoding="utf-8", newline="\n") as file:
-        try:
-            lines = [line.rstrip("\n").split(" ") for line in file]
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path} is not a text file in UTF-8") from error
-    for number, fields in enumerate(lines, 1):
-        if len(fields) != 3 or not all(fields) or not fields[2].isdigit():
-            raise ValueError(
-                f"{path}, line {number}: {' '.join(fields)[:80]!r} is not 'left right count', "
-                "so these are not codes of fastBPE"
-            )
-    if not lines:
-        raise ValueError(f"{path} is empty")
-    return [(left, right) for left, right, _ in lines]

@@ -19,6 +19,7 @@ import numpy as np
 
 from tupe_fairseq.data import subwords
 from tupe_fairseq.data.dictionary import DICTIONARY, FILLER, MASK, SPECIAL_TOKENS, UNK, word_ids
+from tupe_fairseq.data.fastbpe import FastBpe
 from tupe_fairseq.data.indexed import flat, token_dtype
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.task import REPORT
@@ -31,7 +32,7 @@ SENTENCEPIECE_MODEL = "sentencepiece.bpe.model"
 
 #: kind of vocabulary to the names of its files and the class that splits with them
 KINDS = {
-    "fastbpe": (("bpecodes",), subwords.FastBpe),
+    "fastbpe": (("bpecodes",), FastBpe),
     "gpt2": (("encoder.json", "vocab.bpe"), subwords.Gpt2Bpe),
     "sentencepiece": ((SENTENCEPIECE_MODEL,), subwords.SentencePiece),
 }
