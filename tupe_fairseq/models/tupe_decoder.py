@@ -5,7 +5,6 @@ import os
 import re
 
 import torch
-from fairseq.incremental_decoding_utils import with_incremental_state
 from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
@@ -104,14 +103,13 @@ def is_eager(x: Tensor) -> bool:
     return x.device.type == "cpu" and torch.is_grad_enabled()
 
 
-@with_incremental_state
 class DecoderAttention(nn.Module):
     """Attention of a decoder over its own past, or over an encoder's output.
 
         out_proj(dropout(softmax(scaling * q k^T + mask)) v)
 
-    With an ``incremental_state``, keys and values are kept there: those of the past, to which each
-    step adds one; or those of the encoder, which stay. Names and initial values are fairseq's.
+    Keys and values are kept in the layer's ``cache``, if there is one: those of the past, to which
+    each step adds one, and those of the encoder. Names and initial values are fairseq's.
 
     Args:
         key_dim (int): the width of the keys' input.
@@ -152,7 +150,7 @@ class DecoderAttention(nn.Module):
         positions: tuple[Positions, Positions] = (0, 0),
         precomputed: Tensor | None = None,
         is_causal: bool = False,
-        incremental_state=None,
+        cache: dict[str, Tensor] | None = None,
     ) -> Tensor:
         """What each token gathers from the source, or with None from the tokens up to itself.
 
@@ -166,9 +164,10 @@ class DecoderAttention(nn.Module):
         more = () if precomputed is None else (precomputed,)
         heads = (self.num_heads, self.head_dim)
         q = self.q_proj(x).unflatten(-1, heads)
-        cache = self.get_incremental_state(incremental_state, "cache") or {}
-        if source is not None and cache:
-            k, v = cache["k"], cache["v"]
+        names = ("k", "v") if source is None else ("source_k", "source_v")
+        kept = [cache[name] for name in names] if cache and names[0] in cache else None
+        if source is not None and kept:
+            k, v = kept
         else:
             y = x if source is None else source
             k, v = (proj(y).unflatten(-1, heads) for proj in (self.k_proj, self.v_proj))
@@ -176,28 +175,20 @@ class DecoderAttention(nn.Module):
             if position is not None and position.uses("transform"):
                 of_queries = as_tensor(positions[0], x.device).unsqueeze(-1)
                 q, k = (position.transform(y, of_queries, *more) for y in (q, k))
-            if cache:
-                k, v = (torch.cat([cache[name], y], dim=1) for name, y in (("k", k), ("v", v)))
+            if kept:
+                k, v = (torch.cat(pair, dim=1) for pair in zip(kept, (k, v)))
             if position is not None and position.uses("content_bias"):
                 heads_first = q.transpose(1, 2), k.transpose(1, 2)
                 bias = position.content_bias(*heads_first, *positions, *more)
                 mask = bias if mask is None else mask + bias
-        if incremental_state is not None:
-            self.set_incremental_state(incremental_state, "cache", {"k": k, "v": v})
+        if cache is not None:
+            cache.update(zip(names, (k, v)))
         options = {"scaling": self.scaling, "dropout": self.dropout if self.training else 0.0}
         if is_eager(x):
             out = eager.attend_batch(q, k, v, mask, **options)
         else:
             out = sdpa.attend_batch(q, k, v, mask, is_causal=is_causal, **options)
         return self.out_proj(out.flatten(-2))
-
-    def reorder_incremental_state(self, incremental_state, new_order: Tensor):
-        """The rows of a beam search, some of which go and others are there twice."""
-        cache = self.get_incremental_state(incremental_state, "cache")
-        if cache:
-            cache = {name: x.index_select(0, new_order) for name, x in cache.items()}
-            self.set_incremental_state(incremental_state, "cache", cache)
-        return incremental_state
 
 
 class TupeDecoderLayer(TransformerDecoderLayerBase):
@@ -226,18 +217,15 @@ class TupeDecoderLayer(TransformerDecoderLayerBase):
             dropout=cfg.attention_dropout,
         )
 
-    def forward(self, x, mask, encoder_out=None, cross_mask=None, incremental_state=None, **kwargs):
+    def forward(self, x, mask, source=None, source_mask=None, cache=None, **options):
         """The masks are arguments of their own, see ``TupeEncoderLayer.forward``."""
         pre_ln = self.normalize_before
-        state = {"incremental_state": incremental_state}
-        y = self.self_attn(
-            self.self_attn_layer_norm(x) if pre_ln else x, None, mask, **state, **kwargs
-        )
-        x = x + self.dropout_module(y)
+        y = self.self_attn_layer_norm(x) if pre_ln else x
+        x = x + self.dropout_module(self.self_attn(y, None, mask, cache=cache, **options))
         x = x if pre_ln else self.self_attn_layer_norm(x)
         if self.encoder_attn is not None:
             y = self.encoder_attn_layer_norm(x) if pre_ln else x
-            x = x + self.dropout_module(self.encoder_attn(y, encoder_out, cross_mask, **state))
+            x = x + self.dropout_module(self.encoder_attn(y, source, source_mask, cache=cache))
             x = x if pre_ln else self.encoder_attn_layer_norm(x)
         y = self.fc1(self.final_layer_norm(x) if pre_ln else x)
         y = self.activation_dropout_module(self.activation_fn(y))
@@ -320,26 +308,24 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
 
         mask, is_causal = self._mask(queries, keys, padding, x)
         precomputed = self._precompute(queries, length, x)
-        source, cross_mask = self._source(encoder_out, queries, x)
-        hiddens = [x.transpose(0, 1)]
-        for layer in self.layers:
-            x = layer(
-                x,
-                mask,
-                source,
-                cross_mask,
-                incremental_state,
-                position=self.position,
-                positions=(queries, keys),
-                precomputed=precomputed,
-                is_causal=is_causal,
-            )
+        source, source_mask = self._source(encoder_out, queries, x)
+        options = {"position": self.position, "positions": (queries, keys), "is_causal": is_causal}
+        hiddens, cache = [x.transpose(0, 1)], None
+        for number, layer in enumerate(self.layers):
+            if incremental_state is not None:
+                cache = incremental_state.setdefault(f"layer{number}", {})
+            x = layer(x, mask, source, source_mask, cache, precomputed=precomputed, **options)
             hiddens.append(x.transpose(0, 1))
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         if self.project_out_dim is not None:
             x = self.project_out_dim(x)
         return x, {"attn": [None], "inner_states": hiddens}
+
+    def reorder_incremental_state(self, incremental_state, new_order: Tensor):
+        """The rows of a beam search, some of which go and others are there twice."""
+        for cache in incremental_state.values():
+            cache.update({name: x.index_select(0, new_order) for name, x in cache.items()})
 
     def _mask(
         self, queries: Positions, keys: Positions, padding, x: Tensor
