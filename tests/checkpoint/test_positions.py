@@ -34,8 +34,6 @@ def by_loops(rows, number, method):
     for place in range(number):
         if method == "tile":
             found.append(rows[place % len(rows)])
-        elif method == "zero":
-            found.append(rows[place] if place < len(rows) else torch.zeros(DIM))
         else:
             exact = place * (len(rows) - 1) / (number - 1)
             before = min(int(exact), len(rows) - 1)
@@ -45,7 +43,7 @@ def by_loops(rows, number, method):
 
 
 @WITH_TABLE
-@pytest.mark.parametrize("method", ["tile", "zero", "interpolate"])
+@pytest.mark.parametrize("method", ["tile", "interpolate"])
 def test_rows_are_those_of_a_loop(method, name):
     table, of_cls = table_of(build(name)), 2 if name == "tupe" else 1
     for max_positions in (MAX + 1, 3 * MAX + 2):

@@ -1,7 +1,6 @@
 """The scripts of the pages run, and learn what they say."""
 
 import os
-import runpy
 import shutil
 import subprocess
 import sys
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.running import BIN, ENV, REPO, USER_DIR, run_here, run_process
+from helpers.running import BIN, REPO, USER_DIR, run_process
 from tupe_fairseq.data.tokenizer import Tokenizer
 
 
@@ -27,28 +26,6 @@ def test_benchmark_of_a_gpu(tmp_path):
     output = run_process(sys.executable, script, *words, env={"OUT": str(tmp_path)}).stdout
     assert "FAILED" not in output
     assert len((tmp_path / "gpu.jsonl").read_text().splitlines()) == 11
-
-
-def test_walkthrough(tmp_path, monkeypatch, capsys):
-    """In this process, as are fairseq's commands and ours that it starts."""
-    real = subprocess.run
-
-    def here(words, **options):
-        is_program = words[0].startswith(("fairseq-", "tupe-"))
-        return run_here(*words) if is_program else real(words, **options)
-
-    for name, target in (("scripts", REPO / "scripts"), ("tupe_fairseq", USER_DIR)):
-        (tmp_path / name).symlink_to(target)  # two copies would not fit in a process
-    (tmp_path / "examples").mkdir()
-    script = str(shutil.copy(REPO / "examples" / "walkthrough.py", tmp_path / "examples"))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.setenv("PATH", ENV["PATH"])  # which it changes
-    monkeypatch.setattr(sys, "argv", [script, "2"])
-    monkeypatch.setattr(subprocess, "run", here)
-    runpy.run_path(script, run_name="__main__")
-    assert "torch.Size([2, 8, 8]) heads, query, key" in capsys.readouterr().out
-    assert (tmp_path / "walkthrough" / "my-model" / "model.safetensors").exists()
 
 
 def quickstart(folder, **options):

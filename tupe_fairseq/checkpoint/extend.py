@@ -42,11 +42,6 @@ def extend(model: Model, max_positions: int, method: str | None) -> Model:
             f"{key}: {len(model.tensors[key])} rows became {len(table)} (--method {method}); "
             "[CLS]'s and all other weights, tables by distance as well, are as they were"
         )
-        if method == "zero" and not encoding.uses("embed"):
-            remarks.append(
-                "the layer norm after the table makes one vector of all new rows: until it is "
-                "trained on, the model cannot tell the new positions apart"
-            )
     elif encoding.max_positions_is_unit:
         remarks.append(
             f"{name} measures distances in max_positions: those that it was trained on are "
@@ -64,9 +59,7 @@ def _check_method(name: str, encoding: type[PositionEncoding], method: str | Non
     """Refuse a method that is missing, or would have no effect."""
     if encoding.TABLE is not None:
         if method is None:
-            raise ValueError(
-                f"{name} has a table of positions; give --method, interpolate, tile or zero"
-            )
+            raise ValueError(f"{name} has a table of positions; give --method, interpolate or tile")
     elif encoding.max_positions_is_unit:
         if method != "interpolate":
             raise ValueError(
@@ -84,22 +77,19 @@ def longer_table(table: Tensor, old: int, new: int, method: str) -> Tensor:
     """A table of ``old`` positions with rows for ``new`` ones.
 
     The rows of [CLS] stay as they are: position 0's, and tupe's row before it. Of the others, 1 ..
-    M - 1, ``tile`` repeats all in order, and ``zero`` keeps them and adds zeros. ``interpolate``
-    spreads them evenly over 1 .. N - 1, first and last included, and is linear in between:
-    position i is old position 1 + (i - 1) (M - 2) / (N - 2).
+    M - 1, ``tile`` repeats all in order. ``interpolate`` spreads them evenly over 1 .. N - 1, first
+    and last included, and is linear in between: position i is old position
+    1 + (i - 1) (M - 2) / (N - 2).
 
     Shape: (M, D), for tupe (M + 1, D) -> (N, D), for tupe (N + 1, D).
     """
     of_cls = table.size(0) - old + 1
     cls, others = table[:of_cls], table[of_cls:]
     number = new - 1
-    if method == "zero":
-        added = others.new_zeros(number - len(others), others.size(1))
-        return torch.cat([cls, others, added])
     if not len(others):
         raise ValueError(
             f"a table of max_positions ({old}) has no position after [CLS] of which --method "
-            f"{method} could make others; use --method zero"
+            f"{method} could make others"
         )
     if method == "tile":
         return torch.cat([cls, others[torch.arange(number) % len(others)]])

@@ -8,7 +8,7 @@ from tupe_fairseq.cli import arg_types
 from tupe_fairseq.cli.shared_flags import folders_of
 
 logger = logging.getLogger("tupe-extend")
-METHODS = ("interpolate", "tile", "zero")
+METHODS = ("interpolate", "tile")
 
 
 def length(text: str) -> int:
@@ -42,7 +42,7 @@ def get_parser() -> argparse.ArgumentParser:
         choices=METHODS,
         help="for an encoding with a table, how its new rows are made: interpolate spreads the "
         "trained rows over the new length (and stretches enformer's distances), tile repeats "
-        "them, zero adds zeros; [CLS]'s row stays as it is",
+        "them; [CLS]'s row stays as it is",
     )
     add(
         "--data",
