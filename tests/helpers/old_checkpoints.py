@@ -1,15 +1,10 @@
 """Checkpoints of every family and kind of head, as commit 83f7af4 wrote them, and their outputs.
 
-``PYTHONPATH=tests python -m helpers.old_checkpoints``, run in that commit, wrote the archive: one
-update each, the weights in half precision, without the optimizer's state.
+One update each, the weights in half precision, without the optimizer's state (written by this file
+of commit 822c43e, run in 83f7af4).
 """
 
-import argparse
-import io
-import shutil
-import sys
 import tarfile
-import tempfile
 from pathlib import Path
 
 import torch
@@ -156,50 +151,8 @@ def outputs(name, hub):
     return found
 
 
-def shrink(path):
-    """Drop the optimizer's state, and round the weights to half precision."""
-    state = torch.load(path, map_location="cpu", weights_only=False)
-    del state["last_optimizer_state"]
-    state["cfg"]["common"]["user_dir"] = "tupe_fairseq"
-    if isinstance(state["cfg"]["model"], argparse.Namespace):
-        state["cfg"]["model"].user_dir = "tupe_fairseq"
-    for key, x in state["model"].items():
-        state["model"][key] = x.half() if x.is_floating_point() else x
-    torch.save(state, path)
-
-
 def extract(folder):
     """The folder with NAME/model.pt, NAME's vocabulary, and outputs.pt."""
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(folder)
     return folder
-
-
-def main():
-    with tempfile.TemporaryDirectory() as folder:
-        folder, expected = Path(folder), {}
-        with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:
-            for name in DATA:
-                print(name, file=sys.stderr)
-                data, out = write_data(folder, name), folder / name
-                training.train(data, out, *flags_of(name), "--max-update", 1,
-                               "--disable-validation", "--no-epoch-checkpoints")  # fmt: skip
-                (out / "checkpoint_last.pt").rename(out / "model.pt")
-                shrink(out / "model.pt")
-                for file in data.rglob("dict*.txt"):  # which tasks of fairseq's own do not copy
-                    place = out / file.relative_to(data)
-                    place.parent.mkdir(exist_ok=True)
-                    shutil.copy(file, place)
-                expected[name] = outputs(name, CLASSES[name].from_pretrained(str(out)))
-                archive.add(out, name)
-            content = io.BytesIO()
-            torch.save(expected, content)
-            info = tarfile.TarInfo("outputs.pt")
-            info.size = content.tell()
-            content.seek(0)
-            archive.addfile(info, content)
-    print(ARCHIVE.stat().st_size, "bytes", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    main()
