@@ -419,13 +419,34 @@ AS_TEXT = "has a list as text, "
         # what is no number
         ("regression", "a.csv", rows_of("1", "1_5"), "line 3 has the score '1_5', not a number"),
         ("regression", "a.csv", rows_of("\uff13"), "has the score '\uff13', not a number"),
-        ("regression", "a.csv", rows_of("nan"), "has the score 'nan', not a number"),
+        ("regression", "a.csv", rows_of("nan"), "has an empty label, 'nan'"),
         ("regression", "a.csv", rows_of("1e999"), "has the score '1e999', not a number"),
         ("classification", "a.jsonl", '{"text": "one", "label": NaN}', "line 1 has NaN in column"),
         # classes
         ("classification", "a.csv", rows_of("a", "b").replace(",", ";"), "the classes: 'a', 'b'\n"),
         ("classification", "a.csv", rows_of("\u00e9", "e\u0301", "b"), "classes: 'b', '\u00e9'\n"),
+        ("classification", "a.csv", rows_of("a\u200b", "a", "b"), "classes: 'a', 'b'\n"),
+        ("classification", "a.csv", rows_of("a", "NaN"), "line 3 has an empty label, 'NaN'"),
+        (
+            "classification",
+            "a.csv",
+            rows_of("0", "1", "0.0"),
+            "has the labels '0' and '0.0'; write",
+        ),
+        (
+            "multilabel",
+            "a.csv",
+            rows_of("a|b", "a"),
+            "a.csv has two labels; is ',' between",
+        ),
+        (
+            "classification",
+            "a.csv",
+            rows_of("a").replace(",", "^"),
+            "; it has one, 'text^label'; .tsv",
+        ),
         # tags
+        ("tagging", "a.jsonl", '{"tokens": ["a", ""], "tags": ["O", "O"]}', "has an empty word"),
         ("tagging", "a.conll", scheme_of("B", "I", "B"), "the tags are BIO: F1 of entities is"),
         ("tagging", "a.conll", scheme_of("I", "I", "I"), "the tags are IOB1: F1 of entities is"),
         ("tagging", "a.conll", scheme_of("B", "E", "S"), "the tags are BIOES: F1 of entities is"),
@@ -464,9 +485,15 @@ def test_iob1_becomes_bio_and_other_schemes_stay(place, tmp_path):
         ("regression", ("-1", "2"), ("-1.0", "-1"), True),
         ("multilabel", ("a", "b"), ("-1", "-1"), False),
         ("multilabel", ("a", "b"), ("", ""), True),
+        ("classification", ("a", "b"), ("?", "_"), False),
+        ("classification", ("a", "b"), ("NaN", "hidden"), False),
+        ("classification", ("a", "unknown"), ("unknown",), True),
+        ("regression", ("0.5", "2"), ("-100", "N/A"), False),
     ],
 )
-def test_a_test_set_with_minus_1_has_no_labels(kind, train, labels, is_labelled, place, tmp_path):
+def test_a_test_set_with_what_stands_for_none_has_no_labels(
+    kind, train, labels, is_labelled, place, tmp_path
+):
     (tmp_path / "a.csv").write_text(rows_of(*train))
     (tmp_path / "test.csv").write_text(rows_of(*labels, times=1))
     out, flags = tmp_path / "out", ["--test", tmp_path / "test.csv"]

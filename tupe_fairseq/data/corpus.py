@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.rows import BadRows, RowError, ending_of, read_rows
-from tupe_fairseq.data.text_files import BLOCK_BYTES, CONVERT, clean_line, holds_objects, open_text
+from tupe_fairseq.data.text_files import BLOCK_BYTES, CONVERT, clean_line, holds_json, open_text
 
 logger = logging.getLogger("tupe-prepare-pretrain")
 
@@ -47,11 +47,11 @@ def check_text(path: str, field: str | None) -> None:
     has_rows = ending_of(path, ".txt") != ".txt"
     if not has_rows:
         with open_text(path) as (file, _):
-            has_rows = holds_objects(file.peek())
+            has_rows = holds_json(file.peek())
     if has_rows:
         raise ValueError(
             f"{path} has rows, all of whose columns would be learned as text; name the column, or "
-            "the field of JSON, with the text: --text-field NAME"
+            "the field of JSON, with the text: --text-field NAME (a JSON list: first jq -c '.[]')"
         )
 
 

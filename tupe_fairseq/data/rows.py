@@ -24,7 +24,7 @@ from tupe_fairseq.data.text_files import (
     BOM,
     CONVERT,
     OPENERS,
-    holds_objects,
+    holds_json,
     open_text,
     refuse_others,
 )
@@ -107,6 +107,8 @@ def refuse_list(text: str, any_brackets: bool = False) -> None:
 def words_of(text: str | list[str]) -> list[str]:
     """The words of a cell: spaces, tabs and line ends alone are between words."""
     if isinstance(text, list):
+        if "" in text:
+            raise RowError("has an empty word", "empty word")
         return text
     refuse_list(text)
     return _WORD.findall(text)
@@ -238,8 +240,10 @@ def _standard_input(num_texts: int) -> Iterator[list[tuple[int, Row | RowError]]
 
 def _txt(path: str, columns, header):
     with open_text(path) as (file, _):
-        if holds_objects(file.peek()):
-            raise ValueError(f"{path} holds JSON objects, not lines of text; name it .jsonl")
+        if holds_json(file.peek()):
+            raise ValueError(
+                f"{path} holds JSON, not lines of text; objects, one a line, belong in .jsonl"
+            )
     return ((number, _checked({"text": line}, line)) for number, line in _lines(path))
 
 

@@ -3,7 +3,7 @@
 import argparse
 import logging
 import random
-import unicodedata
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from tupe_fairseq.data.task import (
     as_tuple,
     is_number,
 )
+from tupe_fairseq.data.text_files import printable
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,14 @@ _METRICS = {
 _FEWEST = 2
 # more classes than this, and than half of the rows, are no classes
 _MANY_LABELS = 20
+
+
+# what pandas and databases write where there is nothing
+_NOTHING = re.compile(r"|nan|null|<na>|\\n", re.IGNORECASE)
+# what test sets have in place of labels
+_UNLABELLED = re.compile(
+    r"\W*(_+|nan?|n/a|null|none|hidden|unknown|unlabell?ed)?\W*|\\n|-\d+(\.0)?", re.IGNORECASE
+)
 
 
 class _Row(NamedTuple):
@@ -128,7 +137,6 @@ def read_task(options: argparse.Namespace) -> tuple[Task, dict[str, TaskRows], C
     for split, path in options.files.items():
         of_split = columns
         if split == "test" and not _is_labelled(options, path, columns.label, train):
-            logger.info("%s has no labels in column %r", path, columns.label)
             of_split = columns._replace(label=None)
         file = train if split == "train" else _File(path, of_split, options)
         if converted:
@@ -180,14 +188,21 @@ def _scheme(options: argparse.Namespace, train: _File) -> str | None:
 
 
 def _is_labelled(options: argparse.Namespace, path: str, column: str, train: _File) -> bool:
-    """Whether a test set has labels: other values than nothing, and than -1 if train has none."""
+    """Whether a test set has labels, and not, as -1 or ?, what stands for none and train lacks."""
     rows = read_rows(path, [column], options.has_header, lambda error: None, whole=True)
     cells = [row[column] for _, row in rows]
     seen = {x for cell in cells for x in (cell.split() if isinstance(cell, str) else cell)}
-    unknown = {"-1", "-1.0"}
-    if unknown & {label for row in train.rows for label in as_tuple(row.label)}:
-        unknown = set()
-    return not seen <= unknown or (options.kind == MULTILABEL and not seen)
+    known = {label for row in train.rows for label in as_tuple(row.label)}
+    low = min(map(float, known)) if options.kind == REGRESSION else None
+
+    def is_one(x: str) -> bool:
+        is_score = low is not None and is_number(x) and float(x) >= low
+        return x in known or is_score or not _UNLABELLED.fullmatch(x)
+
+    if any(map(is_one, seen)) or (options.kind == MULTILABEL and cells and not seen):
+        return True
+    logger.info("%s has no labels in column %r: %s", path, column, quoted(seen) or "none")
+    return False
 
 
 def _warn_of_leaks(splits: dict[str, TaskRows]) -> None:
@@ -208,8 +223,10 @@ def _parse(
         raise RowError(problem, reason)
 
     def whole(values: Iterable[str]) -> tuple[str, ...]:
-        stripped = tuple(unicodedata.normalize("NFC", value.strip()) for value in values)
-        return stripped if all(stripped) else refuse("has an empty label", "empty label")
+        stripped = tuple(printable(value).strip() for value in values)
+        for value in filter(_NOTHING.fullmatch, stripped):
+            refuse(f"has an empty label, {value!r}", "empty label")
+        return stripped
 
     values = [row[name] for name in columns.texts]
     label: Any = None if columns.label is None else row[columns.label]
@@ -285,6 +302,13 @@ def _labels(options: argparse.Namespace, train: _File, columns: Columns) -> tupl
             f"{train.path} has {len(seen)} different labels ({quoted(seen) or 'none'}); --kind "
             f"{options.kind} needs {fewest} or more"
         )
+    for label in seen:
+        if f"{label}.0" in seen:
+            raise ValueError(f"{train.path} has the labels {label!r} and '{label}.0'; write one")
+    if options.kind == MULTILABEL and max(len(row.label) for row in train.rows) == 1:
+        if any({*";|/"} & {*label} for label in seen):
+            text = "no row of %s has two labels; is %r between them (--label-separator)?"
+            logger.warning(text, train.path, options.label_separator)
     many = max(_MANY_LABELS, len(train.rows) // 2)
     if options.kind == CLASSIFICATION and not options.labels and len(seen) > many:
         raise ValueError(

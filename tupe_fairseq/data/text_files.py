@@ -50,16 +50,19 @@ _UNPRINTABLE = re.compile(f"[{UNPRINTABLE}\ud800-\udfff]+")
 _MASK = re.compile("<(?=mask>)", re.IGNORECASE)
 
 
+def printable(text: str) -> str:
+    """Unicode NFC without unprintable characters."""
+    if text.isascii():
+        return text if text.isprintable() else _UNPRINTABLE.sub("", text)
+    return unicodedata.normalize("NFC", _UNPRINTABLE.sub("", text))
+
+
 def clean_line(line: str, lowercase: bool = False) -> str:
     """A line as our vocabularies are learned from it and our models get it.
 
     Unicode NFC, no unprintable characters, single spaces, ``<mask>`` written ``< mask>``.
     """
-    if not line.isascii():
-        line = unicodedata.normalize("NFC", _UNPRINTABLE.sub("", line))
-    elif not line.isprintable():
-        line = _UNPRINTABLE.sub("", line)
-    line = " ".join(line.split())
+    line = " ".join(printable(line).split())
     if lowercase:
         line = line.lower()
     return _MASK.sub("< ", line) if "<" in line else line
@@ -88,6 +91,8 @@ def refuse_others(path: str, start: bytes) -> None:
             raise ValueError(f"{path} is {kind}")
     if start[257:262] == b"ustar":
         raise ValueError(f"{path} is packed (.tar); unpack it: tar xf")
+    if re.match(rb"\s*<(\?xml|!doctype|html|mediawiki)\b", start, re.IGNORECASE):
+        raise ValueError(f"{path} is XML or HTML; extract the text first")
     num_controls = len(start) - len(start.translate(None, _CONTROLS))
     if start.startswith((b"\xff\xfe", b"\xfe\xff")) or num_controls > 1 + len(start) / 20:
         raise ValueError(
@@ -100,8 +105,10 @@ def refuse_others(path: str, start: bytes) -> None:
         )
 
 
-def holds_objects(start: bytes) -> bool:
-    """Whether these lines are JSON objects."""
+def holds_json(start: bytes) -> bool:
+    """Whether these lines are JSON objects, or begin a list of objects or texts."""
+    if re.match(rb'\s*\[\s*[{"]', start):
+        return True
     lines = filter(bytes.strip, start.split(b"\n")[:-1][:10] or [start])
     try:
         return {type(json.loads(line)) for line in lines} == {dict}
