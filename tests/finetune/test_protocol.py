@@ -233,7 +233,8 @@ def test_a_diverged_run_and_then_other_data(chain, tmp_path):
     folder = tmp_path / "CoLA" / "lr1e+30-seed1"
     assert read(folder, "result.json")["diverged"] == "FloatingPointError: gradients are Nan/Inf"
     assert "tensors; newly initialized" not in (folder / "train.log").read_text()
-    assert "CoLA (not pre-trained) | 0.0 | diverged |" in (tmp_path / "results.md").read_text()
+    assert "| 1e+30 (best) | 1 | diverged |" in (tmp_path / "CoLA" / "results.md").read_text()
+    assert "CoLA (not pre-trained) | diverged | diverged |" in (tmp_path / "results.md").read_text()
     write_bin(tmp_path / "out" / "CoLA" / "label" / "train", [[5, 2]] * ROWS["train"])
     code, text = call_program("finetune", words)
     assert code == 2 and "was made with other settings: label/train.bin was" in text

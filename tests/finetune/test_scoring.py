@@ -169,10 +169,15 @@ def test_median_and_best_run_are_chosen_apart():
     # five seeds, and one that is lucky: the grid was interrupted, or extended
     lucky = results_of(COLA, *((2e-5, seed, 0.5) for seed in range(1, 6)), (5e-5, 1, 0.55))
     assert best_rate(by_learning_rate(lucky, COLA), COLA)["lr"] == "2e-5"
-    # a diverged run counts as zero
-    results = results_of(COLA, (2e-5, 1, 0.6), (2e-5, 2, None), (2e-5, 3, 0.4))
-    (row,) = by_learning_rate(results, COLA)
-    assert row["diverged"] == 1 and row["metrics"]["valid"]["mcc"] == 0.4
+    # a diverged run is below all others; if half of the runs are, so is the median
+    results = results_of(
+        COLA, (1e-5, 1, 0.6), (1e-5, 2, None), (1e-5, 3, -0.4), (2e-5, 1, 0.9), (2e-5, 2, None),
+    )  # fmt: skip
+    table = by_learning_rate(results, COLA)
+    assert [row["diverged"] for row in table] == [1, 1]
+    assert table[0]["metrics"]["valid"]["mcc"] == -0.4 and table[1]["metrics"] is None
+    results = results_of(COLA, (1e-5, 1, -0.4), (2e-5, 1, None))
+    assert best_rate(by_learning_rate(results, COLA), COLA)["lr"] == "1e-5"
     assert best_run(results_of(COLA, (2e-5, 2, None)), COLA) is None
 
 

@@ -75,8 +75,8 @@ def write_task(
         "settings": settings,
         "best_lr": best_lr["lr"],
         "score": score(best_lr["metrics"], task),
-        "best_run": None if best is None else best.name,
-        "best_run_score": None if best is None else score(results[best]["metrics"], task),
+        "best_run": best and best.name,
+        "best_run_score": best and score(results[best]["metrics"], task),
         "baseline_score": score(constant["metrics"], task),
         "baseline": constant,
         "by_lr": table,
@@ -278,7 +278,7 @@ def _overall_row(name: str, row: dict[str, Any]) -> list[str]:
     medians = [
         f"{METRIC_LABELS[metric]} {f'{_MNLI_SETS[split]} ' if 'valid1' in row['metrics'] else ''}"
         f"{percent(value)}"
-        for split, metrics in row["metrics"].items()
+        for split, metrics in (row["metrics"] or {}).items()
         for metric, value in metrics.items()
         if not METRIC_LABELS[metric].startswith("mean")  # which the score is
     ]

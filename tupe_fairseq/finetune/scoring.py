@@ -1,6 +1,7 @@
 """Scores of predictions: metrics, baselines, class weights, and the best of several runs."""
 
 import json
+import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -216,20 +217,26 @@ def best_run(results: Results, task: Task) -> Run | None:
 
 
 def by_learning_rate(results: Results, task: Task) -> list[dict[str, Any]]:
-    """Medians over the seeds of each learning rate; a diverged run counts as 0."""
-    table = []
+    """Medians over the seeds of each learning rate; a diverged run is below all others.
+
+    Of a rate at which half of the runs diverge, or more, ``metrics`` is None.
+    """
+    table, splits = [], [split for split in task.splits if "valid" in split]
     for lr in dict.fromkeys(run.lr for run in sorted(results)):
         runs = [results[run] for run in sorted(results) if run.lr == lr]
         all_metrics = [run["metrics"] for run in runs]
-        medians: dict[str, dict[str, float]] = {}
-        for split in (split for split in task.splits if "valid" in split):
-            medians[split] = {}
-            for name in metric_names(task):
-                values = [metrics[split][name] if metrics else 0.0 for metrics in all_metrics]
-                medians[split][name] = median(values)
-        seeds = [run["seed"] for run in runs]
-        row = {"lr": runs[0]["lr"], "seeds": seeds, "diverged": all_metrics.count(None)}
-        table.append({**row, "metrics": medians})
+        medians = {
+            split: {
+                name: median(one[split][name] if one else -math.inf for one in all_metrics)
+                for name in metric_names(task)
+            }
+            for split in splits
+        }
+        seeds, diverged = [run["seed"] for run in runs], all_metrics.count(None)
+        metrics = None if 2 * diverged >= len(runs) else medians
+        table.append(
+            {"lr": runs[0]["lr"], "seeds": seeds, "diverged": diverged, "metrics": metrics}
+        )
     return table
 
 
@@ -237,10 +244,14 @@ def best_rate(table: list[dict[str, Any]], task: Task) -> dict[str, Any]:
     """The row with the highest median, of those with the most seeds: one may be lucky."""
     most = max(len(row["seeds"]) for row in table)
     whole = [row for row in table if len(row["seeds"]) == most]
-    return max(whole, key=lambda row: row["metrics"]["valid"][task.selection])
+    return max(
+        whole, key=lambda x: x["metrics"]["valid"][task.selection] if x["metrics"] else -math.inf
+    )
 
 
-def score(metrics: dict[str, dict[str, float]], task: Task) -> float:
+def score(metrics: dict[str, dict[str, float]] | None, task: Task) -> float | None:
     """One number for a task: the mean over its development sets, and over GLUE's metrics."""
+    if metrics is None:
+        return None
     names = task.metrics if task.benchmark else (task.selection,)
     return fmean(metrics[split][name] for split in metrics for name in names)
