@@ -78,6 +78,7 @@ def bin_folder(tmp_path):
     [
         (["--train-flags=--lr 3"], "--train-flags may not set --lr: tupe-compare sets it for all"),
         (["--train-flags=--no-such"], "--train-flags: unrecognized arguments: --no-such"),
+        (["--baseline", "rope", "--dry-run"], "--baseline 'rope' is neither in --schemes nor in"),
         (["--schemes=alibi --rel-pos"], "--schemes 'alibi --rel-pos': "),
     ],
 )
@@ -346,6 +347,8 @@ def place(tmp_path_factory):
     report["description"]["name"] = "pairs"
     (chain / "other" / "pairs" / "report.json").write_text(json.dumps(report))
     shutil.copytree(chain / "out" / "CoLA", chain / "other" / "CoLA")
+    (chain / "other" / "data").mkdir()
+    (chain / "other" / "data" / "report.json").write_text("{}")  # as of tupe-prepare-pretrain
     (chain / "other" / "CoLA" / "label" / "valid.idx").unlink()
     return chain
 
@@ -355,6 +358,7 @@ def place(tmp_path_factory):
     [
         (["--pairs", "out"], "/out is no .jsonl file"),
         (["--pairs", "long.jsonl"], "long.jsonl, line 1 has "),
+        (["--tasks", "other/data"], "is not of tupe-prepare-glue or tupe-prepare-task"),
         (["--tasks", "other/CoLA"], "label/valid.idx is missing"),
         (["--tasks", "other/pairs"], "has the same name, pairs, as a column of the results"),
         (["--tasks", "out/CoLA", "--finetune-flags=--keep-checkpoints"], "not have --keep-check"),

@@ -125,6 +125,7 @@ def main(argv: list[str] | None = None) -> None:
         position_parameters,
     )
     from tupe_fairseq.compare.protocol import run_comparison
+    from tupe_fairseq.compare.results import finished_schemes
     from tupe_fairseq.compare.tuning import tuning_runs
     from tupe_fairseq.runs.grid import exit_if_failed
 
@@ -135,6 +136,11 @@ def main(argv: list[str] | None = None) -> None:
         for seed in args.seeds
         for scheme in args.schemes
     ]
+    baseline = args.baseline and args.baseline.label
+    if args.baseline not in [None, *args.schemes] and baseline not in finished_schemes(
+        settings.folder
+    ):
+        parser.error(f"--baseline {baseline!r} is neither in --schemes nor in {settings.folder}")
     check_train_flags(settings, args.arch[0])
     parameters = position_parameters(runs)
     if settings.pairs:
@@ -145,7 +151,6 @@ def main(argv: list[str] | None = None) -> None:
         if settings.tune_lrs:
             logger.info("then %d runs, each at the best rate of its scheme", len(runs))
         return
-    baseline = args.baseline and args.baseline.label
     text, failed = run_comparison(
         runs, parameters, baseline, devices, args.parallel, args.keep_checkpoints
     )
@@ -189,12 +194,12 @@ def _checked_tasks(parser: argparse.ArgumentParser, args: argparse.Namespace) ->
             if name in _OURS and getattr(flags, name) != value:
                 flag = name.replace("_", "-")
                 parser.error(f"--finetune-flags may not have --{flag}: tupe-compare decides it")
-        if not filecmp.cmp(f"{data}/dict.txt", f"{folder}/input0/dict.txt", shallow=False):
-            parser.error(f"--tasks: {folder} has another vocabulary than {data}")
         try:
             name = check_task(flags)[0].task.name
         except (OSError, ValueError) as error:
             parser.error(f"--tasks {folder}: {error}")
+        if not filecmp.cmp(f"{data}/dict.txt", f"{folder}/input0/dict.txt", shallow=False):
+            parser.error(f"--tasks: {folder} has another vocabulary than {data}")
         if name in tasks or name in OWN_COLUMNS:
             taken = f"as {tasks[name]}" if name in tasks else "as a column of the results"
             parser.error(f"--tasks: {folder} has the same name, {name}, {taken}; prepare it again")

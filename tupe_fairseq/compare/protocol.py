@@ -41,8 +41,6 @@ def run_comparison(
     settings = runs[0].settings
     folder, order = settings.folder, list(dict.fromkeys(run.scheme.label for run in runs))
     known = [*order, *finished_schemes(folder)]
-    if baseline and baseline not in known:
-        raise ValueError(f"--baseline {baseline!r} is neither in --schemes nor in {folder}")
     baseline = baseline or ("learned" if "learned" in known else known[0])
     record, may_change = settings.record(), (*_ROUNDING, *_MEASURED)
     with output_folder(folder, "settings.json", record, may_change=may_change) as output:
