@@ -56,7 +56,7 @@ FAULTS = [
     ("data/corpus.py", "data/test_text.py -k share",
      "in itertools.accumulate(fractions)]", "in fractions]"),
     ("finetune/scoring.py", "finetune/test_scoring.py",
-     "medians[split][name] = median(values)", "medians[split][name] = max(values)"),
+     "name: median(one[split][name]", "name: max(one[split][name]"),
     ("compare/results.py", "compare/test_compare.py -k over_the_seeds",
      "t.ppf(0.975, n - 1)", "t.ppf(0.975, n)"),
     ("export/names.py", "export/test_modeling_tupe.py",
