@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from helpers.crafted import LINES, OPTIONS, E, folder_with, save, whole_state
+from helpers.fairseq_predictions import predict
 from helpers.running import call_program
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.allowed_options import read_pretrained
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.inference.model import load
-from tupe_fairseq.inference.predict import predict
 
 READERS = {
     "from_pretrained": lambda folder: TupeRobertaModel.from_pretrained(str(folder)),

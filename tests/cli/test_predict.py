@@ -17,6 +17,7 @@ import pyarrow.parquet
 import pytest
 import torch
 
+from helpers.fairseq_predictions import predict as through_fairseq
 from helpers.glue_files import sentence, write_pretrain_dir
 from helpers.models import (
     HEAD,
@@ -29,7 +30,6 @@ from helpers.models import (
 from helpers.running import BIN, ENV, call_program, run_here
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.data.tokenizer import copy_vocabulary
-from tupe_fairseq.inference.predict import predict as through_fairseq
 from tupe_fairseq.inference.texts import batches_by_length
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 
@@ -362,9 +362,7 @@ def test_every_word_has_the_tag_of_fairseqs_task(tmp_path):
     )  # fmt: skip
     copy_vocabulary(str(data), str(tmp_path / "model"))
     labels = Task.load(str(data)).labels
-    wanted = [
-        [labels[n] for n in row] for row in through_fairseq(checkpoint, data, "valid", cpu=True)
-    ]
+    wanted = [[labels[n] for n in row] for row in through_fairseq(checkpoint, data, "valid")]
     assert [*map(len, wanted)] == [*map(len, sentences())] and len(set(sum(wanted, []))) > 1
     out = tmp_path / "out.jsonl"
     for flags in ([], ["--batch-tokens", 1]):

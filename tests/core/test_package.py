@@ -30,7 +30,7 @@ ROOMS = {
     "optim": ("",),
     "tasks": ("checkpoint data files flops optim position",),
     "criterions": ("data tasks",),
-    "inference": ("checkpoint data encoder files models modules options position runs tasks",),
+    "inference": ("checkpoint data encoder files models modules options position runs",),
     "models": ("attention checkpoint data files encoder flops inference modules options position",),
 }
 

@@ -11,6 +11,7 @@ from fairseq import checkpoint_utils
 from fairseq.models.roberta import RobertaModel
 
 from helpers.crafted import Touch, archive, pickle_of
+from helpers.fairseq_predictions import predict
 from helpers.running import USER_DIR
 from helpers.training import (
     PRETRAINING,
@@ -24,7 +25,6 @@ from helpers.training import (
 )
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.checkpoint import allowed_for_fairseq, read
-from tupe_fairseq.inference.predict import predict
 
 LAST = "checkpoint_last.pt"
 MODEL = {

@@ -14,6 +14,7 @@ import torch
 from scipy import stats
 from sklearn import metrics
 
+from helpers.fairseq_predictions import predict
 from helpers.glue_data import ROWS, own_task, random_rows, write_bin, write_task
 from helpers.glue_files import make_chain
 from helpers.models import CHECKPOINT, write_model
@@ -22,7 +23,7 @@ from helpers.training import assert_same_weights
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.task import KINDS
 from tupe_fairseq.files import locked
-from tupe_fairseq.inference.predict import predict
+from tupe_fairseq.finetune.scoring import spelled
 
 UPDATES = 2 * ROWS["train"] // 8
 FIRST, SECOND, THIRD = (f"lr0.01-seed{seed}" for seed in (1, 2, 3))
@@ -200,8 +201,8 @@ def test_regression_with_mean_pooling(chain, tmp_path):
 
     # the kept checkpoint pools by the mean without being told to
     where = str(folder), "checkpoint_best.pt", str(chain / "out" / "STS-B")
-    found = predict(f"{where[0]}/checkpoint_best.pt", where[2], "valid", cpu=True)
-    one_by_one = predict(f"{where[0]}/checkpoint_best.pt", where[2], "valid", 1, cpu=True)
+    found = predict(f"{where[0]}/checkpoint_best.pt", where[2], "valid")
+    one_by_one = predict(f"{where[0]}/checkpoint_best.pt", where[2], "valid", 1)
     np.testing.assert_allclose(one_by_one, found, rtol=0, atol=1e-5)
     hub = TupeRobertaModel.from_pretrained(*where).eval()
     head = hub.model.classification_heads["sentence_classification_head"]
@@ -290,6 +291,15 @@ def test_a_task_of_ones_own(kind, own):
     table = (task / "results.md").read_text()
     predictions, targets = rows_of(task / FIRST / "predictions-valid.tsv")
     assert len(targets) == ROWS["valid"]
+    of_fairseq = predict(task / FIRST / "checkpoint_best.pt", own / kind, "valid")
+    if kind == "regression":
+        low, high = own_task(kind).scale
+        wanted = low + (high - low) * of_fairseq
+        np.testing.assert_allclose([*map(float, predictions)], wanted, rtol=0, atol=1e-5)
+    else:
+        wanted = spelled(own_task(kind), of_fairseq)
+        is_one = kind == "classification"
+        assert [*predictions] == wanted if is_one else [*map(json.loads, predictions)] == wanted
     expected = pytest.approx(score(kind, predictions, targets), abs=1e-6)
     assert result["metrics"]["valid"][summary["selection"]] == summary["score"] == expected
     assert ("Weights of the classes in the loss (--balance)" in table) == (kind != "regression")

@@ -12,13 +12,13 @@ from tupe_fairseq.data.metrics import class_scores, task_metrics
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.report import overall_results, overall_table
 from tupe_fairseq.finetune.scoring import (
-    Predicted,
     balanced_weights,
     baseline,
     best_rate,
     best_run,
     by_learning_rate,
     score,
+    spelled,
     write_predictions,
 )
 from tupe_fairseq.finetune.task_data import TaskData
@@ -133,15 +133,15 @@ def test_balanced_weights(tmp_path):
 
 
 def test_labels_are_spelled_as_users_do(tmp_path):
-    task, path = own_task("classification", labels=("a\tb", "<pad>")), tmp_path / "one.tsv"
-    write_predictions(str(path), task, Predicted(np.array([0, 1]), None))
+    path, labels = tmp_path / "one.tsv", ["a\tb", "<pad>"]
+    write_predictions(str(path), [{"label": one} for one in labels], None, [])
     assert path.read_text() == 'prediction\n"a\\tb"\n<pad>\n'
-    predicted = Predicted(np.array([0, 1]), np.array([1, 1]))
-    write_predictions(str(path), task, predicted, ["0", "7"], np.array([0.5, 0.75]))
+    found = [{"label": one, "probability": 0.75} for one in labels]
+    write_predictions(str(path), found, ["<pad>", "<pad>"], ["0", "7"])
     header, _, last = path.read_text().splitlines()
     assert header == "row\tprediction\ttarget\tprobability" and last == "7\t<pad>\t<pad>\t0.75"
-    labels = np.array([[1, 1], [0, 0], [0, 1]], bool)
-    write_predictions(str(path), own_task("multilabel"), Predicted(labels, None))
+    labels = spelled(own_task("multilabel"), np.array([[1, 1], [0, 0], [0, 1]], bool))
+    write_predictions(str(path), [{"labels": one} for one in labels], None, [])
     assert path.read_text() == 'prediction\n["a, b", "c d"]\n[]\n["c d"]\n'
 
 

@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> None:
     from numpy.lib.format import write_array_header_1_0
 
     from tupe_fairseq.files import atomic_write
-    from tupe_fairseq.inference.texts import BATCH_TOKENS, BATCH_TOKENS_ON_GPU, embed
+    from tupe_fairseq.inference.texts import embed
 
     model, tokenizer, device = load_model(args, vocabulary)
     encoder = model.encoder
@@ -75,11 +75,10 @@ def main(argv: list[str] | None = None) -> None:
     encoder = (encoder.half() if args.fp16 else encoder).to(device)
     rows = TextRows(args, None, False, whole=False)
     total, width = None if rows.is_stream else rows.count(), encoder.config.embed_dim
-    batch_tokens = args.batch_tokens or (BATCH_TOKENS if device == "cpu" else BATCH_TOKENS_ON_GPU)
     counts: Counter[str] = Counter()
 
     def work(texts):
-        return embed(texts, tokenizer, encoder, args.pooling, batch_tokens, counts)
+        return embed(texts, tokenizer, encoder, args.pooling, args.batch_tokens, counts)
 
     with atomic_write(args.output_file, "wb") as file:
         index: list[int] = []

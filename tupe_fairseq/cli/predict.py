@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.data.rows import row_writer
     from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task
     from tupe_fairseq.files import atomic_write
-    from tupe_fairseq.inference.texts import BATCH_TOKENS, BATCH_TOKENS_ON_GPU, PREDICTED, predict
+    from tupe_fairseq.inference.texts import PREDICTED, predict
 
     model, tokenizer, device = load_model(args, vocabulary)
     encoder, head = model.encoder, model.head
@@ -97,13 +97,10 @@ def main(argv: list[str] | None = None) -> None:
         total = None if rows.is_stream else rows.count()
         added = ["row"] * rows.skips + list(PREDICTED[task.kind])
         new = _new_names(args, added, rows.columns)
-        batch_tokens = args.batch_tokens or (
-            BATCH_TOKENS if device == "cpu" else BATCH_TOKENS_ON_GPU
-        )
         counts: Counter[str] = Counter()
 
         def work(texts):
-            return predict(texts, task, tokenizer, encoder, head, batch_tokens, counts)
+            return predict(texts, task, tokenizer, encoder, head, args.batch_tokens, counts)
 
         out = args.output_file
         with atomic_write(out) if out else contextlib.nullcontext(sys.stdout) as file:

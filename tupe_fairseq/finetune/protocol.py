@@ -68,9 +68,9 @@ def run_protocol(
         if best is None:
             logger.warning("every run of %s diverged, so there are no predictions", task.name)
         elif task.benchmark:
-            _submit(experiment, best)
+            _submit(experiment, best, devices[0])
         else:
-            test = _score_test_sets(experiment, best)
+            test = _score_test_sets(experiment, best, devices[0])
         table = report.write_task(experiment, settings, results, constant, test)
         if importlib.util.find_spec("matplotlib") is None:
             logger.warning("no figures: matplotlib is not installed")
@@ -120,25 +120,25 @@ def _remove_checkpoints(experiment: Experiment, results: Results, keep_checkpoin
         os.symlink(best.name, link)
 
 
-def _submit(experiment: Experiment, best: Run) -> None:
+def _submit(experiment: Experiment, best: Run, device: str) -> None:
     """The best run's predictions for GLUE's test sets, in the server's format."""
     data, folder = experiment.data, os.path.dirname(experiment.folder)
     for split in data.splits("test"):
         path = write_submission(
             os.path.join(folder, "submission"), GLUE_TASKS[data.task.name], split,
-            data.index(split), predictions(best, split).predictions,
+            data.index(split), predictions(best, split, device).predictions,
         )  # fmt: skip
         logger.info("wrote %s with the predictions of %s", path, best.name)
 
 
-def _score_test_sets(experiment: Experiment, best: Run) -> dict[str, dict[str, float]]:
+def _score_test_sets(experiment: Experiment, best: Run, device: str) -> dict[str, dict[str, float]]:
     """The best run's scores on the test sets with labels; all are predicted."""
     data, scores = experiment.data, {}
     for split in data.splits("test"):
         if not data.can_be_predicted(split):
             logger.warning("%s has no tags, so only tupe-predict knows its words", split)
             continue
-        predicted = predictions(best, split)
+        predicted = predictions(best, split, device)
         logger.info("%s has the predictions of %s", f"predictions-{split}.tsv", best.name)
         if predicted.targets is not None:
             scores[split] = measure(data.task, predicted)

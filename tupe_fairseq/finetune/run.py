@@ -1,20 +1,29 @@
 """One run: train, predict the development sets, score."""
 
+import itertools
 import logging
 import os
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch
 
 from tupe_fairseq.finetune.command import Run
-from tupe_fairseq.finetune.scoring import Predicted, measure, read_predictions, write_predictions
-from tupe_fairseq.inference.predict import predict_with_probabilities
+from tupe_fairseq.finetune.scoring import (
+    Predicted,
+    measure,
+    read_predictions,
+    spelled,
+    write_predictions,
+)
+from tupe_fairseq.inference.model import load
+from tupe_fairseq.inference.texts import predict_tokens
 from tupe_fairseq.runs.process import (
     BEST,
     LAST,
     Diverged,
-    quiet,
     record_of,
     records,
     remove_checkpoints,
@@ -22,8 +31,9 @@ from tupe_fairseq.runs.process import (
 )
 
 logger = logging.getLogger("tupe-finetune")
-# one model at a time in this process: loggers are set, and a GPU has other work
+# one model at a time in this process, whose cores and GPUs have other work
 _predicting = threading.Lock()
+_CHUNK = 4096  # rows
 
 
 def finetune(run: Run, env: dict[str, str], on_updates, lock: int | None) -> dict[str, Any]:
@@ -56,7 +66,7 @@ def finetune(run: Run, env: dict[str, str], on_updates, lock: int | None) -> dic
     try:
         run.train(on_line, lock=lock, env=env)
         result["updates"] = _updates(run)
-        result["metrics"] = _score(run)
+        result["metrics"] = _score(run, env["CUDA_VISIBLE_DEVICES"])
     except Diverged as error:
         logger.warning("%s diverged: %s", run, error)
         result["diverged"] = str(error)
@@ -76,35 +86,46 @@ def _updates(run: Run) -> int:
     return updates
 
 
-def _score(run: Run) -> dict[str, dict[str, float]]:
+def _score(run: Run, device: str) -> dict[str, dict[str, float]]:
     if not os.path.exists(run.path(BEST)):
         raise Diverged("no validation had a finite score")
-    data = run.experiment.data
-    return {x: measure(data.task, _predict(run, x)) for x in data.splits("valid")}
-
-
-def predictions(run: Run, split: str) -> Predicted:
-    """The predictions in a run's predictions-SPLIT.tsv, which is written if it is not there."""
-    path = run.path(f"predictions-{split}.tsv")
-    saved = read_predictions(path, run.experiment.data, split)
-    return _predict(run, split) if saved is None else saved
-
-
-def _predict(run: Run, split: str) -> Predicted:
-    own, data = run.experiment, run.experiment.data
-    with _predicting, quiet("fairseq", "tupe_fairseq"):
-        best = run.path(BEST)
-        values, probabilities = predict_with_probabilities(
-            best, data.folder, split, own.settings.batch_size, cpu=own.cpu
-        )
-    if data.task.is_regression:
-        values = data.unscaled(values)
-        if not np.isfinite(values).all():
+    data, scores = run.experiment.data, {}
+    for split in data.splits("valid"):
+        _predict(run, split, device)
+        predicted = predictions(run, split)
+        if data.task.is_regression and not np.isfinite(predicted.predictions).all():
             raise Diverged("predictions are not finite")
-    predicted = Predicted(values, data.targets(split) if data.has_labels(split) else None)
+        scores[split] = measure(data.task, predicted)
+    return scores
+
+
+def predictions(run: Run, split: str, device: str = "") -> Predicted:
+    """Those in a run's predictions-SPLIT.tsv, which is written if it is not there."""
     path = run.path(f"predictions-{split}.tsv")
-    write_predictions(path, data.task, predicted, data.index(split), probabilities)
-    return predicted
+    if not os.path.exists(path):
+        _predict(run, split, device)
+    return read_predictions(path, run.experiment.data, split)
+
+
+def _predict(run: Run, split: str, device: str) -> None:
+    """Write them; ``device`` as for :func:`run_grid`."""
+    data, path = run.experiment.data, run.path(f"predictions-{split}.tsv")
+    targets = spelled(data.task, data.targets(split)) if data.has_labels(split) else None
+    with _predicting:
+        write_predictions(path, _predicted(run, split, device), targets, data.index(split))
+        torch.cuda.empty_cache()  # the next training has the GPU to itself
+
+
+def _predicted(run: Run, split: str, device: str) -> Iterator[dict[str, Any]]:
+    """What tupe-predict would say of the texts."""
+    data, visible = run.experiment.data, os.environ.get("CUDA_VISIBLE_DEVICES")
+    model = load(run.path(BEST), data.folder)
+    number = visible.split(",").index(device) if visible and device else device
+    place = f"cuda:{number}" if device else "cpu"
+    encoder, head = model.encoder.to(place), model.head.to(place)
+    rows = ([tokens.tolist() for tokens in texts] for texts in data.texts(split))
+    while chunk := list(itertools.islice(rows, _CHUNK)):
+        yield from predict_tokens(chunk, data.task, encoder, head)
 
 
 def read_curve(run: Run) -> list[dict[str, Any]]:

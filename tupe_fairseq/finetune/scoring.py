@@ -2,9 +2,8 @@
 
 import json
 import math
-import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from statistics import fmean, median
 from typing import Any, NamedTuple
@@ -43,10 +42,9 @@ def with_metric(task: Task, metric: str | None) -> Task:
 
 def measure(task: Task, predicted: Predicted) -> dict[str, float]:
     """The metrics, as fractions."""
-    predictions, targets = predicted
     if task.kind == TAGGING:
-        predictions, targets = ([_names(task, row) for row in rows] for rows in predicted)
-    return task_metrics(metric_names(task), predictions, targets)
+        predicted = Predicted(*(spelled(task, side) for side in predicted))
+    return task_metrics(metric_names(task), *predicted)
 
 
 def flat(labels: Labels) -> np.ndarray:
@@ -54,74 +52,63 @@ def flat(labels: Labels) -> np.ndarray:
     return np.concatenate(labels) if isinstance(labels, list) else labels
 
 
-def _names(task: Task, numbers: np.ndarray) -> list[str]:
-    return [task.labels[number] for number in numbers.tolist()]
-
-
-def to_strings(task: Task, labels: Labels) -> list[str]:
-    """Labels as cells of a .tsv: a label, a score, or a JSON list of labels or tags."""
+def spelled(task: Task, labels: Labels) -> list[Any]:
+    """Of each row the label, the score, or the list of labels or tags, as users write them."""
     if task.kind == REGRESSION:
-        return [str(score) for score in labels.tolist()]
+        return labels.tolist()
     if task.kind == CLASSIFICATION:
-        return [_cell(label) for label in _names(task, labels)]
+        return [task.labels[number] for number in labels.tolist()]
     rows = map(np.flatnonzero, labels) if task.kind == MULTILABEL else labels
-    return [json.dumps(_names(task, row), ensure_ascii=False) for row in rows]
+    return [[task.labels[number] for number in row.tolist()] for row in rows]
 
 
-def _cell(label: str) -> str:
-    """The label itself, unless it would end the cell or the line."""
-    return json.dumps(label, ensure_ascii=False) if set("\t\n\r") & set(label) else label
-
-
-def from_strings(task: Task, cells: list[str]) -> Labels:
-    """The labels of :func:`to_strings`."""
-    if task.kind == REGRESSION:
-        return np.array(cells, dtype=np.float64)
-    if task.kind == CLASSIFICATION:
-        numbers = {_cell(label): number for number, label in enumerate(task.labels)}
-        return np.array([numbers[cell] for cell in cells], dtype=np.int64)
-    rows = [[task.labels.index(label) for label in json.loads(cell)] for cell in cells]
-    if task.kind == TAGGING:
-        return [np.array(row, dtype=np.int64) for row in rows]
-    return np.array([[n in row for n in range(task.num_classes)] for row in rows], dtype=bool)
+def _cell(value: Any) -> str:
+    """Of a .tsv: a label itself, unless it would end the cell or the line; else JSON."""
+    is_plain = isinstance(value, str) and not set("\t\n\r") & set(value)
+    return value if is_plain else json.dumps(value, ensure_ascii=False)
 
 
 def write_predictions(
-    path: str,
-    task: Task,
-    predicted: Predicted,
-    index: list[str] | None = None,
-    probabilities: Sequence[np.ndarray] | None = None,
+    path: str, predictions: Iterable[dict[str, Any]], targets: list | None, index: list[str]
 ) -> None:
     """Write a line for each row: its number, the prediction, the true label, the probability.
 
-    What is not known is left out. Of several labels those that are predicted have a probability.
+    Args:
+        predictions: of :func:`tupe_fairseq.inference.texts.predict_tokens`.
+        targets: as :func:`spelled`; None if they are unknown.
+        index: the number of each row; empty if they are unknown.
     """
-    columns = {"row": index} if index else {}
-    columns["prediction"] = to_strings(task, predicted.predictions)
-    if predicted.targets is not None:
-        columns["target"] = to_strings(task, predicted.targets)
-    if probabilities is not None:
-        if task.kind == MULTILABEL:
-            probabilities = [x[chosen] for x, chosen in zip(probabilities, predicted.predictions)]
-        columns["probability"] = [
-            json.dumps(x.astype(float).round(6).tolist()) for x in probabilities
-        ]
     with atomic_write(path) as file:
-        for row in (columns, *zip(*columns.values())):
-            file.write("\t".join(row) + "\n")
+        for number, (value, *shares) in enumerate(map(dict.values, predictions)):
+            columns = {"row": index[number]} if index else {}
+            columns["prediction"] = _cell(value)
+            if targets is not None:
+                columns["target"] = _cell(targets[number])
+            if shares:
+                columns["probability"] = _cell(*shares)
+            for line in (columns, columns.values()) if number == 0 else (columns.values(),):
+                file.write("\t".join(line) + "\n")
 
 
-def read_predictions(path: str, data: TaskData, split: str) -> Predicted | None:
-    """What :func:`write_predictions` wrote; None if there is no such file."""
-    if not os.path.exists(path):
-        return None
+def read_predictions(path: str, data: TaskData, split: str) -> Predicted:
+    """What :func:`write_predictions` wrote."""
+    task = data.task
     with open(path, encoding="utf-8", newline="\n") as file:
         lines = [line.rstrip("\n").split("\t") for line in file]
     try:
         column = lines[0].index("prediction")
         cells = [line[column] for line in lines[1:]]
-        predictions = from_strings(data.task, cells)
+        numbers = {_cell(label): number for number, label in enumerate(task.labels)}
+        if task.kind == REGRESSION:
+            predictions = np.array(cells, dtype=np.float64)
+        elif task.kind == CLASSIFICATION:
+            predictions = np.array([numbers[cell] for cell in cells], dtype=np.int64)
+        else:
+            rows = [[task.labels.index(label) for label in json.loads(cell)] for cell in cells]
+            predictions = [np.array(row, dtype=np.int64) for row in rows]
+        if task.kind == MULTILABEL:
+            is_label = [[n in row for n in range(task.num_classes)] for row in rows]
+            predictions = np.array(is_label, dtype=bool)
     except (IndexError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error}); delete it and run this again") from error
     return Predicted(predictions, data.targets(split) if data.has_labels(split) else None)
@@ -153,7 +140,7 @@ def _baseline(data: TaskData) -> tuple[str, Callable[[str], Labels]]:
         return _tag_of_each_word(data, train)
     if task.kind == MULTILABEL:
         constant = np.array(Counter(map(tuple, train.tolist())).most_common(1)[0][0])
-        answer = ", ".join(_names(task, np.flatnonzero(constant))) or "no label"
+        answer = ", ".join(spelled(task, [constant])[0]) or "no label"
     elif task.kind == REGRESSION:
         constant = train.mean()
         answer = f"{constant:.3f}"
@@ -165,15 +152,15 @@ def _baseline(data: TaskData) -> tuple[str, Callable[[str], Labels]]:
 
 def _tag_of_each_word(data: TaskData, train: Labels) -> tuple[str, Callable[[str], Labels]]:
     counts: dict[bytes, np.ndarray] = defaultdict(lambda: np.zeros(data.task.num_classes, int))
-    for words, tags in zip(data.words("train"), train):
-        for word, tag in zip(words, tags):
+    for words, tags in zip(data.texts("train"), train):
+        for word, tag in zip(map(bytes, words), tags):
             counts[word][tag] += 1
     most = sum(counts.values()).argmax()
 
     def predict(split: str) -> Labels:
         return [
-            np.array([counts[word].argmax() if word in counts else most for word in words])
-            for words in data.words(split)
+            np.array([counts[w].argmax() if w in counts else most for w in map(bytes, words)])
+            for words in data.texts(split)
         ]
 
     return data.task.labels[most], predict

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -149,13 +150,15 @@ class TaskData:
         low, high = self.task.scale
         return low + np.asarray(scores, dtype=np.float64) * (high - low)
 
-    def words(self, split: str) -> list[list[bytes]]:
-        """For tagging, the words of each row, each as the bytes of its tokens."""
-        texts, tags = self._sentences(f"input0/{split}"), self._sentences(f"label/{split}")
-        return [
-            [word.tobytes() for word in np.split(tokens[:-1], _word_starts(row))[1:]]
-            for tokens, row in zip(texts, tags)
-        ]
+    def texts(self, split: str) -> Iterator[list[np.ndarray]]:
+        """The tokens of the text or the two of each row; for tagging those of each of its words."""
+        names = [f"input{number}/{split}" for number in range(self.task.texts)]
+        names += [f"label/{split}"] * (self.task.kind == TAGGING)
+        for tokens, *others in zip(*map(self._sentences, names)):
+            if self.task.kind == TAGGING:
+                yield np.split(tokens[:-1], _word_starts(*others))[1:]
+            else:
+                yield [text[:-1] for text in (tokens, *others)]
 
     def examples(self, split: str, max_positions: int) -> int:
         """What a model of this length sees: rows, or windows of sentences that are tagged."""

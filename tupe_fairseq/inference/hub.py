@@ -29,7 +29,7 @@ from tupe_fairseq.data.dictionary import MASK
 from tupe_fairseq.data.task import TAGGING, Task, trained_kind
 from tupe_fairseq.data.tokenizer import Tokenizer, find_record
 from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
-from tupe_fairseq.inference.texts import BATCH_TOKENS, BATCH_TOKENS_ON_GPU, predict
+from tupe_fairseq.inference.texts import predict
 from tupe_fairseq.runs.process import quiet
 
 logger = logging.getLogger(__name__)
@@ -147,9 +147,7 @@ class TupeRobertaHub(RobertaHubInterface):
         for row in rows:
             if task.kind != TAGGING and len(row) != task.texts:
                 raise ValueError(f"the model takes {task.texts} texts at a time, not {len(row)}")
-        batch_tokens = BATCH_TOKENS if self.device.type == "cpu" else BATCH_TOKENS_ON_GPU
-        encoder = self.model.encoder.sentence_encoder
-        return predict(rows, task, self._tokenizer, encoder, head, batch_tokens)
+        return predict(rows, task, self._tokenizer, self.model.encoder.sentence_encoder, head)
 
     @functools.cached_property
     def _tokenizer(self) -> Tokenizer:

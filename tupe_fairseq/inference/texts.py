@@ -15,8 +15,6 @@ from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.data.truncation import pair_lengths, windows
 from tupe_fairseq.modules.pooling import POOLINGS
 
-#: tokens of a batch, padding included
-BATCH_TOKENS, BATCH_TOKENS_ON_GPU = 2048, 32768
 #: what predict() gives for each kind of task
 PREDICTED = {
     CLASSIFICATION: ("label", "probability"),
@@ -28,6 +26,8 @@ _DIGITS = 6
 
 #: a text, or two, of each row; for tagging the words of a sentence
 Rows = Sequence[Sequence[str]]
+#: the same as tokens
+TokenRows = Sequence[Sequence[list[int]]]
 #: hidden states (B, L, D) and real tokens, bool (B, L) -> a tensor with B rows
 Finish = Callable[[Tensor, Tensor], Tensor]
 
@@ -37,7 +37,7 @@ def embed(
     tokenizer: Tokenizer,
     encoder: Any,
     pooling: str = "mean",
-    batch_tokens: int = BATCH_TOKENS,
+    batch_tokens: int | None = None,
     counts: Counter | None = None,
 ) -> list[np.ndarray]:
     """The vector of each row, float32 (D). Longer rows are truncated.
@@ -47,7 +47,8 @@ def embed(
         pooling: "mean" of all tokens, as in sentence-transformers, or "cls".
         counts: rows, tokens, unknown, truncated and empty are added.
     """
-    sequences = encode_rows(rows, tokenizer, encoder.config.max_positions, counts)
+    encoded = [list(map(tokenizer.encode, texts)) for texts in rows]
+    sequences = join_texts(encoded, encoder.config.max_positions, counts)
     return run(encoder, sequences, POOLINGS[pooling], batch_tokens)
 
 
@@ -57,7 +58,23 @@ def predict(
     tokenizer: Tokenizer,
     encoder: Any,
     head: Finish,
-    batch_tokens: int = BATCH_TOKENS,
+    batch_tokens: int | None = None,
+    counts: Counter | None = None,
+) -> list[dict[str, Any]]:
+    """What a fine-tuned model predicts for each row, as :func:`predict_tokens`."""
+    if task.kind == TAGGING:
+        encoded = [tokenizer.encode_words(words) for words in rows]
+    else:
+        encoded = [list(map(tokenizer.encode, texts)) for texts in rows]
+    return predict_tokens(encoded, task, encoder, head, batch_tokens, counts)
+
+
+def predict_tokens(
+    rows: TokenRows,
+    task: Task,
+    encoder: Any,
+    head: Finish,
+    batch_tokens: int | None = None,
     counts: Counter | None = None,
 ) -> list[dict[str, Any]]:
     """What a fine-tuned model predicts for each row; the keys are those of ``PREDICTED``.
@@ -68,16 +85,17 @@ def predict(
     - tagging: a tag for each word, also of sentences that are longer than the model.
     """
     if task.kind == TAGGING:
-        tags = _tags(rows, tokenizer, encoder, head, batch_tokens, counts)
+        tags = _tags(rows, encoder, head, batch_tokens, counts)
         return [{"tags": [task.labels[tag] for tag in one]} for one in tags]
-    sequences = encode_rows(rows, tokenizer, encoder.config.max_positions, counts)
+    sequences = join_texts(rows, encoder.config.max_positions, counts)
     return [_prediction(task, x) for x in run(encoder, sequences, head, batch_tokens)]
 
 
 def _prediction(task: Task, logits: np.ndarray) -> dict[str, Any]:
     if task.kind == REGRESSION:
         low, high = task.scale or (0.0, 1.0)
-        values: tuple = (round(low + (high - low) * float(logits[0]), _DIGITS),)
+        score = low + (high - low) * float(logits[0])
+        values: tuple = (float(f"{score:.7g}"),)  # float32 has no more digits
     elif task.kind == MULTILABEL:
         chosen = np.flatnonzero(logits > 0).tolist()
         probabilities = [round(1 / (1 + math.exp(-float(logits[n]))), _DIGITS) for n in chosen]
@@ -89,13 +107,12 @@ def _prediction(task: Task, logits: np.ndarray) -> dict[str, Any]:
     return dict(zip(PREDICTED[task.kind], values))
 
 
-def _tags(rows, tokenizer, encoder, head, batch_tokens, counts) -> list[list[int]]:
+def _tags(rows: TokenRows, encoder, head, batch_tokens, counts) -> list[list[int]]:
     """The number of the tag of each word, with the same windows as in training."""
     sequences: list[list[int]] = []
     # for each sequence its sentence, and where the words are that it decides
     places: list[tuple[int, np.ndarray]] = []
-    for row, words in enumerate(rows):
-        of_words = tokenizer.encode_words(words)
+    for row, of_words in enumerate(rows):
         tokens = [token for ids in of_words for token in ids]
         starts = np.cumsum([0, *map(len, of_words)])[:-1]
         spans = windows(starts, len(tokens), encoder.config.max_positions - 2)
@@ -110,26 +127,25 @@ def _tags(rows, tokenizer, encoder, head, batch_tokens, counts) -> list[list[int
     return tags
 
 
-def encode_rows(
-    rows: Rows, tokenizer: Tokenizer, max_positions: int, counts: Counter | None = None
+def join_texts(
+    rows: TokenRows, max_positions: int, counts: Counter | None = None
 ) -> list[list[int]]:
     """``<s> text </s>``, or ``<s> first </s> </s> second </s>``, truncated as in training."""
     sequences = []
     for texts in rows:
-        encoded = [tokenizer.encode(text) for text in texts]
-        kept = encoded
+        kept = texts
         room = max_positions - 2 * len(texts)
-        if sum(map(len, encoded)) > room:
-            sizes = [room] if len(texts) == 1 else pair_lengths(*map(len, encoded), room)
-            kept = [ids[:size] for ids, size in zip(encoded, sizes)]
+        if sum(map(len, texts)) > room:
+            sizes = [room] if len(texts) == 1 else pair_lengths(*map(len, texts), room)
+            kept = [ids[:size] for ids, size in zip(texts, sizes)]
         # </s> is also where the second text would have its <s>
         sequence = [token for ids in kept for token in (EOS, *ids, EOS)]
         sequences.append([BOS, *sequence[1:]])
-        _count(counts, encoded, truncated=kept is not encoded)
+        _count(counts, texts, truncated=kept is not texts)
     return sequences
 
 
-def _count(counts: Counter | None, texts: list[list[int]], **more: int) -> None:
+def _count(counts: Counter | None, texts: Sequence[list[int]], **more: int) -> None:
     if counts is not None:
         tokens, unknown = sum(map(len, texts)), sum(ids.count(UNK) for ids in texts)
         counts.update(rows=1, tokens=tokens, unknown=unknown, empty=not all(texts), **more)
@@ -137,7 +153,7 @@ def _count(counts: Counter | None, texts: list[list[int]], **more: int) -> None:
 
 @torch.inference_mode()
 def run(
-    encoder: Any, sequences: Sequence[list[int]], finish: Finish, batch_tokens: int = BATCH_TOKENS
+    encoder: Any, sequences: Sequence[list[int]], finish: Finish, batch_tokens: int | None = None
 ) -> list[np.ndarray]:
     """What ``finish`` gives for each sequence, in their order.
 
@@ -146,9 +162,11 @@ def run(
     Args:
         encoder: with its word embedding, ``embed_tokens``, in evaluation mode.
         sequences: tokens, with ``<s>`` at the begin.
+        batch_tokens: tokens of a batch, padding included; default 2048 on a CPU, 32768 on a GPU.
     """
     results: list[Any] = [None] * len(sequences)
     device = encoder.embed_tokens.weight.device
+    batch_tokens = batch_tokens or (2048 if device.type == "cpu" else 32768)
     for rows in batches_by_length([len(ids) for ids in sequences], batch_tokens):
         lengths = np.array([len(sequences[row]) for row in rows])
         real = np.arange(lengths.max()) < lengths[:, None]

@@ -2,7 +2,6 @@
 
 import logging
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -189,14 +188,6 @@ class WindowedSentences(FairseqDataset):
         if self.has_tags:
             batch["target"] = torch.cat([sample["target"] for sample in samples])
         return batch
-
-    def by_sentence(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The values of each window's words, int64 (words), as those of each sentence."""
-        parts: list[list[np.ndarray]] = [[] for _ in range(len(self.tokens))]
-        for sentence, value in zip(self.windows[:, 0].tolist(), values):
-            parts[sentence].append(value)
-        nothing = np.empty(0, dtype=np.int64)
-        return [np.concatenate([nothing, *part]) for part in parts]
 
     def __len__(self):
         return len(self.windows)
