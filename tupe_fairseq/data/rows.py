@@ -38,7 +38,7 @@ CHUNK_ROWS = 8192
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")  # JSON may name them, UTF-8 cannot hold them
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of other bytes
 # as Python and JSON write lists, tuples and sets; and what no set of labels looks like
-_LIST = re.compile(r"""\s*(?:[[({]\s*(['"]).*\1,?\s*[])}]|\[[\s\d,]*\])\s*""", re.DOTALL)
+_LIST = re.compile(r"""\s*(?:[\[({]\s*(['"]).*\1,?\s*[])}]|\[[\s\d,]*\])\s*""", re.DOTALL)
 _IN_BRACKETS = re.compile(r"\s*(?:\[.*\]|\{.*\})\s*|" + _LIST.pattern, re.DOTALL)
 _WORD = re.compile("[^ \t\r\n]+")
 # of CoNLL-U, with its ten columns: the word that the next lines are parts of, or one left out
