@@ -1,7 +1,5 @@
 """tupe-finetune: the fairseq-train commands of its runs, and what it refuses before any work."""
 
-import os
-
 import pytest
 import torch
 
@@ -12,6 +10,7 @@ from tupe_fairseq.checkpoint.allowed_options import read_pretrained
 from tupe_fairseq.finetune import protocol
 from tupe_fairseq.finetune.command import Experiment, Run, Settings
 from tupe_fairseq.finetune.task_data import TaskData
+from tupe_fairseq.runs.grid import torch_device
 
 LABELS = {"train": [0] * 7 + [1] * 3, "valid": [0, 1, 1], "test": [None] * 2}
 SIZES = {"encoder_layers": 3, "max_positions": 48, "rel_pos_buckets": 8, "max_rel_pos": 20}
@@ -74,10 +73,15 @@ def test_flags_of_fairseq_train(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "flags, devices", [([], ["3"]), (["--gpus", "1,0"], ["5", "3"]), (["--cpu"], [""])]
+    "flags, devices, own",
+    [
+        ([], ["3"], ["cuda:0"]),
+        (["--gpus", "1,0"], ["5", "3"], ["cuda:1", "cuda:0"]),
+        (["--cpu"], [""], ["cpu"]),
+    ],
 )
-def test_devices(flags, devices, tmp_path, monkeypatch):
-    """GPUs are numbered as torch sees them."""
+def test_devices(flags, devices, own, tmp_path, monkeypatch):
+    """GPUs are numbered as torch sees them, also by the process that predicts."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     seen = []
@@ -86,7 +90,9 @@ def test_devices(flags, devices, tmp_path, monkeypatch):
     assert code == 0, text
     experiment, _, found, *_ = seen[0]
     assert found == devices and experiment.cpu == (flags == ["--cpu"])
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == (devices[0] or "3,5")
+    assert [*map(torch_device, devices)] == own
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert torch_device("1") == "cuda:1"
 
 
 def test_data_that_do_not_fit(tmp_path):

@@ -186,7 +186,6 @@ def main(argv: list[str] | None = None) -> None:
         logger.info("training on the CPU" + ("" if args.cpu else ", because torch finds no GPU"))
     else:
         logger.info("training on GPU %s", ", ".join(devices))
-        os.environ["CUDA_VISIBLE_DEVICES"] = devices[0]  # where this process predicts
     table, failed = run_protocol(experiment, runs, devices, args.parallel, args.keep_checkpoints)
     if table:
         print(table)

@@ -20,6 +20,7 @@ from tupe_fairseq.finetune.scoring import (
 )
 from tupe_fairseq.inference.model import load
 from tupe_fairseq.inference.texts import predict_tokens
+from tupe_fairseq.runs.grid import torch_device
 from tupe_fairseq.runs.process import (
     BEST,
     LAST,
@@ -118,11 +119,9 @@ def _predict(run: Run, split: str, device: str) -> None:
 
 def _predicted(run: Run, split: str, device: str) -> Iterator[dict[str, Any]]:
     """What tupe-predict would say of the texts."""
-    data, visible = run.experiment.data, os.environ.get("CUDA_VISIBLE_DEVICES")
+    data, own_device = run.experiment.data, torch_device(device)
     model = load(run.path(BEST), data.folder)
-    number = visible.split(",").index(device) if visible and device else device
-    place = f"cuda:{number}" if device else "cpu"
-    encoder, head = model.encoder.to(place), model.head.to(place)
+    encoder, head = model.encoder.to(own_device), model.head.to(own_device)
     rows = ([tokens.tolist() for tokens in texts] for texts in data.texts(split))
     while chunk := list(itertools.islice(rows, _CHUNK)):
         yield from predict_tokens(chunk, data.task, encoder, head)

@@ -100,6 +100,13 @@ def exit_if_failed(failed: dict[Run, Exception]) -> None:
         sys.exit(1)
 
 
+def torch_device(device: str) -> str:
+    """torch's name in this process of a device of :func:`run_grid`."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    number = visible.split(",").index(device) if visible and device else device
+    return f"cuda:{number}" if device else "cpu"
+
+
 def default_threads(parallel: int) -> int:
     """CPU threads of each of several runs: OMP_NUM_THREADS, or their share of the cores."""
     own = os.environ.get("OMP_NUM_THREADS", "")
