@@ -328,12 +328,6 @@ def test_bio(place, tmp_path):
     assert (out / "test.index").read_text().split() == list("012345")
     lengths = [len(row) for row in symbols(out, "input0", "train")]
     assert report["splits"]["train"]["too_long"] == sum(length + 2 > 12 for length in lengths) > 0
-    sentences = [*map(tagged, range(20)), (["one", "two"], ["O", "I-who"])]
-    bad = write_conll(tmp_path / "c.conll", sentences)
-    line = sum(len(words) + 1 for words, _ in sentences) - 2
-    message = f"{bad}, line {line} has the tag 'I-who' of 'two' after 'O', which is not BIO"
-    assert message in refused("tagging", bad, place / "data", tmp_path / "bad", "--tags", "bio")
-    prepared("tagging", bad, place / "data", tmp_path / "plain", "--tags", "plain")
 
 
 def test_scores(place, tmp_path):

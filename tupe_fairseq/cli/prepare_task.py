@@ -10,21 +10,20 @@ import re
 from tupe_fairseq.cli import arg_types
 from tupe_fairseq.cli.prepare_glue import add_encoding_flags, load_tokenizer, log_report
 from tupe_fairseq.data.task import KINDS, MULTILABEL, REGRESSION, TAGGING
-from tupe_fairseq.data.task_rows import TAG_SCHEMES, read_task
+from tupe_fairseq.data.task_rows import read_task
 
 logger = logging.getLogger("tupe-prepare-task")
 
 # the kinds that a flag is for
 _KINDS_OF = {
     "label_separator": (MULTILABEL,),
-    "tags": (TAGGING,),
     "scale": (REGRESSION,),
     "labels": tuple(kind for kind in KINDS if kind != REGRESSION),
     "text2": tuple(kind for kind in KINDS if kind != TAGGING),
 }
 # what the rows depend on, besides the files
 _SETTINGS = (
-    "name kind text text2 label no_header labels label_separator tags scale valid_share seed "
+    "name kind text text2 label no_header labels label_separator scale valid_share seed "
     "skip_bad_rows"
 ).split()
 
@@ -68,9 +67,6 @@ def get_parser() -> argparse.ArgumentParser:
     add("--labels", type=_labels, metavar="LIST", help=text)
     text = "multilabel: what is between the labels of a row that are no list (default: ',')"
     add("--label-separator", metavar="SIGN", help=text)
-    text = "tagging: bio refuses tags that are not BIO; plain measures the accuracy of any tags "
-    text += "(default: F1 of entities, if the tags are BIO, IOB1, BIOES or BILOU)"
-    add("--tags", choices=TAG_SCHEMES, help=text)
     text = "regression: the lowest and the highest score; before a minus use =, as in --scale=-1,1 "
     add("--scale", type=_scale, metavar="LOW,HIGH", help=text + "(default: those of train)")
     return parser

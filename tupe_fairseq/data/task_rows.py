@@ -35,8 +35,7 @@ from tupe_fairseq.data.text_files import printable
 
 logger = logging.getLogger(__name__)
 
-BIO, PLAIN = TAG_SCHEMES = ("bio", "plain")
-IOB1 = "IOB1"
+BIO, IOB1 = "BIO", "IOB1"
 # what is reported, and what picks the best checkpoint
 _METRICS = {
     CLASSIFICATION: (("accuracy", "macro_f1"), "accuracy"),
@@ -131,7 +130,7 @@ def read_task(options: argparse.Namespace) -> tuple[Task, dict[str, TaskRows], C
     converted = scheme == IOB1 and not options.labels
     if converted:
         train.convert()
-    train.check(lambda row: _problem(row, options.tags, options.labels, options.scale))
+    train.check(lambda row: _problem(row, options.labels, options.scale))
     labels = () if options.kind == REGRESSION else _labels(options, train, columns)
     splits = {} if "valid" in options.files else _hold_out(options, train)
     for split, path in options.files.items():
@@ -141,7 +140,7 @@ def read_task(options: argparse.Namespace) -> tuple[Task, dict[str, TaskRows], C
         file = train if split == "train" else _File(path, of_split, options)
         if converted:
             file.convert()
-        file.check(lambda row: _problem(row, options.tags, labels))
+        file.check(lambda row: _problem(row, labels))
         if split not in splits:
             splits[split] = file.task_rows(range(len(file.rows)), options.kind)
         splits[split].read += file.dropped.total()
@@ -171,19 +170,15 @@ def _columns(options: argparse.Namespace) -> Columns:
 def _scheme(options: argparse.Namespace, train: _File) -> str | None:
     """How the tags name entities, if they do."""
     seen = {tag for row in train.rows for tag in row.label}
-    if options.tags is not None:
-        return BIO if options.tags == BIO else None
     if not are_entities(seen):
         logger.info("the tags name no entities (as BIO, BIOES, BILOU do): accuracy is measured")
         return None
-    wrong = sum(_problem(row, BIO) is not None for row in train.rows)
+    others = sum(_as_bio(row.label) != tuple(row.label) for row in train.rows)
     signs = {tag[0] for tag in seen}
-    scheme = (
-        "BIOES" if signs & {*"ES"} else "BILOU" if signs & {*"LU"} else IOB1 if wrong else "BIO"
-    )
-    logger.info("the tags are %s: F1 of entities is measured (not with --tags %s)", scheme, PLAIN)
+    scheme = "BIOES" if signs & {*"ES"} else "BILOU" if signs & {*"LU"} else IOB1 if others else BIO
+    logger.info("the tags are %s: F1 of entities is measured", scheme)
     if scheme == IOB1:
-        logger.info("rows with an entity that begins with I-: %d (refused with --tags bio)", wrong)
+        logger.info("rows with an entity that begins with I-: %d", others)
     return scheme
 
 
@@ -262,17 +257,9 @@ def _parse(
 
 
 def _problem(
-    row: _Row,
-    tags: str | None,
-    labels: Sequence[str] = (),
-    scale: tuple[float, float] | None = None,
+    row: _Row, labels: Sequence[str] = (), scale: tuple[float, float] | None = None
 ) -> tuple[str, str] | None:
     """What is wrong with the label of a row, and the reason to count."""
-    of_row = (row.label or ()) if tags == BIO else ()
-    for word, before, tag, right in zip(row.texts, ("O", *of_row), of_row, _as_bio(of_row)):
-        if tag != right or not (tag == "O" or tag.startswith(("B-", "I-"))):
-            problem = f"has the tag {tag!r} of {word!r} after {before!r}"
-            return f"{problem}, which is not BIO; --tags {PLAIN} takes any tags", "not BIO"
     for label in as_tuple(row.label or ()) if labels else ():
         if label not in labels:
             return f"has the label {label!r}, not one of {quoted(labels)}", "unknown label"
