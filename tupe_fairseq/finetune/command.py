@@ -21,33 +21,19 @@ FEWEST_UPDATES, MOST_EPOCHS = 300, 50
 
 @dataclass(frozen=True)
 class Settings:
-    """What the runs of a task share.
+    """What the runs of a task share."""
 
-    Args:
-        epochs: passes over the training set.
-        batch_size: rows of a batch.
-        update_freq: batches of an update.
-        fp16: mixed precision.
-        dropout: the same for layers, attention and head.
-        weight_decay: Adam's.
-        pretrained: whether the weights are the checkpoint's, or random.
-        metric: picks checkpoints in place of the task's own.
-        class_weights: the weight of each class in the loss.
-        patience: a run ends after so many epochs without a better score.
-        pooling: what the head gets of a text, if not the features of ``<s>``.
-    """
-
-    epochs: int
-    batch_size: int = 32
-    update_freq: int = 1
-    fp16: bool = False
-    dropout: float = 0.1
-    weight_decay: float = 0.01
-    pretrained: bool = True
-    metric: str | None = None
-    class_weights: list[float] | None = None
-    patience: int | None = None
-    pooling: str | None = None
+    epochs: int  # passes over the training set
+    batch_size: int = 32  # rows of a batch
+    update_freq: int = 1  # batches of an update
+    fp16: bool = False  # mixed precision
+    dropout: float = 0.1  # the same for layers, attention and head
+    weight_decay: float = 0.01  # Adam's
+    pretrained: bool = True  # whether the weights are the checkpoint's, or random
+    metric: str | None = None  # picks checkpoints in place of the task's own
+    class_weights: list[float] | None = None  # of each class in the loss
+    patience: int | None = None  # a run ends after so many epochs without a better score
+    pooling: str | None = None  # what the head gets of a text, if not the features of <s>
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.data.dictionary import MASK
 from tupe_fairseq.data.task import TAGGING, Task, trained_kind
 from tupe_fairseq.data.tokenizer import Tokenizer, find_record
+from tupe_fairseq.inference.model import trained_head
 from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
 from tupe_fairseq.inference.texts import predict
 from tupe_fairseq.runs.process import quiet
@@ -181,14 +182,7 @@ class TupeRobertaHub(RobertaHubInterface):
     def _head(self):
         heads = self.model.classification_heads
         name = safe_getattr(self.task.cfg, "classification_head_name")
-        if name not in heads and len(heads) == 1:
-            (name,) = heads
-        if name not in heads:
-            raise ValueError(
-                f"the model has {len(heads)} classification heads, and none is {name}; give a "
-                "checkpoint that was fine-tuned"
-            )
-        return heads[name]
+        return heads[trained_head(heads, name, "the checkpoint")]
 
     def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
         """As fairseq's, with the model's pooling. Shape: tokens (L) or (B, L) -> (B, C)."""

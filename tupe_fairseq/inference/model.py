@@ -2,6 +2,7 @@
 
 import argparse
 import functools
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from tupe_fairseq.checkpoint.convert import read_model
 from tupe_fairseq.data.task import trained_kind
 from tupe_fairseq.data.tokenizer import find_dictionary
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.modules.heads import POOLING_RECORD, LMHead, TaggingHead, TextHead, sized_head
+from tupe_fairseq.modules.heads import LMHead, TaggingHead, TextHead, recorded_pooling, sized_head
 from tupe_fairseq.options import TupeConfig
 
 
@@ -96,23 +97,10 @@ class TrainedModel:
     @functools.cached_property
     def head(self) -> TextHead | TaggingHead:
         """The head that was trained last."""
-        heads = self.heads
-        if not heads:
-            raise CheckpointError(
-                f"{self.path} has no classification head: it is pre-trained only; fine-tune it "
-                "first (tupe-finetune)"
-            )
-        name = self.options.get("classification_head_name")
-        if name not in heads:
-            if len(heads) > 1:
-                raise CheckpointError(
-                    f"{self.path} has {len(heads)} classification heads, "
-                    f"{', '.join(sorted(heads))}, and does not say which was trained last"
-                )
-            (name,) = heads
+        name = trained_head(self.heads, self.options.get("classification_head_name"), self.path)
         with torch.inference_mode(False), loading(self.path):
             tensors = _part(self._tensors, f"classification_heads.{name}.")
-            recorded = "mean" if POOLING_RECORD in tensors else "cls"
+            recorded = recorded_pooling(tensors)
             pooling = self.options.get("pooling", "cls")
             if recorded != pooling:
                 raise ValueError(f"pooling is {pooling} in its options and {recorded} in its head")
@@ -120,6 +108,21 @@ class TrainedModel:
             head = sized_head(tensors, activation_fn, 0.0, pooling)
             head.load_state_dict(tensors)
             return head.eval()
+
+
+def trained_head(heads: Collection[str], name: str | None, path: str) -> str:
+    """The name of the head that was trained last, or of the only one."""
+    if not heads:
+        raise CheckpointError(
+            f"{path} has no classification head: it is pre-trained only; fine-tune it first "
+            "(tupe-finetune)"
+        )
+    if name not in heads and len(heads) > 1:
+        raise CheckpointError(
+            f"{path} has {len(heads)} classification heads, {', '.join(sorted(heads))}, and does "
+            "not say which was trained last"
+        )
+    return name if name in heads else next(iter(heads))
 
 
 def load(path: str, *folders: str) -> TrainedModel:

@@ -76,12 +76,20 @@ class TaggingHead(nn.Module):
         return self.out_proj(self.dropout(features))
 
 
-def sized_head(tensors: dict[str, Tensor], *options) -> TextHead | TaggingHead:
-    """A head of the kind and the sizes of these tensors; ``options`` are the last of TextHead's."""
+def sized_head(
+    tensors: dict[str, Tensor], activation_fn: str, dropout: float, pooling: str
+) -> TextHead | TaggingHead:
+    """A head of the kind and the sizes of these tensors, with values of its own."""
+    num_classes, embed_dim = tensors["out_proj.weight"].shape
     if "dense.weight" not in tensors:
-        return TaggingHead(*reversed(tensors["out_proj.weight"].shape))
+        return TaggingHead(embed_dim, num_classes, dropout)
     inner_dim, embed_dim = tensors["dense.weight"].shape
-    return TextHead(embed_dim, inner_dim, len(tensors["out_proj.weight"]), *options)
+    return TextHead(embed_dim, inner_dim, num_classes, activation_fn, dropout, pooling)
+
+
+def recorded_pooling(tensors: dict[str, Tensor]) -> str:
+    """What the head with these tensors was trained on."""
+    return "mean" if POOLING_RECORD in tensors else "cls"
 
 
 def fit_heads(model: nn.Module, state_dict: dict[str, Tensor], is_whole: bool) -> None:
@@ -96,13 +104,10 @@ def fit_heads(model: nn.Module, state_dict: dict[str, Tensor], is_whole: bool) -
         name, _, rest = key[len(start) :].partition(".")
         saved.setdefault(name, {})[rest] = state_dict.pop(key)
     for name, tensors in saved.items():
-        if name not in model.classification_heads and model.args.load_checkpoint_heads:
-            num_classes = tensors["out_proj.weight"].size(0)
-            if "dense.weight" in tensors:
-                inner_dim = tensors["dense.weight"].size(0)
-                model.register_classification_head(name, num_classes, inner_dim)
-            else:
-                model.register_tagging_head(name, num_classes)
+        args = model.args
+        if name not in model.classification_heads and args.load_checkpoint_heads:
+            options = args.pooler_activation_fn, args.pooler_dropout, args.pooling
+            model.classification_heads[name] = sized_head(tensors, *options)
     own = {name: head.state_dict() for name, head in model.classification_heads.items()}
     for name, tensors in saved.items():
         if _shapes(own.get(name, {})) != _shapes(tensors):
@@ -112,7 +117,7 @@ def fit_heads(model: nn.Module, state_dict: dict[str, Tensor], is_whole: bool) -
                 name,
             )
             continue
-        poolings = ["mean" if POOLING_RECORD in x else "cls" for x in (tensors, own[name])]
+        poolings = [*map(recorded_pooling, (tensors, own[name]))]
         if poolings[0] != poolings[1] and (is_whole or poolings[0] == "mean"):
             raise ValueError(
                 f"--pooling of the head {name} is {poolings[0]} in the checkpoint and "
