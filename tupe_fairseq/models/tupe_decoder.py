@@ -143,26 +143,23 @@ class DecoderAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        source: Tensor | None = None,
-        mask: Tensor | None = None,
-        *,
+        source: Tensor | None,
+        mask: Tensor | None,
+        *precomputed: Tensor,
         position: PositionEncoding | None = None,
         positions: tuple[Positions, Positions] = (0, 0),
-        precomputed: Tensor | None = None,
         is_causal: bool = False,
         cache: dict[str, Tensor] | None = None,
     ) -> Tensor:
         """What each token gathers from the source, or with None from the tokens up to itself.
 
         Args:
+            precomputed: what ``position.precompute`` gave.
             position: the encoding that all layers share, if this layer has none of its own.
             positions: of the queries and of all keys.
-            precomputed: what ``position.precompute`` gave.
             is_causal: no query sees a later token, and the mask does not say so.
         """
-        position = self.position or position
-        more = () if precomputed is None else (precomputed,)
-        heads = (self.num_heads, self.head_dim)
+        position, heads = self.position or position, (self.num_heads, self.head_dim)
         q = self.q_proj(x).unflatten(-1, heads)
         names = ("k", "v") if source is None else ("source_k", "source_v")
         kept = [cache[name] for name in names] if cache and names[0] in cache else None
@@ -171,16 +168,15 @@ class DecoderAttention(nn.Module):
         else:
             y = x if source is None else source
             k, v = (proj(y).unflatten(-1, heads) for proj in (self.k_proj, self.v_proj))
-        if source is None:
-            if position is not None and position.uses("transform"):
-                of_queries = as_tensor(positions[0], x.device).unsqueeze(-1)
-                q, k = (position.transform(y, of_queries, *more) for y in (q, k))
-            if kept:
-                k, v = (torch.cat(pair, dim=1) for pair in zip(kept, (k, v)))
-            if position is not None and position.uses("content_bias"):
-                heads_first = q.transpose(1, 2), k.transpose(1, 2)
-                bias = position.content_bias(*heads_first, *positions, *more)
-                mask = bias if mask is None else mask + bias
+        if position is not None and position.uses("transform"):
+            of_queries = as_tensor(positions[0], x.device).unsqueeze(-1)
+            q, k = (position.transform(y, of_queries, *precomputed) for y in (q, k))
+        if source is None and kept:
+            k, v = (torch.cat(pair, dim=1) for pair in zip(kept, (k, v)))
+        if position is not None and position.uses("content_bias"):
+            heads_first = q.transpose(1, 2), k.transpose(1, 2)
+            bias = position.content_bias(*heads_first, *positions, *precomputed)
+            mask = bias if mask is None else mask + bias
         if cache is not None:
             cache.update(zip(names, (k, v)))
         options = {"scaling": self.scaling, "dropout": self.dropout if self.training else 0.0}
@@ -217,11 +213,12 @@ class TupeDecoderLayer(TransformerDecoderLayerBase):
             dropout=cfg.attention_dropout,
         )
 
-    def forward(self, x, mask, source=None, source_mask=None, cache=None, **options):
-        """The masks are arguments of their own, see ``TupeEncoderLayer.forward``."""
+    def forward(self, x, mask, source, source_mask, *precomputed, cache, **options):
+        """Tensors are arguments of their own, see ``TupeEncoderLayer.forward``."""
         pre_ln = self.normalize_before
         y = self.self_attn_layer_norm(x) if pre_ln else x
-        x = x + self.dropout_module(self.self_attn(y, None, mask, cache=cache, **options))
+        y = self.self_attn(y, None, mask, *precomputed, cache=cache, **options)
+        x = x + self.dropout_module(y)
         x = x if pre_ln else self.self_attn_layer_norm(x)
         if self.encoder_attn is not None:
             y = self.encoder_attn_layer_norm(x) if pre_ln else x
@@ -307,14 +304,14 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
         x = self.dropout_module(x)
 
         mask, is_causal = self._mask(queries, keys, padding, x)
-        precomputed = self._precompute(queries, length, x)
-        source, source_mask = self._source(encoder_out, queries, x)
+        tensors = mask, *self._source(encoder_out, queries, x)
+        tensors += self._precompute(queries, length, x)
         options = {"position": self.position, "positions": (queries, keys), "is_causal": is_causal}
         hiddens, cache = [x.transpose(0, 1)], None
         for number, layer in enumerate(self.layers):
             if incremental_state is not None:
                 cache = incremental_state.setdefault(f"layer{number}", {})
-            x = layer(x, mask, source, source_mask, cache, precomputed=precomputed, **options)
+            x = layer(x, *tensors, cache=cache, **options)
             hiddens.append(x.transpose(0, 1))
         if self.layer_norm is not None:
             x = self.layer_norm(x)
@@ -334,26 +331,23 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
 
         Or none, and True if attention hides later tokens by itself.
         """
-        bias, hidden, length = None, None, x.size(1)
-        if self.position is not None:
-            bias = self.position(queries, keys)
-        encoding = get_position_encoding(self.config.position_encoding)
-        has_content_bias = encoding.uses("content_bias")
-        if bias is None and padding is None and not has_content_bias and not is_eager(x):
-            return None, length > 1
-        if length > 1:
-            hidden = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
-        if padding is not None:
-            padding = padding[:, None, None, :]
-            hidden = padding if hidden is None else hidden | padding
-        return _make_mask(bias, hidden, x, has_content_bias), False
+        length = x.size(1)
+        bias = None if self.position is None else self.position(queries, keys)
+        reads_words = get_position_encoding(self.config.position_encoding).uses("content_bias")
+        needs_mask = bias is not None or padding is not None or reads_words or is_eager(x)
+        hidden = None if padding is None else padding[:, None, None, :]
+        if length > 1 and needs_mask:
+            later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+            hidden = later if hidden is None else hidden | later
+        return _make_mask(bias, hidden, x, reads_words), length > 1 and not needs_mask
 
-    def _precompute(self, queries: Positions, length: int, x: Tensor) -> Tensor | None:
-        """What all layers need of positions beside the mask."""
+    def _precompute(self, queries: Positions, length: int, x: Tensor) -> tuple[Tensor, ...]:
+        """What all layers need of positions beside the mask: nothing or one tensor."""
         position = next((p for p in self.modules() if isinstance(p, PositionEncoding)), None)
         if position is None or not position.uses("precompute"):
-            return None
-        return position.precompute(as_tensor(queries, x.device).unsqueeze(-1), length)
+            return ()
+        found = position.precompute(as_tensor(queries, x.device).unsqueeze(-1), length)
+        return () if found is None else (found,)
 
     def _source(self, encoder_out, queries: Positions, x: Tensor):
         """The encoder's output, (B, S, D), and the mask of cross-attention."""
@@ -369,11 +363,11 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
 
 
 def _make_mask(
-    bias: Tensor | None, hidden: Tensor | None, x: Tensor, has_content_bias: bool = False
+    bias: Tensor | None, hidden: Tensor | None, x: Tensor, reads_words: bool = False
 ) -> Tensor | None:
     """The mask of all layers, in the dtype of the scores to which it is added."""
     dtype = scores_dtype(x)
-    if is_eager(x) or has_content_bias:
+    if is_eager(x) or reads_words:
         dtype = torch.promote_types(dtype, torch.float32)
     return make_mask(None if bias is None else bias.to(x.device), hidden, dtype)
 
