@@ -163,7 +163,7 @@ def test_fairseq_reads_back_every_row(name, prepared, pretrain_dir):
     for split, found in prepared[0][name].items():
         dataset, dictionary = load(folder, task, split)
         rows = [dataset[row] for row in range(len(dataset))]
-        decoded = [decode(row, len(task.texts) == 2, dictionary, model) for row in rows]
+        decoded = [decode(row, task.texts == 2, dictionary, model) for row in rows]
         assert decoded == [tuple(map(clean_line, texts)) for texts in found.texts]
         if split.startswith("test"):
             assert "target" not in rows[0]

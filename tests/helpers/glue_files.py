@@ -81,7 +81,7 @@ def _lines(task, kind):
     headers = {"train": HEADERS, "valid": {**HEADERS, **DEV_HEADERS}, "test": TEST_HEADERS}
     header = headers[kind][task.name].split()
     lines = ["\t".join(header)] if header else []
-    columns = (kind == "test" and task.test_texts) or task.texts
+    columns = (kind == "test" and task.test_columns) or task.columns
     found = TaskRows()
     for number in range(ROWS[kind]):
         texts = [sentence(number + 7 * column) for column in range(len(columns))]

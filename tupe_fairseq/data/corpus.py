@@ -30,9 +30,6 @@ MUCH = 0.01
 # could not be split.
 _PART_LINES = 1000
 
-#: whole lines of a file, or the texts of rows
-Block = bytes | list[str]
-
 
 # ---- Read -------------------------------------------------------------------------------------
 
@@ -68,8 +65,11 @@ def _texts(path: str, field: str, bad: BadRows) -> Iterator[str]:
 
 def read_blocks(
     path: str, field: str | None, bad: BadRows, advance: Callable[[int], Any]
-) -> Iterator[Block]:
-    """A file in blocks. With a field, rows without a text in it are counted in ``bad``.
+) -> Iterator[bytes]:
+    """Whole lines of a file, in blocks.
+
+    With a field, a row is its lines that are not empty, then an empty one; rows without a text in
+    the field are counted in ``bad``.
 
     Args:
         advance: called with the number of bytes read, about.
@@ -82,26 +82,21 @@ def read_blocks(
                 advance(position() - before)
                 before = position()
         return
-    left, texts, size = os.path.getsize(path), [], 0
+    left, block = os.path.getsize(path), bytearray()
     for text in _texts(path, field, bad):
-        texts.append(text)
-        size += len(text)
-        if size > BLOCK_BYTES:
-            yield texts
-            advance(min(left, size))
-            left, texts, size = left - min(left, size), [], 0
-    yield texts
+        block += "".join(f"{line}\n" for line in [*filter(None, text.split("\n")), ""]).encode()
+        if len(block) > BLOCK_BYTES:
+            yield bytes(block)
+            advance(min(left, len(block)))
+            left -= min(left, len(block))
+            block.clear()
+    if block:
+        yield bytes(block)
     advance(left)
 
 
-def lines_of(block: Block) -> Iterable[str | None]:
-    """The lines without their ends; None for one that is not UTF-8.
-
-    A blank line ends a document. Each row is a document: its lines that are not empty, then an
-    empty one.
-    """
-    if isinstance(block, list):
-        return (line for text in block for line in (*filter(None, text.split("\n")), ""))
+def lines_of(block: bytes) -> Iterable[str | None]:
+    """The lines without their ends; None for one that is not UTF-8. A blank one ends a document."""
     content = block.removesuffix(b"\n")
     try:
         return content.decode().split("\n")

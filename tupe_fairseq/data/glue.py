@@ -3,7 +3,8 @@
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from tupe_fairseq.data.task import CLASSIFICATION, REGRESSION, Task, TaskRows, is_number
 from tupe_fairseq.files import atomic_write
@@ -12,16 +13,15 @@ from tupe_fairseq.files import atomic_write
 _MOST = 5.0
 
 
-@dataclass(frozen=True)
-class GlueTask:
+@dataclass(frozen=True, kw_only=True)
+class GlueTask(Task):
     """A task and where its official files have it; columns count from 1.
 
     Args:
-        texts: the column of the sentence, or those of the two.
+        columns: that of the sentence, or those of the two.
         label: the column of the label in train.tsv, and in dev.tsv unless ``dev_label`` is given.
-        labels: in the order of the classes; none of STS-B.
         header: whether train.tsv and dev.tsv begin with names of columns, as test.tsv does.
-        test_texts: the columns of the sentences in test.tsv, if they are others.
+        test_columns: of the sentences in test.tsv, if they are others.
         fields: rows of train.tsv and dev.tsv with another number of fields are dropped; by default
             only those with too few.
         no_label: the label of rows without one, which are dropped.
@@ -29,53 +29,27 @@ class GlueTask:
         submissions: names of files with predictions, if not NAME.tsv.
     """
 
-    name: str
-    texts: tuple[int, ...]
+    columns: tuple[int, ...]
     label: int
-    labels: tuple[str, ...] = ("0", "1")
-    metrics: tuple[str, ...] = ("accuracy",)
-    selection: str = "accuracy"
-    epochs: int = 10
+    files: dict[str, str]
     header: bool = True
     dev_label: int | None = None
-    test_texts: tuple[int, ...] | None = None
+    test_columns: tuple[int, ...] | None = None
     fields: int | None = None
     no_label: str | None = None
-    files: dict[str, str] = field(
-        default_factory=lambda: {"train": "train.tsv", "valid": "dev.tsv", "test": "test.tsv"}
-    )
     submissions: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def is_regression(self) -> bool:
-        return not self.labels
-
-    @property
-    def num_classes(self) -> int:
-        """The outputs of the head: 1 for a score."""
-        return len(self.labels) or 1
 
     @property
     def task(self) -> Task:
         """What is predicted."""
-        return Task(
-            name=self.name,
-            kind=REGRESSION if self.is_regression else CLASSIFICATION,
-            labels=self.labels,
-            texts=len(self.texts),
-            splits=tuple(self.files),
-            metrics=self.metrics,
-            selection=self.selection,
-            epochs=self.epochs,
-            scale=(0.0, _MOST) if self.is_regression else None,
-            benchmark="GLUE",
-        )
+        return Task(**{one.name: getattr(self, one.name) for one in fields(Task)})
 
     def submission(self, split: str) -> str:
         """The file name of the predictions for a test split."""
         return self.submissions.get(split, f"{self.name}.tsv")
 
 
+_FILES = {"train": "train.tsv", "valid": "dev.tsv", "test": "test.tsv"}
 _MNLI_FILES = {
     "train": "train.tsv",
     "valid": "dev_matched.tsv",
@@ -83,29 +57,39 @@ _MNLI_FILES = {
     "test": "test_matched.tsv",
     "test1": "test_mismatched.tsv",
 }
+
+
+def _task(name: str, columns: tuple[int, ...], label: int, files=_FILES, **more: Any) -> GlueTask:
+    """By default two classes, 0 and 1, and accuracy."""
+    more = {"labels": ("0", "1"), "metrics": ("accuracy",), "selection": "accuracy", **more}
+    kind = CLASSIFICATION if more["labels"] else REGRESSION
+    of_files = {"columns": columns, "label": label, "files": files, "splits": tuple(files)}
+    return GlueTask(name=name, kind=kind, texts=len(columns), benchmark="GLUE", **of_files, **more)
+
+
 _ENTAILMENT = ("entailment", "not_entailment")
 _F1 = {"metrics": ("f1", "accuracy"), "selection": "acc_and_f1"}
 _CORRELATION = {"metrics": ("pearson", "spearman"), "selection": "pearson_and_spearman"}
 _TASKS = (
-    GlueTask("CoLA", (4,), 2, metrics=("mcc",), selection="mcc", header=False, test_texts=(2,)),
-    GlueTask("SST-2", (1,), 2, test_texts=(2,)),
-    GlueTask("MRPC", (4, 5), 1, **_F1),
-    GlueTask("STS-B", (8, 9), 10, labels=(), **_CORRELATION),
-    GlueTask("QQP", (4, 5), 6, epochs=5, test_texts=(2, 3), fields=6, **_F1),
-    GlueTask(
+    _task("CoLA", (4,), 2, metrics=("mcc",), selection="mcc", header=False, test_columns=(2,)),
+    _task("SST-2", (1,), 2, test_columns=(2,)),
+    _task("MRPC", (4, 5), 1, **_F1),
+    _task("STS-B", (8, 9), 10, labels=(), scale=(0.0, _MOST), **_CORRELATION),
+    _task("QQP", (4, 5), 6, epochs=5, test_columns=(2, 3), fields=6, **_F1),
+    _task(
         "MNLI",
         (9, 10),
         12,
+        _MNLI_FILES,
         labels=("contradiction", "entailment", "neutral"),
         epochs=5,
         dev_label=16,
         no_label="-",
-        files=_MNLI_FILES,
         submissions={"test": "MNLI-m.tsv", "test1": "MNLI-mm.tsv"},
     ),
-    GlueTask("QNLI", (2, 3), 4, labels=_ENTAILMENT, epochs=5),
-    GlueTask("RTE", (2, 3), 4, labels=_ENTAILMENT),
-    GlueTask("WNLI", (2, 3), 4),
+    _task("QNLI", (2, 3), 4, labels=_ENTAILMENT, epochs=5),
+    _task("RTE", (2, 3), 4, labels=_ENTAILMENT),
+    _task("WNLI", (2, 3), 4),
 )
 GLUE_TASKS = {task.name: task for task in _TASKS}
 
@@ -126,7 +110,7 @@ def read_glue(task: GlueTask, split: str, path: str) -> TaskRows:
     since each needs a prediction; their missing texts are empty.
     """
     is_test = split.startswith("test")
-    columns = (is_test and task.test_texts) or task.texts
+    columns = (is_test and task.test_columns) or task.columns
     label = (split.startswith("valid") and task.dev_label) or task.label
     needed = max(columns) if is_test else max(*columns, label)
     exact = None if is_test else task.fields
@@ -147,9 +131,9 @@ def read_glue(task: GlueTask, split: str, path: str) -> TaskRows:
             if not is_test:
                 continue
             fields += [""] * (needed - len(fields))
+        index, value = str(rows.read - 1), None
         if is_test:
-            is_own = has_index and fields[0].isdigit()
-            rows.index.append(fields[0] if is_own else str(rows.read - 1))
+            index = fields[0] if has_index and fields[0].isdigit() else index
         else:
             value = fields[label - 1].strip()
             if value == task.no_label:
@@ -161,9 +145,7 @@ def read_glue(task: GlueTask, split: str, path: str) -> TaskRows:
                     f"{path}, line {number}: unknown label {value[:50]!r}; the labels of "
                     f"{task.name} are {allowed}"
                 )
-            rows.labels.append(value)
-            rows.index.append(str(rows.read - 1))
-        rows.add([fields[column - 1] for column in columns])
+        rows.add([fields[column - 1] for column in columns], value, index)
     twice = [number for number, count in Counter(rows.index).items() if count > 1]
     if twice:
         raise ValueError(f"{path} has two rows with the index {twice[0]}, which the server refuses")

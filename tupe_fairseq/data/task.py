@@ -121,11 +121,14 @@ class TaskRows:
     dropped: Counter[str] = dataclasses.field(default_factory=Counter)
     warnings: Counter[str] = dataclasses.field(default_factory=Counter)
 
-    def add(self, texts: Sequence[str], are_words: bool = False) -> None:
+    def add(self, texts: Sequence[str], label: Any, index: str, are_words: bool = False) -> None:
         """Add the texts of a row, or its words; empty ones are counted."""
         if not (any if are_words else all)(text.strip() for text in texts):
             self.warnings["empty text"] += 1
         self.texts.append(tuple(texts))
+        self.index.append(index)
+        if label is not None:
+            self.labels.append(label)
 
 
 def as_tuple(label: str | tuple[str, ...]) -> tuple[str, ...]:

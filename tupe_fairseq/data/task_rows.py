@@ -5,8 +5,8 @@ import logging
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tupe_fairseq.data.columns import Columns, choose_columns
 from tupe_fairseq.data.metrics import are_entities
@@ -15,7 +15,6 @@ from tupe_fairseq.data.rows import (
     BadRows,
     RowError,
     ending_of,
-    place,
     quoted,
     read_rows,
     refuse_list,
@@ -58,93 +57,25 @@ _UNLABELLED = re.compile(
 )
 
 
-class _Row(NamedTuple):
-    number: int  # of its line
-    index: int  # among all rows of the file, from 0
-    texts: tuple[str, ...]
-    label: Any
-
-
-class _File:
-    """The rows of a file that can be used, and the number of those that cannot, by reason."""
-
-    def __init__(self, path: str, columns: Columns, options: argparse.Namespace):
-        self.path, self._skips = path, options.skip_bad_rows
-        self.dropped = BadRows()
-        names = [*columns.texts, *([columns.label] if columns.label else [])]
-
-        def use(index: int, row: dict[str, Any], texts: dict[str, Any]) -> tuple:
-            return index, *_parse(options, texts, columns)
-
-        rows = read_rows(path, names, options.has_header, self._drop, use)
-        self.rows = [_Row(number, *row) for number, row in rows]
-        self.check(lambda row: None)
-
-    @property
-    def read(self) -> int:
-        return len(self.rows) + sum(self.dropped.values())
-
-    def check(self, problem_of: Callable[[_Row], tuple[str, str] | None]) -> None:
-        """Drop, or refuse, the rows that have a problem; its second part is the reason to count."""
-        kept = []
-        for row in self.rows:
-            problem = problem_of(row)
-            if problem is None:
-                kept.append(row)
-            else:
-                self._drop(RowError(f"{place(self.path, row.number)} {problem[0]}", problem[1]))
-        self.rows = kept
-        if not kept:
-            raise ValueError(f"{self.path}: no row can be used; left out: {self.dropped}")
-
-    def convert(self) -> None:
-        """Turn IOB1, where B-x begins an entity only behind another x, into BIO."""
-        self.rows = [row._replace(label=row.label and _as_bio(row.label)) for row in self.rows]
-
-    def _drop(self, error: RowError) -> None:
-        if not self._skips:
-            raise ValueError(f"{error}; --skip-bad-rows leaves such rows out")
-        self.dropped(error)
-
-    def task_rows(self, places: Iterable[int], kind: str) -> TaskRows:
-        """The rows at these places."""
-        rows = TaskRows()
-        for row in map(self.rows.__getitem__, places):
-            rows.add(row.texts, kind == TAGGING)
-            rows.index.append(str(row.index))
-            if row.label is not None:
-                rows.labels.append(row.label)
-        rows.read = len(rows.texts)
-        return rows
-
-
 def read_task(options: argparse.Namespace) -> tuple[Task, dict[str, TaskRows], Columns]:
     """The task, its rows, and the columns of train.
 
     Args:
         options: the flags of tupe-prepare-task, ``files`` by split, and ``has_header``.
     """
-    columns = _columns(options)
-    train = _File(options.files["train"], columns, options)
-    scheme = _scheme(options, train) if options.kind == TAGGING else None
-    converted = scheme == IOB1 and not options.labels
-    if converted:
-        train.convert()
-    train.check(lambda row: _problem(row, options.labels, options.scale))
+    columns, files = _columns(options), options.files
+    train = _read(options, files["train"], columns, options.labels, options.scale)
+    scheme = _scheme(train) if options.kind == TAGGING else None
+    converts = scheme == IOB1 and not options.labels
+    if converts:
+        train.labels = list(map(_as_bio, train.labels))
     labels = () if options.kind == REGRESSION else _labels(options, train, columns)
-    splits = {} if "valid" in options.files else _hold_out(options, train)
-    for split, path in options.files.items():
+    splits = {"train": train} if "valid" in files else _hold_out(options, train)
+    for split in filter(files.__contains__, ("valid", "test")):
         of_split = columns
-        if split == "test" and not _is_labelled(options, path, columns.label, train):
+        if split == "test" and not _is_labelled(options, files[split], columns.label, train):
             of_split = columns._replace(label=None)
-        file = train if split == "train" else _File(path, of_split, options)
-        if converted:
-            file.convert()
-        file.check(lambda row: _problem(row, labels))
-        if split not in splits:
-            splits[split] = file.task_rows(range(len(file.rows)), options.kind)
-        splits[split].read += file.dropped.total()
-        splits[split].dropped = file.dropped
+        splits[split] = _read(options, files[split], of_split, labels, converts=converts)
     for split, rows in splits.items():
         if split != "test" and len(rows.texts) < _FEWEST:
             raise ValueError(f"{split} has {len(rows.texts)} rows; fine-tuning needs {_FEWEST}")
@@ -154,6 +85,43 @@ def read_task(options: argparse.Namespace) -> tuple[Task, dict[str, TaskRows], C
     texts, names = len(columns.texts), tuple(splits)
     task = Task(options.name, options.kind, labels, texts, names, metrics, selection, scale=scale)
     return task, splits, columns
+
+
+def _read(
+    options: argparse.Namespace,
+    path: str,
+    columns: Columns,
+    labels: Sequence[str],
+    scale: tuple[float, float] | None = None,
+    converts: bool = False,
+) -> TaskRows:
+    """The rows of a file that can be used; the others are counted, or refused.
+
+    Args:
+        labels, scale: what a label may be, if that is known.
+        converts: from IOB1, where B-x begins an entity only behind another x, to BIO.
+    """
+    rows, bad = TaskRows(), BadRows()
+
+    def on_bad(error: RowError) -> None:
+        if not options.skip_bad_rows:
+            raise ValueError(f"{error}; --skip-bad-rows leaves such rows out")
+        bad(error)
+
+    def use(index: int, row: dict[str, Any], texts: dict[str, Any]) -> tuple:
+        words, label = _parse(options, texts, columns)
+        if converts and label is not None:
+            label = _as_bio(label)
+        _check(label, labels, scale)
+        return str(index), words, label
+
+    names = [*columns.texts, *([columns.label] if columns.label else [])]
+    for _, (index, texts, label) in read_rows(path, names, options.has_header, on_bad, use):
+        rows.add(texts, label, index, options.kind == TAGGING)
+    if not rows.texts:
+        raise ValueError(f"{path}: no row can be used; left out: {bad}")
+    rows.read, rows.dropped = len(rows.texts) + bad.total(), bad
+    return rows
 
 
 def _columns(options: argparse.Namespace) -> Columns:
@@ -167,14 +135,18 @@ def _columns(options: argparse.Namespace) -> Columns:
     return choose_columns(files["train"], *names, header=header, num_texts=num_texts, labelled=True)
 
 
-def _scheme(options: argparse.Namespace, train: _File) -> str | None:
+def _seen(rows: TaskRows) -> set[str]:
+    """All labels or tags of rows."""
+    return {one for label in rows.labels for one in as_tuple(label)}
+
+
+def _scheme(train: TaskRows) -> str | None:
     """How the tags name entities, if they do."""
-    seen = {tag for row in train.rows for tag in row.label}
-    if not are_entities(seen):
+    if not are_entities(_seen(train)):
         logger.info("the tags name no entities (as BIO, BIOES, BILOU do): accuracy is measured")
         return None
-    others = sum(_as_bio(row.label) != tuple(row.label) for row in train.rows)
-    signs = {tag[0] for tag in seen}
+    others = sum(tags != _as_bio(tags) for tags in train.labels)
+    signs = {tag[0] for tag in _seen(train)}
     scheme = "BIOES" if signs & {*"ES"} else "BILOU" if signs & {*"LU"} else IOB1 if others else BIO
     logger.info("the tags are %s: F1 of entities is measured", scheme)
     if scheme == IOB1:
@@ -182,12 +154,12 @@ def _scheme(options: argparse.Namespace, train: _File) -> str | None:
     return scheme
 
 
-def _is_labelled(options: argparse.Namespace, path: str, column: str, train: _File) -> bool:
+def _is_labelled(options: argparse.Namespace, path: str, column: str, train: TaskRows) -> bool:
     """Whether a test set has labels, and not, as -1 or ?, what stands for none and train lacks."""
     rows = read_rows(path, [column], options.has_header, lambda error: None, whole=True)
     cells = [row[column] for _, row in rows]
     seen = {x for cell in cells for x in (cell.split() if isinstance(cell, str) else cell)}
-    known = {label for row in train.rows for label in as_tuple(row.label)}
+    known = _seen(train)
     low = min(map(float, known)) if options.kind == REGRESSION else None
 
     def is_one(x: str) -> bool:
@@ -214,13 +186,10 @@ def _parse(
 ) -> tuple[tuple[str, ...], Any]:
     """The texts of a row, or its words, and its label without space around it."""
 
-    def refuse(problem: str, reason: str):
-        raise RowError(problem, reason)
-
     def whole(values: Iterable[str]) -> tuple[str, ...]:
         stripped = tuple(printable(value).strip() for value in values)
         for value in filter(_NOTHING.fullmatch, stripped):
-            refuse(f"has an empty label, {value!r}", "empty label")
+            raise RowError(f"has an empty label, {value!r}", "empty label")
         return stripped
 
     values = [row[name] for name in columns.texts]
@@ -230,13 +199,15 @@ def _parse(
         if label is not None:
             label = whole(words_of(label))
             if len(label) != len(words):
-                refuse(f"has {len(label)} tags for {len(words)} words", "unequal words and tags")
+                problem = f"has {len(label)} tags for {len(words)} words"
+                raise RowError(problem, "unequal words and tags")
             if not words:
-                refuse("has no words", "no words")
+                raise RowError("has no words", "no words")
         return words, label
     for text in values:
         if not isinstance(text, str):
-            refuse(f"has a list for a text, which --kind {TAGGING} takes", "a list for a text")
+            problem = f"has a list for a text, which --kind {TAGGING} takes"
+            raise RowError(problem, "a list for a text")
         refuse_list(text)
     if isinstance(label, str):
         refuse_list(label, options.kind == MULTILABEL or "," in label)
@@ -244,29 +215,29 @@ def _parse(
         if isinstance(label, str):
             label = label.split(options.label_separator) if label.strip() else []
         label = whole(label)
-        twice = [one for one, number in Counter(label).items() if number > 1]
-        if twice:
-            refuse(f"has the label {twice[0]!r} twice; give names, not 0 and 1", "a label twice")
+        for one in label:
+            if label.count(one) > 1:
+                problem = f"has the label {one!r} twice; give names, not 0 and 1"
+                raise RowError(problem, "a label twice")
     elif label is not None:
         if not isinstance(label, str):
-            refuse(f"has a list of labels, which --kind {MULTILABEL} takes", "a list of labels")
+            problem = f"has a list of labels, which --kind {MULTILABEL} takes"
+            raise RowError(problem, "a list of labels")
         (label,) = whole([label])
         if options.kind == REGRESSION and not is_number(label):
-            refuse(f"has the score {label!r}, not a number", "not a number")
+            raise RowError(f"has the score {label!r}, not a number", "not a number")
     return tuple(values), label
 
 
-def _problem(
-    row: _Row, labels: Sequence[str] = (), scale: tuple[float, float] | None = None
-) -> tuple[str, str] | None:
-    """What is wrong with the label of a row, and the reason to count."""
-    for label in as_tuple(row.label or ()) if labels else ():
-        if label not in labels:
-            return f"has the label {label!r}, not one of {quoted(labels)}", "unknown label"
-    if scale and not scale[0] <= float(row.label) <= scale[1]:
-        problem = f"has the score {row.label!r}, outside --scale {scale[0]:g},{scale[1]:g}"
-        return problem, "score outside the scale"
-    return None
+def _check(label: Any, labels: Sequence[str], scale: tuple[float, float] | None) -> None:
+    """Refuse a label that is not one of the task's."""
+    for one in as_tuple(label or ()) if labels else ():
+        if one not in labels:
+            problem = f"has the label {one!r}, not one of {quoted(labels)}"
+            raise RowError(problem, "unknown label")
+    if scale and not scale[0] <= float(label) <= scale[1]:
+        problem = f"has the score {label!r}, outside --scale {scale[0]:g},{scale[1]:g}"
+        raise RowError(problem, "score outside the scale")
 
 
 def _as_bio(tags: Sequence[str]) -> tuple[str, ...]:
@@ -277,31 +248,31 @@ def _as_bio(tags: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _labels(options: argparse.Namespace, train: _File, columns: Columns) -> tuple[str, ...]:
+def _labels(options: argparse.Namespace, train: TaskRows, columns: Columns) -> tuple[str, ...]:
     """The labels in the order of the classes; all occur in train."""
-    seen = {label for row in train.rows for label in as_tuple(row.label)}
+    seen, path = _seen(train), options.files["train"]
     for label in options.labels:
         if label not in seen:
-            raise ValueError(f"--labels has {label!r}, which does not occur in {train.path}")
+            raise ValueError(f"--labels has {label!r}, which does not occur in {path}")
     fewest = 1 if options.kind == MULTILABEL else 2
     if len(seen) < fewest:
         raise ValueError(
-            f"{train.path} has {len(seen)} different labels ({quoted(seen) or 'none'}); --kind "
+            f"{path} has {len(seen)} different labels ({quoted(seen) or 'none'}); --kind "
             f"{options.kind} needs {fewest} or more"
         )
     for label in seen:
         if f"{label}.0" in seen:
-            raise ValueError(f"{train.path} has the labels {label!r} and '{label}.0'; write one")
-    if options.kind == MULTILABEL and max(len(row.label) for row in train.rows) == 1:
+            raise ValueError(f"{path} has the labels {label!r} and '{label}.0'; write one")
+    if options.kind == MULTILABEL and max(map(len, train.labels)) == 1:
         if any({*";|/"} & {*label} for label in seen):
             text = "no row of %s has two labels; is %r between them (--label-separator)?"
-            logger.warning(text, train.path, options.label_separator)
-    many = max(_MANY_LABELS, len(train.rows) // 2)
-    if options.kind == CLASSIFICATION and not options.labels and len(seen) > many:
-        raise ValueError(
-            f"{train.path} has {len(seen)} different labels in {len(train.rows)} rows; is column "
-            f"{columns.label!r} the label (--label)? --kind {REGRESSION} is for numbers"
-        )
+            logger.warning(text, path, options.label_separator)
+    if options.kind == CLASSIFICATION and not options.labels:
+        if len(seen) > max(_MANY_LABELS, len(train.labels) // 2):
+            raise ValueError(
+                f"{path} has {len(seen)} different labels in {len(train.labels)} rows; is column "
+                f"{columns.label!r} the label (--label)? --kind {REGRESSION} is for numbers"
+            )
     numeric = all(map(is_number, seen))
     labels = sorted(seen, key=lambda label: (float(label) if numeric else 0, label))
     logger.info("labels in the order of the classes: %s", quoted(options.labels or labels))
@@ -323,9 +294,9 @@ def _scale(options: argparse.Namespace, splits: dict[str, TaskRows]) -> tuple[fl
     return low, high
 
 
-def _hold_out(options: argparse.Namespace, train: _File) -> dict[str, TaskRows]:
+def _hold_out(options: argparse.Namespace, train: TaskRows) -> dict[str, TaskRows]:
     """Train without a share of its rows, and valid with these."""
-    labels = [() if options.kind == REGRESSION else as_tuple(row.label) for row in train.rows]
+    labels = [() if options.kind == REGRESSION else as_tuple(label) for label in train.labels]
     stratify = options.kind in (CLASSIFICATION, MULTILABEL)
     strata = [tuple(sorted(label)) if stratify else () for label in labels]
     drawn = draw_share(strata, labels, options.valid_share, options.seed)
@@ -335,11 +306,15 @@ def _hold_out(options: argparse.Namespace, train: _File) -> dict[str, TaskRows]:
             f"validation needs {_FEWEST} or more; raise it, or give --valid"
         )
     logger.info("%d of %d rows of train are held out as valid", len(drawn), len(labels))
-    kept = [place for place in range(len(labels)) if place not in drawn]
-    return {
-        "train": train.task_rows(kept, options.kind),
-        "valid": train.task_rows(sorted(drawn), options.kind),
+    parts = {
+        "train": TaskRows(read=train.dropped.total(), dropped=train.dropped),
+        "valid": TaskRows(),
     }
+    for place, row in enumerate(zip(train.texts, train.labels, train.index)):
+        part = parts["valid" if place in drawn else "train"]
+        part.add(*row, are_words=options.kind == TAGGING)
+        part.read += 1
+    return parts
 
 
 def draw_share(
