@@ -188,7 +188,7 @@ def test_what_is_refused_or_cut(models, tmp_path):
     ours, source = models / "ours" / CHECKPOINT, ["--input", models / "text.txt"]
     for checkpoint, flags, message in (
         (ours, ["--input", tmp_path / "blank.txt"], "blank.txt, line 2 is empty"),
-        (ours, ["--input", tmp_path / "rows.txt"], "rows.txt holds JSON objects"),
+        (ours, ["--input", tmp_path / "rows.txt"], "rows.txt holds JSON"),
         (ours, ["--input", tmp_path / "rows.csv"], "no column whose name says that it is the text"),
         (ours, [*source, "--text", "c"], "--text names a column, and "),
         (ours, ["--input", tmp_path / "long.txt"], "long.txt, line 2: the sentence has "),
