@@ -23,7 +23,7 @@ tupe_fairseq.register()
 from tupe_fairseq.models.tupe_transformer import TupeTransformer, tupe_architecture  # noqa: E402
 from tupe_fairseq.models.tupe_transformer_lm import (  # noqa: E402
     TupeLanguageModel,
-    sized_architecture,
+    tupe_lm_architecture,
 )
 from tupe_fairseq.options import POSITION_ENCODINGS  # noqa: E402
 
@@ -64,7 +64,7 @@ def build(kind: str, scheme: str | None):
     name, _, rel_pos = scheme.partition("+")
     args.position_encoding, args.rel_pos = name, bool(rel_pos)
     if kind == "lm":
-        sized_architecture(args, (LAYERS, DIM, HEADS))
+        tupe_lm_architecture(args)
         return TupeLanguageModel.build_model(args, Task)
     tupe_architecture(args)
     return TupeTransformer.build_model(args, Task)

@@ -62,7 +62,7 @@ BAD = [
     ("position_encoding", "unknown"), ("rel_pos", 1), ("rel_pos_buckets", "8"),
     ("rel_pos_buckets", 10**9), ("max_rel_pos", 10**9), ("dropout", 2), ("dropout", "0.1"),
     ("arch", "roberta_base"), ("arch", "fconv"), ("arch", "tupe_robertas"), ("arch", None),
-    ("arch", "tupe_roberta_tiny\n"), ("attn_impl", "evil"),
+    ("arch", "tupe_roberta_tiny\n"),
 ]  # fmt: skip
 
 
@@ -109,8 +109,9 @@ def test_options_that_are_not_used(tmp_path):
     assert not any("evil" in flag for flag in read_pretrained(str(folder / "model.pt")).flags)
     # the user may choose what the file may not
     folder = folder_with(tmp_path, attn_impl="no such", task="translation")
-    hub = TupeRobertaModel.from_pretrained(str(folder), attn_impl="eager", task="masked_lm")
-    assert hub.model.encoder.sentence_encoder.config.attn_impl == "eager"
+    for given, attn_impl in (({}, "auto"), ({"attn_impl": "eager"}, "eager")):
+        hub = TupeRobertaModel.from_pretrained(str(folder), task="masked_lm", **given)
+        assert hub.model.encoder.sentence_encoder.config.attn_impl == attn_impl
 
 
 FC1 = E + "layers.0.fc1.weight"

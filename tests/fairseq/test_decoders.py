@@ -17,7 +17,7 @@ from helpers.running import USER_DIR, run_here
 from helpers.training import assert_same_weights, losses, train
 from tupe_fairseq.models.tupe_decoder import check_options
 from tupe_fairseq.models.tupe_transformer import TupeTransformer, tupe_architecture
-from tupe_fairseq.models.tupe_transformer_lm import TupeLanguageModel, sized_architecture
+from tupe_fairseq.models.tupe_transformer_lm import TupeLanguageModel, tupe_lm_architecture
 from tupe_fairseq.position import CATALOGUE
 
 LAST = "checkpoint_last.pt"
@@ -55,7 +55,7 @@ def language_model(case, dtype=torch.float64, **options):
         **{f"decoder_{name}": size for name, size in SIZES.items()}, dropout=0.0,
         max_target_positions=MAX, position_encoding=case.name, **{**case.options, **options},
     )  # fmt: skip
-    sized_architecture(args, (2, DIM, HEADS))
+    tupe_lm_architecture(args)
     return randomize(TupeLanguageModel.build_model(args, Task).double()).to(dtype).eval()
 
 

@@ -7,7 +7,7 @@ options below are used: numbers, switches, and words that are looked up in table
 import argparse
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from torch import Tensor
@@ -21,16 +21,14 @@ from tupe_fairseq.checkpoint.checkpoint import (
 )
 from tupe_fairseq.checkpoint.fit import check_fit
 from tupe_fairseq.files import file_sha256
-from tupe_fairseq.modules.pooling import POOLINGS
-from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
 from tupe_fairseq.options import (
     ARCHITECTURES,
-    ATTENTION,
     LARGEST,
-    POSITION_ENCODINGS,
-    POSITION_OPTIONS,
+    RobertaOptions,
     TupeConfig,
+    fairseq_name,
     flag,
+    violation,
 )
 
 #: what fairseq's RoBERTa is trained for, as far as there are heads for it
@@ -41,74 +39,39 @@ TASKS = (
     "glue_sentence_prediction",
     "token_tagging",
 )
-_POOLER_ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
-_SIZE, _TOKEN = range(1, LARGEST + 1), range(2**31)
-_WORD = re.compile(r"(\w[\w.,-]{0,99})?", re.ASCII)
-# a range or a tuple of values; bool; float: 0 to 1; str: a word
+#: how a model is trained or computed, which its checkpoint does not decide
+_OF_THE_RUN = (
+    "attn_impl",
+    "isolate_documents",
+    "checkpoint_activations",
+    "offload_activations",
+)
+_OF_MODEL = {fairseq_name(x.name): x for x in fields(RobertaOptions) if x.name not in _OF_THE_RUN}
+#: name -> what is allowed, see ``violation``
 _ALLOWED: dict[str, Any] = {
     "arch": str,
-    "encoder_layers": range(1, 1001),
+    **{name: option.metadata["allowed"] for name, option in _OF_MODEL.items()},
+    **dict.fromkeys(("mask_prob", "leave_unmasked_prob", "random_token_prob"), float),
     **dict.fromkeys(
-        ("encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads", "max_positions"),
-        _SIZE,
-    ),
-    "activation_fn": tuple(ACTIVATIONS),
-    "pooler_activation_fn": _POOLER_ACTIVATIONS,
-    "pooling": tuple(POOLINGS),
-    "attn_impl": ATTENTION,
-    "position_encoding": tuple(POSITION_ENCODINGS),
-    **{name: _SIZE if o.default is None else bool for name, o in POSITION_OPTIONS.items()},
-    **dict.fromkeys(
-        ("dropout", "attention_dropout", "activation_dropout", "pooler_dropout",
-         "encoder_layerdrop", "mask_prob", "leave_unmasked_prob", "random_token_prob"), float,
-    ),
-    **dict.fromkeys(
-        ("encoder_normalize_before", "untie_weights_roberta",
-         "checkpoint_activations", "offload_activations", "spectral_norm_classification_head",
-         "add_prev_output_tokens", "freq_weighted_replacement", "mask_whole_words", "multilabel",
+        ("add_prev_output_tokens", "freq_weighted_replacement", "mask_whole_words", "multilabel",
          "no_shuffle", "regression_target"), bool,
     ),
     "task": TASKS,
-    "classification_head_name": str,
-    "glue_task": str,
+    **dict.fromkeys(("classification_head_name", "glue_task", "shorten_data_split_list"), str),
     "sample_break_mode": ("none", "complete", "complete_doc", "eos"),
     "shorten_method": ("none", "truncate", "random_crop"),
-    "shorten_data_split_list": str,
     "num_classes": range(-1, LARGEST + 1),
-    "tokens_per_sample": _TOKEN,
-    "init_token": _TOKEN,
-    "separator_token": _TOKEN,
+    **dict.fromkeys(("tokens_per_sample", "init_token", "separator_token"), range(2**31)),
     "seed": range(2**32),
 }  # fmt: skip
-
+# what must be in a checkpoint of this project: the sizes
+_NEEDED = tuple(name for name, option in _OF_MODEL.items() if option.type is int)
 #: what a file may leave out
 DEFAULTS = {
-    "encoder_normalize_before": False,
-    "encoder_layerdrop": 0.0,
-    "activation_fn": "gelu",
-    "dropout": 0.1,
-    "attention_dropout": 0.1,
-    "activation_dropout": 0.0,
-    "pooler_activation_fn": "tanh",
-    "pooler_dropout": 0.1,
-    **{name: False for name, option in POSITION_OPTIONS.items() if option.default is False},
+    name: option.default
+    for name, option in _OF_MODEL.items()
+    if name not in _NEEDED and option.default is not None
 }
-#: how a model is computed, which may not work elsewhere
-ANYWHERE = {
-    "attn_impl": "auto",
-    "checkpoint_activations": False,
-    "offload_activations": False,
-}
-# what must be in a checkpoint of this project
-_NEEDED = (
-    "encoder_layers",
-    "encoder_embed_dim",
-    "encoder_ffn_embed_dim",
-    "encoder_attention_heads",
-    "activation_fn",
-    "pooler_activation_fn",
-    "max_positions",
-)
 
 
 def in_brief(value: Any) -> str:
@@ -130,31 +93,15 @@ def checked_options(options: dict[str, Any], path: str) -> dict[str, Any]:
         )
     # None is an option that was not given
     used = {name: options[name] for name in _ALLOWED if options.get(name) is not None}
+    if used.get("pooler_activation_fn") == "gelu_fast":  # fairseq's older name
+        used["pooler_activation_fn"] = "gelu_accurate"
     for name, value in used.items():
-        words = _violation(value, _ALLOWED[name])
+        words = violation(value, _ALLOWED[name])
         if words:
             raise CheckpointError(
                 f"{path} is refused: its option {name} is {in_brief(value)}, which must be {words}"
             )
-    if used.get("pooler_activation_fn") == "gelu_fast":  # fairseq's older name
-        used["pooler_activation_fn"] = "gelu_accurate"
     return used
-
-
-def _violation(value: Any, allowed: Any) -> str | None:
-    """What the value must be, in words; None if it is."""
-    if allowed is bool:
-        return None if type(value) is bool else "True or False"
-    if allowed is float:
-        is_share = type(value) in (int, float) and 0 <= value <= 1
-        return None if is_share else "a number from 0 to 1"
-    if allowed is str:
-        return None if type(value) is str and _WORD.fullmatch(value) else "a word"
-    if type(value) is type(allowed[0]) and value in allowed:
-        return None
-    if isinstance(allowed, range):
-        return f"a whole number from {allowed[0]} to {allowed[-1]}"
-    return f"one of {', '.join(allowed)}"
 
 
 def check_options_fit(options: dict[str, Any], tensors: dict[str, Tensor], path: str) -> None:
@@ -175,17 +122,17 @@ def own_options(options: dict[str, Any], tensors: dict[str, Tensor], path: str) 
     criterion = "masked_lm" if task == "tupe_masked_lm" else task
     # fairseq takes a regression_target that is left out for True
     more = {"regression_target": False, "task": task, "tokens_per_sample": length}
-    return {**DEFAULTS, **more, **options, **ANYWHERE, "criterion": criterion, "data": "."}
+    return {**DEFAULTS, **more, **options, "criterion": criterion, "data": "."}
 
 
 def training_flags(options: dict[str, Any]) -> tuple[str, ...]:
     """A model as flags of fairseq-train."""
-    switches = ("encoder_normalize_before", "untie_weights_roberta")
-    names = ("arch", *_NEEDED, *switches, "position_encoding", *POSITION_OPTIONS)
+    # dropout may be another, and pre-training has no pooling
+    names = (name for name, x in _OF_MODEL.items() if x.type is not float and name != "pooling")
     return tuple(
         # one word, so that no value could ever be a flag of its own
         flag(name) if options[name] is True else f"{flag(name)}={options[name]}"
-        for name in names
+        for name in ("arch", *names)
         if options.get(name)
     )
 

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from tupe_fairseq.checkpoint import from_authors, from_roberta
 from tupe_fairseq.checkpoint.allowed_options import (
-    ANYWHERE,
     DEFAULTS,
     checked_options,
     in_brief,
@@ -144,7 +143,8 @@ def _options(saved: dict[str, Any], source: Any) -> argparse.Namespace:
     length = next(filter(None, lengths), saved.get("tokens_per_sample") or 512)
     options = {name: saved.get(name, default) for name, default in defaults.items()}
     options.update(
-        {**ANYWHERE, "arch": "tupe_roberta", "task": "masked_lm"},
+        arch="tupe_roberta",
+        task="masked_lm",
         max_positions=length,
         tokens_per_sample=length,
         **source.position_options(saved),

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.allowed_options import ANYWHERE, DEFAULTS, checked_options
+from tupe_fairseq.checkpoint.allowed_options import DEFAULTS, checked_options
 from tupe_fairseq.checkpoint.checkpoint import (
     EMBEDDING,
     LM_HEAD,
@@ -58,7 +58,7 @@ def read_folder(
     config = read_json(path)
     if not isinstance(config, dict):
         raise ValueError(f"{path} is not a JSON object")
-    basis = {**DEFAULTS, **ANYWHERE, "arch": "tupe_roberta", "task": "masked_lm"}
+    basis = {**DEFAULTS, "arch": "tupe_roberta", "task": "masked_lm"}
     options = {**basis, **from_config(config, path)}
     options["tokens_per_sample"] = options["max_positions"]
     weights = _read_weights(folder)

@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+from dataclasses import fields
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
@@ -14,16 +15,22 @@ from tupe_fairseq.attention import eager, make_mask, scores_dtype, sdpa
 from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY
+from tupe_fairseq.models._options import fairseq_dataclass
 from tupe_fairseq.models.tupe_roberta import wrap_layer
 from tupe_fairseq.modules.record import RECORD, RecordsOptions, check_record
-from tupe_fairseq.options import TupeConfig, flag
+from tupe_fairseq.options import PositionOptions, TupeConfig, refuse_others
 from tupe_fairseq.position import PositionEncoding, get_position_encoding, position_of
 from tupe_fairseq.position.positions import Positions, as_tensor
 from tupe_fairseq.position.tupe import UntiedAbsoluteBias
 
 logger = logging.getLogger(__name__)
-#: options of position encodings that decoders take; their first token is no [CLS] to be untied
-POSITION_OPTIONS = ("rel_pos", "rel_pos_buckets", "max_rel_pos", "symmetric_basis")
+#: the options of decoders; their first token is no [CLS] to be untied
+OF_DECODERS = {
+    x.name: x
+    for x in fields(PositionOptions)
+    if x.name not in ("tie_cls", "untie_cls", "position_each_layer")
+}
+DecoderOptions = fairseq_dataclass("DecoderOptions", OF_DECODERS)
 #: fairseq's options that do not apply here, each with the only value allowed
 FIXED_OPTIONS = {
     "adaptive_input": False,
@@ -50,10 +57,7 @@ FROM_FILES = {
 
 def check_options(args) -> None:
     """Refuse options that would be ignored, and a text that fairseq would evaluate as code."""
-    for name, only in FIXED_OPTIONS.items():
-        value = getattr(args, name, None) or only
-        if value != only:
-            raise ValueError(f"{flag(name)} ({value}) does not apply to tupe decoders; drop it")
+    refuse_others(args, FIXED_OPTIONS, "tupe decoders")
     cutoff = getattr(args, "adaptive_softmax_cutoff", None) or ""
     if not re.fullmatch(r"[\d, ]*", str(cutoff).strip("[]()")):
         raise ValueError(f"--adaptive-softmax-cutoff ({cutoff}) must be numbers, such as 2000,8000")
@@ -63,19 +67,17 @@ def position_config(
     args, name: str, embed_dim: int, num_heads: int, max_positions: int, **others
 ) -> TupeConfig:
     """The position encoding of a decoder, or of the encoder before it, and other options."""
-    given = {key: getattr(args, key, None) for key in POSITION_OPTIONS}
+    given = {key: getattr(args, key, None) for key in OF_DECODERS}
     sides = args.position_encoding, getattr(args, "encoder_position_encoding", None)
     encodings = {side: get_position_encoding(side) for side in sides if side is not None}
     taken = {side: {*x.defaults(bool(given["rel_pos"]))} for side, x in encodings.items()}
     for_other = set().union(*taken.values()) - taken[name]  # what the other side alone takes
-    options = {key: x for key, x in given.items() if key not in for_other}
+    options = {key: x for key, x in given.items() if x is not None and key not in for_other}
     return TupeConfig(
         embed_dim=embed_dim,
         num_heads=num_heads,
         max_positions=max_positions,
-        position_encoding=name,
-        tie_cls=name == "tupe",
-        **{key: value for key, value in options.items() if value is not None},
+        **{**options, "position_encoding": name, "tie_cls": name == "tupe"},
         **others,
     )
 

@@ -8,11 +8,13 @@ import copy
 import difflib
 import logging
 from collections import Counter
+from dataclasses import fields
 from functools import partial
 
 from fairseq.checkpoint_utils import prune_state_dict
+from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import fsdp_wrap
-from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
+from fairseq.models import ARCH_CONFIG_REGISTRY, register_model
 from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta import base_architecture as roberta_base_architecture
 from fairseq.models.roberta.model import RobertaEncoder
@@ -28,17 +30,9 @@ from tupe_fairseq.checkpoint.checkpoint import vocabulary_version
 from tupe_fairseq.checkpoint.fit import check_fit
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.flops import training_flops
+from tupe_fairseq.models._options import fairseq_dataclass, register_sizes, set_defaults
 from tupe_fairseq.modules.heads import LMHead, TaggingHead, TextHead, fit_heads
-from tupe_fairseq.modules.pooling import POOLINGS
-from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
-from tupe_fairseq.options import (
-    ARCHITECTURES,
-    ATTENTION,
-    POSITION_ENCODINGS,
-    POSITION_OPTIONS,
-    TupeConfig,
-    flag,
-)
+from tupe_fairseq.options import ARCHITECTURES, RobertaOptions, TupeConfig, refuse_others
 from tupe_fairseq.position import get_position_encoding
 
 logger = logging.getLogger(__name__)
@@ -57,13 +51,15 @@ FIXED_OPTIONS = {
     "quant_noise_scalar": 0,
     "spectral_norm_classification_head": False,
 }
-SWITCHES = {
-    "isolate_documents": "keep the documents of a sample apart, each with its own positions and "
-    "<s>; an empty line of the text separates documents; needs --task tupe_masked_lm and "
-    "--sample-break-mode none or complete",
-    "checkpoint_activations": "keep only each layer's input and recompute the rest in the "
-    "backward pass: less memory, more time",
-    "offload_activations": "as --checkpoint-activations, with those inputs in CPU memory",
+#: options that fairseq does not have
+OWN_OPTIONS = {x.name: x for x in fields(RobertaOptions) if x.metadata["help"] is not None}
+#: what an architecture sets beside its size
+DEFAULTS = {
+    **{name: x.default for name, x in OWN_OPTIONS.items() if x.default is not None},
+    "pooler_dropout": 0.1,  # the authors'; RoBERTa's is 0
+    "no_token_positional_embeddings": True,
+    "min_params_to_wrap": DEFAULT_MIN_PARAMS_TO_WRAP,
+    "load_checkpoint_heads": False,
 }
 ENCODER = "encoder.sentence_encoder."
 
@@ -73,77 +69,25 @@ ENCODER = "encoder.sentence_encoder."
 
 def add_tupe_args(parser) -> None:
     """Add our flags, without defaults, which the preset of the architecture sets."""
-    parser.add_argument(
-        "--position-encoding",
-        choices=list(POSITION_ENCODINGS),
-        help="the position encoding, see examples/positions; default tupe",
-    )
-    for name, option in POSITION_OPTIONS.items():
-        is_number = option.default is None
-        kind = {"type": int, "metavar": "N"} if is_number else {"action": "store_true"}
-        parser.add_argument(flag(name), help=option.help, **kind)
-    parser.add_argument(
-        "--pooling",
-        choices=list(POOLINGS),
-        help="the input of a classification head: cls, the features of <s>, or mean, their mean "
-        "over all tokens of the text; default cls",
-    )
-    parser.add_argument(
-        "--attn-impl",
-        choices=ATTENTION,
-        help="the implementation of attention, all equal within rounding: auto picks the fastest "
-        "for the device and mode, eager is the plain reference, triton is for GPUs and was never "
-        "timed, so auto does not pick it; default auto",
-    )
-    for name, text in SWITCHES.items():
-        parser.add_argument(flag(name), action="store_true", help=text)
+    own = fairseq_dataclass("TupeOptions", OWN_OPTIONS)
+    gen_parser_from_dataclass(parser, own(), delete_default=True)
 
 
 def base_architecture(args):
-    def default(name, value):
-        setattr(args, name, safe_getattr(args, name, value))
-
-    args.position_encoding = safe_getattr(args, "position_encoding") or "tupe"
-    for name, option in POSITION_OPTIONS.items():
-        if option.default is not None:
-            default(name, option.default)
+    set_defaults(args, DEFAULTS)
     encoding = get_position_encoding(args.position_encoding)
-    for name, value in encoding.defaults(args.rel_pos).items():
-        default(name, value)
-    for name in SWITCHES:
-        default(name, False)
+    set_defaults(args, encoding.defaults(args.rel_pos))
     args.checkpoint_activations = args.checkpoint_activations or args.offload_activations
-    default("attn_impl", "auto")
-    default("pooling", "cls")
-    default("pooler_dropout", 0.1)  # the authors'; RoBERTa's is 0
-    default("no_token_positional_embeddings", True)
-    default("min_params_to_wrap", DEFAULT_MIN_PARAMS_TO_WRAP)
-    default("load_checkpoint_heads", False)
     roberta_base_architecture(args)
     for name in ("activation_fn", "pooler_activation_fn"):
         if getattr(args, name) == "gelu_fast":  # fairseq's older name
             setattr(args, name, "gelu_accurate")
 
 
-def sized_architecture(args, size):
-    layers, embed_dim, heads = size
-    args.encoder_layers = safe_getattr(args, "encoder_layers", layers)
-    args.encoder_embed_dim = safe_getattr(args, "encoder_embed_dim", embed_dim)
-    args.encoder_ffn_embed_dim = safe_getattr(args, "encoder_ffn_embed_dim", 4 * embed_dim)
-    args.encoder_attention_heads = safe_getattr(args, "encoder_attention_heads", heads)
-    base_architecture(args)
-
-
 def check_options(args, task) -> None:
     """Refuse options that would be ignored, or would mean something else."""
-    for name, only in FIXED_OPTIONS.items():
-        value = safe_getattr(args, name, only)
-        if value != only:
-            raise ValueError(f"{flag(name)} ({value}) does not apply to tupe_roberta; drop it")
-    for name, known in {"pooling": POOLINGS, "pooler_activation_fn": ACTIVATIONS}.items():
-        value = getattr(args, name)
-        if value not in known:
-            raise ValueError(f"{flag(name)} ({value}) must be one of {', '.join(known)}")
+    refuse_others(args, FIXED_OPTIONS, "tupe_roberta")
+    RobertaOptions.from_roberta_options(args)  # each in its range
     symbols = task.source_dictionary.symbols
     if len({*symbols}) < len(symbols):
         (twice, _), *_ = Counter(symbols).most_common()
@@ -401,5 +345,4 @@ class TupeRobertaModel(RobertaModel):
         return from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)
 
 
-for _arch, _size in ARCHITECTURES.items():
-    register_model_architecture("tupe_roberta", _arch)(partial(sized_architecture, size=_size))
+register_sizes("tupe_roberta", ARCHITECTURES, base_architecture)

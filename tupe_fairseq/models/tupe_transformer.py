@@ -1,32 +1,45 @@
 """fairseq's encoder-decoder Transformer, for translation, with any position encoding."""
 
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Optional
 
 import torch
-from fairseq.models import FairseqEncoder, register_model, register_model_architecture
+from fairseq.dataclass import ChoiceEnum
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import FairseqEncoder, register_model
 from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.modules import LayerDropModuleList
-from fairseq.utils import safe_getattr
 from torch import nn
 
 from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.models._options import register_sizes, set_defaults
 from tupe_fairseq.models.tupe_decoder import (
-    POSITION_OPTIONS,
     DecoderModel,
+    DecoderOptions,
     TupeDecoder,
     check_options,
     position_config,
 )
 from tupe_fairseq.models.tupe_roberta import wrap_layer
-from tupe_fairseq.options import POSITION_ENCODINGS, flag
-from tupe_fairseq.options import POSITION_OPTIONS as OPTIONS
+from tupe_fairseq.options import POSITION_ENCODINGS
 
-#: --arch -> layers of encoder and decoder each, width, inner width, heads
+#: --arch -> layers of encoder and decoder each, width, heads, inner width
 SIZES = {
-    "tupe_transformer_tiny": (2, 128, 512, 2),
-    "tupe_transformer_iwslt_de_en": (6, 512, 1024, 4),
-    "tupe_transformer_base": (6, 512, 2048, 8),
+    "tupe_transformer_tiny": (2, 128, 2, 512),
+    "tupe_transformer_iwslt_de_en": (6, 512, 4, 1024),
+    "tupe_transformer_base": (6, 512, 8, 2048),
 }
+
+
+@dataclass
+class TranslationOptions(DecoderOptions):
+    encoder_position_encoding: Optional[ChoiceEnum(list(POSITION_ENCODINGS))] = field(  # noqa: UP045
+        default=None, metadata={"help": "that of the encoder; default: --position-encoding"}
+    )
+    cross_positions: bool = field(
+        default=False, metadata={"help": "untied positions in cross-attention, too"}
+    )
 
 
 class SourceEncoder(FairseqEncoder):
@@ -109,26 +122,7 @@ class TupeTransformer(DecoderModel, TransformerModel):
     @classmethod
     def add_args(cls, parser):
         super().add_args(parser)
-        names = list(POSITION_ENCODINGS)
-        parser.add_argument(
-            "--position-encoding",
-            choices=names,
-            help="the position encoding, see examples/positions; default tupe",
-        )
-        parser.add_argument(
-            "--encoder-position-encoding",
-            choices=names,
-            help="that of the encoder; default: --position-encoding",
-        )
-        for name in POSITION_OPTIONS:
-            is_number = OPTIONS[name].default is None
-            kind = {"type": int, "metavar": "N"} if is_number else {"action": "store_true"}
-            parser.add_argument(flag(name), help=OPTIONS[name].help, **kind)
-        parser.add_argument(
-            "--cross-positions",
-            action="store_true",
-            help="untied positions in cross-attention, too",
-        )
+        gen_parser_from_dataclass(parser, TranslationOptions(), delete_default=True)
 
     @classmethod
     def build_model(cls, args, task):
@@ -146,27 +140,10 @@ class TupeTransformer(DecoderModel, TransformerModel):
 
 
 def tupe_architecture(args):
-    args.position_encoding = safe_getattr(args, "position_encoding") or "tupe"
-    for name, default in {"encoder_position_encoding": None, "cross_positions": False}.items():
-        setattr(args, name, safe_getattr(args, name, default))
+    set_defaults(args, {"position_encoding": "tupe", "encoder_position_encoding": None})
+    set_defaults(args, {"cross_positions": False})
     args.no_token_positional_embeddings = True
     base_architecture(args)
 
 
-def sized_architecture(args, size):
-    layers, embed_dim, ffn_embed_dim, heads = size
-    for side in ("encoder", "decoder"):
-        sizes = {
-            "layers": layers,
-            "embed_dim": embed_dim,
-            "ffn_embed_dim": ffn_embed_dim,
-            "attention_heads": heads,
-        }
-        for name, value in sizes.items():
-            name = f"{side}_{name}"
-            setattr(args, name, safe_getattr(args, name, value))
-    tupe_architecture(args)
-
-
-for _arch, _size in SIZES.items():
-    register_model_architecture("tupe_transformer", _arch)(partial(sized_architecture, size=_size))
+register_sizes("tupe_transformer", SIZES, tupe_architecture, ("encoder", "decoder"))

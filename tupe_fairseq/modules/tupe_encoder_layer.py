@@ -49,11 +49,6 @@ class TupeEncoderLayer(nn.Module):
         position: PositionEncoding | None = None,
     ):
         super().__init__()
-        if activation_fn not in ACTIVATIONS:
-            raise ValueError(
-                f"unknown activation function {activation_fn!r}; --activation-fn is one of "
-                f"{', '.join(ACTIVATIONS)}"
-            )
         self.activation_fn = activation_fn  # its name: a lambda could not be pickled
         self.dropout, self.activation_dropout = dropout, activation_dropout
         self.normalize_before = normalize_before

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe_fairseq.initialization import initialized
-from tupe_fairseq.options import LARGEST, SHAW_MAX_DISTANCE
+from tupe_fairseq.options import SHAW_MAX_DISTANCE
 from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import Positions, relative_positions
 from tupe_fairseq.position.relative_keys import pick
@@ -34,10 +34,6 @@ class ShawRelative(PositionEncoding):
         causal: bool = False,
     ):
         super().__init__(embed_dim, num_heads, max_positions, causal=causal)
-        if not 1 <= max_rel_pos <= LARGEST:
-            raise ValueError(
-                f"max_rel_pos ({max_rel_pos}) must be from 1 to {LARGEST}; change --max-rel-pos"
-            )
         self.max_rel_pos = max_rel_pos
         self.relative_keys = initialized(nn.Embedding(2 * max_rel_pos + 1, self.head_dim))
 

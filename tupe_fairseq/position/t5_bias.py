@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe_fairseq.initialization import initialized
-from tupe_fairseq.options import LARGEST, MAX_DISTANCE, NUM_BUCKETS
+from tupe_fairseq.options import MAX_DISTANCE, NUM_BUCKETS
 from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import Constant, Positions, is_at_cls, relative_positions
 
@@ -58,10 +58,10 @@ def relative_position_bucket(
         )
     half = num_buckets if causal else num_buckets // 2
     exact = half // 2
-    if not exact < max_distance <= LARGEST:
+    if max_distance <= exact:
         raise ValueError(
-            f"max_rel_pos ({max_distance}) must be above the range of exact buckets ({exact}) and "
-            f"at most {LARGEST}; change --max-rel-pos or --rel-pos-buckets"
+            f"max_rel_pos ({max_distance}) must be above the range of exact buckets ({exact}); "
+            "change --max-rel-pos or --rel-pos-buckets"
         )
     n = (-relative_position).clamp(min=0) if causal else relative_position.abs()
     log = torch.log(n.clamp(min=1).float() / exact) / math.log(max_distance / exact)
@@ -98,8 +98,7 @@ class RelativePositionBias(nn.Module):
         self.unties_cls = untie_cls
         # Made once, on the CPU, so that no device's logarithm decides a bucket. Not a buffer: see
         # PositionEncoding.unit.
-        reach = min(max_distance, LARGEST)  # more is refused below
-        distances = torch.arange(-reach, reach + 1, device="cpu")
+        distances = torch.arange(-max_distance, max_distance + 1, device="cpu")
         buckets = relative_position_bucket(distances, num_buckets, max_distance, causal=causal)
         self.buckets = Constant(buckets)
         self.cls_to_other_row = num_buckets + 1 if causal else num_buckets // 2
