@@ -17,8 +17,7 @@ from helpers.running import BIN, ENV, REPO, USER_DIR, call_program, interrupt
 from tupe_fairseq.cli import arg_types, doctor
 from tupe_fairseq.cli.extras import EXTRA_OF
 from tupe_fairseq.cli.main import COMMANDS
-from tupe_fairseq.models.tupe_roberta import FIXED_OPTIONS
-from tupe_fairseq.options import POSITION_OPTIONS, flag
+from tupe_fairseq.options import FIXED_OPTIONS, POSITION_OPTIONS, flag
 from tupe_fairseq.runs.process import parse_training
 
 #: empty files: what is checked is that they are there

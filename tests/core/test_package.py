@@ -28,7 +28,7 @@ ROOMS = {
     "checkpoint": ("data encoder files modules options position",),
     "runs": ("checkpoint files",),
     "optim": ("",),
-    "tasks": ("checkpoint data files flops optim position",),
+    "tasks": ("checkpoint data files flops optim options position",),
     "criterions": ("data tasks",),
     "inference": ("checkpoint data encoder files models modules options position runs",),
     "models": ("attention checkpoint data files encoder flops inference modules options position",),

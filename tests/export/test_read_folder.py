@@ -236,7 +236,7 @@ REFUSED = {
         lambda folder: (folder / "dict.txt").write_text(
             "".join(f"word{n} 1\n" for n in range(1, 32))
         ),
-        "is not the dictionary that",
+        "a different vocabulary of the same size, not with",
     ),
     "layers": (config(num_hidden_layers=3), "--encoder-layers is 2 in the checkpoint and 3"),
     "unknown": (tensors(lambda t: t.update(x=torch.ones(2))), "tensor x has no place"),

@@ -110,7 +110,7 @@ def test_data_that_do_not_fit(tmp_path):
     (runs / "mine").unlink()
     (tmp_path / "dict.txt").write_text("\n".join(DICTIONARY[::-1]) + "\n")
     other = write_model(tmp_path / "other", tmp_path)
-    assert "other ones" in refused("--checkpoint", other)
+    assert "a different vocabulary of the same size" in refused("--checkpoint", other)
     (data / "label" / "dict.txt").write_text("1 1\n0 1\n")
     assert "lists 1, 0, not the labels of report.json" in refused()
     (data / "label" / "valid.idx").unlink()

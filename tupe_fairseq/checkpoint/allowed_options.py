@@ -13,13 +13,11 @@ from typing import Any
 from torch import Tensor
 
 from tupe_fairseq.checkpoint.checkpoint import (
-    EMBEDDING,
-    VOCABULARY,
     CheckpointError,
     loading,
     read,
 )
-from tupe_fairseq.checkpoint.fit import check_fit
+from tupe_fairseq.checkpoint.fit import check_fit, recorded_vocabulary
 from tupe_fairseq.files import file_sha256
 from tupe_fairseq.options import (
     ARCHITECTURES,
@@ -144,8 +142,7 @@ class Pretrained:
     path: str  # absolute
     flags: tuple[str, ...]  # the model, for fairseq-train
     max_positions: int
-    vocabulary_size: int  # rows of the word embedding
-    vocabulary_version: int | None  # the recorded hash of its dictionary
+    vocabulary: tuple[int, int | None]  # see ``recorded_vocabulary``
     identity: dict[str, Any]  # of the file: name, bytes and sha256
 
 
@@ -160,13 +157,12 @@ def read_pretrained(path: str) -> Pretrained:
             f"{', '.join(ARCHITECTURES)}"
         )
     with loading(path):
-        version = None if VOCABULARY not in tensors else int(tensors[VOCABULARY])
+        vocabulary = recorded_vocabulary(tensors)
     name, size = os.path.basename(path), os.path.getsize(path)
     return Pretrained(
         path=os.path.abspath(path),
         flags=training_flags(options),
         max_positions=options["max_positions"],
-        vocabulary_size=tensors[EMBEDDING].size(0),
-        vocabulary_version=version,
+        vocabulary=vocabulary,
         identity={"name": name, "bytes": size, "sha256": file_sha256(path)},
     )

@@ -30,7 +30,7 @@ from tupe_fairseq.checkpoint.checkpoint import (
     symbols_of,
     vocabulary_version,
 )
-from tupe_fairseq.checkpoint.fit import check_fit, check_vocabulary
+from tupe_fairseq.checkpoint.fit import check_fit, check_vocabulary, recorded_vocabulary
 from tupe_fairseq.data.dictionary import DICTIONARY, word_ids
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.modules.heads import POOLING_RECORD, LMHead, TaggingHead, TextHead
@@ -87,7 +87,7 @@ def read_model(path: str, dictionary: str, label_dict: str | None = None) -> Mod
         options = argparse.Namespace(**own_options(saved, tensors, path))
         lines = dictionary_lines(dictionary)
         with loading(path):
-            check_vocabulary(tensors, symbols_of(lines), dictionary)
+            check_vocabulary(recorded_vocabulary(tensors), symbols_of(lines), dictionary)
         return Model(tensors, options, lines, remarks=[LEFT_OUT])
     if isinstance(arch, str) and arch.startswith("bert"):
         source: Any = from_authors
@@ -185,7 +185,7 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
     tensors = {name: x if "version" in name else x.float() for name, x in model.tensors.items()}
     config = TupeConfig.from_roberta_options(options)
     check_fit(config, tensors)
-    check_vocabulary({EMBEDDING: tensors[EMBEDDING]}, symbols, dictionary)
+    check_vocabulary((len(tensors[EMBEDDING]), None), symbols, dictionary)
     check_finite(tensors, "the checkpoint")
     heads, dim = classification_heads(tensors), options.encoder_embed_dim
     tags = options.classification_head_name if options.task == "token_tagging" else None

@@ -45,25 +45,31 @@ def check_fit(
     if differing:
         raise ValueError(f"{'; '.join(differing)}; give the checkpoint's flags")
     if symbols is not None:
-        check_vocabulary(tensors, symbols)
+        check_vocabulary(recorded_vocabulary(tensors), symbols)
     if ENCODER + RECORD in tensors:
         check_record(config, tensors[ENCODER + RECORD])
 
 
+def recorded_vocabulary(tensors: Mapping[str, Tensor]) -> tuple[int, int | None]:
+    """The rows of a checkpoint's word embedding, and the hash of its dictionary, if it has one."""
+    recorded = tensors.get(VOCABULARY)
+    # half precision cannot hold the record
+    is_lost = recorded is None or recorded.is_floating_point()
+    return tensors[EMBEDDING].size(0), None if is_lost else int(recorded)
+
+
 def check_vocabulary(
-    tensors: Mapping[str, Tensor], symbols: Sequence[str], dictionary: str = "dict.txt"
+    vocabulary: tuple[int, int | None], symbols: Sequence[str], dictionary: str = "dict.txt"
 ) -> None:
-    """Refuse symbols that are not those of a checkpoint."""
-    rows, recorded = tensors[EMBEDDING].size(0), tensors.get(VOCABULARY)
+    """Refuse symbols that are not those of a ``recorded_vocabulary``."""
+    rows, version = vocabulary
     if rows != len(symbols):
         raise ValueError(
             f"the checkpoint has {rows} symbols and {dictionary} has {len(symbols)}, <mask> and "
             "the built-in ones included; use the dict.txt that the checkpoint was trained with"
         )
-    # half precision cannot hold the record
-    if recorded is not None and not recorded.is_floating_point():
-        if int(recorded) != int(vocabulary_version(symbols)):
-            raise ValueError(
-                "the checkpoint was trained with a different vocabulary of the same size; use its "
-                "own dict.txt, and data prepared with it"
-            )
+    if version not in (None, int(vocabulary_version(symbols))):
+        raise ValueError(
+            "the checkpoint was trained with a different vocabulary of the same size, not with "
+            f"{dictionary}; use its own dict.txt, and data prepared with it"
+        )

@@ -11,24 +11,16 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.checkpoint.checkpoint import ENCODER, CheckpointError
+from tupe_fairseq.options import FIXED_OPTIONS
 
 NAME = "stock fairseq"
 HIDDEN_SYMBOLS = ()
 #: options that would make it another model, with the only value allowed
 FIXED = {
-    "adaptive_input": False,
+    **FIXED_OPTIONS,
     "encoder_layers_to_keep": None,
     "encoder_learned_pos": True,
-    "ffn_blocks_to_remove": -1,
-    "ffn_reg_scale_factor": 0,
-    "layernorm_embedding": True,
-    "mha_heads_to_keep": -1,
-    "mha_reg_scale_factor": 0,
-    "no_scale_embedding": True,
     "no_token_positional_embeddings": False,
-    "quant_noise_pq": 0,
-    "quant_noise_scalar": 0,
-    "spectral_norm_classification_head": False,
 }
 #: further options to keep, with their defaults there
 DEFAULTS = {"pooler_dropout": 0.0, "untie_weights_roberta": False}

@@ -2,7 +2,7 @@
 
 import argparse
 
-from tupe_fairseq.options import ARCHITECTURES
+from tupe_fairseq.options import ACTIVATIONS, ARCHITECTURES, FIXED_OPTIONS
 
 
 class _WithValue(argparse.HelpFormatter):
@@ -40,8 +40,7 @@ def model_flags(arch: str) -> argparse.ArgumentParser:
     from fairseq.models import ARCH_CONFIG_REGISTRY
     from fairseq.models.roberta import RobertaModel
 
-    from tupe_fairseq.models.tupe_roberta import FIXED_OPTIONS, add_tupe_args
-    from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
+    from tupe_fairseq.models.tupe_roberta import add_tupe_args
 
     parser = argparse.ArgumentParser(
         prog="fairseq-train",

@@ -15,9 +15,9 @@ from tupe_fairseq.checkpoint.checkpoint import (
     check_tensors,
     loading,
     symbols_of,
-    vocabulary_version,
 )
 from tupe_fairseq.checkpoint.convert import Model, complete, dictionary_lines, set_head
+from tupe_fairseq.checkpoint.fit import check_vocabulary
 from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, label_symbol
 from tupe_fairseq.export.names import (
@@ -180,14 +180,7 @@ def _dictionary(
         lines = dictionary_lines(path)
     else:
         raise FileNotFoundError(f"{path} is missing; give --dict, the dict.txt of the model")
-    symbols = symbols_of(lines)
-    if rows != len(symbols):
-        raise ValueError(
-            f"{folder} has {rows} word vectors, but {path} has {len(symbols)} symbols; give --dict "
-            "DICT.TXT, that of the model; a resized embedding cannot be converted"
-        )
-    if config.get("vocabulary_version", 0) not in (0, int(vocabulary_version(symbols))):
-        raise ValueError(
-            f"{path} is not the dictionary that {folder} was trained with; give --dict DICT.TXT"
-        )
+    with loading(folder):
+        version = config.get("vocabulary_version") or None
+        check_vocabulary((rows, version), symbols_of(lines), path)
     return lines

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from tupe_fairseq.checkpoint.allowed_options import Pretrained
-from tupe_fairseq.checkpoint.checkpoint import symbols_of, vocabulary_version
+from tupe_fairseq.checkpoint.checkpoint import loading, symbols_of
+from tupe_fairseq.checkpoint.fit import check_vocabulary
 from tupe_fairseq.data.dictionary import DICTIONARY, SPECIAL_TOKENS
 from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REPORT, TAGGING, Task, label_symbol
@@ -82,16 +83,8 @@ class TaskData:
     def check_vocabulary(self, model: Pretrained) -> None:
         """Refuse data with another vocabulary than the model's."""
         symbols = symbols_of(self._lines(f"input0/{DICTIONARY}"))
-        if len(symbols) != model.vocabulary_size:
-            reason = f"has {model.vocabulary_size} tokens, but that of --data has {len(symbols)}"
-        elif model.vocabulary_version not in (None, int(vocabulary_version(symbols))):
-            reason = "has as many tokens as that of --data, but other ones"
-        else:
-            return
-        raise ValueError(
-            f"the vocabulary of --checkpoint {model.path} {reason} ({self.folder}); prepare the "
-            "data with the --pretrain-dir that the checkpoint was trained on"
-        )
+        with loading(f"--checkpoint {model.path}"):
+            check_vocabulary(model.vocabulary, symbols, f"{self.folder}/input0/{DICTIONARY}")
 
     def splits(self, kind: str) -> list[str]:
         """The splits of a kind (valid or test), the main one first."""

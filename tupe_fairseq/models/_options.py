@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import Field, field, make_dataclass
-from functools import partial
 from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -25,30 +24,26 @@ def fairseq_dataclass(name: str, options: Mapping[str, Field]) -> type[FairseqDa
 
 
 def set_defaults(args, defaults: Mapping[str, Any]) -> None:
-    """Set the options that are not given."""
+    """Set the options that are not given, or None."""
     for name, value in defaults.items():
-        setattr(args, name, safe_getattr(args, name, value))
+        if safe_getattr(args, name) is None:
+            setattr(args, name, value)
 
 
 def register_sizes(
     model: str,
-    sizes: Mapping[str, tuple[int, ...]],
+    archs: Mapping[str, tuple[int, ...]],
     preset: Callable,
     sides: tuple[str, ...] = ("encoder",),
 ) -> None:
     """Register each --arch: layers, width, heads, and the inner width if it is not 4 widths."""
-    for arch, size in sizes.items():
-        register_model_architecture(model, arch)(partial(_set_sizes, size, preset, sides))
 
+    def set_sizes(args, layers, width, heads, inner=None):
+        sizes = {"layers": layers, "embed_dim": width, "attention_heads": heads}
+        sizes["ffn_embed_dim"] = inner or 4 * width
+        for side in sides:
+            set_defaults(args, {f"{side}_{name}": size for name, size in sizes.items()})
+        preset(args)
 
-def _set_sizes(size: tuple[int, ...], preset: Callable, sides: tuple[str, ...], args) -> None:
-    layers, width, heads, *inner = size
-    for side in sides:
-        defaults = {
-            f"{side}_layers": layers,
-            f"{side}_embed_dim": width,
-            f"{side}_ffn_embed_dim": inner[0] if inner else 4 * width,
-            f"{side}_attention_heads": heads,
-        }
-        set_defaults(args, defaults)
-    preset(args)
+    for arch, size in archs.items():
+        register_model_architecture(model, arch)(lambda args, size=size: set_sizes(args, *size))

@@ -27,35 +27,27 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from tupe_fairseq.checkpoint.checkpoint import vocabulary_version
-from tupe_fairseq.checkpoint.fit import check_fit
+from tupe_fairseq.checkpoint.fit import check_fit, recorded_vocabulary
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.flops import training_flops
 from tupe_fairseq.models._options import fairseq_dataclass, register_sizes, set_defaults
 from tupe_fairseq.modules.heads import LMHead, TaggingHead, TextHead, fit_heads
-from tupe_fairseq.options import ARCHITECTURES, RobertaOptions, TupeConfig, refuse_others
+from tupe_fairseq.options import (
+    ARCHITECTURES,
+    FIXED_OPTIONS,
+    RobertaOptions,
+    TupeConfig,
+    refuse_others,
+)
 from tupe_fairseq.position import get_position_encoding
 
 logger = logging.getLogger(__name__)
 
-#: RoBERTa's options that do not apply here, each with the only value allowed
-FIXED_OPTIONS = {
-    "adaptive_input": False,
-    "ffn_blocks_to_remove": -1,
-    "ffn_reg_scale_factor": 0,
-    "layernorm_embedding": True,
-    "mha_heads_to_keep": -1,
-    "mha_reg_scale_factor": 0,
-    "no_scale_embedding": True,
-    "no_token_positional_embeddings": True,
-    "quant_noise_pq": 0,
-    "quant_noise_scalar": 0,
-    "spectral_norm_classification_head": False,
-}
 #: options that fairseq does not have
 OWN_OPTIONS = {x.name: x for x in fields(RobertaOptions) if x.metadata["help"] is not None}
 #: what an architecture sets beside its size
 DEFAULTS = {
-    **{name: x.default for name, x in OWN_OPTIONS.items() if x.default is not None},
+    **{name: option.default for name, option in OWN_OPTIONS.items()},
     "pooler_dropout": 0.1,  # the authors'; RoBERTa's is 0
     "no_token_positional_embeddings": True,
     "min_params_to_wrap": DEFAULT_MIN_PARAMS_TO_WRAP,
@@ -302,8 +294,7 @@ class TupeRobertaModel(RobertaModel):
         state_dict = dict(self._pruned(state_dict))
         if strict:
             self.check_state_dict(state_dict)
-            version = state_dict.get("encoder.vocabulary_version")
-            if version is None or version.is_floating_point():  # half precision cannot hold it
+            if recorded_vocabulary(state_dict)[1] is None:
                 logger.warning(
                     "the checkpoint does not record its vocabulary; use the dict.txt that it was "
                     "trained with"

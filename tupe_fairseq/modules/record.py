@@ -18,17 +18,12 @@ _LATER = ("activation_fn", "max_positions")
 def recorded_options(config: TupeConfig) -> dict[str, Any]:
     """What the shapes of a state dict do not tell; options that are off are left out."""
     encoding = get_position_encoding(config.position_encoding)
-    given = {name: x for name, x in config.position_options.items() if x is not None}
-    options = {**encoding.defaults(config.rel_pos), **given}
-    record = {
-        "scheme": config.position_encoding,
-        "num_heads": config.num_heads,
-        "activation_fn": config.activation_fn,
-        **{name: x for name, x in options.items() if x},
-    }
+    options = {**encoding.defaults(config.rel_pos), **config.position_options}
     if encoding.max_positions_is_unit:
-        record["max_positions"] = config.max_positions
-    return record
+        options["max_positions"] = config.max_positions
+    for name in ("num_heads", "activation_fn"):
+        options[name] = getattr(config, name)
+    return {"scheme": config.position_encoding, **{name: x for name, x in options.items() if x}}
 
 
 def check_record(config: TupeConfig, record: Tensor) -> None:

@@ -24,9 +24,9 @@ class LearnedPositions(WithRelativeBias):
     takes = {**WithRelativeBias.takes, "position_each_layer": False}
     TABLE = "pos.weight"
 
-    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, **options):
-        super().__init__(embed_dim, num_heads, max_positions, **options)
-        self.pos = initialized(nn.Embedding(max_positions, embed_dim))
+    def __init__(self, *sizes: int, **options):
+        super().__init__(*sizes, **options)
+        self.pos = initialized(nn.Embedding(self.max_positions, self.embed_dim))
 
     def embed(self, positions: Positions) -> Tensor:
         rows = table_rows(positions, self.max_positions)

@@ -30,22 +30,14 @@ class AlibiBias(PositionEncoding):
 
     takes = {"untie_cls": False}
 
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        max_positions: int,
-        *,
-        untie_cls: bool = False,
-        causal: bool = False,
-    ):
-        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
-        slopes = torch.tensor(alibi_slopes(num_heads), dtype=torch.float64, device="cpu")
+    def __init__(self, *sizes: int, untie_cls: bool = False, **options):
+        super().__init__(*sizes, **options)
+        slopes = torch.tensor(alibi_slopes(self.num_heads), dtype=torch.float64, device="cpu")
         self.slopes = Constant(slopes)
         self.unties_cls = self.cls_row_is_constant = untie_cls
         if untie_cls:
-            self.cls_to_other = nn.Parameter(torch.empty(num_heads))
-            self.other_to_cls = nn.Parameter(torch.empty(num_heads))
+            self.cls_to_other = nn.Parameter(torch.empty(self.num_heads))
+            self.other_to_cls = nn.Parameter(torch.empty(self.num_heads))
             self.reset_parameters()
 
     def reset_parameters(self) -> None:

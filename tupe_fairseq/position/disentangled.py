@@ -20,10 +20,10 @@ class DisentangledPositions(ProjectedTable, WithRelativeBias):
     correlations = 4
     TABLE = "pos.weight"
 
-    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, **options):
-        super().__init__(embed_dim, num_heads, max_positions, **options)
+    def __init__(self, *sizes: int, **options):
+        super().__init__(*sizes, **options)
         self.cls_row_is_constant = False  # R is not the whole bias
-        self.make_table(max_positions, embed_dim)
+        self.make_table(self.max_positions, self.embed_dim)
 
     def bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
         q, k = self._at(positions_q, positions_q if positions_k is None else positions_k)

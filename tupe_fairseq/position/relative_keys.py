@@ -27,20 +27,12 @@ class RelativeKeys(PositionEncoding):
 
     per_layer = True
 
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        max_positions: int,
-        *,
-        num_features: int,
-        causal: bool = False,
-    ):
-        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
+    def __init__(self, *sizes: int, num_features: int, **options):
+        super().__init__(*sizes, **options)
         self.bias_scaling = self.scaling  # c
-        self.global_content_bias = nn.Parameter(torch.empty(num_heads, self.head_dim))
-        self.global_position_bias = nn.Parameter(torch.empty(num_heads, self.head_dim))
-        self.pos_k_proj = initialized(nn.Linear(num_features, embed_dim, bias=False))
+        self.global_content_bias = nn.Parameter(torch.empty(self.num_heads, self.head_dim))
+        self.global_position_bias = nn.Parameter(torch.empty(self.num_heads, self.head_dim))
+        self.pos_k_proj = initialized(nn.Linear(num_features, self.embed_dim, bias=False))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -131,8 +123,8 @@ class TransformerXlRelative(RelativeKeys):
     own, as with ``untie_r`` of the authors' code.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, *, causal: bool = False):
-        super().__init__(embed_dim, num_heads, max_positions, num_features=embed_dim, causal=causal)
+    def __init__(self, embed_dim: int, *sizes: int, **options):
+        super().__init__(embed_dim, *sizes, num_features=embed_dim, **options)
 
     def features(self, distances: Tensor) -> Tensor:
         distances = -in_float64(distances)
@@ -164,7 +156,7 @@ class EnformerRelative(RelativeKeys):
         max_positions: int,
         *,
         symmetric_basis: bool = False,
-        causal: bool = False,
+        **options,
     ):
         if max_positions < 2:
             raise ValueError(
@@ -173,9 +165,8 @@ class EnformerRelative(RelativeKeys):
             )
         groups = 3 if symmetric_basis else 6
         number = max(embed_dim // num_heads // groups, 1)
-        super().__init__(
-            embed_dim, num_heads, max_positions, num_features=groups * number, causal=causal
-        )
+        sizes = embed_dim, num_heads, max_positions
+        super().__init__(*sizes, num_features=groups * number, **options)
         self.bias_scaling = 1.0
         self.symmetric_basis, self.number = symmetric_basis, number
         all_distances = torch.arange(max_positions, device="cpu", dtype=torch.float64)

@@ -19,12 +19,13 @@ class RotaryPositions(PositionEncoding):
     pairs neighbours. Angles are computed in float64, rotations in float32 or wider.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, *, causal: bool = False):
-        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
+    def __init__(self, *sizes: int, **options):
+        super().__init__(*sizes, **options)
         if self.head_dim % 2:
             raise ValueError(
-                f"head_dim ({self.head_dim} = embed_dim {embed_dim} / num_heads {num_heads}) must "
-                "be even for rope; change --encoder-attention-heads or --encoder-embed-dim"
+                f"head_dim ({self.head_dim} = embed_dim {self.embed_dim} / num_heads "
+                f"{self.num_heads}) must be even for rope; change --encoder-attention-heads or "
+                "--encoder-embed-dim"
             )
 
     def precompute(self, positions: Tensor, length: int) -> Tensor:

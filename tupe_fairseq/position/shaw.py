@@ -24,16 +24,8 @@ class ShawRelative(PositionEncoding):
     takes = {"max_rel_pos": SHAW_MAX_DISTANCE}
     per_layer = True
 
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        max_positions: int,
-        *,
-        max_rel_pos: int = SHAW_MAX_DISTANCE,
-        causal: bool = False,
-    ):
-        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
+    def __init__(self, *sizes: int, max_rel_pos: int = SHAW_MAX_DISTANCE, **options):
+        super().__init__(*sizes, **options)
         self.max_rel_pos = max_rel_pos
         self.relative_keys = initialized(nn.Embedding(2 * max_rel_pos + 1, self.head_dim))
 

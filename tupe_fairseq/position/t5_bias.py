@@ -148,12 +148,13 @@ class WithRelativeBias(PositionEncoding):
         rel_pos_buckets: int = NUM_BUCKETS,
         max_rel_pos: int = MAX_DISTANCE,
         untie_cls: bool = False,
-        causal: bool = False,
+        **options,
     ):
-        super().__init__(*sizes, causal=causal)
+        super().__init__(*sizes, **options)
         if rel_pos:
+            how = {"untie_cls": untie_cls, "causal": self.causal}
             self.relative = RelativePositionBias(
-                self.num_heads, rel_pos_buckets, max_rel_pos, untie_cls=untie_cls, causal=causal
+                self.num_heads, rel_pos_buckets, max_rel_pos, **how
             )
             self.unties_cls = self.cls_row_is_constant = untie_cls
 

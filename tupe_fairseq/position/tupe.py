@@ -118,13 +118,7 @@ class TupePositionBias(WithRelativeBias):
     table_begins = 1
 
     def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        max_positions: int,
-        *,
-        tie_cls: bool = False,
-        **options,
+        self, embed_dim: int, num_heads: int, max_positions: int, *, tie_cls=False, **options
     ):
         sizes = embed_dim, num_heads, max_positions
         super().__init__(*sizes, untie_cls=not tie_cls, **options)

@@ -28,6 +28,7 @@ from omegaconf import II
 
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, label_of
 from tupe_fairseq.data.truncation import pair_lengths
+from tupe_fairseq.options import refuse_others
 from tupe_fairseq.tasks._training import FineTuningTask
 
 logger = logging.getLogger(__name__)
@@ -78,10 +79,7 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
 
     @classmethod
     def setup_task(cls, cfg, **kwargs):
-        for name, only in FIXED_OPTIONS.items():
-            if safe_getattr(cfg, name, only) != only:
-                flag = name.replace("_", "-")
-                raise ValueError(f"--{flag} has no effect on glue_sentence_prediction; drop it")
+        refuse_others(cfg, FIXED_OPTIONS, "glue_sentence_prediction")
         if cfg.regression_target and cfg.multilabel:
             raise ValueError("--regression-target is for scores, --multilabel for labels; drop one")
         labels = os.path.join(cfg.data, "label")
