@@ -27,7 +27,6 @@ WRITERS = {
 COMMANDS = {
     "convert": "--checkpoint MODEL --dict dict.txt --output-dir out",
     "convert --untie": "--untie --checkpoint MODEL --dict dict.txt --output-dir out",
-    "doctor": "--checkpoint MODEL",
     "encode": "MODEL in.tsv --output-file out/out.npy --cpu",
     "export": "MODEL --output-dir out",
     "extend": "MODEL --max-positions 64 --method tile --output-dir out",
