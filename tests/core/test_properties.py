@@ -17,6 +17,7 @@ from helpers.position_cases import (
     HEADS,
     LARGEST,
     MAX,
+    OPTION_VALUES,
     SEQ_LEN,
     SMALL,
     Case,
@@ -31,8 +32,6 @@ from tupe_fairseq.modules.record import recorded_options
 from tupe_fairseq.options import POSITION_ENCODINGS, POSITION_OPTIONS
 from tupe_fairseq.position import CATALOGUE, PositionEncoding
 
-#: schemes that see the difference of two positions alone; all others must notice a shift
-RELATIVE = ("none", "transformer-xl", "enformer", "rope", "alibi", "shaw")
 ORDER = torch.tensor([3, 0, 6, 1, 5, 2, 4])
 PADDING = torch.tensor([[False] * SEQ_LEN, [False] * 4 + [True] * 3])
 
@@ -82,7 +81,8 @@ def test_nothing_but_the_encoding_knows_the_order(case):
     else:
         assert differ(encoder(x[:, ORDER]), expected[:, ORDER])
     at_1, at_4 = (reposition(encoder, torch.arange(n, n + SEQ_LEN))(x) for n in (1, 4))
-    assert differ(at_4, at_1) == (case.name not in RELATIVE)
+    # without a vector for each position, differences of positions alone count
+    assert differ(at_4, at_1) == (case.has_table or CATALOGUE[case.name].uses("embed"))
 
 
 @parametrized(ALL)
@@ -158,7 +158,7 @@ def test_a_gradient_reaches_every_parameter_of_the_encoder(case):
 
 # ---- Options ----------------------------------------------------------------------------------
 
-VALUES = {"rel_pos_buckets": 8, "max_rel_pos": 12}
+VALUES = {**OPTION_VALUES, "rel_pos_buckets": 8, "max_rel_pos": 12}
 WITH_REL_POS = [name for name, encoding in CATALOGUE.items() if "rel_pos" in encoding.takes]
 
 
@@ -172,7 +172,7 @@ def test_what_an_encoding_does_not_take_is_refused(name):
             drop = "[Dd]rop --" + option.replace("_", "-")
             with pytest.raises(ValueError, match=drop):
                 TupeEncoder(config)
-        elif name in WITH_REL_POS and option in {*VALUES, "untie_cls"}:
+        elif name in WITH_REL_POS and option in {"rel_pos_buckets", "max_rel_pos", "untie_cls"}:
             with pytest.raises(ValueError, match=f"{option} .*no effect without rel_pos"):
                 TupeEncoder(config)
             config = dataclasses.replace(config, rel_pos=True)

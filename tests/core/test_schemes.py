@@ -178,12 +178,8 @@ D, H, K, M = DIM, HEADS, HEAD_DIM, MAX
 PARAMETERS = {
     "tupe": (M + 1) * D + 2 * D**2 + 4 * D,
     "learned": M * D,
-    "sinusoidal": 0,
-    "none": 0,
     "transformer-xl": D**2 + 2 * D,
     "enformer": 6 * D + 2 * D,
-    "rope": 0,
-    "alibi": 0,
     "shaw": (2 * 16 + 1) * K,
     "disentangled": M * D + 2 * D**2 + 4 * D,
 }
@@ -194,7 +190,7 @@ def test_parameters_and_their_first_values(name):
     torch.manual_seed(1)
     position = build_position_encoding(name, embed_dim=D, num_heads=H, max_positions=M)
     parameters = dict(position.named_parameters())
-    assert sum(p.numel() for p in parameters.values()) == PARAMETERS[name]
+    assert sum(p.numel() for p in parameters.values()) == PARAMETERS.get(name, 0)
     assert list(position.state_dict()) == list(parameters)
     for key, value in parameters.items():
         if "pos_ln" in key or key.endswith("bias") and "global" not in key:

@@ -20,25 +20,21 @@ from tupe_fairseq.export.modeling_tupe import (
 )
 from tupe_fairseq.export.names import TUPE, Head, to_transformers
 from tupe_fairseq.export.write_folder import CODE
+from tupe_fairseq.position import CATALOGUE
 
 CODE_FOLDER = Path(modeling_tupe.__file__).parent
 # float32, summed in another order
 TOLERANCE = {"atol": 1e-5, "rtol": 0}
 REL_POS = {"rel_pos": True, "rel_pos_buckets": 8, "max_rel_pos": 5}
-# every position encoding with its main options
+# every position encoding, and its main options
 CASES = {
-    "tupe": {},
+    **{name: {} for name in CATALOGUE},
     "tupe rel_pos": REL_POS,
     "tupe rel_pos tie_cls": {**REL_POS, "tie_cls": True},
-    "learned": {},
     "learned position_each_layer": {"position_each_layer": True},
     "sinusoidal rel_pos": REL_POS,
     "none rel_pos untie_cls": {**REL_POS, "untie_cls": True},
-    "transformer-xl": {},
-    "enformer": {},
     "enformer symmetric_basis": {"symmetric_basis": True},
-    "rope": {},
-    "alibi": {},
     "alibi untie_cls": {"untie_cls": True},
     "shaw": {"max_rel_pos": 5},
     "disentangled rel_pos": REL_POS,
@@ -181,7 +177,7 @@ def test_the_files_need_torch_and_transformers_alone():
         lines = (CODE_FOLDER / name).read_text().splitlines()
         imports = {line.split()[1].split(".")[0] for line in lines if line[:4] in ("from", "impo")}
         assert imports <= {"", "math", "torch", "transformers"}
-    assert {case.split()[0] for case in CASES} == set(modeling_tupe.POSITION_ENCODINGS)
+    assert list(modeling_tupe.POSITION_ENCODINGS) == list(CATALOGUE)
 
 
 def test_attention_implementations_that_would_lose_the_positions(folder):

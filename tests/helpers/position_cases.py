@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tupe_fairseq import TupeConfig, TupeEncoder
+from tupe_fairseq.options import POSITION_OPTIONS
 from tupe_fairseq.position import CATALOGUE, build_position_encoding
 
 # all different, so that a wrong axis does not fit; an even width of a head, as rope needs
@@ -13,6 +14,8 @@ BATCH, HEADS, HEAD_DIM, SEQ_LEN, MAX = 2, 3, 4, 7, 11
 DIM = HEADS * HEAD_DIM
 # so small that SEQ_LEN tokens reach the last bucket
 REL_POS = {"rel_pos": True, "rel_pos_buckets": 8, "max_rel_pos": 5}
+#: of an option that is a number, an odd one that SEQ_LEN tokens reach
+OPTION_VALUES = {name: 3 for name, option in POSITION_OPTIONS.items() if option.default is None}
 SMALL = TupeConfig(
     embed_dim=DIM, num_heads=HEADS, num_layers=2, ffn_embed_dim=5, max_positions=MAX, dropout=0.0,
     attention_dropout=0.0, attn_impl="eager",
@@ -35,20 +38,22 @@ class Case(NamedTuple):
         return "-".join([self.name, *(name for name in self.options if name not in sizes)])
 
 
-#: the sensible combinations of a scheme's options
-CHOICES = {
-    "tupe": [{}, REL_POS, {"tie_cls": True}, {**REL_POS, "tie_cls": True}],
-    "learned": [{}, REL_POS, {**REL_POS, "untie_cls": True}],
-    "sinusoidal": [{}, REL_POS, {**REL_POS, "untie_cls": True}],
-    "none": [{}, REL_POS, {**REL_POS, "untie_cls": True}],
-    "transformer-xl": [{}],
-    "enformer": [{}, {"symmetric_basis": True}],
-    "rope": [{}],
-    "alibi": [{}, {"untie_cls": True}],
-    "shaw": [{}, {"max_rel_pos": 3}],
-    "disentangled": [{}, REL_POS, {**REL_POS, "untie_cls": True}],
-}
-ALL = [Case(name, options) for name in CATALOGUE for options in CHOICES[name]]
+def choices(name):
+    """No option, T5's bias, and each further option of a scheme alone or with T5's bias."""
+    takes, others = CATALOGUE[name].takes, {"rel_pos", "rel_pos_buckets", "position_each_layer"}
+    bases = [{}, REL_POS] if "rel_pos" in takes else [{}]
+    others |= {"max_rel_pos"} if "rel_pos" in takes else set()
+    further = [
+        {**base, option: OPTION_VALUES.get(option, True)}
+        for option in takes
+        if option not in others
+        for base in bases
+        if option in CATALOGUE[name].defaults(bool(base))
+    ]
+    return [*bases, *further]
+
+
+ALL = [Case(name, options) for name in CATALOGUE for options in choices(name)]
 #: what TupeEncoder takes: as above, and position vectors added before every layer
 ALL_OF_ENCODER = ALL + [
     Case(name, {**options, "position_each_layer": True})
