@@ -2,16 +2,16 @@
 
 import functools
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding
 
-from tupe_fairseq.attention import Sequences, choose, chunked, eager, scores_dtype
+from tupe_fairseq.attention import Sequences, check, choose, eager, scores_dtype
 from tupe_fairseq.modules import TupeEncoderLayer
-from tupe_fairseq.modules.record import RECORD, RecordsOptions, options_record
+from tupe_fairseq.modules.record import RecordsOptions
 from tupe_fairseq.modules.tupe_multihead_attention import select
 from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.position import PositionEncoding, get_position_encoding, position_of
@@ -45,6 +45,11 @@ class TupeEncoder(RecordsOptions):
         super().__init__()
         self.config = config
         self.encoding = get_position_encoding(config.position_encoding)
+        check(
+            config.attn_impl,
+            head_dim=config.embed_dim // config.num_heads,
+            has_content_bias=self.encoding.uses("content_bias"),
+        )
         self.layernorm_embedding = nn.LayerNorm(config.embed_dim)
         self.position_bias = None if self.encoding.per_layer else position_of(config)
         layers = [wrap_layer(self._build_layer()) for _ in range(config.num_layers)]
@@ -98,22 +103,23 @@ class TupeEncoder(RecordsOptions):
                 encoded as if it were alone.
             output_tokens: indices (n,), among the B * L, of the only tokens whose hidden states are
                 needed -> (n, D); the last layer skips the others. Not with return_all_hiddens.
-            lengths: what key_padding_mask says, for the host: then a GPU is not waited for.
+            lengths: the number of tokens of each row, in place of key_padding_mask: then a GPU is
+                not waited for.
         Shape: embeddings (B, L, D); key_padding_mask bool (B, L), True = padding;
         document_starts bool (B, L) -> (B, L, D), and a list of such. At padding all are finite and
         undefined.
         """
+        if return_all_hiddens and output_tokens is not None:
+            raise ValueError("return_all_hiddens gives all tokens; leave output_tokens out")
         sequences = self._sequences(embeddings, key_padding_mask, document_starts, lengths)
-        attention = self._choose(sequences, scores_dtype(embeddings))
+        attention, whole = self._choose(sequences, embeddings), sequences.whole
         hiddens: list[Tensor] = []
         keep = hiddens.append if return_all_hiddens else lambda x: None
         if output_tokens is not None:
-            output_tokens = sequences.whole.packed_indices(output_tokens)
-        x = self._run(embeddings, sequences, attention, attention.attend, keep, output_tokens)
-        if output_tokens is not None:
-            return x
-        unpack = sequences.whole.unpack
-        return (unpack(x), [unpack(h) for h in hiddens]) if return_all_hiddens else unpack(x)
+            output_tokens = whole.pack_indices(output_tokens)
+            return self._run(embeddings, sequences, attention, keep, output_tokens)
+        x = whole.unpack(self._run(embeddings, sequences, attention, keep))
+        return (x, [whole.unpack(h) for h in hiddens]) if return_all_hiddens else x
 
     @torch.no_grad()
     def attention_weights(
@@ -122,64 +128,58 @@ class TupeEncoder(RecordsOptions):
         """The attention probabilities of each layer: (B, H, L, L), 0 at padded keys."""
         if self.training:
             raise ValueError("attention_weights are those without dropout; call eval() first")
-        sequences = self._sequences(embeddings, key_padding_mask, least_padding=2.0)
         weights: list[Tensor] = []
         attend = functools.partial(eager.attend, weights=weights)
-        self._run(embeddings, sequences, eager, attend, lambda x: None)
+        attention = SimpleNamespace(make_masks=eager.make_masks, attend=attend)
+        sequences = self._sequences(embeddings, key_padding_mask, least_padding=2.0)
+        self._run(embeddings, sequences, attention, lambda x: None)
         return weights
 
     def _sequences(
-        self,
-        embeddings: Tensor,
-        key_padding_mask: Tensor | None,
-        document_starts: Tensor | None = None,
-        lengths: list[int] | None = None,
-        least_padding: float | None = None,
+        self, embeddings, key_padding_mask, document_starts=None, lengths=None, least_padding=None
     ) -> Sequences:
-        if embeddings.size(1) == 0:
+        batch, seq_len, _ = embeddings.shape
+        if seq_len == 0:
             raise ValueError(
                 f"embeddings are {tuple(embeddings.shape)}: a sequence has at least one token"
             )
         masks = {"key_padding_mask": key_padding_mask, "document_starts": document_starts}
         for name, x in masks.items():
-            if x is not None and (x.dtype != torch.bool or x.shape != embeddings.shape[:2]):
+            if x is not None and (x.dtype != torch.bool or x.shape != (batch, seq_len)):
                 raise ValueError(
                     f"{name} is {x.dtype} {tuple(x.shape)}, and the embeddings are "
                     f"{tuple(embeddings.shape)}; expected are bool (B, L) and (B, L, D)"
                 )
+        if lengths is not None:
+            if key_padding_mask is not None:
+                raise ValueError("lengths are in place of key_padding_mask; leave out one of them")
+            if len(lengths) != batch or not {*lengths} <= {*range(seq_len + 1)}:
+                raise ValueError(f"lengths are {lengths}; expected are {batch} from 0 to {seq_len}")
         if least_padding is None:
             # unpacking the tokens for attention costs a GPU about as much as an eighth of a layer
             takes_packed = self.config.attn_impl == "triton" or not embeddings.is_cuda
             least_padding = 0.0 if takes_packed else 1 / 8
-        batch, seq_len, _ = embeddings.shape
-        return Sequences(
-            (batch, seq_len),
-            embeddings.device,
-            key_padding_mask,
-            document_starts,
-            least_padding,
-            lengths,
-        )
+        options = {"row_lengths": lengths, "least_padding": least_padding}
+        return Sequences((batch, seq_len), embeddings.device, *masks.values(), **options)
 
     def attention_name(self, seq_len: int) -> str:
         """The implementation of attention for sequences of such a length, in this mode."""
         weight = self.layernorm_embedding.weight
-        sequences = Sequences((1, seq_len), weight.device)
-        return self._choose(sequences, scores_dtype(weight)).__name__.rpartition(".")[2]
+        chosen = self._choose(Sequences((1, seq_len), weight.device), weight)
+        return chosen.__name__.rpartition(".")[2]
 
-    def _choose(self, sequences: Sequences, dtype: torch.dtype) -> ModuleType:
+    def _choose(self, sequences: Sequences, x: Tensor) -> ModuleType:
         """The implementation of attention for this forward pass."""
-        has_content_bias = self.encoding.uses("content_bias")
+        config, has_content_bias = self.config, self.encoding.uses("content_bias")
         parameters = () if self.position is None else self.position.parameters()
         has_gradient = has_content_bias or any(p.requires_grad for p in parameters)
         return choose(
-            self.config.attn_impl,
+            config.attn_impl,
             sequences,
-            dtype,
-            num_heads=self.config.num_heads,
-            head_dim=self.config.embed_dim // self.config.num_heads,
+            scores_dtype(x),
+            num_heads=config.num_heads,
             has_content_bias=has_content_bias,
-            is_trained=(self.training and self.config.attention_dropout > 0)
+            is_trained=(self.training and config.attention_dropout > 0)
             or (torch.is_grad_enabled() and has_gradient),
         )
 
@@ -187,8 +187,7 @@ class TupeEncoder(RecordsOptions):
         self,
         embeddings: Tensor,
         sequences: Sequences,
-        attention: ModuleType,
-        attend: Callable[..., Tensor],
+        attention: ModuleType | SimpleNamespace,
         keep: Callable[[Tensor], None],
         output_tokens: Tensor | None = None,
     ) -> Tensor:
@@ -200,32 +199,29 @@ class TupeEncoder(RecordsOptions):
             added = embedding(sequences.positions, added.to(x))
             x = x + added
         x = dropout(self.layernorm_embedding(x), config.dropout, self.training)
-        bias = self._bias(length, x.device)
-        if attention is not chunked:
-            dtype = scores_dtype(x)
-            if attention is eager or self.encoding.uses("content_bias"):  # they add to the mask
-                dtype = torch.promote_types(dtype, torch.float32)
-            sequences.keep(attention.prepare, bias, dtype)
-        precomputed = self._precompute(sequences)
-        options = {"sequences": sequences, "attend": attend, "position": position}
+        dtype = scores_dtype(x)
+        if self.encoding.uses("content_bias"):  # which is added to the masks
+            dtype = torch.promote_types(dtype, torch.float32)
+        masks = attention.make_masks(self._bias(length, x.device), sequences, dtype)
+        shared = self._precompute(sequences), *masks
+        options = {"sequences": sequences, "attend": attention.attend, "position": position}
         keep(x)
         layers = list(self.layers)
         for number, layer in enumerate(layers):
             if number and added is not None and config.position_each_layer:
                 x = x + added
             only = output_tokens if number == len(layers) - 1 else None
-            x = layer(x, bias, *precomputed, output_tokens=only, **options)
+            x = layer(x, *shared, output_tokens=only, **options)
             keep(x)
         x = x if layers else select(x, output_tokens)  # LayerDrop may skip them all
         return x if self.layer_norm is None else self.layer_norm(x)
 
-    def _precompute(self, sequences: Sequences) -> tuple[Tensor, ...]:
-        """What the layers need of positions beside the bias: nothing or one tensor."""
+    def _precompute(self, sequences: Sequences) -> Tensor | None:
+        """What all layers need of positions beside the bias."""
         if not self.encoding.uses("precompute"):
-            return ()
+            return None
         position = next(x for x in self.modules() if isinstance(x, PositionEncoding))
-        precomputed = position.precompute(sequences.positions[:, None, None], sequences.longest)
-        return () if precomputed is None else (precomputed,)
+        return position.precompute(sequences.positions[:, None, None], sequences.longest)
 
     def _bias(self, length: int, device: torch.device) -> Tensor | None:
         """The position bias of all layers: (H, length, length)."""
@@ -239,23 +235,3 @@ class TupeEncoder(RecordsOptions):
             rows = is_at_cls(length, device)[:, None]
             bias.register_hook(lambda grad: grad.masked_fill(rows, 0))
         return bias
-
-    # ---- The record of the options in the state dict --------------------------------------------
-
-    def reset_parameters(self) -> None:
-        """Record the options again, as after ``to_empty``."""
-        self.position_version.copy_(options_record(self.config))
-
-    def load_state_dict(self, state_dict, strict: bool = True, *args, **kwargs):
-        """As ``nn.Module``'s; a whole state dict must record its options."""
-        if strict:
-            self.check_whole(state_dict)
-        return super().load_state_dict(state_dict, strict, *args, **kwargs)
-
-    def check_whole(self, state_dict: dict[str, Tensor], prefix: str = "") -> None:
-        """Refuse a state dict without a record, unless a part is loaded (``strict=False``)."""
-        if prefix + RECORD not in state_dict:
-            raise ValueError(
-                "the checkpoint holds no position options, so it was not written by this project; "
-                "tupe-convert converts the TUPE authors' checkpoints"
-            )

@@ -111,7 +111,13 @@ def of_name(name):
 
 
 def attend_by(name):
-    return importlib.import_module(f"tupe_fairseq.attention.{of_name(name)[0]}").attend
+    module = importlib.import_module(f"tupe_fairseq.attention.{of_name(name)[0]}")
+
+    def attend(qkv, bias, sequences, **options):
+        masks = module.make_masks(bias, sequences, qkv.dtype)
+        return module.attend(qkv, masks, sequences, **options)
+
+    return attend
 
 
 # ---- check ---------------------------------------------------------------------------------------

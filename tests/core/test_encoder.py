@@ -69,12 +69,14 @@ def test_every_way_is_eager_on_each_text_alone(monkeypatch, case):
         theirs = gradients(alone, expected, weights)
         for module in (eager, sdpa, chunked):
             name = module.__name__.rpartition(".")[2]
-            encoder = build(attn_impl=name)
             starts = STARTS if kind == "documents" else None
-            if name == "chunked" and encoder.encoding.uses("content_bias"):
-                with pytest.raises(RuntimeError, match="--attn-impl chunked cannot serve here"):
-                    encoder(x, PADDING, document_starts=starts)
+            if name == "chunked" and alone.encoding.uses("content_bias"):
+                with pytest.raises(
+                    ValueError, match="--attn-impl chunked cannot .*reads the words"
+                ):
+                    build(attn_impl=name)
                 continue
+            encoder = build(attn_impl=name)
             ran.clear()
             out = encoder(x, PADDING, document_starts=starts)
             assert ran == [module] * 2
@@ -336,10 +338,10 @@ def test_activation_checkpointing(case):
 @parametrized(LARGEST)
 def test_some_tokens_alone(case):
     """Their hidden states, and the gradients, are those of a whole forward pass."""
-    x, tokens = random_input(), torch.tensor([2, 6, 7, 9, 10])
+    x, tokens, mask = random_input(), torch.tensor([2, 3, 7, 9, 13]), PADDING.flip(0)
     for impl, pre_ln in (("eager", True), ("sdpa", False), ("auto", True)):
         encoder = encoder_of(case, attn_impl=impl, normalize_before=pre_ln)
-        out, whole = encoder(x, PADDING, output_tokens=tokens), encoder(x, PADDING)
+        out, whole = encoder(x, mask, output_tokens=tokens), encoder(x, lengths=[4, 7])
         expected = whole.flatten(0, 1)[tokens]
         assert_near(out, expected)
         weights = expected.detach().sin()
@@ -465,5 +467,18 @@ def test_wrong_input_is_refused():
         encoder(random_input(MAX + 1))
     with pytest.raises(ValueError, match=r"embeddings are \(2, 0, 12\): a sequence has at least"):
         encoder(x[:, :0], PADDING[:, :0])
+    for lengths in ([4], [4, 8], [4, -1], [4, 3, 2]):
+        with pytest.raises(ValueError, match="lengths are .* expected are 2 from 0 to 7"):
+            encoder(x, lengths=lengths)
+    with pytest.raises(ValueError, match="in place of key_padding_mask"):
+        encoder(x, PADDING, lengths=[7, 4])
+    for tokens in ([14], [3, 99], [-1]):  # another token's hidden state would be as good as any
+        for mask in (None, PADDING):
+            with pytest.raises(IndexError, match="out of range"):
+                encoder(x, mask, output_tokens=torch.tensor(tokens))
+    with pytest.raises(ValueError, match="return_all_hiddens gives all tokens"):
+        encoder(x, return_all_hiddens=True, output_tokens=torch.tensor([3]))
+    with pytest.raises(Exception, match="torch.export would fix the documents"):
+        torch.export.export(encoder, (x, PADDING, False, STARTS))
     with pytest.raises(ValueError, match="without dropout; call eval"):
         encoder.train().attention_weights(x)

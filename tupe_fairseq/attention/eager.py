@@ -6,25 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe_fairseq.attention.sequences import Sequences, make_masks
+from tupe_fairseq.attention import padded
+from tupe_fairseq.attention.sequences import Masks, Sequences
 
-prepare = make_masks
 
-
-def attend(
-    qkv: Tensor,
-    bias: Tensor | None,
-    sequences: Sequences,
-    *,
-    scaling: float,
-    dropout: float,
-    content_bias=None,
-    weights: list[Tensor] | None = None,
-) -> Tensor:
-    """See ``tupe_fairseq.attention``; ``weights`` gets the probabilities."""
-    dtype = torch.promote_types(qkv.dtype, torch.float32)
-    of_batch = functools.partial(attend_batch, scaling=scaling, dropout=dropout, weights=weights)
-    return sequences.in_batches(of_batch, qkv, bias, dtype, content_bias)
+def make_masks(bias: Tensor | None, sequences: Sequences, dtype: torch.dtype) -> Masks:
+    """See ``tupe_fairseq.attention``; in float32 or wider."""
+    return padded.make_masks(bias, sequences, torch.promote_types(dtype, torch.float32))
 
 
 def attend_batch(
@@ -43,6 +31,9 @@ def attend_batch(
         weights.append(probs)
     probs = F.dropout(probs.to(v.dtype), dropout)
     return torch.matmul(probs, v.transpose(1, 2)).transpose(1, 2)
+
+
+attend = functools.partial(padded.attend, attend_batch)
 
 
 def attention_probabilities(q: Tensor, k: Tensor, mask: Tensor | None, *, scaling: float) -> Tensor:

@@ -6,27 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tupe_fairseq.attention import padded
 from tupe_fairseq.attention.mask import aligned, as_dtype
-from tupe_fairseq.attention.sequences import Sequences, make_masks
 
-prepare = make_masks
-
-
-def attend(
-    qkv: Tensor,
-    bias: Tensor | None,
-    sequences: Sequences,
-    *,
-    scaling: float,
-    dropout: float,
-    content_bias=None,
-) -> Tensor:
-    """See ``tupe_fairseq.attention``."""
-    dtype = qkv.dtype
-    if content_bias is not None:  # which is added to the mask
-        dtype = torch.promote_types(dtype, torch.float32)
-    of_batch = functools.partial(attend_batch, scaling=scaling, dropout=dropout)
-    return sequences.in_batches(of_batch, qkv, bias, dtype, content_bias)
+make_masks = padded.make_masks
 
 
 def attend_batch(
@@ -54,3 +37,6 @@ def attend_batch(
         q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=is_causal, scale=scaling
     )
     return out.transpose(1, 2)
+
+
+attend = functools.partial(padded.attend, attend_batch)

@@ -20,7 +20,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tupe_fairseq.attention.sequences import Sequences
+from tupe_fairseq.attention.chunked import refuse_second_derivative
+from tupe_fairseq.attention.sequences import Masks, Sequences
 
 # (16 bits, head_dim): (queries, keys, warps, stages, registers a thread) of the tiles of the
 # forward pass and of the gradients of queries, keys and bias; multiples of 16 up to 128. Untimed:
@@ -30,6 +31,7 @@ TILES = {(True, dim): (_SMALL, _SMALL, (64, 128, 8, 2, 255), _WIDE) for dim in (
 TILES[True, 128] = (_WIDE, _NARROW, (64, 64, 8, 2, 255), _NARROW)
 TILES |= {(False, dim): ((32, 32, 8, 1, 255),) * 4 for dim in (16, 32, 64, 128)}
 PROGRAMS = 264  # at least so many for the bias: two on each multiprocessor of an H100
+IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # read by triton.jit below
 _SIZES = ["num_sequences", "num_tokens", "longest", "groups", "num_dropped"]
 
 
@@ -256,21 +258,19 @@ def bias_kernel(
     tl.store(grad_bias, grad * (65536 / (65536 - num_dropped)), mask=inside)
 
 
-def unsupported_reason(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
-    """Why ``attend`` cannot serve, or None. Autograd refuses second derivatives by itself."""
-    if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
-        return f"it runs on GPUs only, and the tensors are on {device.type}"
-    if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
-        return "it needs a GPU of compute capability 8.0"
+def unsupported_reason(device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why ``attend`` cannot serve, or None."""
     if dtype == torch.float64:
         return "it computes in 16 or 32 bits, and the tensors are float64"
-    if head_dim > 128:
-        return f"it takes heads of a width up to 128, not {head_dim}"
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
+        return "it needs a GPU of compute capability 8.0"
+    if device.type != "cuda" and not IS_INTERPRETED:
+        return f"it runs on GPUs only, and the tensors are on {device.type}"
     return None
 
 
 class Shared(NamedTuple):
-    """What all layers of a forward pass share, without gradient: see ``prepare``."""
+    """What all layers of a forward pass share, without gradient: see ``make_masks``."""
 
     by_query: Tensor | None  # the bias in base 2, (H, P, P), P a multiple of 128, rows are queries
     by_key: Tensor | None  # the same, rows are keys
@@ -280,8 +280,8 @@ class Shared(NamedTuple):
     is_full: bool  # all are that long
 
 
-def prepare(bias: Tensor | None, sequences: Sequences, dtype: torch.dtype) -> Shared:
-    """The bias as the kernels read it, and where the sequences are; the host waits for nothing.
+def make_masks(bias: Tensor | None, sequences: Sequences, dtype: torch.dtype) -> Masks:
+    """The bias, as the kernels read it, too, and where the sequences are.
 
     For 16 bits it is float16, with the maximum of each row moved to 0, which softmax does not see:
     eight times as fine as bfloat16, and half as much to read as float32. Rows need a finite number.
@@ -289,14 +289,14 @@ def prepare(bias: Tensor | None, sequences: Sequences, dtype: torch.dtype) -> Sh
     by_query = by_key = None
     longest, device = sequences.longest, sequences.device
     if bias is not None:
-        bias = bias.detach()[:, :longest, :longest].float()
-        bias = (bias - bias.amax(dim=-1, keepdim=True)) * math.log2(math.e)
-        bias = bias.to(torch.float16 if dtype.itemsize == 2 else torch.float32)
-        by_query = F.pad(bias, (0, -longest % 128, 0, -longest % 128))
+        bias = bias[:, :longest, :longest]
+        by_query = bias.detach().float()
+        by_query = (by_query - by_query.amax(dim=-1, keepdim=True)) * math.log2(math.e)
+        by_query = by_query.to(torch.float16 if dtype.itemsize == 2 else torch.float32)
+        by_query = F.pad(by_query, (0, -longest % 128, 0, -longest % 128))
         by_key = by_query.transpose(1, 2).contiguous()
     assert sequences.lengths is not None
-    is_full = set(sequences.lengths) == {longest}
-    if is_full:  # without a copy from the host
+    if sequences.is_full:  # without a copy from the host
         lengths = torch.full((len(sequences.lengths),), longest, device=device)
     else:
         lengths = torch.tensor(sequences.lengths, device=device)
@@ -305,20 +305,19 @@ def prepare(bias: Tensor | None, sequences: Sequences, dtype: torch.dtype) -> Sh
     spans = torch.stack([starts[order], lengths], dim=1).int()
     limits = torch.arange(0, longest, 16, device=device)
     counts = (lengths > limits[:, None]).sum(dim=1).int()
-    return Shared(by_query, by_key, spans, counts, longest, is_full)
+    return bias, by_query, by_key, spans, counts
 
 
 def attend(
-    qkv: Tensor, bias: Tensor | None, sequences: Sequences, *, scaling: float, dropout: float
+    qkv: Tensor, masks: Masks, sequences: Sequences, *, scaling: float, dropout: float
 ) -> Tensor:
     """See ``tupe_fairseq.attention``.
 
     Dropout is drawn from torch's generator of the device, with p a multiple of 2^-16 below 1.
     """
-    shared = sequences.prepared(prepare, bias, qkv.dtype)
+    bias, *shared = masks
+    shared += [sequences.longest, sequences.is_full]
     seed = torch.randint(2**62, (1,), device=qkv.device) if dropout else None
-    if bias is not None:
-        bias = bias[:, : shared.longest, : shared.longest]
     head_dim = qkv.size(-1)
     width = max(16, 1 << (head_dim - 1).bit_length())  # of the kernels
     qkv = F.pad(qkv, (0, width - head_dim)) if head_dim < width else qkv.contiguous()
@@ -374,6 +373,7 @@ def _setup_context(ctx, inputs, output):
 
 
 def _gradients(ctx, grad_out, _):
+    refuse_second_derivative("triton")
     qkv, out, lse, seed, *tensors = ctx.saved_tensors
     scaling, dropout, *rest = ctx.numbers
     needs_bias = ctx.needs_input_grad[1]

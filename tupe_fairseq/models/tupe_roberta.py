@@ -181,12 +181,12 @@ class TupeRobertaEncoder(RobertaEncoder):
         encoder = self.sentence_encoder
         if token_embeddings is None:
             token_embeddings = encoder.embed_tokens(src_tokens)
-        mask = src_tokens.eq(self.padding_idx)
+        mask = src_tokens.eq(self.padding_idx) if lengths is None else None
         starts = None if self.document_start is None else src_tokens.eq(self.document_start)
+        out = encoder(token_embeddings, mask, return_all_hiddens, starts, output_tokens, lengths)
         if not return_all_hiddens:
-            x = encoder(token_embeddings, mask, False, starts, output_tokens, lengths)
-            return x, {"inner_states": None}
-        x, hiddens = encoder(token_embeddings, mask, True, starts)
+            return out, {"inner_states": None}
+        x, hiddens = out
         return x, {"inner_states": [hidden.transpose(0, 1) for hidden in hiddens]}
 
     def forward(

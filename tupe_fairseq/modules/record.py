@@ -66,3 +66,21 @@ class RecordsOptions(nn.Module):
             check_record(self.config, saved)
             state_dict[prefix + RECORD] = options_record(self.config)  # an older one is shorter
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def reset_parameters(self) -> None:
+        """Record the options again, as after ``to_empty``."""
+        self.position_version.copy_(options_record(self.config))
+
+    def load_state_dict(self, state_dict, strict: bool = True, *args, **kwargs):
+        """As ``nn.Module``'s; a whole state dict must record its options."""
+        if strict:
+            self.check_whole(state_dict)
+        return super().load_state_dict(state_dict, strict, *args, **kwargs)
+
+    def check_whole(self, state_dict: dict[str, Tensor], prefix: str = "") -> None:
+        """Refuse a state dict without a record, unless a part is loaded (``strict=False``)."""
+        if prefix + RECORD not in state_dict:
+            raise ValueError(
+                "the checkpoint holds no position options, so it was not written by this project; "
+                "tupe-convert converts the TUPE authors' checkpoints"
+            )

@@ -63,8 +63,8 @@ class TupeEncoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        bias: Tensor | None,
-        *precomputed: Tensor,
+        precomputed: Tensor | None,
+        *masks: Tensor | None,
         output_tokens: Tensor | None = None,
         **attention,
     ) -> Tensor:
@@ -73,7 +73,7 @@ class TupeEncoderLayer(nn.Module):
         # another object, and a second layer's backward pass would run through its graph again.
         pre_ln = self.normalize_before
         y = self.self_attn_layer_norm(x) if pre_ln else x
-        y = self.self_attn(y, bias, *precomputed, output_tokens=output_tokens, **attention)
+        y = self.self_attn(y, precomputed, *masks, output_tokens=output_tokens, **attention)
         x = select(x, output_tokens) + F.dropout(y, self.dropout, self.training)
         x = x if pre_ln else self.self_attn_layer_norm(x)
         y = self.fc1(self.final_layer_norm(x) if pre_ln else x)

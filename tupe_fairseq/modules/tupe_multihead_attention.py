@@ -59,8 +59,8 @@ class TupeMultiheadAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        bias: Tensor | None,
-        *precomputed: Tensor,
+        precomputed: Tensor | None,
+        *masks: Tensor | None,
         sequences: Sequences,
         attend: Callable[..., Tensor] = eager.attend,
         position: PositionEncoding | None = None,
@@ -70,27 +70,27 @@ class TupeMultiheadAttention(nn.Module):
 
         Args:
             precomputed: what ``position.precompute`` gave.
-            attend: an implementation, see ``tupe_fairseq.attention``.
+            masks: made of the bias by the implementation whose function ``attend`` is, see
+                ``tupe_fairseq.attention``.
             position: the encoding that all layers share, if this layer has none of its own.
             output_tokens: indices (n,) of the only tokens whose output is needed -> (n, D).
         """
         position = position if self.position is None else self.position
         qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
         qkv = qkv.unflatten(-1, (3, self.num_heads, -1))
+        more = () if precomputed is None else (precomputed,)
         if position is not None and position.uses("content_bias"):
-            content_bias = functools.partial(_content_bias, position, precomputed)
+            content_bias = functools.partial(_content_bias, position, more)
             attend = functools.partial(attend, content_bias=content_bias)
         if position is not None and position.uses("transform"):
             qk, v = qkv.split((2, 1), dim=1)
-            qk = position.transform(qk, sequences.positions[:, None, None], *precomputed)
+            qk = position.transform(qk, sequences.positions[:, None, None], *more)
             qkv = torch.cat((qk, v), dim=1)
         dropout = self.dropout if self.training else 0.0
-        out = attend(qkv, bias, sequences, scaling=self.scaling, dropout=dropout).flatten(-2)
+        out = attend(qkv, masks, sequences, scaling=self.scaling, dropout=dropout).flatten(-2)
         return self.out_proj(select(out, output_tokens))
 
 
-def _content_bias(
-    position: PositionEncoding, precomputed: tuple[Tensor, ...], q: Tensor, k: Tensor
-):
+def _content_bias(position: PositionEncoding, more: tuple[Tensor, ...], q: Tensor, k: Tensor):
     """Of sequences that begin at position 0: q, k (B, H, L, K) -> (B, H, L, L)."""
-    return position.content_bias(q, k, q.size(2), k.size(2), *precomputed)
+    return position.content_bias(q, k, q.size(2), k.size(2), *more)
