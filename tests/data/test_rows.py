@@ -243,7 +243,7 @@ def test_quotes_in_tsv_stay_with_a_warning(tmp_path, caplog):
         (["sentence1", "sentence2", "score"], ("sentence1", "sentence2", "score")),
         (["label", "hypothesis", "premise"], ("premise", "hypothesis", "label")),
         (["id", "tokens", "pos_tags", "ner_tags"], ("tokens", None, "ner_tags")),
-        (["", "tweet", "target"], ("tweet", None, "target")),
+        (["", "tweet", " Target"], ("tweet", None, " Target")),
     ],
 )
 def test_guessed_columns(names, expected, tmp_path, caplog):

@@ -257,11 +257,18 @@ def test_rows_without_a_text_are_counted(tmp_path):
     """In .jsonl, and in .csv with a quote that is not closed."""
     text = [" ".join(lines) for lines in made_up(30)]
     records = [json.dumps({"n": n, "text": row}) for n, row in enumerate(text)]
-    bad = ['{"text": null}', '{"text": NaN}', '{"text": 3}', '{"n": 1}', "[1]"]
+    bad = [
+        "{\"text\": \"['a', 'b']\"}",
+        '{"text": null}',
+        '{"text": NaN}',
+        '{"text": 3}',
+        '{"n": 1}',
+        "[1]",
+    ]
     (tmp_path / "a.jsonl").write_text("\n".join([*records[:20], *bad, *records[20:]]))
     cells = [f'{n},"{row}"' for n, row in enumerate(text)]
     (tmp_path / "a.csv").write_text("\n".join(["n,text", *cells[:20], '7,"open', *cells[20:]]))
-    for name, num_bad in (("a.jsonl", 5), ("a.csv", 1)):
+    for name, num_bad in (("a.jsonl", 6), ("a.csv", 1)):
         out = tmp_path / f"data of {name}"
         flags = ["--input", tmp_path / name, "--text-field", "text", "--vocab-size", 90]
         code, printed = prepare(out, *flags)

@@ -127,7 +127,7 @@ def _of_conll(rows: list[Row]) -> dict[str, str | None]:
 
 def _guess(names: list[str], chosen: dict[str, str]) -> dict[str, str | None]:
     """The columns by their names."""
-    lower = {name.lower(): name for name in reversed(names) if name not in chosen.values()}
+    lower = {name.strip().lower(): name for name in reversed(names) if name not in chosen.values()}
     label = chosen.get("label") or next((lower[name] for name in _LABELS if name in lower), None)
     for pair in (*_PAIRS, *((name,) for name in _TEXTS)):
         if all(name in lower for name in pair):

@@ -18,7 +18,7 @@ import numpy as np
 from tqdm import tqdm
 
 from tupe_fairseq.data.parallel import parallel_map
-from tupe_fairseq.data.rows import BadRows, RowError, ending_of, read_rows
+from tupe_fairseq.data.rows import BadRows, RowError, ending_of, read_rows, refuse_list
 from tupe_fairseq.data.text_files import BLOCK_BYTES, CONVERT, clean_line, holds_json, open_text
 
 logger = logging.getLogger("tupe-prepare-pretrain")
@@ -57,6 +57,7 @@ def _texts(path: str, field: str, bad: BadRows) -> Iterator[str]:
         if not isinstance(row[field], str):
             problem = f"has --text-field {field}, which is not a text, but {row[field]!r:.50}"
             raise RowError(problem, "not a text")
+        refuse_list(texts[field])
         return texts[field]
 
     ending = ending_of(path, ".jsonl").replace(".txt", ".jsonl")
@@ -206,12 +207,10 @@ def clean_files(
 
 def dropped_lines(counts: Counter) -> str:
     """How many lines were dropped, and why."""
-    names = ("invalid_utf8", "too_short", "too_long")
-    dropped = ", ".join(f"{name} {counts[name]:,}" for name in names)
-    return (
-        f"of {counts['read'] + counts['split_off']:,} lines dropped: {dropped} (--min-chars, "
-        f"--max-chars; of what is not UTF-8 {CONVERT})"
-    )
+    advice = {"invalid_utf8": CONVERT, "too_short": "--min-chars", "too_long": "--max-chars"}
+    dropped = [f"{counts[name]:,} {name} ({advice[name]})" for name in advice if counts[name]]
+    total = counts["read"] + counts["split_off"]
+    return f"of {total:,} lines dropped: {', '.join(dropped) or 'none'}"
 
 
 # ---- Split ------------------------------------------------------------------------------------
