@@ -237,26 +237,20 @@ def make_report(options, text: dict[str, Any], encoded: dict[str, Counter]) -> d
     cleaned, splits = Counter(text["cleaned"]), text["splits"]
     total = sum(encoded.values(), Counter())
     rows = {"read": cleaned["rows"], "no_text": cleaned["rows"] - cleaned["documents"]}
-    num_joined = sum(splits[split]["joined"] for split in encoded)
+    lines = {
+        "read": cleaned["read"],
+        "split_off": cleaned["split_off"],
+        "joined": sum(splits[split]["joined"] for split in encoded),
+        "cut": total["cut"],
+    }
     dropped = ("invalid_utf8", "too_short", "too_long", "duplicate")
-
-    def by_split(count: Callable[[str], Any]) -> dict[str, Any]:
-        return {split: count(split) for split in encoded}
-
     return {
         **({"rows": rows} if options.text_field else {}),
-        "documents": {"read": cleaned["documents"], **by_split(lambda x: splits[x]["documents"])},
-        "lines": {
-            **{"read": cleaned["read"], "split_off": cleaned["split_off"]},
-            **{
-                "joined": num_joined,
-                "cut": total["cut"],
-                **by_split(lambda x: encoded[x]["lines"]),
-            },
-        },
+        "documents": {"read": cleaned["documents"], **{x: splits[x]["documents"] for x in encoded}},
+        "lines": {**lines, **{x: counts["lines"] for x, counts in encoded.items()}},
         "dropped": {**{x: cleaned[x] for x in dropped}, "no_pieces": total["no_pieces"]},
-        "tokens": by_split(lambda x: encoded[x]["tokens"]),
-        "unknown_rate": by_split(lambda x: encoded[x]["unknown"] / encoded[x]["tokens"]),
+        "tokens": {x: counts["tokens"] for x, counts in encoded.items()},
+        "unknown_rate": {x: counts["unknown"] / counts["tokens"] for x, counts in encoded.items()},
     }
 
 

@@ -248,22 +248,17 @@ def _txt(path: str, columns, header):
 
 
 def _tsv(path: str, columns, header: bool):
-    num_quoted = 0
-
     def rows():
-        nonlocal num_quoted
         for number, line in _lines(path):
-            fields = line.split("\t")
-            num_quoted += sum(x[:1] == x[-1:] == '"' for x in fields) if '"' in line else 0
-            yield number, _checked(fields if line else [], line)
+            fields = line.split("\t") if line else []
+            if '"' in line and any(x[:1] == x[-1:] == '"' for x in fields):
+                _warn_once(
+                    "%s: fields begin and end with a quote, which has no meaning in .tsv and stays "
+                    "in the text; if pandas, Excel or csv wrote the file, name it .csv", path,
+                )  # fmt: skip
+            yield number, _checked(fields, line)
 
-    yield from _delimited(path, header, rows())
-    if num_quoted:
-        _warn_once(
-            "%s: %d fields begin and end with a quote, which has no meaning in .tsv and stays in "
-            "the text; if pandas, Excel or csv wrote the file, name it .csv",
-            path, num_quoted,
-        )  # fmt: skip
+    return _delimited(path, header, rows())
 
 
 def _csv(path: str, columns, header: bool):
@@ -347,8 +342,7 @@ def _delimited(
 
 def _jsonl(path: str, columns, header):
     for number, line in _lines(path):
-        row = _checked({}, line)
-        if line.strip() and isinstance(row, dict):
+        if line.strip():
             try:
                 row = json.loads(line, object_pairs_hook=_object)
                 if not isinstance(row, dict):
@@ -356,8 +350,7 @@ def _jsonl(path: str, columns, header):
             except (ValueError, RecursionError) as error:
                 problem = f"is not a JSON object ({error}); of a list: jq -c '.[]' FILE"
                 row = RowError(problem, "not a JSON object")
-        if line.strip():
-            yield number, row
+            yield number, _checked(row, line)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Row:
@@ -442,8 +435,8 @@ def _text(column: str, value: Any) -> Any:
         return value if value.isascii() else _HALF_CHARACTERS.sub("", value)
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return json.dumps(value)
-    if isinstance(value, Decimal) and value.is_finite():
-        return str(value)
+    if isinstance(value, (Decimal, bytes)):
+        return _other(value)
     if isinstance(value, list) and not any(isinstance(one, list) for one in value):
         return [_text(column, one) for one in value]
     is_json = value is None or isinstance(value, float)
@@ -464,15 +457,12 @@ def _field(value: Any) -> str:
 
 def _other(value: Any) -> str:
     """A date, a decimal number, ... of parquet as text; bytes only if they are text."""
-    try:
-        return (
-            value.decode()
-            if isinstance(value, bytes)
-            else getattr(value, "isoformat", value.__str__)()
-        )
-    except UnicodeDecodeError:
-        problem = f"has {value[:20]!r}, which is no text; leave that column out"
-        raise RowError(problem, "bytes") from None
+    if not isinstance(value, bytes):
+        return getattr(value, "isoformat", value.__str__)()
+    text = value.decode(errors="surrogateescape")
+    if _NOT_UTF8.search(text):
+        raise RowError(f"has {value[:20]!r}, which is no text; leave that column out", "bytes")
+    return text
 
 
 def _csv_line(fields: list[str]) -> str:
