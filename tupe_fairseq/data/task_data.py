@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
@@ -156,10 +157,9 @@ def _label_counts(task: Task, rows: TaskRows) -> dict[str, int]:
     if task.scale is None:
         counts = Counter(one for label in rows.labels for one in as_tuple(label))
         return {label: counts[label] for label in task.labels}
-    low, high = task.scale
-    step, last = (high - low) / _INTERVALS, _INTERVALS - 1
-    places = Counter(min(max(int((float(x) - low) / step), 0), last) for x in rows.labels)
-    return {f"{low + n * step:g} to {low + (n + 1) * step:g}": places[n] for n in range(_INTERVALS)}
+    scores = np.clip(np.array(rows.labels, float), *task.scale)
+    counts, ends = np.histogram(scores, _INTERVALS, task.scale)
+    return {f"{a:g} to {b:g}": int(n) for n, a, b in zip(counts, ends, ends[1:])}
 
 
 def _write_labels(task: Task, splits: dict[str, TaskRows], folder: str) -> None:
