@@ -199,5 +199,7 @@ def test_refusals(folder):
     task, model, criterion = build(folder)
     sample = training.batches(task, "test", 3)[0]
     assert "target" not in sample and sample["net_input"]["word_starts"].any()
+    with pytest.raises(ValueError, match="metric entity_f1: measured are accuracy"):
+        build(folder, "--metrics", "accuracy", "--best-checkpoint-metric", "entity_f1")
     with pytest.raises(ValueError, match="the split has no tags"):
         criterion(model, sample)

@@ -14,6 +14,7 @@ from fairseq.dataclass import ChoiceEnum
 from tupe_fairseq.criterions.whole_set import (
     METRICS_HELP,
     WEIGHTS_HELP,
+    check_best,
     log_accuracy,
     log_rows,
     parse_metrics,
@@ -66,6 +67,7 @@ class GlueSentencePredictionCriterion(SentencePredictionCriterion):
         self.metric_names = list(
             dict.fromkeys(names + ["accuracy"] * (self.kind == CLASSIFICATION))
         )
+        check_best(cfg, self.metric_names)
         self.class_weights = parse_weights(cfg.class_weights, labels)
 
     def forward(self, model, sample, reduce=True):

@@ -12,6 +12,7 @@ from fairseq.logging import metrics
 from tupe_fairseq.criterions.whole_set import (
     METRICS_HELP,
     WEIGHTS_HELP,
+    check_best,
     log_accuracy,
     log_rows,
     parse_metrics,
@@ -41,6 +42,7 @@ class TokenTaggingCriterion(FairseqCriterion):
         self.metric_names = list(
             dict.fromkeys([*parse_metrics(cfg.metrics, "tagging", self.tags), "accuracy"])
         )
+        check_best(cfg, self.metric_names)
         self.class_weights = parse_weights(cfg.class_weights, self.tags)
 
     def forward(self, model, sample, reduce=True):

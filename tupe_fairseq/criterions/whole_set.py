@@ -31,6 +31,15 @@ def parse_metrics(text: str, kind: str, labels: list[str]) -> list[str]:
     return names
 
 
+def check_best(cfg, names: list[str]) -> None:
+    """Refuse a metric for the best checkpoint that is not measured, before the training."""
+    from tupe_fairseq.data.metrics import METRICS
+
+    best = cfg._get_root().get("checkpoint", {}).get("best_checkpoint_metric")
+    if best in METRICS and best not in names:
+        raise ValueError(f"--best-checkpoint-metric {best}: measured are {', '.join(names)}")
+
+
 def parse_weights(text: str | None, labels: list[str]) -> Tensor | None:
     """The weights of --class-weights, float32 (C)."""
     if not text:
