@@ -434,3 +434,5 @@ def test_refused_by_from_pretrained_as_another_model(trained_lm, tmp_path):
         torch.save(changed, tmp_path / "other.pt")
         with pytest.raises(ValueError, match=f"is refused.*{value}"):
             TupeLanguageModel.from_pretrained(str(tmp_path), "other.pt")
+    with pytest.raises(ValueError, match="^unknown option dropuot .*; did you mean dropout?"):
+        TupeLanguageModel.from_pretrained(str(trained_lm), LAST, dropuot=0.3)

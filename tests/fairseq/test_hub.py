@@ -83,6 +83,12 @@ def test_overrides_and_a_folder_without_a_subword_model(subwords_trained, tmp_pa
     assert (config.attn_impl, config.dropout) == ("eager", 0.3) and hub.bpe is None
     with pytest.raises(FileNotFoundError, match="other.pt does not exist"):
         TupeRobertaModel.from_pretrained(str(tmp_path), "other.pt")
+    for name, advice in (
+        ("unknown_thing", ""), ("attn_imp", "; did you mean attn_impl?"), ("lr", ""),
+        ("bpe_codes", ""), ("regression_target", ""),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"^unknown option {name} of from_pretrained{advice}"):
+            TupeRobertaModel.from_pretrained(str(tmp_path), LAST, **{name: 3})
 
 
 def test_position_bias(hub):

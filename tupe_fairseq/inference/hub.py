@@ -5,6 +5,7 @@ options. Here the file chooses sizes and switches from checked options, and noth
 """
 
 import argparse
+import dataclasses
 import functools
 import logging
 import os
@@ -31,6 +32,7 @@ from tupe_fairseq.data.tokenizer import Tokenizer, find_record
 from tupe_fairseq.inference.model import trained_head
 from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
 from tupe_fairseq.inference.texts import predict
+from tupe_fairseq.models._options import check_overrides
 from tupe_fairseq.runs.process import quiet
 
 logger = logging.getLogger(__name__)
@@ -72,14 +74,18 @@ def from_pretrained(
     data = os.path.abspath(os.path.join(folder, data)) if data.startswith(".") else data
     is_given = {"bpe", "sentencepiece_model"} & set(overrides)
     recorded = None if is_given else recorded_bpe([data, folder])
-    for name, option in BPE_FILES.items():
-        path = os.path.join(folder, name)
-        if os.path.exists(path):
-            overrides.setdefault(option, path)
-    bpe = overrides.pop("bpe", "sentencepiece" if "sentencepiece_model" in overrides else None)
+    paths = {option: os.path.join(folder, name) for name, option in BPE_FILES.items()}
+    files = {option: path for option, path in paths.items() if os.path.exists(path)}
+    bpe = overrides.pop("bpe", None)
+    if bpe is None and "sentencepiece_model" in {**files, **overrides}:
+        bpe = "sentencepiece"
+    of_bpe = option_names("bpe", bpe) if bpe else set()
+    bpe_options = {name: x for name, x in {**files, **overrides}.items() if name in of_bpe}
+    overrides = {name: x for name, x in overrides.items() if name not in of_bpe}
     path = find_checkpoint(os.path.join(folder, checkpoint_file))
     model, task = load_model(path, data, **overrides)
-    config = argparse.Namespace(bpe=_bpe_config(bpe, overrides), task=task.cfg, model=model.args)
+    bpe_config = None if bpe is None else OmegaConf.create({"_name": bpe, **bpe_options})
+    config = argparse.Namespace(bpe=bpe_config, task=task.cfg, model=model.args)
     hub = TupeRobertaHub(config, task, model)
     hub.bpe = recorded or hub.bpe
     hub.folders = [data, folder]
@@ -97,6 +103,7 @@ def load_model(path: str, data: str, **overrides: Any):
     check_options_fit(options, checkpoint.tensors, path)
     name = options.get("task", "masked_lm")
     defaults = TASK_DATACLASS_REGISTRY[name]()
+    check_overrides(overrides, options["arch"], name, ())
     values = {**FROM_OTHER_PARTS, **options, "data": data, "_name": name}
     values = {key: value for key, value in values.items() if hasattr(defaults, key)}
     config = OmegaConf.merge(OmegaConf.structured(defaults), values)
@@ -108,12 +115,11 @@ def load_model(path: str, data: str, **overrides: Any):
     return model, task
 
 
-def _bpe_config(bpe: str | None, options: dict[str, Any]):
-    if bpe is None:
-        return None
-    defaults = REGISTRIES["bpe"]["dataclass_registry"].get(bpe)
-    known = {key: value for key, value in options.items() if hasattr(defaults, key)}
-    return OmegaConf.create({"_name": bpe, **known})
+def option_names(kind: str, name: str | None) -> set[str]:
+    """The options of one of fairseq's ``--bpe`` or ``--tokenizer``; of all, if the name is None."""
+    registry = REGISTRIES[kind]["dataclass_registry"]
+    configs = registry.values() if name is None else [registry[name]]
+    return {field.name for config in configs for field in dataclasses.fields(config)}
 
 
 class TupeRobertaHub(RobertaHubInterface):

@@ -1,11 +1,18 @@
 """Our options as fairseq's: dataclasses for flags and Hydra, and the presets of --arch."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import Field, field, make_dataclass
+import argparse
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import Field, field, fields, make_dataclass
 from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.models import register_model_architecture
+from fairseq.models import (
+    ARCH_CONFIG_REGISTRY,
+    ARCH_MODEL_REGISTRY,
+    register_model_architecture,
+)
+from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from fairseq.utils import safe_getattr
 
 
@@ -21,6 +28,26 @@ def fairseq_dataclass(name: str, options: Mapping[str, Field]) -> type[FairseqDa
         help = {"help": option.metadata["help"]}
         columns.append((key, kind, field(default=option.default, metadata=help)))
     return make_dataclass(name, columns, bases=(FairseqDataclass,))
+
+
+def check_names(names: Iterable[str], of: str, arch: str, more: Iterable[str]) -> None:
+    """Refuse a name that is no option of an --arch, and none of ``more``."""
+    parser = argparse.ArgumentParser()
+    ARCH_MODEL_REGISTRY[arch].add_args(parser)
+    options, _ = parser.parse_known_args([])
+    ARCH_CONFIG_REGISTRY[arch](options)
+    known = {*vars(options), "max_positions", *more}
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            advice = f"; did you mean {near[0]}?" if near else ""
+            raise ValueError(f"unknown option {name} of {of}{advice}")
+
+
+def check_overrides(overrides: Iterable[str], arch: str, task: str, more: Iterable[str]) -> None:
+    """Refuse what ``from_pretrained`` would ignore."""
+    of_task = [field.name for field in fields(TASK_DATACLASS_REGISTRY[task])]
+    check_names(overrides, "from_pretrained", arch, ["arch", "task", *of_task, *more])
 
 
 def set_defaults(args, defaults: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from tupe_fairseq.attention import eager, make_mask, scores_dtype, sdpa
 from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY
-from tupe_fairseq.models._options import fairseq_dataclass
+from tupe_fairseq.models._options import check_overrides, fairseq_dataclass
 from tupe_fairseq.models.tupe_roberta import wrap_layer
 from tupe_fairseq.modules.record import RECORD, RecordsOptions, check_record
 from tupe_fairseq.options import PositionOptions, TupeConfig, refuse_others
@@ -408,7 +408,7 @@ class DecoderModel:
         Raises:
             ValueError: if the file names another model or task, which fairseq would build.
         """
-        from tupe_fairseq.inference.hub import recorded_bpe
+        from tupe_fairseq.inference.hub import option_names, recorded_bpe
 
         tupe_fairseq.register()
         paths = [
@@ -420,6 +420,9 @@ class DecoderModel:
             for key, pattern in FROM_FILES.items():
                 if not re.fullmatch(pattern, str(options.get(key))):
                     raise ValueError(f"{path} is refused: its {key} is {options.get(key)!r:.80}")
+        parts = {kind: option_names(kind, kwargs.get(kind)) for kind in ("bpe", "tokenizer")}
+        more = {"user_dir", *parts, *parts["bpe"], *parts["tokenizer"]}
+        check_overrides(kwargs, options["arch"], options["task"], more)
         if os.path.isfile(os.path.join(model_name_or_path, SENTENCEPIECE_MODEL)):
             kwargs.setdefault("bpe", "sentencepiece")
         names = os.pathsep.join(map(os.path.basename, paths))

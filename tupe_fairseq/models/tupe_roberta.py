@@ -3,9 +3,7 @@
 Source: Ke, He and Liu 2021, https://arxiv.org/abs/2006.15595.
 """
 
-import argparse
 import copy
-import difflib
 import logging
 from collections import Counter
 from dataclasses import fields
@@ -14,7 +12,7 @@ from functools import partial
 from fairseq.checkpoint_utils import prune_state_dict
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import fsdp_wrap
-from fairseq.models import ARCH_CONFIG_REGISTRY, register_model
+from fairseq.models import register_model
 from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta import base_architecture as roberta_base_architecture
 from fairseq.models.roberta.model import RobertaEncoder
@@ -30,7 +28,12 @@ from tupe_fairseq.checkpoint.checkpoint import vocabulary_version
 from tupe_fairseq.checkpoint.fit import check_fit, recorded_vocabulary
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.flops import training_flops
-from tupe_fairseq.models._options import fairseq_dataclass, register_sizes, set_defaults
+from tupe_fairseq.models._options import (
+    check_names,
+    fairseq_dataclass,
+    register_sizes,
+    set_defaults,
+)
 from tupe_fairseq.modules.heads import LMHead, TaggingHead, TextHead, fit_heads
 from tupe_fairseq.options import (
     ARCHITECTURES,
@@ -113,20 +116,6 @@ def check_options(args, task) -> None:
             "--isolate-documents needs --task tupe_masked_lm; other tasks do not need the flag, "
             "even if the model was pre-trained with it"
         )
-
-
-def check_hydra_keys(args) -> None:
-    """Refuse model keys that nothing reads. Hydra accepts any key for a model with flags."""
-    parser = argparse.ArgumentParser()
-    TupeRobertaModel.add_args(parser)
-    known, _ = parser.parse_known_args([])
-    ARCH_CONFIG_REGISTRY[args._name](known)
-    names = {*vars(known), "_name", "max_positions", "tokens_per_sample"}
-    for name in args:
-        if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            advice = f"; did you mean {near[0]}?" if near else ""
-            raise ValueError(f"unknown key model.{name} for {args._name}{advice}")
 
 
 def wrap_layer(layer: nn.Module, options) -> nn.Module:
@@ -228,7 +217,8 @@ class TupeRobertaModel(RobertaModel):
     @classmethod
     def build_model(cls, args, task):
         if OmegaConf.is_config(args):
-            check_hydra_keys(args)
+            # Hydra accepts any key for a model with flags
+            check_names(args, f"model {args._name}", args._name, ["_name", "tokens_per_sample"])
             OmegaConf.set_struct(args, False)
         base_architecture(args)
         if not safe_hasattr(args, "max_positions"):
