@@ -5,7 +5,7 @@ import logging
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tupe_fairseq.data.columns import Columns, choose_columns
@@ -63,7 +63,14 @@ def read_task(options: argparse.Namespace) -> tuple[Task, dict[str, TaskRows], C
     Args:
         options: the flags of tupe-prepare-task, ``files`` by split, and ``has_header``.
     """
-    columns, files = _columns(options), options.files
+    files, header = options.files, options.has_header
+    if not header and all(ending_of(path) not in DELIMITED for path in files.values()):
+        raise ValueError("--no-header has no effect: none of the files is .tsv or .csv; drop it")
+    names = (options.text, options.text2, options.label)
+    num_texts = 1 if options.kind == TAGGING else None
+    columns = choose_columns(
+        files["train"], *names, header=header, num_texts=num_texts, labelled=True
+    )
     train = _read(options, files["train"], columns, options.labels, options.scale)
     scheme = _scheme(train) if options.kind == TAGGING else None
     converts = scheme == IOB1 and not options.labels
@@ -109,10 +116,18 @@ def _read(
         bad(error)
 
     def use(index: int, row: dict[str, Any], texts: dict[str, Any]) -> tuple:
-        words, label = _parse(options, texts, columns)
-        if converts and label is not None:
-            label = _as_bio(label)
-        _check(label, labels, scale)
+        words = _texts([texts[name] for name in columns.texts], options.kind)
+        if columns.label is None:
+            return str(index), words, None
+        label = _label(options, texts[columns.label], words)
+        label = _as_bio(label) if converts else label
+        for one in as_tuple(label) if labels else ():
+            if one not in labels:
+                problem = f"has the label {one!r}, not one of {quoted(labels)}"
+                raise RowError(problem, "unknown label")
+        if scale and not scale[0] <= float(label) <= scale[1]:
+            problem = f"has the score {label!r}, outside --scale {scale[0]:g},{scale[1]:g}"
+            raise RowError(problem, "score outside the scale")
         return str(index), words, label
 
     names = [*columns.texts, *([columns.label] if columns.label else [])]
@@ -122,17 +137,6 @@ def _read(
         raise ValueError(f"{path}: no row can be used; left out: {bad}")
     rows.read, rows.dropped = len(rows.texts) + bad.total(), bad
     return rows
-
-
-def _columns(options: argparse.Namespace) -> Columns:
-    """The columns of all files, as they are in train."""
-    files, header = options.files, options.has_header
-    if not header and all(ending_of(path) not in DELIMITED for path in files.values()):
-        raise ValueError("--no-header has no effect: none of the files is .tsv or .csv; drop it")
-    names, num_texts = (options.text, options.text2, options.label), None
-    if options.kind == TAGGING:
-        num_texts = 1
-    return choose_columns(files["train"], *names, header=header, num_texts=num_texts, labelled=True)
 
 
 def _seen(rows: TaskRows) -> set[str]:
@@ -181,63 +185,44 @@ def _warn_of_leaks(splits: dict[str, TaskRows]) -> None:
             logger.warning("%d of %d rows of %s are in train, too", number, len(rows.texts), split)
 
 
-def _parse(
-    options: argparse.Namespace, row: dict[str, Any], columns: Columns
-) -> tuple[tuple[str, ...], Any]:
-    """The texts of a row, or its words, and its label without space around it."""
-
-    def whole(values: Iterable[str]) -> tuple[str, ...]:
-        stripped = tuple(printable(value).strip() for value in values)
-        for value in filter(_NOTHING.fullmatch, stripped):
-            raise RowError(f"has an empty label, {value!r}", "empty label")
-        return stripped
-
-    values = [row[name] for name in columns.texts]
-    label: Any = None if columns.label is None else row[columns.label]
-    if options.kind == TAGGING:
-        words = tuple(words_of(values[0]))
-        if label is not None:
-            label = whole(words_of(label))
-            if len(label) != len(words):
-                problem = f"has {len(label)} tags for {len(words)} words"
-                raise RowError(problem, "unequal words and tags")
-            if not words:
-                raise RowError("has no words", "no words")
-        return words, label
+def _texts(values: Sequence[str | list[str]], kind: str) -> tuple[str, ...]:
+    """The text of a row, the two, or its words."""
+    if kind == TAGGING:
+        return tuple(words_of(values[0]))
     for text in values:
         if not isinstance(text, str):
             problem = f"has a list for a text, which --kind {TAGGING} takes"
             raise RowError(problem, "a list for a text")
         refuse_list(text)
-    if isinstance(label, str):
-        refuse_list(label, options.kind == MULTILABEL or "," in label)
-    if options.kind == MULTILABEL and label is not None:
-        if isinstance(label, str):
-            label = label.split(options.label_separator) if label.strip() else []
-        label = whole(label)
-        for one in label:
-            if label.count(one) > 1:
-                problem = f"has the label {one!r} twice; give names, not 0 and 1"
-                raise RowError(problem, "a label twice")
-    elif label is not None:
-        if not isinstance(label, str):
-            problem = f"has a list of labels, which --kind {MULTILABEL} takes"
-            raise RowError(problem, "a list of labels")
-        (label,) = whole([label])
-        if options.kind == REGRESSION and not is_number(label):
-            raise RowError(f"has the score {label!r}, not a number", "not a number")
-    return tuple(values), label
+    return tuple(map(str, values))
 
 
-def _check(label: Any, labels: Sequence[str], scale: tuple[float, float] | None) -> None:
-    """Refuse a label that is not one of the task's."""
-    for one in as_tuple(label or ()) if labels else ():
-        if one not in labels:
-            problem = f"has the label {one!r}, not one of {quoted(labels)}"
-            raise RowError(problem, "unknown label")
-    if scale and not scale[0] <= float(label) <= scale[1]:
-        problem = f"has the score {label!r}, outside --scale {scale[0]:g},{scale[1]:g}"
-        raise RowError(problem, "score outside the scale")
+def _label(options: argparse.Namespace, value: str | list[str], words: Sequence[str]) -> Any:
+    """The label of a row, or its labels or tags, without space around them."""
+    kind, label = options.kind, value
+    if kind == TAGGING:
+        label = words_of(value)
+    elif isinstance(value, str):
+        refuse_list(value, kind == MULTILABEL or "," in value)
+        label = [value]
+        if kind == MULTILABEL:
+            label = value.split(options.label_separator) if value.strip() else []
+    elif kind != MULTILABEL:
+        problem = f"has a list of labels, which --kind {MULTILABEL} takes"
+        raise RowError(problem, "a list of labels")
+    label = tuple(printable(one).strip() for one in label)
+    for one in label:
+        if _NOTHING.fullmatch(one):
+            raise RowError(f"has an empty label, {one!r}", "empty label")
+        if kind == MULTILABEL and label.count(one) > 1:
+            problem = f"has the label {one!r} twice; give names, not 0 and 1"
+            raise RowError(problem, "a label twice")
+        if kind == REGRESSION and not is_number(one):
+            raise RowError(f"has the score {one!r}, not a number", "not a number")
+    if kind == TAGGING and not len(label) == len(words) > 0:
+        problem = f"has {len(label)} tags for {len(words)} words"
+        raise RowError(problem, "unequal words and tags" if label or words else "no words")
+    return label if kind in (TAGGING, MULTILABEL) else label[0]
 
 
 def _as_bio(tags: Sequence[str]) -> tuple[str, ...]:
