@@ -44,8 +44,8 @@ _WORD = re.compile("[^ \t\r\n]+")
 # of CoNLL-U, with its ten columns: the word that the next lines are parts of, or one left out
 _RANGE = re.compile(r"\d+[-.]\d+(\t[^\t]+){9}")
 _BETWEEN = re.compile(r"\s*(?:(?:-DOCSTART-|#(?:begin|end) document)(?:\s.*)?)?", re.DOTALL)
-# rows that show which sign separates the fields
-_FIRST_ROWS = 20
+# rows, or lines of .csv, that show the columns, and which sign separates the fields
+_FIRST_ROWS = 1000
 
 _warn_once = functools.cache(logging.getLogger("tupe-rows").warning)
 
@@ -116,7 +116,7 @@ def words_of(text: str | list[str]) -> list[str]:
 
 def first_rows(path: str, header: bool = True) -> list[Row]:
     """The first good rows, one or more."""
-    rows = list(itertools.islice(_READERS[ending_of(path)](path, None, header), CHUNK_ROWS))
+    rows = list(itertools.islice(_READERS[ending_of(path)](path, None, header), _FIRST_ROWS))
     good = [row for _, row in rows if isinstance(row, dict)]
     if not good:
         problem = f"{place(path, rows[0][0])} {rows[0][1]}" if rows else f"{path} has no rows"
