@@ -346,6 +346,17 @@ def test_a_training_resumes_with_fairseqs_own_task_to_the_same(data, trained_lm,
     assert_same_weights(tmp_path / LAST, trained_lm / LAST)
 
 
+def test_layers_to_keep(data, trained_lm, tmp_path):
+    """LayerDrop's pruning, also of a training that goes on."""
+    flags = ["--rel-pos", "--decoder-layers-to-keep", "1", "--lr", 0]
+    flags += ["--finetune-from-model", trained_lm / LAST]
+    for updates in (1, 2):
+        train(data, tmp_path, *LM, *flags, "--max-update", updates)
+    whole, kept = training.weights(trained_lm / LAST), training.weights(tmp_path / LAST)
+    name = "decoder.layers.{}.fc1.weight"
+    assert kept[name.format(0)].equal(whole[name.format(1)]) and name.format(1) not in kept
+
+
 def test_a_trained_language_model_is_evaluated_and_goes_on(data, trained_lm, tmp_path):
     words = [data, "--user-dir", USER_DIR, "--path", trained_lm / LAST, "--cpu"]
     evaluated = ["--gen-subset", "valid", "--tokens-per-sample", 16]

@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tupe_fairseq.checkpoint.allowed_options import DEFAULTS, checked_options
 from tupe_fairseq.checkpoint.checkpoint import (
@@ -21,7 +21,6 @@ from tupe_fairseq.checkpoint.fit import check_vocabulary
 from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, label_symbol
 from tupe_fairseq.export.names import (
-    LM_WEIGHT,
     PROBLEM_TYPES,
     Head,
     from_config,
@@ -29,6 +28,7 @@ from tupe_fairseq.export.names import (
 )
 from tupe_fairseq.export.write_folder import WEIGHTS, without_unlisted
 from tupe_fairseq.files import read_json
+from tupe_fairseq.modules.heads import LMHead
 
 # fairseq's task for each kind of head, and its options
 _TASKS: dict[str, dict[str, Any]] = {
@@ -149,16 +149,10 @@ def _head(config: dict[str, Any], tensors: dict[str, Tensor], path: str) -> Head
 def _with_lm_head(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """The tensors with a new LM head, as RoBERTa initializes it, the same each time."""
     size, dim = state[EMBEDDING].shape
-    generator = torch.Generator().manual_seed(1)
-    head = {
-        "bias": torch.zeros(size),
-        "dense.weight": torch.empty(dim, dim).normal_(0, 0.02, generator=generator),
-        "dense.bias": torch.zeros(dim),
-        "layer_norm.weight": torch.ones(dim),
-        "layer_norm.bias": torch.zeros(dim),
-    }
-    new = {LM_HEAD + name: tensor for name, tensor in head.items()}
-    return {LM_WEIGHT: state[EMBEDDING], **state, **new}
+    head = LMHead(dim, size, "gelu", nn.Parameter(state[EMBEDDING]))
+    nn.init.normal_(head.dense.weight, std=0.02, generator=torch.Generator().manual_seed(1))
+    nn.init.zeros_(head.dense.bias)
+    return {**state, **{LM_HEAD + name: tensor for name, tensor in head.state_dict().items()}}
 
 
 def _dictionary(

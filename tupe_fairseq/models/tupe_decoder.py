@@ -397,6 +397,8 @@ class DecoderModel:
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
         if strict:
             self.check_state_dict(state_dict)
+        if {*state_dict} <= {*self.state_dict()}:  # fairseq would prune again what it has pruned
+            model_cfg = args = None
         return super().load_state_dict(state_dict, strict, model_cfg, args)
 
     @classmethod
