@@ -103,10 +103,7 @@ def make_vocabulary(options: argparse.Namespace, work: str) -> tuple[str, list[s
 
 
 def encode(block: bytes, tokenizer: Tokenizer, longest: int) -> tuple[np.ndarray, list, Counter]:
-    """Encode a block of lines: ids, the length of each sentence, counts.
-
-    A sentence of length 0 separates documents; the first and the last may be of this kind.
-    """
+    """Encode a block of lines: ids, the length of each sentence (0 between documents), counts."""
     lines = block.decode().split("\n")[:-1]
     ids, sizes = tokenizer.encode_flat(lines)
     counts: Counter = Counter(tokens=len(ids), unknown=int(np.count_nonzero(ids == UNK)))
@@ -123,7 +120,7 @@ def encode(block: bytes, tokenizer: Tokenizer, longest: int) -> tuple[np.ndarray
             counts["cut"] += parts
         elif line:  # without a subword; as an empty line it would end the document
             counts["no_pieces"] += 1
-        elif not (lengths and lengths[-1] == 0):
+        else:
             lengths.append(0)
     return ids, lengths, counts
 
@@ -131,18 +128,12 @@ def encode(block: bytes, tokenizer: Tokenizer, longest: int) -> tuple[np.ndarray
 def encode_file(path: str, tokenizer: Tokenizer, prefix: str, options) -> Counter:
     """Write PREFIX.bin and .idx: a sentence a line, an empty one between documents."""
     total: Counter = Counter()
-    is_between, longest = False, options.tokens_per_sample - 2  # <s> and </s>
+    longest = options.tokens_per_sample - 2  # <s> and </s>
     function = functools.partial(encode, tokenizer=tokenizer, longest=longest)
     with open(path, "rb") as file, IndexedWriter(prefix, len(tokenizer.symbols)) as writer:
         blocks = iter(lambda: file.read(BLOCK_BYTES) + file.readline(), b"")
         for ids, lengths, counts in parallel_map(function, blocks, options.workers):
-            if lengths[:1] == [0]:
-                is_between, lengths = True, lengths[1:]
-            if lengths:
-                if is_between and total["lines"]:
-                    writer.write_flat(ids[:0], [0])
-                is_between = lengths[-1] == 0
-                writer.write_flat(ids, lengths[:-1] if is_between else lengths)
+            writer.write_flat(ids, lengths)
             total.update(counts)
     return total
 
