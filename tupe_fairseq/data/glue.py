@@ -15,29 +15,17 @@ _MOST = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class GlueTask(Task):
-    """A task and where its official files have it; columns count from 1.
+    """A task and where its official files have it; columns count from 1."""
 
-    Args:
-        columns: that of the sentence, or those of the two.
-        label: the column of the label in train.tsv, and in dev.tsv unless ``dev_label`` is given.
-        header: whether train.tsv and dev.tsv begin with names of columns, as test.tsv does.
-        test_columns: of the sentences in test.tsv, if they are others.
-        fields: rows of train.tsv and dev.tsv with another number of fields are dropped; by default
-            only those with too few.
-        no_label: the label of rows without one, which are dropped.
-        files: of each split, in fairseq's order.
-        submissions: names of files with predictions, if not NAME.tsv.
-    """
-
-    columns: tuple[int, ...]
-    label: int
-    files: dict[str, str]
-    header: bool = True
-    dev_label: int | None = None
-    test_columns: tuple[int, ...] | None = None
-    fields: int | None = None
-    no_label: str | None = None
-    submissions: dict[str, str] = field(default_factory=dict)
+    columns: tuple[int, ...]  # that of the sentence, or those of the two
+    label: int  # the column of the label
+    files: dict[str, str]  # of each split, in fairseq's order
+    header: bool = True  # whether train.tsv and dev.tsv begin with names, as test.tsv does
+    dev_label: int | None = None  # the column of the label in dev.tsv, if it is another
+    test_columns: tuple[int, ...] | None = None  # of the sentences in test.tsv, if they are others
+    fields: int | None = None  # of rows of train.tsv and dev.tsv; with more they are dropped, too
+    no_label: str | None = None  # the label of rows without one, which are dropped
+    submissions: dict[str, str] = field(default_factory=dict)  # names of files, if not NAME.tsv
 
     @property
     def task(self) -> Task:

@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -29,32 +30,18 @@ _RESERVED = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A task.
+    """What is predicted for a row."""
 
-    Args:
-        name: of the task, and of the folder of its runs.
-        kind: what is predicted for a row: a class, a score, any number of labels, or a tag for
-            each word; one of ``KINDS``.
-        labels: the classes, labels or tags in the order of the head's outputs; none of a score.
-        texts: texts of a row, 1 or 2.
-        splits: train, valid, valid1, test, ...; fairseq numbers them in this order.
-        metrics: what is reported, of ``data.metrics.METRICS``.
-        selection: the metric that picks the best checkpoint.
-        epochs: passes over the training set by default.
-        scale: the lowest and the highest score; the model learns (score - low) / (high - low).
-        benchmark: "GLUE", or "" for your own task.
-    """
-
-    name: str
-    kind: str
-    labels: tuple[str, ...]
-    texts: int
-    splits: tuple[str, ...]
-    metrics: tuple[str, ...]
-    selection: str
-    epochs: int = 10
-    scale: tuple[float, float] | None = None
-    benchmark: str = ""
+    name: str  # of the task, and of the folder of its runs
+    kind: str  # one of KINDS: a class, a score, any number of labels, or a tag for each word
+    labels: tuple[str, ...]  # in the order of the head's outputs; none of a score
+    texts: int  # of a row, 1 or 2
+    splits: tuple[str, ...]  # train, valid, valid1, test, ...; fairseq numbers them in this order
+    metrics: tuple[str, ...]  # what is reported, of data.metrics.METRICS
+    selection: str  # the metric that picks the best checkpoint
+    epochs: int = 10  # passes over the training set by default
+    scale: tuple[float, float] | None = None  # scores; the model learns (x - low) / (high - low)
+    benchmark: str = ""  # "GLUE", or "" for your own task
 
     @classmethod
     def load(cls, *folders: str) -> "Task":
@@ -103,23 +90,14 @@ class Task:
 
 @dataclasses.dataclass
 class TaskRows:
-    """The rows of a split before they are encoded.
+    """The rows of a split before they are encoded."""
 
-    Args:
-        texts: the text of each row, or the two; for tagging its words.
-        labels: the label of each row; for multilabel and tagging a tuple. Empty if there are none.
-        index: the number of each row in its file, from 0.
-        read: rows of the file.
-        dropped: rows that are left out, by reason.
-        warnings: rows that are kept, by what is unusual about them.
-    """
-
-    texts: list[tuple[str, ...]] = dataclasses.field(default_factory=list)
-    labels: list[Any] = dataclasses.field(default_factory=list)
-    index: list[str] = dataclasses.field(default_factory=list)
-    read: int = 0
-    dropped: Counter[str] = dataclasses.field(default_factory=Counter)
-    warnings: Counter[str] = dataclasses.field(default_factory=Counter)
+    texts: list[tuple[str, ...]] = field(default_factory=list)  # one, two, or the words
+    labels: list[Any] = field(default_factory=list)  # multilabel and tagging: tuples; may be empty
+    index: list[str] = field(default_factory=list)  # the number of each row in its file, from 0
+    read: int = 0  # rows of the file
+    dropped: Counter[str] = field(default_factory=Counter)  # rows that are left out, by reason
+    warnings: Counter[str] = field(default_factory=Counter)  # rows that are kept, but unusual
 
     def add(self, texts: Sequence[str], label: Any, index: str, are_words: bool = False) -> None:
         """Add the texts of a row, or its words; empty ones are counted."""
