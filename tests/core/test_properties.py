@@ -183,6 +183,9 @@ def test_what_an_encoding_does_not_take_is_refused(name):
 @pytest.mark.parametrize(
     "options, message",
     [
+        ({"dropout": 1.5}, r"dropout \(1.5\) must be a number from 0 to 1; change --dropout"),
+        ({"activation_fn": "swish"}, r"\(swish\) must be one of gelu, .*change --activation-fn"),
+        ({"tie_cls": 1}, r"tie_cls \(1\) must be True or False; change --tie-cls"),
         ({"num_layers": 0}, r"num_layers \(0\).*--encoder-layers"),
         ({"embed_dim": 7}, r"embed_dim \(7\).*num_heads \(3\).*--encoder-attention-heads"),
         (

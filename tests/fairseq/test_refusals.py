@@ -84,6 +84,7 @@ FLAGS = {
     "fixed": (["--mha-heads-to-keep", 1], "--mha-heads-to-keep (1) does not apply"),
     "option of others": (["--symmetric-basis"], "'tupe' does not take symmetric_basis"),
     "documents": (["--isolate-documents", "--task", "masked_lm"], "needs --task tupe_masked_lm"),
+    "layerdrop": (["--encoder-layerdrop", 2], "encoder_layerdrop (2.0) must be a number from 0"),
     "spectral norm": (["--spectral-norm-classification-head"], "head (True) does not apply"),
     "whole words": (["--mask-whole-words"], "there is no sentencepiece.bpe.model in"),
 }

@@ -24,11 +24,11 @@ from tupe_fairseq.models.tupe_decoder import (
 from tupe_fairseq.models.tupe_roberta import wrap_layer
 from tupe_fairseq.options import POSITION_ENCODINGS
 
-#: --arch -> layers of encoder and decoder each, width, heads, inner width
+#: --arch -> layers of encoder and decoder each, width, heads, inner width if it is not 4 widths
 SIZES = {
-    "tupe_transformer_tiny": (2, 128, 2, 512),
+    "tupe_transformer_tiny": (2, 128, 2),
     "tupe_transformer_iwslt_de_en": (6, 512, 4, 1024),
-    "tupe_transformer_base": (6, 512, 8, 2048),
+    "tupe_transformer_base": (6, 512, 8),
 }
 
 

@@ -13,7 +13,7 @@ class PositionEncoding(nn.Module):
 
         input  = input + embed(p)                                                    (a)
         logits = scaling * transform(q, p) transform(k, p)^T                         (b)
-                 + bias(p) + content_bias(q, k, p)                          (c), (d)
+                 + bias(p) + content_bias(q, k, p)                                   (c), (d)
 
     An encoding overrides what it needs of the four hooks; what (b) and (d) need of the positions
     alone, :meth:`precompute` computes once for all layers. [CLS] is the token at position 0,
@@ -36,14 +36,7 @@ class PositionEncoding(nn.Module):
     unties_cls = False  # whether [CLS] has scores of its own
     cls_row_is_constant = False  # whether the query [CLS] gives all keys one value in (c)
 
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        max_positions: int,
-        *,
-        causal: bool = False,
-    ):
+    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, *, causal: bool = False):
         super().__init__()
         if embed_dim % num_heads:
             raise ValueError(
