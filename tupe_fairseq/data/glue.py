@@ -112,14 +112,13 @@ def read_glue(task: GlueTask, split: str, path: str) -> TaskRows:
                 raise ValueError(f"{path}: the header is missing; line 1 is a row")
             has_index = fields[0] in ("index", "id")
             continue
-        rows.read += 1
+        index, value = str(rows.read), None
         if len(fields) < needed or (exact and len(fields) != exact):
             reason = f"not {exact} fields" if exact else f"fewer than {needed} fields"
             (rows.warnings if is_test else rows.dropped)[reason] += 1
             if not is_test:
                 continue
             fields += [""] * (needed - len(fields))
-        index, value = str(rows.read - 1), None
         if is_test:
             index = fields[0] if has_index and fields[0].isdigit() else index
         else:

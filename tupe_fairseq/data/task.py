@@ -95,14 +95,15 @@ class TaskRows:
     texts: list[tuple[str, ...]] = field(default_factory=list)  # one, two, or the words
     labels: list[Any] = field(default_factory=list)  # multilabel and tagging: tuples; may be empty
     index: list[str] = field(default_factory=list)  # the number of each row in its file, from 0
-    read: int = 0  # rows of the file
     dropped: Counter[str] = field(default_factory=Counter)  # rows that are left out, by reason
     warnings: Counter[str] = field(default_factory=Counter)  # rows that are kept, but unusual
 
-    def add(self, texts: Sequence[str], label: Any, index: str, are_words: bool = False) -> None:
-        """Add the texts of a row, or its words; empty ones are counted."""
-        if not (any if are_words else all)(text.strip() for text in texts):
-            self.warnings["empty text"] += 1
+    @property
+    def read(self) -> int:
+        """Rows of the file."""
+        return len(self.texts) + sum(self.dropped.values())
+
+    def add(self, texts: Sequence[str], label: Any, index: str) -> None:
         self.texts.append(tuple(texts))
         self.index.append(index)
         if label is not None:

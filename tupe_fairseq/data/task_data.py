@@ -103,6 +103,8 @@ def _encode(
                         bar.update(len(ids))
             special = 2 * task.texts  # <s> a </s> </s> b </s>
             too_long = sum(sum(row) + special > max_positions for row in zip(*lengths))
+            if empty := sum(0 in row for row in zip(*lengths)):
+                rows.warnings["empty text"] = empty
             parts[split] = {
                 "rows_read": rows.read,
                 "rows": len(rows.texts),

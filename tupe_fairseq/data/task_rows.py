@@ -108,7 +108,8 @@ def _read(
         labels, scale: what a label may be, if that is known.
         converts: from IOB1, where B-x begins an entity only behind another x, to BIO.
     """
-    rows, bad = TaskRows(), BadRows()
+    bad = BadRows()
+    rows = TaskRows(dropped=bad)
 
     def on_bad(error: RowError) -> None:
         if not options.skip_bad_rows:
@@ -132,10 +133,9 @@ def _read(
 
     names = [*columns.texts, *([columns.label] if columns.label else [])]
     for _, (index, texts, label) in read_rows(path, names, options.has_header, on_bad, use):
-        rows.add(texts, label, index, options.kind == TAGGING)
+        rows.add(texts, label, index)
     if not rows.texts:
         raise ValueError(f"{path}: no row can be used; left out: {bad}")
-    rows.read, rows.dropped = len(rows.texts) + bad.total(), bad
     return rows
 
 
@@ -291,14 +291,9 @@ def _hold_out(options: argparse.Namespace, train: TaskRows) -> dict[str, TaskRow
             f"validation needs {_FEWEST} or more; raise it, or give --valid"
         )
     logger.info("%d of %d rows of train are held out as valid", len(drawn), len(labels))
-    parts = {
-        "train": TaskRows(read=train.dropped.total(), dropped=train.dropped),
-        "valid": TaskRows(),
-    }
+    parts = {"train": TaskRows(dropped=train.dropped), "valid": TaskRows()}
     for place, row in enumerate(zip(train.texts, train.labels, train.index)):
-        part = parts["valid" if place in drawn else "train"]
-        part.add(*row, are_words=options.kind == TAGGING)
-        part.read += 1
+        parts["valid" if place in drawn else "train"].add(*row)
     return parts
 
 
