@@ -8,7 +8,7 @@ import numpy as np
 
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.task import Task, label_symbol
-from tupe_fairseq.files import write_json
+from tupe_fairseq.files import list_files, write_json
 
 FIRST, EOS, PAD = 4, 2, 1  # ids: of the first word or label of a dict.txt, of </s> and <pad>
 DICTIONARY = [f"word{number} 1" for number in range(7)]
@@ -74,7 +74,7 @@ def write_task(folder, task, splits, lines=DICTIONARY, max_positions=48):
     report = {
         "task": task.name, "description": task.to_record(), "max_positions": max_positions,
         "splits": {split: {"rows": len(rows)} for split, rows in splits.items()},
-        "vocabulary": hashlib.sha256(content.encode()).hexdigest(),
+        "vocabulary": hashlib.sha256(content.encode()).hexdigest(), "files": list_files(folder),
     }  # fmt: skip
     write_json(str(folder / "report.json"), report)
     return folder

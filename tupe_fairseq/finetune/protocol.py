@@ -90,7 +90,7 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
         "checkpoint": experiment.model.identity,
         "vocabulary": data.vocabulary,
         "rows": data.rows,
-        **{name: data.sha256(name) for name in data.files()},
+        **{name: data.sha256(name) for name in data.files},
         **vars(experiment.settings),
     }
 

@@ -33,6 +33,7 @@ class TaskData:
         max_positions: the length of the model that the data were prepared for.
         vocabulary: sha256 of dict.txt.
         rows: split to its number of rows.
+        files: those of the splits, relative to the folder.
     """
 
     folder: str
@@ -40,6 +41,7 @@ class TaskData:
     max_positions: int
     vocabulary: str
     rows: dict[str, int]
+    files: list[str]
 
     @classmethod
     def load(cls, folder: str) -> "TaskData":
@@ -48,9 +50,14 @@ class TaskData:
         try:
             task = Task.from_record(report["description"])
             rows = {split: counts["rows"] for split, counts in report["splits"].items()}
-            data = cls(
-                os.path.abspath(folder), task, report["max_positions"], report["vocabulary"], rows
-            )
+            files = [
+                name
+                for name in report["files"]
+                if name.endswith((".bin", ".idx", ".label"))
+                or (task.benchmark and name.startswith("test"))  # the official numbers of rows
+            ]
+            values = task, report["max_positions"], report["vocabulary"], rows, files
+            data = cls(os.path.abspath(folder), *values)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"--data {folder} is not of tupe-prepare-glue or tupe-prepare-task: its "
@@ -61,7 +68,7 @@ class TaskData:
 
     def _check(self) -> None:
         again = "prepare the task again"
-        for name in self.files():
+        for name in self.files:
             if not os.path.isfile(os.path.join(self.folder, name)):
                 raise FileNotFoundError(f"{self.folder}/{name} is missing; {again}")
         if self.sha256(f"input0/{DICTIONARY}") != self.vocabulary:
@@ -90,27 +97,11 @@ class TaskData:
         """The splits of a kind (valid or test), the main one first."""
         return [split for split in self.task.splits if split in self.rows and kind in split]
 
-    def files(self) -> list[str]:
-        """All files of the splits, relative to the folder."""
-        names = []
-        for split in self.rows:
-            for number in range(self.task.texts):
-                names += [f"input{number}/{split}{end}" for end in (".bin", ".idx")]
-            if split in self.splits("test") and self.task.benchmark:
-                names.append(f"{split}.index")
-            elif split not in self.splits("test") or self._has_label_files(split):
-                names += self._label_files(split)
-        return names
-
     def sha256(self, name: str) -> str:
         return hashlib.sha256(Path(self.folder, name).read_bytes()).hexdigest()
 
-    def _label_files(self, split: str) -> list[str]:
-        ends = [".label"] if self.task.is_regression else [".bin", ".idx"]
-        return [f"label/{split}{end}" for end in ends]
-
     def _has_label_files(self, split: str) -> bool:
-        return os.path.isfile(os.path.join(self.folder, self._label_files(split)[0]))
+        return any(name.startswith(f"label/{split}.") for name in self.files)
 
     def can_be_predicted(self, split: str) -> bool:
         """For tagging, label files say where words begin, even if the tags are unknown."""

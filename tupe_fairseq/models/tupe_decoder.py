@@ -383,14 +383,12 @@ class DecoderModel:
         if record is None:
             raise ValueError("the checkpoint is not one of a tupe decoder")
         check_record(self.decoder.config, record)
-        for name, own in self.state_dict().items():
-            saved = state_dict.get(name)
-            if name.endswith(RECORD):  # has been checked, or is a part's that checks it
-                continue
-            if saved is None or saved.shape != own.shape:
-                shape = "not there" if saved is None else tuple(saved.shape)
+        saved = {name: tuple(x.shape) for name, x in state_dict.items()}
+        for name, x in self.state_dict().items():
+            shape = saved.get(name, "not there")
+            if shape != tuple(x.shape) and not name.endswith(RECORD):  # its part checks that one
                 raise ValueError(
-                    f"{name} is {shape} in the checkpoint and {tuple(own.shape)} in this model; "
+                    f"{name} is {shape} in the checkpoint and {tuple(x.shape)} in this model; "
                     "give the checkpoint's --arch, sizes and dictionary"
                 )
 
