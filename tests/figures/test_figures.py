@@ -27,9 +27,8 @@ def plot_input(**options):
     encoder = TupeEncoder(dataclasses.replace(CONFIG, **options)).eval()
     for parameter in encoder.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
-    blocks = torch.randint(3, 9, (20, LENGTH))
-    words = torch.randn(9, WIDTH)[blocks]
-    return PlotInput(encoder, LENGTH, [0, 2], blocks, words, words[1], list("abcdef"))
+    words = torch.randn(20, LENGTH, WIDTH)
+    return PlotInput(encoder, LENGTH, [0, 2], words, words[1], list("abcdef"))
 
 
 def test_profile_is_the_mean_of_each_diagonal():
@@ -178,7 +177,6 @@ def test_text_is_encoded_by_the_vocabulary_of_the_data(model, tmp_path):
     (given,) = load([str(model)], sentence="a dog", length=9, heads=[1]).values()
     pieces = SentencePiece(str(model.parent / "sentencepiece.bpe.model")).split("a dog")
     assert given.tokens == ["<s>", *pieces, "</s>"]
-    assert (given.length, given.heads, given.blocks.shape[1]) == (9, [1], 9)
+    assert (given.length, given.heads, given.words.shape[1]) == (9, [1], 9)
     (given,) = load([str(model)], sentences=str(tmp_path / "text")).values()
-    assert given.blocks.shape[1] == MAX_POSITIONS
-    assert given.words.shape[:2] == given.blocks.shape
+    assert given.words.shape[1] == MAX_POSITIONS

@@ -62,7 +62,8 @@ def measure(plot_input: PlotInput) -> Tensor:
         raise NotApplicable(
             f"position encoding {encoder.config.position_encoding!r} adds nothing to the input"
         )
-    plot_input.need_text()
+    if plot_input.words is None:
+        raise NotApplicable("it needs text; give --sentences, or --data with a valid split")
     total = torch.zeros(())
     for words in plot_input.words.split(16):
         total = total + four_correlations(encoder, words)[:, :, plot_input.heads].double().sum(

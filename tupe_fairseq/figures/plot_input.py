@@ -31,21 +31,16 @@ class NotApplicable(ValueError):
 class PlotInput:
     """A model in evaluation mode, and the text that figures of its behaviour need.
 
-    Shape: blocks (N, T) token ids with [CLS] first, words (N, T, D) their embeddings; sentence
-    (L, D) the embeddings of ``tokens``, the L tokens of one sentence.
+    Shape: words (N, T, D), embeddings of sequences with [CLS] first; sentence (L, D), those of
+    ``tokens``, the L tokens of one sentence.
     """
 
     encoder: TupeEncoder
     length: int  # positions 0 .. length - 1 are shown
     heads: list[int]
-    blocks: Tensor | None = None
     words: Tensor | None = None
     sentence: Tensor | None = None
     tokens: list[str] | None = None
-
-    def need_text(self) -> None:
-        if self.blocks is None:
-            raise NotApplicable("it needs text; give --sentences, or --data with a valid split")
 
 
 def cut_blocks(sentences: list[Tensor], length: int, cls: int) -> Tensor | None:
@@ -112,9 +107,8 @@ def _add_text(plot_input, symbols, folders, sentences, sentence) -> None:
     else:
         text = _valid(folders[0], plot_input.length, len(symbols))
     embed, longest = plot_input.encoder.embed_tokens, plot_input.encoder.config.max_positions
-    plot_input.blocks = cut_blocks(text, plot_input.length, cls=BOS)
-    if plot_input.blocks is not None:
-        plot_input.words = embed(plot_input.blocks).detach()
+    blocks = cut_blocks(text, plot_input.length, cls=BOS)
+    plot_input.words = None if blocks is None else embed(blocks).detach()
     shown = _ids(tokenizer, sentence) if sentence else _example(text, longest)
     if shown is not None:
         ids = torch.cat([shown.new_tensor([BOS]), shown])
