@@ -103,16 +103,27 @@ def test_fairseqs_own_task_gives_the_same_weights(flags, data, pretrained, tmp_p
     ids=["fp32", "fp16"],
 )
 def test_fused_adam_is_adam(flags, atol, data, tmp_path):
-    """With an eps that counts; and resumed it gives the same weights."""
+    """With an eps that counts; and each resumes from the other's checkpoint."""
     flags = ["--rel-pos", "--adam-eps", 1e-2, *flags]
+    fused = [*flags, "--optimizer", "fused_adam"]
     training.pretrain(data, tmp_path / "adam", *flags)
-    flags += ["--optimizer", "fused_adam"]
-    training.pretrain(data, tmp_path / "fused", *flags)
-    training.assert_same_weights(tmp_path / "adam" / LAST, tmp_path / "fused" / LAST, atol=atol)
-    for updates in (5, 10):
-        training.pretrain(data, tmp_path / "resumed", *flags, "--max-update", updates)
-    training.assert_same_weights(tmp_path / "fused" / LAST, tmp_path / "resumed" / LAST)
+    training.pretrain(data, tmp_path / "fused", *fused)
+    for updates, words in ((3, flags), (6, fused), (10, flags)):
+        training.pretrain(data, tmp_path / "resumed", *words, "--max-update", updates)
+    for name in ("fused", "resumed"):
+        training.assert_same_weights(tmp_path / "adam" / LAST, tmp_path / name / LAST, atol=atol)
     TupeRobertaModel.from_pretrained(str(tmp_path / "fused"), LAST)
+
+
+def test_fused_adam_refuses_what_torchs_adam_does(data, tmp_path):
+    for flag, value, reason in (
+        ("--adam-eps", -1, "-1.0 must not be negative"),
+        ("--weight-decay", -0.1, "-0.1 must not be negative"),
+        ("--adam-betas", "(0.9, 1.5)", r"\(0.9, 1.5\) must be two numbers from 0 to below 1"),
+        ("--adam-betas", "(0.9,)", r"\(0.9,\) must be two numbers"),
+    ):
+        with pytest.raises(ValueError, match=f"{flag} {reason}"):
+            training.pretrain(data, tmp_path, "--optimizer", "fused_adam", flag, value)
 
 
 def test_a_killed_training_resumes(data, tmp_path):

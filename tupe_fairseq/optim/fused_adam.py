@@ -28,11 +28,23 @@ class FusedAdamConfig(FairseqDataclass):
 
 @register_optimizer("fused_adam", dataclass=FusedAdamConfig)
 class FairseqFusedAdam(FairseqAdam):
-    """``--optimizer adam`` in fewer operations, with its flags and the same state."""
+    """``--optimizer adam`` in fewer operations, with the flags above and the same state."""
 
     def __init__(self, cfg, params):
         FairseqOptimizer.__init__(self, cfg)
-        self._optimizer = FusedAdam(params, **self.optimizer_config)
+        options = self.optimizer_config
+        betas = options["betas"]
+        is_pair = isinstance(betas, tuple | list) and len(betas) == 2
+        if not is_pair or not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"--adam-betas {betas} must be two numbers from 0 to below 1")
+        for name, option in (("--adam-eps", "eps"), ("--weight-decay", "weight_decay")):
+            if not options[option] >= 0:
+                raise ValueError(f"{name} {options[option]} must not be negative")
+        self._optimizer = FusedAdam(params, **options)
+
+
+# fairseq compares the names when a training resumes: from a checkpoint of adam, too, and back
+FairseqFusedAdam.__name__ = FairseqAdam.__name__
 
 
 class FusedAdam(Adam):
