@@ -147,7 +147,7 @@ def _normalizers(spec: Any) -> list[norm.Normalizer]:
     steps: list[norm.Normalizer] = []
     if spec.precompiled_charsmap:
         if spec.name.startswith("nmt_"):
-            steps.append(norm.Replace(Regex(_DROPPED), ""))
+            steps += [norm.Replace(Regex(_DROPPED), ""), norm.Replace(SPACE, " ")]
         if "nfkc" in spec.name:
             steps += _except("\uff5e", norm.NFKC())
         if spec.name.endswith("_cf"):
