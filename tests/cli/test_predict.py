@@ -376,6 +376,8 @@ def test_every_word_has_the_tag_of_fairseqs_task(tmp_path):
     assert [row["tags"] for row in json_lines(out)] == [*wanted, []]
     hub = TupeRobertaModel.from_pretrained(str(checkpoint.parent), checkpoint.name).eval()
     assert [one["tags"] for one in hub.predict_texts(sentences())] == wanted
+    with pytest.raises(ValueError, match="has an empty word"):
+        hub.predict_texts([["Ann", ""]])
 
 
 # ---- Vectors

@@ -1,5 +1,6 @@
 """How commands start: help and refusals import no library and name what is wrong; tupe-doctor."""
 
+import argparse
 import importlib
 import json
 import os
@@ -107,6 +108,8 @@ def test_refused_at_once_with_a_line_that_names_it(call, named, called):
 
 
 def test_a_folder_is_its_best_checkpoint(tmp_path):
+    with pytest.raises(argparse.ArgumentTypeError, match=r"has no checkpoint \(.pt\); give the"):
+        arg_types.checkpoint(str(tmp_path))
     for name in ("model.pt", "checkpoint_best.pt"):
         (tmp_path / name).touch()
         assert arg_types.checkpoint(str(tmp_path)) == str(tmp_path / name)

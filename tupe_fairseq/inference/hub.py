@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -147,11 +147,15 @@ class TupeRobertaHub(RobertaHubInterface):
         kind = trained_kind({**options, "task": safe_getattr(self.task.cfg, "_name")})
         head, task = self._head(), Task.load(*self.folders)
         task.check_model("the checkpoint", kind, head.out_proj.out_features)
-        texts = [texts] if isinstance(texts, str) else texts
+        texts = _list([texts] if isinstance(texts, str) else texts)
         if task.kind == TAGGING and any(isinstance(text, str) for text in texts):
             raise ValueError('a model for tags takes lists of words, such as [["Ann", "left"]]')
-        rows = [[text] if isinstance(text, str) else list(text) for text in texts]
+        rows = [_list([text] if isinstance(text, str) else text) for text in texts]
         for row in rows:
+            if not all(isinstance(text, str) for text in row):
+                raise ValueError(f"{row!r:.80} should hold texts alone")
+            if task.kind == TAGGING and not all(map(str.strip, row)):
+                raise ValueError(f"{row!r:.80} has an empty word")
             if task.kind != TAGGING and len(row) != task.texts:
                 raise ValueError(f"the model takes {task.texts} texts at a time, not {len(row)}")
         return predict(rows, task, self._tokenizer, self.model.encoder.sentence_encoder, head)
@@ -232,6 +236,12 @@ class TupeRobertaHub(RobertaHubInterface):
                 f"the text has {tokens.size(-1)} tokens, <s> and </s> included, and the model "
                 f"takes {longest}; shorten it, or use predict_texts or tupe-predict, which truncate"
             )
+
+
+def _list(texts: Any) -> list[Any]:
+    if isinstance(texts, bytes | Mapping) or not isinstance(texts, Iterable):
+        raise ValueError(f"{texts!r:.80} is a {type(texts).__name__}; give a text, or a list")
+    return list(texts)
 
 
 class RecordedBpe:
