@@ -177,6 +177,12 @@ def test_standard_input_and_bad_rows(models, monkeypatch, tmp_path):
     def stdin(content):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
+    stdin(b"['a', 'b']")
+    assert "\n['a', 'b']\t" in predict(models["classification"], "-")
+    lists = write_csv(tmp_path / "in.csv", [["['a', 'b']"]], ["text"])
+    code, log = call_program("predict", [models["classification"], lists, "--cpu"])
+    assert code == 2 and "in.csv, line 2 has a list as text" in log
+    lists.unlink()
     stdin(b"The cat likes.\nA dog.")
     log = predict(models["classification"], "-")
     hub = hub_of(models["classification"])

@@ -91,13 +91,14 @@ class TextRows:
     def chunks(self) -> Iterator[list[tuple[int, Row, list[str]]]]:
         """Rows with their index from 0, and the texts or the words of each."""
         self.bad.clear()
+        has_columns = ending_of(self.path, ".txt") != ".txt"  # in a line there may be any text
 
         def use(index: int, row: Row, texts: Row) -> tuple[int, Row, list[str]]:
             self.fits(row)
             if self.is_words:
                 return index, row, words_of(texts[self.texts[0]])
             values = [x if isinstance(x, str) else " ".join(x) for x in texts.values()]
-            for text in values:
+            for text in values if has_columns else ():
                 refuse_list(text)
             return index, row, values
 
