@@ -41,6 +41,14 @@ def test_metrics_by_hand():
     assert found == pytest.approx(expected, abs=1e-12)
 
 
+def test_metrics_of_a_test_set_of_one_row():
+    assert task_metrics(["accuracy", "macro_f1", "mcc"], [1], [1]) == {
+        "accuracy": 1, "macro_f1": 1, "mcc": 0,
+    }  # fmt: skip
+    assert task_metrics(["pearson", "spearman"], [0.1], [0.2]) == {"pearson": 0, "spearman": 0}
+    assert task_metrics(["entity_f1"], [["B-a"]], [["B-a"]]) == {"entity_f1": 1}
+
+
 def test_metrics_of_classes_and_labels_by_hand():
     # of 1, 3 and 2 predictions 1, 2 and 1 are right; there are 2, 3 and 1
     targets, predictions = np.array([[0, 0, 1, 1, 1, 2], [0, 1, 1, 1, 2, 2]])

@@ -26,7 +26,8 @@ def _correlation(name: str) -> Callable[[Any, Any], float]:
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of constant predictions
-            value = float(getattr(stats, name)(predictions, targets)[0])
+            # of one row scipy refuses it
+            value = len(targets) > 1 and float(getattr(stats, name)(predictions, targets)[0])
         return value if math.isfinite(value) else 0.0
 
     return correlation
@@ -135,10 +136,10 @@ def task_metrics(names: Sequence[str], predictions, targets) -> dict[str, float]
     else:
         predictions, targets = np.asarray(predictions), np.asarray(targets)
         shapes = predictions.shape, targets.shape
-    if shapes[0] != shapes[1] or len(targets) < 2:
+    if shapes[0] != shapes[1]:
         raise ValueError(
             f"{len(predictions)} predictions for {len(targets)} targets; metrics need equally many "
-            "of both, also in each row, and two or more"
+            "of both, also in each row"
         )
     return {name: float(METRICS[name].function(targets, predictions)) for name in names}
 
