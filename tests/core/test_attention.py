@@ -291,6 +291,7 @@ def test_sequences_pack_and_unpack():
     for full in (Sequences((B, L), CPU), Sequences((B, L), CPU, padding_of([9, 9, 9]))):
         assert full.lengths == [9, 9, 9]
         assert full.whole.unpack(full.whole.pack(x)).data_ptr() == x.data_ptr()  # no copy
+    assert Sequences((0, L), CPU, padding_of([])).positions.numel() == 0
     middle = padding_of([9, 1, 4])
     middle[0, 2] = True
     # with lengths nothing is read from the device

@@ -114,13 +114,13 @@ class Sequences:
             masks[-1][:, 0] = True
             firsts = masks[-1][is_token].nonzero().squeeze(1)
             lengths = firsts.diff(append=firsts.new_tensor([sum(lengths)])).tolist() or [0]
-        self.lengths, self.longest = lengths, max(1, *lengths)
+        self.lengths, self.longest = lengths, max([1, *lengths])
         self.whole = Batch(shape, places=_places(is_token, self.device))
 
     @property
     def is_full(self) -> bool:
         """Whether all sequences are as long as the longest."""
-        return self.lengths is not None and {*self.lengths} == {self.longest}
+        return self.lengths is not None and {*self.lengths} <= {self.longest}
 
     @functools.cached_property
     def positions(self) -> Tensor:
@@ -141,7 +141,7 @@ def _make_batches(
     Then every sequence takes more than half of its row.
     """
     sizes, groups = torch.tensor(lengths), defaultdict(list)
-    firsts, is_one = sizes.cumsum(0) - sizes, len(lengths) * max(1, *lengths) <= room
+    firsts, is_one = sizes.cumsum(0) - sizes, len(lengths) * max([1, *lengths]) <= room
     for number, length in enumerate(lengths):
         groups[is_one or (length - 1).bit_length()].append(number)
     batches, all_tokens = [], []
