@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import atomic_write
 
 #: the first ids of every dictionary, which dict.txt does not list
@@ -20,12 +21,7 @@ DICTIONARY = "dict.txt"
 def read_dictionary(path: str) -> list[str]:
     """The words of dict.txt, in order, without the special tokens."""
     words = []
-    with open(path, encoding="utf-8") as file:
-        try:
-            lines = file.read().split("\n")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path} is not a text file in UTF-8") from error
-    for number, line in enumerate(lines[:-1] if lines[-1] == "" else lines, 1):
+    for number, line in enumerate(read_lines(path), 1):
         word, _, count = line.rstrip().rpartition(" ")
         if not word or not (count.isascii() and count.isdigit()):
             raise ValueError(

@@ -10,6 +10,8 @@ import re
 import string
 from collections.abc import Iterable, Sequence
 
+from tupe_fairseq.data.text_files import read_lines
+
 _CONTINUED = "@@"
 # words whose subwords are remembered
 _MOST_CACHED = 1 << 20
@@ -140,11 +142,7 @@ class FastBpe:
 
 def read_codes(path: str) -> list[tuple[str, str]]:
     """The merges of fastBPE's codes, in order."""
-    with open(path, encoding="utf-8", newline="\n") as file:
-        try:
-            lines = [line.rstrip("\n").split(" ") for line in file]
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path} is not a text file in UTF-8") from error
+    lines = [line.split(" ") for line in read_lines(path)]
     for number, fields in enumerate(lines, 1):
         if len(fields) != 3 or not all(fields) or not fields[2].isdigit():
             raise ValueError(

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Iterable, Sequence
 
 from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS, UNK
+from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import read_json
 
 
@@ -107,12 +108,7 @@ class Gpt2Bpe:
         if not isinstance(numbers, dict) or not set(bytes_to_unicode().values()) <= set(numbers):
             raise ValueError(f"{encoder_json} is not GPT-2's encoder.json: a number for each piece")
         self.numbers = set(map(str, numbers.values()))
-        with open(vocab_bpe, encoding="utf-8") as file:
-            try:
-                merges = file.read().split("\n")[1:-1]
-            except UnicodeDecodeError as error:
-                raise ValueError(f"{vocab_bpe} is not a text file in UTF-8") from error
-        for line, merge in enumerate(merges, 2):
+        for line, merge in enumerate(read_lines(vocab_bpe)[1:], 2):
             if len(merge.split()) != 2 or "".join(merge.split()) not in numbers:
                 raise ValueError(
                     f"{vocab_bpe}, line {line}: {merge[:80]!r} is not a merge of {encoder_json}"

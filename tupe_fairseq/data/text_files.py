@@ -83,6 +83,15 @@ def open_text(path: str) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
             raise ValueError(f"{path} cannot be read: {error}") from error
 
 
+def read_lines(path: str) -> list[str]:
+    """All lines of a small file; only a line feed ends one."""
+    with open(path, encoding="utf-8", newline="\n") as file:
+        try:
+            return [line.removesuffix("\n") for line in file]
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is not a text file in UTF-8") from error
+
+
 def refuse_others(path: str, start: bytes) -> None:
     """Refuse what is no text in UTF-8 with usual line ends, by its first bytes."""
     for pattern, kind in _OTHERS.items():
