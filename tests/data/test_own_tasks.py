@@ -457,6 +457,13 @@ def test_the_line_that_says_it(kind, name, content, expected, place, tmp_path):
     assert expected in printed and "Traceback" not in printed, printed
 
 
+def test_null_is_a_label_if_it_is_listed(place, tmp_path):
+    (tmp_path / "a.csv").write_text(rows_of("null", "b"))
+    command = ["classification", tmp_path / "a.csv", place / "data", tmp_path / "out"]
+    assert "has an empty label, 'null'; if it is a label, list all in --labels" in refused(*command)
+    assert prepared(*command, "--labels", "b,null")[2].labels == ("b", "null")
+
+
 def test_iob1_becomes_bio_and_other_schemes_stay(place, tmp_path):
     """Also a tag that train has in its other spelling alone."""
     of_train = "X I-PER\nY I-PER\nis O\n\nZ I-LOC\nX I-PER\n\n" * 10

@@ -212,8 +212,9 @@ def _label(options: argparse.Namespace, value: str | list[str], words: Sequence[
         raise RowError(problem, "a list of labels")
     label = tuple(printable(one).strip() for one in label)
     for one in label:
-        if _NOTHING.fullmatch(one):
-            raise RowError(f"has an empty label, {one!r}", "empty label")
+        if _NOTHING.fullmatch(one) and one not in options.labels:
+            advice = "; if it is a label, list all in --labels" if one else ""
+            raise RowError(f"has an empty label, {one!r}{advice}", "empty label")
         if kind == MULTILABEL and label.count(one) > 1:
             problem = f"has the label {one!r} twice; give names, not 0 and 1"
             raise RowError(problem, "a label twice")
