@@ -130,7 +130,7 @@ class Sequences:
             return torch.arange(self.longest, device=self.device).expand(count, -1).flatten()
         lengths = torch.tensor(self.lengths)
         firsts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
-        return (torch.arange(len(firsts)) - firsts).to(self.device)
+        return to_device(torch.arange(len(firsts)) - firsts, self.device)
 
 
 def _make_batches(
@@ -152,18 +152,23 @@ def _make_batches(
         batches.append(
             Batch(
                 (len(group), len(columns)),
-                None if is_one else tokens.to(device),
+                None if is_one else to_device(tokens, device),
                 _places(is_token, device),
                 None if is_token.all() else _hidden(is_token, device),
             )
         )
         all_tokens.append(tokens)
-    return batches, None if is_one else torch.cat(all_tokens).argsort().to(device)
+    return batches, None if is_one else to_device(torch.cat(all_tokens).argsort(), device)
 
 
 def _places(is_token: Tensor, device: torch.device) -> Tensor | None:
-    return None if is_token.all() else is_token.flatten().nonzero().squeeze(1).to(device)
+    return None if is_token.all() else to_device(is_token.flatten().nonzero().squeeze(1), device)
 
 
 def _hidden(is_token: Tensor, device: torch.device) -> Tensor:
-    return (~is_token)[:, None, None, :].to(device)
+    return to_device(~is_token, device)[:, None, None, :]
+
+
+def to_device(x: Tensor, device: torch.device) -> Tensor:
+    """A copy from the host, which does not wait for what a GPU does before."""
+    return x.to(device, non_blocking=device.type == "cuda")

@@ -21,7 +21,7 @@ import triton.language as tl
 from torch import Tensor
 
 from tupe_fairseq.attention.chunked import refuse_second_derivative
-from tupe_fairseq.attention.sequences import Masks, Sequences
+from tupe_fairseq.attention.sequences import Masks, Sequences, to_device
 
 # (16 bits, head_dim): (queries, keys, warps, stages, registers a thread) of the tiles of the
 # forward pass and of the gradients of queries, keys and bias; multiples of 16 up to 128. Untimed:
@@ -299,7 +299,7 @@ def make_masks(bias: Tensor | None, sequences: Sequences, dtype: torch.dtype) ->
     if sequences.is_full:  # without a copy from the host
         lengths = torch.full((len(sequences.lengths),), longest, device=device)
     else:
-        lengths = torch.tensor(sequences.lengths, device=device)
+        lengths = to_device(torch.tensor(sequences.lengths), device)
     starts = lengths.cumsum(0) - lengths
     lengths, order = lengths.sort(descending=True, stable=True)
     spans = torch.stack([starts[order], lengths], dim=1).int()
