@@ -30,6 +30,8 @@ FAULTS = [
      "torch.where(column_is_cls, cls_to_other[:, None, None], bias)"),
     ("position/alibi.py", SCHEMES,
      "slopes = [2 ** (-8 * (h + 1) / lower)", "slopes = [2 ** (-8 * h / lower)"),
+    ("position/fire.py", SCHEMES,
+     "larger = (i - j).to(dtype), torch.maximum(i, j)", "larger = (i - j).to(dtype), (i + 0 * j)"),
     ("position/relative_keys.py", SCHEMES,
      "narrow(-1, num_queries - 1, num_queries * row)",
      "narrow(-1, num_queries - 2, num_queries * row)"),

@@ -45,7 +45,7 @@ def vocabulary(tmp_path_factory):
     return write_pretrain_dir(tmp_path_factory.mktemp("vocabulary") / "data")
 
 
-@pytest.mark.parametrize("name", ["tupe", "learned", "rope", "enformer", "shaw"])
+@pytest.mark.parametrize("name", ["tupe", "learned", "rope", "enformer", "shaw", "fire"])
 def test_short_sequences_as_before_and_longer_ones_at_all(name, vocabulary, tmp_path):
     table = CATALOGUE[name].TABLE
     options = {"rel_pos": True} if "rel_pos" in CATALOGUE[name].takes else {}

@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from helpers.position_cases import ALL, Case, build, parametrized, randomize
+from helpers.position_cases import ALL, Case, build, has_first_values, parametrized, randomize
 from helpers.reference import Entry
 from tupe_fairseq.position import (
     CATALOGUE,
@@ -158,7 +158,12 @@ def test_slopes_and_angles_are_not_rounded_to_16_bits():
 
 
 @parametrized(
-    [Case("tupe", {"rel_pos": True}), Case("disentangled", {}), Case("none", {"rel_pos": True})]
+    [
+        Case("tupe", {"rel_pos": True}),
+        Case("disentangled", {}),
+        Case("none", {"rel_pos": True}),
+        Case("fire", {}),
+    ]
 )
 def test_the_bias_is_float32_in_half_precision_and_under_autocast(case):
     position = build(case, torch.float32)
@@ -180,6 +185,7 @@ PARAMETERS = {
     "learned": M * D,
     "transformer-xl": D**2 + 2 * D,
     "enformer": 6 * D + 2 * D,
+    "fire": 2 + 2 * 32 + 32 * H,
     "shaw": (2 * 16 + 1) * K,
     "disentangled": M * D + 2 * D**2 + 4 * D,
 }
@@ -193,7 +199,9 @@ def test_parameters_and_their_first_values(name):
     assert sum(p.numel() for p in parameters.values()) == PARAMETERS.get(name, 0)
     assert list(position.state_dict()) == list(parameters)
     for key, value in parameters.items():
-        if "pos_ln" in key or key.endswith("bias") and "global" not in key:
+        if (fits := has_first_values(key, value)) is not None:
+            assert fits, key
+        elif "pos_ln" in key or key.endswith("bias") and "global" not in key:
             assert (value == (1 if key == "pos_ln.weight" or "ln.weight" in key else 0)).all()
         else:
             assert 0.01 < value.std() < 0.03, key

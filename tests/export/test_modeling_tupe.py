@@ -252,7 +252,13 @@ def test_what_is_refused(folder):
 
 # the file of a classifier has logits and hidden states
 @pytest.mark.parametrize(
-    "case, head", [("tupe rel_pos", None), ("transformer-xl", SENTENCE_HEAD), ("rope", TOKEN_HEAD)]
+    "case, head",
+    [
+        ("tupe rel_pos", None),
+        ("transformer-xl", SENTENCE_HEAD),
+        ("rope", TOKEN_HEAD),
+        ("fire", None),
+    ],
 )
 def test_onnx(case, head, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")

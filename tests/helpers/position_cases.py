@@ -16,6 +16,11 @@ DIM = HEADS * HEAD_DIM
 REL_POS = {"rel_pos": True, "rel_pos_buckets": 8, "max_rel_pos": 5}
 #: of an option that is a number, an odd one that SEQ_LEN tokens reach
 OPTION_VALUES = {name: 3 for name, option in POSITION_OPTIONS.items() if option.default is None}
+#: first values that are not BERT's, by the end of the name: the range that they are drawn from
+FIRST_VALUES = {
+    "c": (0.1, 0.1), "threshold": (1, 1), "hidden_weight": (-1, 1), "hidden_bias": (-1, 1),
+    "out_weight": (-(32**-0.5), 32**-0.5),
+}  # fmt: skip
 SMALL = TupeConfig(
     embed_dim=DIM, num_heads=HEADS, num_layers=2, ffn_embed_dim=5, max_positions=MAX, dropout=0.0,
     attention_dropout=0.0, attn_impl="eager",
@@ -85,6 +90,15 @@ def build(case, dtype=torch.float64, max_positions=MAX, **options):
         **{**case.options, **options},
     )  # fmt: skip
     return randomize(position.to(dtype))
+
+
+def has_first_values(name, parameter):
+    """Whether they are those of FIRST_VALUES; None for a parameter that is not there."""
+    if (key := name.rpartition(".")[2]) not in FIRST_VALUES:
+        return None
+    (low, high), (least, most) = FIRST_VALUES[key], parameter.detach().aminmax()
+    rounding = 1e-6  # of float32
+    return low - rounding <= least and most <= high + rounding and most - least >= (high - low) / 4
 
 
 def encoder_of(case, dtype=torch.float64, **options):

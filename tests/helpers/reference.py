@@ -193,6 +193,15 @@ class Entry:
             bias = self.p["other_to_cls"][h]
         return q @ k / math.sqrt(len(q)) + bias
 
+    def fire(self, h, q, k, i, j):
+        c, weight = abs(self.p["c"][0]), self.p["out_weight"][h]
+        far = 512 * abs(self.p["threshold"][0])  # L
+        far = max(i, j) if max(i, j) > far else far
+        x = torch.log(1 + c * abs(i - j)) / (torch.log(1 + c * far) + 1e-6)
+        x = x if j <= i else -x
+        units = zip(weight, self.p["hidden_weight"], self.p["hidden_bias"])
+        return q @ k / math.sqrt(len(q)) + sum(w * max(u * x + b, 0 * x) for w, u, b in units)
+
     def shaw(self, h, q, k, i, j):
         reach = self.options.get("max_rel_pos", 16)
         key = k + self.p["relative_keys.weight"][max(-reach, min(reach, j - i)) + reach]

@@ -33,8 +33,7 @@ DEFAULTS = {
     "pooler_activation": "tanh",  # of the head for sequence classification
     "classifier_pooling": "cls",  # what it gets: cls, the first token's hidden state, or mean
     "normalize_before": False,  # pre-LN, with one more LayerNorm after the last layer
-    # tupe, learned, sinusoidal, none, transformer-xl, enformer, rope, alibi, shaw or disentangled
-    "position_encoding": "tupe",
+    "position_encoding": "tupe",  # or another name of POSITION_ENCODINGS in modeling_tupe.py
     # T5's bias, as TUPE-R adds it; for tupe, learned, sinusoidal, none and disentangled
     "rel_pos": False,
     "rel_pos_buckets": None,

@@ -273,6 +273,35 @@ class AlibiBias(PositionEncoding):
         return untie_cls(bias, self.cls_to_other.float(), self.other_to_cls.float())
 
 
+class FireBias(PositionEncoding):
+    """A small network of the distance on a logarithmic scale (Li et al. 2024), in both directions.
+
+    Its input is psi(|i - j|) / psi(max(L, i, j)) with the sign of i - j, psi(d) = log(1 + |c| d).
+    """
+
+    def __init__(self, config: TupeConfig):
+        super().__init__(config)
+        self.c, self.threshold = (nn.Parameter(torch.empty(1)) for _ in range(2))
+        self.hidden_weight, self.hidden_bias = (nn.Parameter(torch.empty(32)) for _ in range(2))
+        self.out_weight = nn.Parameter(torch.empty(self.num_heads, 32))
+
+    def reset_parameters(self) -> None:
+        nn.init.constant_(self.c, 0.1)
+        nn.init.ones_(self.threshold)
+        for x in (self.hidden_weight, self.hidden_bias, self.out_weight):
+            bound = 1 if x.dim() == 1 else 32**-0.5
+            nn.init.uniform_(x, -bound, bound)
+
+    def bias(self, length: int) -> Tensor:
+        c, threshold, u, b, w = (x.float() for x in self.parameters())
+        j = torch.arange(length, device=c.device)
+        distance = -relative_positions(length, c.device).float()
+        far = torch.maximum(torch.maximum(j[:, None], j).float(), (512 * threshold).abs())
+        psi, psi_far = (torch.log1p((c * d).abs()) for d in (distance, far))
+        x = distance.sign() * psi / (psi_far + 1e-6)
+        return F.linear(F.relu(x[..., None] * u + b), w).permute(2, 0, 1)
+
+
 class RotaryPositions(PositionEncoding):
     """Rotated queries and keys (Su et al. 2021), halves paired as in LLaMA."""
 
@@ -385,6 +414,7 @@ POSITION_ENCODINGS = {
     "enformer": EnformerRelative,
     "rope": RotaryPositions,
     "alibi": AlibiBias,
+    "fire": FireBias,
     "shaw": ShawRelative,
     "disentangled": Disentangled,
 }
@@ -574,6 +604,8 @@ class TupePreTrainedModel(PreTrainedModel):
         elif isinstance(module, (AlibiBias, TransformerXlRelative)):
             for parameter in module.parameters(recurse=False):
                 nn.init.normal_(parameter, std=std)
+        elif isinstance(module, FireBias):
+            module.reset_parameters()
 
 
 class TupeModel(TupePreTrainedModel):

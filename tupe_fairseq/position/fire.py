@@ -1,0 +1,55 @@
+"""FIRE: a learned function of the distance, on a scale that grows with the positions."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tupe_fairseq.position.base import PositionEncoding
+from tupe_fairseq.position.positions import Positions, as_tensor
+from tupe_fairseq.position.tupe import full_precision
+
+FIRST_THRESHOLD = 512  # L before training
+WIDTH = 32  # of the hidden layer
+EPSILON = 1e-6
+
+
+class FireBias(PositionEncoding):
+    """A small network of the logarithm of the distance, scaled by that of the larger position.
+
+        logits = q k^T / sqrt(K) + f_h(x),   f_h(x) = w_h . relu(u x + b)
+        x = sign(p_i - p_j) psi(|p_i - p_j|) / psi(max(L, p_i, p_j)),   psi(d) = log(1 + |c| d)
+        Li et al. 2024, section 3, https://arxiv.org/abs/2310.04418
+
+    Learned are c, L = 512 |``threshold``| and f, of 32 hidden units, for all layers (FIRE-S). The
+    paper has p_j <= p_i, and this is its x. Later keys have a negative x, so that the sides differ,
+    and their own position in the denominator, so that |x| <= 1. f has no bias, which the softmax
+    would not see. Initial values, |c| and the 1e-6 in the denominator are those of the paper's
+    code, as in mcleish7/arithmetic 86022a5, cramming/architectures/embeddings.py, from line 419.
+    """
+
+    def __init__(self, *sizes: int, **options):
+        super().__init__(*sizes, **options)
+        self.c, self.threshold = (nn.Parameter(torch.empty(1)) for _ in range(2))
+        self.hidden_weight, self.hidden_bias = (nn.Parameter(torch.empty(WIDTH)) for _ in range(2))
+        self.out_weight = nn.Parameter(torch.empty(self.num_heads, WIDTH))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.constant_(self.c, 0.1)
+        nn.init.ones_(self.threshold)
+        for x in (self.hidden_weight, self.hidden_bias, self.out_weight):  # as torch's Linear
+            bound = 1 if x.dim() == 1 else WIDTH**-0.5
+            nn.init.uniform_(x, -bound, bound)
+
+    def bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
+        positions_k = positions_q if positions_k is None else positions_k
+        dtype = torch.promote_types(self.c.dtype, torch.float32)
+        c, threshold, u, b, w = (x.to(dtype) for x in self.parameters())
+        i = as_tensor(positions_q, c.device).unsqueeze(-1)
+        j = as_tensor(positions_k, c.device).unsqueeze(-2)
+        distance, larger = (i - j).to(dtype), torch.maximum(i, j).to(dtype)
+        with full_precision(c):
+            far = torch.maximum(larger, (FIRST_THRESHOLD * threshold).abs())
+            psi, psi_far = (torch.log1p((c * d).abs()) for d in (distance, far))
+            x = distance.sign() * psi / (psi_far + EPSILON)
+            return F.linear(F.relu(x.unsqueeze(-1) * u + b), w).movedim(-1, -3)
