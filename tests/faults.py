@@ -32,6 +32,7 @@ FAULTS = [
      "slopes = [2 ** (-8 * (h + 1) / lower)", "slopes = [2 ** (-8 * h / lower)"),
     ("position/fire.py", SCHEMES,
      "larger = (i - j).to(dtype), torch.maximum(i, j)", "larger = (i - j).to(dtype), (i + 0 * j)"),
+    ("position/kerple.py", SCHEMES, "torch.log1p(r2 * distance", "r2 * torch.log1p(distance"),
     ("position/relative_keys.py", SCHEMES,
      "narrow(-1, num_queries - 1, num_queries * row)",
      "narrow(-1, num_queries - 2, num_queries * row)"),

@@ -186,6 +186,7 @@ PARAMETERS = {
     "transformer-xl": D**2 + 2 * D,
     "enformer": 6 * D + 2 * D,
     "fire": 2 + 2 * 32 + 32 * H,
+    "kerple": 2 * H,
     "shaw": (2 * 16 + 1) * K,
     "disentangled": M * D + 2 * D**2 + 4 * D,
 }

@@ -1,5 +1,6 @@
 """Every position encoding of the catalogue with every option that it takes, at toy size."""
 
+import math
 from typing import Any, NamedTuple
 
 import pytest
@@ -19,7 +20,8 @@ OPTION_VALUES = {name: 3 for name, option in POSITION_OPTIONS.items() if option.
 #: first values that are not BERT's, by the end of the name: the range that they are drawn from
 FIRST_VALUES = {
     "c": (0.1, 0.1), "threshold": (1, 1), "hidden_weight": (-1, 1), "hidden_bias": (-1, 1),
-    "out_weight": (-(32**-0.5), 32**-0.5),
+    "out_weight": (-(32**-0.5), 32**-0.5), "log_r1": (math.log(0.01), math.log(2)),
+    "log_r2": (math.log(0.01), 0),
 }  # fmt: skip
 SMALL = TupeConfig(
     embed_dim=DIM, num_heads=HEADS, num_layers=2, ffn_embed_dim=5, max_positions=MAX, dropout=0.0,
@@ -98,7 +100,7 @@ def has_first_values(name, parameter):
         return None
     (low, high), (least, most) = FIRST_VALUES[key], parameter.detach().aminmax()
     rounding = 1e-6  # of float32
-    return low - rounding <= least and most <= high + rounding and most - least >= (high - low) / 4
+    return low - rounding <= least and most <= high + rounding and (most > least) == (high > low)
 
 
 def encoder_of(case, dtype=torch.float64, **options):

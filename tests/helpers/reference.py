@@ -202,6 +202,10 @@ class Entry:
         units = zip(weight, self.p["hidden_weight"], self.p["hidden_bias"])
         return q @ k / math.sqrt(len(q)) + sum(w * max(u * x + b, 0 * x) for w, u, b in units)
 
+    def kerple(self, h, q, k, i, j):
+        r1, r2 = torch.exp(self.p["log_r1"][h]), torch.exp(self.p["log_r2"][h])
+        return q @ k / math.sqrt(len(q)) - r1 * torch.log(1 + r2 * abs(i - j))
+
     def shaw(self, h, q, k, i, j):
         reach = self.options.get("max_rel_pos", 16)
         key = k + self.p["relative_keys.weight"][max(-reach, min(reach, j - i)) + reach]

@@ -40,13 +40,7 @@ class Scheme:
 _PLAIN = {
     **{"tupe": "TUPE-A", "learned": "learned positions", "sinusoidal": "sinusoidal positions"},
     **{"none": "no positions", "transformer-xl": "Transformer-XL", "enformer": "Enformer"},
-    **{
-        "rope": "RoPE",
-        "alibi": "ALiBi",
-        "fire": "FIRE",
-        "shaw": "Shaw",
-        "disentangled": "disentangled",
-    },
+    **{"rope": "RoPE", "alibi": "ALiBi", "fire": "FIRE", "kerple": "KERPLE", "shaw": "Shaw"},
 }
 _PLAIN_FLAGS = {
     **{"--untie-cls": "untied [CLS]", "--tie-cls": "tied [CLS]"},

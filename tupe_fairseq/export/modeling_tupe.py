@@ -302,6 +302,23 @@ class FireBias(PositionEncoding):
         return F.linear(F.relu(x[..., None] * u + b), w).permute(2, 0, 1)
 
 
+class KerpleBias(PositionEncoding):
+    """-r1 log(1 + r2 |distance|), two positive numbers a head (Chi et al. 2022), on both sides."""
+
+    def __init__(self, config: TupeConfig):
+        super().__init__(config)
+        self.log_r1, self.log_r2 = (nn.Parameter(torch.empty(self.num_heads)) for _ in range(2))
+
+    def reset_parameters(self) -> None:
+        with torch.no_grad():
+            for parameter, most in ((self.log_r1, 2), (self.log_r2, 1)):
+                nn.init.uniform_(parameter, 0, most).clamp_(min=0.01).log_()
+
+    def bias(self, length: int) -> Tensor:
+        r1, r2 = (x.float().exp()[:, None, None] for x in (self.log_r1, self.log_r2))
+        return -r1 * torch.log1p(r2 * relative_positions(length, r1.device).abs())
+
+
 class RotaryPositions(PositionEncoding):
     """Rotated queries and keys (Su et al. 2021), halves paired as in LLaMA."""
 
@@ -415,6 +432,7 @@ POSITION_ENCODINGS = {
     "rope": RotaryPositions,
     "alibi": AlibiBias,
     "fire": FireBias,
+    "kerple": KerpleBias,
     "shaw": ShawRelative,
     "disentangled": Disentangled,
 }
@@ -604,7 +622,7 @@ class TupePreTrainedModel(PreTrainedModel):
         elif isinstance(module, (AlibiBias, TransformerXlRelative)):
             for parameter in module.parameters(recurse=False):
                 nn.init.normal_(parameter, std=std)
-        elif isinstance(module, FireBias):
+        elif isinstance(module, (FireBias, KerpleBias)):
             module.reset_parameters()
 
 

@@ -1,0 +1,39 @@
+"""KERPLE: a penalty that grows with the logarithm of the distance, learned for each head."""
+
+import torch
+from torch import Tensor, nn
+
+from tupe_fairseq.position.base import PositionEncoding
+from tupe_fairseq.position.positions import Positions, relative_positions
+
+LEAST = 0.01  # of both numbers before training
+
+
+class KerpleBias(PositionEncoding):
+    """A logarithmic penalty, equal on both sides of the query, with two positive numbers a head.
+
+        logits = q k^T / sqrt(K) - r1_h log(1 + r2_h |p_j - p_i|)
+        Chi et al. 2022, the logarithmic form, https://arxiv.org/abs/2205.09921; causal there
+
+    The layers have them in common, as in the authors' code, chijames/KERPLE 73f1ee2,
+    megatron/mpu/layers.py, from line 191. Its initial values are uniform, r1 up to 2 and r2 up to
+    1, and it puts 0.01 in the place of what falls below. Here the logarithms are the parameters,
+    so that nothing can.
+    """
+
+    def __init__(self, *sizes: int, **options):
+        super().__init__(*sizes, **options)
+        self.log_r1, self.log_r2 = (nn.Parameter(torch.empty(self.num_heads)) for _ in range(2))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        with torch.no_grad():
+            for parameter, most in ((self.log_r1, 2), (self.log_r2, 1)):
+                nn.init.uniform_(parameter, 0, most).clamp_(min=LEAST).log_()
+
+    def bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
+        positions_k = positions_q if positions_k is None else positions_k
+        dtype = torch.promote_types(self.log_r1.dtype, torch.float32)
+        r1, r2 = (x.to(dtype).exp()[:, None, None] for x in (self.log_r1, self.log_r2))
+        distance = relative_positions(positions_q, positions_k, r1.device).abs().to(dtype)
+        return -r1 * torch.log1p(r2 * distance.unsqueeze(-3))
