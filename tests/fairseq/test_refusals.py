@@ -86,6 +86,10 @@ FLAGS = {
     "documents": (["--isolate-documents", "--task", "masked_lm"], "needs --task tupe_masked_lm"),
     "layerdrop": (["--encoder-layerdrop", 2], "encoder_layerdrop (2.0) must be a number from 0"),
     "spectral norm": (["--spectral-norm-classification-head"], "head (True) does not apply"),
+    "attention": (
+        ["--attn-impl", "chunked", "--position-encoding", "shaw"],
+        "--attn-impl chunked cannot serve here: it needs one bias for the whole batch",
+    ),
     "whole words": (["--mask-whole-words"], "there is no sentencepiece.bpe.model in"),
 }
 
