@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from helpers.crafted import LINES, OPTIONS, E, folder_with, save, whole_state
-from helpers.fairseq_predictions import predict
 from helpers.running import call_program
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.allowed_options import read_pretrained
@@ -17,7 +16,6 @@ READERS = {
     "from_pretrained": lambda folder: TupeRobertaModel.from_pretrained(str(folder)),
     "tupe-plot": lambda folder: load(str(folder / "model.pt"), str(folder)),
     "tupe-finetune": lambda folder: read_pretrained(str(folder / "model.pt")),
-    "predict": lambda folder: predict(folder / "model.pt", folder, "valid"),
 }
 EVERY_READER = pytest.mark.parametrize("reader", READERS)
 

@@ -85,10 +85,16 @@ def test_overrides_and_a_folder_without_a_subword_model(subwords_trained, tmp_pa
         TupeRobertaModel.from_pretrained(str(tmp_path), "other.pt")
     for name, advice in (
         ("unknown_thing", ""), ("attn_imp", "; did you mean attn_impl?"), ("lr", ""),
-        ("bpe_codes", ""), ("regression_target", ""),
+        ("bpe_codes", ""),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=f"^unknown option {name} of from_pretrained{advice}"):
             TupeRobertaModel.from_pretrained(str(tmp_path), LAST, **{name: 3})
+    for name, reason in (
+        ("bpe", "unknown bpe 'x'; it is one of"),
+        ("task", "which must be one of"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            TupeRobertaModel.from_pretrained(str(tmp_path), LAST, **{name: "x"})
 
 
 def test_position_bias(hub):

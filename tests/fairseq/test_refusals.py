@@ -11,7 +11,6 @@ from fairseq import checkpoint_utils
 from fairseq.models.roberta import RobertaModel
 
 from helpers.crafted import Touch, archive, pickle_of
-from helpers.fairseq_predictions import predict
 from helpers.running import USER_DIR
 from helpers.training import (
     PRETRAINING,
@@ -130,7 +129,6 @@ DOORS = {
     "stock": lambda path, data, out: RobertaModel.from_pretrained(
         str(path.parent), path.name, user_dir=USER_DIR, bpe=None
     ),
-    "predict": lambda path, data, out: predict(str(path), str(data), "valid"),
     "restore": lambda path, data, out: pretrain(data, out, "--restore-file", path),
     "finetune": lambda path, data, out: pretrain(data, out, "--finetune-from-model", path),
     "masked_lm": lambda path, data, out: pretrain(

@@ -96,8 +96,8 @@ def load_model(path: str, data: str, **overrides: Any):
     """The model of a checkpoint and its task, from checked options and finite tensors alone."""
     tupe_fairseq.register()
     checkpoint = read(path)
-    saved = {**checkpoint.options, **dict.fromkeys(overrides)}
-    options = {**checked_options(saved, path), "load_checkpoint_heads": True, **overrides}
+    options = checked_options({**checkpoint.options, **overrides}, path)
+    options.update(load_checkpoint_heads=True, **overrides)
     if options["arch"] not in ARCH_CONFIG_REGISTRY:
         raise CheckpointError(f"{path} is refused: there is no --arch {options['arch']}")
     check_options_fit(options, checkpoint.tensors, path)
@@ -118,6 +118,8 @@ def load_model(path: str, data: str, **overrides: Any):
 def option_names(kind: str, name: str | None) -> set[str]:
     """The options of one of fairseq's ``--bpe`` or ``--tokenizer``; of all, if the name is None."""
     registry = REGISTRIES[kind]["dataclass_registry"]
+    if name is not None and name not in registry:
+        raise ValueError(f"unknown {kind} {name!r}; it is one of {', '.join(registry)}")
     configs = registry.values() if name is None else [registry[name]]
     return {field.name for config in configs for field in dataclasses.fields(config)}
 
