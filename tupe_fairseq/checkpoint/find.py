@@ -1,4 +1,4 @@
-"""Finds a checkpoint; imports nothing, for the types of flags."""
+"""Finds a checkpoint and its files; imports nothing, for the types of flags."""
 
 import glob
 import os
@@ -28,3 +28,9 @@ def find_checkpoint(path: str) -> str:
     else:
         message = f"{folder} has no checkpoint (.pt); give the --save-dir of a training"
     raise FileNotFoundError(message)
+
+
+def folders_of(checkpoint: str, data: str | None = None) -> list[str]:
+    """The folders in which a model's files are looked for: that of its data, and its own."""
+    own = os.path.dirname(checkpoint) or "."
+    return [own] if data is None else [data, own]

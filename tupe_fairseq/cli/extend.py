@@ -5,7 +5,6 @@ import logging
 import os
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.shared_flags import folders_of
 
 logger = logging.getLogger("tupe-extend")
 METHODS = ("interpolate", "tile")
@@ -85,11 +84,12 @@ def extend(args: argparse.Namespace, folder: str) -> argparse.Namespace:
     from tupe_fairseq.checkpoint.checkpoint import loading
     from tupe_fairseq.checkpoint.convert import complete, read_model, write_model
     from tupe_fairseq.checkpoint.extend import extend
+    from tupe_fairseq.checkpoint.find import folders_of
     from tupe_fairseq.data.dictionary import DICTIONARY
     from tupe_fairseq.data.tokenizer import VOCABULARY, VOCABULARY_FILES, find_dictionary
     from tupe_fairseq.files import read_json, write_json
 
-    places = folders_of(args)
+    places = folders_of(args.checkpoint, args.data)
     dictionary = find_dictionary(places)
     model = read_model(args.checkpoint, dictionary)
     if model.origin:

@@ -11,7 +11,6 @@ from collections.abc import Container
 from tupe_fairseq.cli.arg_types import output_file
 from tupe_fairseq.cli.shared_flags import (
     add_model_flags,
-    folders_of,
     load_model,
     refuse_overwriting,
     vocabulary_files,
@@ -70,6 +69,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.output_file and args.format:
         parser.error("--format is of standard output; --output-file has an ending")
 
+    from tupe_fairseq.checkpoint.find import folders_of
     from tupe_fairseq.data.rows import row_writer
     from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task
     from tupe_fairseq.files import atomic_write
@@ -77,7 +77,8 @@ def main(argv: list[str] | None = None) -> None:
 
     model, tokenizer, device = load_model(args, vocabulary)
     encoder, head = model.encoder, model.head
-    task = Task.load(*folders_of(args))
+    folders = folders_of(args.checkpoint, args.data)
+    task = Task.load(*folders)
     task.check_model(args.checkpoint, model.kind, head.out_proj.out_features)
     for module in (encoder, head):
         (module.half() if args.fp16 else module).to(device)
@@ -90,7 +91,7 @@ def main(argv: list[str] | None = None) -> None:
                 raise ValueError(
                     f"--label-separator {separator!r} is in the label {label!r}; give another"
                 )
-    rows = TextRows(args, task.texts, task.kind == TAGGING, usual=_columns_of(folders_of(args)))
+    rows = TextRows(args, task.texts, task.kind == TAGGING, usual=_columns_of(folders))
     with open(os.devnull, "w") as nowhere:
         # a row that this kind of file cannot hold is found before the work
         rows.fits = row_writer(ending, nowhere, None)

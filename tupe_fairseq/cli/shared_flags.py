@@ -63,29 +63,18 @@ def add_model_flags(parser: argparse.ArgumentParser, batches: bool = True) -> No
     add_vocabulary_flags(parser)
 
 
-def folders_of(args: argparse.Namespace) -> list[str]:
-    """The folders in which the model's files are looked for."""
-    checkpoint_folder = os.path.dirname(args.checkpoint) or "."
-    return [checkpoint_folder] if args.data is None else [args.data, checkpoint_folder]
-
-
 def load_model(args: argparse.Namespace, vocabulary: tuple[str, list[str]] | None):
     """The model, its tokenizer, and the device that it is to run on."""
     import torch
 
-    from tupe_fairseq.data.dictionary import UNK
-    from tupe_fairseq.data.tokenizer import Tokenizer
-    from tupe_fairseq.inference.model import load
+    from tupe_fairseq.checkpoint.find import folders_of
+    from tupe_fairseq.inference.model import load_with_tokenizer
 
     device = "cuda" if torch.cuda.is_available() and not args.cpu else "cpu"
     if getattr(args, "fp16", False) and device == "cpu":
         raise ValueError("--fp16 needs a GPU; drop it")
-    folders = folders_of(args)
-    model = load(args.checkpoint, *folders)
-    tokenizer = Tokenizer.load(folders, vocabulary, clean=not model.origin)
-    if model.origin:  # the authors' code has symbols that dict.txt does not list
-        ids = {word: number for number, word in enumerate(model.symbols)}
-        tokenizer.ids.update((word, ids[word]) for word, i in tokenizer.ids.items() if i != UNK)
+    folders = folders_of(args.checkpoint, args.data)
+    model, tokenizer = load_with_tokenizer(args.checkpoint, folders, vocabulary)
     return model, tokenizer, device
 
 

@@ -1,1 +1,3 @@
 """Model folders for transformers, sentence-transformers and onnxruntime."""
+
+from tupe_fairseq.export.write_folder import export_model as export_model

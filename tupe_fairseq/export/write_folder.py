@@ -1,16 +1,35 @@
-"""Writes the files of a transformers model directory."""
+"""Exports a checkpoint as a model folder of transformers: ``tupe-export``."""
 
+import argparse
+import logging
 import os
 import shutil
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.checkpoint import EMBEDDING
-from tupe_fairseq.data.dictionary import UNK
-from tupe_fairseq.export.names import LM_WEIGHT
-from tupe_fairseq.files import write_json
+from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER, HEADS, LM_HEAD
+from tupe_fairseq.checkpoint.checkpoint import vocabulary_version as hash_of
+from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
+from tupe_fairseq.data.dictionary import (
+    BOS,
+    DICTIONARY,
+    EOS,
+    FILLER,
+    MASK,
+    PAD,
+    UNK,
+    read_dictionary,
+)
+from tupe_fairseq.data.task import CLASSIFICATION, REGRESSION, REPORT, TAGGING, label_of
+from tupe_fairseq.export.names import LM_WEIGHT, TUPE, Head, to_config, to_transformers
+from tupe_fairseq.files import new_output_folder, read_json, write_json
+from tupe_fairseq.inference.model import TrainedModel, load_with_tokenizer
+from tupe_fairseq.modules.heads import TaggingHead
+
+logger = logging.getLogger(__name__)
 
 #: the code of a TUPE model, copied as it is
 CODE = ("configuration_tupe.py", "modeling_tupe.py")
@@ -20,6 +39,146 @@ SOME = (*CODE, "onnx/model.onnx", "onnx/model_masked_lm.onnx")
 # What further tokens have less than <unk> as predictions, so that even thousands of them take
 # nothing from the probabilities of others, while a loss on one is still finite
 _LESS = 20.0
+
+
+def export_model(
+    checkpoint: str,
+    output_dir: str,
+    *,
+    data: str | None = None,
+    vocabulary: tuple[str, Sequence[str]] | None = None,
+    head: str | None = None,
+    label_dict: str | None = None,
+    padded_vocabulary: bool = False,
+    model_type: str = TUPE,
+    pooling: str = "mean",
+    onnx: bool = False,
+    texts: Sequence[str] | None = None,
+    license: str | None = None,
+    languages: Sequence[str] = (),
+    overwrite: bool = False,
+) -> str:
+    """Write a folder for transformers, as tupe-export; the name of the pipeline that it is for.
+
+    Args:
+        vocabulary: a kind of vocabulary and its files, if the folders have none.
+        texts: sentences on which the folder is compared with the checkpoint.
+    """
+    from tupe_fairseq.export import check, onnx_files
+    from tupe_fairseq.export.card import model_card, pipeline_of
+    from tupe_fairseq.export.tokenizer import build_tokenizer
+
+    checkpoint = find_checkpoint(checkpoint)
+    folders, texts = folders_of(checkpoint, data), texts or check.TEXTS
+    with new_output_folder(output_dir, "config.json", others=SOME, overwrite=overwrite) as folder:
+        transformers = check.import_transformers()
+        if onnx:
+            onnx_files.check_installed()
+        logger.info("reading %s", checkpoint)
+        model, tokenizer = load_with_tokenizer(checkpoint, folders, vocabulary)
+        reports = [path for p in folders if os.path.isfile(path := os.path.join(p, REPORT))]
+        symbols, length = model.symbols, model.max_positions
+        fillers = [word for word in symbols if FILLER.fullmatch(word)]
+        if fillers and not padded_vocabulary:
+            raise ValueError(
+                f"{model.dictionary} is padded with {len(fillers)} words that are in no text, such "
+                f"as {fillers[0]}; to export them, too, give --padded-vocabulary"
+            )
+        chosen = _chosen_head(model, head, label_dict, folders)
+        parts = {ENCODER: model.encoder, LM_HEAD: model.lm_head}
+        if chosen:
+            parts[f"{HEADS}{chosen.name}."] = model.head
+        state = {
+            prefix + name: tensor
+            for prefix, part in parts.items()
+            for name, tensor in part.state_dict().items()
+        }
+        fast, unlisted = build_tokenizer(tokenizer.record, tokenizer.paths, symbols, length)
+        options = argparse.Namespace(**model.options)
+        config = to_config(options, symbols, model_type, chosen, int(hash_of(symbols)))
+        if unlisted:
+            logger.info("%d tokens are not in dict.txt: they get the vector of <unk>", unlisted)
+            state = with_unlisted(state, unlisted)
+            config.update(vocab_size=len(symbols) + unlisted, unlisted_pieces=unlisted)
+        tensors = to_transformers(state, model_type, chosen, config["tie_word_embeddings"])
+        write_model(folder, config, tensors)
+        write_sentence_files(folder, pooling, config["hidden_size"], length)
+        fast.save_pretrained(folder)
+        shutil.copyfile(model.dictionary, os.path.join(folder, DICTIONARY))
+
+        logger.info("comparing the folder with the checkpoint on %d texts", len(texts))
+
+        def encode(*texts: str) -> list[int]:
+            first, *second = map(tokenizer.encode, texts)
+            return [BOS, *first, EOS, *(token for ids in second for token in (EOS, *ids, EOS))]
+
+        def hidden(tokens: Tensor) -> Tensor:
+            return model.encoder(model.encoder.embed_tokens(tokens), tokens.eq(PAD))
+
+        logits: dict[str, Any] = {}
+        if chosen:
+            logits[f"AutoModel{chosen.suffix}"] = lambda x: model.head(hidden(x), x.ne(PAD))
+        if chosen is None or model_type == TUPE:  # transformers' RoBERTa has one or the other
+            logits["AutoModelForMaskedLM"] = lambda x: model.lm_head(hidden(x))
+        differences = check.check_folder(folder, texts, encode, logits, len(symbols), length)
+        if onnx:
+            logger.info("writing onnx/")
+            differences.update(onnx_files.export_onnx(folder))
+        for name, difference in differences.items():
+            logger.info("%s: the same within %.1e", name, difference)
+        card = model_card(
+            config,
+            chosen,
+            read_json(reports[0]) if reports else {},
+            name=os.path.basename(os.path.realpath(output_dir)),
+            license=license,
+            languages=list(languages),
+            parameters=sum(tensor.numel() for tensor in tensors.values()),
+            vocabulary=tokenizer,
+            max_positions=length,
+            onnx=onnx,
+            texts=len(texts),
+            transformers=transformers.__version__,
+            torch=torch.__version__.partition("+")[0],
+            differences=differences,
+        )
+        with open(os.path.join(folder, "README.md"), "w", encoding="utf-8") as file:
+            file.write(card)
+    return pipeline_of(chosen)
+
+
+def _chosen_head(
+    model: TrainedModel, name: str | None, label_dict: str | None, folders: Sequence[str]
+) -> Head | None:
+    """The classification head to export, with its labels; None if there is none."""
+    heads = sorted(model.heads)
+    if not heads:
+        if name or label_dict:
+            raise ValueError(
+                f"{model.path} has no classification head; drop --head and --label-dict"
+            )
+        return None
+    if name not in (heads if len(heads) > 1 else [None, *heads]):
+        raise ValueError(f"--head must be one of the checkpoint's: {', '.join(heads)}")
+    name = model.options["classification_head_name"] = name or heads[0]
+    outputs, kind = model.heads[name], model.kind
+    if isinstance(model.head, TaggingHead):
+        kind = TAGGING
+    elif outputs == 1 and kind == CLASSIFICATION:
+        kind = REGRESSION
+    paths = [label_dict or os.path.join(place, "label", DICTIONARY) for place in folders]
+    path = next(filter(os.path.isfile, paths), None)
+    if kind == REGRESSION or path is None:
+        labels = ["score"] if kind == REGRESSION else [f"LABEL_{n}" for n in range(outputs)]
+        return Head(name, labels, kind)
+    words = read_dictionary(path)
+    labels = [label_of(word) for word in words if word != MASK and not FILLER.fullmatch(word)]
+    if len(labels) != outputs:
+        raise ValueError(
+            f"{path} lists {len(labels)} labels, but head {name} has {outputs} outputs; give "
+            "--label-dict, the label/dict.txt that it was trained with"
+        )
+    return Head(name, labels, kind)
 
 
 def write_model(folder: str, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:

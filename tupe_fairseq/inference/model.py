@@ -2,7 +2,7 @@
 
 import argparse
 import functools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -17,8 +17,9 @@ from tupe_fairseq.checkpoint.checkpoint import (
     symbols_of,
 )
 from tupe_fairseq.checkpoint.convert import read_model
+from tupe_fairseq.data.dictionary import UNK
 from tupe_fairseq.data.task import trained_kind
-from tupe_fairseq.data.tokenizer import find_dictionary
+from tupe_fairseq.data.tokenizer import Tokenizer, find_dictionary
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.modules.heads import LMHead, TaggingHead, TextHead, recorded_pooling, sized_head
 from tupe_fairseq.options import TupeConfig
@@ -135,6 +136,18 @@ def load(path: str, *folders: str) -> TrainedModel:
     model = read_model(path, dictionary)
     symbols = symbols_of(model.lines)
     return TrainedModel(path, vars(model.options), model.tensors, symbols, dictionary, model.origin)
+
+
+def load_with_tokenizer(
+    path: str, folders: Sequence[str], vocabulary: tuple[str, Sequence[str]] | None = None
+) -> tuple[TrainedModel, Tokenizer]:
+    """:func:`load`, and the model's tokenizer: that of the folders, or of a kind and its files."""
+    model = load(path, *folders)
+    tokenizer = Tokenizer.load(folders, vocabulary, clean=not model.origin)
+    if model.origin:  # the authors' code has symbols that dict.txt does not list
+        ids = {word: number for number, word in enumerate(model.symbols)}
+        tokenizer.ids.update((word, ids[word]) for word, i in tokenizer.ids.items() if i != UNK)
+    return model, tokenizer
 
 
 def _part(tensors: dict[str, Any], prefix: str) -> dict[str, Any]:
