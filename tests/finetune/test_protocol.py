@@ -83,7 +83,7 @@ def grid(chain, tmp_path_factory):
     first = (cola / FIRST / "train.log").read_bytes()
     text = finetune(*words)
     assert (cola / FIRST / "train.log").read_bytes() == first
-    assert "CoLA: 1 of 2 runs left" in text
+    assert "1 of 2 runs left" in text
     return output
 
 
@@ -142,7 +142,7 @@ def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, tmp_path):
     assert last["optimizer_history"][-1]["num_updates"] == UPDATES // 2
 
     text = finetune(*words, "--keep-checkpoints")
-    assert "CoLA: 1 of 3 runs left" in text, text
+    assert "1 of 3 runs left" in text, text
     assert f"(epoch 2 @ {UPDATES // 2} updates)" in (folder / "train.log").read_text()
     assert read(folder, "result.json")["updates"] == UPDATES
 
@@ -151,7 +151,7 @@ def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, tmp_path):
     assert_same_weights(tmp_path / "checkpoint_best.pt", folder / "checkpoint_best.pt")
 
     again = finetune(*words)
-    assert "CoLA: 0 of 3 runs left" in again
+    assert "0 of 3 runs left" in again
     predict_line = again.splitlines()[-1]  # the table is printed before
     assert predict_line.startswith("tupe-finetune: next: tupe-predict ")
     assert str(grid / "CoLA" / "best" / "checkpoint_best.pt") in os.path.abspath(

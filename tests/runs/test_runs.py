@@ -120,10 +120,10 @@ def test_it_ends_with_its_parent(tmp_path):
 def test_a_grid_shares_the_devices(tmp_path):
     both, results, devices = threading.Barrier(2, timeout=20), {}, []
 
-    def make(run, env, on_updates):
-        devices.append(env["CUDA_VISIBLE_DEVICES"])
+    def make(run, slot):
+        devices.append(slot.device)
         both.wait()  # two at a time
-        on_updates(5)
+        slot.on_updates(5)
         return 10 * run
 
     run_grid(
@@ -141,7 +141,7 @@ def test_a_grid_shares_the_devices(tmp_path):
 def test_an_interruption_ends_all_runs_of_a_grid_and_a_failure_none(tmp_path):
     started, made = threading.Event(), []
 
-    def make(run, env, on_updates):
+    def make(run, slot):
         made.append(run)
         if run == 2:
             train(python(WAIT), str(tmp_path / "log"), lambda line: started.set())
@@ -160,8 +160,8 @@ def test_an_interruption_ends_all_runs_of_a_grid_and_a_failure_none(tmp_path):
 def test_runs_side_by_side_share_the_cores(monkeypatch):
     seen = []
 
-    def make(run, env, on_updates):
-        seen.append(env["OMP_NUM_THREADS"])
+    def make(run, slot):
+        seen.append(slot.env["OMP_NUM_THREADS"])
 
     monkeypatch.setattr(grid, "cores", lambda: 8)
     for number, threads in (("", "4"), ("3", "3")):

@@ -127,8 +127,7 @@ class Run(study.Run):
     scheme: Scheme
     seed: int
 
-    @property
-    def title(self) -> str:
+    def __str__(self) -> str:
         return f"{self.arch}, {self.scheme.label}, seed {self.seed}, lr {self.settings.lr:g}"
 
     @property

@@ -11,7 +11,7 @@ from tupe_fairseq.compare.results import finished_schemes, report, write_results
 from tupe_fairseq.compare.run import make_run
 from tupe_fairseq.compare.tuning import read_tuning, tuned, tuning_runs
 from tupe_fairseq.files import output_folder, write_json
-from tupe_fairseq.runs.grid import exit_if_failed, run_grid
+from tupe_fairseq.runs.grid import Slot, exit_if_failed, run_grid
 from tupe_fairseq.runs.process import LAST
 
 logger = logging.getLogger("tupe-compare")
@@ -54,20 +54,15 @@ def run_comparison(
         write_json(os.path.join(folder, "settings.json"), record)
 
         def grid(planned: Sequence[Run], on_result=lambda run, result: None) -> dict:
-            left = [run for run in planned if run.missing() != []]
-            at_a_time = max(1, min(parallel or len(devices), len(left)))
-            words = (len(left), len(planned), planned[0].settings.folder)
-            logger.info("%d of %d runs left; command.sh and train.log of each: %s/", *words)
+            def make(run: Run, slot: Slot) -> dict[str, Any]:
+                own = parameters[run.arch, run.scheme.label]
+                return make_run(run, slot, own, keep_checkpoints)
 
-            def make(run: Run, env: dict[str, str], on_updates) -> dict[str, Any]:
-                return make_run(
-                    run, parameters[run.arch, run.scheme.label], parallel=at_a_time, env=env,
-                    lock=output.lock, on_updates=on_updates, keep_checkpoint=keep_checkpoints,
-                )  # fmt: skip
-
+            shared = planned[0].settings
+            logger.info("command.sh and train.log of each run: %s/", shared.folder)
             return run_grid(
-                planned, make, devices, at_a_time, updates=planned[0].settings.updates,
-                threads=settings.threads, is_finished=lambda run: run not in left,
+                planned, make, devices, parallel, threads=shared.threads, lock=output.lock,
+                updates=shared.updates, is_finished=lambda run: run.missing() == [],
                 on_result=on_result,
             )  # fmt: skip
 

@@ -1,13 +1,11 @@
 """The results of a comparison: statistics over the seeds, runs.csv, results.json, results.md."""
 
-import glob
 import math
-import os
 from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from tupe_fairseq.files import read_json
+from tupe_fairseq.runs.study import finished
 from tupe_fairseq.runs.tables import markdown_table, write_tables
 
 Row = dict[str, Any]
@@ -32,7 +30,7 @@ def read_runs(folder: str, baseline: str, order: Sequence[str] = ()) -> list[Row
         ``fraction`` (the share of updates after which the baseline's loss is reached; None: never),
         and ``target`` (the baseline's loss; None: it has none of this seed).
     """
-    runs = _finished(folder)
+    runs = list(finished(folder, 2).values())
     targets = {(r["arch"], r["seed"]): r["final_loss"] for r in runs if r["scheme"] == baseline}
     for run in runs:
         loss, target = run["final_loss"], targets.get((run["arch"], run["seed"]))
@@ -50,14 +48,9 @@ def read_runs(folder: str, baseline: str, order: Sequence[str] = ()) -> list[Row
     return sorted(runs, key=place)
 
 
-def _finished(folder: str) -> list[Row]:
-    pattern = os.path.join(glob.escape(folder), "*", "*", "result.json")
-    return [read_json(path) for path in sorted(glob.glob(pattern))]
-
-
 def finished_schemes(folder: str) -> list[str]:
     """The labels of the schemes that have a finished run."""
-    return list(dict.fromkeys(run["scheme"] for run in _finished(folder)))
+    return list(dict.fromkeys(run["scheme"] for run in finished(folder, 2).values()))
 
 
 def updates_to_reach(curve: Sequence[dict[str, float]], target: float) -> float | None:

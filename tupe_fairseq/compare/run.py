@@ -7,14 +7,13 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable
 from statistics import fmean, median
 from typing import Any
 
 from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.compare.command import PAIRS, Run
 from tupe_fairseq.files import read_json
-from tupe_fairseq.runs.grid import cores
+from tupe_fairseq.runs.grid import Slot, cores, torch_device
 from tupe_fairseq.runs.process import (
     LAST,
     START,
@@ -32,36 +31,23 @@ logger = logging.getLogger("tupe-compare")
 
 
 def make_run(
-    run: Run,
-    position_parameters: int,
-    *,
-    parallel: int = 1,
-    env: dict[str, str] | None = None,
-    lock: int | None = None,
-    keep_checkpoint: bool = False,
-    on_updates: Callable[[int], None] = lambda updates: None,
+    run: Run, slot: Slot, position_parameters: int, keep_checkpoint: bool = False
 ) -> dict[str, Any]:
     """Train, or resume an interrupted training, and measure; the content of result.json.
 
     What is measured after the training may be added to a finished run.
-
-    Args:
-        parallel: how many run at a time, on which speed and memory depend; for result.json.
-        env, lock: as for :func:`train`.
-        on_updates: called with the updates made so far.
     """
-    env = env or {}
     result = run.result()
     if result is None:
-        result = _train(run, parallel, env, lock, on_updates)
+        result = _train(run, slot)
         result["position_parameters"] = position_parameters
         run.save(result)
         remove_checkpoints(run.folder, keep="" if result["diverged"] else LAST)
-    on_updates(run.settings.updates)
+    slot.on_updates(run.settings.updates)
     for name in run.missing() or ():
         # older scores of the same name go
         downstream = {n: x for n, x in result["downstream"].items() if n.partition("/")[0] != name}
-        downstream.update(_measure(run, name, env, lock))
+        downstream.update(_measure(run, name, slot))
         measured = {**result.get("measured", {}), name: run.settings.measurements()[name]}
         result = {**result, "downstream": downstream, "measured": measured}
         run.save(result)
@@ -71,13 +57,7 @@ def make_run(
     return result
 
 
-def _train(
-    run: Run,
-    parallel: int,
-    env: dict[str, str],
-    lock: int | None,
-    on_updates: Callable[[int], None],
-) -> dict[str, Any]:
+def _train(run: Run, slot: Slot) -> dict[str, Any]:
     settings, log_path, last = run.settings, run.path("train.log"), run.path(LAST)
     done = updates_of(last) if os.path.exists(last) else 0
     validated = {point["updates"] for point in read_log(log_path)["curve"]}
@@ -87,19 +67,19 @@ def _train(
         done = 0
 
     def on_line(line: str) -> None:
-        inner, validation = record_of(line, "train_inner"), record_of(line, "valid")
-        if inner is not None:
-            on_updates(int(inner["num_updates"]))
-        if validation is not None and not math.isfinite(float(validation["valid_loss"])):
-            updates = validation["valid_num_updates"]
+        tag, record = record_of(line)
+        if tag == "train_inner":
+            slot.on_updates(int(record["num_updates"]))
+        elif tag == "valid" and not math.isfinite(float(record["valid_loss"])):
+            updates = record["valid_num_updates"]
             raise Diverged(f"the validation loss after {updates} updates is not finite")
 
-    on_updates(done)
+    slot.on_updates(done)
     diverged = None
     try:
         if done < settings.updates:
             shutil.rmtree(run.path("downstream"), ignore_errors=True)
-            run.train(on_line, start={"parallel": parallel}, lock=lock, env=env)
+            run.train(slot, on_line, start={"parallel": slot.parallel})
     except Diverged as error:
         logger.warning("%s diverged: %s", run, error)
         diverged = str(error)
@@ -108,7 +88,7 @@ def _train(
     if diverged is None and (not curve or curve[-1]["updates"] != settings.updates):
         raise ValueError(f"{run} ended without its last validation; see {log_path}")
     best = min(curve, key=lambda point: point["loss"], default={})
-    gpu, memory = _gpu(env.get("CUDA_VISIBLE_DEVICES", ""))
+    gpu, memory = _gpu(torch_device(slot.device))
     free = found["gb_free"]
     return {
         "arch": run.arch,
@@ -170,7 +150,7 @@ def read_log(path: str) -> dict[str, Any]:
     }
 
 
-def _measure(run: Run, name: str, env: dict[str, str], lock: int | None) -> dict[str, float]:
+def _measure(run: Run, name: str, slot: Slot) -> dict[str, float]:
     """Of checkpoint_last.pt the percentage of minimal pairs, or the score of a fine-tuned task
     (times 100, the mean over the fine-tuning seeds at the best rate)."""
     settings = run.settings
@@ -191,7 +171,7 @@ def _measure(run: Run, name: str, env: dict[str, str], lock: int | None) -> dict
     os.makedirs(folder, exist_ok=True)
     with open(run.path("downstream.log"), "a", encoding="utf-8") as log:
         log.write(as_shell(command) + "\n")
-    train(command, run.path("downstream.log"), lock=lock, env=env)
+    train(command, run.path("downstream.log"), lock=slot.lock, env=slot.env)
     results = read_json(os.path.join(folder, name, "results.json"))
     if name == PAIRS:
         shares = {name: results["pairs"]["all"]}
@@ -211,14 +191,12 @@ def parameters_of(checkpoint: str) -> int:
 
 
 def _gpu(device: str) -> tuple[str | None, float | None]:
-    """The name and the memory (MiB) of a GPU by its number in CUDA_VISIBLE_DEVICES."""
-    if not device:
+    """The name and the memory (MiB) of a GPU."""
+    if device == "cpu":
         return None, None
     import torch
 
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    number = visible.split(",").index(device) if visible else int(device)
-    properties = torch.cuda.get_device_properties(number)
+    properties = torch.cuda.get_device_properties(device)
     return properties.name, properties.total_memory / 2**20
 
 

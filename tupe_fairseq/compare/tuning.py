@@ -4,14 +4,13 @@ They are in OUT/tuning, in a folder for each rate, and have seed 1: seeds that a
 the same rate.
 """
 
-import glob
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from tupe_fairseq.compare.command import Run
-from tupe_fairseq.files import read_json
+from tupe_fairseq.runs.study import finished
 
 _VALIDATIONS = 4
 
@@ -50,9 +49,7 @@ def read_tuning(folder: str) -> list[dict[str, Any]]:
     """A row for each size and scheme: ``arch``, ``scheme``, ``updates``, ``losses`` (rate to final
     loss, None if it diverged), ``lr`` (the best one) and ``at_edge`` (whether it is an extreme)."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
-    pattern = os.path.join(glob.escape(folder), "tuning", "*", "*", "*", "result.json")
-    for path in sorted(glob.glob(pattern)):
-        run = read_json(path)
+    for run in finished(os.path.join(folder, "tuning"), 3).values():
         row = {name: run[name] for name in ("arch", "scheme", "updates")}
         row = rows.setdefault((run["arch"], run["scheme"]), {**row, "losses": {}})
         row["losses"][run["lr"]] = run["final_loss"]

@@ -3,7 +3,6 @@
 import functools
 import math
 import os
-import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -102,8 +101,7 @@ class Run(study.Run):
         """The run's folder."""
         return f"lr{self.lr_text}-seed{self.seed}"
 
-    @property
-    def title(self) -> str:
+    def __str__(self) -> str:
         return f"{self.experiment.data.task.name}, {self.name}"
 
     @property
@@ -113,16 +111,6 @@ class Run(study.Run):
     @property
     def threads(self) -> int:
         return self.experiment.threads
-
-    @classmethod
-    def named(cls, name: str, experiment: Experiment) -> "Run | None":
-        """The run with this folder; None if there is none."""
-        match = re.fullmatch(r"lr([\d.e+-]+)-seed(\d+)", name)
-        try:
-            run = match and cls(float(match[1]), int(match[2]), experiment)
-        except ValueError:
-            return None
-        return run if run and run.name == name else None
 
     def command(self) -> list[str]:
         own = self.experiment

@@ -18,6 +18,7 @@ from tupe_fairseq.finetune.run import finetune, predictions
 from tupe_fairseq.finetune.scoring import Results, baseline, best_run, measure
 from tupe_fairseq.runs.grid import run_grid
 from tupe_fairseq.runs.process import BEST, LAST
+from tupe_fairseq.runs.study import finished
 
 logger = logging.getLogger("tupe-finetune")
 
@@ -42,12 +43,7 @@ def run_protocol(
     with output_folder(folder, "settings.json", settings) as output:
         write_json(os.path.join(folder, "settings.json"), settings)
         constant, results = baseline(data), _finished(experiment)
-        todo = [run for run in runs if run not in results]
-        left = (task.name, len(todo), len(runs), folder)
-        logger.info("%s: %d of %d runs left; command.sh and train.log of each: %s/", *left)
-
-        def make(run: Run, env: dict[str, str], on_updates) -> dict[str, Any]:
-            return finetune(run, env, on_updates, output.lock)
+        logger.info("%s: command.sh and train.log of each run: %s/", task.name, folder)
 
         def on_result(run: Run, result: dict[str, Any]) -> None:
             results[run] = result
@@ -58,8 +54,8 @@ def run_protocol(
             report.write_task(experiment, settings, results, constant)
 
         failed = run_grid(
-            runs, make, devices, parallel, threads=experiment.threads, updates=experiment.updates,
-            is_finished=results.__contains__, on_result=on_result,
+            runs, finetune, devices, parallel, threads=experiment.threads, lock=output.lock,
+            updates=experiment.updates, is_finished=results.__contains__, on_result=on_result,
         )  # fmt: skip
         if not results:
             return "", failed
@@ -97,10 +93,9 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
 
 def _finished(experiment: Experiment) -> Results:
     """The result.json of each finished run of any grid."""
-    names = os.listdir(experiment.folder)
-    runs = filter(None, (Run.named(name, experiment) for name in names))
-    found = {run: run.result() for run in runs}
-    return {run: result for run, result in found.items() if result is not None}
+    found = finished(experiment.folder, 1)
+    runs = {Run(float(one["lr"]), one["seed"], experiment): one for one in found.values()}
+    return {run: one for run, one in runs.items() if run.folder in found}
 
 
 def _remove_checkpoints(experiment: Experiment, results: Results, keep_checkpoints: bool) -> None:

@@ -20,7 +20,7 @@ from tupe_fairseq.finetune.scoring import (
 )
 from tupe_fairseq.inference.model import load
 from tupe_fairseq.inference.texts import predict_tokens
-from tupe_fairseq.runs.grid import torch_device
+from tupe_fairseq.runs.grid import Slot, torch_device
 from tupe_fairseq.runs.process import (
     BEST,
     LAST,
@@ -37,14 +37,8 @@ _predicting = threading.Lock()
 _CHUNK = 4096  # rows
 
 
-def finetune(run: Run, env: dict[str, str], on_updates, lock: int | None) -> dict[str, Any]:
-    """Train, or resume an interrupted training; the content of result.json, which is written.
-
-    Args:
-        env: environment variables of the training.
-        on_updates: called with the updates so far, after each epoch.
-        lock: descriptor of a lock that the training process holds.
-    """
+def finetune(run: Run, slot: Slot) -> dict[str, Any]:
+    """Train, or resume an interrupted training; the content of result.json, which is written."""
     if run.experiment.settings.patience and os.path.exists(run.path(LAST)):
         logger.info("%s restarts: fairseq does not save the count of --patience", run)
         remove_checkpoints(run.folder)
@@ -60,14 +54,14 @@ def finetune(run: Run, env: dict[str, str], on_updates, lock: int | None) -> dic
     }
 
     def on_line(line: str) -> None:
-        record = record_of(line, "valid")
-        if record is not None:
-            on_updates(int(record["valid_num_updates"]))
+        tag, record = record_of(line)
+        if tag == "valid":
+            slot.on_updates(int(record["valid_num_updates"]))
 
     try:
-        run.train(on_line, lock=lock, env=env)
+        run.train(slot, on_line)
         result["updates"] = _updates(run)
-        result["metrics"] = _score(run, env["CUDA_VISIBLE_DEVICES"])
+        result["metrics"] = _score(run, slot.device)
     except Diverged as error:
         logger.warning("%s diverged: %s", run, error)
         result["diverged"] = str(error)

@@ -6,7 +6,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
@@ -15,16 +15,36 @@ from tupe_fairseq.runs.process import end_all
 
 logger = logging.getLogger("tupe-runs")
 Run = TypeVar("Run")
-OnUpdates = Callable[[int], None]
+
+
+class Slot(NamedTuple):
+    """What a run gets of the grid.
+
+    Args:
+        env: environment variables of its processes, with its device and CPU threads.
+        lock: a descriptor that they hold.
+        parallel: how many run at a time.
+        on_updates: to be called with the updates that it has made so far.
+    """
+
+    env: dict[str, str]
+    lock: int | None
+    parallel: int
+    on_updates: Callable[[int], None]
+
+    @property
+    def device(self) -> str:
+        return self.env["CUDA_VISIBLE_DEVICES"]
 
 
 def run_grid(
     runs: Sequence[Run],
-    make: Callable[[Run, dict[str, str], OnUpdates], Any],
+    make: Callable[[Run, Slot], Any],
     devices: Sequence[str] = ("",),
     parallel: int | None = None,
     *,
     threads: int | None = None,
+    lock: int | None = None,
     updates: int = 1,
     is_finished: Callable[[Run], bool] = lambda run: False,
     on_result: Callable[[Run, Any], None] = lambda run, result: None,
@@ -35,17 +55,18 @@ def run_grid(
 
     Args:
         runs: in the order in which they start.
-        make: makes one, in a thread; it gets the run, environment variables with its device and
-            threads, and a function to call with the updates that it has made so far.
+        make: makes one, in a thread.
         devices: values of CUDA_VISIBLE_DEVICES; "" is the CPU. (Beside a GPU that torch sees,
             fairseq's --cpu fails when it clips gradients.)
         parallel: runs at a time, on all devices together; default: one on each device.
         threads: CPU threads of each run; default: see :func:`default_threads`.
+        lock: see :class:`Slot`.
         updates: of each run, for the progress bar.
         is_finished: whether a run can be skipped.
         on_result: called in this thread with each run and what ``make`` returned.
     """
     waiting = deque(run for run in runs if not is_finished(run))
+    logger.info("%d of %d runs left", len(waiting), len(runs))
     count = min(parallel or len(devices), max(1, len(waiting)))
     free = deque(devices[place % len(devices)] for place in range(count))
     active: dict[Future, tuple[Run, str]] = {}
@@ -67,7 +88,8 @@ def run_grid(
             bar.update(now - done)
             done = now
 
-        return make(run, {"CUDA_VISIBLE_DEVICES": device, "OMP_NUM_THREADS": threads}, on_updates)
+        env = {"CUDA_VISIBLE_DEVICES": device, "OMP_NUM_THREADS": threads}
+        return make(run, Slot(env, lock, count, on_updates))
 
     with bar, logging_redirect_tqdm(), ThreadPoolExecutor(count) as pool:
         try:

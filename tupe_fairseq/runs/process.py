@@ -8,6 +8,7 @@ import glob
 import json
 import logging
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -61,11 +62,6 @@ def as_shell(words: Sequence[str]) -> str:
         else:
             lines.append("    " + group)
     return " \\\n".join(lines)
-
-
-def as_script(title: str, threads: int, words: Sequence[str]) -> str:
-    """A shell script that makes a run by hand."""
-    return f"# {title}\nexport OMP_NUM_THREADS={threads}\n{as_shell(words)}\n"
 
 
 def parse_training(words: Sequence[str]) -> argparse.Namespace:
@@ -175,30 +171,27 @@ def _end_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def record_of(line: str, tag: str) -> dict[str, Any] | None:
-    """The values in a line of fairseq's log with ``--log-format json``.
+def record_of(line: str) -> tuple[str, dict[str, Any]]:
+    """The tag and the values in a line of fairseq's log with ``--log-format json``.
 
     Args:
-        line: such as ``... | valid | {"epoch": 1, "valid_loss": "8.317"}``.
-        tag: ``train_inner`` (every ``--log-interval`` updates), ``train`` or ``valid``.
+        line: such as ``... | valid | {"epoch": 1, "valid_loss": "8.317"}``. The tag is ``START``,
+            ``train_inner`` (every ``--log-interval`` updates), ``train`` or ``valid``; "" if the
+            line is none of these.
     """
-    _, brace, rest = line.partition(f"| {tag} | {{")
+    match = re.search(rf"\| ({START}|train_inner|train|valid) \| ({{.*)", line)
     try:
-        return json.loads("{" + rest) if brace else None
+        return (match[1], json.loads(match[2])) if match else ("", {})
     except ValueError:  # a line that was cut off
-        return None
+        return "", {}
 
 
-def records(log_path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The records of a log with their tags: ``START``, train_inner, train and valid."""
+def records(log_path: str) -> list[tuple[str, dict[str, Any]]]:
+    """The records of a log."""
     if not os.path.exists(log_path):
-        return
+        return []
     with open(log_path, encoding="utf-8", errors="replace") as log:
-        for line in log:
-            for tag in (START, "train_inner", "train", "valid"):
-                record = record_of(line, tag)
-                if record is not None:
-                    yield tag, record
+        return [record_of(line) for line in log]
 
 
 @contextlib.contextmanager

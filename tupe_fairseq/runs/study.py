@@ -1,29 +1,27 @@
 """A run of a study: a training in a folder of its own."""
 
+import glob
 import os
 from collections.abc import Callable
 from typing import Any
 
 from tupe_fairseq.files import atomic_write, read_json, write_json
-from tupe_fairseq.runs.process import as_script, train
+from tupe_fairseq.runs.grid import Slot
+from tupe_fairseq.runs.process import as_shell, train
 
 
 class Run:
     """A run: command.sh, train.log and, when it is finished, result.json.
 
-    Each kind of study says where it is, what it is called, its command, and its CPU threads.
+    Each kind of study says what it is called, where it is, its command, and its CPU threads.
     """
 
     folder: str
-    title: str
     threads: int
 
     def command(self) -> list[str]:
         """The program and its arguments."""
         raise NotImplementedError
-
-    def __str__(self) -> str:
-        return self.title
 
     def path(self, *names: str) -> str:
         """A file in the run's folder, or the folder itself."""
@@ -31,14 +29,15 @@ class Run:
 
     def script(self) -> str:
         """The command as a shell script, to be run by hand."""
-        return as_script(self.title, self.threads, self.command())
+        return f"# {self}\nexport OMP_NUM_THREADS={self.threads}\n{as_shell(self.command())}\n"
 
-    def train(self, on_line: Callable[[str], None], **options: Any) -> None:
+    def train(self, slot: Slot, on_line: Callable[[str], None], **options: Any) -> None:
         """Train, or resume an interrupted training; as :func:`tupe_fairseq.runs.process.train`."""
         os.makedirs(self.folder, exist_ok=True)
         with atomic_write(self.path("command.sh")) as file:
             file.write(self.script())
-        train(self.command(), self.path("train.log"), on_line, **options)
+        log_path = self.path("train.log")
+        train(self.command(), log_path, on_line, lock=slot.lock, env=slot.env, **options)
 
     def result(self) -> dict[str, Any] | None:
         """The content of result.json; None before the run is finished."""
@@ -48,3 +47,9 @@ class Run:
     def save(self, result: dict[str, Any]) -> None:
         """Write result.json."""
         write_json(self.path("result.json"), result)
+
+
+def finished(folder: str, depth: int) -> dict[str, dict[str, Any]]:
+    """The result.json of all finished runs so far below a folder, by the run's folder."""
+    pattern = os.path.join(glob.escape(folder), *["*"] * depth, "result.json")
+    return {os.path.dirname(path): read_json(path) for path in sorted(glob.glob(pattern))}
