@@ -1,6 +1,7 @@
 """Reads checkpoints of other code as this project's, and writes them: ``tupe-convert``."""
 
 import argparse
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,10 +33,15 @@ from tupe_fairseq.checkpoint.checkpoint import (
 )
 from tupe_fairseq.checkpoint.fit import check_fit, check_vocabulary, recorded_vocabulary
 from tupe_fairseq.data.dictionary import DICTIONARY, word_ids
+from tupe_fairseq.data.tokenizer import VOCABULARY as VOCABULARY_RECORD
+from tupe_fairseq.data.tokenizer import VOCABULARY_FILES, Tokenizer
 from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.files import atomic_copy, atomic_write, new_output_folder, read_json, write_json
 from tupe_fairseq.modules.heads import POOLING_RECORD, LMHead, TaggingHead, TextHead
 from tupe_fairseq.modules.record import RECORD, options_record
 from tupe_fairseq.options import TupeConfig
+
+logger = logging.getLogger(__name__)
 
 #: the file that tupe-convert and tupe-extend write
 MODEL = "model.pt"
@@ -212,6 +218,47 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
     if tied and not tensors[LM_HEAD + "weight"].equal(tensors[EMBEDDING]):
         raise CheckpointError("lm_head.weight is not the word embedding, to which it must be tied")
     model.tensors = {**tensors, **record, **records}
+
+
+def save_model(
+    model: Model,
+    output_dir: str,
+    *,
+    vocabulary: tuple[str, Sequence[str]] | None = None,
+    sources: Sequence[str] = (),
+    overwrite: bool = False,
+) -> None:
+    """Write a folder with model.pt, its dictionaries and its vocabulary.
+
+    Args:
+        vocabulary: its kind and its files.
+        sources: folders from which the vocabulary, labels and report.json are copied.
+    """
+    options = model.options
+    with new_output_folder(
+        output_dir, MODEL, others=VOCABULARY_FILES, overwrite=overwrite
+    ) as folder:
+        for name in VOCABULARY_FILES:
+            paths = [os.path.join(source, name) for source in sources]
+            if path := next(filter(os.path.isfile, paths), None):
+                atomic_copy(path, os.path.join(folder, name))
+        dictionaries = {DICTIONARY: model.lines}
+        if "masked_lm" not in options.task:
+            dictionaries[os.path.join("input0", DICTIONARY)] = model.lines
+        if model.labels is not None:
+            # unchanged: both loaders subtract their own number of built-in symbols from a label
+            dictionaries[os.path.join("label", DICTIONARY)] = model.labels
+        for name, lines in dictionaries.items():
+            with atomic_write(os.path.join(folder, name)) as file:
+                file.writelines(f"{line}\n" for line in lines)
+        record = os.path.join(folder, VOCABULARY_RECORD)
+        if vocabulary is not None:
+            Tokenizer(*vocabulary, os.path.join(folder, DICTIONARY), {}).copy_to(folder)
+        if os.path.exists(record):
+            write_json(record, {**read_json(record), "max_positions": options.max_positions})
+        write_model(folder, model)
+    for remark in model.remarks:
+        logger.info("%s", remark)
 
 
 def write_model(folder: str, model: Model) -> None:

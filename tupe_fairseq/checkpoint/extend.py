@@ -6,11 +6,43 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.checkpoint import ENCODER
-from tupe_fairseq.checkpoint.convert import Model
+from tupe_fairseq.checkpoint.checkpoint import ENCODER, loading
+from tupe_fairseq.checkpoint.convert import Model, complete, read_model, save_model
+from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
+from tupe_fairseq.data.tokenizer import find_dictionary
 from tupe_fairseq.modules.record import RECORD, options_record
 from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.position import PositionEncoding, get_position_encoding
+
+
+def extend_checkpoint(
+    checkpoint: str,
+    output_dir: str,
+    *,
+    max_positions: int,
+    method: str | None = None,
+    data: str | None = None,
+    overwrite: bool = False,
+) -> argparse.Namespace:
+    """Write a folder with a model for longer sequences, as tupe-extend; the model's options.
+
+    Args:
+        method: interpolate or tile, for an encoding with a table of positions.
+        data: folder with dict.txt, the vocabulary and report.json; default: the checkpoint's.
+    """
+    checkpoint = find_checkpoint(checkpoint)
+    sources = folders_of(checkpoint, data)
+    model = read_model(checkpoint, find_dictionary(sources))
+    if model.origin:
+        raise ValueError(
+            f"{checkpoint} is of {model.origin}; make a checkpoint of this project of it first, "
+            "with tupe-convert"
+        )
+    model = extend(model, max_positions, method)
+    with loading(checkpoint):
+        complete(model)
+    save_model(model, output_dir, sources=sources, overwrite=overwrite)
+    return model.options
 
 
 def extend(model: Model, max_positions: int, method: str | None) -> Model:

@@ -7,7 +7,6 @@ import os
 from tupe_fairseq.cli import arg_types
 
 logger = logging.getLogger("tupe-extend")
-METHODS = ("interpolate", "tile")
 
 
 def length(text: str) -> int:
@@ -38,7 +37,7 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add(
         "--method",
-        choices=METHODS,
+        choices=("interpolate", "tile"),
         help="for an encoding with a table, how its new rows are made: interpolate spreads the "
         "trained rows over the new length (and stretches enformer's distances), tile repeats "
         "them; [CLS]'s row stays as it is",
@@ -61,57 +60,11 @@ def main(argv: list[str] | None = None) -> None:
     model = os.path.join(args.output_dir, "model.pt")
     if os.path.exists(model) and os.path.samefile(model, args.checkpoint):
         parser.error(f"--output-dir {args.output_dir} holds the checkpoint; give another")
-    from tupe_fairseq.checkpoint.convert import MODEL
+    from tupe_fairseq.checkpoint.extend import extend_checkpoint
     from tupe_fairseq.cli.printed_commands import next_command
-    from tupe_fairseq.data.tokenizer import VOCABULARY, VOCABULARY_FILES
-    from tupe_fairseq.files import new_output_folder
 
-    with new_output_folder(
-        args.output_dir, MODEL, others=VOCABULARY_FILES, overwrite=args.overwrite
-    ) as folder:
-        options = extend(args, folder)
-        has_vocabulary = os.path.exists(os.path.join(folder, VOCABULARY))
+    options = extend_checkpoint(**vars(args))
     logger.info("wrote %s", args.output_dir)
     # lines of old data are joined to longer samples, so that nothing need be prepared again
     data = args.data if options.task in ("masked_lm", "tupe_masked_lm") else None
-    print(next_command(args.output_dir, options, has_vocabulary, data))
-
-
-def extend(args: argparse.Namespace, folder: str) -> argparse.Namespace:
-    """Write the files of OUT to a folder; the options of the model."""
-    import shutil
-
-    from tupe_fairseq.checkpoint.checkpoint import loading
-    from tupe_fairseq.checkpoint.convert import complete, read_model, write_model
-    from tupe_fairseq.checkpoint.extend import extend
-    from tupe_fairseq.checkpoint.find import folders_of
-    from tupe_fairseq.data.dictionary import DICTIONARY
-    from tupe_fairseq.data.tokenizer import VOCABULARY, VOCABULARY_FILES, find_dictionary
-    from tupe_fairseq.files import read_json, write_json
-
-    places = folders_of(args.checkpoint, args.data)
-    dictionary = find_dictionary(places)
-    model = read_model(args.checkpoint, dictionary)
-    if model.origin:
-        raise ValueError(
-            f"{args.checkpoint} is of {model.origin}; make a checkpoint of this project of it "
-            "first, with tupe-convert"
-        )
-    model = extend(model, args.max_positions, args.method)
-    with loading(args.checkpoint):
-        complete(model)
-
-    shutil.copyfile(dictionary, os.path.join(folder, DICTIONARY))
-    for name in VOCABULARY_FILES[1:]:
-        paths = [os.path.join(place, name) for place in places]
-        path = next(filter(os.path.isfile, paths), None)
-        if path is not None:
-            os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
-            shutil.copyfile(path, os.path.join(folder, name))
-    record = os.path.join(folder, VOCABULARY)
-    if os.path.exists(record):
-        write_json(record, {**read_json(record), "max_positions": args.max_positions})
-    write_model(folder, model)
-    for remark in model.remarks:
-        logger.info("%s", remark)
-    return model.options
+    print(next_command(args.output_dir, options, data))

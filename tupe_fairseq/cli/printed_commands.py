@@ -81,11 +81,10 @@ def first_training(folders: list[str], tokens_per_sample: int) -> str:
     return _threads() + as_shell([*words, "--log-interval", "50", *further])
 
 
-def next_command(
-    folder: str, options: argparse.Namespace, has_vocabulary: bool, data: str | None = None
-) -> str:
+def next_command(folder: str, options: argparse.Namespace, data: str | None = None) -> str:
     """Trains a converted checkpoint on; without data, on what is to be prepared for it."""
     from tupe_fairseq.checkpoint.allowed_options import training_flags
+    from tupe_fairseq.data.tokenizer import VOCABULARY
 
     model, length = os.path.join(folder, "model.pt"), options.max_positions
     # not --restore-file: that would be loaded again when an interrupted run resumes
@@ -102,7 +101,7 @@ def next_command(
     maker = "its dict.txt"
     if data:
         maker = "the same vocabulary"
-    elif has_vocabulary:
+    elif os.path.exists(os.path.join(folder, VOCABULARY)):
         maker = f"tupe-prepare-pretrain --vocabulary {folder} --output-dir {own_data}"
     return f"# to train it on, with data made with {maker}:\n{_threads()}{as_shell(train)}"
 

@@ -1,7 +1,12 @@
-"""Reads a transformers model directory, TUPE or RoBERTa, without running code that it holds."""
+"""Reads a transformers model directory, TUPE or RoBERTa, without running its code; tupe-convert."""
 
 import argparse
+import atexit
+import logging
 import os
+import shutil
+import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,11 +18,22 @@ from tupe_fairseq.checkpoint.checkpoint import (
     LM_HEAD,
     TAGGING_HEAD,
     check_tensors,
+    classification_heads,
     loading,
     symbols_of,
 )
-from tupe_fairseq.checkpoint.convert import Model, complete, dictionary_lines, set_head
+from tupe_fairseq.checkpoint.convert import (
+    Model,
+    complete,
+    dictionary_lines,
+    read_model,
+    save_model,
+    set_head,
+)
+from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.checkpoint.fit import check_vocabulary
+from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
+from tupe_fairseq.checkpoint.untie import untie as untied
 from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, label_symbol
 from tupe_fairseq.export.names import (
@@ -30,6 +46,8 @@ from tupe_fairseq.export.write_folder import WEIGHTS, without_unlisted
 from tupe_fairseq.files import read_json
 from tupe_fairseq.modules.heads import LMHead
 
+logger = logging.getLogger(__name__)
+
 # fairseq's task for each kind of head, and its options
 _TASKS: dict[str, dict[str, Any]] = {
     CLASSIFICATION: {},
@@ -39,6 +57,74 @@ _TASKS: dict[str, dict[str, Any]] = {
 }
 # what fairseq's models have no place for
 _LEFT_OUT = ("pooler.", "qa_outputs.", "embeddings.position_ids")
+
+
+def convert_checkpoint(
+    checkpoint: str,
+    output_dir: str,
+    *,
+    dictionary: str | None = None,
+    label_dict: str | None = None,
+    vocabulary: tuple[str, Sequence[str]] | None = None,
+    untie: bool = False,
+    overwrite: bool = False,
+) -> argparse.Namespace:
+    """Write a folder with a checkpoint of this project, as tupe-convert; the model's options.
+
+    Args:
+        checkpoint: of the TUPE authors or fairseq's RoBERTa, or a folder of transformers.
+        dictionary: its dict.txt, which only a folder may lack.
+        label_dict: label/dict.txt of a fine-tuned one.
+        vocabulary: its kind and its files; a RoBERTa's folder has them.
+        untie: see ``checkpoint/untie.py``.
+    """
+    if os.path.isfile(os.path.join(checkpoint, "config.json")):
+        if not vocabulary and not dictionary and (files := _gpt2_files(checkpoint)):
+            vocabulary = "gpt2", files
+        is_gpt2 = vocabulary is not None and vocabulary[0] == "gpt2"
+        numbers = read_json(vocabulary[1][0]) if is_gpt2 else None
+        model = read_folder(checkpoint, dictionary, label_dict, numbers)
+    else:
+        checkpoint = find_checkpoint(checkpoint)
+        if dictionary is None:
+            raise ValueError(f"--checkpoint {checkpoint} is a file, which needs --dict, too")
+        model = read_model(checkpoint, dictionary, label_dict)
+        if not model.origin and not untie:
+            raise ValueError(
+                f"{checkpoint} is a checkpoint of this project; use it without converting, or make "
+                "TUPE of a learned one with --untie"
+            )
+    if untie:
+        with loading(checkpoint):
+            model = untied(model)
+            complete(model)
+    first = tuple(line.rpartition(" ")[0] for line in model.lines[: len(HIDDEN_SYMBOLS)])
+    if vocabulary is not None and vocabulary[0] == "fastbpe" and first != HIDDEN_SYMBOLS:
+        raise ValueError(
+            "--bpe-codes is for checkpoints of the TUPE authors' code, whose text was lower case "
+            "and tokenized (Moses); how another model's text was prepared is not known"
+        )
+    save_model(model, output_dir, vocabulary=vocabulary, overwrite=overwrite)
+    logger.info("%d tensors of %s, float32", len(model.tensors), model.origin or "this project")
+    logger.info("classification heads: %s", classification_heads(model.tensors) or "none")
+    return model.options
+
+
+def _gpt2_files(folder: str) -> list[str] | None:
+    """GPT-2's byte BPE with ids of its own: of a RoBERTa as transformers 4 and 5 save it."""
+    names = ("tokenizer.json", "vocab.json", "merges.txt", "dict.txt")
+    tokenizer, *files, dictionary = (os.path.join(folder, name) for name in names)
+    if not os.path.isfile(tokenizer) or all(map(os.path.isfile, files)):
+        return files if os.path.isfile(tokenizer) else None
+    from tokenizers import Tokenizer, pre_tokenizers
+
+    whole = Tokenizer.from_file(tokenizer)
+    is_bytes = isinstance(whole.pre_tokenizer, pre_tokenizers.ByteLevel)
+    if not is_bytes or os.path.isfile(dictionary):
+        return None
+    made = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return whole.model.save(made)
 
 
 def read_folder(
