@@ -25,7 +25,7 @@ POSITIONS = {
     "each sequence": ([[3, 0, 2, 1], [6, 8, 7, 0]], [[2, 4, 0, 3, 1], [1, 2, 8, 0, 5]]),
     "queries of each sequence": ([[3, 0, 2, 1], [6, 10, 7, 0]], [2, 4, 0, 3, 1]),
     "keys of each sequence": (None, [[2, 4, 0, 3, 1], [1, 2, 8, 0, 5]]),
-    "far and negative": ([-7, 900, 2, -7], [5, -100000, 2, 31, -8]),  # without a table
+    "far and negative": ([-7, 900, 2, -7], [5, -100000, 2, 3100, -8]),  # without a table
 }
 
 
