@@ -47,7 +47,7 @@ class TupeEncoder(RecordsOptions):
         self.encoding = get_position_encoding(config.position_encoding)
         check(
             config.attn_impl,
-            head_dim=config.embed_dim // config.num_heads,
+            head_dim=self.encoding.widening * config.embed_dim // config.num_heads,
             has_content_bias=self.encoding.uses("content_bias"),
         )
         self.layernorm_embedding = nn.LayerNorm(config.embed_dim)

@@ -271,7 +271,7 @@ def test_saved_copied_and_made_on_the_meta_device():
 
 #: operations of a layer other than views: 10 are those of a Transformer
 OPERATIONS = {
-    "rope": 19, "transformer-xl": 22, "enformer": 22, "shaw": 25, "disentangled": 25,
+    "rope": 19, "pope": 26, "transformer-xl": 22, "enformer": 22, "shaw": 25, "disentangled": 25,
 }  # fmt: skip
 #: those that make a GPU's host wait
 SYNCS = ("_local_scalar_dense", "nonzero", "unique", "aminmax", "equal")

@@ -185,6 +185,7 @@ PARAMETERS = {
     "learned": M * D,
     "transformer-xl": D**2 + 2 * D,
     "enformer": 6 * D + 2 * D,
+    "pope": H * K,
     "fire": 2 + 2 * 32 + 32 * H,
     "kerple": 2 * H,
     "shaw": (2 * 16 + 1) * K,

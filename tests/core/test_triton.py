@@ -358,12 +358,31 @@ def test_nothing_large_is_kept():
     assert sum(x.numel() for x in own) <= qkv.numel() * 4 // 3 + HEADS * 2 * n + 1
 
 
+@interpreted
+def test_queries_and_keys_wider_than_values():
+    """pope's: values of K numbers in heads of 2 K, as eager computes them."""
+    config = TupeConfig(
+        12, 3, num_layers=1, ffn_embed_dim=5, position_encoding="pope", dropout=0.0,
+        attention_dropout=0.0, attn_impl="eager",
+    )  # fmt: skip
+    eager, x = TupeEncoder(config), torch.randn(2, 7, 12)
+    ours = TupeEncoder(dataclasses.replace(config, attn_impl="triton"))
+    ours.load_state_dict(eager.state_dict())
+    outputs = [encoder(x) for encoder in (eager, ours)]
+    torch.testing.assert_close(outputs[1], outputs[0], rtol=0, atol=2e-5)  # float32
+    for out in outputs:
+        (out * x.sin()).sum().backward()
+    for a, b in zip(ours.parameters(), eager.parameters()):
+        torch.testing.assert_close(a.grad, b.grad, rtol=0, atol=1e-4)
+
+
 def test_what_it_refuses(monkeypatch):
     """Some when the encoder is made; TRITON_INTERPRET is read when triton is imported."""
     config = TupeConfig(embed_dim=8, num_layers=1, ffn_embed_dim=3, attn_impl="triton")
     for options, reason in (
         ({"position_encoding": "shaw"}, "this position encoding reads the words"),
         ({"embed_dim": 264}, "heads of a width up to 128, not 132"),
+        ({"embed_dim": 136, "position_encoding": "pope"}, "heads of a width up to 128, not 136"),
     ):
         with pytest.raises(ValueError, match=f"triton cannot .*{reason}.*; use --attn-impl auto"):
             TupeEncoder(dataclasses.replace(config, **options))

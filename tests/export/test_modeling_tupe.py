@@ -256,7 +256,7 @@ def test_what_is_refused(folder):
     [
         ("tupe rel_pos", None),
         ("transformer-xl", SENTENCE_HEAD),
-        ("rope", TOKEN_HEAD),
+        ("pope", TOKEN_HEAD),
         ("fire", None),
     ],
 )

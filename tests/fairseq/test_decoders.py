@@ -111,7 +111,7 @@ def test_one_mask_for_all_layers_and_none_where_a_kernel_is_causal(name):
     model, x = language_model(Case(name, {}), torch.bfloat16), tokens(2, 5)
     with Recorder():
         model(x)
-    needs_none = name in ("learned", "sinusoidal", "none", "rope")
+    needs_none = name in ("learned", "sinusoidal", "none", "rope", "pope")
     assert sum("aten.masked_fill" in x for x in names) == (0 if needs_none else 1)
     with Recorder():
         step_by_step(model.decoder, x)

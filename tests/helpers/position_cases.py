@@ -21,7 +21,7 @@ OPTION_VALUES = {name: 3 for name, option in POSITION_OPTIONS.items() if option.
 FIRST_VALUES = {
     "c": (0.1, 0.1), "threshold": (1, 1), "hidden_weight": (-1, 1), "hidden_bias": (-1, 1),
     "out_weight": (-(32**-0.5), 32**-0.5), "log_r1": (math.log(0.01), math.log(2)),
-    "log_r2": (math.log(0.01), 0),
+    "log_r2": (math.log(0.01), 0), "phases": (0, 0),
 }  # fmt: skip
 SMALL = TupeConfig(
     embed_dim=DIM, num_heads=HEADS, num_layers=2, ffn_embed_dim=5, max_positions=MAX, dropout=0.0,

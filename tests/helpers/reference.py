@@ -184,6 +184,17 @@ class Entry:
     def rope(self, h, q, k, i, j):
         return rotated(q, i) @ rotated(k, j) / math.sqrt(len(q))
 
+    def pope(self, h, q, k, i, j):
+        score = 0.0
+        for n in range(len(q)):
+            phase = self.p["phases"][h, n]
+            if not -2 * math.pi <= phase <= 0:
+                phase = torch.full_like(phase, 0 if phase > 0 else -2 * math.pi)
+            angle = (j - i) / 10000 ** (n / len(q)) + phase
+            lengths = torch.log(1 + torch.exp(q[n])) * torch.log(1 + torch.exp(k[n]))
+            score += lengths * torch.cos(angle)
+        return score / math.sqrt(len(q))
+
     def alibi(self, h, q, k, i, j):
         # of the paper, for 3 heads: the two of 2 heads, and the first of 4
         bias = -[2**-4, 2**-8, 2**-2][h] * abs(j - i)

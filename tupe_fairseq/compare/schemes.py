@@ -40,7 +40,8 @@ class Scheme:
 _PLAIN = {
     **{"tupe": "TUPE-A", "learned": "learned positions", "sinusoidal": "sinusoidal positions"},
     **{"none": "no positions", "transformer-xl": "Transformer-XL", "enformer": "Enformer"},
-    **{"rope": "RoPE", "alibi": "ALiBi", "fire": "FIRE", "kerple": "KERPLE", "shaw": "Shaw"},
+    **{"rope": "RoPE", "pope": "PoPE", "alibi": "ALiBi", "fire": "FIRE", "kerple": "KERPLE"},
+    **{"shaw": "Shaw"},
 }
 _PLAIN_FLAGS = {
     **{"--untie-cls": "untied [CLS]", "--tie-cls": "tied [CLS]"},

@@ -319,17 +319,41 @@ class KerpleBias(PositionEncoding):
         return -r1 * torch.log1p(r2 * relative_positions(length, r1.device).abs())
 
 
+def cosines_and_sines(length: int, number: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Of the angles of each position at frequencies from 1 to 1 / 10,000: (length, number)."""
+    positions, steps = (arange_float64(0, n, device) for n in (length, number))
+    angles = positions[:, None] * 10000.0 ** (-steps / number)
+    return angles.cos().float().to(device), angles.sin().float().to(device)
+
+
 class RotaryPositions(PositionEncoding):
     """Rotated queries and keys (Su et al. 2021), halves paired as in LLaMA."""
 
     def rotate(self, qk: Tensor) -> Tensor:
         half = self.head_dim // 2
-        positions = arange_float64(0, qk.size(-2), qk.device)
-        steps = arange_float64(0, half, qk.device)
-        angles = positions[:, None] * 10000.0 ** (-steps / half)
-        cos, sin = (x.float().to(qk.device) for x in (angles.cos(), angles.sin()))
+        cos, sin = cosines_and_sines(qk.size(-2), half, qk.device)
         a, b = qk[..., :half].float(), qk[..., half:].float()
         return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(qk.dtype)
+
+
+class PolarPositions(PositionEncoding):
+    """Words are lengths, positions angles (Gopalakrishnan et al. 2025): K numbers become 2 K."""
+
+    def __init__(self, config: TupeConfig):
+        super().__init__(config)
+        self.phases = nn.Parameter(torch.zeros(self.num_heads, self.head_dim))  # of the keys
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.phases)
+
+    def rotate(self, qk: Tensor) -> Tensor:
+        cos, sin = cosines_and_sines(qk.size(-2), self.head_dim, qk.device)
+        phases = self.phases.float().clamp(-2 * math.pi, 0.0)
+        phases = torch.stack([torch.zeros_like(phases), phases])[:, None, :, None]
+        lengths = F.softplus(qk.float())
+        x = lengths * (cos * phases.cos() - sin * phases.sin())
+        y = lengths * (sin * phases.cos() + cos * phases.sin())
+        return torch.cat([x, y], dim=-1).to(qk.dtype)
 
 
 class ShawRelative(PositionEncoding):
@@ -430,6 +454,7 @@ POSITION_ENCODINGS = {
     "transformer-xl": TransformerXlRelative,
     "enformer": EnformerRelative,
     "rope": RotaryPositions,
+    "pope": PolarPositions,
     "alibi": AlibiBias,
     "fire": FireBias,
     "kerple": KerpleBias,
@@ -622,7 +647,7 @@ class TupePreTrainedModel(PreTrainedModel):
         elif isinstance(module, (AlibiBias, TransformerXlRelative)):
             for parameter in module.parameters(recurse=False):
                 nn.init.normal_(parameter, std=std)
-        elif isinstance(module, (FireBias, KerpleBias)):
+        elif isinstance(module, (PolarPositions, FireBias, KerpleBias)):
             module.reset_parameters()
 
 

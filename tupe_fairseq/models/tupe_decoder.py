@@ -172,7 +172,8 @@ class DecoderAttention(nn.Module):
             k, v = (proj(y).unflatten(-1, heads) for proj in (self.k_proj, self.v_proj))
         if position is not None and position.uses("transform"):
             of_queries = as_tensor(positions[0], x.device).unsqueeze(-1)
-            q, k = (position.transform(y, of_queries, *precomputed) for y in (q, k))
+            q = position.transform(q, of_queries, *precomputed)
+            k = position.transform_keys(k, of_queries, *precomputed)
         if source is None and kept:
             k, v = (torch.cat(pair, dim=1) for pair in zip(kept, (k, v)))
         if position is not None and position.uses("content_bias"):

@@ -84,10 +84,17 @@ class TupeMultiheadAttention(nn.Module):
             attend = functools.partial(attend, content_bias=content_bias)
         if position is not None and position.uses("transform"):
             qk, v = qkv.split((2, 1), dim=1)
-            qk = position.transform(qk, sequences.positions[:, None, None], *more)
+            at = sequences.positions[:, None, None], *more
+            if position.uses("transform_keys"):
+                q, k = qk.split(1, dim=1)
+                qk = torch.cat((position.transform(q, *at), position.transform_keys(k, *at)), dim=1)
+                v = F.pad(v, (0, qk.size(-1) - v.size(-1)))  # one width, for all of attention
+            else:
+                qk = position.transform(qk, *at)
             qkv = torch.cat((qk, v), dim=1)
         dropout = self.dropout if self.training else 0.0
-        out = attend(qkv, masks, sequences, scaling=self.scaling, dropout=dropout).flatten(-2)
+        out = attend(qkv, masks, sequences, scaling=self.scaling, dropout=dropout)
+        out = out[..., : self.out_proj.in_features // self.num_heads].flatten(-2)
         return self.out_proj(select(out, output_tokens))
 
 

@@ -12,7 +12,7 @@ class PositionEncoding(nn.Module):
     """How attention sees the positions of tokens.
 
         input  = input + embed(p)                                                    (a)
-        logits = scaling * transform(q, p) transform(k, p)^T                         (b)
+        logits = scaling * transform(q, p) transform_keys(k, p)^T                    (b)
                  + bias(p) + content_bias(q, k, p)                                   (c), (d)
 
     An encoding overrides what it needs of the four hooks; what (b) and (d) need of the positions
@@ -33,6 +33,7 @@ class PositionEncoding(nn.Module):
     table_begins = 0  # the row of position 0
     max_positions_is_unit = False  # whether other max_positions change all distances
     per_layer = False  # whether each layer has parameters of its own
+    widening = 1  # how many times as wide as values (b) makes queries and keys
     unties_cls = False  # whether [CLS] has scores of its own
     cls_row_is_constant = False  # whether the query [CLS] gives all keys one value in (c)
 
@@ -86,8 +87,12 @@ class PositionEncoding(nn.Module):
         return None
 
     def transform(self, x: Tensor, positions: Tensor) -> Tensor:
-        """(b) Queries or keys (..., K) at positions that broadcast to (...) -> as x."""
+        """(b) Queries (..., H, K) at positions that broadcast to (..., H): (..., H, widening K)."""
         return x
+
+    def transform_keys(self, x: Tensor, positions: Tensor, *precomputed: Tensor) -> Tensor:
+        """(b) Keys, if not as queries."""
+        return self.transform(x, positions, *precomputed)
 
     def bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor | None:
         """(c) Added to the logits: (H, Tq, Tk) or (B, H, Tq, Tk), float32 or wider."""
@@ -128,9 +133,10 @@ class PositionEncoding(nn.Module):
                     f"(B, {self.num_heads}, T, {self.head_dim})"
                 )
         positions_q, positions_k = _fit(positions_q, q, 2), _fit(positions_k, k, 2)
-        rotated_q = self.transform(q, of_heads(positions_q, q.device))
-        rotated_k = self.transform(k, of_heads(positions_k, k.device))
-        logits = self.scaling * rotated_q @ rotated_k.transpose(-2, -1)
+        at_q, at_k = (as_tensor(p, q.device).unsqueeze(-1) for p in (positions_q, positions_k))
+        transformed_q = self.transform(q.transpose(1, 2), at_q).transpose(1, 2)
+        transformed_k = self.transform_keys(k.transpose(1, 2), at_k).permute(0, 2, 3, 1)
+        logits = self.scaling * transformed_q @ transformed_k
         position_bias = self.bias(positions_q, positions_k)
         if position_bias is not None:
             logits = logits + position_bias.to(logits.device)
@@ -142,12 +148,6 @@ class PositionEncoding(nn.Module):
             is_later = is_later if is_later.dim() == 2 else is_later.unsqueeze(1)
             logits = logits.masked_fill(is_later, float("-inf"))
         return logits
-
-
-def of_heads(positions: Positions, device) -> Tensor:
-    """Positions (T) or (B, T) -> (T) or (B, 1, T), which broadcast to (B, H, T)."""
-    positions = as_tensor(positions, device)
-    return positions if positions.dim() == 1 else positions.unsqueeze(1)
 
 
 def _fit(positions: Positions | None, x: Tensor, dim: int) -> Positions:

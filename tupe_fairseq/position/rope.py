@@ -7,6 +7,15 @@ from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import in_float64
 
 
+def cosines_and_sines(positions: Tensor, number: int, dtype: torch.dtype) -> Tensor:
+    """Of the angles p 10000^(-n / number): (...) -> (2, ..., number), float32 or wider."""
+    device, positions = positions.device, in_float64(positions)
+    steps = torch.arange(number, device=positions.device, dtype=torch.float64)
+    angles = positions[..., None] * 10000.0 ** (-steps / number)
+    dtype = torch.promote_types(dtype, torch.float32)
+    return torch.stack((angles.cos(), angles.sin())).to(dtype).to(device)
+
+
 class RotaryPositions(PositionEncoding):
     """Pairs of values of queries and keys, rotated by the position times a frequency.
 
@@ -30,11 +39,7 @@ class RotaryPositions(PositionEncoding):
 
     def precompute(self, positions: Tensor, length: int) -> Tensor:
         """Cosines and sines: positions (...) -> (2, ..., K / 2)."""
-        device, half, positions = positions.device, self.head_dim // 2, in_float64(positions)
-        steps = torch.arange(half, device=positions.device, dtype=torch.float64)
-        angles = positions[..., None] * 10000.0 ** (-steps / half)
-        dtype = torch.promote_types(self.unit.dtype, torch.float32)
-        return torch.stack((angles.cos(), angles.sin())).to(dtype).to(device)
+        return cosines_and_sines(positions, self.head_dim // 2, self.unit.dtype)
 
     def transform(self, x: Tensor, positions: Tensor, precomputed: Tensor | None = None) -> Tensor:
         cos, sin = self.precompute(positions, 0) if precomputed is None else precomputed

@@ -1,0 +1,55 @@
+"""PoPE: rotary positions in which words give lengths and positions alone give angles."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tupe_fairseq.position.base import PositionEncoding
+from tupe_fairseq.position.rope import cosines_and_sines
+
+
+class PolarPositions(PositionEncoding):
+    """Values of queries and keys as the lengths of vectors whose angles depend on the position.
+
+        logits = sum_n softplus(q_in) softplus(k_jn) cos((p_j - p_i) w_n + d_hn) / sqrt(K)
+        w_n = 10000^(-n / K), n = 0 .. K - 1, and learned phases d from -2 pi to 0
+        Gopalakrishnan et al. 2025, section 3, https://arxiv.org/abs/2509.10534
+
+    The layers have the phases in common. They begin at 0 and are clamped (beyond, they have no
+    gradient), as in lucidrains/PoPE-pytorch 2b91cde, PoPE_pytorch/pope.py, from line 27. Angles are
+    computed in float64, the rest in float32 or wider.
+
+    Shape: queries and keys (..., H, K) -> (..., H, 2 K), cosines and then sines.
+    """
+
+    widening = 2
+
+    def __init__(self, *sizes: int, **options):
+        super().__init__(*sizes, **options)
+        self.phases = nn.Parameter(torch.empty(self.num_heads, self.head_dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.phases)
+
+    def precompute(self, positions: Tensor, length: int) -> Tensor:
+        """Cosines and sines of queries, then those of keys: positions (...) -> (4, ..., H, K)."""
+        cos, sin = cosines_and_sines(positions, self.head_dim, self.unit.dtype)
+        phases = self.phases.to(cos.dtype).clamp(-2 * math.pi, 0.0)
+        x, y = phases.cos(), phases.sin()
+        of_keys = cos * x - sin * y, sin * x + cos * y
+        return torch.stack((*torch.broadcast_tensors(cos, sin, *of_keys)[:2], *of_keys))
+
+    def transform(self, x: Tensor, positions: Tensor, precomputed: Tensor | None = None) -> Tensor:
+        precomputed = self.precompute(positions, 0) if precomputed is None else precomputed
+        return self._polar(x, *precomputed[:2])
+
+    def transform_keys(self, x: Tensor, positions: Tensor, *precomputed: Tensor) -> Tensor:
+        (angles,) = precomputed or (self.precompute(positions, 0),)
+        return self._polar(x, *angles[2:])
+
+    def _polar(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        lengths = F.softplus(x.to(cos.dtype))
+        return torch.cat([lengths * cos, lengths * sin], dim=-1).to(x.dtype)
