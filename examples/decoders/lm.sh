@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
-# Language models with eight position encodings and two seeds, evaluated at one, two and four times
+# Language models with eleven position encodings and two seeds, evaluated at one, two and four times
 # the length that they were trained with. A finished run is skipped.
 #
 #   examples/decoders/lm.sh DATA OUT [NUMBER OF PROCESSES]
 #
-# DATA is a folder of tupe-prepare-pretrain; OUT/lm.jsonl gets a line for each model.
+# DATA is a folder of tupe-prepare-pretrain; OUT/lm.jsonl gets a line for each model. From the
+# environment: LAYERS (4), DIM (256), UPDATES (1500), SEEDS ("1 2").
 set -euo pipefail
-if [ $# -lt 2 ]; then sed -n '2,7s/^# \{0,1\}//p' "$0" >&2 && exit 2; fi
-export data=$1 out=$2 updates=${UPDATES:-1500} OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=
+if [ $# -lt 2 ]; then sed -n '2,8s/^# \{0,1\}//p' "$0" >&2 && exit 2; fi
+export data=$1 out=$2 updates=${UPDATES:-1500} layers=${LAYERS:-4} dim=${DIM:-256}
+export OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=
 mkdir -p "$out"
 
 run() { # NAME SEED FLAGS...
     local name=$1 seed=$2 folder=$out/$1-$2 && shift 2
     if grep -qs "\"name\": \"$name\", \"seed\": $seed," "$out/lm.jsonl"; then return; fi
-    local size="--decoder-layers 4 --decoder-embed-dim 256 --decoder-ffn-embed-dim 1024"
+    local size="--decoder-layers $layers --decoder-embed-dim $dim"
+    size="$size --decoder-ffn-embed-dim $((4 * dim))"
     fairseq-train "$data" --user-dir tupe_fairseq --task tupe_language_modeling "$@" $size \
         --decoder-attention-heads 4 --activation-fn gelu --share-decoder-input-output-embed \
         --dropout 0 --tokens-per-sample 128 --sample-break-mode none --batch-size 16 \
@@ -40,14 +43,17 @@ export -f run
 
 # as fairseq's: layers that normalize last, which learn faster here than those that do it first
 tupe="--arch tupe_transformer_lm --position-encoding"
-for seed in 1 2; do
+for seed in ${SEEDS:-1 2}; do
     cat <<END
 run fairseq $seed --arch transformer_lm
 run sinusoidal $seed $tupe sinusoidal
 run learned $seed $tupe learned
 run t5 $seed $tupe none --rel-pos
 run alibi $seed $tupe alibi
+run fire $seed $tupe fire
+run kerple $seed $tupe kerple
 run rope $seed $tupe rope
+run pope $seed $tupe pope
 run tupe $seed $tupe tupe
 run tupe-rel $seed $tupe tupe --rel-pos
 END
