@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import inspect
 import json
 import os
 import re
@@ -15,9 +16,11 @@ import tupe_fairseq
 from helpers.glue_files import write_pretrain_dir
 from helpers.models import write_model
 from helpers.running import BIN, ENV, REPO, USER_DIR, call_program, interrupt
+from tupe_fairseq.checkpoint.extend import extend_checkpoint
 from tupe_fairseq.cli import arg_types, doctor
 from tupe_fairseq.cli.extras import EXTRA_OF
 from tupe_fairseq.cli.main import COMMANDS
+from tupe_fairseq.data.prepare import prepare_glue, prepare_pretraining, prepare_task
 from tupe_fairseq.options import FIXED_OPTIONS, POSITION_OPTIONS, flag
 from tupe_fairseq.runs.process import parse_training
 
@@ -128,6 +131,24 @@ def test_help_and_its_example(command, called):
     assert {word.split("=")[0] for word in words if word.startswith("--")} <= flags
     required = [action for action in parser._actions if action.required and action.option_strings]
     assert all(set(action.option_strings) & set(words) for action in required)
+
+
+@pytest.mark.parametrize(
+    "command, function",
+    [
+        ("prepare_pretrain", prepare_pretraining),
+        ("prepare_task", prepare_task),
+        ("prepare_glue", prepare_glue),
+        ("extend", extend_checkpoint),
+    ],
+)
+def test_a_command_and_its_function_take_the_same_with_the_same_defaults(command, function):
+    parser = importlib.import_module(f"tupe_fairseq.cli.{command}").get_parser()
+    actions = [action for action in parser._actions if action.dest != "help"]
+    options = inspect.signature(function).parameters
+    assert {action.dest for action in actions} == set(options)
+    for action in actions:
+        assert action.required or action.default == options[action.dest].default, action.dest
 
 
 def test_three_ways_to_start():

@@ -5,18 +5,9 @@ import logging
 import os
 
 from tupe_fairseq.cli import arg_types
+from tupe_fairseq.data.prepare import prepare_pretraining
 
 logger = logging.getLogger("tupe-prepare-pretrain")
-
-# They have no effect with a given vocabulary. The defaults are filled in later, so that a given
-# flag can be told from a default.
-VOCABULARY_DEFAULTS = {
-    "vocab_size": 32768,
-    "model_type": "unigram",
-    "character_coverage": None,
-    "sample_mb": 64,
-}
-FRACTION = 0.005
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -41,7 +32,7 @@ def get_parser() -> argparse.ArgumentParser:
     text = "output folder, the data argument of fairseq-train"
     add("--output-dir", required=True, type=arg_types.writable, metavar="DIR", help=text)
     text = "threads or processes; does not change the result; default: one per core"
-    add("--workers", type=arg_types.count, default=os.cpu_count(), metavar="N", help=text)
+    add("--workers", type=arg_types.count, metavar="N", help=text)
     add = parser.add_argument_group("cleaning").add_argument
     add("--lowercase", action="store_true", help="make all text lower case")
     text = "put each sentence on its own line, by the rules of a language (two letters; en if none "
@@ -63,7 +54,7 @@ def get_parser() -> argparse.ArgumentParser:
     text = "the same for the test split"
     add("--test-input", nargs="+", type=arg_types.file, metavar="FILE", help=text)
     text = "fraction of --input's documents to use as valid, chosen by a hash; default "
-    add("--valid-fraction", type=arg_types.fraction, metavar="F", help=f"{text}{FRACTION}")
+    add("--valid-fraction", type=arg_types.fraction, metavar="F", help=text + "0.005")
     text = "the same for test; default: no test split"
     add("--test-fraction", type=arg_types.fraction, metavar="F", help=text)
     text = "distribute train over DIR/shard0, DIR/shard1, ...; fairseq-train loads one per epoch; "
@@ -71,16 +62,16 @@ def get_parser() -> argparse.ArgumentParser:
     add("--shards", type=arg_types.count, default=1, metavar="N", help=text)
     add = parser.add_argument_group("vocabulary").add_argument
     text = "number of dictionary entries, including <s>, <pad>, </s>, <unk> and <mask>; default "
-    text += str(VOCABULARY_DEFAULTS["vocab_size"])
+    text += "32768"
     add("--vocab-size", type=arg_types.at_least(6), metavar="N", help=text)
-    text = f"SentencePiece model type; default {VOCABULARY_DEFAULTS['model_type']}"
+    text = "SentencePiece model type; default unigram"
     add("--model-type", choices=["unigram", "bpe"], help=text)
     text = "fraction of the characters that the vocabulary covers, from 0.98 to 1; default: 1 for "
     text += "alphabets, 0.9995 if there are more characters than a tenth of --vocab-size, and "
     text += "printable ASCII"
     add("--character-coverage", type=_coverage, metavar="F", help=text)
     text = "MiB of train, sampled evenly, to learn the vocabulary from; a unigram model needs "
-    text += f"about 30 times as much memory; default {VOCABULARY_DEFAULTS['sample_mb']}"
+    text += "about 30 times as much memory; default 64"
     add("--sample-mb", type=arg_types.count, metavar="N", help=text)
     text = "use this model instead of learning one"
     add("--sentencepiece-model", type=arg_types.file, metavar="FILE", help=text)
@@ -101,72 +92,19 @@ def _coverage(text: str) -> float:
     return value
 
 
-def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Refuse what does not go together, and fill in the defaults that depend on other flags."""
-    given = "vocabulary" if args.vocabulary else "sentencepiece_model"
-    if getattr(args, given):
-        more = ["sentencepiece_model", "lowercase"] if args.vocabulary else []
-        for name in [*VOCABULARY_DEFAULTS, *more]:
-            if getattr(args, name):
-                flags = [x.replace("_", "-") for x in (name, given)]
-                parser.error("--{} has no effect with --{}; leave it out".format(*flags))
-    else:
-        for name, default in VOCABULARY_DEFAULTS.items():
-            if getattr(args, name) is None:
-                setattr(args, name, default)
-    for split, usual in (("valid", FRACTION), ("test", 0.0)):
-        fraction = getattr(args, f"{split}_fraction")
-        if getattr(args, f"{split}_input") and fraction is not None:
-            parser.error(f"give --{split}-input or --{split}-fraction, not both")
-        default = 0.0 if getattr(args, f"{split}_input") else usual
-        setattr(args, f"{split}_fraction", default if fraction is None else fraction)
-    if not args.valid_input and not args.valid_fraction:
-        parser.error("--valid-fraction must be above 0: fairseq needs a valid split")
-    if args.valid_fraction + args.test_fraction >= 1:
-        parser.error("--valid-fraction and --test-fraction leave nothing for train")
-    if args.max_chars > 1_000_000:
-        parser.error(f"--max-chars {args.max_chars} is above 1000000")
-    for name in ("min_chars", "join_short"):
-        if getattr(args, name) > args.max_chars:
-            flag = name.replace("_", "-")
-            parser.error(f"--{flag} {getattr(args, name)} is above --max-chars {args.max_chars}")
-    if set(",:") & set(args.output_dir):
-        parser.error(f"--output-dir {args.output_dir} has a : or , at which fairseq splits lists")
-    folder = os.path.join(os.path.realpath(args.output_dir), "")
-    for path in [*args.input, *(args.valid_input or []), *(args.test_input or [])]:
-        if os.path.realpath(path).startswith(folder):
-            parser.error(f"{path} is inside --output-dir {args.output_dir}; give another folder")
-
-
 def main(argv: list[str] | None = None) -> None:
     """Prepare the data, or resume what an earlier run left unfinished."""
-    parser = get_parser()
-    args = parser.parse_args(argv)
-    check(parser, args)
-
+    args = get_parser().parse_args(argv)
+    report = prepare_pretraining(**vars(args))
     from tupe_fairseq.cli.printed_commands import first_training
-    from tupe_fairseq.data import corpus, pretraining
-    from tupe_fairseq.data.subwords import SentencePiece
-    from tupe_fairseq.data.tokenizer import Tokenizer
+    from tupe_fairseq.data.pretraining import data_folders, summary
 
-    # what is wrong with the files is found before the folder is made
-    if args.split_sentences:
-        corpus.sentence_splitter(args.split_sentences)
-    args.clean = True
-    if args.vocabulary:
-        record = Tokenizer.load(args.vocabulary).record
-        args.clean, args.lowercase = record["clean"], record["lowercase"]
-    if args.sentencepiece_model:
-        SentencePiece(args.sentencepiece_model)
-    for path in [*args.input, *(args.valid_input or []), *(args.test_input or [])]:
-        corpus.check_text(path, args.text_field)
-    report = pretraining.prepare(args)
     if report is None:
         logger.info("%s is already finished", args.output_dir)
-    for line in pretraining.summary(report) if report else ():
+    for line in summary(report) if report else ():
         logger.info("%s", line)
     if args.vocabulary and os.path.isfile(os.path.join(args.vocabulary, "model.pt")):
         logger.info("next: the fairseq-train command that tupe-convert has printed")
         return
     logger.info("next, for a first small model (README: the paper's recipe):")
-    print(first_training(pretraining.data_folders(args), args.tokens_per_sample), flush=True)
+    print(first_training(data_folders(args), args.tokens_per_sample), flush=True)

@@ -4,28 +4,13 @@ import argparse
 import csv
 import logging
 import math
-import os
-import re
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.prepare_glue import add_encoding_flags, load_tokenizer, log_report
-from tupe_fairseq.data.task import KINDS, MULTILABEL, REGRESSION, TAGGING
-from tupe_fairseq.data.task_rows import read_task
+from tupe_fairseq.cli.prepare_glue import add_encoding_flags, log_next
+from tupe_fairseq.data.prepare import prepare_task
+from tupe_fairseq.data.task import KINDS
 
 logger = logging.getLogger("tupe-prepare-task")
-
-# the kinds that a flag is for
-_KINDS_OF = {
-    "label_separator": (MULTILABEL,),
-    "scale": (REGRESSION,),
-    "labels": tuple(kind for kind in KINDS if kind != REGRESSION),
-    "text2": tuple(kind for kind in KINDS if kind != TAGGING),
-}
-# what the rows depend on, besides the files
-_SETTINGS = (
-    "name kind text text2 label no_header labels label_separator scale valid_share seed "
-    "skip_bad_rows"
-).split()
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -74,50 +59,9 @@ def get_parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> None:
     """Prepare the task."""
-    parser = get_parser()
-    args = parser.parse_args(argv)
-    check(parser, args)
-
-    from tupe_fairseq.data.task_data import prepare_folder
-    from tupe_fairseq.files import file_sha256
-
-    def read():
-        task, splits, columns = read_task(args)
-        return task, splits, {"columns": columns._asdict()}
-
-    tokenizer = load_tokenizer(args.pretrain_dir)
-    settings = {name: getattr(args, name) for name in _SETTINGS}
-    settings["files"] = {split: file_sha256(path) for split, path in args.files.items()}
-    length = args.max_positions or tokenizer.max_positions or 512
-    report = prepare_folder(args.output_dir, settings, read, tokenizer, length, args.workers)
-    log_report(logger, report, args.output_dir, args.pretrain_dir)
-
-
-def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Refuse what does not go together, and fill in the defaults that depend on other flags."""
-    for dest, kinds in _KINDS_OF.items():
-        if getattr(args, dest) is not None and args.kind not in kinds:
-            flag = f"--{dest.replace('_', '-')}"
-            parser.error(f"{flag} has no effect on --kind {args.kind}; drop it")
-    for dest, default in (("valid_share", 0.1), ("seed", 1)):
-        if getattr(args, dest) is None:
-            setattr(args, dest, default)
-        elif args.valid is not None:
-            parser.error(f"--{dest.replace('_', '-')} has no effect with --valid; drop one")
-    if args.text2 is not None and args.text is None:
-        parser.error("--text2 needs --text, the column of the first text")
-    if args.label_separator == "":
-        parser.error("--label-separator is empty; give a sign, such as ';'")
-    args.label_separator, args.labels = args.label_separator or ",", args.labels or ()
-    args.name = args.name or os.path.basename(os.path.abspath(args.output_dir))
-    if not re.fullmatch(r"\w[\w.+-]*", args.name):
-        parser.error(
-            f"--name {args.name!r} cannot be the name of a folder of runs; give letters, digits, "
-            "'.', '+', '-' or '_', not beginning with a sign"
-        )
-    args.has_header = not args.no_header
-    paths = {split: getattr(args, split) for split in ("train", "valid", "test")}
-    args.files = {split: path for split, path in paths.items() if path}
+    args = get_parser().parse_args(argv)
+    prepare_task(**vars(args))
+    log_next(logger, args.output_dir, args.pretrain_dir)
 
 
 def _share(text: str) -> float:

@@ -21,7 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from tupe_fairseq.data.corpus import MUCH, SPLITS, make_text, progress, split_texts
+from tupe_fairseq.data.corpus import (
+    MUCH,
+    SPLITS,
+    check_text,
+    make_text,
+    progress,
+    sentence_splitter,
+    split_texts,
+)
 from tupe_fairseq.data.dictionary import DICTIONARY, MASK, UNK, write_dictionary
 from tupe_fairseq.data.indexed import IndexedWriter
 from tupe_fairseq.data.parallel import parallel_map
@@ -179,6 +187,17 @@ def data_folders(options: argparse.Namespace) -> list[str]:
 def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
     """Make the data and return its report; None if it is finished already."""
     folder = options.output_dir
+    # what is wrong with the files is found before the folder is made
+    if options.split_sentences:
+        sentence_splitter(options.split_sentences)
+    options.clean = True
+    if options.vocabulary:
+        record = Tokenizer.load(options.vocabulary).record
+        options.clean, options.lowercase = record["clean"], record["lowercase"]
+    if options.sentencepiece_model:
+        SentencePiece(options.sentencepiece_model)
+    for path in [*options.input, *(options.valid_input or []), *(options.test_input or [])]:
+        check_text(path, options.text_field)
     work = os.path.join(folder, "work")
     names = ("input", "valid_input", "test_input")
     inputs = {name: facts(getattr(options, name)) for name in names}

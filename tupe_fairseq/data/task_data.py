@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from tupe_fairseq.data.corpus import MUCH
 from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.indexed import IndexedWriter
 from tupe_fairseq.data.task import REPORT, TAGGING, Task, TaskRows, as_tuple, label_symbol
@@ -22,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 # rows in memory as tokens
 _BATCH = 10_000
+# labels that are logged with their counts
+_MOST_LABELS = 50
 # report.json counts the scores in so many parts of the scale
 _INTERVALS = 5
 
@@ -31,16 +34,18 @@ def prepare_folder(
     settings: dict[str, Any],
     read: Callable[[], tuple[Task, dict[str, TaskRows], dict[str, Any]]],
     tokenizer: Tokenizer,
-    max_positions: int,
-    workers: int = 1,
+    max_positions: int | None = None,
+    workers: int | None = None,
 ) -> dict[str, Any]:
-    """Write the folder, unless it is finished, and return the content of its report.json.
+    """Write the folder, unless it is finished; log and return the content of its report.json.
 
     Args:
         settings: all that the rows depend on; JSON.
         read: reads the task, the rows of its splits, and more for report.json.
         max_positions: rows with more tokens are counted.
     """
+    max_positions = max_positions or tokenizer.max_positions or 512
+    workers = workers or os.cpu_count() or 1
     vocabulary = [tokenizer.dictionary, *tokenizer.paths]
     settings = {
         **settings,
@@ -50,6 +55,7 @@ def prepare_folder(
     with output_folder(folder, REPORT, settings) as output:
         if output.record is not None:
             logger.info("%s is already finished; skipped", folder)
+            _log_report(output.record)
             return output.record
         task, splits, more = read()
         partial = output.partial
@@ -75,7 +81,47 @@ def prepare_folder(
             shutil.copy(os.path.join(partial, DICTIONARY), os.path.join(partial, f"input{number}"))
         report["files"] = list_files(partial)
         write_json(os.path.join(partial, REPORT), report)
+    _log_report(report)
     return report
+
+
+def pretrained_tokenizer(folder: str) -> Tokenizer:
+    """The tokenizer of --pretrain-dir."""
+    try:
+        return Tokenizer.load(folder)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"--pretrain-dir {folder} has no vocabulary; give a folder of tupe-prepare-pretrain, "
+            "or of tupe-convert with the files of a vocabulary"
+        ) from error
+
+
+def _log_report(report: dict[str, Any]) -> None:
+    """Log a table of what was read, kept and dropped, and warnings."""
+    over = f"over {report['max_positions']}"
+    table = [[report["task"], "read", "kept", over, "unknown", "labels; dropped; warnings"]]
+    warnings = list(report["warnings"])
+    for split, values in report["splits"].items():
+        counts = "; ".join(_counts(values[name]) for name in ("labels", "dropped", "warnings"))
+        numbers = [str(values[name]) for name in ("rows_read", "rows", "too_long")]
+        table.append([split, *numbers, f"{values['unknown_rate']:.2%}", counts])
+        if values["unknown_rate"] > MUCH:
+            warnings.append(
+                f"{values['unknown_rate']:.1%} of the tokens of {split} are unknown; was the "
+                "vocabulary made for such text?"
+            )
+    widths = [max(map(len, column)) for column in zip(*table)]
+    for first, *numbers, counts in table:
+        cells = [cell.rjust(width) for cell, width in zip(numbers, widths[1:])]
+        logger.info("%s", "  ".join([first.ljust(widths[0]), *cells, counts]))
+    for warning in warnings:
+        logger.warning("warning: %s: %s", report["task"], warning)
+
+
+def _counts(values: dict[str, int]) -> str:
+    parts = [f"{name}: {count}" for name, count in values.items()]
+    more = [f"and {len(parts) - _MOST_LABELS} more"] if len(parts) > _MOST_LABELS else []
+    return ", ".join(parts[:_MOST_LABELS] + more) or "-"
 
 
 def _encode(

@@ -57,8 +57,8 @@ _UNLABELLED = re.compile(
 )
 
 
-def read_task(options: argparse.Namespace) -> tuple[Task, dict[str, TaskRows], Columns]:
-    """The task, its rows, and the columns of train.
+def read_task(options: argparse.Namespace) -> tuple[Task, dict[str, TaskRows], dict[str, Any]]:
+    """The task, its rows, and for report.json the columns of train.
 
     Args:
         options: the flags of tupe-prepare-task, ``files`` by split, and ``has_header``.
@@ -91,7 +91,7 @@ def read_task(options: argparse.Namespace) -> tuple[Task, dict[str, TaskRows], C
     metrics, selection = _METRICS[BIO if scheme else options.kind]
     texts, names = len(columns.texts), tuple(splits)
     task = Task(options.name, options.kind, labels, texts, names, metrics, selection, scale=scale)
-    return task, splits, columns
+    return task, splits, {"columns": columns._asdict()}
 
 
 def _read(

@@ -1,0 +1,211 @@
+"""Data preparation in Python: what tupe-prepare-pretrain, -task and -glue do.
+
+Options are checked before anything large is imported.
+"""
+
+import argparse
+import functools
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from tupe_fairseq.data.glue import GLUE_TASKS, GlueTask, official_files, read_glue
+from tupe_fairseq.data.task import KINDS, MULTILABEL, REGRESSION, TAGGING
+from tupe_fairseq.files import file_sha256
+
+# They have no effect with a given vocabulary. The defaults are filled in later, so that a given
+# flag can be told from a default.
+_VOCABULARY_DEFAULTS = {
+    "vocab_size": 32768,
+    "model_type": "unigram",
+    "character_coverage": None,
+    "sample_mb": 64,
+}
+_FRACTION = 0.005
+# the kinds that a flag is for
+_KINDS_OF = {
+    "label_separator": (MULTILABEL,),
+    "scale": (REGRESSION,),
+    "labels": tuple(kind for kind in KINDS if kind != REGRESSION),
+    "text2": tuple(kind for kind in KINDS if kind != TAGGING),
+}
+# what the rows depend on, besides the files
+_SETTINGS = (
+    "name kind text text2 label no_header labels label_separator scale valid_share seed "
+    "skip_bad_rows"
+).split()
+
+
+def prepare_pretraining(
+    input: Sequence[str],
+    output_dir: str,
+    *,
+    text_field: str | None = None,
+    lowercase: bool = False,
+    split_sentences: str | None = None,
+    min_chars: int = 1,
+    max_chars: int = 100_000,
+    join_short: int = 0,
+    keep_duplicates: bool | None = None,
+    valid_input: Sequence[str] | None = None,
+    test_input: Sequence[str] | None = None,
+    valid_fraction: float | None = None,
+    test_fraction: float | None = None,
+    shards: int = 1,
+    vocab_size: int | None = None,
+    model_type: str | None = None,
+    character_coverage: float | None = None,
+    sample_mb: int | None = None,
+    sentencepiece_model: str | None = None,
+    vocabulary: str | None = None,
+    tokens_per_sample: int = 512,
+    workers: int | None = None,
+) -> dict[str, Any] | None:
+    """Write a folder for pre-training, as tupe-prepare-pretrain; its report.
+
+    None if it is finished already.
+    """
+    options = argparse.Namespace(**locals())
+    _check_pretraining(options)
+    options.workers = workers or os.cpu_count()
+    from tupe_fairseq.data import pretraining
+
+    return pretraining.prepare(options)
+
+
+def _check_pretraining(options: argparse.Namespace) -> None:
+    """Refuse what does not go together, and fill in the defaults that depend on other flags."""
+    given = "vocabulary" if options.vocabulary else "sentencepiece_model"
+    if getattr(options, given):
+        more = ["sentencepiece_model", "lowercase"] if options.vocabulary else []
+        for name in [*_VOCABULARY_DEFAULTS, *more]:
+            if getattr(options, name):
+                flags = [x.replace("_", "-") for x in (name, given)]
+                raise ValueError("--{} has no effect with --{}; leave it out".format(*flags))
+    else:
+        for name, default in _VOCABULARY_DEFAULTS.items():
+            if getattr(options, name) is None:
+                setattr(options, name, default)
+    for split, usual in (("valid", _FRACTION), ("test", 0.0)):
+        fraction = getattr(options, f"{split}_fraction")
+        if getattr(options, f"{split}_input") and fraction is not None:
+            raise ValueError(f"give --{split}-input or --{split}-fraction, not both")
+        default = 0.0 if getattr(options, f"{split}_input") else usual
+        setattr(options, f"{split}_fraction", default if fraction is None else fraction)
+    if not options.valid_input and not options.valid_fraction:
+        raise ValueError("--valid-fraction must be above 0: fairseq needs a valid split")
+    if options.valid_fraction + options.test_fraction >= 1:
+        raise ValueError("--valid-fraction and --test-fraction leave nothing for train")
+    if options.max_chars > 1_000_000:
+        raise ValueError(f"--max-chars {options.max_chars} is above 1000000")
+    for name in ("min_chars", "join_short"):
+        if getattr(options, name) > options.max_chars:
+            flag = name.replace("_", "-")
+            raise ValueError(
+                f"--{flag} {getattr(options, name)} is above --max-chars {options.max_chars}"
+            )
+    if set(",:") & set(options.output_dir):
+        raise ValueError(
+            f"--output-dir {options.output_dir} has a : or , at which fairseq splits lists"
+        )
+    folder = os.path.join(os.path.realpath(options.output_dir), "")
+    for path in [*options.input, *(options.valid_input or []), *(options.test_input or [])]:
+        if os.path.realpath(path).startswith(folder):
+            raise ValueError(
+                f"{path} is inside --output-dir {options.output_dir}; give another folder"
+            )
+
+
+def prepare_task(
+    train: str,
+    output_dir: str,
+    *,
+    kind: str,
+    pretrain_dir: str,
+    valid: str | None = None,
+    test: str | None = None,
+    name: str | None = None,
+    text: str | None = None,
+    text2: str | None = None,
+    label: str | None = None,
+    no_header: bool = False,
+    labels: Sequence[str] | None = None,
+    label_separator: str | None = None,
+    scale: tuple[float, float] | None = None,
+    valid_share: float | None = None,
+    seed: int | None = None,
+    skip_bad_rows: bool = False,
+    max_positions: int | None = None,
+    workers: int | None = None,
+) -> dict[str, Any]:
+    """Write the folder of a task of your own, as tupe-prepare-task; the content of report.json."""
+    options = argparse.Namespace(**locals())
+    _check_task(options)
+    from tupe_fairseq.data.task_data import prepare_folder, pretrained_tokenizer
+    from tupe_fairseq.data.task_rows import read_task
+
+    settings = {name: getattr(options, name) for name in _SETTINGS}
+    settings["files"] = {split: file_sha256(path) for split, path in options.files.items()}
+    tokenizer = pretrained_tokenizer(pretrain_dir)
+    read = functools.partial(read_task, options)
+    return prepare_folder(output_dir, settings, read, tokenizer, max_positions, workers)
+
+
+def _check_task(options: argparse.Namespace) -> None:
+    """Refuse what does not go together, and fill in the defaults that depend on other flags."""
+    for dest, kinds in _KINDS_OF.items():
+        if getattr(options, dest) is not None and options.kind not in kinds:
+            flag = f"--{dest.replace('_', '-')}"
+            raise ValueError(f"{flag} has no effect on --kind {options.kind}; drop it")
+    for dest, default in (("valid_share", 0.1), ("seed", 1)):
+        if getattr(options, dest) is None:
+            setattr(options, dest, default)
+        elif options.valid is not None:
+            raise ValueError(f"--{dest.replace('_', '-')} has no effect with --valid; drop one")
+    if options.text2 is not None and options.text is None:
+        raise ValueError("--text2 needs --text, the column of the first text")
+    if options.label_separator == "":
+        raise ValueError("--label-separator is empty; give a sign, such as ';'")
+    options.label_separator = options.label_separator or ","
+    options.labels = tuple(options.labels or ())
+    options.name = options.name or os.path.basename(os.path.abspath(options.output_dir))
+    if not re.fullmatch(r"\w[\w.+-]*", options.name):
+        raise ValueError(
+            f"--name {options.name!r} cannot be the name of a folder of runs; give letters, "
+            "digits, '.', '+', '-' or '_', not beginning with a sign"
+        )
+    options.has_header = not options.no_header
+    paths = {split: getattr(options, split) for split in ("train", "valid", "test")}
+    options.files = {split: path for split, path in paths.items() if path}
+
+
+def prepare_glue(
+    glue_dir: str,
+    output_dir: str,
+    *,
+    pretrain_dir: str,
+    tasks: Sequence[str] = tuple(GLUE_TASKS),
+    max_positions: int | None = None,
+    workers: int | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Write the folders of GLUE tasks, as tupe-prepare-glue; the content of each report.json."""
+    official = [(GLUE_TASKS[name], official_files(GLUE_TASKS[name], glue_dir)) for name in tasks]
+    from tupe_fairseq.data.task_data import prepare_folder, pretrained_tokenizer
+
+    tokenizer, reports = pretrained_tokenizer(pretrain_dir), {}
+    for task, files in official:
+        folder = os.path.join(output_dir, task.name)
+        settings = {os.path.basename(path): file_sha256(path) for path in files.values()}
+        read = functools.partial(_read_glue, task, files)
+        reports[folder] = prepare_folder(folder, settings, read, tokenizer, max_positions, workers)
+    return reports
+
+
+def _read_glue(task: GlueTask, files: dict[str, str]) -> tuple[Any, ...]:
+    splits = {split: read_glue(task, split, path) for split, path in files.items()}
+    missing = [name for split, name in task.files.items() if split not in files]
+    warnings = [f"{name} is missing, so there is no submission for it" for name in missing]
+    train = splits["train"].labels
+    warnings += [f"{label} does not occur in train" for label in task.labels if label not in train]
+    return task.task, splits, {"warnings": warnings}
