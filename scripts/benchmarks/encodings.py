@@ -1,0 +1,77 @@
+"""CPU time and memory of a training step with each position encoding, beside tupe's.
+
+    python scripts/benchmarks/encodings.py                 # 4 layers of 256; minutes on one core
+    python scripts/benchmarks/encodings.py --layers 12 --dim 768 --encodings tupe,rope,pope
+
+All encodings take a step in turn, in one process of one thread, and its CPU time is counted, so
+that other work on the machine matters little. Memory: what autograd keeps for the backward pass.
+"""
+
+import argparse
+import statistics
+import time
+
+import torch
+
+from tupe_fairseq import TupeConfig, TupeEncoder
+from tupe_fairseq.position import CATALOGUE
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--encodings", default=",".join(CATALOGUE), help="default: all")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--dim", type=int, default=256, help="width; heads have 64; default 256")
+    parser.add_argument("--rounds", type=int, default=7, help="after one that does not count")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    names = options.encodings.split(",")
+    for batch, length in ((16, 128), (4, 512)):
+        torch.manual_seed(1)
+        words = torch.randn(batch, length, options.dim)
+        encoders = {name: build(name, options, length) for name in names}
+        kept = {name: kept_by(encoder, words) / 2**20 for name, encoder in encoders.items()}
+        seconds: dict[str, list[float]] = {name: [] for name in names}
+        for _ in range(1 + options.rounds):
+            for name, encoder in encoders.items():
+                begin = time.process_time()
+                encoder(words).sum().backward()
+                seconds[name].append(time.process_time() - begin)
+        print(
+            f"\n{batch} x {length} tokens: CPU seconds, of {names[0]}'s; MiB kept, of its",
+            flush=True,
+        )
+        middle = {name: statistics.median(x[1:]) for name, x in seconds.items()}
+        for name in names:
+            ratios = [x[name] / x[names[0]] for x in (middle, kept)]
+            row = f"{middle[name]:6.3f} {ratios[0]:5.2f} {kept[name]:7.1f} {ratios[1]:5.2f}"
+            print(f"{name:14} {row}", flush=True)
+
+
+def build(name: str, options: argparse.Namespace, length: int) -> TupeEncoder:
+    sizes = {"embed_dim": options.dim, "num_heads": options.dim // 64, "num_layers": options.layers}
+    return TupeEncoder(
+        TupeConfig(
+            **sizes, ffn_embed_dim=4 * options.dim, max_positions=length, position_encoding=name
+        )
+    )
+
+
+def kept_by(encoder: TupeEncoder, words: torch.Tensor) -> int:
+    """The bytes of all tensors that the backward pass needs, parameters aside."""
+    sizes: dict[int, int] = {x.untyped_storage().data_ptr(): 0 for x in encoder.parameters()}
+
+    def keep(x: torch.Tensor) -> torch.Tensor:
+        storage = x.untyped_storage()
+        sizes.setdefault(storage.data_ptr(), storage.nbytes())
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        encoder(words)
+    return sum(sizes.values())
+
+
+if __name__ == "__main__":
+    main()
