@@ -24,7 +24,7 @@ ROOMS = {
     "files": ("", ""),
     "flops": ("", ""),
     "data": ("files",),
-    "scoring": ("data files runs",),
+    "scoring": ("checkpoint data files inference runs version",),
     "checkpoint": ("data encoder files modules options position",),
     "runs": ("checkpoint files",),
     "optim": ("",),

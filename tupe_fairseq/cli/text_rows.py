@@ -20,8 +20,6 @@ from tupe_fairseq.data.rows import (
     words_of,
 )
 
-_MANY_UNKNOWN = 0.01
-
 
 def add_row_flags(parser: argparse.ArgumentParser, standard_input: str = "") -> None:
     text = ".tsv, .csv, .jsonl, .conll or .txt (a text in each line), also .gz, .xz, .bz2; or "
@@ -129,6 +127,8 @@ class TextRows:
 
     def log(self, logger: logging.Logger, counts: Counter) -> None:
         """Say what was read, and what may be wrong with it."""
+        from tupe_fairseq.data.tokenizer import warn_of_unknown
+
         if self.bad:
             logger.warning("left out: %s", self.bad)
         logger.info("%d rows, %d tokens", counts["rows"], counts["tokens"])
@@ -140,11 +140,3 @@ class TextRows:
             if counts[name]:
                 logger.warning(text, counts[name])
         warn_of_unknown(logger, counts)
-
-
-def warn_of_unknown(logger: logging.Logger, counts: Counter) -> None:
-    if counts["unknown"] > _MANY_UNKNOWN * counts["tokens"]:
-        logger.warning(
-            "%d of %d tokens are unknown; was the vocabulary made for such text?",
-            counts["unknown"], counts["tokens"],
-        )  # fmt: skip

@@ -11,8 +11,9 @@ a text as it is. ``max_positions`` is the longest sample that the data or the mo
 
 import glob
 import itertools
+import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ VOCABULARY_FILES = (
 OTHER_FILES = ("code", "vocab.json", "merges.txt")
 # lines at a time: enough to pay for a process, few enough to bound memory
 _BATCH = 10_000
+_MANY_UNKNOWN = 0.01
 
 
 class Tokenizer:
@@ -214,3 +216,12 @@ def remove_vocabulary(folder: str) -> None:
             os.remove(path)
             if os.path.dirname(path) != folder and not os.listdir(os.path.dirname(path)):
                 os.rmdir(os.path.dirname(path))
+
+
+def warn_of_unknown(logger: logging.Logger, counts: Mapping[str, int]) -> None:
+    """Warn of a text that the vocabulary was not made for."""
+    if counts["unknown"] > _MANY_UNKNOWN * counts["tokens"]:
+        logger.warning(
+            "%d of %d tokens are unknown; was the vocabulary made for such text?",
+            counts["unknown"], counts["tokens"],
+        )  # fmt: skip

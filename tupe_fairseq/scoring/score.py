@@ -1,0 +1,216 @@
+"""Scores the sentences of files, or minimal pairs, by a checkpoint: ``tupe-score``."""
+
+import contextlib
+import itertools
+import json
+import logging
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from tqdm import tqdm  # type: ignore[import-untyped]
+
+from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
+from tupe_fairseq.data.columns import choose_columns
+from tupe_fairseq.data.dictionary import BOS, EOS, MASK, UNK
+from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of, place, read_rows
+from tupe_fairseq.data.tokenizer import Tokenizer, warn_of_unknown
+from tupe_fairseq.files import atomic_write, file_sha256
+from tupe_fairseq.inference.model import load_with_tokenizer
+from tupe_fairseq.runs.tables import markdown_table, write_tables
+from tupe_fairseq.scoring.minimal_pairs import PairAccuracy, accuracy_table, pair_files, read_pairs
+from tupe_fairseq.scoring.pseudo_likelihood import (
+    BATCH_TOKENS,
+    BATCH_TOKENS_ON_GPU,
+    pseudo_likelihoods,
+)
+from tupe_fairseq.version import __version__
+
+logger = logging.getLogger(__name__)
+
+_CHUNK_ROWS = 1000
+# exp() of more is above all floats
+_HIGHEST_LOSS = 700.0
+
+#: its place for messages, its sentences, and further columns
+Row = tuple[str, list[str], dict[str, Any]]
+
+
+def score_file(
+    checkpoint: str,
+    *,
+    input: str | None = None,
+    pairs: Sequence[str] | None = None,
+    data: str | None = None,
+    vocabulary: tuple[str, Sequence[str]] | None = None,
+    output_file: str | None = None,
+    results: str | None = None,
+    text: str | None = None,
+    good: str | None = None,
+    bad: str | None = None,
+    phenomenon: str | None = None,
+    pairs_per_file: int | None = None,
+    cut: bool = False,
+    device: str | None = None,
+) -> dict[str, Any]:
+    """Score sentences or minimal pairs, as tupe-score; the content of results.json.
+
+    Args:
+        input: a file of sentences; without it and without ``pairs`` standard input.
+        vocabulary: a kind of vocabulary and its files, if the folders have none.
+    """
+    checkpoint = find_checkpoint(checkpoint)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if pairs is None:
+        read = _reader(input or STANDARD_INPUT, text)
+    else:
+        of_pairs = (good or "sentence_good", bad or "sentence_bad", phenomenon, pairs_per_file)
+        files = pair_files(pairs)
+        read = lambda: read_pairs(files, *of_pairs)  # noqa: E731
+    model, tokenizer = load_with_tokenizer(checkpoint, folders_of(checkpoint, data), vocabulary)
+    origin = model.origin or "this project"
+    logger.info("%s: a model of %s, with %s", checkpoint, origin, model.dictionary)
+    trained_for = model.options.get("task")
+    if trained_for not in (None, "", "masked_lm", "tupe_masked_lm"):
+        logger.warning(
+            "the model was trained for %s last, without its LM head: the scores say little",
+            trained_for,
+        )
+    model.encoder.to(device)
+    model.lm_head.to(device)
+    longest = model.max_positions - 2
+
+    def encoded(counts: Counter) -> Iterator[tuple[list[str], dict[str, Any], list[list[int]]]]:
+        for where, sentences, columns in read():
+            tokens = [_tokens(tokenizer, x, where, longest, cut, counts) for x in sentences]
+            yield sentences, columns, tokens
+
+    total, counts = None, Counter[str]()
+    if input or pairs:  # what is wrong with a row is found before the work
+        total = sum(len(one) - 2 for *_, tokens in encoded(Counter()) for one in tokens)
+        logger.info("%d tokens", total)
+    mask, accuracy = model.symbols.index(MASK), PairAccuracy()
+    batch_tokens = BATCH_TOKENS if device == "cpu" else BATCH_TOKENS_ON_GPU
+    names = ("sentences",) if pairs is None else ("acceptable", "other")
+    totals: dict[str, Any] = {name: Counter() for name in names}
+    opened: Any = contextlib.nullcontext(None if pairs else sys.stdout)
+    with (
+        tqdm(total=total, unit="token", unit_scale=True, disable=None, leave=False) as bar,
+        atomic_write(output_file) if output_file else opened as file,
+    ):
+        rows, is_first = encoded(counts), True
+        while chunk := list(itertools.islice(rows, 1 if total is None else _CHUNK_ROWS)):
+            flat = [one for *_, tokens in chunk for one in tokens]
+            likelihoods = iter(
+                pseudo_likelihoods(
+                    model.masked_logits, flat, mask, device, batch_tokens, bar.update
+                )
+            )
+            for sentences, columns, tokens in chunk:
+                scores = [next(likelihoods) for _ in tokens]
+                lengths = [len(one) - 2 for one in tokens]
+                for name, score, length in zip(names, scores, lengths):
+                    totals[name].update(sentences=1, pieces=length, pseudo_log_likelihood=score)
+                if pairs:
+                    accuracy.add(columns["file"], columns["phenomenon"], *scores)
+                if file:
+                    row = _columns(sentences, columns, scores, lengths)
+                    file.write(_lines(row, output_file or ".tsv", is_first))
+                    file.flush()
+                is_first = False
+    content: dict[str, Any] = {
+        "version": __version__,
+        "checkpoint": {"path": checkpoint, "sha256": file_sha256(checkpoint)},
+        "input": pairs or input,
+        "unknown_pieces": counts["unknown"],
+        "cut_sentences": counts["cut"],
+        "scores": {name: _with_loss(total) for name, total in totals.items()},
+    }
+    header = ["", "pseudo-perplexity", "loss", "sentences", "pieces"]
+    cells = []
+    for name, one in content["scores"].items():
+        perplexity, pieces = one["pseudo_perplexity"], one["pieces"]
+        shown = f"{perplexity:.2f}", f"{one['loss']:.4f}", f"{one['sentences']:,}", f"{pieces:,}"
+        cells.append([name, *shown])
+        logger.info(
+            "%s: %d with %d tokens, loss %.4f, pseudo-perplexity %.2f",
+            name, one["sentences"], pieces, one["loss"], perplexity,
+        )  # fmt: skip
+    table = markdown_table(header, cells)
+    if pairs:
+        content |= {"pairs_per_file": pairs_per_file, "pairs": accuracy.to_dict()}
+        table = f"{accuracy_table(content['pairs'])}\n{table}"
+    if counts["cut"]:
+        logger.warning("%d sentences were cut to what the model takes", counts["cut"])
+    warn_of_unknown(logger, counts)
+    if results:
+        write_tables(results, content, f"`{checkpoint}`\n\n{table}")
+    return content
+
+
+def _reader(path: str, text: str | None) -> Callable[[], Iterator[Row]]:
+    """Reads a file of sentences from its beginning each time that it is called."""
+    column = "text"
+    if ending_of(path, ".txt") != ".txt":
+        column = choose_columns(path, text, num_texts=1).text
+    elif text is not None:
+        raise ValueError(f"--text names a column, and {path} has lines of text; drop it")
+    return lambda: _sentences(path, column)
+
+
+def _sentences(path: str, column: str) -> Iterator[Row]:
+    is_empty = True
+    for number, row in read_rows(path, [column], ending=ending_of(path, ".txt")):
+        line = row[column] if isinstance(row[column], str) else " ".join(row[column])
+        if not line.strip():
+            raise ValueError(f"{place(path, number)} is empty; give a sentence in each line")
+        is_empty = False
+        yield place(path, number), [line.strip()], {}
+    if is_empty:
+        raise ValueError(f"{path} is empty; give a sentence in each line")
+
+
+def _tokens(
+    tokenizer: Tokenizer, sentence: str, where: str, longest: int, cut: bool, counts: Counter
+) -> list[int]:
+    tokens = tokenizer.encode(sentence)
+    if not tokens:
+        raise ValueError(f"{where}: {sentence[:50]!r} has no token of the vocabulary")
+    if len(tokens) > longest:
+        if not cut:
+            raise ValueError(
+                f"{where}: the sentence has {len(tokens)} tokens, and the model takes {longest}; "
+                "shorten it, or give --cut to score the first ones"
+            )
+        tokens = tokens[:longest]
+        counts["cut"] += 1
+    counts.update(tokens=len(tokens), unknown=tokens.count(UNK))
+    return [BOS, *tokens, EOS]
+
+
+def _columns(sentences, columns, scores, lengths) -> dict[str, Any]:
+    """The columns of a row in the output file."""
+    rounded = [round(score, 6) for score in scores]
+    if not columns:
+        return {"score": rounded[0], "pieces": lengths[0], "sentence": sentences[0]}
+    values: dict[str, Any] = {**columns, "right": scores[0] > scores[1]}
+    for name, pair in (("score_", rounded), ("pieces_", lengths), ("", sentences)):
+        values.update({f"{name}good": pair[0], f"{name}bad": pair[1]})
+    return values
+
+
+def _lines(row: dict[str, Any], path: str, with_header: bool) -> str:
+    if path.lower().endswith(".jsonl"):
+        return json.dumps(row, ensure_ascii=False) + "\n"
+    header = "\t".join(row) + "\n" if with_header else ""
+    cells = [f"{x:.6f}" if isinstance(x, float) else " ".join(str(x).split()) for x in row.values()]
+    return header + "\t".join(cells) + "\n"
+
+
+def _with_loss(total: Counter) -> dict[str, Any]:
+    """Loss: minus the mean log-probability. Its exponential: Salazar et al. 2020, Eq. 3."""
+    loss = -total["pseudo_log_likelihood"] / total["pieces"]
+    return {**total, "loss": loss, "pseudo_perplexity": math.exp(min(loss, _HIGHEST_LOSS))}
