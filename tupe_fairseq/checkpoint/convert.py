@@ -34,9 +34,9 @@ from tupe_fairseq.checkpoint.checkpoint import (
 from tupe_fairseq.checkpoint.fit import check_fit, check_vocabulary, recorded_vocabulary
 from tupe_fairseq.data.dictionary import DICTIONARY, word_ids
 from tupe_fairseq.data.tokenizer import VOCABULARY as VOCABULARY_RECORD
-from tupe_fairseq.data.tokenizer import VOCABULARY_FILES, Tokenizer
+from tupe_fairseq.data.tokenizer import VOCABULARY_FILES, Tokenizer, copy_vocabulary
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.files import atomic_copy, atomic_write, new_output_folder, read_json, write_json
+from tupe_fairseq.files import atomic_write, new_output_folder, read_json, write_json
 from tupe_fairseq.modules.heads import POOLING_RECORD, LMHead, TaggingHead, TextHead
 from tupe_fairseq.modules.record import RECORD, options_record
 from tupe_fairseq.options import TupeConfig
@@ -232,16 +232,14 @@ def save_model(
 
     Args:
         vocabulary: its kind and its files.
-        sources: folders from which the vocabulary, labels and report.json are copied.
+        sources: folders with the vocabulary, labels and report.json, instead; the first counts.
     """
     options = model.options
     with new_output_folder(
         output_dir, MODEL, others=VOCABULARY_FILES, overwrite=overwrite
     ) as folder:
-        for name in VOCABULARY_FILES:
-            paths = [os.path.join(source, name) for source in sources]
-            if path := next(filter(os.path.isfile, paths), None):
-                atomic_copy(path, os.path.join(folder, name))
+        for source in reversed(sources):
+            copy_vocabulary(source, folder)
         dictionaries = {DICTIONARY: model.lines}
         if "masked_lm" not in options.task:
             dictionaries[os.path.join("input0", DICTIONARY)] = model.lines

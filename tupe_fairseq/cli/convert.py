@@ -5,7 +5,12 @@ import logging
 import os
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.shared_flags import CHOICES, add_vocabulary_flags, vocabulary_files
+from tupe_fairseq.cli.shared_flags import (
+    CHOICES,
+    add_output_flags,
+    add_vocabulary_flags,
+    vocabulary_files,
+)
 
 logger = logging.getLogger("tupe-convert")
 
@@ -53,14 +58,7 @@ def get_parser() -> argparse.ArgumentParser:
         "position bias is new, and the model must be trained on",
     )
     add_vocabulary_flags(parser)
-    add(
-        "--output-dir",
-        required=True,
-        metavar="OUT",
-        type=arg_types.writable,
-        help="folder to write; with a vocabulary, it serves as --pretrain-dir and --vocabulary",
-    )
-    add("--overwrite", action="store_true", help="replace files of an earlier run")
+    add_output_flags(parser)
     return parser
 
 

@@ -5,13 +5,8 @@ import logging
 from collections import Counter
 
 from tupe_fairseq.cli.arg_types import at_least, output_file
-from tupe_fairseq.cli.shared_flags import (
-    add_model_flags,
-    load_model,
-    refuse_overwriting,
-    vocabulary_files,
-)
-from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, check_row_flags
+from tupe_fairseq.cli.shared_flags import add_model_flags, load_model
+from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, parse_rows
 
 logger = logging.getLogger("tupe-encode")
 
@@ -53,11 +48,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> None:
     """Encode; the file gets its name when it is complete."""
-    parser = get_parser()
-    args = parser.parse_args(argv)
-    vocabulary = vocabulary_files(parser, args)
-    check_row_flags(parser, args)
-    refuse_overwriting(parser, args.output_file, [args.checkpoint, args.input])
+    args, vocabulary = parse_rows(get_parser(), argv)
 
     import numpy as np
     from numpy.lib.format import write_array_header_1_0

@@ -5,7 +5,12 @@ import logging
 import re
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.shared_flags import add_vocabulary_flags, vocabulary_files
+from tupe_fairseq.cli.shared_flags import (
+    add_data_flag,
+    add_output_flags,
+    add_vocabulary_flags,
+    vocabulary_files,
+)
 
 logger = logging.getLogger("tupe-export")
 
@@ -40,15 +45,8 @@ def get_parser() -> argparse.ArgumentParser:
         type=arg_types.checkpoint,
         help="pre-trained or fine-tuned",
     )
-    add("--output-dir", required=True, metavar="OUT", type=arg_types.writable, help="a new folder")
-    add("--overwrite", action="store_true", help="replace the files of an earlier export in OUT")
-    add(
-        "--data",
-        metavar="DIR",
-        type=arg_types.folder,
-        help="folder with dict.txt, the vocabulary and, for a fine-tuned model, label/dict.txt; "
-        "what it lacks is read from the checkpoint's folder, the default",
-    )
+    add_output_flags(parser)
+    add_data_flag(parser)
     add_vocabulary_flags(parser)
     add("--head", metavar="NAME", help="classification head to export, if there are several")
     add("--label-dict", metavar="FILE", type=arg_types.file, help="label/dict.txt of the head")

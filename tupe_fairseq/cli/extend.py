@@ -5,6 +5,7 @@ import logging
 import os
 
 from tupe_fairseq.cli import arg_types
+from tupe_fairseq.cli.shared_flags import add_data_flag, add_output_flags
 
 logger = logging.getLogger("tupe-extend")
 
@@ -42,15 +43,8 @@ def get_parser() -> argparse.ArgumentParser:
         "trained rows over the new length (and stretches enformer's distances), tile repeats "
         "them; [CLS]'s row stays as it is",
     )
-    add(
-        "--data",
-        metavar="DIR",
-        type=arg_types.folder,
-        help="folder with dict.txt, the vocabulary and report.json; missing files are read from "
-        "the checkpoint's folder, the default",
-    )
-    add("--output-dir", required=True, metavar="OUT", type=arg_types.writable, help="to write")
-    add("--overwrite", action="store_true", help="replace files of an earlier run")
+    add_data_flag(parser)
+    add_output_flags(parser)
     return parser
 
 

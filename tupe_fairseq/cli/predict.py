@@ -9,13 +9,8 @@ from collections import Counter
 from collections.abc import Container
 
 from tupe_fairseq.cli.arg_types import output_file
-from tupe_fairseq.cli.shared_flags import (
-    add_model_flags,
-    load_model,
-    refuse_overwriting,
-    vocabulary_files,
-)
-from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, check_row_flags
+from tupe_fairseq.cli.shared_flags import add_model_flags, load_model
+from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, parse_rows
 
 logger = logging.getLogger("tupe-predict")
 
@@ -62,10 +57,7 @@ def get_parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> None:
     """Predict; the file gets its name when it is complete."""
     parser = get_parser()
-    args = parser.parse_args(argv)
-    vocabulary = vocabulary_files(parser, args)
-    check_row_flags(parser, args)
-    refuse_overwriting(parser, args.output_file, [args.checkpoint, args.input])
+    args, vocabulary = parse_rows(parser, argv)
     if args.output_file and args.format:
         parser.error("--format is of standard output; --output-file has an ending")
 

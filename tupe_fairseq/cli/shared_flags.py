@@ -4,7 +4,15 @@ import argparse
 import os
 from collections.abc import Iterable
 
-from tupe_fairseq.cli.arg_types import at_least, checkpoint, comma_list, count, file, folder
+from tupe_fairseq.cli.arg_types import (
+    at_least,
+    checkpoint,
+    comma_list,
+    count,
+    file,
+    folder,
+    writable,
+)
 
 #: kind of vocabulary -> its flags, in the order of the kind's files
 VOCABULARIES = {
@@ -40,16 +48,27 @@ def vocabulary_files(
     return kinds[0], paths
 
 
-def add_model_flags(parser: argparse.ArgumentParser, batches: bool = True) -> None:
-    """Flags of commands that run a model over text."""
-    parser.add_argument("checkpoint", type=checkpoint, metavar="CHECKPOINT", help="the model")
+def add_data_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         type=folder,
         metavar="DIR",
-        help="folder with dict.txt, the vocabulary and report.json; missing files are read from "
-        "the checkpoint's folder, the default",
+        help="folder with dict.txt, the vocabulary, report.json and label/dict.txt; missing files "
+        "are read from the checkpoint's folder, the default",
     )
+
+
+def add_output_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags of commands that write a model."""
+    add = parser.add_argument
+    add("--output-dir", required=True, metavar="OUT", type=writable, help="folder to write")
+    add("--overwrite", action="store_true", help="replace the files of an earlier run in OUT")
+
+
+def add_model_flags(parser: argparse.ArgumentParser, batches: bool = True) -> None:
+    """Flags of commands that run a model over text."""
+    parser.add_argument("checkpoint", type=checkpoint, metavar="CHECKPOINT", help="the model")
+    add_data_flag(parser)
     add = parser.add_argument_group("computation").add_argument
     if batches:
         add(
@@ -71,7 +90,7 @@ def load_model(args: argparse.Namespace, vocabulary: tuple[str, list[str]] | Non
     from tupe_fairseq.inference.model import load_with_tokenizer
 
     device = "cuda" if torch.cuda.is_available() and not args.cpu else "cpu"
-    if getattr(args, "fp16", False) and device == "cpu":
+    if args.fp16 and device == "cpu":
         raise ValueError("--fp16 needs a GPU; drop it")
     folders = folders_of(args.checkpoint, args.data)
     model, tokenizer = load_with_tokenizer(args.checkpoint, folders, vocabulary)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tupe_fairseq.cli.shared_flags import refuse_overwriting, vocabulary_files
 from tupe_fairseq.data.columns import choose_columns
 from tupe_fairseq.data.rows import (
     DELIMITED,
@@ -33,14 +34,20 @@ def add_row_flags(parser: argparse.ArgumentParser, standard_input: str = "") -> 
     add("--skip-bad-rows", action="store_true", help=text)
 
 
-def check_row_flags(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+def parse_rows(
+    parser: argparse.ArgumentParser, argv: list[str] | None
+) -> tuple[argparse.Namespace, tuple[str, list[str]] | None]:
+    """The flags, checked, and the vocabulary that they name."""
+    args = parser.parse_args(argv)
+    vocabulary = vocabulary_files(parser, args)
+    refuse_overwriting(parser, args.output_file, [args.checkpoint, args.input])
     if args.text2 is not None and args.text is None:
         parser.error("--text2 needs --text, the column of the first text")
     if args.input == STANDARD_INPUT:
         for flag in ("text", "text2", "no_header"):
             if getattr(args, flag):
                 parser.error(f"--{flag.replace('_', '-')} is for files, not for standard input")
-        return
+        return args, vocabulary
     if not os.path.isfile(args.input):
         parser.error(f"INPUT {args.input} is not a file")
     try:
@@ -49,6 +56,7 @@ def check_row_flags(parser: argparse.ArgumentParser, args: argparse.Namespace) -
         parser.error(str(error))
     if args.no_header and ending not in DELIMITED:
         parser.error(f"--no-header is for .tsv and .csv, not for {args.input}")
+    return args, vocabulary
 
 
 class TextRows:

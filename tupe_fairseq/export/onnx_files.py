@@ -1,7 +1,6 @@
 """Writes the ONNX files of a model folder, and compares them with its model."""
 
 import importlib
-import json
 import logging
 import os
 import warnings
@@ -9,8 +8,9 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-#: the largest difference from the folder's model, at tokens that are no padding
-LIMIT = 1e-4
+from tupe_fairseq.export.check import LIMIT, import_transformers
+from tupe_fairseq.files import read_json
+
 NEEDED = ("transformers", "onnx", "onnxruntime", "onnxscript")
 INPUTS = ("input_ids", "attention_mask")
 HIDDEN = "last_hidden_state"
@@ -56,14 +56,11 @@ def export_onnx(folder: str) -> dict[str, float]:
     Raises:
         ValueError: if a file computes something else than the model.
     """
-    import transformers
-
     from tupe_fairseq.export import modeling_tupe
 
-    transformers.logging.set_verbosity_error()
+    transformers = import_transformers()
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # warns that torchvision is missing
-    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-        architecture = json.load(file)["architectures"][0]
+    architecture = read_json(os.path.join(folder, "config.json"))["architectures"][0]
     prefix, _, task = architecture.partition("For")
     # the code of a TUPE folder is a copy of ours
     library = modeling_tupe if prefix == "Tupe" else transformers

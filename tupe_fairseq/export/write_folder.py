@@ -229,14 +229,14 @@ def with_unlisted(state: dict[str, Tensor], count: int) -> dict[str, Tensor]:
     state = dict(state)
     for name in (EMBEDDING, LM_WEIGHT):
         state[name] = torch.cat([state[name], state[name][UNK].expand(count, -1)])
-    bias = state["encoder.lm_head.bias"]
-    state["encoder.lm_head.bias"] = torch.cat([bias, (bias[UNK] - _LESS).expand(count)])
+    bias = state[LM_HEAD + "bias"]
+    state[LM_HEAD + "bias"] = torch.cat([bias, (bias[UNK] - _LESS).expand(count)])
     return state
 
 
 def without_unlisted(state: dict[str, Tensor], count: int) -> dict[str, Tensor]:
     """The way back."""
-    names = (EMBEDDING, LM_WEIGHT, "encoder.lm_head.bias")
+    names = (EMBEDDING, LM_WEIGHT, LM_HEAD + "bias")
     return {
         name: tensor[: len(tensor) - count].clone() if name in names else tensor
         for name, tensor in state.items()
