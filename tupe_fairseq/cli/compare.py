@@ -141,10 +141,10 @@ def main(argv: list[str] | None = None) -> None:
         settings.folder
     ):
         parser.error(f"--baseline {baseline!r} is neither in --schemes nor in {settings.folder}")
-    check_train_flags(settings, args.arch[0])
+    longest = check_train_flags(settings, args.arch[0])
     parameters = position_parameters(runs)
     if settings.pairs:
-        check_pairs(settings, args.arch[0])
+        check_pairs(settings, longest)
     if args.dry_run:
         for run in tuning_runs(runs) or runs:
             print(run.script())

@@ -39,60 +39,35 @@ def get_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add(
-        "--data", required=True, type=_no_colon(folder_with("report.json")),
-        metavar="OUT/TASK",
-        help="folder made by tupe-prepare-glue or tupe-prepare-task",
-    )  # fmt: skip
-    add(
-        "--checkpoint", required=True, type=checkpoint, metavar="FILE",
-        help="pre-trained checkpoint of tupe_roberta",
-    )  # fmt: skip
-    add(
-        "--output-dir", required=True, type=_no_colon(writable), metavar="RUNS",
-        help="folder for all tasks",
-    )  # fmt: skip
-    add(
-        "--lrs", type=comma_list(positive), metavar="LIST",
-        help="peak learning rates; default 2e-5,3e-5,4e-5,5e-5 as in the paper, and 2e-5,5e-5 for "
-        f"your own task with fewer than {FEW_ROWS} rows",
-    )  # fmt: skip
-    add(
-        "--seeds", type=comma_list(count), metavar="LIST",
-        help="default 1,2,3,4,5, and 1,2 for your own task with fewer rows",
-    )  # fmt: skip
-    add(
-        "--epochs", type=count, metavar="N",
-        help="default 5 for MNLI, QNLI and QQP, else 10; for your own task as many as make 300 "
-        "updates, but at least 10 and at most 50",
-    )  # fmt: skip
-    add(
-        "--patience", type=count, metavar="N",
-        help="end a run after N epochs without a better score; the learning rate falls as without",
-    )  # fmt: skip
-    add(
-        "--metric", choices=METRICS, metavar="NAME",
-        help="pick checkpoints by another metric: " + ", ".join(METRICS),
-    )  # fmt: skip
+    add("--data", required=True, type=_no_colon(folder_with("report.json")), metavar="OUT/TASK",
+        help="folder made by tupe-prepare-glue or tupe-prepare-task")  # fmt: skip
+    add("--checkpoint", required=True, type=checkpoint, metavar="FILE",
+        help="pre-trained checkpoint of tupe_roberta")  # fmt: skip
+    add("--output-dir", required=True, type=_no_colon(writable), metavar="RUNS",
+        help="folder for all tasks")  # fmt: skip
+    add("--lrs", type=comma_list(positive), metavar="LIST", help="peak learning rates; default "
+        "2e-5,3e-5,4e-5,5e-5 as in the paper, and 2e-5,5e-5 for your own task with fewer than "
+        f"{FEW_ROWS} rows")  # fmt: skip
+    add("--seeds", type=comma_list(count), metavar="LIST",
+        help="default 1,2,3,4,5, and 1,2 for your own task with fewer rows")  # fmt: skip
+    add("--epochs", type=count, metavar="N", help="default 5 for MNLI, QNLI and QQP, else 10; for "
+        "your own task as many as make 300 updates, but at least 10 and at most 50")  # fmt: skip
+    add("--patience", type=count, metavar="N", help="end a run after N epochs without a better "
+        "score; the learning rate falls as without")  # fmt: skip
+    add("--metric", choices=METRICS, metavar="NAME",
+        help="pick checkpoints by another metric: " + ", ".join(METRICS))  # fmt: skip
     add("--balance", action="store_true", help="weigh rare classes more in the loss")
     add("--batch-size", type=count, default=32, metavar="N", help="default %(default)s")
     add("--update-freq", type=count, default=1, metavar="N", help="batches per update; default 1")
     add("--dropout", type=fraction, default=0.1, metavar="P", help="default %(default)s")
     add("--weight-decay", type=fraction, default=0.01, metavar="W", help="default %(default)s")
-    add(
-        "--no-pretraining", action="store_true",
-        help="for comparison: random weights for a model of the checkpoint's size",
-    )  # fmt: skip
-    add(
-        "--pooling", choices=("mean", "cls"), default="cls",
-        help="what the head gets of a text: the features of <s> (cls), or the mean over all "
-        "tokens; default %(default)s",
-    )  # fmt: skip
+    add("--no-pretraining", action="store_true",
+        help="for comparison: random weights for a model of the checkpoint's size")  # fmt: skip
+    add("--pooling", choices=("mean", "cls"), default="cls", help="what the head gets of a text: "
+        "the features of <s> (cls), or the mean over all tokens; default %(default)s")  # fmt: skip
     add_device_flags(parser)
-    add(
-        "--keep-checkpoints", action="store_true",
-        help="keep the best checkpoint of each run, not only the best run's",
-    )  # fmt: skip
+    add("--keep-checkpoints", action="store_true",
+        help="keep the best checkpoint of each run, not only the best run's")  # fmt: skip
     add("--dry-run", action="store_true", help="print the commands, run nothing")
     return parser
 

@@ -160,8 +160,11 @@ class Run(study.Run):
         return [console_script("fairseq-train"), *self.arguments(), *own]
 
 
-def check_train_flags(settings: Settings, arch: str) -> None:
-    """Refuse flags that fairseq-train does not know, or that would not be equal in all runs."""
+def check_train_flags(settings: Settings, arch: str) -> int:
+    """Refuse flags that fairseq-train does not know, or that would not be equal in all runs.
+
+    Returns the length of the models.
+    """
     words = [settings.data, "--user-dir", user_dir(), "--arch", arch, *settings.flags()]
     before = vars(parse_training(words))
     try:
@@ -177,12 +180,11 @@ def check_train_flags(settings: Settings, arch: str) -> None:
                 f"--train-flags may not set {flag}: tupe-compare sets it for all, or --schemes "
                 "for one scheme"
             )
+    return after["max_positions"]
 
 
-def check_pairs(settings: Settings, arch: str) -> None:
+def check_pairs(settings: Settings, longest: int) -> None:
     """Refuse minimal pairs that tupe-score could not score after the training."""
-    words = [settings.data, "--user-dir", user_dir(), "--arch", arch, *settings.flags()]
-    longest = parse_training([*words, *settings.train_flags]).max_positions
     tokenizer = Tokenizer.load(settings.data.split(":")[0])
     columns = ("sentence_good", "sentence_bad", None, settings.pairs_per_file or None)
     for place, texts, _ in read_pairs(pair_files([settings.pairs]), *columns):

@@ -21,14 +21,10 @@ OWN_COLUMNS = (
 def read_runs(folder: str, baseline: str, order: Sequence[str] = ()) -> list[Row]:
     """All finished runs, each compared with the baseline's of the same size and seed.
 
-    Args:
-        folder: OUT.
-        baseline: the label of a scheme, which comes first.
-        order: labels of schemes in the order of tables and figures.
-    Returns:
-        The content of each result.json, with ``difference`` (final loss less the baseline's),
-        ``fraction`` (the share of updates after which the baseline's loss is reached; None: never),
-        and ``target`` (the baseline's loss; None: it has none of this seed).
+    The labels of the baseline, and then those in ``order``, come first. Each is the content of
+    result.json, with ``difference`` (final loss less the baseline's), ``fraction`` (the share of
+    updates after which the baseline's loss is reached; None: never), and ``target`` (the
+    baseline's loss; None: it has none of this seed).
     """
     runs = list(finished(folder, 2).values())
     targets = {(r["arch"], r["seed"]): r["final_loss"] for r in runs if r["scheme"] == baseline}
@@ -38,14 +34,8 @@ def read_runs(folder: str, baseline: str, order: Sequence[str] = ()) -> list[Row
         updates = updates_to_reach(run["curve"], target) if both else None
         run["difference"] = loss - target if both else None
         run["fraction"] = None if updates is None else updates / run["updates"]
-    known = [baseline, *order]
-
-    def place(run: Row) -> tuple:
-        scheme = run["scheme"]
-        number = known.index(scheme) if scheme in known else len(known)
-        return run["arch"], number, scheme, run["seed"]
-
-    return sorted(runs, key=place)
+    known = [baseline, *order, *sorted({run["scheme"] for run in runs})]
+    return sorted(runs, key=lambda run: (run["arch"], known.index(run["scheme"]), run["seed"]))
 
 
 def finished_schemes(folder: str) -> list[str]:

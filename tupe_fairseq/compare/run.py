@@ -24,7 +24,6 @@ from tupe_fairseq.runs.process import (
     records,
     remove_checkpoints,
     train,
-    updates_of,
 )
 
 logger = logging.getLogger("tupe-compare")
@@ -59,7 +58,7 @@ def make_run(
 
 def _train(run: Run, slot: Slot) -> dict[str, Any]:
     settings, log_path, last = run.settings, run.path("train.log"), run.path(LAST)
-    done = updates_of(last) if os.path.exists(last) else 0
+    done = read(last, finite=False).updates or 0 if os.path.exists(last) else 0
     validated = {point["updates"] for point in read_log(log_path)["curve"]}
     if not {done, *(n for n in settings.validations if n <= done)} <= {0, *validated}:
         logger.warning("%s: train.log lacks a validation; the run restarts", run)

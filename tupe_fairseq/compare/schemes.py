@@ -75,10 +75,7 @@ def parse_scheme(text: str) -> Scheme:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("name", choices=options.POSITION_ENCODINGS)
     for flag, has_number in FLAGS.items():
-        if has_number:
-            parser.add_argument(flag, type=int)
-        else:
-            parser.add_argument(flag, action="store_true")
+        parser.add_argument(flag, **({"type": int} if has_number else {"action": "store_true"}))
 
     def refuse(message: str):
         advice = f"flags of schemes: {', '.join(FLAGS)}; flags for all belong in --train-flags"
@@ -92,11 +89,10 @@ def parse_scheme(text: str) -> Scheme:
     flags: list[str] = []
     for flag, has_number in FLAGS.items():
         value = parsed[flag[2:].replace("-", "_")]
-        if value is None or value is False:
-            continue
-        if has_number and value < 1:
+        if has_number and value is not None and value < 1:
             refuse(f"{flag} takes a whole number above 0")
-        flags += [flag, str(value)] if has_number else [flag]
+        if value:
+            flags += [flag, str(value)] if has_number else [flag]
     return Scheme(parsed["name"], tuple(flags))
 
 

@@ -17,23 +17,21 @@ _VALIDATIONS = 4
 
 def tuning_runs(runs: Sequence[Run]) -> list[Run]:
     """One run for each size, scheme and rate."""
-    schemes = {(run.arch, run.scheme): run for run in runs}.values()
-    return [_short(run, lr) for run in schemes for lr in run.settings.tune_lrs]
-
-
-def _short(run: Run, lr: float) -> Run:
-    own = run.settings
-    settings = replace(
+    own = runs[0].settings
+    short = replace(
         own,
-        folder=os.path.join(own.folder, "tuning", f"lr{lr!r}"),
         updates=own.tune_updates,
         warmup_updates=own.warmup_updates * own.tune_updates // own.updates,
         validate_every=max(1, own.tune_updates // _VALIDATIONS),
-        lr=lr,
         pairs="",
         tasks=(),
     )
-    return replace(run, settings=settings, seed=1)
+    folders = {lr: os.path.join(own.folder, "tuning", f"lr{lr!r}") for lr in own.tune_lrs}
+    return [
+        Run(replace(short, folder=folders[lr], lr=lr), arch, scheme, seed=1)
+        for arch, scheme in dict.fromkeys((run.arch, run.scheme) for run in runs)
+        for lr in own.tune_lrs
+    ]
 
 
 def tuned(runs: Sequence[Run], rows: Sequence[dict[str, Any]]) -> list[Run]:

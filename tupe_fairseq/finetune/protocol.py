@@ -8,16 +8,13 @@ from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS, write_submission
 from tupe_fairseq.data.tokenizer import remove_vocabulary
-from tupe_fairseq.files import (
-    output_folder,
-    write_json,
-)
+from tupe_fairseq.files import output_folder, write_json
 from tupe_fairseq.finetune import report
 from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.run import finetune, predictions
 from tupe_fairseq.finetune.scoring import Results, baseline, best_run, measure
 from tupe_fairseq.runs.grid import run_grid
-from tupe_fairseq.runs.process import BEST, LAST
+from tupe_fairseq.runs.process import BEST, remove_checkpoints
 from tupe_fairseq.runs.study import finished
 
 logger = logging.getLogger("tupe-finetune")
@@ -63,10 +60,8 @@ def run_protocol(
         best, test = best_run(results, task), {}
         if best is None:
             logger.warning("every run of %s diverged, so there are no predictions", task.name)
-        elif task.benchmark:
-            _submit(experiment, best, devices[0])
         else:
-            test = _score_test_sets(experiment, best, devices[0])
+            test = _predict_test_sets(experiment, best, devices[0])
         table = report.write_task(experiment, settings, results, constant, test)
         if importlib.util.find_spec("matplotlib") is None:
             logger.warning("no figures: matplotlib is not installed")
@@ -102,10 +97,7 @@ def _remove_checkpoints(experiment: Experiment, results: Results, keep_checkpoin
     """Of finished runs keep the best run's best checkpoint, and the vocabulary that is with it."""
     best = best_run(results, experiment.data.task)
     for run in results:
-        keeps = keep_checkpoints or run == best
-        for name in (LAST, *(() if keeps else (BEST,))):
-            if os.path.exists(run.path(name)):
-                os.remove(run.path(name))
+        remove_checkpoints(run.folder, keep=BEST if keep_checkpoints or run == best else "")
         if not os.path.exists(run.path(BEST)):
             remove_vocabulary(run.folder)
     if best is not None:  # the link "best" to its folder
@@ -115,26 +107,23 @@ def _remove_checkpoints(experiment: Experiment, results: Results, keep_checkpoin
         os.symlink(best.name, link)
 
 
-def _submit(experiment: Experiment, best: Run, device: str) -> None:
-    """The best run's predictions for GLUE's test sets, in the server's format."""
-    data, folder = experiment.data, os.path.dirname(experiment.folder)
-    for split in data.splits("test"):
-        path = write_submission(
-            os.path.join(folder, "submission"), GLUE_TASKS[data.task.name], split,
-            data.index(split), predictions(best, split, device).predictions,
-        )  # fmt: skip
-        logger.info("wrote %s with the predictions of %s", path, best.name)
-
-
-def _score_test_sets(experiment: Experiment, best: Run, device: str) -> dict[str, dict[str, float]]:
-    """The best run's scores on the test sets with labels; all are predicted."""
+def _predict_test_sets(
+    experiment: Experiment, best: Run, device: str
+) -> dict[str, dict[str, float]]:
+    """The best run predicts the test sets, GLUE's in the server's format; scores of the others."""
     data, scores = experiment.data, {}
+    submission = os.path.join(os.path.dirname(experiment.folder), "submission")
     for split in data.splits("test"):
         if not data.can_be_predicted(split):
             logger.warning("%s has no tags, so only tupe-predict knows its words", split)
             continue
-        predicted = predictions(best, split, device)
-        logger.info("%s has the predictions of %s", f"predictions-{split}.tsv", best.name)
-        if predicted.targets is not None:
+        predicted, path = predictions(best, split, device), best.path(f"predictions-{split}.tsv")
+        if data.task.benchmark:
+            task = GLUE_TASKS[data.task.name]
+            path = write_submission(
+                submission, task, split, data.index(split), predicted.predictions
+            )
+        elif predicted.targets is not None:
             scores[split] = measure(data.task, predicted)
+        logger.info("%s has the predictions of %s", path, best.name)
     return scores

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.scoring import (
     Predicted,
@@ -28,7 +29,6 @@ from tupe_fairseq.runs.process import (
     record_of,
     records,
     remove_checkpoints,
-    updates_of,
 )
 
 logger = logging.getLogger("tupe-finetune")
@@ -71,7 +71,7 @@ def finetune(run: Run, slot: Slot) -> dict[str, Any]:
 
 
 def _updates(run: Run) -> int:
-    updates, planned = updates_of(run.path(LAST)), run.experiment.updates
+    updates, planned = read(run.path(LAST), finite=False).updates or 0, run.experiment.updates
     # in fp16, updates whose gradients overflow are skipped
     may_be_fewer = run.experiment.settings.fp16 or run.experiment.settings.patience
     if updates != planned and not (updates < planned and may_be_fewer):

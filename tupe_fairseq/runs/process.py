@@ -208,16 +208,6 @@ def quiet(*names: str) -> Iterator[None]:
             one.setLevel(level)
 
 
-def updates_of(checkpoint: str) -> int:
-    """The updates after which a checkpoint was written."""
-    from tupe_fairseq.checkpoint.checkpoint import CheckpointError, read
-
-    updates = read(checkpoint, finite=False).updates
-    if updates is None:
-        raise CheckpointError(f"{checkpoint} does not say after how many updates it was written")
-    return updates
-
-
 def remove_checkpoints(folder: str, keep: str = "") -> None:
     """Remove all checkpoints but one, and what a killed process left of one."""
     for path in glob.glob(os.path.join(glob.escape(folder), "checkpoint*.pt*")):
