@@ -108,28 +108,26 @@ def task_table(summary: dict[str, Any], task: Task) -> str:
         for split, name in columns
     ]
 
-    def cells(metrics) -> list[str]:
-        if metrics is None:
-            return ["diverged"] * len(columns)
-        return [percent(metrics[split][name]) for split, name in columns]
+    def line(name: str, best: str | None, number: object, metrics) -> list[str]:
+        scores = [percent(metrics and metrics[split][metric]) for split, metric in columns]
+        return [name + " (best)" * (name == best), str(number), *scores]
 
     baseline = _BASELINES[task.kind].format(_in_cell(constant["answer"]))
     medians = [
-        [row["lr"] + " (best)" * (row["lr"] == summary["best_lr"]), str(len(row["seeds"])),
-         *cells(row["metrics"])]
+        line(row["lr"], summary["best_lr"], len(row["seeds"]), row["metrics"])
         for row in summary["by_lr"]
-    ]  # fmt: skip
-    medians.append([baseline, "", *cells(constant["metrics"])])
+    ]
+    medians.append(line(baseline, None, "", constant["metrics"]))
     runs = [
-        [run["run"] + " (best)" * (run["run"] == summary["best_run"]), str(run["epochs"]),
-         *cells(run["metrics"])]
+        line(run["run"], summary["best_run"], run["epochs"], run["metrics"])
         for run in summary["runs"]
-    ]  # fmt: skip
+    ]
     checkpoint = settings["checkpoint"]
     origin = f"Fine-tuned from {checkpoint['name']} (sha256 {checkpoint['sha256'][:12]})"
     if not settings["pretrained"]:
         origin = f"NOT pre-trained: random weights, a model of the size of {checkpoint['name']}"
     rows = settings["batch_size"] * settings["update_freq"]
+    is_incomplete = len({len(row["seeds"]) for row in summary["by_lr"]}) > 1
     lines = [
         f"# {task.name}" + ("" if settings["pretrained"] else ", without pre-training"),
         "",
@@ -140,7 +138,7 @@ def task_table(summary: dict[str, Any], task: Task) -> str:
         "## Median over the seeds",
         "",
         markdown_table(["learning rate", "seeds", *labels], medians),
-        *_incomplete(summary["by_lr"]),
+        *["**Incomplete:** the best rate is one of those with the most seeds.\n"] * is_incomplete,
         "## Each run",
         "",
         markdown_table(["run", "epochs", *labels], runs),
@@ -152,32 +150,20 @@ def task_table(summary: dict[str, Any], task: Task) -> str:
         )
     for split, metrics in summary.get("test", {}).items():
         both = {summary["best_run"]: metrics, baseline: constant["test"][split]}
-        lines += [
-            f"## {split.capitalize()} set, by the run that is best on the development set",
-            "",
-            markdown_table(
-                ["run", *(METRIC_LABELS[name] for name in names)],
-                [[run, *(percent(one[name]) for name in names)] for run, one in both.items()],
-            ),
-        ]
+        header = ["run", *(METRIC_LABELS[name] for name in names)]
+        rows = [[run, *(percent(one[name]) for name in names)] for run, one in both.items()]
+        title = f"## {split.capitalize()} set, by the run that is best on the development set"
+        lines += [title, "", markdown_table(header, rows)]
     if summary.get("classes"):
         shown, scores = most_frequent(summary["classes"]), ("precision", "recall", "f1")
         rows = [
             [_in_cell(one["label"]), *(percent(one[n]) for n in scores), str(one["support"])]
             for one in shown
         ]
-        lines += [
-            f"## Each class, by the best run ({len(shown)} of {len(summary['classes'])})",
-            "",
-            markdown_table(["class", "precision", "recall", "F1", "number"], rows),
-        ]
+        title = f"## Each class, by the best run ({len(shown)} of {len(summary['classes'])})"
+        header = ["class", "precision", "recall", "F1", "number"]
+        lines += [title, "", markdown_table(header, rows)]
     return "\n".join(lines)
-
-
-def _incomplete(table: list[dict[str, Any]]) -> list[str]:
-    if len({len(row["seeds"]) for row in table}) == 1:
-        return []
-    return ["**Incomplete:** the best rate is one of those with the most seeds.\n"]
 
 
 def _options(settings: dict[str, Any], task: Task) -> list[str]:
@@ -254,7 +240,7 @@ def overall_table(overall: dict[str, Any]) -> str:
     for key, words in (("average", ""), ("average_without_wnli", " without WNLI")):
         if overall[key] is not None:
             label = f"average of {overall[key]['tasks']} of {len(GLUE_TASKS)} tasks{words}"
-            rows.append([label, *_scores(overall[key]), "", "", "", ""])
+            rows.append([label, *(percent(overall[key][x]) for x in _SCORES), "", "", "", ""])
     rows += [_overall_row(name, row) for name, row in overall["own_tasks"].items()]
     header = ["task", *_SCORES.values(), "learning rate", "seeds", "medians", "test set"]
     text = (
@@ -265,10 +251,6 @@ def overall_table(overall: dict[str, Any]) -> str:
     if overall["tasks"] and not overall["one_model"]:
         text += "No average, because the tasks were fine-tuned from different models.\n\n"
     return text + markdown_table(header, rows)
-
-
-def _scores(row: dict[str, Any]) -> list[str]:
-    return [percent(row[key]) for key in _SCORES]
 
 
 def _overall_row(name: str, row: dict[str, Any]) -> list[str]:
@@ -285,6 +267,7 @@ def _overall_row(name: str, row: dict[str, Any]) -> list[str]:
     test = ""
     if row.get("test"):
         selection = row["description"]["selection"]
-        scores = (percent(one["test"][selection]) for one in (row["test"], row["baseline_test"]))
-        test = "{} (baseline {})".format(*scores)
-    return [label, *_scores(row), row["best_lr"], str(row["seeds"]), ", ".join(medians), test]
+        own, least = (percent(row[x]["test"][selection]) for x in ("test", "baseline_test"))
+        test = f"{own} (baseline {least})"
+    scores = [percent(row[key]) for key in _SCORES]
+    return [label, *scores, row["best_lr"], str(row["seeds"]), ", ".join(medians), test]
