@@ -12,7 +12,7 @@ from tupe_fairseq.data.task import REPORT
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.files import file_sha256
 from tupe_fairseq.runs import study
-from tupe_fairseq.runs.process import console_script, parse_training, user_dir
+from tupe_fairseq.runs.process import parse_training, user_dir
 from tupe_fairseq.scoring.minimal_pairs import pair_files, read_pairs
 
 _NEVER = 10**9
@@ -86,9 +86,10 @@ class Settings:
             {*range(self.validate_every, self.updates, self.validate_every), self.updates}
         )
 
-    def flags(self) -> list[str]:
-        """Flags of all runs that --train-flags may change."""
+    def flags(self, arch: str) -> list[str]:
+        """Data and flags of all runs of a size; --train-flags may change the latter."""
         return [
+            *(self.data, "--arch", arch),
             *("--sample-break-mode", "complete", "--max-positions", str(self.tokens_per_sample)),
             *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-6"),
             *("--weight-decay", "0.01", "--clip-norm", "1.0", "--lr-scheduler", "polynomial_decay"),
@@ -96,26 +97,23 @@ class Settings:
             *("--num-workers", "0", "--data-buffer-size", "0", "--task", "tupe_masked_lm"),
         ]
 
-    def fixed_flags(self) -> list[str]:
+    def fixed_flags(self) -> list[object]:
         """Flags of all runs that --train-flags may not change."""
         # about ten lines of the log between validations
         tenth = self.validate_every // 10
         log_every = tenth if tenth and self.validate_every % tenth == 0 else self.validate_every
-        words: list[Any] = [
+        return [
             *("--criterion", "masked_lm", "--tokens-per-sample", self.tokens_per_sample),
-            *("--batch-size", self.batch_size, "--required-batch-size-multiple", 1),
-            *("--skip-invalid-size-inputs-valid-test", "--distributed-world-size", 1),
+            *("--batch-size", self.batch_size, "--skip-invalid-size-inputs-valid-test"),
             *("--lr", repr(self.lr), "--warmup-updates", self.warmup_updates),
             *("--total-num-update", self.updates, "--max-update", self.updates),
             # validations and checkpoints by updates alone, even if epochs are short
             *("--validate-interval", _NEVER, "--validate-interval-updates", self.validate_every),
             *("--save-interval", _NEVER, "--save-interval-updates", self.validate_every),
-            *("--keep-interval-updates", 1, "--no-epoch-checkpoints"),
-            *("--log-format", "json", "--log-interval", log_every),
+            *("--keep-interval-updates", 1, "--log-interval", log_every),
             *(["--cpu"] if self.cpu else []),
             *(["--fp16"] if self.fp16 else []),
         ]
-        return [str(word) for word in words]
 
 
 @dataclass(frozen=True)
@@ -149,15 +147,10 @@ class Run(study.Run):
         measured = result.get("measured", {n: wanted.get(n) for n in result["downstream"]})
         return [name for name in wanted if measured.get(name) != wanted[name]]
 
-    def arguments(self) -> list[str]:
-        """Those of fairseq-train, without seed and folder."""
+    def arguments(self) -> list[object]:
         own = self.settings
-        words = [own.data, "--user-dir", user_dir(), "--arch", self.arch, *own.flags()]
-        return [*words, *own.train_flags, *own.fixed_flags(), *self.scheme.words]
-
-    def command(self) -> list[str]:
-        own = ["--seed", str(self.seed), "--save-dir", self.folder]
-        return [console_script("fairseq-train"), *self.arguments(), *own]
+        changeable = [*own.flags(self.arch), *own.train_flags]
+        return [*changeable, *own.fixed_flags(), *self.scheme.words]
 
 
 def check_train_flags(settings: Settings, arch: str) -> int:
@@ -165,14 +158,15 @@ def check_train_flags(settings: Settings, arch: str) -> int:
 
     Returns the length of the models.
     """
-    words = [settings.data, "--user-dir", user_dir(), "--arch", arch, *settings.flags()]
+    words = [*settings.flags(arch), "--user-dir", user_dir()]
     before = vars(parse_training(words))
     try:
         after = vars(parse_training([*words, *settings.train_flags]))
     except ValueError as error:
         raise ValueError(f"--train-flags: {error}") from error
     own_flags = ["--arch", "--task", "--seed", "--save-dir", "--position-encoding", *FLAGS]
-    own_flags += [*settings.fixed_flags(), *(f"--{name.replace('_', '-')}" for name in _OURS)]
+    own_flags += [*study.FLAGS, *map(str, settings.fixed_flags())]
+    own_flags += [f"--{name.replace('_', '-')}" for name in _OURS]
     for flag in own_flags:
         name = flag[2:].replace("-", "_")
         if before.get(name) != after.get(name):
@@ -210,7 +204,7 @@ def position_parameters(runs: Sequence[Run]) -> dict[tuple[str, str], int]:
     for run in {(run.arch, run.scheme): run for run in runs}.values():
         label = run.scheme.label
         try:
-            config = TupeConfig.from_roberta_options(parse_training(run.arguments()))
+            config = TupeConfig.from_roberta_options(parse_training(run.command()[1:]))
             # one layer with a narrow feed-forward network is enough to count
             one = replace(config, num_layers=1, ffn_embed_dim=1)
             encodings = TupeEncoder(one).position_encodings()

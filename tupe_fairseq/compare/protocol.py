@@ -29,14 +29,10 @@ def run_comparison(
     parallel: int | None = None,
     keep_checkpoints: bool = False,
 ) -> tuple[str, dict[Run, Exception]]:
-    """Make the runs that are not finished, and write the results of all that are.
+    """Make the runs that are not finished; the results of all that are, and the runs that failed.
 
-    Args:
-        parameters: of :func:`tupe_fairseq.compare.command.position_parameters`.
-        baseline: the label of a scheme; None: learned, else the first.
-        devices, parallel: as for :func:`run_grid`.
-    Returns:
-        results.md, and the runs that failed.
+    ``parameters`` are those of position encodings; ``baseline`` is the label of a scheme, or None:
+    learned, else the first.
     """
     settings = runs[0].settings
     folder, order = settings.folder, list(dict.fromkeys(run.scheme.label for run in runs))

@@ -12,7 +12,6 @@ from tupe_fairseq.data.task import MULTILABEL, TAGGING
 from tupe_fairseq.finetune.task_data import TaskData
 from tupe_fairseq.optim.schedule import WARMUP_RATIO, total_updates, warmup_updates
 from tupe_fairseq.runs import study
-from tupe_fairseq.runs.process import console_script, user_dir
 
 #: with fewer updates a new head is hardly trained; with more passes a small set is memorized
 FEWEST_UPDATES, MOST_EPOCHS = 300, 50
@@ -112,12 +111,10 @@ class Run(study.Run):
     def threads(self) -> int:
         return self.experiment.threads
 
-    def command(self) -> list[str]:
+    def arguments(self) -> list[object]:
         own = self.experiment
         task, settings, total = own.data.task, own.settings, own.updates
-        words = [console_script("fairseq-train"), own.data.folder, "--user-dir", user_dir()]
-        words += own.task_flags()
-        words += own.model.flags
+        words = [own.data.folder, *own.task_flags(), *own.model.flags]
         if settings.pretrained:
             # not --restore-file: that would be loaded again when an interrupted run resumes
             words += ["--finetune-from-model", own.model.path]
@@ -131,16 +128,14 @@ class Run(study.Run):
         words += ["--warmup-updates", warmup_updates(WARMUP_RATIO, total)]
         words += ["--total-num-update", total]
         words += ["--max-epoch", settings.epochs, "--batch-size", settings.batch_size]
-        words += ["--update-freq", settings.update_freq, "--required-batch-size-multiple", 1]
+        words += ["--update-freq", settings.update_freq, "--log-interval", 100]
         words += ["--best-checkpoint-metric", task.selection, "--maximize-best-checkpoint-metric"]
         words += ["--valid-subset", ",".join(own.data.splits("valid"))]
         words += [] if settings.patience is None else ["--patience", settings.patience]
-        words += ["--no-epoch-checkpoints", "--save-dir", self.folder, "--seed", self.seed]
         # no reading ahead: a thread that still reads when the process ends can abort it
         words += ["--num-workers", 0, "--data-buffer-size", 0]
-        words += ["--log-format", "json", "--log-interval", 100, "--distributed-world-size", 1]
         words += ["--cpu"] if own.cpu else []
         if settings.fp16:
             words += ["--fp16", "--fp16-init-scale", 4, "--threshold-loss-scale", 1]
             words += ["--fp16-scale-window", 128]
-        return [str(word) for word in words]
+        return words

@@ -29,11 +29,7 @@ def run_protocol(
 ) -> tuple[str, dict[Run, Exception]]:
     """Make the unfinished runs and write everything; the task's table, and the runs that failed.
 
-    Finished runs of other grids are in the tables, too.
-
-    Args:
-        devices, parallel: as for :func:`run_grid`.
-        keep_checkpoints: keep the best checkpoint of each run, not only the best run's.
+    Finished runs of other grids are in the tables, too. ``keep_checkpoints``: each run's best.
     """
     data, task, folder = experiment.data, experiment.data.task, experiment.folder
     settings = settings_of(experiment)

@@ -59,12 +59,9 @@ def write_task(
     constant: dict[str, Any],
     test: dict[str, dict[str, float]] | None = None,
 ) -> str:
-    """Write results.json and results.md of a task; returns the latter.
+    """Write results.json, results.md and runs.csv of a task with one finished run or more.
 
-    Args:
-        results: the finished runs, one or more.
-        constant: of :func:`tupe_fairseq.finetune.scoring.baseline`.
-        test: the best run's metrics on the test sets of your own task.
+    ``constant`` is the baseline, ``test`` the best run's metrics on the test sets of your own task.
     """
     data, task = experiment.data, experiment.data.task
     best, table = best_run(results, task), by_learning_rate(results, task)

@@ -25,23 +25,14 @@ _PAD, _UNKNOWN = map(SPECIAL_TOKENS.index, ("<pad>", "<unk>"))
 
 @dataclass(frozen=True)
 class TaskData:
-    """A data folder.
+    """A data folder."""
 
-    Args:
-        folder: absolute.
-        task: what is predicted.
-        max_positions: the length of the model that the data were prepared for.
-        vocabulary: sha256 of dict.txt.
-        rows: split to its number of rows.
-        files: those of the splits, relative to the folder.
-    """
-
-    folder: str
+    folder: str  # absolute
     task: Task
-    max_positions: int
-    vocabulary: str
-    rows: dict[str, int]
-    files: list[str]
+    max_positions: int  # of the model that the data were prepared for
+    vocabulary: str  # sha256 of dict.txt
+    rows: dict[str, int]  # of each split
+    files: list[str]  # those of the splits, relative to the folder
 
     @classmethod
     def load(cls, folder: str) -> "TaskData":

@@ -18,19 +18,12 @@ Run = TypeVar("Run")
 
 
 class Slot(NamedTuple):
-    """What a run gets of the grid.
+    """What a run gets of the grid."""
 
-    Args:
-        env: environment variables of its processes, with its device and CPU threads.
-        lock: a descriptor that they hold.
-        parallel: how many run at a time.
-        on_updates: to be called with the updates that it has made so far.
-    """
-
-    env: dict[str, str]
-    lock: int | None
-    parallel: int
-    on_updates: Callable[[int], None]
+    env: dict[str, str]  # environment variables of its processes: its device and CPU threads
+    lock: int | None  # a descriptor that they hold, see :func:`tupe_fairseq.files.locked`
+    parallel: int  # how many run at a time
+    on_updates: Callable[[int], None]  # to be called with the updates that it has made so far
 
     @property
     def device(self) -> str:
@@ -54,15 +47,12 @@ def run_grid(
     An interruption ends them all.
 
     Args:
-        runs: in the order in which they start.
-        make: makes one, in a thread.
+        make: makes a run, in a thread.
         devices: values of CUDA_VISIBLE_DEVICES; "" is the CPU. (Beside a GPU that torch sees,
             fairseq's --cpu fails when it clips gradients.)
         parallel: runs at a time, on all devices together; default: one on each device.
-        threads: CPU threads of each run; default: see :func:`default_threads`.
-        lock: see :class:`Slot`.
+        threads: CPU threads of each run; default: :func:`default_threads`.
         updates: of each run, for the progress bar.
-        is_finished: whether a run can be skipped.
         on_result: called in this thread with each run and what ``make`` returned.
     """
     waiting = deque(run for run in runs if not is_finished(run))

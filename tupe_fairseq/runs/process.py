@@ -100,7 +100,6 @@ def train(
     """Run a command to its end; if this call is interrupted, or its process is killed, it ends too.
 
     Args:
-        command: the program and its arguments.
         log_path: its output is appended to this file.
         on_line: called with each line of its output.
         start: goes into the log as a record of its own, before what the command prints.

@@ -2,26 +2,38 @@
 
 import glob
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tupe_fairseq.files import atomic_write, read_json, write_json
 from tupe_fairseq.runs.grid import Slot
-from tupe_fairseq.runs.process import as_shell, train
+from tupe_fairseq.runs.process import as_shell, console_script, train, user_dir
+
+#: flags of every run, whose log is read
+FLAGS = (
+    *("--required-batch-size-multiple", "1", "--distributed-world-size", "1"),
+    *("--no-epoch-checkpoints", "--log-format", "json"),
+)
 
 
 class Run:
     """A run: command.sh, train.log and, when it is finished, result.json.
 
-    Each kind of study says what it is called, where it is, its command, and its CPU threads.
+    Each kind of study says what it is called, where it is, and how it is trained.
     """
 
     folder: str
-    threads: int
+    seed: int
+    threads: int  # of the CPU
+
+    def arguments(self) -> Sequence[object]:
+        """Those of fairseq-train that differ from those of other studies: data and flags."""
+        raise NotImplementedError
 
     def command(self) -> list[str]:
-        """The program and its arguments."""
-        raise NotImplementedError
+        """fairseq-train and its arguments."""
+        words = [*self.arguments(), "--user-dir", user_dir(), *FLAGS, "--seed", self.seed]
+        return [console_script("fairseq-train"), *map(str, words), "--save-dir", self.folder]
 
     def path(self, *names: str) -> str:
         """A file in the run's folder, or the folder itself."""
