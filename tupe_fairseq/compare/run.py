@@ -20,7 +20,6 @@ from tupe_fairseq.runs.process import (
     Diverged,
     as_shell,
     console_script,
-    record_of,
     records,
     remove_checkpoints,
     train,
@@ -30,7 +29,7 @@ logger = logging.getLogger("tupe-compare")
 
 
 def make_run(
-    run: Run, slot: Slot, position_parameters: int, keep_checkpoint: bool = False
+    run: Run, slot: Slot, position_parameters: int, keep_checkpoint: bool
 ) -> dict[str, Any]:
     """Train, or resume an interrupted training, and measure; the content of result.json.
 
@@ -65,11 +64,8 @@ def _train(run: Run, slot: Slot) -> dict[str, Any]:
         remove_checkpoints(run.folder)
         done = 0
 
-    def on_line(line: str) -> None:
-        tag, record = record_of(line)
-        if tag == "train_inner":
-            slot.on_updates(int(record["num_updates"]))
-        elif tag == "valid" and not math.isfinite(float(record["valid_loss"])):
+    def on_valid(record: dict[str, Any]) -> None:
+        if not math.isfinite(float(record["valid_loss"])):
             updates = record["valid_num_updates"]
             raise Diverged(f"the validation loss after {updates} updates is not finite")
 
@@ -78,7 +74,7 @@ def _train(run: Run, slot: Slot) -> dict[str, Any]:
     try:
         if done < settings.updates:
             shutil.rmtree(run.path("downstream"), ignore_errors=True)
-            run.train(slot, on_line, start={"parallel": slot.parallel})
+            run.train(slot, on_valid)
     except Diverged as error:
         logger.warning("%s diverged: %s", run, error)
         diverged = str(error)

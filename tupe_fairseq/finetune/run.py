@@ -22,14 +22,7 @@ from tupe_fairseq.finetune.scoring import (
 from tupe_fairseq.inference.model import load
 from tupe_fairseq.inference.texts import predict_tokens
 from tupe_fairseq.runs.grid import Slot, torch_device
-from tupe_fairseq.runs.process import (
-    BEST,
-    LAST,
-    Diverged,
-    record_of,
-    records,
-    remove_checkpoints,
-)
+from tupe_fairseq.runs.process import BEST, LAST, Diverged, records, remove_checkpoints
 
 logger = logging.getLogger("tupe-finetune")
 # one model at a time in this process, whose cores and GPUs have other work
@@ -53,13 +46,8 @@ def finetune(run: Run, slot: Slot) -> dict[str, Any]:
         "metrics": None,
     }
 
-    def on_line(line: str) -> None:
-        tag, record = record_of(line)
-        if tag == "valid":
-            slot.on_updates(int(record["valid_num_updates"]))
-
     try:
-        run.train(slot, on_line)
+        run.train(slot)
         result["updates"] = _updates(run)
         result["metrics"] = _score(run, slot.device)
     except Diverged as error:

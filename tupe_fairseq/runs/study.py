@@ -7,7 +7,7 @@ from typing import Any
 
 from tupe_fairseq.files import atomic_write, read_json, write_json
 from tupe_fairseq.runs.grid import Slot
-from tupe_fairseq.runs.process import as_shell, console_script, train, user_dir
+from tupe_fairseq.runs.process import as_shell, console_script, record_of, train, user_dir
 
 #: flags of every run, whose log is read
 FLAGS = (
@@ -43,13 +43,27 @@ class Run:
         """The command as a shell script, to be run by hand."""
         return f"# {self}\nexport OMP_NUM_THREADS={self.threads}\n{as_shell(self.command())}\n"
 
-    def train(self, slot: Slot, on_line: Callable[[str], None], **options: Any) -> None:
-        """Train, or resume an interrupted training; as :func:`tupe_fairseq.runs.process.train`."""
+    def train(
+        self, slot: Slot, on_valid: Callable[[dict[str, Any]], None] = lambda record: None
+    ) -> None:
+        """Train, or resume an interrupted training; ``on_valid`` gets the record of a validation.
+
+        Raises the exceptions of :func:`tupe_fairseq.runs.process.train`.
+        """
+
+        def on_line(line: str) -> None:
+            tag, record = record_of(line)
+            if tag == "train_inner":
+                slot.on_updates(int(record["num_updates"]))
+            elif tag == "valid":
+                slot.on_updates(int(record["valid_num_updates"]))
+                on_valid(record)
+
         os.makedirs(self.folder, exist_ok=True)
         with atomic_write(self.path("command.sh")) as file:
             file.write(self.script())
-        log_path = self.path("train.log")
-        train(self.command(), log_path, on_line, lock=slot.lock, env=slot.env, **options)
+        log, start = self.path("train.log"), {"parallel": slot.parallel}
+        train(self.command(), log, on_line, start=start, lock=slot.lock, env=slot.env)
 
     def result(self) -> dict[str, Any] | None:
         """The content of result.json; None before the run is finished."""
