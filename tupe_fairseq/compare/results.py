@@ -26,7 +26,7 @@ def read_runs(folder: str, baseline: str, order: Sequence[str] = ()) -> list[Row
     updates after which the baseline's loss is reached; None: never), and ``target`` (the
     baseline's loss; None: it has none of this seed).
     """
-    runs = list(finished(folder, 2).values())
+    runs = list(finished(folder, "*", "*").values())
     targets = {(r["arch"], r["seed"]): r["final_loss"] for r in runs if r["scheme"] == baseline}
     for run in runs:
         loss, target = run["final_loss"], targets.get((run["arch"], run["seed"]))
@@ -40,7 +40,7 @@ def read_runs(folder: str, baseline: str, order: Sequence[str] = ()) -> list[Row
 
 def finished_schemes(folder: str) -> list[str]:
     """The labels of the schemes that have a finished run."""
-    return list(dict.fromkeys(run["scheme"] for run in finished(folder, 2).values()))
+    return list(dict.fromkeys(run["scheme"] for run in finished(folder, "*", "*").values()))
 
 
 def updates_to_reach(curve: Sequence[dict[str, float]], target: float) -> float | None:

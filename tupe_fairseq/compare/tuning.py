@@ -47,7 +47,7 @@ def read_tuning(folder: str) -> list[dict[str, Any]]:
     """A row for each size and scheme: ``arch``, ``scheme``, ``updates``, ``losses`` (rate to final
     loss, None if it diverged), ``lr`` (the best one) and ``at_edge`` (whether it is an extreme)."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for run in finished(os.path.join(folder, "tuning"), 3).values():
+    for run in finished(folder, "tuning", "*", "*", "*").values():
         row = {name: run[name] for name in ("arch", "scheme", "updates")}
         row = rows.setdefault((run["arch"], run["scheme"]), {**row, "losses": {}})
         row["losses"][run["lr"]] = run["final_loss"]

@@ -84,9 +84,9 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
 
 def _finished(experiment: Experiment) -> Results:
     """The result.json of each finished run of any grid."""
-    found = finished(experiment.folder, 1)
-    runs = {Run(float(one["lr"]), one["seed"], experiment): one for one in found.values()}
-    return {run: one for run, one in runs.items() if run.folder in found}
+    found = finished(experiment.folder, "lr*-seed*")
+    runs = {path: Run(float(one["lr"]), one["seed"], experiment) for path, one in found.items()}
+    return {run: found[path] for path, run in runs.items() if run.folder == path}
 
 
 def _remove_checkpoints(experiment: Experiment, results: Results, keep_checkpoints: bool) -> None:

@@ -75,7 +75,10 @@ class Run:
         write_json(self.path("result.json"), result)
 
 
-def finished(folder: str, depth: int) -> dict[str, dict[str, Any]]:
-    """The result.json of all finished runs so far below a folder, by the run's folder."""
-    pattern = os.path.join(glob.escape(folder), *["*"] * depth, "result.json")
+def finished(folder: str, *names: str) -> dict[str, dict[str, Any]]:
+    """The result.json of all finished runs below a folder, by the run's folder.
+
+    ``names`` are patterns for the folders on the way.
+    """
+    pattern = os.path.join(glob.escape(folder), *names, "result.json")
     return {os.path.dirname(path): read_json(path) for path in sorted(glob.glob(pattern))}
