@@ -136,10 +136,10 @@ def main(argv: list[str] | None = None) -> None:
         for seed in args.seeds
         for scheme in args.schemes
     ]
-    baseline = args.baseline and args.baseline.label
-    if args.baseline not in [None, *args.schemes] and baseline not in finished_schemes(
-        settings.folder
-    ):
+    known = [*(one.label for one in args.schemes), *finished_schemes(settings.folder)]
+    baseline = "learned" if "learned" in known else known[0]
+    baseline = args.baseline.label if args.baseline else baseline
+    if baseline not in known:
         parser.error(f"--baseline {baseline!r} is neither in --schemes nor in {settings.folder}")
     longest = check_train_flags(settings, args.arch[0])
     parameters = position_parameters(runs)

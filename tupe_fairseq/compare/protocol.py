@@ -24,20 +24,17 @@ _MEASURED = ("pairs", "pairs_per_file", "tasks", "finetune_flags")
 def run_comparison(
     runs: Sequence[Run],
     parameters: dict[tuple[str, str], int],
-    baseline: str | None,
+    baseline: str,
     devices: Sequence[str],
     parallel: int | None = None,
     keep_checkpoints: bool = False,
 ) -> tuple[str, dict[Run, Exception]]:
     """Make the runs that are not finished; the results of all that are, and the runs that failed.
 
-    ``parameters`` are those of position encodings; ``baseline`` is the label of a scheme, or None:
-    learned, else the first.
+    ``parameters`` are those of position encodings; ``baseline`` is the label of a scheme.
     """
     settings = runs[0].settings
     folder, order = settings.folder, list(dict.fromkeys(run.scheme.label for run in runs))
-    known = [*order, *finished_schemes(folder)]
-    baseline = baseline or ("learned" if "learned" in known else known[0])
     record, may_change = settings.record(), (*_ROUNDING, *_MEASURED)
     with output_folder(folder, "settings.json", record, may_change=may_change) as output:
         before = output.record or record
