@@ -31,32 +31,17 @@ def get_parser() -> argparse.ArgumentParser:
         "--bpe-codes bpe-code --output-dir tupe-base",
     )
     add = parser.add_argument
-    add(
-        "--checkpoint",
-        required=True,
-        metavar="FILE",
-        type=checkpoint_or_folder,
-        help="the checkpoint, or a folder with config.json and model.safetensors",
-    )
-    add(
-        "--dict",
-        metavar="FILE",
-        type=arg_types.file,
+    add("--checkpoint", required=True, metavar="FILE", type=checkpoint_or_folder,
+        help="the checkpoint, or a folder with config.json and model.safetensors")  # fmt: skip
+    add("--dict", metavar="FILE", type=arg_types.file,
         help="its dict.txt; of a folder only if it has neither dict.txt nor tokenizer.json",
-    )
-    add(
-        "--label-dict",
-        metavar="FILE",
-        type=arg_types.file,
+    )  # fmt: skip
+    add("--label-dict", metavar="FILE", type=arg_types.file,
         help="label/dict.txt of a fine-tuned checkpoint: keeps the order of its classes; a folder "
-        "has its labels in config.json",
-    )
-    add(
-        "--untie",
-        action="store_true",
+        "has its labels in config.json")  # fmt: skip
+    add("--untie", action="store_true",
         help="make TUPE-A of a model with learned positions, RoBERTa's or this project's: the "
-        "position bias is new, and the model must be trained on",
-    )
+        "position bias is new, and the model must be trained on")  # fmt: skip
     add_vocabulary_flags(parser)
     add_output_flags(parser)
     return parser

@@ -23,26 +23,13 @@ def get_parser() -> argparse.ArgumentParser:
     add_model_flags(parser)
     add_row_flags(parser, "; or - for standard input, a text in each line")
     add = parser.add_argument
-    add(
-        "--output-file",
-        type=output_file(".npy"),
-        required=True,
-        metavar="OUT",
-        help="OUT.npy, which is replaced when all is there",
-    )
-    add(
-        "--pooling",
-        choices=("mean", "cls"),
-        default="mean",
+    add("--output-file", type=output_file(".npy"), required=True, metavar="OUT",
+        help="OUT.npy, which is replaced when all is there")  # fmt: skip
+    add("--pooling", choices=("mean", "cls"), default="mean",
         help="the mean of all tokens, as in sentence-transformers, or the vector of <s>; default "
-        "%(default)s",
-    )
-    add(
-        "--layer",
-        type=at_least(0),
-        metavar="N",
-        help="take the output of layer N, 0 for the embeddings; default: the last",
-    )
+        "%(default)s")  # fmt: skip
+    add("--layer", type=at_least(0), metavar="N",
+        help="take the output of layer N, 0 for the embeddings; default: the last")  # fmt: skip
     return parser
 
 

@@ -39,52 +39,29 @@ def get_parser() -> argparse.ArgumentParser:
         "--license mit --language en",
     )
     add = parser.add_argument
-    add(
-        "checkpoint",
-        metavar="CHECKPOINT",
-        type=arg_types.checkpoint,
-        help="pre-trained or fine-tuned",
-    )
+    add("checkpoint", metavar="CHECKPOINT", type=arg_types.checkpoint,
+        help="pre-trained or fine-tuned")  # fmt: skip
     add_output_flags(parser)
     add_data_flag(parser)
     add_vocabulary_flags(parser)
     add("--head", metavar="NAME", help="classification head to export, if there are several")
     add("--label-dict", metavar="FILE", type=arg_types.file, help="label/dict.txt of the head")
-    add(
-        "--padded-vocabulary",
-        action="store_true",
-        help="also export the words that pad dict.txt (madeupword0000, ...)",
-    )
-    add(
-        "--as",
-        dest="model_type",
-        choices=("tupe", "roberta"),
-        default="tupe",
+    add("--padded-vocabulary", action="store_true",
+        help="also export the words that pad dict.txt (madeupword0000, ...)")  # fmt: skip
+    add("--as", dest="model_type", choices=("tupe", "roberta"), default="tupe",
         help="model type: tupe, whose code is in OUT, or transformers' own roberta, for "
         "--position-encoding learned without further position options; default %(default)s",
-    )
-    add(
-        "--pooling",
-        choices=("mean", "cls"),
-        default="mean",
+    )  # fmt: skip
+    add("--pooling", choices=("mean", "cls"), default="mean",
         help="vector of a text in sentence-transformers: the mean of its tokens, or that of <s>; "
-        "default %(default)s",
-    )
+        "default %(default)s")  # fmt: skip
     add("--onnx", action="store_true", help="also write OUT/onnx/model.onnx for onnxruntime")
-    add(
-        "--sample",
-        metavar="FILE",
-        type=arg_types.file,
+    add("--sample", metavar="FILE", type=arg_types.file,
         help="text, one sentence a line, on which to compare; default: built-in sentences",
-    )
+    )  # fmt: skip
     add("--license", metavar="ID", type=license_id, help="for the model card, such as mit")
-    add(
-        "--language",
-        metavar="en,...",
-        type=arg_types.comma_list(language),
-        default=[],
-        help="for the model card: languages of the training text",
-    )
+    add("--language", metavar="en,...", type=arg_types.comma_list(language), default=[],
+        help="for the model card: languages of the training text")  # fmt: skip
     return parser
 
 

@@ -29,20 +29,13 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("checkpoint", metavar="CHECKPOINT", type=arg_types.checkpoint, help="of tupe_roberta")
-    add(
-        "--max-positions",
-        type=length,
-        required=True,
-        metavar="N",
+    add("--max-positions", type=length, required=True, metavar="N",
         help="the longest sequence in tokens, <s> and </s> included; above the checkpoint's",
-    )
-    add(
-        "--method",
-        choices=("interpolate", "tile"),
+    )  # fmt: skip
+    add("--method", choices=("interpolate", "tile"),
         help="for an encoding with a table, how its new rows are made: interpolate spreads the "
         "trained rows over the new length (and stretches enformer's distances), tile repeats "
-        "them; [CLS]'s row stays as it is",
-    )
+        "them; [CLS]'s row stays as it is")  # fmt: skip
     add_data_flag(parser)
     add_output_flags(parser)
     return parser

@@ -21,35 +21,18 @@ def get_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add(
-        "checkpoints",
-        nargs="+",
-        type=arg_types.checkpoint,
-        metavar="CHECKPOINT",
-        help="trained models",
-    )
+    add("checkpoints", nargs="+", type=arg_types.checkpoint, metavar="CHECKPOINT",
+        help="trained models")  # fmt: skip
     add("--output-dir", required=True, type=arg_types.writable, metavar="DIR", help="for the PNGs")
-    add(
-        "--data",
-        type=arg_types.folder,
-        metavar="DIR",
+    add("--data", type=arg_types.folder, metavar="DIR",
         help="with dict.txt, and for text a vocabulary and a valid split; default: the "
-        "checkpoint's folder",
-    )
-    add(
-        "--sentences",
-        type=arg_types.file,
-        metavar="FILE",
-        help="text, one sentence per line; default: the valid split of --data",
-    )
+        "checkpoint's folder")  # fmt: skip
+    add("--sentences", type=arg_types.file, metavar="FILE",
+        help="text, one sentence per line; default: the valid split of --data")  # fmt: skip
     add("--sentence", metavar="TEXT", help="for attention; default: one of --sentences")
     add("--length", type=arg_types.at_least(2), metavar="T", help="positions; default: all, or 128")
-    add(
-        "--heads",
-        type=arg_types.comma_list(arg_types.at_least(0)),
-        metavar="0,1,...",
-        help="heads to show, counted from 0; default: all",
-    )
+    add("--heads", type=arg_types.comma_list(arg_types.at_least(0)), metavar="0,1,...",
+        help="heads to show, counted from 0; default: all")  # fmt: skip
     add("--dpi", type=arg_types.at_least(10), default=120, metavar="N", help="default %(default)s")
     return parser
 

@@ -27,30 +27,16 @@ def get_parser() -> argparse.ArgumentParser:
     add_model_flags(parser)
     add_row_flags(parser, "; or - for standard input, a text in each line (pairs: two with a tab)")
     add = parser.add_argument
-    add(
-        "--output-file",
-        type=output_file(".tsv", ".csv", ".jsonl"),
-        metavar="OUT",
+    add("--output-file", type=output_file(".tsv", ".csv", ".jsonl"), metavar="OUT",
         help="OUT.tsv, OUT.csv or OUT.jsonl, which is replaced when all is there; default: "
-        "standard output",
-    )
-    add(
-        "--format",
-        choices=("tsv", "csv", "jsonl"),
-        help="of standard output; default: tsv",
-    )
-    add(
-        "--prefix",
-        metavar="WORD",
+        "standard output")  # fmt: skip
+    add("--format", choices=("tsv", "csv", "jsonl"),
+        help="of standard output; default: tsv")  # fmt: skip
+    add("--prefix", metavar="WORD",
         help="put before the names of the new columns; default: predicted_ if INPUT has columns of "
-        "these names, else nothing",
-    )
-    add(
-        "--label-separator",
-        default=",",
-        metavar="SIGN",
-        help="between several labels in .tsv and .csv; default: a comma",
-    )
+        "these names, else nothing")  # fmt: skip
+    add("--label-separator", default=",", metavar="SIGN",
+        help="between several labels in .tsv and .csv; default: a comma")  # fmt: skip
     return parser
 
 

@@ -21,21 +21,17 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add_model_flags(parser, batches=False)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--input", type=file, metavar="FILE",
+    what.add_argument("--input", type=file, metavar="FILE",
         help="text, a sentence in each line, or rows (.csv, .tsv, .jsonl, .parquet, .conll), also "
-        ".gz, .xz, .bz2; default: standard input",
-    )  # fmt: skip
+        ".gz, .xz, .bz2; default: standard input")  # fmt: skip
     what.add_argument(
         "--pairs", nargs="+", metavar="PATH",
         help=".jsonl files of minimal pairs (also .gz, .xz, .bz2), or folders, such as BLiMP's",
     )  # fmt: skip
     add = parser.add_argument
-    add(
-        "--output-file", "--output", type=output_file(".tsv", ".jsonl"), metavar="OUT",
+    add("--output-file", "--output", type=output_file(".tsv", ".jsonl"), metavar="OUT",
         help="the score of each row as OUT.tsv or OUT.jsonl; default: standard output as .tsv, "
-        "with --pairs none",
-    )  # fmt: skip
+        "with --pairs none")  # fmt: skip
     add("--results", type=writable, metavar="DIR", help="folder for results.md and results.json")
     add("--text", metavar="COL", help="column of the sentence in rows of --input; default: guessed")
     add("--good", metavar="COL", help="column of the acceptable sentence; default sentence_good")

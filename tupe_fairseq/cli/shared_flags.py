@@ -49,13 +49,9 @@ def vocabulary_files(
 
 
 def add_data_flag(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data",
-        type=folder,
-        metavar="DIR",
+    parser.add_argument("--data", type=folder, metavar="DIR",
         help="folder with dict.txt, the vocabulary, report.json and label/dict.txt; missing files "
-        "are read from the checkpoint's folder, the default",
-    )
+        "are read from the checkpoint's folder, the default")  # fmt: skip
 
 
 def add_output_flags(parser: argparse.ArgumentParser) -> None:
@@ -71,12 +67,9 @@ def add_model_flags(parser: argparse.ArgumentParser, batches: bool = True) -> No
     add_data_flag(parser)
     add = parser.add_argument_group("computation").add_argument
     if batches:
-        add(
-            "--batch-tokens",
-            type=count,
-            metavar="N",
+        add("--batch-tokens", type=count, metavar="N",
             help="tokens of a batch, padding included; default 2048 on a CPU, 32768 on a GPU",
-        )
+        )  # fmt: skip
         add("--fp16", action="store_true", help="half precision, for GPUs")
     add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
     add_vocabulary_flags(parser)
