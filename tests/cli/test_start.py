@@ -21,6 +21,7 @@ from tupe_fairseq.cli import arg_types, doctor
 from tupe_fairseq.cli.extras import EXTRA_OF
 from tupe_fairseq.cli.main import COMMANDS
 from tupe_fairseq.data.prepare import prepare_glue, prepare_pretraining, prepare_task
+from tupe_fairseq.export import export_model
 from tupe_fairseq.options import FIXED_OPTIONS, POSITION_OPTIONS, flag
 from tupe_fairseq.runs.process import parse_training
 
@@ -149,6 +150,21 @@ def test_a_command_and_its_function_take_the_same_with_the_same_defaults(command
     assert {action.dest for action in actions} == set(options)
     for action in actions:
         assert action.required or action.default == options[action.dest].default, action.dest
+
+
+@pytest.mark.parametrize(
+    "call, named",
+    [
+        (lambda out: prepare_task("rows.csv", out, pretrain_dir=out, kind="x"), "--kind 'x'"),
+        (lambda out: export_model("absent.pt", out), "absent.pt does not exist"),
+        (lambda out: export_model("absent.pt", out, pooling="max"), "--pooling 'max' is none of"),
+        (lambda out: extend_checkpoint("absent.pt", out, max_positions=9), "absent.pt does not"),
+    ],
+)
+def test_a_function_refuses_what_its_command_would(call, named, tmp_path):
+    with pytest.raises((OSError, ValueError), match=named):
+        call(str(tmp_path / "out"))
+    assert os.listdir(tmp_path) == []
 
 
 def test_three_ways_to_start():

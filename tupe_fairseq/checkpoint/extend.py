@@ -90,7 +90,7 @@ def extend(model: Model, max_positions: int, method: str | None) -> Model:
 def _check_method(name: str, encoding: type[PositionEncoding], method: str | None) -> None:
     """Refuse a method that is missing, or would have no effect."""
     if encoding.TABLE is not None:
-        if method is None:
+        if method not in ("interpolate", "tile"):
             raise ValueError(f"{name} has a table of positions; give --method, interpolate or tile")
     elif encoding.max_positions_is_unit:
         if method != "interpolate":

@@ -32,5 +32,7 @@ def find_checkpoint(path: str) -> str:
 
 def folders_of(checkpoint: str, data: str | None = None) -> list[str]:
     """The folders in which a model's files are looked for: that of its data, and its own."""
+    if not os.path.exists(checkpoint):
+        raise FileNotFoundError(f"{checkpoint} does not exist; give a checkpoint")
     own = os.path.dirname(checkpoint) or "."
     return [own] if data is None else [data, own]

@@ -154,6 +154,8 @@ def prepare_task(
 
 def _check_task(options: argparse.Namespace) -> None:
     """Refuse what does not go together, and fill in the defaults that depend on other flags."""
+    if options.kind not in KINDS:
+        raise ValueError(f"--kind {options.kind!r} is none of {', '.join(KINDS)}")
     for dest, kinds in _KINDS_OF.items():
         if getattr(options, dest) is not None and options.kind not in kinds:
             flag = f"--{dest.replace('_', '-')}"

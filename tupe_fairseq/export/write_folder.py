@@ -24,7 +24,7 @@ from tupe_fairseq.data.dictionary import (
     read_dictionary,
 )
 from tupe_fairseq.data.task import CLASSIFICATION, REGRESSION, REPORT, TAGGING, label_of
-from tupe_fairseq.export.names import LM_WEIGHT, TUPE, Head, to_config, to_transformers
+from tupe_fairseq.export.names import LM_WEIGHT, MODEL_TYPES, TUPE, Head, to_config, to_transformers
 from tupe_fairseq.files import new_output_folder, read_json, write_json
 from tupe_fairseq.inference.model import TrainedModel, load_with_tokenizer
 from tupe_fairseq.modules.heads import TaggingHead
@@ -68,6 +68,11 @@ def export_model(
     from tupe_fairseq.export.card import model_card, pipeline_of
     from tupe_fairseq.export.tokenizer import build_tokenizer
 
+    for flag, value, values in (
+        ("--pooling", pooling, ("mean", "cls")), ("--as", model_type, MODEL_TYPES)
+    ):  # fmt: skip
+        if value not in values:
+            raise ValueError(f"{flag} {value!r} is none of {', '.join(values)}")
     checkpoint = find_checkpoint(checkpoint)
     folders, texts = folders_of(checkpoint, data), texts or check.TEXTS
     with new_output_folder(output_dir, "config.json", others=SOME, overwrite=overwrite) as folder:
