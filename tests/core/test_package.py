@@ -31,6 +31,7 @@ ROOMS = {
     "tasks": ("checkpoint data files flops optim options position",),
     "criterions": ("data tasks",),
     "inference": ("checkpoint data encoder files models modules options position runs",),
+    "evaluation": ("data figures files finetune inference runs",),
     "models": ("attention checkpoint data files encoder flops inference modules options position",),
 }
 

@@ -2,15 +2,20 @@
 
 import argparse
 import contextlib
+import functools
 import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Container
+from typing import TYPE_CHECKING
 
-from tupe_fairseq.cli.arg_types import output_file
+from tupe_fairseq.cli.arg_types import output_file, writable
 from tupe_fairseq.cli.shared_flags import add_model_flags, load_model
 from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, parse_rows
+from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of
+
+if TYPE_CHECKING:
+    from tupe_fairseq.data.task import Task
 
 logger = logging.getLogger("tupe-predict")
 
@@ -27,16 +32,27 @@ def get_parser() -> argparse.ArgumentParser:
     add_model_flags(parser)
     add_row_flags(parser, "; or - for standard input, a text in each line (pairs: two with a tab)")
     add = parser.add_argument
-    add("--output-file", type=output_file(".tsv", ".csv", ".jsonl"), metavar="OUT",
-        help="OUT.tsv, OUT.csv or OUT.jsonl, which is replaced when all is there; default: "
-        "standard output")  # fmt: skip
-    add("--format", choices=("tsv", "csv", "jsonl"),
+    add("--output-file", type=output_file(".tsv", ".csv", ".jsonl", ".conll"), metavar="OUT",
+        help="OUT.tsv, .csv, .jsonl or, of tags, .conll, which is replaced when all is there; "
+        "default: standard output")  # fmt: skip
+    add("--format", choices=("tsv", "csv", "jsonl", "conll"),
         help="of standard output; default: tsv")  # fmt: skip
     add("--prefix", metavar="WORD",
         help="put before the names of the new columns; default: predicted_ if INPUT has columns of "
         "these names, else nothing")  # fmt: skip
     add("--label-separator", default=",", metavar="SIGN",
         help="between several labels in .tsv and .csv; default: a comma")  # fmt: skip
+    add("--all-probabilities", action="store_true",
+        help="add a column with the probability of each label, as JSON")  # fmt: skip
+    add("--calibrate", action="store_true",
+        help="divide the logits by the temperature in temperature.json beside CHECKPOINT; if it is "
+        "missing, it is fitted on valid of --data first")  # fmt: skip
+    add = parser.add_argument_group("evaluation of labelled rows").add_argument
+    add("--report", type=writable, metavar="DIR",
+        help="a new folder for metrics, classes, calibration and errors; rows are then written to "
+        "--output-file alone")  # fmt: skip
+    add("--label", metavar="COL", help="column of the label; default: that of training, or guessed")
+    add("--metric", metavar="NAME", help="one more metric, such as mcc")
     return parser
 
 
@@ -46,12 +62,19 @@ def main(argv: list[str] | None = None) -> None:
     args, vocabulary = parse_rows(parser, argv)
     if args.output_file and args.format:
         parser.error("--format is of standard output; --output-file has an ending")
+    if (args.label or args.metric) and not args.report:
+        flag = "--label" if args.label else "--metric"
+        parser.error(f"{flag} needs --report, the folder for the evaluation")
+    if args.report and args.input == STANDARD_INPUT:
+        parser.error("--report is for files, not for standard input")
+    if args.report and os.path.isdir(args.report) and os.listdir(args.report):
+        parser.error(f"--report {args.report} is not empty; give a new folder")
 
     from tupe_fairseq.checkpoint.find import folders_of
     from tupe_fairseq.data.rows import row_writer
     from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task
     from tupe_fairseq.files import atomic_write
-    from tupe_fairseq.inference.texts import PREDICTED, predict
+    from tupe_fairseq.inference.texts import PREDICTED, encode_rows, logits_of_tokens, prediction
 
     model, tokenizer, device = load_model(args, vocabulary)
     encoder, head = model.encoder, model.head
@@ -61,46 +84,85 @@ def main(argv: list[str] | None = None) -> None:
     for module in (encoder, head):
         (module.half() if args.fp16 else module).to(device)
     ending = os.path.splitext(args.output_file or f"-.{args.format or 'tsv'}")[1].lower()
-    separator = None
-    if task.kind == MULTILABEL and ending != ".jsonl":
-        separator = args.label_separator
-        for label in task.labels:
-            if separator in label:
-                raise ValueError(
-                    f"--label-separator {separator!r} is in the label {label!r}; give another"
-                )
-    rows = TextRows(args, task.texts, task.kind == TAGGING, usual=_columns_of(folders))
+    writes, is_conll = args.output_file or not args.report, ending == ".conll"
+    if args.all_probabilities and (task.is_regression or is_conll):
+        where = ".conll" if is_conll else f"the task {task.name}, a regression,"
+        raise ValueError(f"--all-probabilities: {where} has no place for them; drop it")
+    if is_conll and (task.kind != TAGGING or args.prefix):
+        raise ValueError(".conll holds words and tags, without names of columns; write .jsonl")
+    separator = args.label_separator if task.kind == MULTILABEL and ending != ".jsonl" else None
+    for label in task.labels if task.kind == MULTILABEL and (separator or args.report) else ():
+        if args.label_separator in label:
+            sign = repr(args.label_separator)
+            raise ValueError(f"--label-separator {sign} is in the label {label!r}; give another")
+    read = None
+    if args.report:
+        from tupe_fairseq.data.task_rows import read_label
+        from tupe_fairseq.evaluation.report import Evaluated, check_labels, write_report
+        from tupe_fairseq.finetune.scoring import with_metric
+
+        task = with_metric(task, args.metric)
+        read = functools.partial(read_label, task, args.label_separator)
+    usual = _columns_of(folders)
+    rows = TextRows(args, task.texts, task.kind == TAGGING, usual=usual, read_label=read)
     with open(os.devnull, "w") as nowhere:
-        # a row that this kind of file cannot hold is found before the work
-        rows.fits = row_writer(ending, nowhere, None)
+        if writes:  # a row that this kind of file cannot hold is found before the work
+            rows.fits = row_writer(ending, nowhere, list(rows.texts) if is_conll else None)
         total = None if rows.is_stream else rows.count()
-        added = ["row"] * rows.skips + list(PREDICTED[task.kind])
-        new = _new_names(args, added, rows.columns)
+        if args.report:
+            check_labels(task, rows.labels, args.input)
+        new = _new_names(args, task, rows, is_conll) if writes else {}
+        temperature = None
+        if args.calibrate:
+            from tupe_fairseq.evaluation.temperature import read_or_fit
+
+            model_parts = encoder, head, args.batch_tokens
+            temperature = read_or_fit(args.checkpoint, args.data, task, *model_parts)
         counts: Counter[str] = Counter()
+        evaluated = []
 
         def work(texts):
-            return predict(texts, task, tokenizer, encoder, head, args.batch_tokens, counts)
+            encoded = encode_rows(texts, task, tokenizer)
+            return logits_of_tokens(encoded, task, encoder, head, args.batch_tokens, counts)
 
         out = args.output_file
         with atomic_write(out) if out else contextlib.nullcontext(sys.stdout) as file:
-            write = row_writer(ending, file, [*rows.columns, *new.values()], rows.header)
-            for chunk, predictions in rows.work(work, total):
-                for (index, row), prediction in zip(chunk, predictions):
-                    values = {"row": index, **prediction}
+            whole = not is_conll or ending_of(args.input, ".txt") == ".conll"
+            columns = [*(rows.columns if whole else rows.texts), *new.values()]
+            write = row_writer(ending, file, columns if writes else None, rows.header)
+            for chunk, of_chunk in rows.work(work, total):
+                for (index, row), x in zip(chunk, of_chunk):
+                    if args.report:
+                        evaluated.append(Evaluated(index, [row[name] for name in rows.texts], x))
+                    if not writes:
+                        continue
+                    found = prediction(task, x / (temperature or 1), args.all_probabilities)
                     if separator is not None:
-                        lists = prediction.items()
-                        values |= {name: separator.join(map(str, one)) for name, one in lists}
-                    write({**row, **{name: values[key] for key, name in new.items()}})
+                        lists = ((name, found[name]) for name in PREDICTED[MULTILABEL])
+                        found |= {name: separator.join(map(str, one)) for name, one in lists}
+                    found["row"] = index
+                    write({**row, **{name: found[key] for key, name in new.items()}})
                 file.flush()
     rows.log(logger, counts)
+    if args.report:
+        about = {
+            "file": args.input, "label": rows.label, "checkpoint": args.checkpoint,
+            "left_out": str(rows.bad) if rows.bad else "",
+        }  # fmt: skip
+        write_report(args.report, about, task, rows.labels, evaluated, temperature)
     if args.output_file:
         logger.info("wrote %s", args.output_file)
 
 
 def _new_names(
-    args: argparse.Namespace, names: list[str], columns: Container[str]
+    args: argparse.Namespace, task: "Task", rows: TextRows, is_conll: bool
 ) -> dict[str, str]:
     """The names of the new columns; none is one of INPUT's."""
+    from tupe_fairseq.inference.texts import ALL, PREDICTED
+
+    names = [*["row"] * (rows.skips and not is_conll), *PREDICTED[task.kind]]
+    names += [ALL] * args.all_probabilities
+    columns = rows.texts if is_conll else rows.columns
     prefix = args.prefix or ""
     if args.prefix is None and any(name in columns for name in names):
         prefix = "predicted_"
@@ -111,13 +173,13 @@ def _new_names(
     return {name: prefix + name for name in names}
 
 
-def _columns_of(folders: list[str]) -> tuple[str | None, str | None]:
-    """The columns that the texts of the training data were in, if a report.json says so."""
+def _columns_of(folders: list[str]) -> tuple[str | None, str | None, str | None]:
+    """The columns of texts and label of the training data, if a report.json says so."""
     from tupe_fairseq.files import read_json
 
     for folder in folders:
         path = os.path.join(folder, "report.json")
         columns = read_json(path).get("columns") if os.path.isfile(path) else None
         if columns:
-            return columns["text"], columns.get("text2")
-    return None, None
+            return columns["text"], columns.get("text2"), columns.get("label")
+    return None, None, None

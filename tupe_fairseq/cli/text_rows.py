@@ -4,7 +4,7 @@ import argparse
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tupe_fairseq.cli.shared_flags import refuse_overwriting, vocabulary_files
@@ -68,10 +68,12 @@ class TextRows:
         is_words: the text is a sentence of words.
         whole: whether rows have all columns or the texts alone.
         usual: the columns of the training data, which are taken if INPUT has them.
+        read_label: makes the label of a row of its cell and its words; None: there are no labels.
 
     Attributes:
         fits: is called with each row, and raises RowError if it cannot be used.
         columns: of the rows that were counted.
+        labels: of the rows that were read.
     """
 
     def __init__(
@@ -80,16 +82,24 @@ class TextRows:
         num_texts: int | None,
         is_words: bool,
         whole: bool = True,
-        usual: tuple[str | None, str | None] = (None, None),
+        usual: Sequence[str | None] = (None, None, None),
+        read_label: Callable[[Any, list[str]], Any] | None = None,
     ):
         self.path, self.header, self.skips = args.input, not args.no_header, args.skip_bad_rows
         self.is_stream = self.path == STANDARD_INPUT
-        texts = (args.text, args.text2)
-        if args.text is None and usual[0] is not None and not self.is_stream:
+        self.read_label, self.labels = read_label, []
+        given = [args.text, args.text2, getattr(args, "label", None)]
+        if usual[0] is not None and not self.is_stream:
             names = read_columns(self.path, self.header)
-            texts = usual if all(name in names for name in usual if name) else texts
-        columns = choose_columns(self.path, *texts, header=self.header, num_texts=num_texts)
+            if args.text is None and all(name in names for name in usual[:2] if name):
+                given[:2] = usual[:2]
+            if read_label and given[2] is None and usual[2] in names:
+                given[2] = usual[2]
+        columns = choose_columns(
+            self.path, *given, header=self.header, num_texts=num_texts, labelled=bool(read_label)
+        )
         self.is_words, self.texts, self.whole = is_words, columns.texts, whole
+        self.label = columns.label
         self.columns = dict.fromkeys(self.texts) if self.is_stream else {}
         self.fits: Callable[[Row], Any] = lambda row: None
         self.bad = BadRows()
@@ -97,19 +107,25 @@ class TextRows:
     def chunks(self) -> Iterator[list[tuple[int, Row, list[str]]]]:
         """Rows with their index from 0, and the texts or the words of each."""
         self.bad.clear()
+        self.labels.clear()
         has_columns = ending_of(self.path, ".txt") != ".txt"  # in a line there may be any text
 
         def use(index: int, row: Row, texts: Row) -> tuple[int, Row, list[str]]:
             self.fits(row)
+            cells = [texts[name] for name in self.texts]
             if self.is_words:
-                return index, row, words_of(texts[self.texts[0]])
-            values = [x if isinstance(x, str) else " ".join(x) for x in texts.values()]
-            for text in values if has_columns else ():
+                values = words_of(cells[0])
+            else:
+                values = [x if isinstance(x, str) else " ".join(x) for x in cells]
+            for text in values if has_columns and not self.is_words else ():
                 refuse_list(text)
+            if self.read_label:
+                self.labels.append(self.read_label(texts[self.label], values))
             return index, row, values
 
         on_bad = self.bad if self.skips else None
-        for chunk in read_chunks(self.path, self.texts, self.header, on_bad, use, self.whole):
+        names = [*self.texts, self.label] if self.read_label else self.texts
+        for chunk in read_chunks(self.path, names, self.header, on_bad, use, self.whole):
             yield [row for _, row in chunk]
 
     def count(self) -> int:

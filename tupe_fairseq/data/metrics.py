@@ -57,16 +57,16 @@ def _f1(average: str) -> Callable[[Any, Any], float]:
     return f1
 
 
+def as_bioes(rows: Iterable[Sequence[str]]) -> list[list[str]]:
+    """Tags as seqeval knows them: in BILOU the last word of an entity is L and a single one U."""
+    signs = {"L": "E", "U": "S"}
+    return [[signs.get(tag[0], tag[0]) + tag[1:] for tag in row] for row in rows]
+
+
 def _entity_f1(targets, predictions):
     from seqeval.metrics import f1_score
 
-    # seqeval knows BIOES; in BILOU the last word of an entity is L and a single one U
-    as_bioes = {"L": "E", "U": "S"}
-    sides = [
-        [[as_bioes.get(tag[0], tag[0]) + tag[1:] for tag in row] for row in side]
-        for side in (targets, predictions)
-    ]
-    return f1_score(*sides, zero_division=0)
+    return f1_score(as_bioes(targets), as_bioes(predictions), zero_division=0)
 
 
 def _matthews(targets, predictions):

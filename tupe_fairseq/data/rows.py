@@ -180,15 +180,22 @@ def read_chunks(
 def row_writer(
     ending: str, file: IO[str], columns: list[str] | None, header: bool = True
 ) -> Callable[[Row], Any]:
-    """A function that writes a row to an open file of the format .tsv, .csv or .jsonl.
+    """A function that writes a row to an open file of the format .tsv, .csv, .jsonl or .conll.
 
     In .tsv and .csv words are separated by spaces, and what a row lacks is empty. The header is
-    written at once; without ``columns`` there is none.
+    written at once; without ``columns`` there is none. In .conll columns are lists of words.
     """
 
     def write(row: Row) -> None:
         if ending == ".jsonl":
             line = json.dumps(row, ensure_ascii=False, default=_other)
+        elif ending == ".conll":
+            tokens = ["\t".join(x) for x in zip(*(words_of(row[name]) for name in columns))]
+            if not tokens or any({*"\n\r"} & {*x} or x.count("\t") >= len(columns) for x in tokens):
+                problem = "has a word with a tab or a line end" if tokens else "has no words"
+                problem += ", which .conll cannot hold; write .jsonl"
+                raise RowError(problem, "not for .conll")
+            line = "\n".join([*tokens, ""])
         else:
             fields = [_field(row.get(name)) for name in columns or row]
             line = "\t".join(fields) if ending == ".tsv" else _csv_line(fields)
@@ -198,7 +205,7 @@ def row_writer(
         # half characters as JSON names them
         file.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
 
-    if columns and header and ending != ".jsonl":
+    if columns and header and ending not in (".jsonl", ".conll"):
         write({name: name for name in columns})
     return write
 

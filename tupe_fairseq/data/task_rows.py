@@ -122,10 +122,7 @@ def _read(
             return str(index), words, None
         label = _label(options, texts[columns.label], words)
         label = _as_bio(label) if converts else label
-        for one in as_tuple(label) if labels else ():
-            if one not in labels:
-                problem = f"has the label {one!r}, not one of {quoted(labels)}"
-                raise RowError(problem, "unknown label")
+        _refuse_unknown(label, labels)
         if scale and not scale[0] <= float(label) <= scale[1]:
             problem = f"has the score {label!r}, outside --scale {scale[0]:g},{scale[1]:g}"
             raise RowError(problem, "score outside the scale")
@@ -137,6 +134,28 @@ def _read(
     if not rows.texts:
         raise ValueError(f"{path}: no row can be used; left out: {bad}")
     return rows
+
+
+def read_label(
+    task: Task, separator: str, value: str | list[str], words: Sequence[str]
+) -> str | tuple[str, ...]:
+    """The label of a row of a trained task, its labels or tags; RowError if it has none."""
+    options = argparse.Namespace(kind=task.kind, labels=task.labels, label_separator=separator)
+    label = _label(options, value, words)
+    if task.kind == TAGGING and are_entities(task.labels):
+        # trained with IOB1, which became BIO, or with BIO
+        needed = {"B" + tag[1:] for tag in task.labels if tag[0] == "I"}
+        is_bio = needed <= {*task.labels} and {tag[0] for tag in task.labels} <= {*"BIO"}
+        label = _as_bio(label) if is_bio else label
+    _refuse_unknown(label, task.labels)
+    return label
+
+
+def _refuse_unknown(label: str | tuple[str, ...], labels: Sequence[str]) -> None:
+    for one in as_tuple(label) if labels else ():
+        if one not in labels:
+            problem = f"has the label {one!r}, not one of {quoted(labels)}"
+            raise RowError(problem, "unknown label")
 
 
 def _seen(rows: TaskRows) -> set[str]:

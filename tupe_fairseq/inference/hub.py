@@ -27,7 +27,7 @@ from tupe_fairseq.checkpoint.allowed_options import check_options_fit, checked_o
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
 from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.data.dictionary import MASK
-from tupe_fairseq.data.task import TAGGING, Task, trained_kind
+from tupe_fairseq.data.task import REGRESSION, TAGGING, Task, trained_kind
 from tupe_fairseq.data.tokenizer import Tokenizer, find_record
 from tupe_fairseq.inference.model import trained_head
 from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
@@ -132,12 +132,15 @@ class TupeRobertaHub(RobertaHubInterface):
 
     folders: Sequence[str] = ()
 
-    def predict_texts(self, texts: Sequence[str | Sequence[str]]) -> list[dict[str, Any]]:
+    def predict_texts(
+        self, texts: Sequence[str | Sequence[str]], all_probabilities: bool = False
+    ) -> list[dict[str, Any]]:
         """What a fine-tuned model predicts for texts, as ``tupe-predict`` does.
 
         Args:
             texts: texts, or one; pairs of texts, if the model takes pairs; lists of words for
                 tagging.
+            all_probabilities: whether to add, under this name, the probability of each label.
         Returns:
             For each, label and probability; score; labels and probabilities; or tags.
         """
@@ -160,7 +163,10 @@ class TupeRobertaHub(RobertaHubInterface):
                 raise ValueError(f"{row!r:.80} has an empty word")
             if task.kind != TAGGING and len(row) != task.texts:
                 raise ValueError(f"the model takes {task.texts} texts at a time, not {len(row)}")
-        return predict(rows, task, self._tokenizer, self.model.encoder.sentence_encoder, head)
+        if all_probabilities and task.kind == REGRESSION:
+            raise ValueError("a regression has no probabilities; drop all_probabilities")
+        encoder = self.model.encoder.sentence_encoder
+        return predict(rows, task, self._tokenizer, encoder, head, all_probabilities)
 
     @functools.cached_property
     def _tokenizer(self) -> Tokenizer:

@@ -1,6 +1,5 @@
 """Vectors and predictions for any number of texts, in batches of similar length."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,6 +21,8 @@ PREDICTED = {
     MULTILABEL: ("labels", "probabilities"),
     TAGGING: ("tags",),
 }
+#: the key of the probabilities of all labels
+ALL = "all_probabilities"
 _DIGITS = 6
 
 #: a text, or two, of each row; for tagging the words of a sentence
@@ -58,15 +59,18 @@ def predict(
     tokenizer: Tokenizer,
     encoder: Any,
     head: Finish,
-    batch_tokens: int | None = None,
-    counts: Counter | None = None,
+    all_probabilities: bool = False,
 ) -> list[dict[str, Any]]:
-    """What a fine-tuned model predicts for each row, as :func:`predict_tokens`."""
+    """What a fine-tuned model predicts for each row, as :func:`prediction`."""
+    logits = logits_of_tokens(encode_rows(rows, task, tokenizer), task, encoder, head)
+    return [prediction(task, x, all_probabilities) for x in logits]
+
+
+def encode_rows(rows: Rows, task: Task, tokenizer: Tokenizer) -> TokenRows:
+    """The tokens of each text of a row; for tagging of each word."""
     if task.kind == TAGGING:
-        encoded = [tokenizer.encode_words(words) for words in rows]
-    else:
-        encoded = [list(map(tokenizer.encode, texts)) for texts in rows]
-    return predict_tokens(encoded, task, encoder, head, batch_tokens, counts)
+        return [tokenizer.encode_words(words) for words in rows]
+    return [list(map(tokenizer.encode, texts)) for texts in rows]
 
 
 def predict_tokens(
@@ -77,38 +81,65 @@ def predict_tokens(
     batch_tokens: int | None = None,
     counts: Counter | None = None,
 ) -> list[dict[str, Any]]:
-    """What a fine-tuned model predicts for each row; the keys are those of ``PREDICTED``.
+    """What a fine-tuned model predicts for each row, as :func:`prediction`."""
+    logits = logits_of_tokens(rows, task, encoder, head, batch_tokens, counts)
+    return [prediction(task, x) for x in logits]
+
+
+def logits_of_tokens(
+    rows: TokenRows,
+    task: Task,
+    encoder: Any,
+    head: Finish,
+    batch_tokens: int | None = None,
+    counts: Counter | None = None,
+) -> list[np.ndarray]:
+    """The head's outputs for each row, float32 (C); for tagging those of its words, (words, C)."""
+    if task.kind == TAGGING:
+        return _logits_of_words(rows, task, encoder, head, batch_tokens, counts)
+    sequences = join_texts(rows, encoder.config.max_positions, counts)
+    return run(encoder, sequences, head, batch_tokens)
+
+
+def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
+    """Of the labels, float64. Shape: (..., C) -> (..., C)."""
+    logits = logits.astype(np.float64)
+    if task.kind == MULTILABEL:
+        return np.exp(-np.logaddexp(0, -logits))
+    shares = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return shares / shares.sum(axis=-1, keepdims=True)
+
+
+def prediction(task: Task, logits: np.ndarray, all_probabilities: bool = False) -> dict[str, Any]:
+    """What the outputs for a row say; the keys are those of ``PREDICTED``.
 
     - classification: the label, and its probability;
     - regression: the score, on the scale of the training data;
     - multilabel: the labels with a probability above 0.5, and their probabilities;
     - tagging: a tag for each word, also of sentences that are longer than the model.
+
+    With ``all_probabilities``, under that name: label to probability; for tagging of each word.
     """
-    if task.kind == TAGGING:
-        tags = _tags(rows, encoder, head, batch_tokens, counts)
-        return [{"tags": [task.labels[tag] for tag in one]} for one in tags]
-    sequences = join_texts(rows, encoder.config.max_positions, counts)
-    return [_prediction(task, x) for x in run(encoder, sequences, head, batch_tokens)]
-
-
-def _prediction(task: Task, logits: np.ndarray) -> dict[str, Any]:
     if task.kind == REGRESSION:
         low, high = task.scale or (0.0, 1.0)
         score = low + (high - low) * float(logits[0])
-        values: tuple = (float(f"{score:.7g}"),)  # float32 has no more digits
-    elif task.kind == MULTILABEL:
-        chosen = np.flatnonzero(logits > 0).tolist()
-        probabilities = [round(1 / (1 + math.exp(-float(logits[n]))), _DIGITS) for n in chosen]
-        values = ([task.labels[n] for n in chosen], probabilities)
+        return {"score": float(f"{score:.7g}")}  # float32 has no more digits
+    is_tagging = task.kind == TAGGING
+    shares = probabilities(task, logits).round(_DIGITS)
+    best = np.flatnonzero(logits > 0) if task.kind == MULTILABEL else logits.argmax(axis=-1)
+    if is_tagging or task.kind == MULTILABEL:
+        values: tuple = ([task.labels[n] for n in best.tolist()], shares[..., best].tolist())
     else:
-        best = int(logits.argmax())
-        total = np.exp(logits.astype(np.float64) - float(logits[best])).sum()
-        values = (task.labels[best], round(1 / float(total), _DIGITS))
-    return dict(zip(PREDICTED[task.kind], values))
+        values = (task.labels[best], float(shares[best]))
+    found = dict(zip(PREDICTED[task.kind], values))
+    if all_probabilities:
+        every = [dict(zip(task.labels, x.tolist())) for x in np.atleast_2d(shares)]
+        found[ALL] = every if is_tagging else every[0]
+    return found
 
 
-def _tags(rows: TokenRows, encoder, head, batch_tokens, counts) -> list[list[int]]:
-    """The number of the tag of each word, with the same windows as in training."""
+def _logits_of_words(rows: TokenRows, task, encoder, head, batch_tokens, counts):
+    """With the same windows as in training."""
     sequences: list[list[int]] = []
     # for each sequence its sentence, and where the words are that it decides
     places: list[tuple[int, np.ndarray]] = []
@@ -120,11 +151,10 @@ def _tags(rows: TokenRows, encoder, head, batch_tokens, counts) -> list[list[int
             sequences.append([BOS, *tokens[start:stop], EOS])
             places.append((row, starts[first:last] - start + 1))
         _count(counts, [tokens], in_windows=len(spans) > 1)
-    tags: list[list[int]] = [[] for _ in rows]
-    outputs = run(encoder, sequences, lambda x, real: head(x, real).argmax(dim=-1), batch_tokens)
-    for (row, words), numbers in zip(places, outputs):
-        tags[row] += numbers[words].tolist()
-    return tags
+    parts = [[np.zeros((0, task.num_classes), np.float32)] for _ in rows]
+    for (row, words), logits in zip(places, run(encoder, sequences, head, batch_tokens)):
+        parts[row].append(logits[words])
+    return list(map(np.concatenate, parts))
 
 
 def join_texts(

@@ -1,0 +1,408 @@
+"""tupe-predict --report: metrics, intervals, calibration and errors of labelled rows."""
+
+import csv
+import json
+import os
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from seqeval.metrics import f1_score as entity_f1
+from sklearn import metrics
+
+from helpers.glue_files import sentence, write_pretrain_dir
+from helpers.models import HEAD, LABELS, MAX_POSITIONS, write_fine_tuned, write_model
+from helpers.running import call_program, run_here
+from tupe_fairseq.data.metrics import METRICS
+from tupe_fairseq.data.task import KINDS, Task
+from tupe_fairseq.data.tokenizer import copy_vocabulary
+from tupe_fairseq.evaluation import scores
+from tupe_fairseq.evaluation.temperature import fit
+from tupe_fairseq.finetune.scoring import Predicted
+from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
+
+TAGS = ("O", "B-x", "I-x")
+REPORTED = {
+    "classification": ("accuracy", "macro_f1"),
+    "regression": ("pearson", "spearman"),
+    "multilabel": ("micro_f1", "macro_f1"),
+    "tagging": ("entity_f1", "accuracy"),
+}
+ROWS = 40
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A fine-tuned model of each kind; that of tags names entities."""
+    folder = tmp_path_factory.mktemp("models")
+    torch.manual_seed(2)
+    found = {kind: write_fine_tuned(folder / kind, kind, rel_pos=True) for kind in KINDS}
+    for kind, checkpoint in found.items():
+        path = checkpoint.parent / "report.json"
+        report = json.loads(path.read_text())
+        report["description"]["metrics"] = REPORTED[kind]
+        report["description"]["selection"] = REPORTED[kind][0]
+        report["description"]["labels"] = TAGS if kind == "tagging" else LABELS[kind]
+        path.write_text(json.dumps(report))
+    return found
+
+
+def labelled_rows(kind, seed=0):
+    draw = np.random.default_rng(seed)
+    for number in range(ROWS):
+        text, label = sentence(number), int(draw.integers(3))
+        if kind == "tagging":
+            text = text.split()
+            label = draw.choice(["O", "B-x"], len(text)).tolist()
+        elif kind == "multilabel":
+            label = [one for one in LABELS[kind] if draw.random() < 0.4]
+        elif kind == "regression":
+            label = float(draw.integers(-20, 60)) / 10
+        else:
+            label = LABELS[kind][label]
+        yield {"text": text, "mine": label}
+
+
+def write_rows(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def read_csv(path):
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def predict(*words):
+    return run_here("tupe-predict", *words, "--cpu").stdout
+
+
+def expected_metrics(kind, found):
+    """Those of the libraries, of what tupe-predict wrote."""
+    targets = [row["mine"] for row in found]
+    predictions = [row[{"regression": "score", "multilabel": "labels", "tagging": "tags"}.get(
+        kind, "label")] for row in found]  # fmt: skip
+    if kind == "regression":
+        return [stats.pearsonr(targets, predictions)[0], stats.spearmanr(targets, predictions)[0]]
+    if kind == "tagging":
+        words = [np.concatenate(side) for side in (targets, predictions)]
+        return [entity_f1(targets, predictions), metrics.accuracy_score(*words)]
+    if kind == "multilabel":
+        sides = [
+            [[x in of for x in LABELS[kind]] for of in side] for side in (targets, predictions)
+        ]
+        return [metrics.f1_score(*sides, average=average) for average in ("micro", "macro")]
+    return [
+        metrics.accuracy_score(targets, predictions),
+        metrics.f1_score(targets, predictions, average="macro"),
+        metrics.matthews_corrcoef(targets, predictions),
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_metrics_are_those_of_the_libraries_and_errors_are_the_wrong_rows(kind, models, tmp_path):
+    source = write_rows(tmp_path / "in.jsonl", labelled_rows(kind))
+    out, folder = tmp_path / "out.jsonl", tmp_path / "report"
+    words = [models[kind], source, "--output-file", out, "--report", folder, "--label", "mine"]
+    words += [] if kind == "regression" else ["--all-probabilities"]
+    more = ["mcc"] * (kind == "classification")
+    log = predict(*words, *(["--metric", *more] if more else []))
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    results = json.loads((folder / "results.json").read_text())
+    assert [*results["metrics"]] == [*REPORTED[kind], *more] and results["rows"] == ROWS
+    assert f"{REPORTED[kind][0]} " in log and "95% interval" in log
+    values = [one["value"] for one in results["metrics"].values()]
+    assert values == pytest.approx(expected_metrics(kind, found), abs=1e-12)
+    for one in results["metrics"].values():
+        assert one["interval"][0] <= one["value"] <= one["interval"][1]
+    errors = read_csv(folder / "errors.csv")
+    name = {"regression": "score", "multilabel": "labels", "tagging": "tags"}.get(kind, "label")
+    wrong = {number for number, row in enumerate(found) if row["mine"] != row[name]}
+    assert {int(row["row"]) for row in errors} == wrong and len(errors) == len(wrong)
+    sizes = [float(row["difference" if kind == "regression" else "confidence"]) for row in errors]
+    assert sizes == sorted(sizes, reverse=True)
+    page = (folder / "results.md").read_text()
+    if kind == "tagging":
+        row, first = found[int(errors[0]["row"])], errors[0]
+        marked = zip(row["text"], row["mine"], row["tags"])
+        assert first["text"] == " ".join(
+            w if a == b else f"{w} [{a}, not {b}]" for w, a, b in marked
+        )
+    else:
+        assert errors[0]["text"] == found[int(errors[0]["row"])]["text"]
+        assert f"| {errors[0]['text']} |" in page
+    pictures = {"regression": ["scatter"], "multilabel": ["reliability"]}
+    pictures = pictures.get(kind, ["confusion", "reliability"])
+    names = sorted(["errors.csv", "results.json", "results.md", *(f"{x}.png" for x in pictures)])
+    assert sorted(os.listdir(folder)) == names and all(f"({x}.png)" in page for x in pictures)
+    if kind == "classification":
+        sides = [[row[name] for row in found] for name in ("mine", "label")]
+        confusion = metrics.confusion_matrix(*sides, labels=LABELS[kind])
+        assert results["confusion"] == confusion.tolist()
+        assert [one["support"] for one in results["classes"]] == confusion.sum(axis=1).tolist()
+
+
+@pytest.mark.parametrize("kind", ["classification", "multilabel", "tagging"])
+def test_all_probabilities(kind, models, tmp_path):
+    """Of the command and from Python the same; those of the prediction are among them."""
+    source = write_rows(tmp_path / "in.jsonl", [{"text": x["text"]} for x in labelled_rows(kind)])
+    out = tmp_path / "out.jsonl"
+    predict(models[kind], source, "--output-file", out, "--all-probabilities")
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    labels = TAGS if kind == "tagging" else LABELS[kind]
+    for row in found:
+        every = row["all_probabilities"]
+        if kind == "tagging":
+            assert [max(x, key=x.get) for x in every] == row["tags"]
+        elif kind == "multilabel":
+            assert [every[x] for x in row["labels"]] == row["probabilities"]
+            assert row["labels"] == [x for x in labels if every[x] > 0.5]
+        else:
+            assert max(every, key=every.get) == row["label"]
+            assert max(every.values()) == row["probability"]
+        for one in every if kind == "tagging" else [every]:
+            assert [*one] == [*labels]
+            assert kind == "multilabel" or sum(one.values()) == pytest.approx(1, abs=3e-6)
+    hub = TupeRobertaModel.from_pretrained(str(models[kind].parent), models[kind].name).eval()
+    again = hub.predict_texts([row["text"] for row in found[:3]], all_probabilities=True)
+    for row, one in zip(found, again):
+        flat = [np.ravel([[*x.values()] for x in np.ravel(y["all_probabilities"])])
+                for y in (row, one)]  # fmt: skip
+        assert flat[0] == pytest.approx(flat[1], abs=1e-5)  # rounding of float32 in other batches
+
+
+# ---- Intervals and calibration ------------------------------------------------------------------
+
+
+def task_of(kind, *names):
+    labels = TAGS if kind == "tagging" else LABELS[kind]
+    return Task("mine", kind, labels, 1, ("train",), names, names[0])
+
+
+def simulated(kind, rows, draw):
+    """Targets, and predictions that are right in 70% of the cases."""
+    if kind == "tagging":
+        sides = [], []
+        for length in draw.integers(1, 9, rows):
+            target = draw.integers(3, size=length)
+            sides[0].append(target)
+            sides[1].append(np.where(draw.random(length) < 0.7, target, draw.integers(3)))
+        return Predicted(sides[1], sides[0])
+    shape, most = ((rows, 3), 2) if kind == "multilabel" else (rows, 3)
+    target, other = draw.integers(most, size=shape), draw.integers(most, size=shape)
+    predictions = np.where(draw.random(shape) < 0.7, target, other)
+    return Predicted(*(x.astype(bool if most == 2 else int) for x in (predictions, target)))
+
+
+@pytest.mark.parametrize("kind", ["classification", "multilabel", "tagging"])
+def test_draws_have_the_metrics_of_their_rows(kind):
+    draw = np.random.default_rng(3)
+    predicted = simulated(kind, 30, draw)
+    task = task_of(kind, *REPORTED[kind])
+    sides = predicted
+    if kind == "tagging":
+        sides = [[[TAGS[n] for n in row] for row in side] for side in predicted]
+    for name in REPORTED[kind]:
+        value = scores._of_rows(name, task, *sides)
+        for _ in range(5):
+            rows = draw.integers(30, size=4)  # a class may be missing
+            drawn = [[x[n] for n in rows] if kind == "tagging" else x[rows] for x in sides]
+            assert value(rows) == pytest.approx(float(METRICS[name].function(*drawn[::-1])))
+
+
+def test_intervals_cover(monkeypatch):
+    """95% intervals cover the value of a large sample in 90 to 98% of 200 simulated sets."""
+    monkeypatch.setattr(scores, "DRAWS", 300)
+    draw, task = np.random.default_rng(4), task_of("classification", "accuracy", "macro_f1")
+    large = simulated("classification", 300_000, draw)
+    truth = scores.measure(task, large)
+    covered = dict.fromkeys(truth, 0)
+    for _ in range(200):
+        found = scores.with_intervals(task, simulated("classification", 150, draw))
+        for name, one in found.items():
+            covered[name] += one["interval"][0] <= truth[name] <= one["interval"][1]
+    assert all(180 <= number <= 196 for number in covered.values()), covered
+
+
+def test_calibration_error_by_hand():
+    rows = [(np.array([0.95]), np.array([True])), (np.array([0.91, 0.6]), np.array([False, True]))]
+    found = scores.calibration(rows)
+    # the bin above 0.9 has confidence 0.93 and one of two right, that up to 0.6 has all
+    assert found["expected_calibration_error"] == pytest.approx((2 * 0.43 + 0.4) / 3)
+    assert [one["number"] for one in found["bins"]] == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["classification", "multilabel", "tagging"])
+def test_the_temperature_is_that_of_the_data(kind):
+    """Labels are drawn with the probabilities of logits divided by 2.5."""
+    draw = np.random.default_rng(5)
+    logits = draw.normal(size=(4000, 3)) * 4
+    if kind == "multilabel":
+        targets = draw.random(logits.shape) < 1 / (1 + np.exp(-logits / 2.5))
+    else:
+        gumbel = draw.gumbel(size=logits.shape)
+        targets = (logits / 2.5 + gumbel).argmax(axis=1)
+    if kind == "tagging":
+        logits, targets = logits.reshape(1000, 4, 3), list(targets.reshape(1000, 4))
+    found = fit(task_of(kind, REPORTED[kind][0]), list(logits), targets)
+    assert found["temperature"] == pytest.approx(2.5, rel=0.1)
+    assert found["after"] < 0.03 < 0.1 < found["before"]
+
+
+def test_a_temperature_is_fitted_once_and_used_on_request(tmp_path):
+    data = write_pretrain_dir(tmp_path / "pretrained")
+    torch.manual_seed(6)
+    options = {"task": "glue_sentence_prediction", "num_classes": 2, "rel_pos": True}
+    checkpoint = write_model(
+        tmp_path / "model", data, {HEAD: 2}, classification_head_name=HEAD, **options
+    )
+    # 30% of the labels are not what the model says
+    rows = [{"text": sentence(n), "label": "no" if n % 2 else "yes"} for n in range(ROWS)]
+    prepare = [
+        "tupe-prepare-task", "--kind", "classification", "--name", "mine", "--workers", 1,
+        "--pretrain-dir", data, "--max-positions", MAX_POSITIONS, "--valid",
+    ]  # fmt: skip
+    source = write_rows(tmp_path / "in.jsonl", rows)
+    run_here(*prepare, source, "--train", source, "--output-dir", tmp_path / "first")
+    copy_vocabulary(str(tmp_path / "first"), str(tmp_path / "model"))
+    out, first = tmp_path / "out.jsonl", ["--data", tmp_path / "first"]
+    predict(checkpoint, source, *first, "--output-file", out)
+    for number, (row, line) in enumerate(zip(rows, out.read_text().splitlines())):
+        label = json.loads(line)["predicted_label"]
+        row["label"] = label if number % 10 > 2 else {"no": "yes", "yes": "no"}[label]
+    write_rows(source, rows)
+    run_here(*prepare, source, "--train", source, "--output-dir", tmp_path / "task")
+    words = [checkpoint, source, "--calibrate"]
+    code, log = call_program("predict", [*words, "--cpu", *first[:0]])
+    assert code == 2 and not (tmp_path / "model" / "temperature.json").exists(), log
+    log = predict(*words, "--data", tmp_path / "task", "--report", tmp_path / "report")
+    record = json.loads((tmp_path / "model" / "temperature.json").read_text())
+    results = json.loads((tmp_path / "report" / "results.json").read_text())
+    curves = results["calibration"]
+    assert results["temperature"] == record["temperature"] > 1 and "temperature.json" in log
+    errors = [curves[name]["expected_calibration_error"] for name in ("raw", "calibrated")]
+    assert errors == pytest.approx([record["before"], record["after"]], abs=1e-4)
+    assert results["metrics"]["accuracy"]["value"] == 0.7 and errors[1] < errors[0]
+    # from now on it is read; another checkpoint has its own
+    copy_vocabulary(str(tmp_path / "task"), str(tmp_path / "model"))
+    (tmp_path / "model" / "report.json").write_text((tmp_path / "task/report.json").read_text())
+    shares = []
+    for flags in ([], ["--calibrate"]):
+        log = predict(checkpoint, source, "--output-file", out, *flags)
+        assert "wrote" in log and "expected calibration error" not in log
+        lines = map(json.loads, out.read_text().splitlines())
+        shares.append([row["predicted_probability"] for row in lines])
+    logits = [np.log(np.array(x) / (1 - np.array(x))) for x in shares]
+    np.testing.assert_allclose(logits[0] / record["temperature"], logits[1], rtol=0.01, atol=1e-3)
+    with open(checkpoint, "ab") as file:
+        file.write(b"\0")
+    code, log = call_program("predict", [*words, "--cpu"])
+    assert code == 2 and "temperature.json is of another checkpoint; give --data" in log
+
+
+# ---- CoNLL ---------------------------------------------------------------------------------------
+
+
+def test_tags_as_conll(models, tmp_path):
+    """All columns of a .conll and the tag; of other files the words and the tag."""
+    rows = [row["text"] for row in labelled_rows("tagging")][:5]
+    blocks = [[f"{n}\t{word}\tO" for n, word in enumerate(words)] for words in rows]
+    (tmp_path / "in.conll").write_text("\n\n".join("\n".join(x) for x in blocks) + "\n")
+    write_rows(tmp_path / "in.jsonl", [{"id": 1, "text": words} for words in rows])
+    tags, written = [], []
+    for name, out in (
+        ("in.conll", "out.jsonl"),
+        ("in.conll", "out.conll"),
+        ("in.jsonl", "2.conll"),
+    ):
+        flags = ["--text", 2] if name == "in.conll" else []
+        predict(models["tagging"], tmp_path / name, *flags, "--output-file", tmp_path / out)
+        text = (tmp_path / out).read_text()
+        if out == "out.jsonl":
+            tags = [json.loads(line)["tags"] for line in text.splitlines()]
+        else:
+            written.append([x.split("\n") for x in text.removesuffix("\n\n").split("\n\n")])
+    both = zip(blocks, tags)
+    assert written[0] == [[f"{line}\t{tag}" for line, tag in zip(*pair)] for pair in both]
+    both = zip(rows, tags)
+    assert written[1] == [[f"{word}\t{tag}" for word, tag in zip(*pair)] for pair in both]
+    write_rows(tmp_path / "in.jsonl", [{"text": ["a\tb"]}])
+    for model, row, flags, message in (
+        ("tagging", {"text": ["a\tb"]}, [], "line 1 has a word with a tab or a line end"),
+        ("tagging", {"text": []}, [], "line 1 has no words, which .conll cannot hold"),
+        ("tagging", {"text": ["a"]}, ["--all-probabilities"], ".conll has no place for them"),
+        ("classification", {"text": "a"}, [], ".conll holds words and tags"),
+    ):
+        source = write_rows(tmp_path / "in.jsonl", [row])
+        words = [models[model], source, "--output-file", tmp_path / "no.conll", "--cpu", *flags]
+        code, log = call_program("predict", words)
+        assert code == 2 and message in log.splitlines()[-1], log
+        assert not (tmp_path / "no.conll").exists()
+
+
+def test_tags_of_iob1_are_read_as_the_model_has_them(models, tmp_path):
+    for name, tags in (("bio", ["B-x", "I-x", "O", "B-x"]), ("iob1", ["I-x", "I-x", "O", "I-x"])):
+        write_rows(tmp_path / f"{name}.jsonl", [{"text": [*"abcd"], "mine": tags}])
+        words = [models["tagging"], tmp_path / f"{name}.jsonl", "--report", tmp_path / name]
+        predict(*words, "--label", "mine")
+    found = [json.loads((tmp_path / x / "results.json").read_text()) for x in ("bio", "iob1")]
+    assert found[0]["confusion"] == found[1]["confusion"]
+
+
+# ---- What is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind, labels, flags, message",
+    [
+        ("classification", ["good"], ["--label", "other"], "has no column 'other' (--label)"),
+        ("classification", ["good", "bad"], [], "line 2 has the label 'bad', not one of 'good'"),
+        ("classification", ["good", ""], [], "line 2 has an empty label"),
+        ("classification", ["good", "good"], [], "1 different labels ('good') in 2 rows"),
+        ("regression", ["1", "1.0"], [], "an evaluation needs 2 or more"),
+        ("regression", ["1", "good"], [], "line 2 has the score 'good', not a number"),
+        ("regression", ["1", "2"], ["--all-probabilities"], "a regression, has no place for them"),
+        ("regression", ["1", "2"], ["--calibrate"], "--calibrate is for probabilities"),
+        ("multilabel", [[], []], [], "0 different labels (none) in 2 rows"),
+        ("tagging", [["O"], ["O", "O"]], [], "line 2 has 2 tags for 1 words"),
+        ("tagging", [["O"], ["O"]], [], "1 different labels ('O')"),
+        ("tagging", [["O"], ["B-y"]], [], "line 2 has the label 'B-y'"),
+    ],
+)
+def test_labels_that_say_nothing_are_refused(kind, labels, flags, message, models, tmp_path):
+    source = write_rows(tmp_path / "in.jsonl", [{"text": "A", "label": x} for x in labels])
+    words = [models[kind], source, "--report", tmp_path / "report", "--cpu", *flags]
+    code, log = call_program("predict", [*words, "--output-file", tmp_path / "out.jsonl"])
+    assert code == 2 and message in log.splitlines()[-1], log
+    assert os.listdir(tmp_path) == ["in.jsonl"]
+
+
+def test_flags_that_do_not_fit(models, tmp_path):
+    source = write_rows(tmp_path / "in.jsonl", labelled_rows("classification"))
+    for words, message in (
+        ([source, "--label", "mine"], "--label needs --report"),
+        ([source, "--metric", "mcc"], "--metric needs --report"),
+        (
+            [source, "--metric", "pearson", "--report", tmp_path / "new"],
+            "--metric pearson: 'pearson' is not for classification",
+        ),
+        (["-", "--report", tmp_path / "new"], "--report is for files, not for standard input"),
+        ([source, "--report", tmp_path], "is not empty; give a new folder"),
+    ):
+        code, log = call_program("predict", [models["classification"], *words, "--cpu"])
+        assert code == 2 and message in log.splitlines()[-1], log
+
+
+def test_rows_that_are_left_out_and_classes_that_are_missing(models, tmp_path):
+    rows = list(labelled_rows("classification"))[:8]
+    for number, row in enumerate(rows):
+        row["mine"] = "bad" if number == 1 else ["good", "neither"][number % 2]
+    source, folder = write_rows(tmp_path / "in.jsonl", rows), tmp_path / "report"
+    words = [models["classification"], source, "--report", folder, "--label", "mine"]
+    log = predict(*words, "--skip-bad-rows")
+    assert "has no row with 'very bad'" in log and "left out: 1 rows (unknown label: 1)" in log
+    page = (folder / "results.md").read_text()
+    assert "7 rows, labels in column mine" in page and "Left out: 1 rows" in page
+    errors = read_csv(folder / "errors.csv")
+    assert errors and all(rows[int(row["row"])]["text"] == row["text"] for row in errors)

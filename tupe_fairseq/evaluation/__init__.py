@@ -1,0 +1,1 @@
+"""How good a fine-tuned model is on labelled rows."""

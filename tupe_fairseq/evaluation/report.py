@@ -1,0 +1,227 @@
+"""The folder of an evaluation: results.json, results.md, errors.csv and pictures."""
+
+import html
+import importlib.util
+import logging
+import os
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.metrics import confusion_matrix
+
+from tupe_fairseq.data.metrics import class_scores, most_frequent
+from tupe_fairseq.data.rows import row_writer, words_of
+from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task
+from tupe_fairseq.evaluation.scores import (
+    DRAWS,
+    as_arrays,
+    calibration,
+    decisions,
+    errors,
+    predicted_arrays,
+    with_intervals,
+)
+from tupe_fairseq.files import atomic_write
+from tupe_fairseq.finetune.report import METRIC_LABELS, percent
+from tupe_fairseq.finetune.scoring import Predicted, flat, spelled
+from tupe_fairseq.runs.tables import markdown_table, write_tables
+
+logger = logging.getLogger(__name__)
+
+# on the page; errors.csv has all rows, results.json all classes
+_MOST_ERRORS, _MOST_CLASSES = 50, 12
+_LONGEST_TEXT = 300
+
+
+class Evaluated(NamedTuple):
+    """A row: its number in the file, its texts or its words, and the head's outputs for it."""
+
+    number: int
+    texts: Sequence[Any]
+    logits: np.ndarray
+
+
+def check_labels(task: Task, labels: Sequence[Any], path: str) -> None:
+    """Refuse labels that say nothing about a model, and log what never occurs."""
+    seen = {one for x in labels for one in ((x,) if isinstance(x, str) else x)}
+    fewest = 1 if task.kind == MULTILABEL else 2
+    if len(set(map(float, seen)) if task.is_regression else seen) < fewest:
+        listed = ", ".join(map(repr, seen)) or "none"
+        raise ValueError(
+            f"{path} has {len(seen)} different labels ({listed}) in {len(labels)} rows; an "
+            f"evaluation needs {fewest} or more"
+        )
+    if missing := [label for label in task.labels if label not in seen]:
+        logger.warning("%s has no row with %s", path, ", ".join(map(repr, missing)))
+
+
+def write_report(
+    folder: str,
+    about: dict[str, Any],
+    task: Task,
+    labels: Sequence[Any],
+    rows: Sequence[Evaluated],
+    temperature: float | None = None,
+) -> None:
+    """Write it.
+
+    Args:
+        about: what was evaluated, for the top of the page.
+        labels: the true ones, as :func:`tupe_fairseq.data.task_rows.read_label` gives them.
+        temperature: by which probabilities are calibrated.
+    """
+    logits = [row.logits for row in rows]
+    predicted = Predicted(predicted_arrays(task, logits), as_arrays(task, labels))
+    results: dict[str, Any] = {**about, "rows": len(rows), "description": task.to_record()}
+    results["metrics"] = with_intervals(task, predicted)
+    sure = None
+    if not task.is_regression:
+        sides = list(map(flat, predicted))
+        results["classes"] = class_scores(task.labels, *sides)
+        if task.kind != MULTILABEL:
+            numbers = range(task.num_classes)
+            results["confusion"] = confusion_matrix(*sides[::-1], labels=numbers).tolist()
+        sure = decisions(task, logits, predicted.targets)
+        results["calibration"] = {"raw": calibration(sure)}
+        if temperature is not None:
+            sure = decisions(task, logits, predicted.targets, temperature)
+            results["calibration"]["calibrated"] = calibration(sure)
+            results["temperature"] = temperature
+    table = _error_rows(task, predicted, sure, rows)
+    pictures = _draw(folder, task, predicted, results.get("calibration"))
+    with atomic_write(os.path.join(folder, "errors.csv")) as file:
+        write = row_writer(".csv", file, _columns(task))
+        for row in table:
+            write(row)
+    write_tables(folder, results, _page(task, results, table, pictures))
+    for name, one in results["metrics"].items():
+        logger.info("%s %.4f, 95%% interval %.4f to %.4f", name, one["value"], *one["interval"])
+    logger.info("wrote %s", os.path.join(folder, "results.md"))
+
+
+def _columns(task: Task) -> list[str]:
+    """Of errors.csv; the fourth is its order."""
+    size = "difference" if task.is_regression else "confidence"
+    return ["text", "target", "prediction", size, "row"]
+
+
+def _error_rows(
+    task: Task, predicted: Predicted, sure, rows: Sequence[Evaluated]
+) -> list[dict[str, Any]]:
+    """The rows of errors.csv; in sentences the wrong words have both tags."""
+    sides = [spelled(task, side) for side in predicted]
+    table = []
+    for place, size in errors(predicted, sure):
+        number, texts, _ = rows[place]
+        prediction, target = (side[place] for side in sides)
+        if task.kind == TAGGING:
+            pairs = zip(words_of(texts[0]), target, prediction)
+            texts = [" ".join(w if a == b else f"{w} [{a}, not {b}]" for w, a, b in pairs)]
+        text = " / ".join(" ".join(map(str, x)) if isinstance(x, list) else str(x) for x in texts)
+        cells = (text, target, prediction, float(f"{size:.4g}"), number)
+        table.append(dict(zip(_columns(task), cells)))
+    return table
+
+
+def _draw(folder: str, task: Task, predicted: Predicted, curves: dict | None) -> list[str]:
+    """Write the pictures; their names."""
+    if importlib.util.find_spec("matplotlib") is None:
+        logger.warning("no figures: matplotlib is not installed")
+        return []
+    from tupe_fairseq.figures import canvas
+    from tupe_fairseq.finetune.figures import confusion, scatter
+
+    figures = {}
+    if task.is_regression:
+        figures["scatter"] = scatter(predicted, f"{task.name}: scores")
+    elif task.kind != MULTILABEL:
+        figures["confusion"] = confusion(task, predicted, f"{task.name}: classes")
+    if curves:
+        figure = canvas.new_figure(4.2 * len(curves) + 0.4, 4.4)
+        panels = figure.subplots(1, len(curves), squeeze=False)[0]
+        for panel, (name, curve) in zip(panels, curves.items()):
+            bins = curve["bins"]
+            panel.plot([0, 1], [0, 1], color="#777777", linewidth=0.8)
+            panel.bar(
+                [one["from"] for one in bins], [one["right"] for one in bins], 0.1, align="edge",
+                color=canvas.COLOURS[0], edgecolor="white",
+            )  # fmt: skip
+            for one in bins:
+                place, colour = one["from"] + 0.05, "white" if one["right"] > 0.05 else "black"
+                panel.text(place, 0.01, one["number"], ha="center", color=colour, fontsize=7)
+            error = curve["expected_calibration_error"]
+            panel.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="share that is right")
+            panel.set_title(f"{name}: expected calibration error {error:.3f}")
+        figures["reliability"] = figure
+    for name, figure in figures.items():
+        canvas.save_png(figure, os.path.join(folder, f"{name}.png"), dpi=130)
+    return [*figures]
+
+
+def _page(
+    task: Task, results: dict[str, Any], table: list[dict[str, Any]], pictures: list[str]
+) -> str:
+    """results.md."""
+    metrics = [
+        [METRIC_LABELS[name], percent(one["value"]), " to ".join(map(percent, one["interval"]))]
+        for name, one in results["metrics"].items()
+    ]
+    lines = [
+        f"# {_cell(os.path.basename(results['file']))}",
+        "",
+        f"{results['rows']} rows, labels in column {_cell(results['label'])}; predicted by "
+        f"{_cell(results['checkpoint'])}.",
+        *[f"Left out: {_cell(results['left_out'])}"] * bool(results["left_out"]),
+        "",
+        "## Metrics",
+        "",
+        markdown_table(["times 100", "value", "95% interval"], metrics),
+        f"The intervals are of {DRAWS} draws of as many rows, with repeats (bootstrap).",
+        "",
+    ]
+    if classes := results.get("classes"):
+        shown, scores = most_frequent(classes), ("precision", "recall", "f1")
+        cells = [
+            [_cell(one["label"]), *(percent(one[n]) for n in scores), str(one["support"])]
+            for one in shown
+        ]
+        header = ["class", "precision", "recall", "F1", "number"]
+        lines += ["## Classes", "", markdown_table(header, cells)]
+    if "confusion" in results and len(task.labels) <= _MOST_CLASSES:
+        header = ["true class, by prediction", *map(_cell, task.labels)]
+        counts = [[_cell(x), *map(str, of)] for x, of in zip(task.labels, results["confusion"])]
+        lines += ["## Confusion", "", markdown_table(header, counts)]
+    lines += [f"![{name}]({name}.png)\n" for name in pictures if name != "reliability"]
+    if curves := results.get("calibration"):
+        keys = ("confidence", "right", "expected_calibration_error")
+        cells = [[name, *(percent(curve[key]) for key in keys)] for name, curve in curves.items()]
+        lines += [
+            "## Calibration",
+            "",
+            markdown_table(["times 100", "mean confidence", "right", "calibration error"], cells),
+            f"The temperature is {results['temperature']:.3f}." if "temperature" in results else
+            "`--calibrate` divides the logits by a temperature fitted on the validation set.",
+            "",
+            *["![reliability](reliability.png)\n"] * ("reliability" in pictures),
+        ]  # fmt: skip
+    columns = _columns(task)
+    if task.kind == TAGGING:  # they are in the text
+        columns = [name for name in columns if name not in ("target", "prediction")]
+    rows = [[_cell(row[name]) for name in columns] for row in table[:_MOST_ERRORS]]
+    title = "Largest differences" if task.is_regression else "Wrong with the highest confidence"
+    lines += [
+        f"## {title} ({len(rows)} of {len(table)} rows, all in errors.csv)",
+        "",
+        markdown_table(columns, rows),
+    ]
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    """A value as Markdown shows it as it is; a long text is cut."""
+    text = ", ".join(value) if isinstance(value, list) else str(value)
+    text = " ".join(text.split())
+    text = text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "\u2026"
+    return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", html.escape(text, quote=False))
