@@ -59,7 +59,7 @@ def _terms(position: PositionEncoding, scheme: str, seq_len: int) -> PositionTer
     if total is None:
         raise ValueError(_why_nothing(position, scheme))
     relative = None if position.relative is None else position.relative(seq_len)
-    if position.TABLE is None:  # then no term depends on absolute positions
+    if position.TABLE is None:  # no term depends on absolute positions, but fire's beyond L
         return PositionTerms(None, total, total)
     if position.uses("embed"):  # the table's rows are in the input, not in the logits
         return PositionTerms(None, relative, total)

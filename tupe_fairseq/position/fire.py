@@ -25,6 +25,8 @@ class FireBias(PositionEncoding):
     and their own position in the denominator, so that |x| <= 1. f has no bias, which the softmax
     would not see. Initial values, |c| and the 1e-6 in the denominator are those of the paper's
     code, as in mcleish7/arithmetic 86022a5, cramming/architectures/embeddings.py, from line 419.
+
+    Shape: see ``PositionEncoding.bias``; on the way, 32 numbers for each pair of positions.
     """
 
     def __init__(self, *sizes: int, **options):
