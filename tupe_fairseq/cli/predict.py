@@ -7,15 +7,12 @@ import logging
 import os
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Container
 
 from tupe_fairseq.cli.arg_types import output_file, writable
 from tupe_fairseq.cli.shared_flags import add_model_flags, load_model
 from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, parse_rows
 from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of
-
-if TYPE_CHECKING:
-    from tupe_fairseq.data.task import Task
 
 logger = logging.getLogger("tupe-predict")
 
@@ -74,7 +71,13 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.data.rows import row_writer
     from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task
     from tupe_fairseq.files import atomic_write
-    from tupe_fairseq.inference.texts import PREDICTED, encode_rows, logits_of_tokens, prediction
+    from tupe_fairseq.inference.texts import (
+        ALL,
+        PREDICTED,
+        encode_rows,
+        logits_of_tokens,
+        prediction,
+    )
 
     model, tokenizer, device = load_model(args, vocabulary)
     encoder, head = model.encoder, model.head
@@ -111,7 +114,9 @@ def main(argv: list[str] | None = None) -> None:
         total = None if rows.is_stream else rows.count()
         if args.report:
             check_labels(task, rows.labels, args.input)
-        new = _new_names(args, task, rows, is_conll) if writes else {}
+        names = [*["row"] * (rows.skips and not is_conll), *PREDICTED[task.kind]]
+        names += [ALL] * args.all_probabilities
+        new = _new_names(args, names, rows.texts if is_conll else rows.columns) if writes else {}
         temperature = None
         if args.calibrate:
             from tupe_fairseq.evaluation.temperature import read_or_fit
@@ -155,14 +160,9 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _new_names(
-    args: argparse.Namespace, task: "Task", rows: TextRows, is_conll: bool
+    args: argparse.Namespace, names: list[str], columns: Container[str]
 ) -> dict[str, str]:
     """The names of the new columns; none is one of INPUT's."""
-    from tupe_fairseq.inference.texts import ALL, PREDICTED
-
-    names = [*["row"] * (rows.skips and not is_conll), *PREDICTED[task.kind]]
-    names += [ALL] * args.all_probabilities
-    columns = rows.texts if is_conll else rows.columns
     prefix = args.prefix or ""
     if args.prefix is None and any(name in columns for name in names):
         prefix = "predicted_"

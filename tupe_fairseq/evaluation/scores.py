@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -130,20 +130,17 @@ def calibration(rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, Any]
     }
 
 
-class Error(NamedTuple):
-    """A row that is wrong: its place, and how sure of it the model is, or how far the score is."""
-
-    place: int
-    size: float
-
-
 def errors(
     predicted: Predicted, rows: Sequence[tuple[np.ndarray, np.ndarray]] | None
-) -> list[Error]:
-    """All rows that are wrong, the worst first; ``rows`` as :func:`decisions`, None of scores."""
+) -> list[tuple[int, float]]:
+    """The places of wrong rows, and how sure the model was or how far off; the worst first.
+
+    Args:
+        rows: of :func:`decisions`; None for scores.
+    """
     if rows is None:
         sizes = np.abs(predicted.predictions - predicted.targets).tolist()
     else:
         sizes = [float(np.max(sure, where=~right, initial=0.0)) for sure, right in rows]
-    found = (Error(place, size) for place, size in enumerate(sizes) if size > 0)
-    return sorted(found, key=lambda error: -error.size)
+    found = ((place, size) for place, size in enumerate(sizes) if size > 0)
+    return sorted(found, key=lambda error: -error[1])

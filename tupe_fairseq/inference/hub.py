@@ -31,7 +31,7 @@ from tupe_fairseq.data.task import REGRESSION, TAGGING, Task, trained_kind
 from tupe_fairseq.data.tokenizer import Tokenizer, find_record
 from tupe_fairseq.inference.model import trained_head
 from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
-from tupe_fairseq.inference.texts import predict
+from tupe_fairseq.inference.texts import encode_rows, logits_of_tokens, prediction
 from tupe_fairseq.models._options import check_overrides
 from tupe_fairseq.runs.process import quiet
 
@@ -166,7 +166,9 @@ class TupeRobertaHub(RobertaHubInterface):
         if all_probabilities and task.kind == REGRESSION:
             raise ValueError("a regression has no probabilities; drop all_probabilities")
         encoder = self.model.encoder.sentence_encoder
-        return predict(rows, task, self._tokenizer, encoder, head, all_probabilities)
+        tokens = encode_rows(rows, task, self._tokenizer)
+        logits = logits_of_tokens(tokens, task, encoder, head)
+        return [prediction(task, x, all_probabilities) for x in logits]
 
     @functools.cached_property
     def _tokenizer(self) -> Tokenizer:

@@ -53,19 +53,6 @@ def embed(
     return run(encoder, sequences, POOLINGS[pooling], batch_tokens)
 
 
-def predict(
-    rows: Rows,
-    task: Task,
-    tokenizer: Tokenizer,
-    encoder: Any,
-    head: Finish,
-    all_probabilities: bool = False,
-) -> list[dict[str, Any]]:
-    """What a fine-tuned model predicts for each row, as :func:`prediction`."""
-    logits = logits_of_tokens(encode_rows(rows, task, tokenizer), task, encoder, head)
-    return [prediction(task, x, all_probabilities) for x in logits]
-
-
 def encode_rows(rows: Rows, task: Task, tokenizer: Tokenizer) -> TokenRows:
     """The tokens of each text of a row; for tagging of each word."""
     if task.kind == TAGGING:
