@@ -97,18 +97,7 @@ def execute(language, code, folder):
     return output.getvalue()
 
 
-def in_processes(language, code, folder):
-    """Run a block as a reader does, in a shell whose commands have the further flags."""
-    if language == "python":
-        return run_process(sys.executable, "-c", code, cwd=folder).stdout
-    commands = [[name] for name in SMALLER if name.startswith(("fairseq-", "tupe-"))]
-    more = {words[0]: shlex.join(smaller(words)[1:]) for words in commands}
-    functions = [f'{name}() {{ command {name} "$@" {flags}; }}\n' for name, flags in more.items()]
-    env = {"PATH": f"{BIN}:{ENV['PATH']}"}
-    return run_process("bash", "-ec", "".join(functions) + code, cwd=folder, env=env).stdout
-
-
-def run_page(page, folder, done=(), execute=execute):
+def run_page(page, folder, done=()):
     """The output of each block that no earlier page had."""
     return [execute(*block, folder) for block in blocks(page) if block not in done]
 
@@ -142,7 +131,7 @@ def folder(text, tmp_path):
 
 def test_readme_and_export(folder):
     taken_for_given = [path.name for path in folder.iterdir()]
-    outputs = run_page("README.md", folder, execute=in_processes)
+    outputs = run_page("README.md", folder)
     assert len(outputs) == 9
     readme = (REPO / "README.md").read_text(encoding="utf-8")
     assert outputs[0] == re.search(r"^```text\n(.*?)^```$", readme, re.M | re.S)[1]
