@@ -1,6 +1,7 @@
 """Reads checkpoints of other code as this project's, and writes them: ``tupe-convert``."""
 
 import argparse
+import contextlib
 import logging
 import os
 from collections.abc import Sequence
@@ -220,41 +221,42 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
     model.tensors = {**tensors, **record, **records}
 
 
+def output_of_model(path: str, overwrite: bool) -> contextlib.AbstractContextManager[str]:
+    """The folder to write with :func:`save_model`; opened before a large model is read."""
+    return new_output_folder(path, MODEL, others=VOCABULARY_FILES, overwrite=overwrite)
+
+
 def save_model(
     model: Model,
-    output_dir: str,
+    folder: str,
     *,
     vocabulary: tuple[str, Sequence[str]] | None = None,
     sources: Sequence[str] = (),
-    overwrite: bool = False,
 ) -> None:
-    """Write a folder with model.pt, its dictionaries and its vocabulary.
+    """Write model.pt, its dictionaries and its vocabulary.
 
     Args:
         vocabulary: its kind and its files.
         sources: folders with the vocabulary, labels and report.json, instead; the first counts.
     """
     options = model.options
-    with new_output_folder(
-        output_dir, MODEL, others=VOCABULARY_FILES, overwrite=overwrite
-    ) as folder:
-        for source in reversed(sources):
-            copy_vocabulary(source, folder)
-        dictionaries = {DICTIONARY: model.lines}
-        if "masked_lm" not in options.task:
-            dictionaries[os.path.join("input0", DICTIONARY)] = model.lines
-        if model.labels is not None:
-            # unchanged: both loaders subtract their own number of built-in symbols from a label
-            dictionaries[os.path.join("label", DICTIONARY)] = model.labels
-        for name, lines in dictionaries.items():
-            with atomic_write(os.path.join(folder, name)) as file:
-                file.writelines(f"{line}\n" for line in lines)
-        record = os.path.join(folder, VOCABULARY_RECORD)
-        if vocabulary is not None:
-            Tokenizer(*vocabulary, os.path.join(folder, DICTIONARY), {}).copy_to(folder)
-        if os.path.exists(record):
-            write_json(record, {**read_json(record), "max_positions": options.max_positions})
-        write_model(folder, model)
+    for source in reversed(sources):
+        copy_vocabulary(source, folder)
+    dictionaries = {DICTIONARY: model.lines}
+    if "masked_lm" not in options.task:
+        dictionaries[os.path.join("input0", DICTIONARY)] = model.lines
+    if model.labels is not None:
+        # unchanged: both loaders subtract their own number of built-in symbols from a label
+        dictionaries[os.path.join("label", DICTIONARY)] = model.labels
+    for name, lines in dictionaries.items():
+        with atomic_write(os.path.join(folder, name)) as file:
+            file.writelines(f"{line}\n" for line in lines)
+    record = os.path.join(folder, VOCABULARY_RECORD)
+    if vocabulary is not None:
+        Tokenizer(*vocabulary, os.path.join(folder, DICTIONARY), {}).copy_to(folder)
+    if os.path.exists(record):
+        write_json(record, {**read_json(record), "max_positions": options.max_positions})
+    write_model(folder, model)
     for remark in model.remarks:
         logger.info("%s", remark)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.checkpoint.checkpoint import ENCODER, loading
-from tupe_fairseq.checkpoint.convert import Model, complete, read_model, save_model
+from tupe_fairseq.checkpoint.convert import Model, complete, output_of_model, read_model, save_model
 from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
 from tupe_fairseq.data.tokenizer import find_dictionary
 from tupe_fairseq.modules.record import RECORD, options_record
@@ -32,16 +32,17 @@ def extend_checkpoint(
     """
     checkpoint = find_checkpoint(checkpoint)
     sources = folders_of(checkpoint, data)
-    model = read_model(checkpoint, find_dictionary(sources))
-    if model.origin:
-        raise ValueError(
-            f"{checkpoint} is of {model.origin}; make a checkpoint of this project of it first, "
-            "with tupe-convert"
-        )
-    model = extend(model, max_positions, method)
-    with loading(checkpoint):
-        complete(model)
-    save_model(model, output_dir, sources=sources, overwrite=overwrite)
+    with output_of_model(output_dir, overwrite) as folder:
+        model = read_model(checkpoint, find_dictionary(sources))
+        if model.origin:
+            raise ValueError(
+                f"{checkpoint} is of {model.origin}; make a checkpoint of this project of it "
+                "first, with tupe-convert"
+            )
+        model = extend(model, max_positions, method)
+        with loading(checkpoint):
+            complete(model)
+        save_model(model, folder, sources=sources)
     return model.options
 
 

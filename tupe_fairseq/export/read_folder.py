@@ -26,6 +26,7 @@ from tupe_fairseq.checkpoint.convert import (
     Model,
     complete,
     dictionary_lines,
+    output_of_model,
     read_model,
     save_model,
     set_head,
@@ -78,33 +79,34 @@ def convert_checkpoint(
         vocabulary: its kind and its files; a RoBERTa's folder has them.
         untie: see ``checkpoint/untie.py``.
     """
-    if os.path.isfile(os.path.join(checkpoint, "config.json")):
-        if not vocabulary and not dictionary and (files := _gpt2_files(checkpoint)):
-            vocabulary = "gpt2", files
-        is_gpt2 = vocabulary is not None and vocabulary[0] == "gpt2"
-        numbers = read_json(vocabulary[1][0]) if is_gpt2 else None
-        model = read_folder(checkpoint, dictionary, label_dict, numbers)
-    else:
-        checkpoint = find_checkpoint(checkpoint)
-        if dictionary is None:
-            raise ValueError(f"--checkpoint {checkpoint} is a file, which needs --dict, too")
-        model = read_model(checkpoint, dictionary, label_dict)
-        if not model.origin and not untie:
+    with output_of_model(output_dir, overwrite) as folder:
+        if os.path.isfile(os.path.join(checkpoint, "config.json")):
+            if not vocabulary and not dictionary and (files := _gpt2_files(checkpoint)):
+                vocabulary = "gpt2", files
+            is_gpt2 = vocabulary is not None and vocabulary[0] == "gpt2"
+            numbers = read_json(vocabulary[1][0]) if is_gpt2 else None
+            model = read_folder(checkpoint, dictionary, label_dict, numbers)
+        else:
+            checkpoint = find_checkpoint(checkpoint)
+            if dictionary is None:
+                raise ValueError(f"--checkpoint {checkpoint} is a file, which needs --dict, too")
+            model = read_model(checkpoint, dictionary, label_dict)
+            if not model.origin and not untie:
+                raise ValueError(
+                    f"{checkpoint} is a checkpoint of this project; use it without converting, or "
+                    "make TUPE of a learned one with --untie"
+                )
+        if untie:
+            with loading(checkpoint):
+                model = untied(model)
+                complete(model)
+        first = tuple(line.rpartition(" ")[0] for line in model.lines[: len(HIDDEN_SYMBOLS)])
+        if vocabulary is not None and vocabulary[0] == "fastbpe" and first != HIDDEN_SYMBOLS:
             raise ValueError(
-                f"{checkpoint} is a checkpoint of this project; use it without converting, or make "
-                "TUPE of a learned one with --untie"
+                "--bpe-codes is for checkpoints of the TUPE authors' code, whose text was lower "
+                "case and tokenized (Moses); how another model's text was prepared is not known"
             )
-    if untie:
-        with loading(checkpoint):
-            model = untied(model)
-            complete(model)
-    first = tuple(line.rpartition(" ")[0] for line in model.lines[: len(HIDDEN_SYMBOLS)])
-    if vocabulary is not None and vocabulary[0] == "fastbpe" and first != HIDDEN_SYMBOLS:
-        raise ValueError(
-            "--bpe-codes is for checkpoints of the TUPE authors' code, whose text was lower case "
-            "and tokenized (Moses); how another model's text was prepared is not known"
-        )
-    save_model(model, output_dir, vocabulary=vocabulary, overwrite=overwrite)
+        save_model(model, folder, vocabulary=vocabulary)
     logger.info("%d tensors of %s, float32", len(model.tensors), model.origin or "this project")
     logger.info("classification heads: %s", classification_heads(model.tensors) or "none")
     return model.options
