@@ -20,7 +20,7 @@ from tupe_fairseq.finetune.scoring import (
     write_predictions,
 )
 from tupe_fairseq.inference.model import load
-from tupe_fairseq.inference.texts import predict_tokens
+from tupe_fairseq.inference.texts import logits_of_tokens, prediction
 from tupe_fairseq.runs.grid import Slot, torch_device
 from tupe_fairseq.runs.process import BEST, LAST, Diverged, records, remove_checkpoints
 
@@ -106,7 +106,8 @@ def _predicted(run: Run, split: str, device: str) -> Iterator[dict[str, Any]]:
     encoder, head = model.encoder.to(own_device), model.head.to(own_device)
     rows = ([tokens.tolist() for tokens in texts] for texts in data.texts(split))
     while chunk := list(itertools.islice(rows, _CHUNK)):
-        yield from predict_tokens(chunk, data.task, encoder, head)
+        for logits in logits_of_tokens(chunk, data.task, encoder, head):
+            yield prediction(data.task, logits)
 
 
 def read_curve(run: Run) -> list[dict[str, Any]]:

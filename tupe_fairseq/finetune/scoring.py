@@ -74,7 +74,7 @@ def write_predictions(
     """Write a line for each row: its number, the prediction, the true label, the probability.
 
     Args:
-        predictions: of :func:`tupe_fairseq.inference.texts.predict_tokens`.
+        predictions: of :func:`tupe_fairseq.inference.texts.prediction`.
         targets: as :func:`spelled`; None if they are unknown.
         index: the number of each row; empty if they are unknown.
     """

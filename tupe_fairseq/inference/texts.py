@@ -60,19 +60,6 @@ def encode_rows(rows: Rows, task: Task, tokenizer: Tokenizer) -> TokenRows:
     return [list(map(tokenizer.encode, texts)) for texts in rows]
 
 
-def predict_tokens(
-    rows: TokenRows,
-    task: Task,
-    encoder: Any,
-    head: Finish,
-    batch_tokens: int | None = None,
-    counts: Counter | None = None,
-) -> list[dict[str, Any]]:
-    """What a fine-tuned model predicts for each row, as :func:`prediction`."""
-    logits = logits_of_tokens(rows, task, encoder, head, batch_tokens, counts)
-    return [prediction(task, x) for x in logits]
-
-
 def logits_of_tokens(
     rows: TokenRows,
     task: Task,
