@@ -77,7 +77,12 @@ class TrainingTask(FairseqTask):
         # other program of fairseq asks
         if split == "train" and not self._has_begun:
             self._has_begun = True
-            self.begin_training(self.cfg._get_root())
+            try:
+                self.begin_training(self.cfg._get_root())
+            except Exception:
+                if dist.is_initialized():  # gloo's threads can abort a process that ends with them
+                    dist.destroy_process_group()
+                raise
         return super().has_sharded_data(split)
 
     def get_batch_iterator(self, *args, **kwargs):
