@@ -19,6 +19,7 @@ from tupe_fairseq.data.task import KINDS, Task
 from tupe_fairseq.data.tokenizer import copy_vocabulary
 from tupe_fairseq.evaluation import scores
 from tupe_fairseq.evaluation.temperature import fit
+from tupe_fairseq.finetune import scoring
 from tupe_fairseq.finetune.scoring import Predicted
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 
@@ -204,7 +205,7 @@ def test_draws_have_the_metrics_of_their_rows(kind):
     if kind == "tagging":
         sides = [[[TAGS[n] for n in row] for row in side] for side in predicted]
     for name in REPORTED[kind]:
-        value = scores._of_rows(name, task, *sides)
+        value = scoring._of_rows(name, task, *sides)
         for _ in range(5):
             rows = draw.integers(30, size=4)  # a class may be missing
             drawn = [[x[n] for n in rows] if kind == "tagging" else x[rows] for x in sides]
@@ -213,13 +214,13 @@ def test_draws_have_the_metrics_of_their_rows(kind):
 
 def test_intervals_cover(monkeypatch):
     """95% intervals cover the value of a large sample in 90 to 98% of 200 simulated sets."""
-    monkeypatch.setattr(scores, "DRAWS", 300)
+    monkeypatch.setattr(scoring, "DRAWS", 300)
     draw, task = np.random.default_rng(4), task_of("classification", "accuracy", "macro_f1")
     large = simulated("classification", 300_000, draw)
-    truth = scores.measure(task, large)
+    truth = scoring.measure(task, large)
     covered = dict.fromkeys(truth, 0)
     for _ in range(200):
-        found = scores.with_intervals(task, simulated("classification", 150, draw))
+        found = scoring.with_intervals(task, simulated("classification", 150, draw))
         for name, one in found.items():
             covered[name] += one["interval"][0] <= truth[name] <= one["interval"][1]
     assert all(180 <= number <= 196 for number in covered.values()), covered

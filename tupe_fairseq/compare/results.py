@@ -1,12 +1,10 @@
 """The results of a comparison: statistics over the seeds, runs.csv, results.json, results.md."""
 
-import math
 from collections.abc import Sequence
-from statistics import fmean, stdev
 from typing import Any
 
 from tupe_fairseq.runs.study import finished
-from tupe_fairseq.runs.tables import markdown_table, write_tables
+from tupe_fairseq.runs.tables import markdown_table, spread, write_tables
 
 Row = dict[str, Any]
 _MEASURES = ("final_loss", "best_loss", "seconds", "words_per_second", "peak_memory_mib")
@@ -57,22 +55,6 @@ def updates_to_reach(curve: Sequence[dict[str, float]], target: float) -> float 
             return before["updates"] + share * (point["updates"] - before["updates"])
         before = point
     return None
-
-
-def spread(values: Sequence[float | None]) -> Row | None:
-    """``n``, ``mean``, ``min``, ``max`` of the values that there are; None if there are none.
-
-    The 95% interval of the mean, by Student's t, is the mean ± ``margin95`` (None: one value).
-    """
-    from scipy.stats import t
-
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    n, margin = len(known), None
-    if n > 1:
-        margin = float(t.ppf(0.975, n - 1)) * stdev(known) / math.sqrt(n)
-    return {"n": n, "mean": fmean(known), "min": min(known), "max": max(known), "margin95": margin}
 
 
 def summarize(runs: Sequence[Row]) -> list[Row]:

@@ -1,38 +1,33 @@
 """The folder of an evaluation: results.json, results.md, errors.csv and pictures."""
 
-import html
 import importlib.util
 import logging
 import os
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.metrics import confusion_matrix
 
-from tupe_fairseq.data.metrics import class_scores, most_frequent
+from tupe_fairseq.data.metrics import class_scores
 from tupe_fairseq.data.rows import row_writer, words_of
 from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task
 from tupe_fairseq.evaluation.scores import (
-    DRAWS,
     as_arrays,
     calibration,
     decisions,
     errors,
     predicted_arrays,
-    with_intervals,
 )
 from tupe_fairseq.files import atomic_write
-from tupe_fairseq.finetune.report import METRIC_LABELS, percent
-from tupe_fairseq.finetune.scoring import Predicted, flat, spelled
-from tupe_fairseq.runs.tables import markdown_table, write_tables
+from tupe_fairseq.finetune.report import METRIC_LABELS, class_table, percent
+from tupe_fairseq.finetune.scoring import DRAWS, Predicted, flat, spelled, with_intervals
+from tupe_fairseq.runs.tables import in_cell, markdown_table, write_tables
 
 logger = logging.getLogger(__name__)
 
 # on the page; errors.csv has all rows, results.json all classes
 _MOST_ERRORS, _MOST_CLASSES = 50, 12
-_LONGEST_TEXT = 300
 
 
 class Evaluated(NamedTuple):
@@ -169,11 +164,11 @@ def _page(
         for name, one in results["metrics"].items()
     ]
     lines = [
-        f"# {_cell(os.path.basename(results['file']))}",
+        f"# {in_cell(os.path.basename(results['file']))}",
         "",
-        f"{results['rows']} rows, labels in column {_cell(results['label'])}; predicted by "
-        f"{_cell(results['checkpoint'])}.",
-        *[f"Left out: {_cell(results['left_out'])}"] * bool(results["left_out"]),
+        f"{results['rows']} rows, labels in column {in_cell(results['label'])}; predicted by "
+        f"{in_cell(results['checkpoint'])}.",
+        *[f"Left out: {in_cell(results['left_out'])}"] * bool(results["left_out"]),
         "",
         "## Metrics",
         "",
@@ -182,16 +177,10 @@ def _page(
         "",
     ]
     if classes := results.get("classes"):
-        shown, scores = most_frequent(classes), ("precision", "recall", "f1")
-        cells = [
-            [_cell(one["label"]), *(percent(one[n]) for n in scores), str(one["support"])]
-            for one in shown
-        ]
-        header = ["class", "precision", "recall", "F1", "number"]
-        lines += ["## Classes", "", markdown_table(header, cells)]
+        lines += ["## Classes", "", class_table(classes)]
     if "confusion" in results and len(task.labels) <= _MOST_CLASSES:
-        header = ["true class, by prediction", *map(_cell, task.labels)]
-        counts = [[_cell(x), *map(str, of)] for x, of in zip(task.labels, results["confusion"])]
+        header = ["true class, by prediction", *map(in_cell, task.labels)]
+        counts = [[in_cell(x), *map(str, of)] for x, of in zip(task.labels, results["confusion"])]
         lines += ["## Confusion", "", markdown_table(header, counts)]
     lines += [f"![{name}]({name}.png)\n" for name in pictures if name != "reliability"]
     if curves := results.get("calibration"):
@@ -209,7 +198,7 @@ def _page(
     columns = _columns(task)
     if task.kind == TAGGING:  # they are in the text
         columns = [name for name in columns if name not in ("target", "prediction")]
-    rows = [[_cell(row[name]) for name in columns] for row in table[:_MOST_ERRORS]]
+    rows = [[in_cell(row[name]) for name in columns] for row in table[:_MOST_ERRORS]]
     title = "Largest differences" if task.is_regression else "Wrong with the highest confidence"
     lines += [
         f"## {title} ({len(rows)} of {len(table)} rows, all in errors.csv)",
@@ -217,11 +206,3 @@ def _page(
         markdown_table(columns, rows),
     ]
     return "\n".join(lines)
-
-
-def _cell(value: Any) -> str:
-    """A value as Markdown shows it as it is; a long text is cut."""
-    text = ", ".join(value) if isinstance(value, list) else str(value)
-    text = " ".join(text.split())
-    text = text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "\u2026"
-    return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", html.escape(text, quote=False))

@@ -1,18 +1,15 @@
-"""Metrics with bootstrap intervals, calibration, and the rows that are most wrong."""
+"""Predictions as arrays, calibration, and the rows that are most wrong."""
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tupe_fairseq.data.metrics import METRICS, as_bioes
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, Task, as_tuple
-from tupe_fairseq.finetune.scoring import Predicted, measure, metric_names, spelled
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, Task, as_tuple
+from tupe_fairseq.finetune.scoring import Predicted
 from tupe_fairseq.finetune.task_data import Labels
 from tupe_fairseq.inference.texts import prediction, probabilities
 
-DRAWS, _SEED = 1000, 1
 _BINS = 10
 
 
@@ -35,58 +32,6 @@ def predicted_arrays(task: Task, logits: Sequence[np.ndarray]) -> Labels:
         return np.stack(logits) > 0
     classes = [x.argmax(axis=-1) for x in logits]
     return np.array(classes) if task.kind == CLASSIFICATION else classes
-
-
-def with_intervals(task: Task, predicted: Predicted) -> dict[str, dict[str, Any]]:
-    """Each metric, and the interval of the middle 95% of its values for rows drawn with repeats."""
-    sides = predicted if task.kind != TAGGING else [spelled(task, side) for side in predicted]
-    functions = {name: _of_rows(name, task, *sides) for name in metric_names(task)}
-    number, draw = len(sides[0]), np.random.default_rng(_SEED)
-    rows = (draw.integers(number, size=number) for _ in range(DRAWS))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of draws with one class alone
-        values = [[function(drawn) for function in functions.values()] for drawn in rows]
-    ends = np.quantile(values, [0.025, 0.975], axis=0).T.tolist()
-    metrics = measure(task, predicted)
-    return {n: {"value": metrics[n], "interval": of} for n, of in zip(functions, ends)}
-
-
-def _of_rows(name: str, task: Task, predictions, targets) -> Callable[[np.ndarray], float]:
-    """The metric of some of the rows.
-
-    Most are the mean over classes (or of one ratio) of sums over the rows, which are fast to draw.
-    """
-    if name == "entity_f1":
-        hits, of_both = np.array(list(map(_entities, as_bioes(predictions), as_bioes(targets)))).T
-    elif name == "accuracy" and task.kind == TAGGING:
-        hits = np.array([sum(map(str.__eq__, *pair)) for pair in zip(predictions, targets)])
-        of_both = np.array(list(map(len, targets)))
-    elif name == "accuracy":
-        hits, of_both = predictions == targets, np.ones(len(targets))
-    elif name in ("f1", "macro_f1", "micro_f1"):
-        if task.kind == CLASSIFICATION:
-            predictions, targets = (np.eye(task.num_classes)[x] for x in (predictions, targets))
-        hits, of_both = 2.0 * predictions * targets, 0.0 + predictions + targets
-        if name != "macro_f1":
-            hits, of_both = (x[:, 1] if name == "f1" else x.sum(axis=1) for x in (hits, of_both))
-    else:
-        return lambda rows: float(METRICS[name].function(targets[rows], predictions[rows]))
-    sums = np.stack([hits, of_both], axis=1).astype(np.float64)
-
-    def value(rows: np.ndarray) -> float:
-        counts = np.bincount(rows, minlength=len(sums))
-        above, below = map(np.atleast_1d, np.tensordot(counts, sums, 1))
-        return float((above[below > 0] / below[below > 0]).mean()) if below.any() else 0.0
-
-    return value
-
-
-def _entities(predictions: list[str], targets: list[str]) -> tuple[int, int]:
-    """Twice those that are right, and how many there are on both sides together."""
-    from seqeval.metrics.sequence_labeling import get_entities
-
-    both = [set(get_entities(tags)) for tags in (predictions, targets)]
-    return 2 * len(both[0] & both[1]), len(both[0]) + len(both[1])
 
 
 def decisions(

@@ -18,7 +18,7 @@ from tupe_fairseq.finetune.scoring import (
     read_predictions,
     score,
 )
-from tupe_fairseq.runs.tables import markdown_table, write_tables
+from tupe_fairseq.runs.tables import in_cell, markdown_table, write_tables
 
 METRIC_LABELS = {
     "accuracy": "accuracy",
@@ -47,9 +47,15 @@ def percent(value: float | None) -> str:
     return "diverged" if value is None else f"{100 * value:.1f}".replace("-0.0", "0.0")
 
 
-def _in_cell(text: str) -> str:
-    """A label or name, which a user chose, without effect on the table."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+def class_table(classes: list[dict[str, Any]]) -> str:
+    """Precision, recall and F1 of the most frequent classes."""
+    scores = ("precision", "recall", "f1")
+    rows = [
+        [in_cell(one["label"]), *(percent(one[n]) for n in scores), str(one["support"])]
+        for one in most_frequent(classes)
+    ]
+    more = f" ({len(rows)} of {len(classes)})" * (len(rows) < len(classes))
+    return markdown_table([f"class{more}", "precision", "recall", "F1", "number"], rows)
 
 
 def write_task(
@@ -109,7 +115,7 @@ def task_table(summary: dict[str, Any], task: Task) -> str:
         scores = [percent(metrics and metrics[split][metric]) for split, metric in columns]
         return [name + " (best)" * (name == best), str(number), *scores]
 
-    baseline = _BASELINES[task.kind].format(_in_cell(constant["answer"]))
+    baseline = _BASELINES[task.kind].format(in_cell(constant["answer"]))
     medians = [
         line(row["lr"], summary["best_lr"], len(row["seeds"]), row["metrics"])
         for row in summary["by_lr"]
@@ -152,21 +158,14 @@ def task_table(summary: dict[str, Any], task: Task) -> str:
         title = f"## {split.capitalize()} set, by the run that is best on the development set"
         lines += [title, "", markdown_table(header, rows)]
     if summary.get("classes"):
-        shown, scores = most_frequent(summary["classes"]), ("precision", "recall", "f1")
-        rows = [
-            [_in_cell(one["label"]), *(percent(one[n]) for n in scores), str(one["support"])]
-            for one in shown
-        ]
-        title = f"## Each class, by the best run ({len(shown)} of {len(summary['classes'])})"
-        header = ["class", "precision", "recall", "F1", "number"]
-        lines += [title, "", markdown_table(header, rows)]
+        lines += ["## Each class, by the best run", "", class_table(summary["classes"])]
     return "\n".join(lines)
 
 
 def _options(settings: dict[str, Any], task: Task) -> list[str]:
     """A paragraph for each option that changes the protocol."""
     weights = zip(task.labels, settings["class_weights"] or [])
-    listed = ", ".join(f"{_in_cell(label)} {weight:g}" for label, weight in weights)
+    listed = ", ".join(f"{in_cell(label)} {weight:g}" for label, weight in weights)
     lines = {
         "pooling": f"The head gets the {settings['pooling']} of a text's features (--pooling).",
         "metric": f"Checkpoints are picked by {METRIC_LABELS[task.selection]} (--metric).",
@@ -253,7 +252,7 @@ def overall_table(overall: dict[str, Any]) -> str:
 def _overall_row(name: str, row: dict[str, Any]) -> list[str]:
     remarks = [] if row["pretrained"] else ["not pre-trained"]
     remarks += [f"{row['pooling']} pooling"] if row["pooling"] else []
-    label = _in_cell(name) + (f" ({', '.join(remarks)})" if remarks else "")
+    label = in_cell(name) + (f" ({', '.join(remarks)})" if remarks else "")
     medians = [
         f"{METRIC_LABELS[metric]} {f'{_MNLI_SETS[split]} ' if 'valid1' in row['metrics'] else ''}"
         f"{percent(value)}"

@@ -1,11 +1,26 @@
 """Tables: in Markdown, and results.json, results.md and runs.csv with a row for each run."""
 
 import csv
+import html
+import math
 import os
+import re
 from collections.abc import Iterable, Sequence
+from statistics import fmean, stdev
 from typing import Any
 
 from tupe_fairseq.files import atomic_write, write_json
+
+# characters of a text in a cell
+_LONGEST = 300
+
+
+def in_cell(value: Any) -> str:
+    """A value, such as a user's text or label, as Markdown shows it as it is; a long one is cut."""
+    text = ", ".join(value) if isinstance(value, list) else str(value)
+    text = " ".join(text.split())
+    text = text if len(text) <= _LONGEST else text[:_LONGEST] + "\u2026"
+    return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", html.escape(text, quote=False))
 
 
 def markdown_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -13,6 +28,22 @@ def markdown_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     header = list(header)
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def spread(values: Sequence[float | None]) -> dict[str, Any] | None:
+    """``n``, ``mean``, ``min``, ``max`` of the values that there are; None if there are none.
+
+    The 95% interval of the mean, by Student's t, is the mean ± ``margin95`` (None: one value).
+    """
+    from scipy.stats import t
+
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    n, margin = len(known), None
+    if n > 1:
+        margin = float(t.ppf(0.975, n - 1)) * stdev(known) / math.sqrt(n)
+    return {"n": n, "mean": fmean(known), "min": min(known), "max": max(known), "margin95": margin}
 
 
 def write_tables(
