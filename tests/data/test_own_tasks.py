@@ -19,7 +19,7 @@ from helpers.glue_files import ODD_TEXTS, prepare_glue, sentence, write_glue, wr
 from helpers.models import write_model
 from helpers.running import BIN, call_program, run_process
 from tupe_fairseq.data.indexed import read_sentences
-from tupe_fairseq.data.task import REPORT, Task, label_of
+from tupe_fairseq.data.task import KINDS, REPORT, Task, label_of
 from tupe_fairseq.data.task_rows import draw_share
 from tupe_fairseq.data.text_files import clean_line
 from tupe_fairseq.files import read_json
@@ -308,7 +308,8 @@ def test_tags_stand_on_first_tokens(place, tmp_path):
     assert sorted(found) == sorted(sentences)
     warned = report["splits"]["train"]["warnings"]
     assert warned == {"words apart have other tokens than in a line": 1}
-    assert report["splits"]["test"]["warnings"] == {"empty text": 1, "also in train": 7}
+    leaks = sum(row >= 20 for row in rows_in(out)["train"])
+    assert report["splits"]["test"]["warnings"] == {"empty text": 1, "also in train": leaks}
     assert report["splits"]["test"]["rows"] == 11 and report["splits"]["test"]["labels"] == {}
     assert texts(out, "test") == [*lines, ""]
     # where words begin without tags
@@ -448,7 +449,12 @@ AS_TEXT = "has a list as text, "
         ("tagging", "a.conll", "X B\nY I\nis O\n\n" * 20, "the tags name no entities"),
         ("tagging", "a.conll", "X a-B\nY a-I\nis O\n\n" * 20, "the tags name no entities"),
         # texts that are there twice
-        ("classification", "a.csv", rows_of("a", "b", text="same"), "2 of 2 rows of valid are in"),
+        (
+            "classification",
+            "a.csv",
+            rows_of("a", "b", text="same"),
+            "--valid-share 0.1 of 20 rows holds out 0",
+        ),
     ],
 )
 def test_the_line_that_says_it(kind, name, content, expected, place, tmp_path):
@@ -506,9 +512,79 @@ def test_a_test_set_with_what_stands_for_none_has_no_labels(
 def test_no_label_is_held_out_as_a_whole():
     draw = random.Random(1)
     of_rows = [tuple(draw.sample("abcdefghijkl", draw.randint(0, 4))) for _ in range(40)]
-    of_rows += [("once",), ("twice", "a"), ("twice",)]
+    of_rows += [("once",), ("twice", "a"), ("twice",), ("of one text",), ("of one text",)]
+    texts = [*range(len(of_rows) - 1), len(of_rows) - 2]
     for strata in (of_rows, [()] * len(of_rows)):
-        drawn = draw_share(strata, of_rows, 0.6, 1)
+        drawn = draw_share(texts, strata, of_rows, 0.6, 1)
         left = {x for row, label in enumerate(of_rows) if row not in drawn for x in label}
         assert left == {x for label in of_rows for x in label}
         assert len(drawn) > 10
+
+
+def rows_in(folder):
+    """The numbers of the rows of each split."""
+    return {path.stem: [*map(int, path.read_text().split())] for path in folder.glob("*.index")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_folds_test_each_row_once_and_no_text_is_on_two_sides(kind, place, tmp_path):
+    """Texts that differ by spaces alone are the same; each fold has its share of each label."""
+    texts = [sentence(n) for n in range(60)] + [
+        f"  {sentence(n)} ".replace(" ", "  ") for n in (3, 3, 4)
+    ]
+    number = [int(text.split()[0] == "The") + n % 2 for n, text in enumerate(texts)]
+    labels = {"classification": "abc", "multilabel": ["a", "a,b", "b"]}.get(kind, [-1, 0.5, 2])
+    rows = [(text, labels[n]) for text, n in zip(texts, number)]
+    if kind == "tagging":
+        rows = [(text, " ".join("XYO"[n] for _ in text.split())) for text, n in zip(texts, number)]
+    train, out = write_csv(tmp_path / "a.csv", [("text", "label"), *rows]), tmp_path / "out"
+    command = [kind, train, place / "data", out, "--text", "text", "--label", "label"]
+    printed, report, task = prepared(*command, "--folds", 4, "--valid-share", 0.2)
+    assert task.splits == ("train", "valid", "test") and report["folds"] == sorted(report["folds"])
+    tested = []
+    for fold in report["folds"]:
+        of_split = rows_in(out / fold)
+        assert sorted(sum(of_split.values(), [])) == [*range(63)]
+        sides = [{" ".join(texts[row].split()) for row in of_split[x]} for x in task.splits]
+        assert not (sides[0] & sides[1] or sides[0] & sides[2] or sides[1] & sides[2])
+        assert len(of_split["test"]) in (15, 16, 17) and len(of_split["valid"]) in (9, 10)
+        if kind in ("classification", "multilabel"):
+            counts = Counter(number[row] for row in of_split["test"])
+            wanted = Counter(number)
+            assert all(abs(counts[n] - wanted[n] / 4) < 3 for n in range(3))
+        tested += of_split["test"]
+        assert len(read_sentences(str(out / fold / "input0" / "test"))) == len(of_split["test"])
+    assert sorted(tested) == [*range(63)]
+    assert "already finished" in prepared(*command, "--folds", 4, "--valid-share", 0.2)[0]
+
+    flags = ["--test-share", 0.25, "--valid-share", 0.25]
+    report = prepared(*command[:3], tmp_path / "one", *command[4:], *flags)[1]
+    counts = [report["splits"][split]["rows"] for split in ("train", "valid", "test")]
+    assert sum(counts) == 63 and counts[2] in (15, 16) and counts[1] in (11, 12, 13)
+
+
+@pytest.mark.parametrize(
+    "flags, rows, expected",
+    [
+        ("--folds 5", 4, "8 rows with 4 different texts, too few for --folds 5"),
+        ("--folds 1", 9, "--folds: '1' is not a whole number of 2 or more"),
+        ("--folds 2 --test-share 0.2", 9, "--folds draws valid and test from --train; drop it, or"),
+        ("--folds 2 --valid {valid}", 9, "drop it, or --valid"),
+        ("--test-share 0.2 --test {valid}", 9, "--test-share has no effect with --test; drop one"),
+        ("--test-share 1", 9, "--test-share: '1' is not a number of at least 0 and below 1"),
+        ("--test-share 0.01", 9, "--test-share 0.01 of 18 rows holds out 0; test needs 2 or more"),
+        ("--valid {valid} --seed 2", 9, "--seed has no effect with --valid; drop one"),
+    ],
+)
+def test_shares_and_folds_that_cannot_be(flags, rows, expected, place, tmp_path):
+    lines = [(sentence(n), "ab"[n % 2]) for n in range(rows)] * 2
+    train = write_csv(tmp_path / "a.csv", [("text", "label"), *lines])
+    words = flags.format(valid=train).split()
+    assert expected in refused("classification", train, place / "data", tmp_path / "out", *words)
+
+
+def test_labels_with_fewer_texts_than_folds_are_named(place, tmp_path):
+    lines = [(sentence(n), "ab"[n > 2]) for n in range(20)]
+    train = write_csv(tmp_path / "a.csv", [("text", "label"), *lines])
+    command = ["classification", train, place / "data", tmp_path / "out", "--folds", 5]
+    assert "some test none: 'a' (3)\n" in prepared(*command)[0]

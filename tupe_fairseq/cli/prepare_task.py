@@ -19,8 +19,9 @@ def get_parser() -> argparse.ArgumentParser:
         description="Turn your labelled texts into a folder for tupe-finetune, with the vocabulary "
         "of the pre-training. Files are .tsv, .csv, .jsonl, .parquet, or .conll for tagging (all "
         "but .parquet also followed by .gz, .xz or .bz2).",
-        epilog="example: tupe-prepare-task --kind classification --train reviews.csv --text review "
-        "--label verdict --pretrain-dir data-bin --output-dir tasks/reviews",
+        epilog="example, with an honest score of all rows at the end: tupe-prepare-task --kind "
+        "classification --train reviews.csv --text review --label verdict --folds 5 --pretrain-dir "
+        "data-bin --output-dir tasks/reviews",
     )
     add = parser.add_argument
     text = "what is predicted for a row: a class, a score, any number of labels; or a tag for each "
@@ -34,7 +35,12 @@ def get_parser() -> argparse.ArgumentParser:
     add("--test", help="rows to predict; labels may be absent", **rows)
     text = "without --valid: the share of train that is held out for it, as much of each class "
     add("--valid-share", type=_share, metavar="SHARE", help=text + "(default: 0.1)")
-    text = "without --valid: of the draw of these rows (default: 1)"
+    text = "without --test: the share of train that is held out first, and scored once at the end"
+    add("--test-share", type=_share, metavar="SHARE", help=text)
+    text = "draw K test parts, so that tupe-finetune tests each row of train once, by a model that "
+    text += "has not seen it; --valid-share is of the other rows"
+    add("--folds", type=arg_types.at_least(2), metavar="K", help=text)
+    text = "of all draws of rows (default: 1)"
     add("--seed", type=arg_types.at_least(0), metavar="N", help=text)
     text = "column of the text, by name or number from 1; for tagging that of the words, a list or "
     text += "a text with spaces between (default: guessed by the names, and printed)"
@@ -67,7 +73,7 @@ def main(argv: list[str] | None = None) -> None:
 def _share(text: str) -> float:
     share = arg_types.fraction(text)
     if not share:
-        raise argparse.ArgumentTypeError("0 holds out no rows; give --valid instead")
+        raise argparse.ArgumentTypeError("0 holds out no rows")
     return share
 
 

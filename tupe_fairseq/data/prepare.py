@@ -32,8 +32,8 @@ _KINDS_OF = {
 }
 # what the rows depend on, besides the files
 _SETTINGS = (
-    "name kind text text2 label no_header labels label_separator scale valid_share seed "
-    "skip_bad_rows"
+    "name kind text text2 label no_header labels label_separator scale valid_share "
+    "test_share folds seed skip_bad_rows"
 ).split()
 
 
@@ -134,6 +134,8 @@ def prepare_task(
     label_separator: str | None = None,
     scale: tuple[float, float] | None = None,
     valid_share: float | None = None,
+    test_share: float | None = None,
+    folds: int | None = None,
     seed: int | None = None,
     skip_bad_rows: bool = False,
     max_positions: int | None = None,
@@ -148,7 +150,7 @@ def prepare_task(
     settings = {name: getattr(options, name) for name in _SETTINGS}
     settings["files"] = {split: file_sha256(path) for split, path in options.files.items()}
     tokenizer = pretrained_tokenizer(pretrain_dir)
-    read = functools.partial(read_task, options)
+    read = functools.partial(read_task, options, tokenizer.normalize)
     return prepare_folder(output_dir, settings, read, tokenizer, max_positions, workers)
 
 
@@ -160,11 +162,17 @@ def _check_task(options: argparse.Namespace) -> None:
         if getattr(options, dest) is not None and options.kind not in kinds:
             flag = f"--{dest.replace('_', '-')}"
             raise ValueError(f"{flag} has no effect on --kind {options.kind}; drop it")
-    for dest, default in (("valid_share", 0.1), ("seed", 1)):
-        if getattr(options, dest) is None:
-            setattr(options, dest, default)
-        elif options.valid is not None:
-            raise ValueError(f"--{dest.replace('_', '-')} has no effect with --valid; drop one")
+    for dest in ("valid", "test", "test_share") if options.folds else ():
+        if getattr(options, dest) is not None:
+            flag = dest.replace("_", "-")
+            raise ValueError(f"--folds draws valid and test from --train; drop it, or --{flag}")
+    for dest, split in (("test_share", "test"), ("valid_share", "valid"), ("seed", "valid")):
+        of_valid = dest != "seed" or not options.test_share
+        if None not in (getattr(options, dest), getattr(options, split)) and of_valid:
+            flag = dest.replace("_", "-")
+            raise ValueError(f"--{flag} has no effect with --{split}; drop one")
+    options.valid_share = 0.1 if options.valid_share is None else options.valid_share
+    options.seed = 1 if options.seed is None else options.seed
     if options.text2 is not None and options.text is None:
         raise ValueError("--text2 needs --text, the column of the first text")
     if options.label_separator == "":
@@ -210,4 +218,4 @@ def _read_glue(task: GlueTask, files: dict[str, str]) -> tuple[Any, ...]:
     warnings = [f"{name} is missing, so there is no submission for it" for name in missing]
     train = splits["train"].labels
     warnings += [f"{label} does not occur in train" for label in task.labels if label not in train]
-    return task.task, splits, {"warnings": warnings}
+    return task.task, {"": splits}, {"warnings": warnings}

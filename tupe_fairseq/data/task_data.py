@@ -32,7 +32,7 @@ _INTERVALS = 5
 def prepare_folder(
     folder: str,
     settings: dict[str, Any],
-    read: Callable[[], tuple[Task, dict[str, TaskRows], dict[str, Any]]],
+    read: Callable[[], tuple[Task, dict[str, dict[str, TaskRows]], dict[str, Any]]],
     tokenizer: Tokenizer,
     max_positions: int | None = None,
     workers: int | None = None,
@@ -41,7 +41,8 @@ def prepare_folder(
 
     Args:
         settings: all that the rows depend on; JSON.
-        read: reads the task, the rows of its splits, and more for report.json.
+        read: reads the task, the rows of its splits, and more for report.json. The splits are those
+            of the folder itself, under "", or of the folder of each fold.
         max_positions: rows with more tokens are counted.
     """
     max_positions = max_positions or tokenizer.max_positions or 512
@@ -57,32 +58,52 @@ def prepare_folder(
             logger.info("%s is already finished; skipped", folder)
             _log_report(output.record)
             return output.record
-        task, splits, more = read()
+        task, parts, more = read()
         partial = output.partial
-        report = {
+        about = {
             "task": task.name,
             "description": task.to_record(),
             "vocabulary": file_sha256(tokenizer.dictionary),
             "vocabulary_kind": tokenizer.kind,
             "max_positions": max_positions,
-            "splits": _encode(task, splits, tokenizer, partial, max_positions, workers),
             "warnings": [],
             "settings": settings,
             **more,
         }
-        _write_labels(task, splits, os.path.join(partial, "label"))
-        for split, rows in splits.items():
-            if rows.index:
-                Path(partial, f"{split}.index").write_text("\n".join([*rows.index, ""]))
-        record = os.path.join(os.path.dirname(tokenizer.dictionary), VOCABULARY)
-        for path in vocabulary + [record] * os.path.isfile(record):
-            shutil.copy(path, partial)
-        for number in range(task.texts):
-            shutil.copy(os.path.join(partial, DICTIONARY), os.path.join(partial, f"input{number}"))
-        report["files"] = list_files(partial)
-        write_json(os.path.join(partial, REPORT), report)
+        counts = {}
+        for name, splits in parts.items():
+            own, work = os.path.join(partial, name), (tokenizer, max_positions, workers)
+            counts[name] = _write_splits(task, splits, os.path.normpath(own), *work)
+            report = {**about, "splits": counts[name], "files": list_files(own)}
+            write_json(os.path.join(own, REPORT), report)
+        if "" not in parts:
+            of_folds = {f"{x}/{split}": n for x, of in counts.items() for split, n in of.items()}
+            report = {**about, "folds": [*parts], "splits": of_folds, "files": list_files(partial)}
+            write_json(os.path.join(partial, REPORT), report)
     _log_report(report)
     return report
+
+
+def _write_splits(
+    task: Task,
+    splits: dict[str, TaskRows],
+    folder: str,
+    tokenizer: Tokenizer,
+    max_positions: int,
+    workers: int,
+) -> dict[str, Any]:
+    """Write tokens, labels, numbers of rows and vocabulary; counts for report.json."""
+    counts = _encode(task, splits, tokenizer, folder, max_positions, workers)
+    _write_labels(task, splits, os.path.join(folder, "label"))
+    for split, rows in splits.items():
+        if rows.index:
+            Path(folder, f"{split}.index").write_text("\n".join([*rows.index, ""]))
+    record = os.path.join(os.path.dirname(tokenizer.dictionary), VOCABULARY)
+    for path in [tokenizer.dictionary, *tokenizer.paths, *[record] * os.path.isfile(record)]:
+        shutil.copy(path, folder)
+    for number in range(task.texts):
+        shutil.copy(os.path.join(folder, DICTIONARY), os.path.join(folder, f"input{number}"))
+    return counts
 
 
 def pretrained_tokenizer(folder: str) -> Tokenizer:

@@ -1,11 +1,11 @@
-"""Your own labelled files as a task: texts, labels, and rows held out for validation."""
+"""Your own labelled files as a task: texts, labels, and rows held out for valid and test."""
 
 import argparse
 import logging
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tupe_fairseq.data.columns import Columns, choose_columns
@@ -57,11 +57,14 @@ _UNLABELLED = re.compile(
 )
 
 
-def read_task(options: argparse.Namespace) -> tuple[Task, dict[str, TaskRows], dict[str, Any]]:
-    """The task, its rows, and for report.json the columns of train.
+def read_task(
+    options: argparse.Namespace, normalize: Callable[[str], str]
+) -> tuple[Task, dict[str, dict[str, TaskRows]], dict[str, Any]]:
+    """The task, the rows of its splits by folder, and for report.json the columns of train.
 
     Args:
         options: the flags of tupe-prepare-task, ``files`` by split, and ``has_header``.
+        normalize: texts are the same if this makes them the same.
     """
     files, header = options.files, options.has_header
     if not header and all(ending_of(path) not in DELIMITED for path in files.values()):
@@ -77,21 +80,24 @@ def read_task(options: argparse.Namespace) -> tuple[Task, dict[str, TaskRows], d
     if converts:
         train.labels = list(map(_as_bio, train.labels))
     labels = () if options.kind == REGRESSION else _labels(options, train, columns)
-    splits = {"train": train} if "valid" in files else _hold_out(options, train)
+    parts = _parts(options, train, normalize)
+    splits = next(iter(parts.values()))
     for split in filter(files.__contains__, ("valid", "test")):
         of_split = columns
         if split == "test" and not _is_labelled(options, files[split], columns.label, train):
             of_split = columns._replace(label=None)
         splits[split] = _read(options, files[split], of_split, labels, converts=converts)
-    for split, rows in splits.items():
-        if split != "test" and len(rows.texts) < _FEWEST:
-            raise ValueError(f"{split} has {len(rows.texts)} rows; fine-tuning needs {_FEWEST}")
-    scale = _scale(options, splits) if options.kind == REGRESSION else None
-    _warn_of_leaks(splits)
+    for of_part in parts.values():
+        for split, rows in of_part.items():
+            if split != "test" and len(rows.texts) < _FEWEST:
+                raise ValueError(f"{split} has {len(rows.texts)} rows; fine-tuning needs {_FEWEST}")
+    scale = _scale(options, train, splits) if options.kind == REGRESSION else None
+    _warn_of_leaks({split: splits[split] for split in ("train", *files)}, normalize)
     metrics, selection = _METRICS[BIO if scheme else options.kind]
-    texts, names = len(columns.texts), tuple(splits)
+    texts = len(columns.texts)
+    names = tuple(split for split in ("train", "valid", "test") if split in splits)
     task = Task(options.name, options.kind, labels, texts, names, metrics, selection, scale=scale)
-    return task, splits, {"columns": columns._asdict()}
+    return task, parts, {"columns": columns._asdict()}
 
 
 def _read(
@@ -195,11 +201,12 @@ def _is_labelled(options: argparse.Namespace, path: str, column: str, train: Tas
     return False
 
 
-def _warn_of_leaks(splits: dict[str, TaskRows]) -> None:
-    train = set(splits["train"].texts)
+def _warn_of_leaks(splits: dict[str, TaskRows], normalize: Callable[[str], str]) -> None:
+    """Of given files; what is drawn from one file has no text on both sides."""
+    train = set(_keys(splits.pop("train"), normalize)) if len(splits) > 1 else set()
     for split, rows in splits.items():
-        number = sum(texts in train for texts in rows.texts)
-        if split != "train" and number:
+        number = sum(texts in train for texts in _keys(rows, normalize))
+        if number:
             rows.warnings["also in train"] = number
             logger.warning("%d of %d rows of %s are in train, too", number, len(rows.texts), split)
 
@@ -284,9 +291,11 @@ def _labels(options: argparse.Namespace, train: TaskRows, columns: Columns) -> t
     return options.labels or tuple(labels)
 
 
-def _scale(options: argparse.Namespace, splits: dict[str, TaskRows]) -> tuple[float, float]:
-    """That of train if none is given; scores outside are counted."""
-    scores = list(map(float, splits["train"].labels))
+def _scale(
+    options: argparse.Namespace, train: TaskRows, splits: dict[str, TaskRows]
+) -> tuple[float, float]:
+    """That of the file of train if none is given; scores outside are counted."""
+    scores = list(map(float, train.labels))
     low, high = options.scale or (min(scores), max(scores))
     if low == high:
         raise ValueError(f"all scores of train are {low:g}; there is nothing to learn")
@@ -299,47 +308,122 @@ def _scale(options: argparse.Namespace, splits: dict[str, TaskRows]) -> tuple[fl
     return low, high
 
 
-def _hold_out(options: argparse.Namespace, train: TaskRows) -> dict[str, TaskRows]:
-    """Train without a share of its rows, and valid with these."""
-    labels = [() if options.kind == REGRESSION else as_tuple(label) for label in train.labels]
-    stratify = options.kind in (CLASSIFICATION, MULTILABEL)
-    strata = [tuple(sorted(label)) if stratify else () for label in labels]
-    drawn = draw_share(strata, labels, options.valid_share, options.seed)
-    if len(drawn) < _FEWEST:
+def _parts(
+    options: argparse.Namespace, train: TaskRows, normalize: Callable[[str], str]
+) -> dict[str, dict[str, TaskRows]]:
+    """The splits that are drawn from one file, by the folder of each fold."""
+    texts = _keys(train, normalize)
+    if not options.folds:
+        splits, rest = {}, range(len(texts))
+        for split in ("test", "valid"):
+            share = getattr(options, f"{split}_share")
+            if share and split not in options.files:
+                before, (rest, drawn) = len(rest), _hold_out(options, train, texts, rest, split)
+                logger.info("%d of %d rows of train are held out as %s", len(drawn), before, split)
+                splits[split] = _take(train, drawn)
+        kept = _take(train, rest)
+        kept.dropped = train.dropped
+        return {"": {"train": kept, **dict(reversed(splits.items()))}}
+    number, path, different = options.folds, options.files["train"], set(texts)
+    if len(different) < number:
         raise ValueError(
-            f"--valid-share {options.valid_share:g} of {len(labels)} rows holds out {len(drawn)}; "
-            f"validation needs {_FEWEST} or more; raise it, or give --valid"
+            f"{path} has {len(texts)} rows with {len(different)} different texts, too few for "
+            f"--folds {number}"
         )
-    logger.info("%d of %d rows of train are held out as valid", len(drawn), len(labels))
-    parts = {"train": TaskRows(dropped=train.dropped), "valid": TaskRows()}
-    for place, row in enumerate(zip(train.texts, train.labels, train.index)):
-        parts["valid" if place in drawn else "train"].add(*row)
+    if options.kind != REGRESSION:
+        pairs = {(x, one) for x, label in zip(texts, train.labels) for one in as_tuple(label)}
+        counts = Counter(label for _, label in pairs)
+        rare = [f"{label!r} ({n})" for label, n in sorted(counts.items()) if n < number]
+        if rare:
+            text = "labels with fewer texts than there are folds, so that some test none: %s"
+            logger.warning(text, ", ".join(rare))
+    fold_of = deal(texts, _strata(options, train), [1 / number] * number, options.seed)
+    parts = {}
+    for fold in range(number):
+        tested = [row for row, own in enumerate(fold_of) if own == fold]
+        others = [row for row, own in enumerate(fold_of) if own != fold]
+        rows = [*_hold_out(options, train, texts, others, "valid"), tested]
+        splits = dict(zip(("train", "valid", "test"), (_take(train, part) for part in rows)))
+        splits["train"].dropped = train.dropped
+        parts[f"fold{fold + 1}"] = splits
     return parts
 
 
-def draw_share(
-    strata: Sequence[tuple], labels: Sequence[tuple[str, ...]], share: float, seed: int
-) -> set[int]:
-    """Draw a share of the rows, as evenly as possible from each stratum.
+def _keys(rows: TaskRows, normalize: Callable[[str], str]) -> list[tuple[str, ...]]:
+    """The texts of each row as the model gets them."""
+    return [tuple(map(normalize, texts)) for texts in rows.texts]
 
-    A row stays if no other row that stays has one of its labels. The draw depends on nothing else.
-    """
-    draw = random.Random(seed)
-    members: dict[tuple, list[int]] = defaultdict(list)
-    for row, stratum in enumerate(strata):
-        members[stratum].append(row)
-    quotas = {stratum: share * len(rows) for stratum, rows in members.items()}
-    sizes = {stratum: int(quota) for stratum, quota in quotas.items()}
-    # ties are decided by the draw, since there may be more strata of one row than rows to draw
-    rest = sorted(quotas, key=lambda s: (sizes[s] - quotas[s], draw.random()))
-    for stratum in rest[: max(0, round(share * len(strata)) - sum(sizes.values()))]:
-        sizes[stratum] += 1
-    drawn = {row for s, rows in members.items() for row in draw.sample(rows, sizes[s])}
-    left = Counter(label for one in labels for label in one)
-    for row in drawn:
-        left.subtract(labels[row])
+
+def _take(rows: TaskRows, places: Iterable[int]) -> TaskRows:
+    part = TaskRows()
+    for place in places:
+        part.add(rows.texts[place], rows.labels[place], rows.index[place])
+    return part
+
+
+def _strata(options: argparse.Namespace, rows: TaskRows) -> list[Any]:
+    """Labels; of scores the tenth of the rows, by size; sentences with tags are all alike."""
+    if options.kind == TAGGING:
+        return [()] * len(rows.labels)
+    if options.kind != REGRESSION:
+        return [tuple(sorted(as_tuple(label))) for label in rows.labels]
+    strata, number = [0] * len(rows.labels), len(rows.labels)
+    for rank, row in enumerate(sorted(range(number), key=lambda row: float(rows.labels[row]))):
+        strata[row] = 10 * rank // number
+    return strata
+
+
+def _hold_out(
+    options: argparse.Namespace, train: TaskRows, texts: Sequence, rows: Sequence[int], split: str
+) -> tuple[list[int], list[int]]:
+    """Of some rows of train, those that are left and those that are held out."""
+    part, share = _take(train, rows), getattr(options, f"{split}_share")
+    labels = [() if options.kind == REGRESSION else as_tuple(label) for label in part.labels]
+    own = [texts[row] for row in rows]
+    drawn = draw_share(own, _strata(options, part), labels, share, options.seed)
+    if len(drawn) < _FEWEST:
+        raise ValueError(
+            f"--{split}-share {share:g} of {len(labels)} rows holds out {len(drawn)}; "
+            f"{split} needs {_FEWEST} or more; raise it, or give --{split}"
+        )
+    kept = [row for place, row in enumerate(rows) if place not in drawn]
+    return kept, [rows[place] for place in sorted(drawn)]
+
+
+def draw_share(
+    texts: Sequence[Any],
+    strata: Sequence[Any],
+    labels: Sequence[tuple[str, ...]],
+    share: float,
+    seed: int,
+) -> set[int]:
+    """Draw a share of the rows; a row stays if no other one that stays has one of its labels."""
+    parts = deal(texts, strata, [1 - share, share], seed)
+    drawn = {row for row, part in enumerate(parts) if part}
+    left = Counter(x for row, label in enumerate(labels) if row not in drawn for x in label)
     for row in sorted(drawn):
-        if any(not left[label] for label in labels[row]):
-            drawn.remove(row)
-            left.update(labels[row])
+        if row in drawn and any(not left[label] for label in labels[row]):
+            same = {other for other in drawn if texts[other] == texts[row]}
+            drawn -= same
+            left.update(x for other in same for x in labels[other])
     return drawn
+
+
+def deal(texts: Sequence[Any], strata: Sequence[Any], shares: Sequence[float], seed: int):
+    """The part of each row: each gets its share of all rows and, nearly, of each stratum.
+
+    Rows with the same text get the same part. The draw depends on nothing else.
+    """
+    draw, same = random.Random(seed), defaultdict(list)
+    for row, text in enumerate(texts):
+        same[text].append(row)
+    parts, sizes, seen = [0] * len(texts), [0] * len(shares), 0
+    for rows in sorted(same.values(), key=lambda rows: (strata[rows[0]], draw.random())):
+        seen += len(rows)
+        # the part that lacks most; rounded, so that the draw decides between equal ones
+        lacks = [(round(x * seen - n, 9), draw.random()) for x, n in zip(shares, sizes)]
+        part = lacks.index(max(lacks))
+        sizes[part] += len(rows)
+        for row in rows:
+            parts[row] = part
+    return parts

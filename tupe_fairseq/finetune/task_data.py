@@ -38,6 +38,9 @@ class TaskData:
     def load(cls, folder: str) -> "TaskData":
         """Read report.json; the folder must be whole."""
         report = read_json(os.path.join(folder, REPORT))
+        if "folds" in report:
+            one = os.path.join(folder, report["folds"][0])
+            raise ValueError(f"{folder} has folds; give one of them, {one}, or prepare it without")
         try:
             task = Task.from_record(report["description"])
             rows = {split: counts["rows"] for split, counts in report["splits"].items()}
