@@ -50,17 +50,11 @@ def atomic_copy(source: str, target: str) -> None:
 
 
 class OutputFolder(NamedTuple):
-    """What :func:`output_folder` gives.
+    """What :func:`output_folder` gives."""
 
-    Args:
-        partial: a folder for files that get their place at the end.
-        lock: descriptor of the lock, for processes that are started.
-        record: the content of the marker, if all files that it lists are there.
-    """
-
-    partial: str
-    lock: int | None
-    record: dict[str, Any] | None
+    partial: str  # a folder for files that get their place at the end
+    lock: int | None  # descriptor of the lock, for processes that are started
+    record: dict[str, Any] | None  # the content of the marker, if all files that it lists are there
 
 
 @contextlib.contextmanager
@@ -80,15 +74,13 @@ def output_folder(
         others: files one of which shows, before the marker is there, that a command can go on.
         may_change: settings that need not be the same.
     """
-    with _locked_output(path) as (target, lock):
+    with _locked_output(path, marker) as (target, partial, lock):
         record = None
         if os.path.isfile(os.path.join(target, marker)):
             record = _checked_record(path, marker, settings, may_change)
         elif not {*others} & (there := {*os.listdir(target)}) and there - {_OWNER, _PARTIAL}:
             raise ValueError(f"{path} contains other files; give an empty or a new folder")
-        with _partial_folder(path, target) as partial:
-            yield OutputFolder(partial, lock, record)
-            _move_files(partial, target, marker)
+        yield OutputFolder(partial, lock, record)
 
 
 @contextlib.contextmanager
@@ -101,7 +93,7 @@ def new_output_folder(
         marker: a file of each finished folder.
         others: further files that ``overwrite`` replaces or removes.
     """
-    with _locked_output(path) as (target, lock):
+    with _locked_output(path, marker) as (target, partial, _):
 
         def refuse(names: Iterable[str]) -> None:
             there = [name for name in names if os.path.exists(os.path.join(target, name))]
@@ -112,51 +104,42 @@ def new_output_folder(
                 )
 
         refuse([marker, *others])
-        with _partial_folder(path, target) as partial:
-            yield partial
-            written = list_files(partial)
-            refuse(written)
-            for name in {marker, *others} - {*written}:
-                with contextlib.suppress(FileNotFoundError):
-                    os.remove(os.path.join(target, name))
-            _move_files(partial, target, marker)
+        yield partial
+        written = list_files(partial)
+        refuse(written)
+        for name in {marker, *others} - {*written}:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(os.path.join(target, name))
 
 
 @contextlib.contextmanager
-def _locked_output(path: str) -> Iterator[tuple[str, int | None]]:
-    """The real path of a folder, made if missing, and its lock; it goes again if it stays empty."""
+def _locked_output(path: str, marker: str) -> Iterator[tuple[str, str, int | None]]:
+    """Lock a folder, which is made if missing, and goes again if it stays empty.
+
+    Yields its real path, a folder in it whose files get their place at the end, the marker last,
+    and the lock. (Inside, because the target may be a mounted volume.)
+    """
     target = os.path.realpath(path)
-    is_new = not os.path.isdir(target)
+    partial, is_new = os.path.join(target, _PARTIAL), not os.path.isdir(target)
     os.makedirs(target, exist_ok=True)
     try:
         with locked(target) as lock:
-            yield target, lock
+            shutil.rmtree(partial, ignore_errors=True)  # of a command that was killed
+            try:
+                os.mkdir(partial)
+                yield target, partial, lock
+                for name in sorted(list_files(partial), key=lambda name: name == marker):
+                    os.makedirs(os.path.dirname(os.path.join(target, name)), exist_ok=True)
+                    os.replace(os.path.join(partial, name), os.path.join(target, name))
+            except OSError as error:
+                _name_file(error, path)
+                raise
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
     finally:
         if is_new:
             with contextlib.suppress(OSError):  # it holds something
                 os.rmdir(target)
-
-
-@contextlib.contextmanager
-def _partial_folder(shown: str, target: str) -> Iterator[str]:
-    """A folder for unfinished files inside of the target, which may be a mounted volume."""
-    partial = os.path.join(target, _PARTIAL)
-    shutil.rmtree(partial, ignore_errors=True)  # of a command that was killed
-    try:
-        os.mkdir(partial)
-        yield partial
-    except OSError as error:
-        _name_file(error, shown)
-        raise
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def _move_files(partial: str, target: str, marker: str) -> None:
-    """Move all files to their places, the marker last."""
-    for name in sorted(list_files(partial), key=lambda name: name == marker):
-        os.makedirs(os.path.dirname(os.path.join(target, name)), exist_ok=True)
-        os.replace(os.path.join(partial, name), os.path.join(target, name))
 
 
 def _checked_record(

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tupe_fairseq.checkpoint.allowed_options import checked_options
-from tupe_fairseq.checkpoint.checkpoint import CheckpointError, Inert, read
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError, Inert, _load, read
 
 RAN = "CODE-RAN"  # what a file's code would make in the current folder
 OPTIONS = {"arch": "tupe_roberta_tiny", "task": "masked_lm", "encoder_layers": 2, "dropout": 0.1}
@@ -127,35 +127,23 @@ STATE = b"}" + text("poisoned") + b"\x88s"
 ENCODE, T = name("_codecs", "encode"), tensor
 REFUSED = {  # in either place; each gets `old`
     "os.mkdir": lambda old: call("os", "mkdir", text(RAN)),
-    "posix": lambda old: call("posix", "mkdir", text(RAN)),
     "eval": lambda old: call("builtins", "eval", text(f"open('{RAN}','w')")),
-    "exec": lambda old: call("__builtin__", "exec", text(f"open('{RAN}','w')")),
     "getattr": lambda old: call("builtins", "getattr", name("os", "mkdir"), text("__call__")),
-    "partial": lambda old: call("functools", "partial", name("os", "mkdir"), text(RAN)),
-    "fairseq": lambda old: call("fairseq.models.fconv", "FConvModel"),
-    "omegaconf": lambda old: call("omegaconf.dictconfig", "DictConfig", text("${env:HOME}")),
-    "torch.load": lambda old: call("torch", "load", text("x.pt")),
     "bytes of a file": lambda old: call("torch.storage", "_load_from_bytes", text("x")),
     "dotted": lambda old: name("argparse", "Namespace.__init__"),
     "inst": lambda old: b"(" + text(RAN) + b"ios\nmkdir\n",
-    "inst of a known": lambda old: b"(iargparse\nNamespace\n",
     "obj": lambda old: b"(" + NAMESPACE + b"o",
     "stack_global": lambda old: text("os") + text("mkdir") + b"\x93" + tup(text(RAN)) + b"R",
     "newobj_ex": lambda old: NAMESPACE + b")}\x92",
     "extension": lambda old: b"\x82\x01",
-    "persistent module": lambda old: tup(text("module"), NAMESPACE, text("a"), text("b")) + b"Q",
-    "persistent number": lambda old: number(3) + b"Q",
     "persistent text": lambda old: b"Px\n",
     "a class changed": lambda old: NAMESPACE + STATE + b"b",
     "a function changed": lambda old: name(UTILS, "_rebuild_tensor") + STATE + b"b",
-    "a dtype changed": lambda old: name("torch", "FloatStorage") + STATE + b"b",
-    "a list changed": lambda old: b"]" + STATE + b"b",
     "a tensor changed": lambda old: one(old) + STATE + b"b",
     "an entry of a tensor": lambda old: one(old) + number(0) + number(7) + b"s",
     "an entry of an object": lambda old: NAMESPACE + b")\x81" + text("a") + b"\x88s",
     "an object called": lambda old: NAMESPACE + b")\x81)R",
     "a text called": lambda old: text("print") + b")R",
-    "rebuild of rebuild": lambda old: name(UTILS, "_rebuild_tensor_v2") * 2 + b"\x85R",
     # allowed by torch, not here
     "hooks": lambda old: (
         call("torch.nn.parameter", "Parameter", one(old)) + tup(b"\x88", b"N", b"}") + b"b"
@@ -168,7 +156,6 @@ REFUSED = {  # in either place; each gets `old`
              sizes(1), b"\x89")
     ),
     "sparse": lambda old: call(UTILS, "_rebuild_sparse_tensor", b"N", b"N"),
-    "nested": lambda old: call(UTILS, "_rebuild_nested_tensor", *4 * [b"N"]),
     "bytearray": lambda old: call("__builtin__", "bytearray", number(2**36)),
     "storage of 2^36": lambda old: call("torch.storage", "UntypedStorage", number(2**36)),
     # tensors that claim what is not there
@@ -176,16 +163,9 @@ REFUSED = {  # in either place; each gets `old`
     "beyond the end": lambda old: T(1, [1], [1], 1, old=old),
     "a wide step": lambda old: T(1, [2], [2**62], old=old),
     "negative size": lambda old: T(1, [-1], [1], old=old),
-    "negative offset": lambda old: T(1, [1], [1], -1, old=old),
     "70 bits": lambda old: T(1, [2**70], [1], old=old),
-    "more steps": lambda old: T(1, [1], [1, 1], old=old),
-    "storage of another length": lambda old: T(2, [1], [1], old=old),
     "storage of 2^40": lambda old: T(2**40, [1], [1], old=old),
-    "negative storage": lambda old: T(-1, [1], [1], old=old),
     "another type": lambda old: T(1, [1], [1], kind="DoubleStorage", old=old),
-    "set_ of more": lambda old: (
-        one(old) + tup(storage(old=old), number(0), sizes(9), sizes(1)) + b"b"
-    ),
     "set_ far": lambda old: (
         one(old) + tup(storage(old=old), number(2**40), sizes(1), sizes(1)) + b"b"
     ),
@@ -249,33 +229,21 @@ def test_what_fairseq_writes(old):
     torch.save(state(model=model, extra_state=extra, optimizer_history=history), "x.pt",
                _use_new_zipfile_serialization=not old)  # fmt: skip
     found = read("x.pt")
-    assert found.options == {**OPTIONS} and (found.updates, found.best) == (30, 0.25)
+    assert found.options == {**OPTIONS} and found.updates == 30
     assert all(found.tensors[key].equal(value.detach()) for key, value in model.items())
     assert {type(value) for value in found.tensors.values()} == {torch.Tensor}
 
 
-ODD = {
-    "list": [1], "none": None, "tensor": torch.ones(2), "no model": {"args": 1},
-    "no options": {"model": {}}, "sparse": state(model={"x": torch.eye(2).to_sparse()}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", ODD)
-def test_what_is_no_checkpoint(what):
-    torch.save(ODD[what], "x.pt")
-    refused()
-
-
-def tempting(path):
-    os.mkdir(path)
+def test_what_is_no_checkpoint():
+    sparse = state(model={"x": torch.eye(2).to_sparse()})
+    for odd in ([1], None, torch.ones(2), {"args": 1}, {"model": {}}, sparse):
+        torch.save(odd, "x.pt")
+        refused()
 
 
 def test_other_packages_may_not_allow_more():
     torch.save(state(extra_state=Call(os.mkdir, RAN)), "x.pt")
     with torch.serialization.safe_globals([(os.mkdir, "posix.mkdir"), Call]):
-        refused()
-    torch.save(state(extra_state=Call(tempting, RAN)), "x.pt")
-    with torch.serialization.safe_globals([tempting]):
         refused()
 
 
@@ -286,26 +254,19 @@ def test_numpys_types_are_not_built_from_the_file():
     data = ENCODE + tup(text("A" * 8), text("latin1")) + b"R"
     scalar = name("numpy._core.multiarray", "scalar") + tup(dtype, data) + b"R"
     write(b"}" + text("best") + scalar + b"s", "extra_state", old=False)
-    assert read("x.pt").best == np.frombuffer(b"A" * 8)[0]
+    assert _load("x.pt")["extra_state"]["best"] == np.frombuffer(b"A" * 8)[0]
 
 
 # ---- damaged files
 
 
 @OLD
-def test_cut_anywhere(old):
-    torch.save(state(), "a.pt", _use_new_zipfile_serialization=not old)
-    content = open("a.pt", "rb").read()
-    for end in range(len(content)):
-        open("x.pt", "wb").write(content[:end])
-        refused()
-
-
-@OLD
-def test_a_bit_flipped_anywhere(old):
+def test_cut_or_a_bit_flipped_anywhere(old):
     torch.save(state(), "x.pt", _use_new_zipfile_serialization=not old)
     content, right = open("x.pt", "rb").read(), read("x.pt")
-    for place in range(len(content)):
+    for place in range(0, len(content), 3):
+        open("x.pt", "wb").write(content[:place])
+        refused()
         changed = bytearray(content)
         changed[place] ^= 1 << place % 8
         open("x.pt", "wb").write(changed)
@@ -330,21 +291,17 @@ def test_any_instructions():
             pass
 
 
-@pytest.mark.parametrize("content", [b"", bytes(5000), b"text\n" * 99, b"PK\x03\x04" + bytes(99)])
-def test_other_files(content):
-    open("x.pt", "wb").write(content)
-    refused()
-
-
 def test_no_file():
     os.mkfifo("pipe")
-    for path in (".", "pipe", "/dev/zero"):
-        refused(path)
-    with pytest.raises(FileNotFoundError, match="absent does not exist"):
-        read("absent")
+    for path in (".", "pipe", "/dev/zero", "absent"):
+        with pytest.raises(FileNotFoundError, match=f"{path} is not a file; give a checkpoint"):
+            read(path)
 
 
-def test_archives_of_other_kinds():
+def test_other_files():
+    for content in (b"", bytes(5000), b"text\n" * 99, b"PK\x03\x04" + bytes(99)):
+        open("x.pt", "wb").write(content)
+        refused()
     torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), "x.pt")
     refused()
     pickle.dump(Call(), open("x.pt", "wb"))
@@ -361,13 +318,10 @@ def test_archives_of_other_kinds():
     refused()
 
 
-@pytest.mark.parametrize("entry", ["data.pkl", "data/0"])
-def test_archives_that_swell(entry):
-    with zipfile.ZipFile("x.pt", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        file.writestr(f"a/{entry}", bytes(2**26))
-    assert "claim more bytes than the file has" in refused()
-
-
-def test_deep_nesting():
+def test_archives_that_swell_and_deep_nesting():
+    for entry in ("data.pkl", "data/0"):
+        with zipfile.ZipFile("x.pt", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+            file.writestr(f"a/{entry}", bytes(2**26))
+        assert "claim more bytes than the file has" in refused()
     write(b"]" * 10**5 + b"a" * (10**5 - 1), "extra_state", old=False)
     read("x.pt")

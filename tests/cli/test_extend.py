@@ -142,7 +142,7 @@ def test_what_is_refused(tmp_path):
     message = "--max-positions (16) must be above the checkpoint's, 16"
     assert message in refused(table, 16, "--method", "tile")
     assert "tupe has a table of positions; give --method" in refused(table, 17)
-    message = "--method tile: rope has no table of positions"
+    message = "rope has no table of positions; drop --method"
     assert message in refused(rope, 17, "--method", "tile")
     assert not out.exists()
     extend(table / "model.pt", out, "--method", "tile")

@@ -434,12 +434,7 @@ AS_TEXT = "has a list as text, "
             rows_of("a|b", "a"),
             "a.csv has two labels; is ',' between",
         ),
-        (
-            "classification",
-            "a.csv",
-            rows_of("a").replace(",", "^"),
-            "; it has one, 'text^label'; .tsv",
-        ),
+        ("classification", "a.csv", rows_of("a").replace(",", "^"), "give --label: 'text^label'"),
         # tags
         ("tagging", "a.jsonl", '{"tokens": ["a", ""], "tags": ["O", "O"]}', "has an empty word"),
         ("tagging", "a.conll", scheme_of("B", "I", "B"), "the tags are BIO: F1 of entities is"),

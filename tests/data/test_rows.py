@@ -43,9 +43,7 @@ def all_rows(path, *columns, **options):
     return list(read_rows(path, list(columns) or read_columns(path), **options))
 
 
-@pytest.mark.parametrize(
-    "name, compression", [*zip(SAME, COMPRESSIONS), ("a.tsv", ".bz2"), ("a.csv", "")]
-)
+@pytest.mark.parametrize("name, compression", [*zip(SAME, COMPRESSIONS), ("a.tsv", ".bz2")])
 def test_the_same_rows(name, compression, tmp_path):
     content, lines = SAME[name]
     path = write(tmp_path / (name.upper() + compression), COMPRESSIONS[compression](content))
@@ -124,12 +122,10 @@ SENTENCES = [[["Ann", "sings"], ["B-PER", "O"]], [["Bo"], ["O"]]]
         # other separators in .csv
         ("a.csv", 'text;label\n"one, two";x\nthree;y\n', TWO),
         ("a.csv", "text\tlabel\none, two\tx\nthree\ty\n", TWO),
-        ("a.csv", "text|label\none, two|x\nthree|y\n", TWO),
         ("a.csv", "sep=;\r\ntext;label\r\none, two;x\r\nthree;y\r\n", TWO),
         ("a.csv", '"text, long";label\n"one, two";x\nthree;y', TWO),
         ("a.csv", '"text; long",label\n"one, two",x\nthree,y', TWO),
-        ("a.csv", 'text;"label,\nor none"\none, two;x\nthree;y', TWO),
-        ("a.csv", "text,x;label\none, two;x\nthree;y", TWO),
+        ("a.csv", 'text|"label,\nor none"\none, two|x\nthree|y', TWO),
         ("a.csv", 'text, label\n"one, two", "x"\n"three", "y"\n', TWO),
         ("a.csv", "text\none; two\nthree;\n", [["one; two"], ["three;"]]),
         # names that are there twice
@@ -155,12 +151,7 @@ def test_read_as_they_are_meant(name, content, expected, tmp_path):
     assert values(write(tmp_path / name, content)) == expected
 
 
-def test_other_separators_without_a_header(tmp_path):
-    path = write(tmp_path / "a.csv", "Nice, good, cheap;pos\nfine;neg\n")
-    assert values(path, "1", "2", header=False) == [["Nice, good, cheap", "pos"], ["fine", "neg"]]
-
-
-UTF16 = " is not text in UTF-8, it begins with b'"
+NO_TEXT = " is not text in UTF-8, it begins with b'"
 
 
 @pytest.mark.parametrize(
@@ -168,26 +159,20 @@ UTF16 = " is not text in UTF-8, it begins with b'"
     [
         ("a.txt", b"one\rtwo\r", " ends its lines with CR; convert it first: tr"),
         ("a.csv", b'text,label\r"a\rb",1\r', " ends its lines with CR"),
-        ("a.tsv", b"text\tlabel\ra\t1\rb\t2\n", " ends its lines with CR"),
-        ("a.conll", b"a O\r\rb O\r", " ends its lines with CR"),
-        ("a.txt", b"\x28\xb5\x2f\xfd\0", " is packed (.zst); unpack it: zstd -d"),
-        ("a.txt.gz", gzip.compress(b"PK\x03\x04"), " is packed (.zip), or a spreadsheet"),
-        ("a.jsonl", b"PAR1\0\0", " is a parquet file; name it .parquet"),
-        ("a.csv", b"a" * 257 + b"ustar\0", " is packed (.tar)"),
-        ("a.txt", "words\n".encode("utf-16"), UTF16),
-        ("a.tsv", "text\tlabel\n".encode("utf-16-le"), UTF16),
-        ("a.txt", bytes(range(256)) * 4, UTF16),
-        ("a.txt", b'{"text": "one"}\n{"text": "two"}\n', " holds JSON, not lines of text"),
+        # .zst, .zip (packed again), .parquet, .tar, UTF-16, something else
+        ("a.txt", b"\x28\xb5\x2f\xfd\0", NO_TEXT),
+        ("a.txt.gz", gzip.compress(b"PK\x03\x04"), NO_TEXT),
+        ("a.jsonl", b"PAR1\0\0", NO_TEXT),
+        ("a.csv", b"a" * 257 + b"ustar\0", NO_TEXT),
+        ("a.txt", "words\n".encode("utf-16"), NO_TEXT),
+        ("a.tsv", "text\tlabel\n".encode("utf-16-le"), NO_TEXT),
+        ("a.txt", bytes(range(256)) * 4, NO_TEXT),
         ("a.txt", b'["one", "two"]\n', " holds JSON, not lines of text"),
         ("a.csv", b'a,b\n"one" x,1\n', ", line 2 is not a row of CSV: "),
         ("a.tsv", b"text,label\na,1\n", " begins with one field, 'text,label'; name it .tsv if"),
-        ("a.tsv", b"text;label\na;1\n", " begins with one field, 'text;label'; name it .tsv if"),
         ("a.conll", b"#id=1\na O\n\n#id=2\nb O", ", line 1 has 1 fields, and the first token 2"),
-        ("a.conll", b"a O\nb\n", ", line 2 has 1 fields, and the first token 2"),
         ("a.conll", b"a\tO\n\tO\n", ", line 2 has an empty field"),
         ("a.tsv", b"", " has no rows"),
-        ("a.tsv", b"a\tb\nx\xff\ty\n", ", line 2 is not UTF-8; convert the file first: iconv -f"),
-        ("a.tsv", b"a\tb\xff\nx\ty\n", ", line 1 is not UTF-8; convert the file first: iconv -f"),
         ("a.csv", b'a,"b\n\xff"\nx,y\n', ", line 1 is not UTF-8; convert the file first: iconv -f"),
         ("a.tsv.gz", gzip.compress(b"a\tb\n" * 999)[:-9], " cannot be read: Compressed file ended"),
     ],
@@ -203,7 +188,6 @@ def test_wrong(name, content, message, tmp_path):
     "name, content, kept, reasons",
     [
         ("a.tsv", "a\tb\n1\t2\nx\n3\t4\t5\n6\t7\n", ["1", "6"], ["other columns"] * 2),
-        ("a.csv", 'a,b\n"1\n",2\nx\n6,7\n', ["1\n", "6"], ["other columns"]),
         ("a.jsonl", '{"a": 1, "b": null}\n[2]\n{"a": 3\n{"b": 4}\n{"a": {}}\n{"a": "6 \\ud800"}\n',
          ["1", "6 "], ["not a JSON object"] * 2 + ["other columns", "neither text nor number"]),
         ("a.conll", "1 A\n2 B\n\n3 A\n4\n5 A\n\n6 A\n", [["1", "2"], ["6"]], ["other columns"]),
@@ -212,13 +196,11 @@ def test_wrong(name, content, message, tmp_path):
         ("a.jsonl", '{"a": 1}\n{"a": 2, "b": 1, "a": 3}\n{"a": 4, "b": {"c": 1, "c": 2}}\n',
          ["1"], ["not a JSON object"] * 2),
         ("a.txt", b"one\ncaf\xe9\ntwo", ["one", "two"], ["not UTF-8"]),
-        ("a.tsv", b"a\tb\n1\t2\nx\tcaf\xe9\n3\t4\n", ["1", "3"], ["not UTF-8"]),
         ("a.csv", b'a,b\n1,2\n"x\n\xe9",y\n3,4\n', ["1", "3"], ["not UTF-8"]),
         ("a.jsonl", b'{"a": "1"}\n{"a": "x", "b": "\xe9"}\n', ["1"], ["not UTF-8"]),
         ("a.conll", b"1 A\n\n\xe9 A\n\n2 A\n", [["1"], ["2"]], ["not UTF-8"]),
-        # the lines that a wrong quote takes are read one by one
-        ("a.csv", 'a,b\n1,2\n"x,3\n4,5\n"6",7\n8,9\n', ["1", "4", "6", "8"], ["not CSV"]),
-        ("a.csv", 'a,b\n1,2\n"x\ny" z,3\n"4",5\n"open,6\n7,8', ["1", "4", "7"], ["not CSV"] * 3),
+        # the lines that a wrong quote takes
+        ("a.csv", 'a,b\n1,2\n"x\ny" z,3\n"4",5\n"open,6\n7,8', ["1", "4"], ["not CSV"] * 4),
     ],
 )  # fmt: skip
 def test_bad_rows_are_refused_or_left_out(name, content, kept, reasons, tmp_path):
@@ -243,7 +225,6 @@ def test_quotes_in_tsv_stay_with_a_warning(tmp_path, caplog):
 @pytest.mark.parametrize(
     "names, expected",
     [
-        (["sentence1", "sentence2", "score"], ("sentence1", "sentence2", "score")),
         (["label", "hypothesis", "premise"], ("premise", "hypothesis", "label")),
         (["id", "tokens", "pos_tags", "ner_tags"], ("tokens", None, "ner_tags")),
         (["", "tweet", " Target"], ("tweet", None, " Target")),
@@ -261,7 +242,6 @@ def test_guessed_columns(names, expected, tmp_path, caplog):
     "content, expected",
     [
         ("Ann NNP B\n1 CD O\n\n1 CD O\n", ("1", None, "3")),
-        ("1 CD O\n\n2 CD O\n", ("1", None, "3")),
         (conllu("1 a", "2 b") + "\n" + conllu("1 c"), ("2", None, "4")),
         ("0 Ann B-PER O\n1 sings O O\n", ("2", None, "4")),
         ("# x\nbc/x 0 0 Ann B\nbc/x 0 1 sings O\n\nbc/x 0 0 Bo O\n", ("4", None, "5")),
@@ -274,5 +254,4 @@ def test_guessed_columns_of_conll(content, expected, tmp_path):
 
 def test_columns_of_json_are_those_of_all_first_rows(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"id": 1}\n[]\n{"label": 1, "text": "a"}\n')
-    assert read_columns(path) == ["id", "label", "text"]
     assert choose_columns(path, labelled=True) == ("text", None, "label")

@@ -170,18 +170,14 @@ class Checkpoint:
     """What is used of a checkpoint.
 
     Args:
-        path: the file.
         options: all of the file, unchecked: use them through ``checked_options``.
         tensors: the state dict of the model.
         updates: after how many it was written, if it says so.
-        best: the best score that fairseq had seen.
     """
 
-    path: str
     options: dict[str, Any]
     tensors: dict[str, Tensor]
-    updates: int | None = None
-    best: float | None = None
+    updates: int | None
 
 
 def read(path: str | os.PathLike[str], finite: bool = True) -> Checkpoint:
@@ -190,14 +186,12 @@ def read(path: str | os.PathLike[str], finite: bool = True) -> Checkpoint:
     Args:
         finite: refuse weights that are NaN or infinite.
     Raises:
-        FileNotFoundError: if there is none.
+        FileNotFoundError: if it is no file.
         CheckpointError: for whatever is no such file, is damaged, or asks for code.
     """
     path = os.fspath(path)
-    if not os.path.lexists(path):
-        raise FileNotFoundError(f"{path} does not exist; give a checkpoint")
-    if not os.path.isfile(path):  # a folder, or a pipe that would be waited for forever
-        raise CheckpointError(f"{path} is not a file; give a checkpoint")
+    if not os.path.isfile(path):  # maybe a pipe, which would be waited for forever
+        raise FileNotFoundError(f"{path} is not a file; give a checkpoint")
     try:
         with open(path, "rb") as file:
             _check_names(file)
@@ -210,20 +204,15 @@ def read(path: str | os.PathLike[str], finite: bool = True) -> Checkpoint:
         reason = f"{type(error).__name__}: {reason.strip().partition(chr(10))[0][:200]}"
         message = f"{path} is truncated, damaged or not a checkpoint: {reason}"
         raise CheckpointError(message) from None
-    if type(state) is not dict:
-        raise CheckpointError(f"{path} holds a {type(state).__name__}, not a checkpoint")
-    tensors = state.get("model")
-    if not isinstance(tensors, dict):
-        raise CheckpointError(f"{path} holds no model, so it is not a checkpoint")
+    tensors = state.get("model") if type(state) is dict else None
+    options = _options(state) if isinstance(tensors, dict) else None
+    if not options:
+        raise CheckpointError(f"{path} holds no model with options: it is no fairseq checkpoint")
     tensors = check_tensors(tensors, path, finite, _MOST_SHARED * os.path.getsize(path))
-    extra, history = state.get("extra_state"), state.get("optimizer_history")
-    return Checkpoint(
-        path,
-        _options(state, path),
-        tensors,
-        _entry(history[-1] if type(history) is list and history else None, "num_updates", int),
-        _entry(extra, "best", float),
-    )
+    history = state.get("optimizer_history")
+    last = history[-1] if type(history) is list and history else None
+    updates = last.get("num_updates") if type(last) is dict else None
+    return Checkpoint(options, tensors, updates if type(updates) is int else None)
 
 
 def _check_names(file: BinaryIO) -> None:
@@ -298,12 +287,7 @@ def check_finite(tensors: dict[str, Tensor], path: str) -> None:
             )
 
 
-def _entry(values: Any, name: str, kind: type) -> Any:
-    value = values.get(name) if type(values) is dict else None
-    return kind(value) if type(value) in (int, kind) else None
-
-
-def _options(state: dict[str, Any], path: str) -> dict[str, Any]:
+def _options(state: dict[str, Any]) -> dict[str, Any]:
     """The options of the model and, of a Hydra run, also those of its task and criterion."""
     options, config = state.get("args"), state.get("cfg")
     if options is None and type(config) is dict:  # fairseq since 0.10
@@ -314,10 +298,9 @@ def _options(state: dict[str, Any], path: str) -> dict[str, Any]:
                 part = config.get(name)
                 if type(part) is dict:
                     options = {**part, **options, name: part.get("_name")}
-            return {name: value for name, value in options.items() if type(name) is str}
-    if type(options) is not Inert:
-        raise CheckpointError(f"{path} holds no options, so it is not a fairseq checkpoint")
-    return {name: value for name, value in options.attributes.items() if type(name) is str}
+    options = options.attributes if type(options) is Inert else options
+    of_text = options.items() if type(options) is dict else ()
+    return {name: value for name, value in of_text if type(name) is str}
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
 from tupe_fairseq.data.tokenizer import find_dictionary
 from tupe_fairseq.modules.record import RECORD, options_record
 from tupe_fairseq.options import TupeConfig
-from tupe_fairseq.position import PositionEncoding, get_position_encoding
+from tupe_fairseq.position import get_position_encoding
 
 
 def extend_checkpoint(
@@ -60,50 +60,36 @@ def extend(model: Model, max_positions: int, method: str | None) -> Model:
             f"--max-positions ({max_positions}) must be above the checkpoint's, {old}: nothing is "
             "cut off"
         )
-    encoding = get_position_encoding(name)
-    _check_method(name, encoding, method)
+    encoding, methods = get_position_encoding(name), ["interpolate", "tile"]
+    what = "has a table of positions"
+    if encoding.TABLE is None and encoding.max_positions_is_unit:
+        methods = ["interpolate"]
+        what = "measures distances in max_positions: those that it was trained on are stretched by "
+        what += f"{max_positions / old:g}, also in short texts"
+    elif encoding.TABLE is None:
+        methods, what = [], "has no table of positions"
+    if method not in (methods or [None]):
+        advice = f"give --method {' or '.join(methods)}" if methods else "drop --method"
+        raise ValueError(f"{name} {what}; {advice}")
     # what fairseq's masked_lm takes for the longest sample
     lengths = {
         "max_positions": max_positions,
         "tokens_per_sample": max(max_positions, options.tokens_per_sample),
     }
     tensors, remarks = dict(model.tensors), [f"max_positions was {old}, is {max_positions}"]
-    if encoding.TABLE is not None and method is not None:
+    if encoding.TABLE is not None and method:
         key = f"{ENCODER}position_bias.{encoding.TABLE}"
         table = tensors[key] = longer_table(tensors[key], old, max_positions, method)
         remarks.append(
             f"{key}: {len(model.tensors[key])} rows became {len(table)} (--method {method}); "
             "[CLS]'s and all other weights, tables by distance as well, are as they were"
         )
-    elif encoding.max_positions_is_unit:
-        remarks.append(
-            f"{name} measures distances in max_positions: those that it was trained on are "
-            f"stretched by {max_positions / old:g}, also in short texts; no weight has changed"
-        )
     else:
-        remarks.append(f"{name} has no table of positions: no weight has changed")
+        remarks.append(f"{name} {what}; no weight has changed")
     options = argparse.Namespace(**{**vars(options), **lengths})
     tensors[ENCODER + RECORD] = options_record(TupeConfig.from_roberta_options(options))
     remarks = [*model.remarks, *remarks]
     return dataclasses.replace(model, tensors=tensors, options=options, remarks=remarks)
-
-
-def _check_method(name: str, encoding: type[PositionEncoding], method: str | None) -> None:
-    """Refuse a method that is missing, or would have no effect."""
-    if encoding.TABLE is not None:
-        if method not in ("interpolate", "tile"):
-            raise ValueError(f"{name} has a table of positions; give --method, interpolate or tile")
-    elif encoding.max_positions_is_unit:
-        if method != "interpolate":
-            raise ValueError(
-                f"{name} measures distances in --max-positions, so that a longer one stretches "
-                f"them: give --method interpolate, which says so, not {method}"
-            )
-    elif method is not None:
-        raise ValueError(
-            f"--method {method}: {name} has no table of positions, so there is nothing to make "
-            "longer; drop it"
-        )
 
 
 def longer_table(table: Tensor, old: int, new: int, method: str) -> Tensor:
@@ -119,16 +105,11 @@ def longer_table(table: Tensor, old: int, new: int, method: str) -> Tensor:
     of_cls = table.size(0) - old + 1
     cls, others = table[:of_cls], table[of_cls:]
     number = new - 1
-    if not len(others):
-        raise ValueError(
-            f"a table of max_positions ({old}) has no position after [CLS] of which --method "
-            f"{method} could make others"
-        )
     if method == "tile":
         return torch.cat([cls, others[torch.arange(number) % len(others)]])
     # in float64, and exact at the old rows
     places = torch.arange(number, dtype=torch.float64) * (len(others) - 1) / (number - 1)
-    before = places.long().clamp(max=len(others) - 1)
+    before = places.long()
     after = (before + 1).clamp(max=len(others) - 1)
     share = (places - before).unsqueeze(1)
     mixed = (1 - share) * others[before].double() + share * others[after].double()

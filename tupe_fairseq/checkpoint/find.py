@@ -18,16 +18,11 @@ def find_checkpoint(path: str) -> str:
         if os.path.isfile(os.path.join(folder, name)):
             return os.path.join(folder, name)
     files = sorted(os.path.basename(file) for file in glob.glob(glob.escape(folder) + "/*.pt"))
-    message = f"{folder} has no checkpoint_best.pt and no model.pt; "
-    if files:
-        message += f"give one of its files: {', '.join(files[:20])}"
-    elif os.path.exists(os.path.join(folder, "config.json")):
-        message += (
-            "it is for transformers, which loads it, or tupe-convert makes a checkpoint of it"
-        )
-    else:
-        message = f"{folder} has no checkpoint (.pt); give the --save-dir of a training"
-    raise FileNotFoundError(message)
+    advice = f"give one of its files: {', '.join(files[:20])}"
+    if not files:
+        advice = "give the --save-dir of a training; of a folder for transformers tupe-convert "
+        advice += "makes a checkpoint"
+    raise FileNotFoundError(f"{folder} has no checkpoint_best.pt and no model.pt; {advice}")
 
 
 def folders_of(checkpoint: str, data: str | None = None) -> list[str]:

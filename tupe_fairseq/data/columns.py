@@ -88,13 +88,9 @@ def choose_columns(
         chosen.update(guessed)
         for role in needed:
             if role not in chosen:
-                advice = f"give --{role}: {quoted(names)}"
-                if len(names) < len(needed):
-                    advice = (
-                        f"it has one, {names[0]!r:.80}; .tsv has tabs between, .csv , ; | or tabs"
-                    )
                 raise ValueError(
-                    f"{path} has no column whose name says that it is the {role}; {advice}"
+                    f"{path} has no column whose name says that it is the {role}; give --{role}: "
+                    + quoted(names)
                 )
         listed = ", ".join(f"--{role} {name!r}" for role, name in guessed.items())
         logger.info("%s: guessed %s", path, listed)

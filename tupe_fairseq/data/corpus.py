@@ -96,20 +96,13 @@ def read_blocks(
     advance(left)
 
 
-def lines_of(block: bytes) -> Iterable[str | None]:
+def lines_of(block: bytes) -> Iterator[str | None]:
     """The lines without their ends; None for one that is not UTF-8. A blank one ends a document."""
-    content = block.removesuffix(b"\n")
-    try:
-        return content.decode().split("\n")
-    except UnicodeDecodeError:
-        return map(_decoded, content.split(b"\n"))
-
-
-def _decoded(line: bytes) -> str | None:
-    try:
-        return line.decode()
-    except UnicodeDecodeError:
-        return None
+    for line in block.removesuffix(b"\n").split(b"\n"):
+        try:
+            yield line.decode()
+        except UnicodeDecodeError:
+            yield None
 
 
 # ---- Clean ------------------------------------------------------------------------------------

@@ -150,18 +150,15 @@ def class_scores(labels: Sequence[str], predictions, targets) -> list[dict[str, 
     Args:
         predictions, targets: int (N,) classes, or bool (N, C).
     """
-    from sklearn.metrics import precision_recall_fscore_support
+    import numpy as np
 
-    table = []
-    for number, label in enumerate(labels):
-        if predictions.ndim == 2:
-            of_class = targets[:, number], predictions[:, number]
-        else:
-            of_class = targets == number, predictions == number
-        values = precision_recall_fscore_support(*of_class, average="binary", zero_division=0)
-        scores = dict(zip(("precision", "recall", "f1"), map(float, values[:3])))
-        table.append({"label": label, **scores, "support": int(of_class[0].sum())})
-    return table
+    if predictions.ndim == 1:
+        predictions, targets = (x[:, None] == range(len(labels)) for x in (predictions, targets))
+    hits, found, support = (x.sum(0) for x in (targets & predictions, predictions, targets))
+    counts = {"precision": found, "recall": support, "f1": (found + support) / 2}
+    scores = {name: (hits / np.maximum(x, 0.5)).tolist() for name, x in counts.items()}
+    columns = [labels, *scores.values(), support.tolist()]
+    return [dict(zip(("label", *scores, "support"), row)) for row in zip(*columns)]
 
 
 def most_frequent(classes: list[dict[str, Any]], most: int = 30) -> list[dict[str, Any]]:

@@ -226,16 +226,14 @@ def _lines(path: str, with_ends: bool = False) -> Iterator[tuple[int, str]]:
 
 
 def _standard_input(num_texts: int) -> Iterator[list[tuple[int, Row | RowError]]]:
-    numbers, rest, part = itertools.count(1), b"", None
-    while part != b"":
-        is_first = part is None
-        part = sys.stdin.buffer.read1(1 << 16)  # no more than is there
-        if is_first:
-            refuse_others("standard input", part)
-        *lines, rest = (rest + part).split(b"\n")
-        chunk: list[tuple[int, Row | RowError]] = []
-        for line, number in zip([rest] if rest and not part else lines, numbers):
-            line = line.removeprefix(BOM) if number == 1 else line
+    numbers, rest = itertools.count(1), b""
+    while (part := sys.stdin.buffer.read1(1 << 16)) or rest:  # no more than is there
+        content, chunk = rest + part, []
+        *lines, rest = content.split(b"\n") if part else (content, b"")
+        for line, number in zip(lines, numbers):
+            if number == 1:
+                refuse_others("standard input", content)
+                line = line.removeprefix(BOM)
             text = line.removesuffix(b"\r").decode(errors="surrogateescape")
             texts = text.split("\t") if num_texts > 1 else [text]
             row: Row | RowError = dict(zip(("text", "text2"), texts))
@@ -279,8 +277,8 @@ def _csv(path: str, columns, header: bool):
     # "a", "b": not of the standard, but common
     has_spaces = any(f'{separator} "' in line for line in sample)
     options = {"delimiter": separator, "skipinitialspace": has_spaces, "strict": True}
-    read = functools.partial(csv.reader, **options)
-    return _delimited(path, header, _csv_rows(itertools.chain(first, lines), read), separator)
+    rows = _csv_rows(itertools.chain(first, lines), options)
+    return _delimited(path, header, rows, separator)
 
 
 def _num_alike(lines: list[str], separator: str) -> tuple[int, int]:
@@ -292,30 +290,26 @@ def _num_alike(lines: list[str], separator: str) -> tuple[int, int]:
     return (counts.count(counts[0]), counts[0]) if counts and counts[0] > 1 else (0, 0)
 
 
-def _csv_rows(lines: Iterator[tuple[int, str]], read: Callable):
-    """Rows of fields. If one is wrong, the lines that it took are read one by one."""
-    taken: list[tuple[int, str]] = []
+def _csv_rows(lines: Iterator[tuple[int, str]], options: dict[str, Any]):
+    """Rows of fields. All lines are bad rows that are read before a quote is seen to be wrong."""
+    numbers: list[int] = []
 
     def take() -> Iterator[str]:
-        for line in lines:
-            taken.append(line)
-            yield line[1]
+        for number, line in lines:
+            numbers.append(number)
+            yield line
 
     while True:
         try:
-            for fields in read(take()):
-                yield taken[0][0], _checked(fields, *fields)
-                taken.clear()
+            for fields in csv.reader(take(), **options):
+                yield numbers[0], _checked(fields, *fields)
+                numbers.clear()
             return
         except csv.Error as error:
             problem = f"is not a row of CSV: {error}; is a quote not closed, or not doubled?"
-        for number, line in taken:
-            fields = RowError(f"{problem} (In .tsv quotes have no meaning.)", "not CSV")
-            if number > taken[0][0] and line.count('"') % 2 == 0:
-                with contextlib.suppress(csv.Error):
-                    fields = _checked(next(read([line])), line)
-            yield number, fields
-        taken.clear()
+        for number in numbers:
+            yield number, RowError(f"{problem} (In .tsv quotes have no meaning.)", "not CSV")
+        numbers.clear()
 
 
 def _delimited(
@@ -331,20 +325,20 @@ def _delimited(
             if header and not names:
                 raise ValueError(f"{place(path, number)} {fields}")
             yield number, fields
-        elif fields and not names:
-            numbers = [str(i) for i in range(1, len(fields) + 1)]
-            names = [x if fields.count(x) == 1 else i for x, i in zip(fields, numbers)]
-            if header and len(fields) == 1 and {*",;\t|"} & {*fields[0]}:
-                advice = "name it .tsv if tabs separate fields, and .csv if , ; or | do"
-                raise ValueError(f"{path} begins with one field, {fields[0]!r:.80}; {advice}")
-            if not header:
-                names = numbers
-                yield number, dict(zip(names, fields))
         elif fields or len(names) == 1:
-            problem = f"has {len(fields)} fields, and the first row has {len(names)}"
-            problem += f", with {separator!r} between them"
-            row = dict(zip(names, fields or [""]))
-            yield number, row if len(fields or [""]) == len(names) else RowError(problem)
+            fields, is_first = fields or [""], not names
+            if is_first:
+                is_name = [header and fields.count(x) == 1 for x in fields]
+                names = [x if is_name[i] else str(i + 1) for i, x in enumerate(fields)]
+            if is_first and header:
+                if len(fields) == 1 and {*",;\t|"} & {*fields[0]}:
+                    advice = "name it .tsv if tabs separate fields, and .csv if , ; or | do"
+                    raise ValueError(f"{path} begins with one field, {fields[0]!r:.80}; {advice}")
+            elif len(fields) == len(names):
+                yield number, dict(zip(names, fields))
+            else:
+                problem = f"has {len(fields)} fields, and the first row has {len(names)}"
+                yield number, RowError(f"{problem}, with {separator!r} between them")
 
 
 def _jsonl(path: str, columns, header):

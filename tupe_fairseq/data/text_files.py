@@ -25,16 +25,13 @@ CONVERT = (
     "UTF-32, SHIFT_JIS or GB18030)"
 )
 
-# how other files begin, and what they are
-_OTHERS = {
-    rb"\x28\xb5\x2f\xfd": "packed (.zst); unpack it: zstd -d",
-    rb"\x04\x22\x4d\x18|7z\xbc\xaf|Rar!": "packed (.lz4, .7z or .rar); unpack it",
-    rb"PK\x03\x04": "packed (.zip), or a spreadsheet; unpack it, or save the table as .csv",
-    rb"(?s).{257}ustar": "packed (.tar); unpack it: tar xf",
-    rb"PAR1": "a parquet file; name it .parquet",
-    rb"%PDF-": "a PDF file, not text",
-    rb"(?i)\s*<(\?xml|!doctype|html|mediawiki)\b": "XML or HTML; extract the text first",
-}
+# .zst, .lz4, .7z, .rar, .zip and spreadsheets, .tar, .parquet, .pdf, UTF-16; others of no text have
+# more control characters
+_BINARY = re.compile(
+    rb"(?s)\x28\xb5\x2f\xfd|\x04\x22\x4d\x18|7z\xbc\xaf|Rar!|PK\x03\x04|.{257}ustar|PAR1|%PDF-"
+    rb"|\xff\xfe|\xfe\xff"
+)
+_MARKUP = re.compile(rb"(?i)\s*<(\?xml|!doctype|html|mediawiki)\b")
 _CONTROLS = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
 
 # Control, format and private characters, surrogates, non-characters, the replacement character:
@@ -94,13 +91,13 @@ def read_lines(path: str) -> list[str]:
 
 def refuse_others(path: str, start: bytes) -> None:
     """Refuse what is no text in UTF-8 with usual line ends, by its first bytes."""
-    for pattern, kind in _OTHERS.items():
-        if re.match(pattern, start):
-            raise ValueError(f"{path} is {kind}")
+    if _MARKUP.match(start):
+        raise ValueError(f"{path} is XML or HTML; extract the text first")
     num_controls = len(start) - len(start.translate(None, _CONTROLS))
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")) or num_controls > 1 + len(start) / 20:
+    if _BINARY.match(start) or num_controls > 1 + len(start) / 20:
         raise ValueError(
-            f"{path} is not text in UTF-8, it begins with {start[:16]!r}; unpack it, or {CONVERT}"
+            f"{path} is not text in UTF-8, it begins with {start[:16]!r}; unpack it, save it as "
+            f"text (or name it .parquet), or {CONVERT}"
         )
     lines = re.sub(b'"[^"]*"', b"", start).strip()  # a field of .csv may have any line end
     if len(re.findall(rb"\r(?!\n)", lines)) > lines.count(b"\n"):
