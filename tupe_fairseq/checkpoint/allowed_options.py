@@ -36,6 +36,7 @@ TASKS = (
     "sentence_prediction",
     "glue_sentence_prediction",
     "token_tagging",
+    "question_answering",
 )
 #: how a model is trained or computed, which its checkpoint does not decide
 _OF_THE_RUN = (

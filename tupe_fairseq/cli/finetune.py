@@ -87,14 +87,15 @@ def check_task(args: argparse.Namespace) -> tuple[Any, list[float] | None]:
     """The task of --data with --metric, and the weights of its classes; it must fit the flags."""
     from dataclasses import replace
 
-    from tupe_fairseq.data.task import TAGGING
+    from tupe_fairseq.data.task import QA, TAGGING
     from tupe_fairseq.finetune.scoring import balanced_weights, with_metric
     from tupe_fairseq.finetune.task_data import TaskData
 
     data = TaskData.load(args.data)
     task = with_metric(data.task, args.metric)
-    if args.pooling != "cls" and task.kind == TAGGING:
-        raise ValueError(f"--pooling {args.pooling} is for one label a text; {task.name} has tags")
+    if args.pooling != "cls" and task.kind in (TAGGING, QA):
+        kind = f"{task.name} is of the kind {task.kind}"
+        raise ValueError(f"--pooling {args.pooling} is for one label a text, and {kind}; drop it")
     data = replace(data, task=task)
     return data, balanced_weights(data) if args.balance else None
 

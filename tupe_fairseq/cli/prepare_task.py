@@ -17,19 +17,19 @@ def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tupe-prepare-task",
         description="Turn your labelled texts into a folder for tupe-finetune, with the vocabulary "
-        "of the pre-training. Files are .tsv, .csv, .jsonl, .parquet, or .conll for tagging (all "
-        "but .parquet also followed by .gz, .xz or .bz2).",
+        "of the pre-training. Files are .tsv, .csv, .jsonl, .parquet, .conll for tagging, or "
+        "SQuAD's .json for qa (all but .parquet also followed by .gz, .xz or .bz2).",
         epilog="example, with an honest score of all rows at the end: tupe-prepare-task --kind "
         "classification --train reviews.csv --text review --label verdict --folds 5 --pretrain-dir "
         "data-bin --output-dir tasks/reviews",
     )
     add = parser.add_argument
-    text = "what is predicted for a row: a class, a score, any number of labels; or a tag for each "
-    add("--kind", required=True, choices=KINDS, help=text + "word")
+    text = "what is predicted for a row: a class, a score, any number of labels, a tag for each "
+    add("--kind", required=True, choices=KINDS, help=text + "word, or an answer within a text (qa)")
     add_encoding_flags(parser, "the data folder to write")
     add("--name", help="the task's name (default: that of the folder OUT)")
     add = parser.add_argument_group("files").add_argument
-    rows = {"type": arg_types.rows_file, "metavar": "FILE"}
+    rows = {"type": arg_types.rows_or_json_file, "metavar": "FILE"}
     add("--train", required=True, help="rows to train with", **rows)
     add("--valid", help="rows to validate with (default: a share of train)", **rows)
     add("--test", help="rows to predict; labels may be absent", **rows)
@@ -56,6 +56,8 @@ def get_parser() -> argparse.ArgumentParser:
     text = "all labels or tags in the order of the classes, as a row of CSV (default: those of "
     text += "train in alphabetical order, or as numbers)"
     add("--labels", type=_labels, metavar="LIST", help=text)
+    text = "qa: tokens that two windows share, of a text that is longer than the model (default: "
+    add("--stride", type=arg_types.at_least(0), metavar="N", help=text + "128, at most half)")
     text = "multilabel: what is between the labels of a row that are no list (default: ',')"
     add("--label-separator", metavar="SIGN", help=text)
     text = "regression: the lowest and the highest score; before a minus use =, as in --scale=-1,1 "

@@ -1,1 +1,1 @@
-from tupe_fairseq.criterions import sentence_prediction, tagging  # noqa: F401
+from tupe_fairseq.criterions import question_answering, sentence_prediction, tagging  # noqa: F401

@@ -13,6 +13,7 @@ from tupe_fairseq.criterions.whole_set import (
     METRICS_HELP,
     WEIGHTS_HELP,
     check_best,
+    join_lists,
     log_accuracy,
     log_rows,
     parse_metrics,
@@ -70,7 +71,7 @@ class TokenTaggingCriterion(FairseqCriterion):
                 [[self.tags[tag] for tag in row.tolist()] for row in side.split(counts)]
                 for side in (predictions, targets)
             ]
-            log_rows(output, self.metric_names, [ids, *columns, True])
+            log_rows(output, self.metric_names, [ids, *columns, join_lists])
         return loss, words, output
 
     @staticmethod

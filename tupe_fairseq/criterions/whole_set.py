@@ -59,38 +59,41 @@ def parse_weights(text: str | None, labels: list[str]) -> Tensor | None:
 class RowsMeter(MetersDict._DerivedMeter):
     """Prediction and target of every row of a validation set, by the row's id.
 
-    A derived meter, because fairseq does not save these in checkpoints. With ``parts``, ids are
-    (sentence, part) and values are lists, which are joined.
+    A derived meter, because fairseq does not save these in checkpoints. With ``join``, ids are
+    (row, part), and it makes of the predictions and the targets of all parts those of the row.
     """
 
     def __init__(self):
         super().__init__(fn=None)
-        self.rows, self.parts = {}, False
+        self.rows, self.join = {}, None
 
-    def update(self, ids, predictions, targets, parts=False):
-        self.parts = parts
+    def update(self, ids, predictions, targets, join=None):
+        self.join = join
         # a process without a batch repeats one
         self.rows.update(zip(ids, zip(predictions, targets)))
 
     def percentage(self, name: str) -> float:
         from tupe_fairseq.data.metrics import task_metrics
 
-        pairs = self._joined() if self.parts else list(self.rows.values())
+        pairs = self._joined() if self.join else list(self.rows.values())
         return 100 * task_metrics([name], *zip(*pairs))[name] if len(pairs) > 1 else math.nan
 
     def _joined(self):
-        sentences = {}
-        for sentence, part in sorted(self.rows):
-            whole = sentences.setdefault(sentence, ([], []))
-            for side, values in zip(whole, self.rows[sentence, part]):
-                side.extend(values)
-        return list(sentences.values())
+        rows = {}
+        for row, part in sorted(self.rows):
+            rows.setdefault(row, []).append(self.rows[row, part])
+        return [self.join(*zip(*parts)) for parts in rows.values()]
+
+
+def join_lists(predictions, targets):
+    """The values of all parts, one after the other."""
+    return sum(predictions, []), sum(targets, [])
 
 
 def log_rows(logging_output: dict, names: list[str], rows: tuple) -> None:
     """Keep a validated batch for :func:`reduce_rows`, or log those of all processes at once.
 
-    ``rows`` are ids, predictions, targets and, optionally, ``parts`` of :class:`RowsMeter`.
+    ``rows`` are ids, predictions, targets and, optionally, ``join`` of :class:`RowsMeter`.
     """
     if distributed_utils.get_data_parallel_world_size() == 1:
         logging_output[ROWS] = (names, rows)

@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
+from tupe_fairseq.data.answers import answer_f1, exact_match, normalized
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING
 
 # BIO, IOB1, BIOES and BILOU
 _ENTITY = re.compile(r"O|[BIESLU]-.+", re.DOTALL)
@@ -79,6 +80,19 @@ def _mean(*functions) -> Callable[[Any, Any], float]:
     return lambda *sides: sum(float(function(*sides)) for function in functions) / len(functions)
 
 
+def _of_answers(function: Callable[[str, str], float]) -> Callable[[Any, Any], float]:
+    """The mean of the best value over the right answers of each question; "" stands for none."""
+
+    def mean(targets, predictions):
+        values = [
+            max(function(one, prediction) for one in [*filter(normalized, answers)] or [""])
+            for answers, prediction in zip(targets, predictions)
+        ]
+        return sum(values) / max(1, len(values))
+
+    return mean
+
+
 _PEARSON, _SPEARMAN = _correlation("pearsonr"), _correlation("spearmanr")
 
 #: all by name; entity_f1 is that of CoNLL's conlleval (seqeval's default mode): an entity is found
@@ -93,6 +107,8 @@ METRICS = {
     "spearman": Metric((REGRESSION,), _SPEARMAN),
     "entity_f1": Metric((TAGGING,), _entity_f1),
     "acc_and_f1": Metric((CLASSIFICATION,), _mean(_accuracy, _f1("binary")), is_binary=True),
+    "exact_match": Metric((QA,), _of_answers(exact_match)),
+    "answer_f1": Metric((QA,), _of_answers(answer_f1)),
     "pearson_and_spearman": Metric((REGRESSION,), _mean(_PEARSON, _SPEARMAN)),
 }
 
@@ -126,13 +142,15 @@ def task_metrics(names: Sequence[str], predictions, targets) -> dict[str, float]
 
     Args:
         predictions, targets: a class index or a score for each row; for labels bool (N, C); for
-            tags a list of tags for each row.
+            tags a list of tags for each row; for questions an answer, and a tuple of right ones.
     """
     import numpy as np
 
-    if len(targets) and isinstance(targets[0], list):
+    if len(targets) and isinstance(targets[0], (list, tuple)):
         predictions, targets = list(predictions), list(targets)
-        shapes = list(map(len, predictions)), list(map(len, targets))
+        shapes = len(predictions), len(targets)
+        if isinstance(targets[0], list):
+            shapes = list(map(len, predictions)), list(map(len, targets))
     else:
         predictions, targets = np.asarray(predictions), np.asarray(targets)
         shapes = predictions.shape, targets.shape

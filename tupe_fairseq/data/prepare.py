@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS, GlueTask, official_files, read_glue
-from tupe_fairseq.data.task import KINDS, MULTILABEL, REGRESSION, TAGGING
+from tupe_fairseq.data.task import KINDS, MULTILABEL, QA, REGRESSION, TAGGING
 from tupe_fairseq.files import file_sha256
 
 # They have no effect with a given vocabulary. The defaults are filled in later, so that a given
@@ -23,12 +23,17 @@ _VOCABULARY_DEFAULTS = {
     "sample_mb": 64,
 }
 _FRACTION = 0.005
+# tokens that two windows of a text share, as usual for SQuAD
+_STRIDE = 128
 # the kinds that a flag is for
 _KINDS_OF = {
     "label_separator": (MULTILABEL,),
     "scale": (REGRESSION,),
-    "labels": tuple(kind for kind in KINDS if kind != REGRESSION),
-    "text2": tuple(kind for kind in KINDS if kind != TAGGING),
+    "labels": tuple(kind for kind in KINDS if kind not in (REGRESSION, QA)),
+    "text": tuple(kind for kind in KINDS if kind != QA),
+    "text2": tuple(kind for kind in KINDS if kind not in (TAGGING, QA)),
+    "label": tuple(kind for kind in KINDS if kind != QA),
+    "stride": (QA,),
 }
 # what the rows depend on, besides the files
 _SETTINGS = (
@@ -133,6 +138,7 @@ def prepare_task(
     labels: Sequence[str] | None = None,
     label_separator: str | None = None,
     scale: tuple[float, float] | None = None,
+    stride: int | None = None,
     valid_share: float | None = None,
     test_share: float | None = None,
     folds: int | None = None,
@@ -148,6 +154,8 @@ def prepare_task(
     from tupe_fairseq.data.task_rows import read_task
 
     settings = {name: getattr(options, name) for name in _SETTINGS}
+    if kind == QA:
+        settings["stride"] = options.stride
     settings["files"] = {split: file_sha256(path) for split, path in options.files.items()}
     tokenizer = pretrained_tokenizer(pretrain_dir)
     read = functools.partial(read_task, options, tokenizer.normalize)
@@ -179,6 +187,9 @@ def _check_task(options: argparse.Namespace) -> None:
         raise ValueError("--label-separator is empty; give a sign, such as ';'")
     options.label_separator = options.label_separator or ","
     options.labels = tuple(options.labels or ())
+    options.stride = _STRIDE if options.stride is None else options.stride
+    if options.kind == QA and options.no_header:
+        raise ValueError("--no-header has no effect on --kind qa; drop it")
     options.name = options.name or os.path.basename(os.path.abspath(options.output_dir))
     if not re.fullmatch(r"\w[\w.+-]*", options.name):
         raise ValueError(

@@ -1,11 +1,13 @@
 """Splits text into subwords: SentencePiece, and GPT-2's byte BPE.
 
-Each has ``split`` (a line to subwords), ``join`` (subwords to text) and ``unfit`` (words of a
-dict.txt that are no subwords of it). ``before_word`` stands before a word that is not the first of
-its line, so that the word alone has the subwords that it has in the line.
+Each has ``split`` (a line to subwords), ``spans`` (where they are in it), ``join`` (subwords to
+text) and ``unfit`` (words of a dict.txt that are no subwords of it). ``before_word`` stands before
+a word that is not the first of its line, so that the word alone has the subwords that it has in the
+line.
 """
 
 import io
+import itertools
 import signal
 from collections.abc import Iterable, Sequence
 
@@ -44,6 +46,18 @@ class SentencePiece:
         """Characters that the model lacks are left as they are, as by spm_encode."""
         subwords = self.processor.encode(line, out_type=str)
         return [SPECIAL_TOKENS[UNK] if x in SPECIAL_TOKENS else x for x in subwords]
+
+    def spans(self, line: str) -> list[tuple[int, int]]:
+        """Of each subword of a line, the characters that it stands for."""
+        from sentencepiece import sentencepiece_pb2
+
+        proto = self.processor.encode(line, out_type="serialized_proto")
+        found, end = [], 0
+        for piece in sentencepiece_pb2.SentencePieceText.FromString(proto).pieces:
+            start = line.index(piece.surface, end)  # spaces may be left out
+            end = start + len(piece.surface)
+            found.append((start, end))
+        return found
 
     def join(self, subwords: Sequence[str]) -> str:
         return "".join(subwords).replace("\u2581", " ").strip()
@@ -117,6 +131,13 @@ class Gpt2Bpe:
 
     def split(self, line: str) -> list[str]:
         return list(map(str, self.encoder.encode(line)))
+
+    def spans(self, line: str) -> list[tuple[int, int]]:
+        """Of each subword of a line, the characters of which it has a byte."""
+        character = [n for n, c in enumerate(line) for _ in c.encode("utf-8", "surrogatepass")]
+        pieces = (self.encoder.decoder[number] for number in self.encoder.encode(line))
+        ends = list(itertools.accumulate(map(len, pieces)))  # a character of a piece is a byte
+        return [(character[a], character[b - 1] + 1) for a, b in zip([0, *ends], ends)]
 
     def join(self, subwords: Sequence[str]) -> str:
         """Words that are no numbers, such as ``<mask>``, are left out."""

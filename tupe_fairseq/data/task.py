@@ -15,12 +15,15 @@ from tupe_fairseq.files import read_json
 
 REPORT = "report.json"
 
-CLASSIFICATION, REGRESSION, MULTILABEL, TAGGING = KINDS = (
+CLASSIFICATION, REGRESSION, MULTILABEL, TAGGING, QA = KINDS = (
     "classification",
     "regression",
     "multilabel",
     "tagging",
+    "qa",
 )
+#: fairseq's task and criterion for a kind; of the others glue_sentence_prediction
+FAIRSEQ_TASKS = {TAGGING: "token_tagging", QA: "question_answering"}
 # symbols that fairseq adds to each dictionary, or understands in a way of its own
 _RESERVED = re.compile(
     "|".join([*map(re.escape, (*SPECIAL_TOKENS, MASK)), r"madeupword\d+", "#fairseq:.*"]),
@@ -33,7 +36,7 @@ class Task:
     """What is predicted for a row."""
 
     name: str  # of the task, and of the folder of its runs
-    kind: str  # one of KINDS: a class, a score, any number of labels, or a tag for each word
+    kind: str  # one of KINDS: a class, a score, any number of labels, a tag for each word, a part
     labels: tuple[str, ...]  # in the order of the head's outputs; none of a score
     texts: int  # of a row, 1 or 2
     splits: tuple[str, ...]  # train, valid, valid1, test, ...; fairseq numbers them in this order
@@ -42,6 +45,8 @@ class Task:
     epochs: int = 10  # passes over the training set by default
     scale: tuple[float, float] | None = None  # scores; the model learns (x - low) / (high - low)
     benchmark: str = ""  # "GLUE", or "" for your own task
+    stride: int = 0  # questions: tokens that two windows of a text share
+    may_lack: bool = False  # questions: some have no answer
 
     @classmethod
     def load(cls, *folders: str) -> "Task":
@@ -75,8 +80,8 @@ class Task:
 
     @property
     def num_classes(self) -> int:
-        """The outputs of the head: 1 for a score."""
-        return len(self.labels) or 1
+        """The outputs of the head: 1 for a score, 2 for the begin and the end of an answer."""
+        return 2 if self.kind == QA else len(self.labels) or 1
 
     def check_model(self, path: str, kind: str, outputs: int) -> None:
         """Refuse a fine-tuned checkpoint of another task."""
@@ -93,7 +98,7 @@ class TaskRows:
     """The rows of a split before they are encoded."""
 
     texts: list[tuple[str, ...]] = field(default_factory=list)  # one, two, or the words
-    labels: list[Any] = field(default_factory=list)  # multilabel and tagging: tuples; may be empty
+    labels: list[Any] = field(default_factory=list)  # may be empty; of several, or answers: tuples
     index: list[str] = field(default_factory=list)  # the number of each row in its file, from 0
     dropped: Counter[str] = field(default_factory=Counter)  # rows that are left out, by reason
     warnings: Counter[str] = field(default_factory=Counter)  # rows that are kept, but unusual
@@ -124,8 +129,9 @@ def is_number(text: str) -> bool:
 
 def trained_kind(options: Mapping[str, Any]) -> str:
     """What a checkpoint predicts, by the options of its fairseq task."""
-    if options.get("task") == "token_tagging":
-        return TAGGING
+    for kind, name in FAIRSEQ_TASKS.items():
+        if options.get("task") == name:
+            return kind
     if options.get("multilabel"):
         return MULTILABEL
     return REGRESSION if options.get("regression_target") else CLASSIFICATION

@@ -1,6 +1,10 @@
 """Writes a task's data folder: tokens and labels as fairseq loads them, and report.json."""
 
+import bisect
+import contextlib
+import functools
 import itertools
+import json
 import logging
 import os
 import shutil
@@ -15,7 +19,7 @@ from tqdm import tqdm
 from tupe_fairseq.data.corpus import MUCH
 from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.indexed import IndexedWriter
-from tupe_fairseq.data.task import REPORT, TAGGING, Task, TaskRows, as_tuple, label_symbol
+from tupe_fairseq.data.task import QA, REPORT, TAGGING, Task, TaskRows, as_tuple, label_symbol
 from tupe_fairseq.data.tokenizer import VOCABULARY, Tokenizer
 from tupe_fairseq.files import file_sha256, list_files, output_folder, write_json
 
@@ -194,6 +198,9 @@ def _encoded(
     workers: int,
 ) -> Iterator[list[list[int]]]:
     """Batches of token ids; for tagging the tags are written to label/."""
+    if task.kind == QA and number == 1:
+        yield from _encoded_contexts(rows, tokenizer, folder, split)
+        return
     if task.kind != TAGGING:
         encoded = tokenizer.encode_lines(
             (tokenizer.normalize(texts[number]) for texts in rows.texts), workers
@@ -219,10 +226,52 @@ def _encoded(
             yield batch
 
 
+def _encoded_contexts(
+    rows: TaskRows, tokenizer: Tokenizer, folder: str, split: str
+) -> Iterator[list[list[int]]]:
+    """Batches of the token ids of texts.
+
+    label/SPLIT gets the first and the last token of each right answer. Of all splits but train,
+    SPLIT.answers has the text, the characters of its tokens, and the right answers: JSON lines.
+    """
+    encode = functools.lru_cache(16)(tokenizer.encode_with_spans)  # questions share texts
+    with contextlib.ExitStack() as stack:
+        path = os.path.join(folder, "label", split)
+        write = stack.enter_context(IndexedWriter(path, 1 << 16)).write if rows.labels else None
+        file = None
+        if split != "train":
+            path = os.path.join(folder, f"{split}.answers")
+            file = stack.enter_context(open(path, "w", encoding="utf-8"))
+        for start in range(0, len(rows.texts), _BATCH):
+            batch = []
+            for row, (_, context) in enumerate(rows.texts[start : start + _BATCH], start):
+                ids, spans = encode(context)
+                batch.append(ids)
+                answers = rows.labels[row] if rows.labels else None
+                if write:
+                    write([[n for answer in answers for n in _tokens_of(answer, spans)]])
+                if file:
+                    right = answers if answers is None else [text for text, _ in answers]
+                    line = {"context": context, "spans": spans, "answers": right}
+                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            yield batch
+
+
+def _tokens_of(answer: tuple[str, int], spans: list[tuple[int, int]]) -> tuple[int, int]:
+    """The first and the last token of an answer."""
+    text, start = answer
+    first = bisect.bisect_right(spans, start, key=lambda span: span[1])
+    last = bisect.bisect_left(spans, start + len(text), key=lambda span: span[0]) - 1
+    first = min(first, len(spans) - 1)
+    return first, max(first, last)
+
+
 def _label_counts(task: Task, rows: TaskRows) -> dict[str, int]:
     """How often each label occurs; the scores in each part of the scale."""
     if not rows.labels:
         return {}
+    if task.kind == QA:
+        return {"answered": sum(map(bool, rows.labels)), "no answer": rows.labels.count(())}
     if task.scale is None:
         counts = Counter(one for label in rows.labels for one in as_tuple(label))
         return {label: counts[label] for label in task.labels}
@@ -235,6 +284,8 @@ def _write_labels(task: Task, splits: dict[str, TaskRows], folder: str) -> None:
     """Classes or labels with their dict.txt, or scores between 0 and 1."""
     os.makedirs(folder, exist_ok=True)
     labelled = {split: rows.labels for split, rows in splits.items() if rows.labels}
+    if task.kind == QA:  # they are places in a text, and written with it
+        return
     if task.scale is not None:
         low, high = task.scale
         for split, labels in labelled.items():

@@ -10,6 +10,7 @@ from typing import Any
 
 from tupe_fairseq.data.columns import Columns, choose_columns
 from tupe_fairseq.data.metrics import are_entities
+from tupe_fairseq.data.questions import read_rows_of_questions
 from tupe_fairseq.data.rows import (
     DELIMITED,
     BadRows,
@@ -23,6 +24,7 @@ from tupe_fairseq.data.rows import (
 from tupe_fairseq.data.task import (
     CLASSIFICATION,
     MULTILABEL,
+    QA,
     REGRESSION,
     TAGGING,
     Task,
@@ -42,6 +44,7 @@ _METRICS = {
     MULTILABEL: (("micro_f1", "macro_f1"), "micro_f1"),
     TAGGING: (("accuracy",), "accuracy"),
     BIO: (("entity_f1", "accuracy"), "entity_f1"),
+    QA: (("exact_match", "answer_f1"), "answer_f1"),
 }
 # fine-tuning needs two rows to train and to validate with
 _FEWEST = 2
@@ -66,6 +69,8 @@ def read_task(
         options: the flags of tupe-prepare-task, ``files`` by split, and ``has_header``.
         normalize: texts are the same if this makes them the same.
     """
+    if options.kind == QA:
+        return _read_question_task(options, normalize)
     files, header = options.files, options.has_header
     if not header and all(ending_of(path) not in DELIMITED for path in files.values()):
         raise ValueError("--no-header has no effect: none of the files is .tsv or .csv; drop it")
@@ -87,10 +92,7 @@ def read_task(
         if split == "test" and not _is_labelled(options, files[split], columns.label, train):
             of_split = columns._replace(label=None)
         splits[split] = _read(options, files[split], of_split, labels, converts=converts)
-    for of_part in parts.values():
-        for split, rows in of_part.items():
-            if split != "test" and len(rows.texts) < _FEWEST:
-                raise ValueError(f"{split} has {len(rows.texts)} rows; fine-tuning needs {_FEWEST}")
+    _check_sizes(parts)
     scale = _scale(options, train, splits) if options.kind == REGRESSION else None
     _warn_of_leaks({split: splits[split] for split in ("train", *files)}, normalize)
     metrics, selection = _METRICS[BIO if scheme else options.kind]
@@ -98,6 +100,30 @@ def read_task(
     names = tuple(split for split in ("train", "valid", "test") if split in splits)
     task = Task(options.name, options.kind, labels, texts, names, metrics, selection, scale=scale)
     return task, parts, {"columns": columns._asdict()}
+
+
+def _read_question_task(options: argparse.Namespace, normalize: Callable[[str], str]):
+    """The same for questions; a text is on one side with all of its questions."""
+    files, skips = options.files, options.skip_bad_rows
+    train = read_rows_of_questions(files["train"], skips, labelled=True)
+    if not any(train.labels):
+        raise ValueError(f"no question of {files['train']} has an answer")
+    parts = _parts(options, train, normalize)
+    splits = next(iter(parts.values()))
+    for split in filter(files.__contains__, ("valid", "test")):
+        splits[split] = read_rows_of_questions(files[split], skips, labelled=split == "valid")
+    _check_sizes(parts)
+    _warn_of_leaks({split: splits[split] for split in ("train", *files)}, normalize)
+    names = tuple(split for split in ("train", "valid", "test") if split in splits)
+    more = {"stride": options.stride, "may_lack": not all(train.labels)}
+    return Task(options.name, QA, (), 2, names, *_METRICS[QA], **more), parts, {}
+
+
+def _check_sizes(parts: dict[str, dict[str, TaskRows]]) -> None:
+    for of_part in parts.values():
+        for split, rows in of_part.items():
+            if split != "test" and len(rows.texts) < _FEWEST:
+                raise ValueError(f"{split} has {len(rows.texts)} rows; fine-tuning needs {_FEWEST}")
 
 
 def _read(
@@ -312,7 +338,9 @@ def _parts(
     options: argparse.Namespace, train: TaskRows, normalize: Callable[[str], str]
 ) -> dict[str, dict[str, TaskRows]]:
     """The splits that are drawn from one file, by the folder of each fold."""
-    texts = _keys(train, normalize)
+    texts: list[Any] = _keys(train, normalize)
+    if options.kind == QA:
+        texts = [context for _, context in train.texts]
     if not options.folds:
         splits, rest = {}, range(len(texts))
         for split in ("test", "valid"):
@@ -330,7 +358,7 @@ def _parts(
             f"{path} has {len(texts)} rows with {len(different)} different texts, too few for "
             f"--folds {number}"
         )
-    if options.kind != REGRESSION:
+    if options.kind not in (REGRESSION, QA):
         pairs = {(x, one) for x, label in zip(texts, train.labels) for one in as_tuple(label)}
         counts = Counter(label for _, label in pairs)
         rare = [f"{label!r} ({n})" for label, n in sorted(counts.items()) if n < number]
@@ -362,8 +390,8 @@ def _take(rows: TaskRows, places: Iterable[int]) -> TaskRows:
 
 
 def _strata(options: argparse.Namespace, rows: TaskRows) -> list[Any]:
-    """Labels; of scores the tenth of the rows, by size; sentences with tags are all alike."""
-    if options.kind == TAGGING:
+    """Labels; of scores the tenth of the rows, by size; tags and answers are all alike."""
+    if options.kind in (TAGGING, QA):
         return [()] * len(rows.labels)
     if options.kind != REGRESSION:
         return [tuple(sorted(as_tuple(label))) for label in rows.labels]
@@ -378,7 +406,7 @@ def _hold_out(
 ) -> tuple[list[int], list[int]]:
     """Of some rows of train, those that are left and those that are held out."""
     part, share = _take(train, rows), getattr(options, f"{split}_share")
-    labels = [() if options.kind == REGRESSION else as_tuple(label) for label in part.labels]
+    labels = [() if options.kind in (REGRESSION, QA) else as_tuple(label) for label in part.labels]
     own = [texts[row] for row in rows]
     drawn = draw_share(own, _strata(options, part), labels, share, options.seed)
     if len(drawn) < _FEWEST:

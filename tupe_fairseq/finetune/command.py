@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tupe_fairseq.checkpoint.allowed_options import Pretrained
-from tupe_fairseq.data.task import MULTILABEL, TAGGING
+from tupe_fairseq.data.task import FAIRSEQ_TASKS, MULTILABEL, QA
 from tupe_fairseq.finetune.task_data import TaskData
 from tupe_fairseq.optim.schedule import WARMUP_RATIO, total_updates, warmup_updates
 from tupe_fairseq.runs import study
@@ -66,14 +66,17 @@ class Experiment:
 
     def task_flags(self) -> list[object]:
         task, weights = self.data.task, self.settings.class_weights
-        name = "token_tagging" if task.kind == TAGGING else "glue_sentence_prediction"
+        name = FAIRSEQ_TASKS.get(task.kind, "glue_sentence_prediction")
         words = ["--task", name, "--criterion", name]
         if task.benchmark and self.settings.metric is None:
             words += ["--glue-task", task.name]
         else:
             words += ["--metrics", ",".join(dict.fromkeys([*task.metrics, task.selection]))]
         words += ["--num-classes", task.num_classes]
-        words += [] if task.kind == TAGGING else ["--init-token", 0, "--separator-token", 2]
+        if task.kind not in FAIRSEQ_TASKS:
+            words += ["--init-token", 0, "--separator-token", 2]
+        if task.kind == QA:
+            words += ["--stride", task.stride, *["--may-lack"] * task.may_lack]
         words += ["--regression-target"] if task.is_regression else []
         words += ["--multilabel"] if task.kind == MULTILABEL else []
         words += [] if weights is None else ["--class-weights", ",".join(map(repr, weights))]

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
 
-from tupe_fairseq.data.task import MULTILABEL, Task
+from tupe_fairseq.data.task import MULTILABEL, QA, Task
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.report import METRIC_LABELS
@@ -30,7 +30,7 @@ def draw_figures(experiment: Experiment, results: Results, best: Run | None) -> 
     if any(curves.values()):
         title = f"{task.name}, fine-tuned from {experiment.model.identity['name']}"
         figures["learning_curves"] = learning_curves(curves, best, task, title)
-    if best is not None and task.kind != MULTILABEL:
+    if best is not None and task.kind not in (MULTILABEL, QA):
         predicted = predictions(best, "valid")
         title = f"{task.name}, development set, {best.name}"
         if task.is_regression:

@@ -5,7 +5,7 @@ from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.metrics import class_scores, most_frequent
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, Task
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING, Task
 from tupe_fairseq.files import locked, read_json
 from tupe_fairseq.finetune.command import Experiment
 from tupe_fairseq.finetune.scoring import (
@@ -22,8 +22,10 @@ from tupe_fairseq.runs.tables import in_cell, markdown_table, write_tables
 
 METRIC_LABELS = {
     "accuracy": "accuracy",
+    "answer_f1": "F1 of words",
     "acc_and_f1": "mean of accuracy and F1",
     "entity_f1": "entity F1",
+    "exact_match": "exact match",
     "f1": "F1",
     "macro_f1": "macro F1",
     "mcc": "Matthews",
@@ -38,6 +40,7 @@ _BASELINES = {
     CLASSIFICATION: "always {} (majority class)",
     REGRESSION: "always {} (mean score)",
     MULTILABEL: "always {} (most frequent set of labels)",
+    QA: "always {}",
     TAGGING: "each word's most frequent tag ({} if it is unknown)",
 }
 
@@ -87,7 +90,8 @@ def write_task(
     }
     if not task.benchmark:
         path = "" if best is None else best.path("predictions-valid.tsv")
-        predicted = None if task.is_regression else read_predictions(path, data, "valid")
+        has_classes = task.kind not in (REGRESSION, QA)
+        predicted = read_predictions(path, data, "valid") if has_classes else None
         classes = predicted and class_scores(task.labels, *map(flat, predicted))
         summary.update(description=task.to_record(), classes=classes or [], test=test or {})
     text = task_table(summary, task)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from tupe_fairseq.checkpoint.checkpoint import read
+from tupe_fairseq.data.task import QA
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.scoring import (
     Predicted,
@@ -20,7 +21,7 @@ from tupe_fairseq.finetune.scoring import (
     write_predictions,
 )
 from tupe_fairseq.inference.model import load
-from tupe_fairseq.inference.texts import logits_of_tokens, prediction
+from tupe_fairseq.inference.texts import answer, logits_of_tokens, prediction
 from tupe_fairseq.runs.grid import Slot, torch_device
 from tupe_fairseq.runs.process import BEST, LAST, Diverged, records, remove_checkpoints
 
@@ -105,9 +106,14 @@ def _predicted(run: Run, split: str, device: str) -> Iterator[dict[str, Any]]:
     model = load(run.path(BEST), data.folder)
     encoder, head = model.encoder.to(own_device), model.head.to(own_device)
     rows = ([tokens.tolist() for tokens in texts] for texts in data.texts(split))
+    contexts = iter(data.contexts(split)) if data.task.kind == QA else itertools.repeat(None)
     while chunk := list(itertools.islice(rows, _CHUNK)):
-        for logits in logits_of_tokens(chunk, data.task, encoder, head):
-            yield prediction(data.task, logits)
+        for logits, about in zip(logits_of_tokens(chunk, data.task, encoder, head), contexts):
+            if about is None:
+                yield prediction(data.task, logits)
+            else:
+                found = answer(logits, about["context"], about["spans"])
+                yield {name: found[name] for name in ("answer", "score")}
 
 
 def read_curve(run: Run) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tupe_fairseq.data.metrics import METRICS, as_bioes, check_metrics, task_metrics
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, Task
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING, Task
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.task_data import Labels, TaskData
@@ -74,6 +74,10 @@ def _of_rows(name: str, task: Task, predictions, targets) -> Callable[[np.ndarra
     elif name == "accuracy" and task.kind == TAGGING:
         hits = np.array([sum(map(str.__eq__, *pair)) for pair in zip(predictions, targets)])
         of_both = np.array(list(map(len, targets)))
+    elif task.kind == QA:
+        pairs = zip(targets, predictions)
+        hits = np.array([METRICS[name].function([a], [b]) for a, b in pairs])
+        of_both = np.ones(len(targets))
     elif name == "accuracy":
         hits, of_both = predictions == targets, np.ones(len(targets))
     elif name in ("f1", "macro_f1", "micro_f1"):
@@ -111,6 +115,8 @@ def spelled(task: Task, labels: Labels) -> list[Any]:
     """Of each row the label, the score, or the list of labels or tags, as users write them."""
     if task.kind == REGRESSION:
         return labels.tolist()
+    if task.kind == QA:
+        return list(labels)
     if task.kind == CLASSIFICATION:
         return [task.labels[number] for number in labels.tolist()]
     rows = map(np.flatnonzero, labels) if task.kind == MULTILABEL else labels
@@ -118,8 +124,8 @@ def spelled(task: Task, labels: Labels) -> list[Any]:
 
 
 def _cell(value: Any) -> str:
-    """Of a .tsv: a label itself, unless it would end the cell or the line; else JSON."""
-    is_plain = isinstance(value, str) and not set("\t\n\r") & set(value)
+    """Of a .tsv: a text itself, unless it would end the cell or the line; else JSON."""
+    is_plain = isinstance(value, str) and not set("\t\n\r") & set(value) and value[:1] != '"'
     return value if is_plain else json.dumps(value, ensure_ascii=False)
 
 
@@ -156,6 +162,8 @@ def read_predictions(path: str, data: TaskData, split: str) -> Predicted:
         numbers = {_cell(label): number for number, label in enumerate(task.labels)}
         if task.kind == REGRESSION:
             predictions = np.array(cells, dtype=np.float64)
+        elif task.kind == QA:
+            predictions = [json.loads(cell) if cell[:1] == '"' else cell for cell in cells]
         elif task.kind == CLASSIFICATION:
             predictions = np.array([numbers[cell] for cell in cells], dtype=np.int64)
         else:
@@ -174,7 +182,7 @@ def baseline(data: TaskData) -> dict[str, Any]:
 
     A classification gives the most frequent class of the training set, a regression the mean
     score, a multilabel task the most frequent set of labels, and tagging the most frequent tag of
-    each word (of all words, if it is not in the training set).
+    each word (of all words, if it is not in the training set). A question gets no answer.
     """
     answer, predict = _baseline(data)
 
@@ -190,7 +198,10 @@ def baseline(data: TaskData) -> dict[str, Any]:
 
 
 def _baseline(data: TaskData) -> tuple[str, Callable[[str], Labels]]:
-    task, train = data.task, data.targets("train")
+    task = data.task
+    if task.kind == QA:
+        return "no answer", lambda split: [""] * data.rows[split]
+    train = data.targets("train")
     if task.kind == TAGGING:
         return _tag_of_each_word(data, train)
     if task.kind == MULTILABEL:
@@ -230,8 +241,8 @@ def balanced_weights(data: TaskData) -> list[float]:
     from sklearn.utils.class_weight import compute_class_weight
 
     task = data.task
-    if task.kind == REGRESSION:
-        raise ValueError(f"--balance weighs classes, but {task.name} is a regression; drop it")
+    if task.kind in (REGRESSION, QA):
+        raise ValueError(f"--balance weighs classes, but {task.name} is a {task.kind}; drop it")
     train = flat(data.targets("train"))
     is_multilabel = task.kind == MULTILABEL
     counts = train.sum(axis=0) if is_multilabel else np.bincount(train, minlength=task.num_classes)

@@ -1,24 +1,36 @@
 """The data folder of a task, as tupe-prepare-glue and tupe-prepare-task write it."""
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tupe_fairseq.checkpoint.allowed_options import Pretrained
 from tupe_fairseq.checkpoint.checkpoint import loading, symbols_of
 from tupe_fairseq.checkpoint.fit import check_vocabulary
+from tupe_fairseq.data.answers import question_windows
 from tupe_fairseq.data.dictionary import DICTIONARY, SPECIAL_TOKENS
 from tupe_fairseq.data.indexed import read_sentences
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REPORT, TAGGING, Task, label_symbol
+from tupe_fairseq.data.task import (
+    CLASSIFICATION,
+    MULTILABEL,
+    QA,
+    REPORT,
+    TAGGING,
+    Task,
+    label_symbol,
+)
 from tupe_fairseq.data.truncation import windows
 from tupe_fairseq.files import read_json
 
-#: int64 (N,) classes, float64 (N,) scores, bool (N, C) labels; for tagging N of int64 (words,)
-Labels = np.ndarray | list[np.ndarray]
+#: int64 (N,) classes, float64 (N,) scores, bool (N, C) labels; for tagging N of int64 (words,);
+#: N answers, or N tuples of right ones
+Labels = np.ndarray | list[Any]
 
 _PAD, _UNKNOWN = map(SPECIAL_TOKENS.index, ("<pad>", "<unk>"))
 
@@ -47,7 +59,7 @@ class TaskData:
             files = [
                 name
                 for name in report["files"]
-                if name.endswith((".bin", ".idx", ".label"))
+                if name.endswith((".bin", ".idx", ".label", ".answers"))
                 or (task.benchmark and name.startswith("test"))  # the official numbers of rows
             ]
             values = task, report["max_positions"], report["vocabulary"], rows, files
@@ -113,6 +125,8 @@ class TaskData:
         """The true labels in the order of the rows; scores on the task's own scale."""
         if self.task.is_regression:
             return self.unscaled(np.array(self._lines(f"label/{split}.label"), dtype=np.float64))
+        if self.task.kind == QA:
+            return [tuple(one["answers"]) for one in self.contexts(split)]
         classes = [row[:-1] - len(SPECIAL_TOKENS) for row in self._sentences(f"label/{split}")]
         if self.task.kind == CLASSIFICATION:
             return np.concatenate(classes)
@@ -122,6 +136,10 @@ class TaskData:
                 row[labels] = True
             return targets
         return [row[row >= 0] for row in classes]
+
+    def contexts(self, split: str) -> list[dict[str, Any]]:
+        """Of each question its text, the characters of the tokens, and the right answers."""
+        return [json.loads(line) for line in self._lines(f"{split}.answers")]
 
     def unscaled(self, scores: np.ndarray) -> np.ndarray:
         """Scores as users have them, from those of 0 to 1 that the model learns."""
@@ -140,6 +158,10 @@ class TaskData:
 
     def examples(self, split: str, max_positions: int) -> int:
         """What a model of this length sees: rows, or windows of sentences that are tagged."""
+        if self.task.kind == QA:
+            columns = (map(len, self._sentences(f"input{n}/{split}")) for n in range(2))
+            sizes = max_positions, self.task.stride
+            return sum(len(question_windows(q - 1, c - 1, *sizes)[1]) for q, c in zip(*columns))
         if self.task.kind != TAGGING:
             return self.rows[split]
         room = max_positions - 2  # <s> and </s>

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tupe_fairseq.data.answers import Span, best_of_windows, best_span, question_windows
 from tupe_fairseq.data.dictionary import BOS, EOS, PAD, UNK
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, Task
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING, Task
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.data.truncation import pair_lengths, windows
 from tupe_fairseq.modules.pooling import POOLINGS
@@ -20,6 +21,7 @@ PREDICTED = {
     REGRESSION: ("score",),
     MULTILABEL: ("labels", "probabilities"),
     TAGGING: ("tags",),
+    QA: ("answer", "start", "end", "score"),
 }
 #: the key of the probabilities of all labels
 ALL = "all_probabilities"
@@ -68,9 +70,14 @@ def logits_of_tokens(
     batch_tokens: int | None = None,
     counts: Counter | None = None,
 ) -> list[np.ndarray]:
-    """The head's outputs for each row, float32 (C); for tagging those of its words, (words, C)."""
+    """The head's outputs for each row, float32 (C); for tagging those of its words, (words, C).
+
+    For a question what :func:`answer` takes.
+    """
     if task.kind == TAGGING:
         return _logits_of_words(rows, task, encoder, head, batch_tokens, counts)
+    if task.kind == QA:
+        return _spans(rows, task, encoder, head, batch_tokens, counts)
     sequences = join_texts(rows, encoder.config.max_positions, counts)
     return run(encoder, sequences, head, batch_tokens)
 
@@ -129,6 +136,40 @@ def _logits_of_words(rows: TokenRows, task, encoder, head, batch_tokens, counts)
     for (row, words), logits in zip(places, run(encoder, sequences, head, batch_tokens)):
         parts[row].append(logits[words])
     return list(map(np.concatenate, parts))
+
+
+def _spans(rows: TokenRows, task, encoder, head, batch_tokens, counts):
+    """The best part of each text, None for no answer; and the score of no answer."""
+    sequences, places = [], []
+    for row, (question, context) in enumerate(rows):
+        sizes = len(question), len(context), encoder.config.max_positions, task.stride
+        kept, parts = question_windows(*sizes)
+        for start, stop in parts:
+            sequences.append([BOS, *question[:kept], EOS, EOS, *context[start:stop], EOS])
+            places.append((row, kept + 3, start))
+        more = {"in_windows": len(parts) > 1, "truncated": kept < len(question)}
+        _count(counts, (question, context), **more)
+    spans: list[list[Span]] = [[] for _ in rows]
+    for (row, *place), logits in zip(places, run(encoder, sequences, head, batch_tokens)):
+        spans[row].append(best_span(logits, *place))
+    return [(best_of_windows(x, task.may_lack), min(span.no_answer for span in x)) for x in spans]
+
+
+def answer(
+    found: tuple[Span | None, float], context: str, characters: Sequence[tuple[int, int]]
+) -> dict[str, Any]:
+    """An answer, its place in the text, and how sure the model is of its begin and end.
+
+    Args:
+        found: what :func:`logits_of_tokens` gives for a question.
+        characters: of each token of the text.
+    """
+    span, no_answer = found
+    begin = end = 0
+    if span is not None and characters:
+        begin, end = characters[span.first][0], characters[span.last][1]
+    score = round(no_answer if span is None else span.score, _DIGITS)
+    return dict(zip(PREDICTED[QA], (context[begin:end], begin, end, score)))
 
 
 def join_texts(

@@ -1,1 +1,7 @@
-from tupe_fairseq.tasks import decoding, masked_lm, sentence_prediction, tagging  # noqa: F401
+from tupe_fairseq.tasks import (  # noqa: F401
+    decoding,
+    masked_lm,
+    question_answering,
+    sentence_prediction,
+    tagging,
+)

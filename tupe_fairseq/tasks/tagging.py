@@ -63,7 +63,7 @@ class TokenTaggingTask(FineTuningTask):
         pooling = safe_getattr(cfg, "pooling", "cls")
         if pooling != "cls":
             raise ValueError(
-                f"--pooling {pooling} makes one vector of a text, and tagging needs one for each "
+                f"--pooling {pooling} makes one vector of a text, and this task needs one for each "
                 "word; drop it"
             )
         model = super().build_model(cfg, from_checkpoint)

@@ -1,0 +1,142 @@
+"""Questions whose answer is a part of a text: SQuAD's JSON; JSON lines or parquet of `datasets`.
+
+In the latter a row has question, context and answers: {"text": [...], "answer_start": [...]}.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from tupe_fairseq.data.rows import DELIMITED, BadRows, RowError, ending_of, read_chunks
+from tupe_fairseq.data.task import TaskRows
+from tupe_fairseq.data.text_files import OPENERS, open_text, printable
+
+Answer = tuple[str, int]  # its text, and where it begins
+_HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
+
+
+class Question(NamedTuple):
+    """A question; ``answers`` are all that are right, () if it has none, None if unknown."""
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...] | None
+
+
+def is_json(path: str) -> bool:
+    """Whether a file's name is that of JSON, not of JSON lines."""
+    base, ending = os.path.splitext(path.lower())
+    return (os.path.splitext(base)[1] if ending in OPENERS else ending) == ".json"
+
+
+def read_questions(
+    path: str, on_bad: Callable[[RowError], Any] | None = None
+) -> Iterator[Question]:
+    """The questions of a file; what is wrong is raised, or given to ``on_bad``."""
+    if not is_json(path):
+        if ending_of(path) in (*DELIMITED, ".conll", ".txt"):
+            raise ValueError(f"{path}: questions are in SQuAD's .json, in .jsonl or .parquet")
+        for chunk in read_chunks(path, [], True, on_bad, _question, whole=True):
+            yield from (question for _, question in chunk)
+        return
+    for index, row in enumerate(_squad(path)):
+        try:
+            yield _question(index, row)
+        except RowError as error:
+            error = RowError(f"{path}, question {index + 1} {error}", error.reason)
+            if on_bad is None:
+                raise error from None
+            on_bad(error)
+
+
+def _squad(path: str) -> Iterator[dict[str, Any]]:
+    """The questions of SQuAD's articles and paragraphs, or of a flat list, with their texts."""
+    with open_text(path) as (file, _):
+        try:
+            content = json.load(file)
+        except (ValueError, RecursionError) as error:
+            problem = f"{path} is not JSON ({error}); JSON lines belong in .jsonl"
+            raise ValueError(problem) from error
+    try:
+        for article in content["data"]:
+            if "paragraphs" not in article:
+                article = {"paragraphs": [{"qas": [article], "context": article["context"]}]}
+            for paragraph in article["paragraphs"]:
+                context = paragraph["context"]
+                yield from ({**row, "context": context} for row in paragraph["qas"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} has not SQuAD's layout, data > paragraphs > context and qas ({error!r}); or "
+            "give JSON lines with question, context and answers"
+        ) from error
+
+
+def read_rows_of_questions(path: str, skips: bool, labelled: bool) -> TaskRows:
+    """All questions of a file that can be used.
+
+    Args:
+        skips: whether to count the others; by default the first one is an error.
+        labelled: whether all must have answers; else all or none.
+    """
+    bad = BadRows()
+
+    def on_bad(error: RowError) -> None:
+        if not skips:
+            raise ValueError(f"{error}; --skip-bad-rows leaves such rows out")
+        bad(error)
+
+    rows = TaskRows(dropped=bad)
+    for one in read_questions(path, on_bad):
+        if one.answers is None and labelled:
+            on_bad(RowError(f"{path}, the question with id {one.id} has no answers", "no answers"))
+        else:
+            rows.add((one.question, one.context), one.answers, one.id)
+    if not rows.texts:
+        left_out = f" that can be used; left out: {bad}" if bad else ""
+        raise ValueError(f"{path} has no question{left_out}")
+    if len(rows.labels) not in (0, len(rows.texts)):
+        raise ValueError(f"{path}: {len(rows.labels)} of {len(rows.texts)} questions have answers")
+    return rows
+
+
+def _question(index: int, row: dict[str, Any], texts: object = None) -> Question:
+    id, (question, context) = row.get("id"), (row.get(key) for key in ("question", "context"))
+    for name, text in (("question", question), ("context", context)):
+        if not isinstance(text, str) or not printable(text).strip():
+            raise RowError(f"has no {name}, but {text!r:.40}", f"no {name}")
+    # as many characters, so that answers stay where they are
+    question, context = (_HALF_CHARACTERS.sub("\ufffd", text) for text in (question, context))
+    name = str(index) if id is None else " ".join(str(id).split())
+    return Question(name, question, context, _answers(row, context))
+
+
+def _answers(row: dict[str, Any], context: str) -> tuple[Answer, ...] | None:
+    answers = row.get("answers")
+    if row.get("is_impossible") is True:
+        return ()
+    if answers is None:
+        return None
+    try:
+        if isinstance(answers, dict):
+            texts, starts = answers["text"], answers["answer_start"]
+            if len(texts) != len(starts):
+                raise TypeError(f"{len(texts)} texts, {len(starts)} starts")
+            found = list(zip(texts, starts))
+        else:
+            found = [(answer["text"], answer["answer_start"]) for answer in answers]
+    except (KeyError, TypeError) as error:
+        problem = f"has answers without text and answer_start ({error!r})"
+        raise RowError(problem, "answers of another layout") from None
+    for text, start in found:
+        if not isinstance(text, str) or type(start) is not int:
+            problem = f"has the answer {text!r:.40} at {start!r:.20}; give a text and a number"
+            raise RowError(problem, "answers of another layout")
+        there = context[start : start + len(text)] if start >= 0 else ""
+        text = _HALF_CHARACTERS.sub("\ufffd", text)
+        if there != text or not printable(text).strip():
+            problem = f"has the answer {text!r:.60}, but its context has {there!r:.60} at {start}"
+            raise RowError(problem, "an answer that is not in its text")
+    return tuple(found)

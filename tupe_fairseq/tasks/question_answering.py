@@ -1,0 +1,143 @@
+"""Fine-tuning on questions whose answer is a part of a text; long texts are split into windows."""
+
+import json
+import logging
+import os
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from fairseq.data import Dictionary, FairseqDataset, data_utils
+from fairseq.tasks import register_task
+
+from tupe_fairseq.data.answers import question_windows
+from tupe_fairseq.tasks._training import FineTuningTask
+from tupe_fairseq.tasks.tagging import TokenTaggingConfig, TokenTaggingTask
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class QuestionAnsweringConfig(TokenTaggingConfig):
+    num_classes: int = field(default=2, metadata={"help": "begin and end; always 2"})
+    stride: int = field(default=128, metadata={"help": "tokens that two windows share"})
+    may_lack: bool = field(
+        default=False, metadata={"help": "there are questions without an answer"}
+    )
+
+
+@register_task("question_answering", dataclass=QuestionAnsweringConfig)
+class QuestionAnsweringTask(TokenTaggingTask):
+    """The first and the last token of an answer; ``<s>`` for both if there is none.
+
+    Data: ``input0`` has questions, ``input1`` texts, ``label`` the first and the last token of each
+    right answer in its text, of which the first answer is trained. ``SPLIT.answers`` has a text,
+    the characters of its tokens, and all right answers, for the metrics.
+    """
+
+    def __init__(self, cfg, dictionary):
+        FineTuningTask.__init__(self, cfg)
+        self.dictionary, self.label_dictionary, self.tags = dictionary, None, ("begin", "end")
+
+    @classmethod
+    def setup_task(cls, cfg, **kwargs):
+        dictionary = Dictionary.load(os.path.join(cfg.data, "input0", "dict.txt"))
+        dictionary.add_symbol("<mask>")
+        if cfg.num_classes != 2:
+            raise ValueError(f"--num-classes ({cfg.num_classes}) must be 2, for begin and end")
+        return cls(cfg, dictionary)
+
+    def load_dataset(self, split, combine=False, **kwargs):
+        paths = [os.path.join(self.cfg.data, key, split) for key in ("input0", "input1", "label")]
+        columns = [data_utils.load_indexed_dataset(path, None, combine=combine) for path in paths]
+        if None in columns[:2] or len({len(x) for x in columns if x is not None}) > 1:
+            raise ValueError(
+                f"split {split} of {self.cfg.data} is missing or has missing rows; prepare it again"
+            )
+        path, answers = os.path.join(self.cfg.data, f"{split}.answers"), None
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                answers = [json.loads(line) for line in file]
+        dataset = WindowedQuestions(
+            *columns, answers, self.dictionary, self.cfg.max_positions, self.cfg.stride
+        )
+        logger.info(
+            "%s: %d windows of %d questions; cut to half of --max-positions %d are %d questions",
+            split,
+            len(dataset),
+            len(columns[0]),
+            self.cfg.max_positions,
+            dataset.num_cut,
+        )
+        self.datasets[split] = self.shuffled(dataset)
+        return self.datasets[split]
+
+
+class WindowedQuestions(FairseqDataset):
+    """Samples ``<s>`` question ``</s> </s>`` window ``</s>``.
+
+    A batch has ``target``, int64 (B, 2), the indices of the first and the last token of the answer,
+    0 if the window has not all of it; and of each sample ``row``, ``text``, where its window begins
+    in it, ``start``, where this is in the text, and ``answers``, the line of ``SPLIT.answers``.
+    """
+
+    def __init__(self, questions, contexts, labels, answers, source, max_positions, stride):
+        super().__init__()
+        self.questions, self.contexts, self.labels = questions, contexts, labels
+        self.answers, self.source = answers, source
+        lengths = [(np.asarray(x.sizes) - 1).tolist() for x in (questions, contexts)]
+        rows, self.num_cut = [], 0
+        for row, (question, context) in enumerate(zip(*lengths)):
+            kept, windows = question_windows(question, context, max_positions, stride)
+            self.num_cut += kept < question
+            rows += [(row, kept, *window) for window in windows]
+        self.windows = np.array(rows, dtype=np.int64).reshape(-1, 4)
+        self.sizes = self.windows[:, 1] + self.windows[:, 3] - self.windows[:, 2] + 4
+
+    def __getitem__(self, index):
+        row, kept, start, stop = self.windows[index].tolist()
+        question, context = self.questions[row][:kept], self.contexts[row][start:stop]
+        bos, eos = (question.new_tensor([x]) for x in (self.source.bos(), self.source.eos()))
+        sample = {
+            "id": index,
+            "row": row,
+            "tokens": torch.cat([bos, question, eos, eos, context, eos]),
+            "text": kept + 3,
+            "start": start,
+        }
+        if self.labels is not None:
+            first, last, *_ = [*self.labels[row][:-1].tolist(), -1, -1]
+            is_inside = start <= first and last < stop
+            shift = kept + 3 - start
+            sample["target"] = [first + shift, last + shift] if is_inside else [0, 0]
+        return sample
+
+    def collater(self, samples):
+        if not samples:
+            return {}
+        tokens = [sample["tokens"] for sample in samples]
+        lengths = torch.tensor([len(row) for row in tokens])
+        batch = {
+            name: torch.tensor([sample[name] for sample in samples])
+            for name in ("id", "row", "text", "start", "target")
+            if name in samples[0]
+        }
+        if self.answers is not None:
+            batch["answers"] = [self.answers[sample["row"]] for sample in samples]
+        return {
+            **batch,
+            "net_input": {
+                "src_tokens": data_utils.collate_tokens(tokens, self.source.pad()),
+                "src_lengths": lengths,
+            },
+            "nsentences": len(samples),
+            "ntokens": int(lengths.sum()),
+        }
+
+    def __len__(self):
+        return len(self.windows)
+
+    def num_tokens(self, index):
+        return self.sizes[index]
+
+    size = num_tokens
