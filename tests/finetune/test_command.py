@@ -1,5 +1,7 @@
 """tupe-finetune: the fairseq-train commands of its runs, and what it refuses before any work."""
 
+import re
+
 import pytest
 import torch
 
@@ -70,6 +72,26 @@ def test_flags_of_fairseq_train(tmp_path):
         "--weight-decay 0.0",
     ):  # fmt: skip
         assert words in text
+
+
+def test_further_flags_of_fairseq_train(tmp_path):
+    """Of ours alone those that the protocol leaves open; a curve of TensorBoard for each run."""
+    data = write_data(tmp_path / "CoLA", "CoLA", LABELS)
+    flags = "--bf16 --optimizer fused_adam --tensorboard-logdir"
+    for place in ("{} tb", "{}=tb"):
+        _, text = call(tmp_path, data, "--dry-run", f"--train-flags={place.format(flags)}")
+        logs = re.findall(r"--tensorboard-logdir[ =](\S+)", text)
+        assert logs[:2] == ["tb/CoLA/lr2e-5-seed1", "tb/CoLA/lr2e-5-seed2"] and len(logs) == 20
+        assert text.count(" --bf16 ") == 20
+    for wrong, expected in {
+        "--lr 1": "may not set --lr: it is the checkpoint's, or the protocol's",
+        "--seed 5 --seed 7": "may not set --seed", "--encoder-layers 5": "may not set --encoder-la",
+        "--max-update 7": "may not set --max-update", "--no-such": ": unrecognized arguments: --no",
+        "--lr-scheduler fixed": ": unrecognized arguments: --total-num-update", "'": "No closing",
+    }.items():  # fmt: skip
+        code, text = call(tmp_path, data, "--dry-run", f"--train-flags={wrong}")
+        assert code == 2 and expected in text.splitlines()[-1], text
+        assert "--train-flags" in text and not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(

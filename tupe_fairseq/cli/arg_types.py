@@ -3,6 +3,7 @@
 import argparse
 import math
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,14 @@ def comma_list(one: Callable[[str], Any]) -> Callable[[str], list]:
         return values
 
     return parse
+
+
+def arguments(text: str) -> tuple[str, ...]:
+    """Those of another command, as a shell splits them."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error}") from error
 
 
 def existing(text: str) -> str:

@@ -7,6 +7,7 @@ import os
 import shlex
 
 from tupe_fairseq.cli.arg_types import (
+    arguments,
     at_least,
     comma_list,
     count,
@@ -65,7 +66,7 @@ def get_parser() -> argparse.ArgumentParser:
     add("--warmup-updates", type=at_least(0), metavar="N", help="default: 5%% of --updates")
     add("--validate-every", type=count, metavar="N", help="updates between validations, each of "
         "which saves the checkpoint to resume from; default: a tenth of --updates")  # fmt: skip
-    add("--train-flags", type=_words, default=(), metavar="FLAGS", help="further flags of "
+    add("--train-flags", type=arguments, default=(), metavar="FLAGS", help="further flags of "
         "fairseq-train, as one argument: --train-flags='--encoder-layers 3'")  # fmt: skip
     add = parser.add_argument_group("downstream evaluation of each model").add_argument
     add("--pairs", metavar="PATH", type=existing, help="minimal pairs, as for tupe-score --pairs")
@@ -73,7 +74,7 @@ def get_parser() -> argparse.ArgumentParser:
     add("--tasks", metavar="LIST", type=comma_list(folder_with("report.json")), default=[],
         help="folders of tupe-prepare-glue or tupe-prepare-task, separated by commas; each model "
         "is fine-tuned on each by tupe-finetune")  # fmt: skip
-    add("--finetune-flags", type=_words, default=(), metavar="FLAGS", help="further flags "
+    add("--finetune-flags", type=arguments, default=(), metavar="FLAGS", help="further flags "
         "of tupe-finetune, as one argument: --finetune-flags='--lrs 1e-4 --seeds 1,2'")  # fmt: skip
     add_device_flags(parser)
     add = parser.add_argument
@@ -95,13 +96,6 @@ def _shards(text: str) -> str:
     for folder in folders:
         folder_with("train.bin", "train.idx")(folder)
     return ":".join(map(os.path.abspath, folders))
-
-
-def _words(text: str) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(text))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text}: {error}") from error
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tupe_fairseq.cli.arg_types import (
+    arguments,
     checkpoint,
     comma_list,
     count,
@@ -65,6 +66,8 @@ def get_parser() -> argparse.ArgumentParser:
         help="for comparison: random weights for a model of the checkpoint's size")  # fmt: skip
     add("--pooling", choices=("mean", "cls"), default="cls", help="what the head gets of a text: "
         "the features of <s> (cls), or the mean over all tokens; default %(default)s")  # fmt: skip
+    add("--train-flags", type=arguments, metavar="FLAGS", help="further flags of fairseq-train, as "
+        "one argument: --train-flags='--bf16 --tensorboard-logdir tensorboard'")  # fmt: skip
     add_device_flags(parser)
     add("--keep-checkpoints", action="store_true",
         help="keep the best checkpoint of each run, not only the best run's")  # fmt: skip
@@ -123,7 +126,7 @@ def main(argv: list[str] | None = None) -> None:
             "to the model's, and counted in train.log",
             data.max_positions, model.max_positions,
         )  # fmt: skip
-    names = ("batch_size", "update_freq", "fp16", "dropout", "weight_decay", "metric", "patience")
+    names = "batch_size update_freq fp16 dropout weight_decay metric patience train_flags".split()
     settings = Settings(
         epochs=args.epochs or 1,
         pretrained=not args.no_pretraining,
@@ -154,6 +157,9 @@ def main(argv: list[str] | None = None) -> None:
             "WARNING: %d rows for validation are too few to tell which run is better", rows["valid"]
         )
     runs = [Run(lr, seed, experiment) for lr in lrs for seed in seeds]
+    if args.train_flags:
+        for run in (runs[0], runs[-1]):
+            run.check_train_flags()
     if args.dry_run:
         for run in runs:
             print(run.script())

@@ -12,21 +12,13 @@ from tupe_fairseq.data.task import REPORT
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.files import file_sha256
 from tupe_fairseq.runs import study
-from tupe_fairseq.runs.process import parse_training, user_dir
+from tupe_fairseq.runs.process import parse_training
 from tupe_fairseq.scoring.minimal_pairs import pair_files, read_pairs
 
 _NEVER = 10**9
 #: the name of what minimal pairs measure
 PAIRS = "pairs"
 _sha256 = functools.cache(file_sha256)
-# options of fairseq-train, beside those of the command, on which resuming, measuring or equal
-# conditions depend
-_OURS = """
-    disable_validation finetune_from_model log_file max_epoch max_valid_steps model_parallel_size
-    no_last_checkpoints no_save no_save_optimizer_state patience reset_dataloader
-    reset_lr_scheduler reset_meters reset_optimizer restore_file stop_min_lr stop_time_hours
-    valid_subset validate_after_updates write_checkpoints_asynchronously cpu fp16
-""".split()
 
 
 @dataclass(frozen=True)
@@ -158,23 +150,10 @@ def check_train_flags(settings: Settings, arch: str) -> int:
 
     Returns the length of the models.
     """
-    words = [*settings.flags(arch), "--user-dir", user_dir()]
-    before = vars(parse_training(words))
-    try:
-        after = vars(parse_training([*words, *settings.train_flags]))
-    except ValueError as error:
-        raise ValueError(f"--train-flags: {error}") from error
-    own_flags = ["--arch", "--task", "--seed", "--save-dir", "--position-encoding", *FLAGS]
-    own_flags += [*study.FLAGS, *map(str, settings.fixed_flags())]
-    own_flags += [f"--{name.replace('_', '-')}" for name in _OURS]
-    for flag in own_flags:
-        name = flag[2:].replace("-", "_")
-        if before.get(name) != after.get(name):
-            raise ValueError(
-                f"--train-flags may not set {flag}: tupe-compare sets it for all, or --schemes "
-                "for one scheme"
-            )
-    return after["max_positions"]
+    fixed = ["--position-encoding", *FLAGS, *settings.fixed_flags()]
+    whose = "tupe-compare sets it for all, or --schemes for one scheme"
+    words = settings.flags(arch)
+    return study.check_train_flags(words, settings.train_flags, fixed, whose).max_positions
 
 
 def check_pairs(settings: Settings, longest: int) -> None:

@@ -32,6 +32,7 @@ class Settings:
     class_weights: list[float] | None = None  # of each class in the loss
     patience: int | None = None  # a run ends after so many epochs without a better score
     pooling: str | None = None  # what the head gets of a text, if not the features of <s>
+    train_flags: tuple[str, ...] | None = None  # further ones of fairseq-train
 
 
 @dataclass(frozen=True)
@@ -116,29 +117,46 @@ class Run(study.Run):
 
     def arguments(self) -> list[object]:
         own = self.experiment
-        task, settings, total = own.data.task, own.settings, own.updates
-        words = [own.data.folder, *own.task_flags(), *own.model.flags]
+        changed = own.settings.train_flags or ()
+        return [own.data.folder, *self.changeable_flags(), *changed, *self.fixed_flags()]
+
+    def changeable_flags(self) -> list[object]:
+        """Those that --train-flags may change; the authors' settings."""
+        total = self.experiment.updates
+        words = ["--optimizer", "adam", "--adam-betas", "(0.9, 0.999)", "--adam-eps", 1e-6]
+        words += ["--clip-norm", 1.0, "--warmup-updates", warmup_updates(WARMUP_RATIO, total)]
+        # no reading ahead: a thread that still reads when the process ends can abort it
+        return [*words, "--log-interval", 100, "--num-workers", 0, "--data-buffer-size", 0]
+
+    def fixed_flags(self) -> list[object]:
+        own = self.experiment
+        task, settings = own.data.task, own.settings
+        words = [*own.task_flags(), *own.model.flags]
         if settings.pretrained:
             # not --restore-file: that would be loaded again when an interrupted run resumes
             words += ["--finetune-from-model", own.model.path]
         words += [] if settings.pooling is None else ["--pooling", settings.pooling]
         for name in ("--dropout", "--attention-dropout", "--pooler-dropout"):
             words += [name, settings.dropout]
-        # the authors' settings
-        words += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.999)", "--adam-eps", 1e-6]
-        words += ["--weight-decay", settings.weight_decay, "--clip-norm", 1.0]
+        words += ["--weight-decay", settings.weight_decay]
         words += ["--lr", self.lr_text, "--lr-scheduler", "polynomial_decay"]
-        words += ["--warmup-updates", warmup_updates(WARMUP_RATIO, total)]
-        words += ["--total-num-update", total]
+        words += ["--total-num-update", own.updates]
         words += ["--max-epoch", settings.epochs, "--batch-size", settings.batch_size]
-        words += ["--update-freq", settings.update_freq, "--log-interval", 100]
+        words += ["--update-freq", settings.update_freq]
         words += ["--best-checkpoint-metric", task.selection, "--maximize-best-checkpoint-metric"]
         words += ["--valid-subset", ",".join(own.data.splits("valid"))]
         words += [] if settings.patience is None else ["--patience", settings.patience]
-        # no reading ahead: a thread that still reads when the process ends can abort it
-        words += ["--num-workers", 0, "--data-buffer-size", 0]
         words += ["--cpu"] if own.cpu else []
         if settings.fp16:
             words += ["--fp16", "--fp16-init-scale", 4, "--threshold-loss-scale", 1]
             words += ["--fp16-scale-window", 128]
         return words
+
+    def check_train_flags(self) -> None:
+        """Refuse --train-flags that fairseq-train does not know, or that are the protocol's."""
+        words = [self.experiment.data.folder, *self.changeable_flags(), *self.fixed_flags()]
+        given = self.experiment.settings.train_flags or ()
+        # what changes the updates of a run, and the head's name
+        others = ["--max-update", "--max-tokens", "--pooling", "--classification-head-name"]
+        whose = "it is the checkpoint's, or the protocol's (tupe-finetune --help)"
+        study.check_train_flags(words, given, [*self.fixed_flags(), *others], whose)

@@ -1,6 +1,7 @@
 """The results of a task and of all tasks: results.json and results.md."""
 
 import os
+import shlex
 from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS
@@ -176,8 +177,9 @@ def _options(settings: dict[str, Any], task: Task) -> list[str]:
         "patience": f"A run ends without a better score for {settings['patience']} epochs "
         "(--patience).",
         "class_weights": f"Weights of the classes in the loss (--balance): {listed}.",
+        "train_flags": f"--train-flags: `{shlex.join(settings.get('train_flags') or ())}`",
     }
-    return [line + "\n" for name, line in lines.items() if settings[name]]
+    return [line + "\n" for name, line in lines.items() if settings.get(name)]
 
 
 def write_overall(runs_dir: str) -> None:

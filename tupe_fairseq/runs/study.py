@@ -1,19 +1,61 @@
 """A run of a study: a training in a folder of its own."""
 
+import argparse
 import glob
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tupe_fairseq.files import atomic_write, read_json, write_json
 from tupe_fairseq.runs.grid import Slot
-from tupe_fairseq.runs.process import as_shell, console_script, record_of, train, user_dir
+from tupe_fairseq.runs.process import (
+    as_shell,
+    console_script,
+    parse_training,
+    record_of,
+    train,
+    user_dir,
+)
 
 #: flags of every run, whose log is read
 FLAGS = (
     *("--required-batch-size-multiple", "1", "--distributed-world-size", "1"),
     *("--no-epoch-checkpoints", "--log-format", "json"),
 )
+# options of fairseq-train, beside those of a study, on which resuming, measuring or equal
+# conditions depend
+_OURS = """
+    arch task seed save_dir disable_validation finetune_from_model log_file max_epoch
+    max_valid_steps model_parallel_size no_last_checkpoints no_save no_save_optimizer_state patience
+    reset_dataloader reset_lr_scheduler reset_meters reset_optimizer restore_file stop_min_lr
+    stop_time_hours valid_subset validate_after_updates write_checkpoints_asynchronously cpu fp16
+""".split()
+_LOGDIR = "--tensorboard-logdir"
+
+
+def check_train_flags(
+    words: Iterable[object], train_flags: Sequence[str], fixed: Iterable[object], whose: str
+) -> argparse.Namespace:
+    """The options of fairseq-train with --train-flags, which may not change those of a study.
+
+    Args:
+        words: arguments of fairseq-train without them.
+        fixed: the study's own flags, with their values or without.
+        whose: what sets those, for the message.
+    """
+    words = [*map(str, words), "--user-dir", user_dir()]
+    before = vars(parse_training(words))
+    try:
+        after = parse_training([*words, *train_flags])
+    except ValueError as error:
+        raise ValueError(f"--train-flags: {error}") from error
+    flags = [f"--{name.replace('_', '-')}" for name in _OURS]
+    for word in [*flags, *map(str, [*FLAGS, *fixed])]:
+        flag = word.partition("=")[0]
+        name = flag[2:].replace("-", "_")
+        if before.get(name) != getattr(after, name, None):
+            raise ValueError(f"--train-flags may not set {flag}: {whose}")
+    return after
 
 
 class Run:
@@ -33,7 +75,11 @@ class Run:
     def command(self) -> list[str]:
         """fairseq-train and its arguments."""
         words = [*self.arguments(), "--user-dir", user_dir(), *FLAGS, "--seed", self.seed]
-        return [console_script("fairseq-train"), *map(str, words), "--save-dir", self.folder]
+        words = [*map(str, words), "--save-dir", self.folder]
+        for place, word in enumerate(words):
+            if words[place - 1] == _LOGDIR or word.startswith(f"{_LOGDIR}="):  # a curve for each
+                words[place] = os.path.join(word, *self.folder.split(os.sep)[-2:])
+        return [console_script("fairseq-train"), *words]
 
     def path(self, *names: str) -> str:
         """A file in the run's folder, or the folder itself."""
