@@ -231,7 +231,7 @@ def test_workers_end_with_an_interrupted_command(tmp_path):
         tmp_path / "out", "--workers", 2, "--split-sentences",
     ]  # fmt: skip
     # the whole group, as a terminal does
-    code, text = interrupt(command, lambda running: running > 2, whole_group=True)
+    code, text = interrupt(command, lambda running: running() > 2, whole_group=True)
     assert code == 130
     assert text.splitlines()[-1].startswith("tupe-prepare-pretrain: interrupted")
     assert "Traceback" not in text

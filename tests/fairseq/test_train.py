@@ -1,9 +1,9 @@
 """fairseq trains tupe_roberta: it learns, and resumes to the same weights; shipped configs."""
 
 import math
+import os
 import re
 import signal
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +12,7 @@ import torch
 from fairseq.data import data_utils
 
 from helpers import training
-from helpers.running import BIN, ENV, REPO, USER_DIR, free_port, run_here, run_process
+from helpers.running import REPO, USER_DIR, free_port, run_here, run_process, start_forked
 from tupe_fairseq import TupeRobertaModel, flops
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.options import POSITION_ENCODINGS
@@ -130,16 +130,13 @@ def test_a_killed_training_resumes(data, tmp_path):
     killed, words = tmp_path / "killed", ["--rel-pos", "--max-update", 40, *EVERY_5]
     words += ["--keep-interval-updates", 1]
     training.pretrain(data, tmp_path / "whole", *words)
-    command = [BIN / "fairseq-train", data, *training.MODEL, *training.PRETRAINING, *words]
-    with subprocess.Popen(
-        [str(word) for word in (*command, "--save-dir", killed)], env=ENV,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    ) as process:  # fmt: skip
-        end = time.monotonic() + 120
-        while process.poll() is None and time.monotonic() < end and not (killed / LAST).exists():
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
+    command = ["fairseq-train", data, *training.MODEL, *training.PRETRAINING, *words]
+    child = start_forked(tmp_path / "log", *command, "--save-dir", killed)
+    end = time.monotonic() + 120
+    while time.monotonic() < end and not (killed / LAST).exists():
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert not (killed / "checkpoint_2_40.pt").exists()
     training.pretrain(data, killed, *words)
     training.assert_same_weights(killed / LAST, tmp_path / "whole" / LAST)
@@ -157,28 +154,23 @@ def test_triton_trains_and_resumes_as_eager(data, tmp_path):
     training.assert_same_weights(tmp_path / "triton" / LAST, tmp_path / "eager" / LAST, atol=1e-6)
 
 
-def two_processes(data, save_dirs, *flags, check=True):
-    """Two data-parallel processes on the CPU, as two machines start them."""
+def of_two_processes(data, save_dirs, *flags):
+    """The commands of two data-parallel processes on the CPU, as two machines start them."""
     words = [
         "fairseq-train", data, *training.MODEL, *training.PRETRAINING,
         "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp", *flags,
         "--distributed-no-spawn", "--distributed-world-size", 2,
         "--distributed-init-method", f"tcp://127.0.0.1:{free_port()}",
     ]  # fmt: skip
-
-    def start(rank):
-        more = ("--distributed-rank", rank, "--save-dir", save_dirs[rank])
-        return run_process(*words, *more, check=check)
-
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(start, range(2)))
+    more = [("--distributed-rank", rank, "--save-dir", save_dirs[rank]) for rank in range(2)]
+    return [(*words, *own) for own in more]
 
 
-def test_recomputed_layers_with_shared_projections(data, tmp_path):
-    flags = ["--position-encoding", "disentangled", "--checkpoint-activations", "--max-update", 1]
-    flags += ["--ddp-backend", "pytorch_ddp"]
-    for process in two_processes(data, [tmp_path] * 2, *flags, check=False):
-        assert "(disentangled) needs --ddp-backend legacy_ddp" in process.stdout.splitlines()[-1]
+def forked(folder, commands):
+    """What each ends with: its status and its output."""
+    logs = [folder / f"log{n}" for n in range(len(commands))]
+    children = [start_forked(log, *words) for log, words in zip(logs, commands)]
+    return [(os.waitpid(child, 0)[1], log.read_text()) for child, log in zip(children, logs)]
 
 
 def test_two_processes_are_one_with_the_same_batch(data, tmp_path):
@@ -186,7 +178,8 @@ def test_two_processes_are_one_with_the_same_batch(data, tmp_path):
     plain += ["--batch-size", 2, *EVERY_5]
     one, two = tmp_path / "one", tmp_path / "two"
     training.pretrain(data, one, *plain, "--update-freq", 2)
-    two_processes(data, [two, two], *plain)
+    ends = forked(tmp_path, of_two_processes(data, [two, two], *plain))
+    assert [status for status, _ in ends] == [0, 0], ends
     # the order of sums differs
     training.assert_same_weights(one / LAST, two / LAST, atol=2e-6)
     # what the two have read is not read again
@@ -195,10 +188,20 @@ def test_two_processes_are_one_with_the_same_batch(data, tmp_path):
     training.assert_same_weights(one / LAST, tmp_path / "resumed" / LAST, atol=2e-6)
 
 
+def test_recomputed_layers_with_shared_projections(data, tmp_path):
+    flags = ["--position-encoding", "disentangled", "--checkpoint-activations"]
+    flags += ["--ddp-backend", "pytorch_ddp"]
+    for _, text in forked(tmp_path, of_two_processes(data, [tmp_path] * 2, *flags)):
+        assert "(disentangled) needs --ddp-backend legacy_ddp" in text.splitlines()[-1]
+
+
 def test_a_checkpoint_that_one_machine_lacks_is_refused(data, pretrained, tmp_path):
-    for done in two_processes(data, [pretrained, tmp_path], "--rel-pos", check=False):
-        assert done.returncode == 1
-        assert "is there for 1 of 2 processes" in done.stdout.splitlines()[-1]
+    """In processes of their own, whose ends gloo's threads can spoil."""
+    commands = of_two_processes(data, [pretrained, tmp_path], "--rel-pos")
+    with ThreadPoolExecutor(2) as pool:
+        for done in pool.map(lambda words: run_process(*words, check=False), commands):
+            assert done.returncode == 1
+            assert "is there for 1 of 2 processes" in done.stdout.splitlines()[-1]
 
 
 def test_stock_roberta_resumes(data, tmp_path):

@@ -18,7 +18,7 @@ from helpers.fairseq_predictions import predict
 from helpers.glue_data import ROWS, own_task, random_rows, write_bin, write_task
 from helpers.glue_files import make_chain
 from helpers.models import CHECKPOINT, write_model
-from helpers.running import call_program, interrupt, run_here, trainings_here
+from helpers.running import call_program, interrupt, run_here, trainings_here, words_of
 from helpers.training import assert_same_weights
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.task import KINDS
@@ -54,12 +54,6 @@ def columns_of(path):
     return dict(zip(header, zip(*rows)))
 
 
-def words_of(script):
-    words = shlex.split(script.replace("\\\n", ""), comments=True)
-    assert words[:2] == ["export", "OMP_NUM_THREADS=1"]
-    return words[2:]
-
-
 def read(*path):
     return json.loads(path[0].joinpath(*path[1:]).read_text())
 
@@ -71,10 +65,12 @@ def chain(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def grid(chain, tmp_path_factory):
-    """CoLA with two seeds: a real command, interrupted in its second run, and then finished."""
+    """CoLA with two seeds: the second by a real command, interrupted, and then finished."""
     output = tmp_path_factory.mktemp("runs of")
     cola = output / "CoLA"
-    words = finetuning(chain, "CoLA", output, "--seeds", "1,2", "--keep-checkpoints")
+    words = finetuning(chain, "CoLA", output, "--keep-checkpoints")
+    finetune(*words)
+    words += ["--seeds", "1,2"]
     log = cola / SECOND / "train.log"
     code, text = interrupt(["tupe-finetune", *words], lambda _: log.exists() and log.read_text())
     assert code == 130 and text.endswith("tupe-finetune: interrupted; run again to resume\n"), text
@@ -136,7 +132,7 @@ def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, tmp_path):
     shown = finetune(*words, "--dry-run")
     command = words_of(shown[shown.rindex("# CoLA, lr0.01-seed3") :])
     folder = grid / "CoLA" / THIRD
-    printed = run_here("fairseq-train", *command[1:], "--max-epoch", 1).stdout
+    printed = run_here(*command, "--max-epoch", 1).stdout
     (folder / "train.log").write_text(printed)
     last = torch.load(folder / "checkpoint_last.pt", weights_only=False)
     assert last["optimizer_history"][-1]["num_updates"] == UPDATES // 2
@@ -147,7 +143,7 @@ def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, tmp_path):
     assert read(folder, "result.json")["updates"] == UPDATES
 
     assert words_of((folder / "command.sh").read_text()) == command
-    run_here("fairseq-train", *command[1:], "--save-dir", tmp_path)
+    run_here(*command, "--save-dir", tmp_path)
     assert_same_weights(tmp_path / "checkpoint_best.pt", folder / "checkpoint_best.pt")
 
     again = finetune(*words)

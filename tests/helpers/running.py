@@ -5,6 +5,7 @@ import importlib
 import io
 import logging
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -66,6 +67,26 @@ def run_here(*command, check=True, cwd=None):
     return _checked(process) if check else process
 
 
+def start_forked(log, *command):
+    """Start a command in a process of its own that need not import everything again; its id."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        with contextlib.suppress(BaseException):
+            done = run_here(*command, check=False)
+            code = done.returncode
+            log.write_text(done.stdout)
+        os._exit(code)
+    return child
+
+
+def words_of(script):
+    """The words of a run's command.sh."""
+    words = shlex.split(script.replace("\\\n", ""), comments=True)
+    assert words[:2] == ["export", "OMP_NUM_THREADS=1"]
+    return [Path(words[2]).name, *words[3:]]
+
+
 def call_program(name, words):
     """Run a command of ours, such as "predict", in this process; its exit code and output."""
     process = run_here(f"tupe-{name}", *words, check=False)
@@ -125,7 +146,7 @@ def trainings_here():
 def interrupt(command, ready, number=signal.SIGINT, whole_group=False):
     """Start a command and send it a signal when it is ready; its exit code and what was printed.
 
-    ``ready`` is called with the number of processes that run. None of them may be left then.
+    ``ready`` is called with a function that counts its processes. None of them may be left then.
     """
     process = subprocess.Popen(
         [str(BIN / command[0]), *map(str, command[1:])], env=ENV, stdout=subprocess.PIPE,
@@ -134,7 +155,7 @@ def interrupt(command, ready, number=signal.SIGINT, whole_group=False):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     deadline = time.monotonic() + 240
-    while not ready(_running(process)):
+    while not ready(lambda: _running(process)):
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < deadline
         time.sleep(0.01)
