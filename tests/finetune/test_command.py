@@ -25,7 +25,7 @@ def words_of(tmp_path, cpu=False, **settings):
         str(tmp_path / "runs"), TaskData.load(str(data)), read_pretrained(str(checkpoint)),
         Settings(epochs=2, batch_size=3, **settings), cpu,
     )  # fmt: skip
-    return [part for word in Run(3e-5, 4, experiment).command() for part in word.split("=")]
+    return [part for word in Run(3e-5, 4, experiment).command for part in word.split("=")]
 
 
 def test_the_model_is_the_checkpoints_and_the_schedule_is_that_of_the_data(tmp_path):

@@ -3,6 +3,7 @@
 import argparse
 import math
 import os
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -42,6 +43,17 @@ def _number(is_right: Callable[[float], bool], what: str) -> Callable[[str], flo
 
 positive = _number(lambda x: 0 < x < math.inf, "a number above 0")
 fraction = _number(lambda x: 0 <= x < 1, "a number of at least 0 and below 1")
+
+
+def matching(pattern: str, what: str) -> Callable[[str], str]:
+    """A text of this form."""
+
+    def parse(text: str) -> str:
+        if not re.fullmatch(pattern, text, re.ASCII):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        return text
+
+    return parse
 
 
 def one_of(*names: str) -> Callable[[str], str]:
@@ -118,11 +130,6 @@ def rows_or_json_file(text: str) -> str:
     return file(text) if is_json(text) else rows_file(text)
 
 
-def folder(text: str) -> str:
-    """An existing folder."""
-    return folder_with()(text)
-
-
 def folder_with(*names: str) -> Callable[[str], str]:
     """An existing folder that has these files."""
 
@@ -135,6 +142,9 @@ def folder_with(*names: str) -> Callable[[str], str]:
         return text
 
     return parse
+
+
+folder = folder_with()
 
 
 def writable(text: str) -> str:

@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import re
 
 from tupe_fairseq.cli import arg_types
 from tupe_fairseq.cli.shared_flags import (
@@ -15,18 +14,9 @@ from tupe_fairseq.cli.shared_flags import (
 logger = logging.getLogger("tupe-export")
 
 
-def license_id(text: str) -> str:
-    """An identifier that model hubs know, such as mit."""
-    if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an identifier such as mit or apache-2.0")
-    return text
-
-
-def language(text: str) -> str:
-    """A code such as en or pt-BR."""
-    if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]+)*", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a code such as en or pt-BR")
-    return text
+#: what model hubs know
+license_id = arg_types.matching(r"[a-z0-9][a-z0-9.+-]*", "an identifier such as mit or apache-2.0")
+language = arg_types.matching(r"[a-z]{2,3}(-[A-Za-z0-9]+)*", "a code such as en or pt-BR")
 
 
 def get_parser() -> argparse.ArgumentParser:

@@ -183,7 +183,7 @@ def position_parameters(runs: Sequence[Run]) -> dict[tuple[str, str], int]:
     for run in {(run.arch, run.scheme): run for run in runs}.values():
         label = run.scheme.label
         try:
-            config = TupeConfig.from_roberta_options(parse_training(run.command()[1:]))
+            config = TupeConfig.from_roberta_options(parse_training(run.command[1:]))
             # one layer with a narrow feed-forward network is enough to count
             one = replace(config, num_layers=1, ffn_embed_dim=1)
             encodings = TupeEncoder(one).position_encodings()
@@ -205,11 +205,7 @@ def versions() -> dict[str, str]:
     import fairseq
     import torch
 
-    from tupe_fairseq.version import __version__
+    import tupe_fairseq
 
-    return {
-        "tupe_fairseq": __version__,
-        "fairseq": fairseq.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-    }
+    modules = {one.__name__: one.__version__ for one in (tupe_fairseq, fairseq, torch)}
+    return {**modules, "python": platform.python_version()}

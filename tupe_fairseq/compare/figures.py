@@ -1,4 +1,4 @@
-"""Draws a comparison: loss_by_updates.png, loss_by_time.png and final.png."""
+"""Draws a comparison: loss_by_updates.png and loss_by_time.png."""
 
 import os
 from collections.abc import Sequence
@@ -13,24 +13,15 @@ from tupe_fairseq.figures import canvas
 
 _COLOURS = (canvas.COLOURS[-1], *canvas.COLOURS[:-1])  # black for the baseline
 _LOSS = "validation loss, bits per masked token"
-_MOST_PANELS = 3  # in a row
 
 
 def draw(results: dict[str, Any], folder: str) -> None:
-    """Draw all figures from the content of results.json."""
+    """Draw both from the content of results.json."""
     parallel = max(run["parallel"] for run in results["runs"])
     time = "training time, seconds" + (f" ({parallel} runs at a time)" if parallel > 1 else "")
     for name, key, label in (("updates", "updates", "updates"), ("time", "seconds", time)):
         figure = draw_curves(results, key, label)
         canvas.save_png(figure, os.path.join(folder, f"loss_by_{name}.png"), dpi=130)
-    for arch, table in _sizes(results).items():
-        figure = draw_final(arch, table, results)
-        canvas.save_png(figure, os.path.join(folder, f"final_{arch}.png"), dpi=130)
-
-
-def _sizes(results: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    archs = dict.fromkeys(row["arch"] for row in results["summary"])
-    return {arch: [r for r in results["summary"] if r["arch"] == arch] for arch in archs}
 
 
 def mean_curve(curves: Sequence[list[dict[str, float]]], key: str) -> tuple[list, list]:
@@ -42,10 +33,11 @@ def mean_curve(curves: Sequence[list[dict[str, float]]], key: str) -> tuple[list
 
 def draw_curves(results: dict[str, Any], key: str, label: str):
     """For each size the loss of all schemes."""
-    sizes = _sizes(results)
-    figure = canvas.new_figure(8.5, 5.6 * len(sizes))
-    parts = figure.subfigures(len(sizes), 1, squeeze=False)[:, 0]
-    for part, (arch, table) in zip(parts, sizes.items()):
+    archs = list(dict.fromkeys(row["arch"] for row in results["summary"]))
+    figure = canvas.new_figure(8.5, 5.6 * len(archs))
+    parts = figure.subfigures(len(archs), 1, squeeze=False)[:, 0]
+    for part, arch in zip(parts, archs):
+        table = [row for row in results["summary"] if row["arch"] == arch]
         panel, drawn, finite = part.subplots(), [], []
         for number, row in enumerate(table):
             own = [r for r in results["runs"] if (r["arch"], r["scheme"]) == (arch, row["scheme"])]
@@ -89,40 +81,3 @@ def _name(row: dict[str, Any]) -> str:
     count = len(row["seeds"]) - len(row["diverged"])
     seeds = f"{count} seed{'s' * (count > 1)}" if count else "diverged"
     return f"{plain_name(row['scheme'])} ({seeds})"
-
-
-def draw_final(arch: str, table: list[dict[str, Any]], results: dict[str, Any]):
-    """A panel for each measure of one size: dots for the seeds, bars for 95% intervals."""
-    runs = [run for run in results["runs"] if run["arch"] == arch]
-    panels = {"final_loss": f"final {_LOSS.removeprefix('validation ')}"}
-    panels["difference"] = f"difference to {plain_name(results['baseline'])}, bits"
-    tasks = dict.fromkeys(name for row in table for name in row["downstream"])
-    panels |= {name: f"{name}, metric x 100" for name in tasks if not name.startswith("pairs/")}
-    if "pairs" in panels:
-        panels["pairs"] = "minimal pairs, % right"
-    height, width = canvas.wrapped(len(panels), _MOST_PANELS)
-    figure = canvas.new_figure(3 + 3.4 * width, height * (1.2 + 0.32 * len(table)))
-    axes = figure.subplots(height, width, squeeze=False, sharey=True).ravel()
-    for axis, (name, title) in zip(axes, panels.items()):
-        for place, row in enumerate(table):
-            own = [r for r in runs if r["scheme"] == row["scheme"] and r["diverged"] is None]
-            values = [{**run, **run["downstream"]}.get(name) for run in own]
-            values = [value for value in values if value is not None]
-            axis.plot(values, [place] * len(values), "o", color="C0", alpha=0.4, markersize=4)
-            measure = {**row, **row["downstream"]}.get(name)
-            if measure and measure["n"] > 2:  # of two seeds an interval says nothing
-                bar = {"fmt": "|", "color": "C0", "markersize": 11, "capsize": 3}
-                axis.errorbar([measure["mean"]], [place], xerr=[measure["margin95"]], **bar)
-        if name == "difference":
-            axis.axvline(0, color="#777777", linewidth=0.8, zorder=0)
-        axis.set_xlabel(title)
-        axis.grid(alpha=0.25, axis="x")
-    for axis in axes[len(panels) :]:
-        axis.set_visible(False)
-    axes[0].set_yticks(range(len(table)), [_name(row) for row in table])
-    axes[0].set_ylim(len(table) - 0.5, -0.5)
-    title = f"{plain_size(arch, results['settings'])}: dots are seeds"
-    many = any(row["final_loss"] and row["final_loss"]["n"] > 2 for row in table)
-    title += ", bars 95% intervals of the mean of three or more" * many
-    figure.suptitle(title, size=11)
-    return figure

@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from tupe_fairseq.compare.command import Run
@@ -11,7 +12,7 @@ from tupe_fairseq.compare.results import finished_schemes, report, write_results
 from tupe_fairseq.compare.run import make_run
 from tupe_fairseq.compare.tuning import read_tuning, tuned, tuning_runs
 from tupe_fairseq.files import output_folder, write_json
-from tupe_fairseq.runs.grid import Slot, exit_if_failed, run_grid
+from tupe_fairseq.runs.grid import exit_if_failed, run_grid
 from tupe_fairseq.runs.process import LAST
 
 logger = logging.getLogger("tupe-compare")
@@ -46,11 +47,9 @@ def run_comparison(
                 logger.warning("%s was %s and is now %s", name, before[name], record[name])
         write_json(os.path.join(folder, "settings.json"), record)
 
-        def grid(planned: Sequence[Run], on_result=lambda run, result: None) -> dict:
-            def make(run: Run, slot: Slot) -> dict[str, Any]:
-                own = parameters[run.arch, run.scheme.label]
-                return make_run(run, slot, own, keep_checkpoints)
+        make = partial(make_run, parameters=parameters, keep_checkpoint=keep_checkpoints)
 
+        def grid(planned: Sequence[Run], on_result=lambda run, result: None) -> dict:
             shared = planned[0].settings
             logger.info("command.sh and train.log of each run: %s/", shared.folder)
             return run_grid(

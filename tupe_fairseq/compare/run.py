@@ -29,16 +29,17 @@ logger = logging.getLogger("tupe-compare")
 
 
 def make_run(
-    run: Run, slot: Slot, position_parameters: int, keep_checkpoint: bool
+    run: Run, slot: Slot, *, parameters: dict[tuple[str, str], int], keep_checkpoint: bool
 ) -> dict[str, Any]:
     """Train, or resume an interrupted training, and measure; the content of result.json.
 
-    What is measured after the training may be added to a finished run.
+    What is measured after the training may be added to a finished run. ``parameters`` are those of
+    each size's and scheme's position encoding.
     """
     result = run.result()
     if result is None:
         result = _train(run, slot)
-        result["position_parameters"] = position_parameters
+        result["position_parameters"] = parameters[run.arch, run.scheme.label]
         run.save(result)
         remove_checkpoints(run.folder, keep="" if result["diverged"] else LAST)
     slot.on_updates(run.settings.updates)

@@ -108,7 +108,7 @@ def load_model(path: str, data: str, **overrides: Any):
     values = {key: value for key, value in values.items() if hasattr(defaults, key)}
     config = OmegaConf.merge(OmegaConf.structured(defaults), values)
     with loading(path):
-        with quiet("fairseq"):
+        with quiet():
             task = TASK_REGISTRY[name].setup_task(config)
             model = task.build_model(argparse.Namespace(**{**options, "_name": options["arch"]}))
         model.load_state_dict(checkpoint.tensors)

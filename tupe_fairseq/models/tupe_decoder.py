@@ -31,23 +31,13 @@ OF_DECODERS = {
     if x.name not in ("tie_cls", "untie_cls", "position_each_layer")
 }
 DecoderOptions = fairseq_dataclass("DecoderOptions", OF_DECODERS)
-#: fairseq's options that do not apply here, each with the only value allowed
-FIXED_OPTIONS = {
-    "adaptive_input": False,
-    "base_layers": 0,
-    "character_embeddings": False,
-    "cross_self_attention": False,
-    "decoder_learned_pos": False,
-    "encoder_learned_pos": False,
-    "no_cross_attention": False,
-    "quant_noise_pq": 0,
-    "quant_noise_scalar": 0,
-    "scale_attn": False,
-    "scale_fc": False,
-    "scale_heads": False,
-    "scale_resids": False,
-}
-
+#: fairseq's options that do not apply here
+FIXED_OPTIONS = dict.fromkeys(
+    "adaptive_input base_layers character_embeddings cross_self_attention decoder_learned_pos "
+    "encoder_learned_pos no_cross_attention quant_noise_pq quant_noise_scalar scale_attn scale_fc "
+    "scale_heads scale_resids".split(),
+    False,
+)
 #: what a checkpoint may name, as fairseq builds it by that name
 FROM_FILES = {
     "arch": r"tupe_transformer\w*",
@@ -84,20 +74,14 @@ def position_config(
 
 def self_attention_config(cfg) -> TupeConfig:
     """The position encoding of a decoder's self-attention."""
-    dim, heads = cfg.decoder.embed_dim, cfg.decoder.attention_heads
-    sizes = dim, heads, cfg.max_target_positions
-    return position_config(cfg, cfg.position_encoding, *sizes, activation_fn=str(cfg.activation_fn))
-
-
-def build_position(config: TupeConfig) -> PositionEncoding:
-    """The position encoding of a decoder's self-attention."""
-    encoding = get_position_encoding(config.position_encoding)
+    dim, heads, name = cfg.decoder.embed_dim, cfg.decoder.attention_heads, cfg.position_encoding
+    encoding, sizes = get_position_encoding(name), (dim, heads, cfg.max_target_positions)
     if encoding.uses("transform") and encoding.uses("content_bias"):
         raise ValueError(
-            f"decoders do not take position encoding {config.position_encoding!r}: the keys that "
-            "they keep are transformed, and content_bias needs those that are not"
+            f"decoders do not take position encoding {name!r}: the keys that they keep are "
+            "transformed, and content_bias needs those that are not"
         )
-    return position_of(config, causal=True)
+    return position_config(cfg, name, *sizes, activation_fn=str(cfg.activation_fn))
 
 
 def is_eager(x: Tensor) -> bool:
@@ -195,26 +179,18 @@ class TupeDecoderLayer(TransformerDecoderLayerBase):
 
     def build_self_attention(self, embed_dim, cfg, **unused):
         heads = cfg.decoder.attention_heads
-        encoding = get_position_encoding(cfg.position_encoding)
-        return DecoderAttention(
-            embed_dim,
-            heads,
-            embed_dim,
-            scaling=encoding.scaling_of(embed_dim // heads),
-            dropout=cfg.attention_dropout,
-            position=build_position(self_attention_config(cfg)) if encoding.per_layer else None,
-        )
+        encoding, own = get_position_encoding(cfg.position_encoding), None
+        if encoding.per_layer:
+            own = position_of(self_attention_config(cfg), causal=True)
+        options = {"dropout": cfg.attention_dropout, "position": own}
+        scaling = encoding.scaling_of(embed_dim // heads)
+        return DecoderAttention(embed_dim, heads, embed_dim, scaling=scaling, **options)
 
     def build_encoder_attention(self, embed_dim, cfg):
-        heads = cfg.decoder.attention_heads
-        correlations = 2 if cfg.cross_positions else 1
-        return DecoderAttention(
-            embed_dim,
-            heads,
-            cfg.encoder.embed_dim,
-            scaling=(correlations * embed_dim // heads) ** -0.5,
-            dropout=cfg.attention_dropout,
-        )
+        heads, key_dim = cfg.decoder.attention_heads, cfg.encoder.embed_dim
+        scaling = ((2 if cfg.cross_positions else 1) * embed_dim // heads) ** -0.5
+        options = {"scaling": scaling, "dropout": cfg.attention_dropout}
+        return DecoderAttention(embed_dim, heads, key_dim, **options)
 
     def forward(self, x, mask, source, source_mask, *precomputed, cache, **options):
         """Tensors are arguments of their own, see ``TupeEncoderLayer.forward``."""
@@ -249,7 +225,7 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
         self.config = self_attention_config(cfg)
         is_shared = not get_position_encoding(cfg.position_encoding).per_layer
-        self.position = build_position(self.config) if is_shared else None
+        self.position = position_of(self.config, causal=True) if is_shared else None
         self.cross_positions = None
         if not no_encoder_attn and cfg.cross_positions:
             dim, heads = cfg.decoder.embed_dim, cfg.decoder.attention_heads
@@ -299,8 +275,7 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
         x = self.embed_scale * self.embed_tokens(tokens)
         if self.project_in_dim is not None:
             x = self.project_in_dim(x)
-        added = None if self.position is None else self.position.embed(queries)
-        if added is not None:
+        if self.position is not None and (added := self.position.embed(queries)) is not None:
             x = x + added.to(x)
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
@@ -346,8 +321,8 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
 
     def _precompute(self, queries: Positions, length: int, x: Tensor) -> tuple[Tensor, ...]:
         """What all layers need of positions beside the mask: nothing or one tensor."""
-        position = next((p for p in self.modules() if isinstance(p, PositionEncoding)), None)
-        if position is None or not position.uses("precompute"):
+        position = next(p for p in self.modules() if isinstance(p, PositionEncoding))
+        if not position.uses("precompute"):
             return ()
         found = position.precompute(as_tensor(queries, x.device).unsqueeze(-1), length)
         return () if found is None else (found,)
@@ -356,12 +331,10 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
         """The encoder's output, (B, S, D), and the mask of cross-attention."""
         if encoder_out is None:
             return None, None
-        source = encoder_out["encoder_out"][0].transpose(0, 1)
+        source, cross = encoder_out["encoder_out"][0].transpose(0, 1), self.cross_positions
         padding = encoder_out["encoder_padding_mask"]
         hidden = padding[0][:, None, None, :] if padding and padding[0].any() else None
-        bias = None
-        if self.cross_positions is not None:
-            bias = self.cross_positions(queries, source.size(1))
+        bias = None if cross is None else cross(queries, source.size(1))
         return source, _make_mask(bias, hidden, x)
 
 
@@ -380,13 +353,11 @@ class DecoderModel:
 
     def check_state_dict(self, state_dict: dict[str, Tensor]) -> None:
         """Refuse weights of another model, also those that fit and would compute something else."""
-        record = state_dict.get("decoder." + RECORD)
-        if record is None:
+        if "decoder." + RECORD not in state_dict:
             raise ValueError("the checkpoint is not one of a tupe decoder")
-        check_record(self.decoder.config, record)
-        saved = {name: tuple(x.shape) for name, x in state_dict.items()}
+        check_record(self.decoder.config, state_dict["decoder." + RECORD])
         for name, x in self.state_dict().items():
-            shape = saved.get(name, "not there")
+            shape = tuple(state_dict[name].shape) if name in state_dict else "not there"
             if shape != tuple(x.shape) and not name.endswith(RECORD):  # its part checks that one
                 raise ValueError(
                     f"{name} is {shape} in the checkpoint and {tuple(x.shape)} in this model; "

@@ -77,7 +77,7 @@ def parse_training(words: Sequence[str]) -> argparse.Namespace:
         raise ValueError(message)
 
     parser.error = refuse
-    with quiet("fairseq"):
+    with quiet():
         return options.parse_args_and_arch(parser, list(words))
 
 
@@ -194,17 +194,15 @@ def records(log_path: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 @contextlib.contextmanager
-def quiet(*names: str) -> Iterator[None]:
-    """Show only warnings of these loggers."""
-    loggers = [logging.getLogger(name) for name in names]
-    before = [one.level for one in loggers]
+def quiet() -> Iterator[None]:
+    """Show only warnings of fairseq."""
+    logger = logging.getLogger("fairseq")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
     try:
-        for one in loggers:
-            one.setLevel(logging.WARNING)
         yield
     finally:
-        for one, level in zip(loggers, before):
-            one.setLevel(level)
+        logger.setLevel(level)
 
 
 def remove_checkpoints(folder: str, keep: str = "") -> None:

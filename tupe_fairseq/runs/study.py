@@ -67,19 +67,19 @@ class Run:
     folder: str
     seed: int
     threads: int  # of the CPU
+    command: list[str]  # fairseq-train and its arguments
 
     def arguments(self) -> Sequence[object]:
         """Those of fairseq-train that differ from those of other studies: data and flags."""
         raise NotImplementedError
 
-    def command(self) -> list[str]:
-        """fairseq-train and its arguments."""
+    def __post_init__(self):
         words = [*self.arguments(), "--user-dir", user_dir(), *FLAGS, "--seed", self.seed]
         words = [*map(str, words), "--save-dir", self.folder]
         for place, word in enumerate(words):
             if words[place - 1] == _LOGDIR or word.startswith(f"{_LOGDIR}="):  # a curve for each
                 words[place] = os.path.join(word, *self.folder.split(os.sep)[-2:])
-        return [console_script("fairseq-train"), *words]
+        vars(self)["command"] = [console_script("fairseq-train"), *words]  # a run is frozen
 
     def path(self, *names: str) -> str:
         """A file in the run's folder, or the folder itself."""
@@ -87,7 +87,7 @@ class Run:
 
     def script(self) -> str:
         """The command as a shell script, to be run by hand."""
-        return f"# {self}\nexport OMP_NUM_THREADS={self.threads}\n{as_shell(self.command())}\n"
+        return f"# {self}\nexport OMP_NUM_THREADS={self.threads}\n{as_shell(self.command)}\n"
 
     def train(
         self, slot: Slot, on_valid: Callable[[dict[str, Any]], None] = lambda record: None
@@ -109,7 +109,7 @@ class Run:
         with atomic_write(self.path("command.sh")) as file:
             file.write(self.script())
         log, start = self.path("train.log"), {"parallel": slot.parallel}
-        train(self.command(), log, on_line, start=start, lock=slot.lock, env=slot.env)
+        train(self.command, log, on_line, start=start, lock=slot.lock, env=slot.env)
 
     def result(self) -> dict[str, Any] | None:
         """The content of result.json; None before the run is finished."""
