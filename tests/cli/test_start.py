@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 
@@ -223,18 +224,19 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):
     assert {f"{extra} = [" in section for extra in EXTRA_OF.values()} == {True}
 
 
-def test_workers_end_with_an_interrupted_command(tmp_path):
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_workers_end_with_an_interrupted_command(number, code, tmp_path):
     line = " ".join(["one", "two", "three", "four"] * 5)
     (tmp_path / "text.txt").write_text("".join(f"{line} {n}.\n" for n in range(400_000)))
     command = [
         "tupe-prepare-pretrain", "--input", tmp_path / "text.txt", "--output-dir",
         tmp_path / "out", "--workers", 2, "--split-sentences",
     ]  # fmt: skip
-    # the whole group, as a terminal does
-    code, text = interrupt(command, lambda running: running() > 2, whole_group=True)
-    assert code == 130
-    assert text.splitlines()[-1].startswith("tupe-prepare-pretrain: interrupted")
-    assert "Traceback" not in text
+    is_ctrl_c = number == signal.SIGINT  # which a terminal sends to the whole group
+    found, text = interrupt(command, lambda running: running() > 2, number, is_ctrl_c)
+    assert found == code and "Traceback" not in text
+    end = "interrupted; run again to resume" if is_ctrl_c else "terminated"
+    assert text.splitlines()[-1] == f"tupe-prepare-pretrain: {end}"
 
 
 LOADING = """

@@ -327,7 +327,7 @@ ADAPTIVE = ["--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp"]
 @pytest.mark.parametrize(
     "flags",
     [
-        *(["--position-encoding", name] for name in CATALOGUE),
+        *(["--position-encoding", name] for name in training.ONE_OF_EACH_KIND),
         ["--decoder-layerdrop", 0.5],
         ["--sample-break-mode", "eos"],  # by a name that numpy 2 lacks
         ["--adaptive-softmax-cutoff", "10,20", *ADAPTIVE],
@@ -335,7 +335,7 @@ ADAPTIVE = ["--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp"]
     ],
     ids=lambda flags: flags[0][2:] if len(flags) != 2 else flags[1],
 )
-def test_every_position_encoding_and_flag_trains(flags, data, tmp_path):
+def test_every_kind_of_position_encoding_and_flag_trains(flags, data, tmp_path):
     found = losses(train(data, tmp_path, *LM, *flags, "--max-update", 3))
     assert len(found) == 3 and all(map(math.isfinite, found))
 

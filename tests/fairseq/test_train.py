@@ -15,7 +15,6 @@ from helpers import training
 from helpers.running import REPO, USER_DIR, free_port, run_here, run_process, start_forked
 from tupe_fairseq import TupeRobertaModel, flops
 from tupe_fairseq.data.glue import GLUE_TASKS
-from tupe_fairseq.options import POSITION_ENCODINGS
 
 EVERY_5 = ["--save-interval-updates", 5, "--keep-interval-updates", -1]
 LAST, AT_5 = "checkpoint_last.pt", "checkpoint_1_5.pt"
@@ -48,8 +47,8 @@ def test_the_log_says_what_decides_the_speed(data, tmp_path, monkeypatch):
     assert valid["kind"] == "valid" and not [key for key in valid if "mfu" in key]
 
 
-@pytest.mark.parametrize("name", POSITION_ENCODINGS)
-def test_every_position_encoding(name, data, tmp_path):
+@pytest.mark.parametrize("name", training.ONE_OF_EACH_KIND)
+def test_every_kind_of_position_encoding(name, data, tmp_path):
     done = training.pretrain(data, tmp_path, "--position-encoding", name, "--max-update", 3)
     assert len(training.losses(done)) == 3
     tensors = training.weights(tmp_path / LAST)

@@ -72,7 +72,9 @@ def grid(chain, tmp_path_factory):
     finetune(*words)
     words += ["--seeds", "1,2"]
     log = cola / SECOND / "train.log"
-    code, text = interrupt(["tupe-finetune", *words], lambda _: log.exists() and log.read_text())
+    code, text = interrupt(
+        ["tupe-finetune", *words], lambda _: log.exists() and "begin training" in log.read_text()
+    )
     assert code == 130 and text.endswith("tupe-finetune: interrupted; run again to resume\n"), text
     with locked(str(cola)):  # its fairseq-train has ended, too
         assert [path.parent.name for path in cola.glob("lr*/result.json")] == [FIRST]

@@ -351,6 +351,10 @@ def _make_mask(
 class DecoderModel:
     """What our models with a decoder share (a mixin): refuses checkpoints of other models."""
 
+    @classmethod
+    def hub_models(cls):
+        return {}
+
     def check_state_dict(self, state_dict: dict[str, Tensor]) -> None:
         """Refuse weights of another model, also those that fit and would compute something else."""
         if "decoder." + RECORD not in state_dict:

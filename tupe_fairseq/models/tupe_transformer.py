@@ -116,10 +116,6 @@ class TupeTransformer(DecoderModel, TransformerModel):
     """fairseq's TransformerModel with a :class:`TupeEncoder` and a :class:`TupeDecoder`."""
 
     @classmethod
-    def hub_models(cls):
-        return {}
-
-    @classmethod
     def add_args(cls, parser):
         super().add_args(parser)
         gen_parser_from_dataclass(parser, TranslationOptions(), delete_default=True)

@@ -38,10 +38,6 @@ class TupeLanguageModel(DecoderModel, TransformerLanguageModel):
     """fairseq's TransformerLanguageModel whose decoder is a :class:`TupeDecoder`."""
 
     @classmethod
-    def hub_models(cls):
-        return {}
-
-    @classmethod
     def build_model(cls, args, task):
         check_options(args)
         if args.decoder_layers_to_keep:
