@@ -2,10 +2,8 @@
 # Lint and tests of the wheel, on three lines, each in an environment of its own under .venv-test/:
 #
 #   Python 3.12   fairseq's main branch, torch 2.13   lint, types, the whole suite
-#   Python 3.10   the official 0.12.2, torch 2.10     tests/checkpoint, tests/fairseq, numbers
-#   Python 3.13   fairseq built from source           numbers, and the quickstart
-#
-# Numbers: the authors', the oracle's, and those of each implementation of attention.
+#   Python 3.10   the official 0.12.2, torch 2.10     tests/core, tests/checkpoint, tests/fairseq
+#   Python 3.13   fairseq built from source           tests/core, and the quickstart
 #
 #   scripts/test.sh                        all three
 #   scripts/test.sh tests/core -k rope     the first alone, of the clone, without lint; arguments
@@ -15,7 +13,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export OMP_NUM_THREADS=1 # two processes with several threads each slow each other down
 dist=.venv-test/dist status=0
-numbers=(tests/core/test_goldens.py tests/core/test_oracle.py tests/core/test_attention.py)
 
 run_tests() { # VENV ARGUMENT...
     local venv=$1 && shift
@@ -54,9 +51,9 @@ echo "== lint"
 "$main/bin/mypy" || status=1
 run_tests "$main"
 wait $! || status=1
-if [ "$python310" ]; then run_tests .venv-test/3.10 "${numbers[@]}" tests/checkpoint tests/fairseq; fi
+if [ "$python310" ]; then run_tests .venv-test/3.10 tests/core tests/checkpoint tests/fairseq; fi
 if [ "$python313" ]; then
-    run_tests .venv-test/3.13 "${numbers[@]}"
+    run_tests .venv-test/3.13 tests/core
     echo "== quickstart from the wheel, without the clone"
     rm -rf .venv-test/quickstart && mkdir .venv-test/quickstart
     cp -r scripts .venv-test/quickstart

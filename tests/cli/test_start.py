@@ -194,8 +194,11 @@ def test_the_version_and_a_misspelled_command():
 WITHOUT_FAIRSEQ = """
 import sys
 sys.modules["fairseq"] = None
+import tupe_fairseq
+assert "torch" not in sys.modules
 from tupe_fairseq import *
-import inspect, tupe_fairseq
+TupeEncoder(TupeConfig()); tupe_fairseq.position.CATALOGUE
+import inspect
 print(*dict(inspect.getmembers(tupe_fairseq)))
 from tupe_fairseq import TupeRobertaModel
 """

@@ -111,16 +111,3 @@ def test_registration_after_fairseq(tmp_path):
     registered = [x[11:] for x in output.splitlines() if x.startswith("REGISTERED")]
     assert registered == list(WAYS), output
     assert "REFUSED another copy" in output and "not globally unique" in output
-
-
-def test_the_core_needs_no_fairseq(tmp_path):
-    (tmp_path / "fairseq.py").write_text("raise ModuleNotFoundError('no fairseq')")
-    code = (
-        "import sys, tupe_fairseq\nassert 'torch' not in sys.modules\n"
-        "from tupe_fairseq import TupeConfig, TupeEncoder, TupePositionBias\n"
-        "TupeEncoder(TupeConfig()); tupe_fairseq.position.CATALOGUE\n"
-        "try:\n    tupe_fairseq.TupeRobertaModel\nexcept ModuleNotFoundError as error:\n"
-        "    print(error)"
-    )
-    output = python(code, env={"PYTHONPATH": f"{tmp_path}:{PARENT}"}, cwd=tmp_path)
-    assert output.strip().endswith("no fairseq")

@@ -7,7 +7,6 @@ import platform
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 
@@ -37,16 +36,10 @@ def main(argv: list[str] | None = None) -> None:
     get_parser().parse_args(argv)
     warnings.simplefilter("ignore")  # fairseq and torch warn on import
     logging.getLogger().setLevel(logging.ERROR)
-    checks: dict[str, Callable[[], str]] = {
-        "python": check_python,
-        "torch": check_torch,
-        "fairseq": check_fairseq,
-        "plugin": check_plugin,
-        "extras": check_extras,
-        "devices": check_devices,
-    }
+    checks = [check_python, check_torch, check_fairseq, check_plugin, check_extras, check_devices]
     worst = 0
-    for name, check in checks.items():
+    for check in checks:
+        name = check.__name__.removeprefix("check_")
         try:
             print(f"ok       {name}: {check()}", flush=True)
         except Doubt as doubt:
