@@ -130,7 +130,7 @@ def test_an_encoding_of_each_layer_has_a_matrix_for_each():
     for n, layer in enumerate(given.encoder.layers):
         q = torch.zeros(1, HEADS, LENGTH, WIDTH // HEADS)
         position = layer.self_attn.position
-        terms = [position.bias(LENGTH), position.content_bias(q, q, LENGTH, LENGTH)]
+        terms = [position(LENGTH), position.content_bias(q, q, LENGTH, LENGTH)]
         total = sum(t.detach().expand(1, HEADS, -1, -1)[0] for t in terms if t is not None)
         torch.testing.assert_close(found[f"layer {n}"], total[[0, 2]])
     assert not torch.allclose(found["layer 0"], found["layer 1"])

@@ -13,7 +13,8 @@ class PositionTerms(NamedTuple):
     """What positions alone add to the logits, as the softmax sees it; rows are queries.
 
     ``absolute`` depends on both positions (TUPE's A), ``relative`` on their distance (T5's R,
-    ALiBi, ...). Shape: (H, T, T) each; None for a term that the scheme does not have.
+    ALiBi, ..; FIRE, which depends on the larger position, too, where that is above its threshold).
+    Shape: (H, T, T) each; None for a term that the scheme does not have.
     """
 
     absolute: Tensor | None
@@ -48,7 +49,7 @@ def terms_by_layer(encoder: TupeEncoder, seq_len: int) -> dict[int | None, Posit
 
 
 def _terms(position: PositionEncoding, scheme: str, seq_len: int) -> PositionTerms:
-    total = position.bias(seq_len)
+    total = position(seq_len)
     if position.uses("content_bias"):
         parameter = next(position.parameters(), torch.empty(0))
         nothing = parameter.new_zeros(1, position.num_heads, seq_len, position.head_dim)
@@ -59,7 +60,7 @@ def _terms(position: PositionEncoding, scheme: str, seq_len: int) -> PositionTer
     if total is None:
         raise ValueError(_why_nothing(position, scheme))
     relative = None if position.relative is None else position.relative(seq_len)
-    if position.TABLE is None:  # no term depends on absolute positions, but fire's beyond L
+    if position.TABLE is None:
         return PositionTerms(None, total, total)
     if position.uses("embed"):  # the table's rows are in the input, not in the logits
         return PositionTerms(None, relative, total)

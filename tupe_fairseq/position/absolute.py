@@ -29,11 +29,7 @@ class LearnedPositions(WithRelativeBias):
         self.pos = initialized(nn.Embedding(self.max_positions, self.embed_dim))
 
     def embed(self, positions: Positions) -> Tensor:
-        rows = table_rows(positions, self.max_positions)
-        if isinstance(positions, range):
-            return self.pos.weight[positions.start : rows]
-        if not isinstance(positions, Tensor):
-            return self.pos.weight[:rows]
+        table_rows(positions, self.max_positions)  # refuses what the table has not
         return F.embedding(as_tensor(positions, self.pos.weight.device), self.pos.weight)
 
 

@@ -44,8 +44,7 @@ class AlibiBias(PositionEncoding):
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)
 
-    def bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
-        positions_k = positions_q if positions_k is None else positions_k
+    def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
         like = self.cls_to_other if self.unties_cls else self.unit
         dtype = torch.promote_types(like.dtype, torch.float32)
         slopes = self.slopes.on(like.device).to(dtype)

@@ -94,7 +94,7 @@ class PositionEncoding(nn.Module):
         """(b) Keys, if not as queries."""
         return self.transform(x, positions, *precomputed)
 
-    def bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor | None:
+    def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor | None:
         """(c) Added to the logits: (H, Tq, Tk) or (B, H, Tq, Tk), float32 or wider."""
         return None
 
@@ -105,8 +105,8 @@ class PositionEncoding(nn.Module):
         return None
 
     def forward(self, positions_q: Positions, positions_k: Positions | None = None):
-        """As :meth:`bias`."""
-        return self.bias(positions_q, positions_k)
+        """As :meth:`bias`; keys where the queries are, if it is not said where."""
+        return self.bias(positions_q, positions_q if positions_k is None else positions_k)
 
     def forward_input(self, input: Tensor, positions: Positions | None = None) -> Tensor:
         """The first layer's input: (B, T, D) -> (B, T, D). Positions are 0 .. T - 1 if None."""

@@ -25,8 +25,8 @@ class DisentangledPositions(ProjectedTable, WithRelativeBias):
         self.cls_row_is_constant = False  # R is not the whole bias
         self.make_table(self.max_positions, self.embed_dim)
 
-    def bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
-        q, k = self._at(positions_q, positions_q if positions_k is None else positions_k)
+    def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
+        q, k = self._at(positions_q, positions_k)
         with full_precision(q):
             bias = self.scaling * torch.matmul(q, k.transpose(-2, -1))
         relative = super().bias(positions_q, positions_k)
@@ -44,14 +44,9 @@ class DisentangledPositions(ProjectedTable, WithRelativeBias):
         positions_k: Positions,
         precomputed: Tensor | None = None,
     ) -> Tensor:
-        if precomputed is None:
-            pos_q, pos_k = self._at(positions_q, positions_k)
-        else:
-            pos_q, pos_k = (
-                rows_at(precomputed[0], positions_q),
-                rows_at(precomputed[1], positions_k),
-            )
-        pos_q, pos_k = pos_q.to(q.dtype), pos_k.to(k.dtype)
+        at = positions_q, positions_k
+        rows = self._at(*at) if precomputed is None else map(rows_at, precomputed, at)
+        pos_q, pos_k = (x.to(q.dtype) for x in rows)
         return self.scaling * (q @ pos_k.transpose(-2, -1) + pos_q @ k.transpose(-2, -1))
 
     def _at(self, positions_q: Positions, positions_k: Positions) -> tuple[Tensor, Tensor]:

@@ -43,8 +43,7 @@ class FireBias(PositionEncoding):
             bound = 1 if x.dim() == 1 else WIDTH**-0.5
             nn.init.uniform_(x, -bound, bound)
 
-    def bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
-        positions_k = positions_q if positions_k is None else positions_k
+    def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
         dtype = torch.promote_types(self.c.dtype, torch.float32)
         c, threshold, u, b, w = (x.to(dtype) for x in self.parameters())
         i = as_tensor(positions_q, c.device).unsqueeze(-1)

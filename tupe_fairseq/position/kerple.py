@@ -31,8 +31,7 @@ class KerpleBias(PositionEncoding):
             for parameter, most in ((self.log_r1, 2), (self.log_r2, 1)):
                 nn.init.uniform_(parameter, 0, most).clamp_(min=LEAST).log_()
 
-    def bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
-        positions_k = positions_q if positions_k is None else positions_k
+    def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
         dtype = torch.promote_types(self.log_r1.dtype, torch.float32)
         r1, r2 = (x.to(dtype).exp()[:, None, None] for x in (self.log_r1, self.log_r2))
         distance = relative_positions(positions_q, positions_k, r1.device).abs().to(dtype)

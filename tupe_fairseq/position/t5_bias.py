@@ -152,9 +152,9 @@ class WithRelativeBias(PositionEncoding):
     ):
         super().__init__(*sizes, **options)
         if rel_pos:
-            how = {"untie_cls": untie_cls, "causal": self.causal}
+            buckets = rel_pos_buckets, max_rel_pos
             self.relative = RelativePositionBias(
-                self.num_heads, rel_pos_buckets, max_rel_pos, **how
+                self.num_heads, *buckets, untie_cls=untie_cls, causal=self.causal
             )
             self.unties_cls = self.cls_row_is_constant = untie_cls
 
@@ -163,5 +163,5 @@ class WithRelativeBias(PositionEncoding):
         of_bias = () if rel_pos else ("rel_pos_buckets", "max_rel_pos", "untie_cls")
         return {name: x for name, x in cls.takes.items() if name not in of_bias}
 
-    def bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor | None:
+    def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor | None:
         return None if self.relative is None else self.relative(positions_q, positions_k)

@@ -117,17 +117,13 @@ class TupePositionBias(WithRelativeBias):
     TABLE = "untied_absolute.pos.weight"
     table_begins = 1
 
-    def __init__(
-        self, embed_dim: int, num_heads: int, max_positions: int, *, tie_cls=False, **options
-    ):
-        sizes = embed_dim, num_heads, max_positions
-        super().__init__(*sizes, untie_cls=not tie_cls, **options)
-        self.untied_absolute = UntiedAbsoluteBias(
-            *sizes, scaling=self.scaling, untie_cls=not tie_cls
-        )
-        self.unties_cls = self.cls_row_is_constant = not tie_cls
+    def __init__(self, *sizes: int, tie_cls: bool = False, **options):
+        untie = not tie_cls
+        super().__init__(*sizes, untie_cls=untie, **options)
+        self.untied_absolute = UntiedAbsoluteBias(*sizes, scaling=self.scaling, untie_cls=untie)
+        self.unties_cls = self.cls_row_is_constant = untie
 
-    def bias(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
+    def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
         absolute = self.untied_absolute(positions_q, positions_k)
         relative = super().bias(positions_q, positions_k)
         return absolute if relative is None else absolute + relative
