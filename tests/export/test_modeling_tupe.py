@@ -257,7 +257,8 @@ def test_what_is_refused(folder):
         ("tupe rel_pos", None),
         ("transformer-xl", SENTENCE_HEAD),
         ("pope", TOKEN_HEAD),
-        ("fire", None),
+        ("fire", SENTENCE_HEAD),
+        ("kerple", TOKEN_HEAD),
     ],
 )
 def test_onnx(case, head, tmp_path):

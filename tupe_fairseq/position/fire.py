@@ -23,8 +23,9 @@ class FireBias(PositionEncoding):
     Learned are c, L = 512 |``threshold``| and f, of 32 hidden units, for all layers (FIRE-S). The
     paper has p_j <= p_i, and this is its x. Later keys have a negative x, so that the sides differ,
     and their own position in the denominator, so that |x| <= 1. f has no bias, which the softmax
-    would not see. Initial values, |c| and the 1e-6 in the denominator are those of the paper's
-    code, as in mcleish7/arithmetic 86022a5, cramming/architectures/embeddings.py, from line 419.
+    would not see. Where the paper leaves a choice, this follows mcleish7/arithmetic 86022a5,
+    cramming/architectures/embeddings.py, class FIRE, line 419: initial values, the factor of 512,
+    |c| and 1e-6 in the denominator. (For later keys that code has |p_i - p_j| and p_i.)
 
     Shape: see ``PositionEncoding.bias``; on the way, 32 numbers for each pair of positions.
     """

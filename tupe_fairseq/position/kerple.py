@@ -16,9 +16,9 @@ class KerpleBias(PositionEncoding):
         Chi et al. 2022, the logarithmic form, https://arxiv.org/abs/2205.09921; causal there
 
     The layers have them in common, as in the authors' code, chijames/KERPLE 73f1ee2,
-    megatron/mpu/layers.py, from line 191. Its initial values are uniform, r1 up to 2 and r2 up to
-    1, and it puts 0.01 in the place of what falls below. Here the logarithms are the parameters,
-    so that nothing can.
+    megatron/mpu/layers.py, class ParallelKerpleLog, line 191. Its initial values are uniform, r1 up
+    to 2 and r2 up to 1, and it puts 0.01 in the place of what falls below. Here the logarithms are
+    the parameters, so that nothing can.
     """
 
     def __init__(self, *sizes: int, **options):

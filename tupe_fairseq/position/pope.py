@@ -18,8 +18,8 @@ class PolarPositions(PositionEncoding):
         Gopalakrishnan et al. 2025, section 3, https://arxiv.org/abs/2509.10534
 
     The layers have the phases in common. They begin at 0 and are clamped (beyond, they have no
-    gradient), as in lucidrains/PoPE-pytorch 2b91cde, PoPE_pytorch/pope.py, from line 27. Angles are
-    computed in float64, the rest in float32 or wider.
+    gradient), as in lucidrains/PoPE-pytorch 2b91cde, PoPE_pytorch/pope.py, from line 27 (the
+    authors' is agopal42/pope). Angles are computed in float64, the rest in float32 or wider.
 
     Shape: queries and keys (..., H, K) -> (..., H, 2 K), cosines and then sines.
     """

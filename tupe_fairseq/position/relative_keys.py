@@ -7,12 +7,7 @@ from torch import Tensor, nn
 
 from tupe_fairseq.initialization import initialized
 from tupe_fairseq.position.base import PositionEncoding
-from tupe_fairseq.position.positions import (
-    Positions,
-    as_range,
-    in_float64,
-    relative_positions,
-)
+from tupe_fairseq.position.positions import Positions, in_float64, relative_positions
 
 
 class RelativeKeys(PositionEncoding):
@@ -62,7 +57,8 @@ class RelativeKeys(PositionEncoding):
         middle, index = 0 if precomputed is None else precomputed.size(0) // 2, None
         # not torch.export's, which are no int
         if isinstance(positions_q, int | range) and isinstance(positions_k, int | range):
-            rows, columns = as_range(positions_q), as_range(positions_k)
+            both = positions_q, positions_k
+            rows, columns = (x if isinstance(x, range) else range(x) for x in both)
             first, last = columns.start - rows.stop + 1, columns.stop - rows.start
             if precomputed is None:
                 features = self._features(torch.arange(first, last, device=q.device))
