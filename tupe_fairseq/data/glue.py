@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tupe_fairseq.data.task import CLASSIFICATION, REGRESSION, Task, TaskRows, is_number
+from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import atomic_write
 
 # STS-B's scores are from 0 to this
@@ -103,7 +104,8 @@ def read_glue(task: GlueTask, split: str, path: str) -> TaskRows:
     needed = max(columns) if is_test else max(*columns, label)
     exact = None if is_test else task.fields
     rows, has_index = TaskRows(), False
-    for number, line in enumerate(_lines(path, rows), 1):
+    lines = "\n".join(read_lines(path)).rstrip("\r\n").split("\n")  # blank ones at the end are none
+    for number, line in enumerate(lines, 1):
         fields = line.removesuffix("\r").split("\t")
         if number == 1 and (is_test or task.header):
             if len(fields) < needed:
@@ -143,20 +145,6 @@ def read_glue(task: GlueTask, split: str, path: str) -> TaskRows:
     return rows
 
 
-def _lines(path: str, rows: TaskRows) -> list[str]:
-    """The lines; only a line feed ends one, blank ones at the end are none."""
-    with open(path, "rb") as file:
-        content = file.read().removeprefix(b"\xef\xbb\xbf")
-    if b"\0" in content:
-        raise ValueError(f"{path} is not UTF-8 text; it has zero bytes")
-    try:
-        return content.decode().rstrip("\r\n").split("\n")
-    except UnicodeDecodeError:
-        lines = content.decode(errors="replace").rstrip("\r\n").split("\n")
-        rows.warnings["invalid UTF-8"] = sum("\ufffd" in line for line in lines)
-        return lines
-
-
 def _is_label(task: GlueTask, text: str) -> bool:
     if task.labels:
         return text in task.labels
@@ -172,11 +160,6 @@ def write_submission(
         index: the official index of each row.
         predictions: the class or the score of each row; scores are cut to 0 to 5.
     """
-    if len(index) != len(predictions) or len(set(index)) != len(index):
-        raise ValueError(
-            f"{len(predictions)} predictions for {len(index)} rows of {task.name} {split} with "
-            f"{len(set(index))} different indices; prepare the task again"
-        )
     if task.is_regression:
         values = [f"{min(max(float(score), 0.0), _MOST):.3f}" for score in predictions]
     else:
@@ -184,5 +167,7 @@ def write_submission(
     path = os.path.join(folder, task.submission(split))
     with atomic_write(path) as file:
         file.write("index\tprediction\n")
-        file.writelines(f"{number}\t{answer}\n" for number, answer in zip(index, values))
+        file.writelines(
+            f"{number}\t{answer}\n" for number, answer in zip(index, values, strict=True)
+        )
     return path

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from tupe_fairseq.data.corpus import (
-    MUCH,
     SPLITS,
     check_text,
     make_text,
@@ -35,7 +34,7 @@ from tupe_fairseq.data.indexed import IndexedWriter
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.subwords import SentencePiece, learn_sentencepiece
 from tupe_fairseq.data.task import REPORT
-from tupe_fairseq.data.text_files import BLOCK_BYTES
+from tupe_fairseq.data.text_files import BLOCK_BYTES, MUCH
 from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY, Tokenizer
 from tupe_fairseq.files import atomic_write, output_folder, read_json, write_json
 

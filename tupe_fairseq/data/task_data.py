@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from tupe_fairseq.data.corpus import MUCH
 from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.indexed import IndexedWriter
 from tupe_fairseq.data.task import QA, REPORT, TAGGING, Task, TaskRows, as_tuple, label_symbol
+from tupe_fairseq.data.text_files import MUCH
 from tupe_fairseq.data.tokenizer import VOCABULARY, Tokenizer
 from tupe_fairseq.files import file_sha256, list_files, output_folder, write_json
 

@@ -20,6 +20,8 @@ OPENERS = {
 }
 BOM = b"\xef\xbb\xbf"
 BLOCK_BYTES = 1 << 18
+#: the share of lost lines, or of unknown tokens, that deserves a warning
+MUCH = 0.01
 #: advice for what is not UTF-8
 CONVERT = (
     "convert the file first: iconv -f ENCODING -t UTF-8 (ENCODING is often CP1252, LATIN1, UTF-16, "
@@ -109,8 +111,8 @@ def open_text(path: str) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
 
 
 def read_lines(path: str) -> list[str]:
-    """All lines of a small file; only a line feed ends one."""
-    with open(path, encoding="utf-8", newline="\n") as file:
+    """All lines of a small file, without a BOM; only a line feed ends one."""
+    with open(path, encoding="utf-8-sig", newline="\n") as file:
         try:
             return [line.removesuffix("\n") for line in file]
         except UnicodeDecodeError as error:

@@ -24,7 +24,7 @@ from tupe_fairseq.data.fastbpe import FastBpe
 from tupe_fairseq.data.indexed import flat, token_dtype
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.task import REPORT
-from tupe_fairseq.data.text_files import clean_line, clean_with_spans
+from tupe_fairseq.data.text_files import MUCH, clean_line, clean_with_spans
 from tupe_fairseq.files import atomic_copy, read_json, write_json
 
 VOCABULARY = "vocabulary.json"
@@ -47,7 +47,6 @@ VOCABULARY_FILES = (
 OTHER_FILES = ("code", "vocab.json", "merges.txt")
 # lines at a time: enough to pay for a process, few enough to bound memory
 _BATCH = 10_000
-_MANY_UNKNOWN = 0.01
 
 
 class Tokenizer:
@@ -240,7 +239,7 @@ def remove_vocabulary(folder: str) -> None:
 
 def warn_of_unknown(logger: logging.Logger, counts: Mapping[str, int]) -> None:
     """Warn of a text that the vocabulary was not made for."""
-    if counts["unknown"] > _MANY_UNKNOWN * counts["tokens"]:
+    if counts["unknown"] > MUCH * counts["tokens"]:
         logger.warning(
             "%d of %d tokens are unknown; was the vocabulary made for such text?",
             counts["unknown"], counts["tokens"],

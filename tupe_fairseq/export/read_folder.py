@@ -85,7 +85,9 @@ def convert_checkpoint(
                 vocabulary = "gpt2", files
             is_gpt2 = vocabulary is not None and vocabulary[0] == "gpt2"
             numbers = read_json(vocabulary[1][0]) if is_gpt2 else None
-            model = read_folder(checkpoint, dictionary, label_dict, numbers)
+            if label_dict is not None:
+                raise ValueError("--label-dict is for a checkpoint; a folder has its labels")
+            model = read_folder(checkpoint, dictionary, numbers)
         else:
             checkpoint = find_checkpoint(checkpoint)
             if dictionary is None:
@@ -132,14 +134,12 @@ def _gpt2_files(folder: str) -> list[str] | None:
 def read_folder(
     folder: str,
     dictionary: str | None = None,
-    label_dict: str | None = None,
     numbers: dict[str, int] | None = None,
 ) -> Model:
     """Read a folder as tupe-export, ``save_pretrained`` or ``Trainer`` write it.
 
     Args:
         dictionary: the dict.txt to use instead of the folder's.
-        label_dict: the label/dict.txt to use instead of ``id2label``.
         numbers: of GPT-2's tokens, for the dictionary of a folder that has a tokenizer alone.
     """
     path = os.path.join(folder, "config.json")
@@ -179,38 +179,25 @@ def read_folder(
     if head is not None:
         if head.kind != REGRESSION:
             model.labels = [f"{label_symbol(label)} 1" for label in head.labels]
-            if label_dict is not None:
-                model.labels = dictionary_lines(label_dict)
-        set_head(model, head.name, len(head.labels), f"{label_dict}", **_TASKS[head.kind])
-    elif label_dict is not None:
-        raise ValueError(f"--label-dict is given, but {folder} has no classification head")
+        set_head(model, head.name, len(head.labels), **_TASKS[head.kind])
     with loading(folder):
         complete(model)
     return model
 
 
 def _read_weights(folder: str) -> dict[str, Tensor]:
-    """model.safetensors, or the files that its index lists."""
     import safetensors
     from safetensors.torch import load_file
 
-    names = [WEIGHTS]
-    index = os.path.join(folder, f"{WEIGHTS}.index.json")
-    if os.path.exists(index):
-        with loading(index):
-            names = sorted(set(read_json(index)["weight_map"].values()))
-    tensors = {}
-    for name in names:
-        path = os.path.join(folder, name)
-        if os.path.basename(name) != name or not os.path.isfile(path):
-            raise FileNotFoundError(
-                f"{path} is missing; save the model with save_pretrained, as safetensors"
-            )
-        try:
-            tensors.update(load_file(path))
-        except safetensors.SafetensorError as error:
-            raise ValueError(f"{path} is damaged: {error}") from error
-    return tensors
+    path = os.path.join(folder, WEIGHTS)
+    if not os.path.isfile(path):
+        raise FileNotFoundError(
+            f"{path} is missing; save the model with save_pretrained, as one file of safetensors"
+        )
+    try:
+        return load_file(path)
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
 
 
 def _head(config: dict[str, Any], tensors: dict[str, Tensor], path: str) -> Head | None:
