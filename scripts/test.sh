@@ -36,15 +36,15 @@ rm -rf "$dist" build
 .venv-test/build/bin/python -m build --outdir "$dist" . | tail -n 1
 .venv-test/build/bin/twine check --strict "$dist"/*
 wheel=$(ls "$dist"/*.whl)
-scripts/setup_venv.sh "$python" "$main" dev "$wheel"
 
-# the other environments are made while the first line's tests run
+# the other environments are made beside the first, and while its tests run
 python310=$(PYTHON= scripts/find_python.sh 3.10) || echo "!! NOT TESTED: the official fairseq"
 python313=$(PYTHON= scripts/find_python.sh 3.13) || echo "!! NOT TESTED: fairseq built for Python 3.13"
 (
     if [ "$python310" ]; then scripts/setup_venv.sh "$python310" .venv-test/3.10 fairseq,data,plot,fastbpe,test "$wheel"; fi
     if [ "$python313" ]; then scripts/setup_venv.sh "$python313" .venv-test/3.13 fairseq,data,plot,test "$wheel"; fi
 ) &
+scripts/setup_venv.sh "$python" "$main" dev "$wheel"
 echo "== lint"
 "$main/bin/ruff" check --output-format concise . || status=1
 "$main/bin/ruff" format --check . || status=1
