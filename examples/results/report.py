@@ -1,4 +1,4 @@
-"""The comparisons of PLAN.md with their intervals, and blimp.png, from study/results.json.
+"""The comparisons of PLAN.md with their intervals, and blimp.png, from a study's results.json.
 
 python examples/results/report.py examples/results/study/results.json
 """
@@ -19,13 +19,25 @@ COMPARISONS = (
     ("tupe --rel-pos", "tupe"),
     ("alibi", "learned"),
     ("alibi --untie-cls", "alibi"),
+    ("tupe", "tupe --tie-cls"),
+    ("tupe --rel-pos", "rope"),
+    ("tupe --rel-pos", "fire"),
+    ("tupe --rel-pos", "pope"),
 )
 #: the least difference that counts, in the order of the columns, and the sign of a gain
-COUNTS = {"loss, bits": (0.05, -1), "updates saved": (0.1, 1), "BLiMP, points": (1.0, 1)}
+COUNTS = {
+    "loss, bits": (0.05, -1),
+    "updates saved": (0.1, 1),
+    "BLiMP, points": (1.0, 1),
+    "five tasks, points": (1.0, 1),
+    "CoLA, RTE and MRPC, points": (2.0, 1),
+}
+CLS = ("CoLA", "RTE", "MRPC")
+TASKS = (*CLS, "SST-2", "STS-B")
 
 
 def differences(first, second):
-    """Of two runs of one seed, in the order of ``COUNTS``.
+    """Of two runs of one seed, in the order of ``COUNTS``; without those of tasks if one has none.
 
     The share of updates saved is negative if the second scheme is the one that saves them, and
     missing where neither reaches the other's loss.
@@ -33,9 +45,10 @@ def differences(first, second):
     loss = first["final_loss"] - second["final_loss"]
     ahead, behind = (first, second) if loss <= 0 else (second, first)
     reached = updates_to_reach(ahead["curve"], behind["final_loss"])
-    saved = 1 - reached / ahead["updates"]
-    pairs = first["downstream"]["pairs"] - second["downstream"]["pairs"]
-    return loss, saved if ahead is first else -saved, pairs
+    saved = (1 if ahead is first else -1) * (1 - reached / ahead["updates"])
+    x, y = first["downstream"], second["downstream"]
+    measured = [names for names in (["pairs"], TASKS, CLS) if {*names} <= x.keys() & y.keys()]
+    return loss, saved, *(fmean(x[name] - y[name] for name in names) for names in measured)
 
 
 def verdict(found, least, sign):
@@ -66,7 +79,9 @@ def main(path: str) -> None:
             margin = "" if found["margin95"] is None else f" ± {found['margin95']:.2f}"
             row.append(f"{found['mean']:+.2f}{margin}: {verdict(found, least, sign)}")
         rows.append(row)
-    print(markdown_table(["comparison", "seeds", *COUNTS], rows))
+    width = max(map(len, rows), default=2)
+    rows = [row + [""] * (width - len(row)) for row in rows]
+    print(markdown_table(["comparison", "seeds", *COUNTS][:width], rows))
     draw(runs, os.path.join(os.path.dirname(path), "blimp.png"))
 
 

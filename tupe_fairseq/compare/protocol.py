@@ -17,8 +17,8 @@ from tupe_fairseq.runs.process import LAST
 
 logger = logging.getLogger("tupe-compare")
 
-# settings that only change rounding, and those of what is measured after the training
-_ROUNDING = ("threads", "versions")
+# settings of the machine, and those of what is measured after the training
+_MACHINE = ("cpu", "threads", "versions")
 _MEASURED = ("pairs", "pairs_per_file", "tasks", "finetune_flags")
 
 
@@ -36,13 +36,13 @@ def run_comparison(
     """
     settings = runs[0].settings
     folder, order = settings.folder, list(dict.fromkeys(run.scheme.label for run in runs))
-    record, may_change = settings.record(), (*_ROUNDING, *_MEASURED)
+    record, may_change = settings.record(), (*_MACHINE, *_MEASURED)
     with output_folder(folder, "settings.json", record, may_change=may_change) as output:
         before = output.record or record
         record["tasks"] = list(dict.fromkeys([*before["tasks"], *record["tasks"]]))
         for name in _MEASURED:
             record[name] = record[name] or before[name]
-        for name in _ROUNDING:
+        for name in _MACHINE:
             if before[name] != record[name]:
                 logger.warning("%s was %s and is now %s", name, before[name], record[name])
         write_json(os.path.join(folder, "settings.json"), record)
