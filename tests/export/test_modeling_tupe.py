@@ -1,5 +1,6 @@
 """modeling_tupe.py and ONNX files compute what the checkpoint does, and keep its positions."""
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -7,9 +8,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
+from scipy.stats import ks_2samp
 
 from helpers import models
 from helpers.models import MEAN_POOLING
+from tupe_fairseq.checkpoint.checkpoint import symbols_of
 from tupe_fairseq.export import modeling_tupe, onnx_files
 from tupe_fairseq.export.configuration_tupe import AUTO_MAP, TupeConfig
 from tupe_fairseq.export.modeling_tupe import (
@@ -18,7 +21,7 @@ from tupe_fairseq.export.modeling_tupe import (
     TupeForTokenClassification,
     TupeModel,
 )
-from tupe_fairseq.export.names import TUPE, Head, to_transformers
+from tupe_fairseq.export.names import TUPE, Head, to_config, to_transformers
 from tupe_fairseq.export.write_folder import CODE
 from tupe_fairseq.position import CATALOGUE
 
@@ -144,6 +147,21 @@ def test_classification(options, tmp_path):
     torch.testing.assert_close(out.logits[kept], logits[kept], **TOLERANCE)
     loss = F.cross_entropy(logits[kept], labels[kept])
     torch.testing.assert_close(out.loss, loss, **TOLERANCE)
+
+
+@pytest.mark.parametrize("case", [*CATALOGUE, "tupe rel_pos", "alibi untie_cls"])
+def test_a_new_model_has_the_initial_values_of_fairseq(case, tmp_path):
+    """Each parameter is drawn from the same distribution."""
+    lines = [f"word{n} 1" for n in range(WORDS)]
+    (tmp_path / "dict.txt").write_text("\n".join(lines) + "\n")
+    options = {"position_encoding": case.split()[0], **CASES[case], **SIZES, "encoder_layers": 1}
+    drawn = [models.new(tmp_path / "dict.txt", **options) for _ in range(20)]
+    config = to_config(argparse.Namespace(**drawn[0][0]), symbols_of(lines))
+    expected = [to_transformers(model.state_dict(), TUPE) for _, model in drawn]
+    found = [TupeForMaskedLM(TupeConfig(**config)).state_dict() for _ in drawn]
+    for name in expected[0]:
+        x, y = (torch.cat([one[name].flatten() for one in many]) for many in (expected, found))
+        assert ks_2samp(x, y).pvalue > 1e-4, name
 
 
 # ---- What transformers does with it -------------------------------------------------------------

@@ -32,7 +32,16 @@ MEAN_POOLING = {"pooling": "mean", "load_checkpoint_heads": True}
 
 
 def build(dictionary, heads=None, **options):
-    """Options and a model; no weight is what an initialisation gives, so that each counts.
+    """Options and a model; no weight is what an initialisation gives, so that each counts."""
+    options, model = new(dictionary, heads, **options)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.2)
+    return options, model
+
+
+def new(dictionary, heads=None, **options):
+    """Options and an untrained model.
 
     ``heads`` are names and numbers of classes, ``options`` those of fairseq.
     """
@@ -47,9 +56,6 @@ def build(dictionary, heads=None, **options):
             model.register_tagging_head(name, num_classes=classes)
         else:
             model.register_classification_head(name, num_classes=classes)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.2)
     return vars(args), model
 
 
