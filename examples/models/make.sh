@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Makes tupe-r-mini-10m, the model folder beside this script: on one CPU core four hours of training
+# and three of measuring.  An interrupted part resumes and a finished one is skipped: give it again.
+#
+#   examples/models/make.sh TRAIN VALID BLIMP GLUE
+#
+# TRAIN: the ten million words, VALID: parts of twenty other books; one paragraph per line, blank lines
+# between documents (plain, .gz, .xz, .bz2).  card.py names their sources.  BLIMP: a .tar archive of
+# it; GLUE: the folder with CoLA, RTE, ...  All else is written to model-data/.  The commands must be
+# on PATH.
+set -euo pipefail
+
+if [ $# -ne 4 ]; then
+    sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+fi
+train=$(realpath "$1") valid=$(realpath "$2") blimp=$(realpath "$3") glue=$(realpath "$4")
+cd "$(dirname "$0")/../.."
+export OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=
+run=model-data/trained data=model-data/data-bin model=examples/models/tupe-r-mini-10m
+tasks="CoLA SST-2 MRPC STS-B RTE"
+
+tupe-prepare-pretrain --input "$train" --valid-input "$valid" --output-dir $data \
+    --vocab-size 8192 --tokens-per-sample 128
+task=(--user-dir tupe_fairseq --task tupe_masked_lm --required-batch-size-multiple 1 --num-workers 0 --cpu)
+fairseq-train $data "${task[@]}" --arch tupe_roberta_tiny --rel-pos --max-positions 128 \
+    --encoder-layers 4 --encoder-embed-dim 256 --encoder-ffn-embed-dim 1024 --encoder-attention-heads 4 \
+    --criterion masked_lm --sample-break-mode complete --tokens-per-sample 128 \
+    --skip-invalid-size-inputs-valid-test --dropout 0 --attention-dropout 0 \
+    --optimizer adam --adam-betas '(0.9,0.98)' --adam-eps 1e-6 --weight-decay 0.01 --clip-norm 1.0 \
+    --lr 1e-3 --lr-scheduler polynomial_decay --warmup-updates 600 --total-num-update 12000 \
+    --max-update 12000 --batch-size 32 --batch-size-valid 64 --max-valid-steps 10 \
+    --validate-interval 100 --save-interval 100 --save-interval-updates 250 --keep-interval-updates 1 \
+    --no-epoch-checkpoints --log-interval 50 --log-format simple --seed 1 --save-dir $run
+# rounded to 16 bits here, so that all that follows is of the weights in the folder
+rounded=model-data/rounded
+mkdir -p $rounded
+python - $run/checkpoint_last.pt $rounded/checkpoint_last.pt <<'END'
+import sys
+import torch
+
+state = torch.load(sys.argv[1], weights_only=False)  # fairseq's, which this script wrote
+for tensor in state["model"].values():
+    if tensor.is_floating_point():
+        tensor.copy_(tensor.half())
+torch.save({**state, "last_optimizer_state": None}, sys.argv[2])
+END
+
+# ---- What it has learned
+
+measured=model-data/measured
+mkdir -p $measured/blimp
+if [ ! -e $measured/valid.log ]; then
+    fairseq-validate $data "${task[@]}" --path $rounded/checkpoint_last.pt --batch-size 64 \
+        --log-format simple >$measured/valid.part 2>&1
+    mv $measured/valid.part $measured/valid.log
+fi
+[ -d model-data/blimp ] || { mkdir model-data/blimp && tar -xf "$blimp" -C model-data/blimp; }
+for file in $(find model-data/blimp -name '*.jsonl' | sort); do
+    results=$measured/blimp/$(basename "$file" .jsonl)
+    [ -e "$results/results.json" ] ||
+        tupe-score $rounded/checkpoint_last.pt --data $data --pairs "$file" --results "$results" --cpu >/dev/null
+done
+tupe-prepare-glue --glue-dir "$glue" --tasks "${tasks// /,}" --pretrain-dir $data --output-dir model-data/glue
+for name in $tasks; do
+    tupe-finetune --data model-data/glue/$name --checkpoint $rounded/checkpoint_last.pt \
+        --output-dir $measured/glue --lrs 2e-4 --seeds 1,2,3 --epochs 4 --cpu
+done
+
+# ---- The folder
+
+tupe-export $rounded/checkpoint_last.pt --data $data --output-dir $model --overwrite \
+    --license mit --language en
+python - $model/model.safetensors <<'END'
+import sys
+from safetensors.torch import load_file, save_file
+
+tensors = {name: tensor.half() for name, tensor in load_file(sys.argv[1]).items()}
+save_file(tensors, sys.argv[1], metadata={"format": "pt"})
+END
+python examples/models/card.py $measured >>$model/README.md
