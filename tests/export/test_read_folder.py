@@ -85,7 +85,8 @@ def test_weights_come_back_bit_by_bit(case, data, tmp_path):
     found, new_options, _ = converted(tmp_path / "a")
     assert_same(found, torch.load(checkpoint, weights_only=False)["model"])
     assert new_options["task"] == "masked_lm"
-    assert (tmp_path / "out" / "dict.txt").read_bytes() == (data / "dict.txt").read_bytes()
+    for name in ("dict.txt", "sentencepiece.bpe.model"):
+        assert (tmp_path / "out" / name).read_bytes() == (data / name).read_bytes()
 
 
 def test_an_earlier_folder_with_q_k_v_as_one_parameter(tmp_path):

@@ -26,7 +26,7 @@ def get_parser() -> argparse.ArgumentParser:
         description="Convert a checkpoint of the TUPE authors' code or of fairseq's RoBERTa, or a "
         "folder of transformers (see tupe-export), to OUT/model.pt and OUT/dict.txt. Weights, "
         "options and heads are kept, the training state is not; no code of the file runs. The "
-        "vocabulary of a RoBERTa's folder is found; of other models give its files.",
+        "vocabulary is found in a folder of tupe-export or of a RoBERTa; of others give its files.",
         epilog="example: tupe-convert --checkpoint checkpoint_best.pt --dict data-bin/dict.txt "
         "--bpe-codes bpe-code --output-dir tupe-base",
     )

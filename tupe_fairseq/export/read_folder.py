@@ -37,6 +37,7 @@ from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
 from tupe_fairseq.checkpoint.untie import untie as untied
 from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, label_symbol
+from tupe_fairseq.data.tokenizer import VOCABULARY
 from tupe_fairseq.export.names import (
     PROBLEM_TYPES,
     Head,
@@ -76,7 +77,7 @@ def convert_checkpoint(
         checkpoint: of the TUPE authors or fairseq's RoBERTa, or a folder of transformers.
         dictionary: its dict.txt, which only a folder may lack.
         label_dict: label/dict.txt of a fine-tuned one.
-        vocabulary: its kind and its files; a RoBERTa's folder has them.
+        vocabulary: its kind and its files; a folder of tupe-export or a RoBERTa's has them.
         untie: see ``checkpoint/untie.py``.
     """
     with output_of_model(output_dir, overwrite) as folder:
@@ -108,7 +109,10 @@ def convert_checkpoint(
                 "--bpe-codes is for checkpoints of the TUPE authors' code, whose text was lower "
                 "case and tokenized (Moses); how another model's text was prepared is not known"
             )
-        save_model(model, folder, vocabulary=vocabulary)
+        # the folders of tupe-export have their vocabulary
+        has_own = vocabulary is None and os.path.isfile(os.path.join(checkpoint, VOCABULARY))
+        sources = [checkpoint] if has_own else []
+        save_model(model, folder, vocabulary=vocabulary, sources=sources)
     logger.info("%d tensors of %s, float32", len(model.tensors), model.origin or "this project")
     logger.info("classification heads: %s", classification_heads(model.tensors) or "none")
     return model.options

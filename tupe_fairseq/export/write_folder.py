@@ -109,7 +109,7 @@ def export_model(
         write_model(folder, config, tensors)
         write_sentence_files(folder, pooling, config["hidden_size"], length)
         fast.save_pretrained(folder)
-        shutil.copyfile(model.dictionary, os.path.join(folder, DICTIONARY))
+        tokenizer.copy_to(folder)
 
         logger.info("comparing the folder with the checkpoint on %d texts", len(texts))
 
