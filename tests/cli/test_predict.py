@@ -373,7 +373,7 @@ def test_every_word_has_the_tag_of_fairseqs_task(tmp_path):
     out = tmp_path / "out.jsonl"
     for flags in ([], ["--batch-tokens", 1]):
         log = predict(checkpoint, source, "--text", 2, "--output-file", out, *flags)
-        assert "longer than the model, tagged in windows: " in log, log
+        assert "longer than the model, split into windows: " in log, log
         assert [(row["2"], row["tags"]) for row in json_lines(out)] == [*zip(sentences(), wanted)]
     # text has spaces between words
     lines = [json.dumps({"text": " ".join(words)}) + "\n" for words in [*sentences(), []]]

@@ -6,7 +6,7 @@ from collections import Counter
 
 from tupe_fairseq.cli.arg_types import at_least, output_file
 from tupe_fairseq.cli.shared_flags import add_model_flags, load_model
-from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, parse_rows
+from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, log_counts, parse_rows
 
 logger = logging.getLogger("tupe-encode")
 
@@ -70,5 +70,5 @@ def main(argv: list[str] | None = None) -> None:
     if rows.bad:
         with atomic_write(f"{args.output_file}.index") as file:
             file.writelines(f"{number}\n" for number in index)
-    rows.log(logger, counts)
+    log_counts(logger, counts, rows.bad)
     logger.info("wrote %s: %d vectors of %d numbers", args.output_file, len(index), width)

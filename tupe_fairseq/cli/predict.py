@@ -11,18 +11,20 @@ from collections.abc import Container
 
 from tupe_fairseq.cli.arg_types import output_file, writable
 from tupe_fairseq.cli.shared_flags import add_model_flags, load_model
-from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, parse_rows
+from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, log_counts, parse_rows
 from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of
 
 logger = logging.getLogger("tupe-predict")
+_CHUNK = 1024  # questions
 
 
 def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tupe-predict",
         description="Write the rows of a file with what a fine-tuned model predicts: label and "
-        "probability, score, labels and probabilities, or tags. Labels and vocabulary are read "
-        "from the folder of the checkpoint, or from --data.",
+        "probability, score, labels and probabilities, tags, or an answer with its place in the "
+        "text and a score. Labels and vocabulary are read from the folder of the "
+        "checkpoint, or from --data.",
         epilog="examples: tupe-predict runs/reviews/checkpoint_best.pt new.csv --output-file "
         "labelled.csv; echo 'It is good.' | tupe-predict checkpoint_best.pt -",
     )
@@ -69,7 +71,7 @@ def main(argv: list[str] | None = None) -> None:
 
     from tupe_fairseq.checkpoint.find import folders_of
     from tupe_fairseq.data.rows import row_writer
-    from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task
+    from tupe_fairseq.data.task import MULTILABEL, QA, TAGGING, Task
     from tupe_fairseq.files import atomic_write
     from tupe_fairseq.inference.texts import (
         ALL,
@@ -86,6 +88,8 @@ def main(argv: list[str] | None = None) -> None:
     task.check_model(args.checkpoint, model.kind, head.out_proj.out_features)
     for module in (encoder, head):
         (module.half() if args.fp16 else module).to(device)
+    if task.kind == QA:
+        return _answer(args, task, tokenizer, encoder, head)
     ending = os.path.splitext(args.output_file or f"-.{args.format or 'tsv'}")[1].lower()
     writes, is_conll = args.output_file or not args.report, ending == ".conll"
     if args.all_probabilities and (task.is_regression or is_conll):
@@ -148,7 +152,7 @@ def main(argv: list[str] | None = None) -> None:
                     found["row"] = index
                     write({**row, **{name: found[key] for key, name in new.items()}})
                 file.flush()
-    rows.log(logger, counts)
+    log_counts(logger, counts, rows.bad)
     if args.report:
         about = {
             "file": args.input, "label": rows.label, "checkpoint": args.checkpoint,
@@ -157,6 +161,51 @@ def main(argv: list[str] | None = None) -> None:
         write_report(args.report, about, task, rows.labels, evaluated, temperature)
     if args.output_file:
         logger.info("wrote %s", args.output_file)
+
+
+def _answer(args: argparse.Namespace, task, tokenizer, encoder, head) -> None:
+    """Answer the questions of a file; with right answers in it, log the metrics."""
+    from tqdm import tqdm
+
+    from tupe_fairseq.data.questions import read_questions
+    from tupe_fairseq.data.rows import BadRows, row_writer
+    from tupe_fairseq.data.task import QA
+    from tupe_fairseq.files import atomic_write
+    from tupe_fairseq.finetune.scoring import Predicted, with_intervals
+    from tupe_fairseq.inference.texts import PREDICTED, answers
+
+    flags = "text text2 label no_header prefix all_probabilities calibrate report metric".split()
+    for name in (name for name in flags if getattr(args, name)):
+        raise ValueError(f"--{name.replace('_', '-')} has no effect on questions; drop it")
+    ending = os.path.splitext(args.output_file or f"-.{args.format or 'jsonl'}")[1].lower()
+    if ending == ".conll":
+        raise ValueError(".conll holds words and tags; write .jsonl")
+    if args.input == STANDARD_INPUT:
+        raise ValueError("questions are in a file: SQuAD's .json, .jsonl or .parquet")
+    bad, counts, found = BadRows(), Counter(), []
+    questions = list(read_questions(args.input, bad if args.skip_bad_rows else None))
+    if not questions:
+        raise ValueError(f"{args.input} has no question that can be used; left out: {bad}")
+    out = args.output_file
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(atomic_write(out)) if out else sys.stdout
+        bar = stack.enter_context(tqdm(total=len(questions), disable=None, leave=False))
+        write = row_writer(ending, file, ["id", "question", *PREDICTED[QA]])
+        for start in range(0, len(questions), _CHUNK):
+            chunk = questions[start : start + _CHUNK]
+            pairs = [(one.question, one.context) for one in chunk]
+            options = args.batch_tokens, counts
+            for one, row in zip(chunk, answers(pairs, task, tokenizer, encoder, head, *options)):
+                write({"id": one.id, "question": one.question, **row})
+                found.append(row["answer"])
+            bar.update(len(chunk))
+    log_counts(logger, counts, bad)
+    if all(one.answers is not None for one in questions):
+        right = [tuple(text for text, _ in one.answers) for one in questions]
+        for name, one in with_intervals(task, Predicted(found, right)).items():
+            logger.info("%s %.4f, 95%% interval %.4f to %.4f", name, one["value"], *one["interval"])
+    if out:
+        logger.info("wrote %s", out)
 
 
 def _new_names(

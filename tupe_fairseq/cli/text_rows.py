@@ -9,6 +9,7 @@ from typing import Any
 
 from tupe_fairseq.cli.shared_flags import refuse_overwriting, vocabulary_files
 from tupe_fairseq.data.columns import choose_columns
+from tupe_fairseq.data.questions import is_json
 from tupe_fairseq.data.rows import (
     DELIMITED,
     STANDARD_INPUT,
@@ -51,7 +52,7 @@ def parse_rows(
     if not os.path.isfile(args.input):
         parser.error(f"INPUT {args.input} is not a file")
     try:
-        ending = ending_of(args.input)
+        ending = "" if is_json(args.input) else ending_of(args.input)
     except ValueError as error:
         parser.error(str(error))
     if args.no_header and ending not in DELIMITED:
@@ -149,18 +150,19 @@ class TextRows:
                 yield [row for *row, _ in chunk], function([texts for *_, texts in chunk])
                 bar.update(len(chunk))
 
-    def log(self, logger: logging.Logger, counts: Counter) -> None:
-        """Say what was read, and what may be wrong with it."""
-        from tupe_fairseq.data.tokenizer import warn_of_unknown
 
-        if self.bad:
-            logger.warning("left out: %s", self.bad)
-        logger.info("%d rows, %d tokens", counts["rows"], counts["tokens"])
-        for name, text in (
-            ("truncated", "longer than the model, truncated: %d rows"),
-            ("in_windows", "longer than the model, tagged in windows: %d"),
-            ("empty", "with a text that has no token: %d rows"),
-        ):
-            if counts[name]:
-                logger.warning(text, counts[name])
-        warn_of_unknown(logger, counts)
+def log_counts(logger: logging.Logger, counts: Counter, bad: BadRows) -> None:
+    """Say what was read, and what may be wrong with it."""
+    from tupe_fairseq.data.tokenizer import warn_of_unknown
+
+    if bad:
+        logger.warning("left out: %s", bad)
+    logger.info("%d rows, %d tokens", counts["rows"], counts["tokens"])
+    for name, text in (
+        ("truncated", "longer than the model, truncated: %d rows"),
+        ("in_windows", "longer than the model, split into windows: %d"),
+        ("empty", "with a text that has no token: %d rows"),
+    ):
+        if counts[name]:
+            logger.warning(text, counts[name])
+    warn_of_unknown(logger, counts)

@@ -27,11 +27,11 @@ from tupe_fairseq.checkpoint.allowed_options import check_options_fit, checked_o
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
 from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.data.dictionary import MASK
-from tupe_fairseq.data.task import REGRESSION, TAGGING, Task, trained_kind
+from tupe_fairseq.data.task import QA, REGRESSION, TAGGING, Task, trained_kind
 from tupe_fairseq.data.tokenizer import Tokenizer, find_record
 from tupe_fairseq.inference.model import trained_head
 from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
-from tupe_fairseq.inference.texts import encode_rows, logits_of_tokens, prediction
+from tupe_fairseq.inference.texts import answers, encode_rows, logits_of_tokens, prediction
 from tupe_fairseq.models._options import check_overrides
 from tupe_fairseq.runs.process import quiet
 
@@ -138,11 +138,12 @@ class TupeRobertaHub(RobertaHubInterface):
         """What a fine-tuned model predicts for texts, as ``tupe-predict`` does.
 
         Args:
-            texts: texts, or one; pairs of texts, if the model takes pairs; lists of words for
-                tagging.
+            texts: texts, or one; pairs of texts, if the model takes pairs, such as a question and
+                the text with its answer; lists of words for tagging.
             all_probabilities: whether to add, under this name, the probability of each label.
         Returns:
-            For each, label and probability; score; labels and probabilities; or tags.
+            For each, label and probability; score; labels and probabilities; tags; or an answer
+            ("" for none), its start and end in the text, and a score.
         """
         if self.training:
             raise ValueError("dropout is on, so predictions differ at each call; call eval() first")
@@ -163,9 +164,11 @@ class TupeRobertaHub(RobertaHubInterface):
                 raise ValueError(f"{row!r:.80} has an empty word")
             if task.kind != TAGGING and len(row) != task.texts:
                 raise ValueError(f"the model takes {task.texts} texts at a time, not {len(row)}")
-        if all_probabilities and task.kind == REGRESSION:
-            raise ValueError("a regression has no probabilities; drop all_probabilities")
+        if all_probabilities and task.kind in (REGRESSION, QA):
+            raise ValueError(f"{task.kind} has no probabilities; drop all_probabilities")
         encoder = self.model.encoder.sentence_encoder
+        if task.kind == QA:
+            return answers(rows, task, self._tokenizer, encoder, head)
         tokens = encode_rows(rows, task, self._tokenizer)
         logits = logits_of_tokens(tokens, task, encoder, head)
         return [prediction(task, x, all_probabilities) for x in logits]

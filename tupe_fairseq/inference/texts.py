@@ -1,5 +1,6 @@
 """Vectors and predictions for any number of texts, in batches of similar length."""
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -99,6 +100,8 @@ def prediction(task: Task, logits: np.ndarray, all_probabilities: bool = False) 
     - multilabel: the labels with a probability above 0.5, and their probabilities;
     - tagging: a tag for each word, also of sentences that are longer than the model.
 
+    Of a question see :func:`answer`.
+
     With ``all_probabilities``, under that name: label to probability; for tagging of each word.
     """
     if task.kind == REGRESSION:
@@ -153,6 +156,17 @@ def _spans(rows: TokenRows, task, encoder, head, batch_tokens, counts):
     for (row, *place), logits in zip(places, run(encoder, sequences, head, batch_tokens)):
         spans[row].append(best_span(logits, *place))
     return [(best_of_windows(x, task.may_lack), min(span.no_answer for span in x)) for x in spans]
+
+
+def answers(
+    rows: Rows, task: Task, tokenizer: Tokenizer, encoder: Any, head: Finish, *options: Any
+) -> list[dict[str, Any]]:
+    """What :func:`answer` gives for questions and their texts; ``options`` as for the logits."""
+    encode = functools.lru_cache(16)(tokenizer.encode_with_spans)  # questions share texts
+    encoded = [(tokenizer.encode(question), *encode(context)) for question, context in rows]
+    found = logits_of_tokens([row[:2] for row in encoded], task, encoder, head, *options)
+    triples = zip(found, rows, encoded)
+    return [answer(one, context, spans) for one, (_, context), (*_, spans) in triples]
 
 
 def answer(
