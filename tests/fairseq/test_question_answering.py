@@ -6,19 +6,25 @@ import json
 import random
 import re
 import string
+import unicodedata
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from fairseq.logging import metrics as logged
 
 from helpers import training
-from helpers.running import call_program
+from helpers.models import write_model
+from helpers.running import call_program, run_here
 from helpers.vocabularies import convert, write_gpt2
+from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.checkpoint.checkpoint import symbols_of
 from tupe_fairseq.data.dictionary import write_dictionary
 from tupe_fairseq.data.metrics import task_metrics
 from tupe_fairseq.data.subwords import SentencePiece, learn_sentencepiece
 from tupe_fairseq.data.tokenizer import Tokenizer
+from tupe_fairseq.export.tokenizer import build_tokenizer
 from tupe_fairseq.files import read_json
 
 MOST = 24
@@ -240,6 +246,90 @@ def test_tokens_are_where_they_are_in_the_text(kind, place, tmp_path):
         left_out = "".join(c for n, c in enumerate(text) if n not in covered)
         assert not tokenizer.normalize(left_out).strip()
         assert not any(text[a:b] != text[a:b].strip() for a, b in spans)
+
+
+def test_the_exported_tokenizer_points_at_the_same_characters(place, tmp_path):
+    gpt2 = tmp_path / "converted"
+    convert(write_gpt2(tmp_path / "gpt2"), gpt2)
+    words = [text for text in ODD if "<" not in text] + ["a the cat, the\u00e9 x y", "  a  b "]
+    for folder in (place / "bin", gpt2):
+        own = Tokenizer.load(str(folder))
+        symbols = symbols_of((folder / "dict.txt").read_text().splitlines())
+        fast, _ = build_tokenizer(own.record, own.paths, symbols, 64)
+        for text in words:
+            if unicodedata.is_normalized("NFC", text):  # else the library's ends lack the accents
+                found = fast(text, add_special_tokens=False, return_offsets_mapping=True)
+                pairs = zip(found["offset_mapping"], own.encode_with_spans(text)[1])
+                # a space alone has no place in a text
+                assert all(tuple(a) == b for a, b in pairs if text[slice(*b)]), text
+
+
+@pytest.fixture(scope="module")
+def runs(place):
+    """What tupe-finetune makes of it, without pre-training; its table."""
+    options = {"encoder_layers": 2, "encoder_embed_dim": 48, "encoder_attention_heads": 4}
+    checkpoint = write_model(
+        place / "pre", place / "bin", **options, max_positions=MOST, rel_pos=True
+    )
+    flags = [
+        "--lrs",
+        5e-3,
+        "--seeds",
+        1,
+        "--epochs",
+        7,
+        "--dropout",
+        0,
+        "--no-pretraining",
+        "--cpu",
+    ]
+    data = ["--data", place / "task", "--checkpoint", checkpoint, "--output-dir", place / "runs"]
+    code, printed = call_program("finetune", [*data, *flags])
+    assert code == 0, printed
+    return printed
+
+
+def test_from_json_to_answers_and_the_exported_folder(place, runs, tmp_path):
+    """The model learns what it is asked for, in texts of any length, and when to say nothing."""
+    best, rows = place / "runs" / "task" / "best", questions(squad(2, 40, 12))
+    scores = read_json(str(place / "runs" / "task" / "results.json"))
+    assert scores["score"] > 0.8 > 0.4 > scores["baseline_score"], runs
+    words = [best, place / "dev.json", "--cpu", "--output-file", tmp_path / "out.jsonl"]
+    printed = run_here("tupe-predict", *words).stdout
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").open()]
+    f1 = [max(plain_squad(x["text"], a["answer"])[1] for x in row["answers"] or [{"text": ""}])
+          for row, a in zip(rows, answers)]  # fmt: skip
+    assert f"answer_f1 {np.mean(f1):.4f}, 95% interval" in printed
+    assert scores["score"] == pytest.approx(np.mean(f1), abs=1e-12)
+    assert sum(not a["answer"] for a in answers) > 5
+    for row, one in zip(rows, answers):
+        assert one["id"] == row["id"]
+        assert one["answer"] == row["context"][one["start"] : one["end"]].strip()
+    lines = (best / "predictions-valid.tsv").read_text("utf-8").splitlines()[1:]
+    assert [line.split("\t")[0] for line in lines] == [row["id"] for row in rows]
+
+    model = TupeRobertaModel.from_pretrained(str(best), "checkpoint_best.pt").eval()
+    pairs = [(row["question"], row["context"]) for row in rows]
+    keys = ("answer", "start", "end", "score")
+    assert model.predict_texts(pairs[:9]) == [{k: one[k] for k in keys} for one in answers[:9]]
+    long = model.predict_texts([("Which colour? " * 30, "bag " * 200 + "red"), ("?", "x")])
+    assert [set(one) for one in long] == [set(keys)] * 2
+
+    out = tmp_path / "exported"
+    printed = run_here("tupe-export", best, "--output-dir", out).stdout
+    assert "AutoModelForQuestionAnswering: the same within" in printed
+    pipe = transformers.pipeline("question-answering", str(out), trust_remote_code=True)
+    options = {"max_seq_len": MOST, "doc_stride": 5, "max_answer_len": 30}
+    for row, one in zip(rows, answers):
+        pair = {"question": row["question"], "context": row["context"]}
+        if unicodedata.is_normalized("NFC", row["context"]):
+            found = pipe(pair, **options, handle_impossible_answer=True, align_to_words=False)
+            assert {k: found[k] for k in keys[:3]} == {k: one[k] for k in keys[:3]}, (row, found)
+    back = convert(["--checkpoint", out, "--dict", place / "bin" / "dict.txt"], tmp_path / "back")
+    assert "question_answering_head" in back
+    words = [tmp_path / "back" / "model.pt", place / "dev.json", "--data", place / "task", "--cpu"]
+    again = run_here("tupe-predict", *words, "--output-file", tmp_path / "again.jsonl")
+    assert (tmp_path / "again.jsonl").read_text() == (tmp_path / "out.jsonl").read_text(), again
 
 
 ROW = {"id": 7, "question": "Which?", "context": "a red bag", "answers": []}

@@ -71,7 +71,8 @@ def main(argv: list[str] | None = None) -> None:
     trust = ", trust_remote_code=True" if args.model_type == "tupe" else ""
     logger.info("wrote %s", args.output_dir)
     print(f"# where transformers is installed (more is in {args.output_dir}/README.md):")
-    print("from transformers import pipeline")
+    older = " # before version 5" if pipeline == "question-answering" else ""
+    print(f"from transformers import pipeline{older}")
     print(f"pipeline({pipeline!r}, {args.output_dir!r}{trust})")
 
 

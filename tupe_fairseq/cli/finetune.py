@@ -174,6 +174,7 @@ def main(argv: list[str] | None = None) -> None:
         logger.info("all tasks: %s", os.path.join(os.path.dirname(folder), "results.md"))
     model = os.path.join(os.path.relpath(folder), "best", BEST)
     if os.path.exists(model):
-        words = ["tupe-predict", model, "new.csv", "--output-file", "new-predicted.csv"]
+        files = ("new.json", "answers.jsonl") if task.kind == "qa" else ("new.csv", "predicted.csv")
+        words = ["tupe-predict", model, files[0], "--output-file", files[1]]
         logger.info("next: %s", shlex.join(words))
     exit_if_failed(failed)

@@ -56,7 +56,9 @@ class SentencePiece:
         for piece in sentencepiece_pb2.SentencePieceText.FromString(proto).pieces:
             start = line.index(piece.surface, end)  # spaces may be left out
             end = start + len(piece.surface)
-            found.append((start, end))
+            # a space alone is where the next character is, as in exported folders
+            is_space = not piece.surface.strip()
+            found.append((end, min(end + 1, len(line))) if is_space else (start, end))
         return found
 
     def join(self, subwords: Sequence[str]) -> str:

@@ -136,13 +136,13 @@ class Tokenizer:
         line, places = text, [(n, n + 1) for n in range(len(text))]
         if self.record["clean"]:
             line, places = clean_with_spans(text, self.record["lowercase"])
-        spans = []
+        places, spans = [*places, (len(text), len(text))], []
         for start, end in self.subwords.spans(line):
             while start < end and line[start].isspace():
                 start += 1
             while start < end and line[end - 1].isspace():
                 end -= 1
-            begin = places[start][0] if start < len(places) else len(text)
+            begin = places[start][0]
             spans.append((begin, places[end - 1][1] if end > start else begin))
         return self.encode_batch([line])[0], spans
 

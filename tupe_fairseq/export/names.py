@@ -10,7 +10,7 @@ from torch import Tensor
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER, HEADS, LM_HEAD
 from tupe_fairseq.checkpoint.from_roberta import UNUSED_ROWS, stack_projections
 from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING
 from tupe_fairseq.options import POSITION_OPTIONS
 from tupe_fairseq.version import __version__
 
@@ -84,6 +84,7 @@ ROBERTA_CONFIG = {
     "pad_token_id": 1,
     "eos_token_id": 2,
 }
+_SUFFIXES = {TAGGING: "ForTokenClassification", QA: "ForQuestionAnswering"}
 PROBLEM_TYPES = {
     CLASSIFICATION: "single_label_classification",
     REGRESSION: "regression",
@@ -101,12 +102,12 @@ class Head:
 
     @property
     def of_tokens(self) -> bool:
-        return self.kind == TAGGING
+        return self.kind in (TAGGING, QA)
 
     @property
     def suffix(self) -> str:
         """The end of the names of transformers' classes."""
-        return "ForTokenClassification" if self.of_tokens else "ForSequenceClassification"
+        return _SUFFIXES.get(self.kind, "ForSequenceClassification")
 
 
 # ---- Tensors ------------------------------------------------------------------------------------
@@ -167,7 +168,8 @@ def _renamed(name: str, model_type: str, head: Head | None, back: bool = False) 
     """The name in transformers, or back in fairseq."""
     pairs = [(row[0], row[1 + MODEL_TYPES.index(model_type)]) for row in TENSORS]
     if head is not None:
-        pairs.append((f"{HEADS}{head.name}.{'out_proj.' * head.of_tokens}", "classifier."))
+        own = "qa_outputs." if head.kind == QA else "classifier."
+        pairs.append((f"{HEADS}{head.name}.{'out_proj.' * head.of_tokens}", own))
     pairs = [pair[::-1] for pair in pairs] if back else pairs
     begin = next((pair for pair in pairs if name.startswith(pair[0])), None)
     if begin is None:

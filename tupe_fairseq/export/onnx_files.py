@@ -14,6 +14,7 @@ from tupe_fairseq.files import read_json
 NEEDED = ("transformers", "onnx", "onnxruntime", "onnxscript")
 INPUTS = ("input_ids", "attention_mask")
 HIDDEN = "last_hidden_state"
+_ENDS = ("start_logits", "end_logits")
 #: end of an architecture's name -> file -> end of the class that is exported, and its outputs
 FILES = {
     "ForMaskedLM": {
@@ -22,6 +23,9 @@ FILES = {
     },
     "ForSequenceClassification": {
         "onnx/model.onnx": ("ForSequenceClassification", ["logits", HIDDEN]),
+    },
+    "ForQuestionAnswering": {
+        "onnx/model.onnx": ("ForQuestionAnswering", [*_ENDS, HIDDEN]),
     },
     "ForTokenClassification": {
         "onnx/model.onnx": ("ForTokenClassification", ["logits", HIDDEN]),
@@ -117,8 +121,8 @@ def largest_difference(module: Outputs, path: str) -> float:
         ids[~is_real] = config.pad_token_id
         inputs = dict(zip(INPUTS, (ids, is_real.long()), strict=True))
         computed = session.run(module.names, {name: x.numpy() for name, x in inputs.items()})
-        for expected, array in zip(module(**inputs), computed, strict=True):
+        for name, expected, array in zip(module.names, module(**inputs), computed, strict=True):
             difference = (expected - torch.from_numpy(array)).abs()
-            is_of_tokens = expected.dim() == 3
+            is_of_tokens = expected.dim() == 3 or name in _ENDS
             differences.append(difference[is_real] if is_of_tokens else difference)
     return torch.cat([x.flatten() for x in differences]).max().item()  # NaN if one is

@@ -36,7 +36,7 @@ from tupe_fairseq.checkpoint.fit import check_vocabulary
 from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
 from tupe_fairseq.checkpoint.untie import untie as untied
 from tupe_fairseq.data.dictionary import DICTIONARY
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, TAGGING, label_symbol
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING, label_symbol
 from tupe_fairseq.data.tokenizer import VOCABULARY
 from tupe_fairseq.export.names import (
     PROBLEM_TYPES,
@@ -56,9 +56,10 @@ _TASKS: dict[str, dict[str, Any]] = {
     REGRESSION: {"regression_target": True},
     MULTILABEL: {"task": "glue_sentence_prediction", "multilabel": True},
     TAGGING: {"task": "token_tagging"},
+    QA: {"task": "question_answering"},
 }
 # what fairseq's models have no place for
-_LEFT_OUT = ("pooler.", "qa_outputs.", "embeddings.position_ids")
+_LEFT_OUT = ("pooler.", "embeddings.position_ids")
 
 
 def convert_checkpoint(
@@ -154,7 +155,9 @@ def read_folder(
     options = {**basis, **from_config(config, path)}
     options["tokens_per_sample"] = options["max_positions"]
     weights = _read_weights(folder)
-    left_out = [name for name in weights if any(part in name for part in _LEFT_OUT)]
+    is_qa = str(config.get("architectures")).endswith("ForQuestionAnswering']")
+    parts = _LEFT_OUT if is_qa else (*_LEFT_OUT, "qa_outputs.")
+    left_out = [name for name in weights if any(part in name for part in parts)]
     remarks = [f"left out {name}: fairseq's models have no place for it" for name in left_out]
     tensors = {name: x for name, x in weights.items() if name not in left_out}
     tensors = check_tensors(tensors, folder)
@@ -173,7 +176,7 @@ def read_folder(
         if config.get("unlisted_pieces"):
             state = without_unlisted(state, config["unlisted_pieces"])
     lines = _dictionary(folder, config, len(state[EMBEDDING]), dictionary, numbers)
-    if head is None or head.kind == TAGGING:
+    if head is None or head.of_tokens:
         options.pop("pooling", None)
     if head is not None:
         options["classification_head_name"] = head.name
@@ -181,7 +184,7 @@ def read_folder(
     origin = f"the transformers library ({config['model_type']})"
     model = Model(state, argparse.Namespace(**options), lines, origin, remarks=remarks)
     if head is not None:
-        if head.kind != REGRESSION:
+        if head.kind not in (REGRESSION, QA):
             model.labels = [f"{label_symbol(label)} 1" for label in head.labels]
         set_head(model, head.name, len(head.labels), **_TASKS[head.kind])
     with loading(folder):
@@ -205,6 +208,9 @@ def _read_weights(folder: str) -> dict[str, Tensor]:
 
 
 def _head(config: dict[str, Any], tensors: dict[str, Tensor], path: str) -> Head | None:
+    if "qa_outputs.bias" in tensors:
+        name = config.get("classification_head_name") or "question_answering_head"
+        return Head(name, ["begin", "end"], QA)
     of_tokens = "classifier.bias" in tensors
     bias = tensors.get("classifier.bias" if of_tokens else "classifier.out_proj.bias")
     if bias is None:

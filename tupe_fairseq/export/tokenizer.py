@@ -50,11 +50,15 @@ def build_tokenizer(
         tokenizer.normalizer = norm.Sequence(steps)
     special = [AddedToken(s, special=True, normalized=False, lstrip=s == MASK) for s in SPECIAL]
     tokenizer.add_special_tokens(sorted(special, key=lambda token: symbols.index(token.content)))
-    tokenizer.post_processor = processors.TemplateProcessing(
+    template = processors.TemplateProcessing(
         single=f"{BOS} $A {EOS}",
         pair=f"{BOS} $A {EOS} {EOS} $B {EOS}",
         special_tokens=[(BOS, symbols.index(BOS)), (EOS, symbols.index(EOS))],
     )
+    tokenizer.post_processor = template
+    if kind == "gpt2":  # no token's offsets have the space before it
+        trimmed = processors.ByteLevel(trim_offsets=True, add_prefix_space=False)
+        tokenizer.post_processor = processors.Sequence([trimmed, template])
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         model_max_length=max_length,
@@ -125,12 +129,14 @@ def _from_sentencepiece(symbols: Sequence[str], path: str) -> tuple[Tokenizer, i
     scheme = {"prepend_scheme": "always" if spec.add_dummy_prefix else "never"}
     # one word after another is faster, if no token goes beyond a word
     split = not any(SPACE in piece[1:] for piece in scores)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Metaspace(SPACE, split=split, **scheme),
-            pre_tokenizers.Split(Regex(_WHITE_SPACE), "removed"),
-        ]
-    )
+    steps = [
+        pre_tokenizers.Metaspace(SPACE, split=split, **scheme),
+        pre_tokenizers.Split(Regex(_WHITE_SPACE), "removed"),
+    ]
+    if split and spec.add_dummy_prefix and spec.remove_extra_whitespaces:
+        # then no token's offsets have the space before it
+        steps.insert(0, pre_tokenizers.Split(" ", "removed"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
     spaces = decoders.Metaspace(SPACE, **scheme)
     of_bytes = [decoders.ByteFallback(), decoders.Fuse()] if trainer.byte_fallback else []
     tokenizer.decoder = decoders.Sequence([*of_bytes, spaces])

@@ -23,7 +23,7 @@ from tupe_fairseq.data.dictionary import (
     UNK,
     read_dictionary,
 )
-from tupe_fairseq.data.task import CLASSIFICATION, REGRESSION, REPORT, TAGGING, label_of
+from tupe_fairseq.data.task import CLASSIFICATION, QA, REGRESSION, REPORT, TAGGING, label_of
 from tupe_fairseq.export.names import LM_WEIGHT, MODEL_TYPES, TUPE, Head, to_config, to_transformers
 from tupe_fairseq.files import new_output_folder, read_json, write_json
 from tupe_fairseq.inference.model import TrainedModel, load_with_tokenizer
@@ -168,12 +168,12 @@ def _chosen_head(
     name = model.options["classification_head_name"] = name or heads[0]
     outputs, kind = model.heads[name], model.kind
     if isinstance(model.head, TaggingHead):
-        kind = TAGGING
+        kind = QA if kind == QA else TAGGING
     elif outputs == 1 and kind == CLASSIFICATION:
         kind = REGRESSION
     paths = [label_dict or os.path.join(place, "label", DICTIONARY) for place in folders]
     path = next(filter(os.path.isfile, paths), None)
-    if kind == REGRESSION or path is None:
+    if kind in (REGRESSION, QA) or path is None:
         labels = ["score"] if kind == REGRESSION else [f"LABEL_{n}" for n in range(outputs)]
         return Head(name, labels, kind)
     words = read_dictionary(path)

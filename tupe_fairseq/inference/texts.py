@@ -153,8 +153,9 @@ def _spans(rows: TokenRows, task, encoder, head, batch_tokens, counts):
         more = {"in_windows": len(parts) > 1, "truncated": kept < len(question)}
         _count(counts, (question, context), **more)
     spans: list[list[Span]] = [[] for _ in rows]
-    for (row, *place), logits in zip(places, run(encoder, sequences, head, batch_tokens)):
-        spans[row].append(best_span(logits, *place))
+    outputs = run(encoder, sequences, head, batch_tokens)
+    for (row, *place), sequence, logits in zip(places, sequences, outputs):
+        spans[row].append(best_span(logits[: len(sequence)], *place))  # without padding
     return [(best_of_windows(x, task.may_lack), min(span.no_answer for span in x)) for x in spans]
 
 
