@@ -128,22 +128,12 @@ ENCODE, T = name("_codecs", "encode"), tensor
 REFUSED = {  # in either place; each gets `old`
     "os.mkdir": lambda old: call("os", "mkdir", text(RAN)),
     "eval": lambda old: call("builtins", "eval", text(f"open('{RAN}','w')")),
-    "getattr": lambda old: call("builtins", "getattr", name("os", "mkdir"), text("__call__")),
     "bytes of a file": lambda old: call("torch.storage", "_load_from_bytes", text("x")),
-    "dotted": lambda old: name("argparse", "Namespace.__init__"),
     "inst": lambda old: b"(" + text(RAN) + b"ios\nmkdir\n",
-    "obj": lambda old: b"(" + NAMESPACE + b"o",
     "stack_global": lambda old: text("os") + text("mkdir") + b"\x93" + tup(text(RAN)) + b"R",
-    "newobj_ex": lambda old: NAMESPACE + b")}\x92",
-    "extension": lambda old: b"\x82\x01",
-    "persistent text": lambda old: b"Px\n",
     "a class changed": lambda old: NAMESPACE + STATE + b"b",
-    "a function changed": lambda old: name(UTILS, "_rebuild_tensor") + STATE + b"b",
     "a tensor changed": lambda old: one(old) + STATE + b"b",
-    "an entry of a tensor": lambda old: one(old) + number(0) + number(7) + b"s",
-    "an entry of an object": lambda old: NAMESPACE + b")\x81" + text("a") + b"\x88s",
     "an object called": lambda old: NAMESPACE + b")\x81)R",
-    "a text called": lambda old: text("print") + b")R",
     # allowed by torch, not here
     "hooks": lambda old: (
         call("torch.nn.parameter", "Parameter", one(old)) + tup(b"\x88", b"N", b"}") + b"b"
@@ -156,14 +146,8 @@ REFUSED = {  # in either place; each gets `old`
              sizes(1), b"\x89")
     ),
     "sparse": lambda old: call(UTILS, "_rebuild_sparse_tensor", b"N", b"N"),
-    "bytearray": lambda old: call("__builtin__", "bytearray", number(2**36)),
-    "storage of 2^36": lambda old: call("torch.storage", "UntypedStorage", number(2**36)),
     # tensors that claim what is not there
     "more than there are": lambda old: T(1, [2], [1], old=old),
-    "beyond the end": lambda old: T(1, [1], [1], 1, old=old),
-    "a wide step": lambda old: T(1, [2], [2**62], old=old),
-    "negative size": lambda old: T(1, [-1], [1], old=old),
-    "70 bits": lambda old: T(1, [2**70], [1], old=old),
     "storage of 2^40": lambda old: T(2**40, [1], [1], old=old),
     "another type": lambda old: T(1, [1], [1], kind="DoubleStorage", old=old),
     "set_ far": lambda old: (
