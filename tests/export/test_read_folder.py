@@ -17,10 +17,9 @@ from transformers import (
 
 from helpers.crafted import LINES, E, Touch
 from helpers.glue_files import write_pretrain_dir
-from helpers.models import MEAN_POOLING, write_folder, write_model
+from helpers.models import LABELS, MEAN_POOLING, write_fine_tuned, write_folder, write_model
 from helpers.running import call_program, run_here
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.data.task import MULTILABEL, REGRESSION, TAGGING
 from tupe_fairseq.export.names import Head
 from tupe_fairseq.export.write_folder import CODE
 
@@ -128,27 +127,39 @@ def test_after_a_training_with_transformers(data, tmp_path):
     assert hub.encode(line).tolist() == tokenizer(line)["input_ids"]
 
 
-HEADS = {
-    "classes": (HEAD, {"task": "sentence_prediction", "num_classes": 3}),
-    "tags": (Head("mine", ["O", "B-my place", "I"], TAGGING), {"task": "token_tagging"}),
-    "score": (Head("mine", ["score"], REGRESSION), {"regression_target": True, "num_classes": 1}),
-    "labels": (Head("mine", ["very good", "long"], MULTILABEL), {"multilabel": True}),
+HEADS = {  # what transformers calls it, and fairseq
+    "classification": ("single_label_classification", {"task": "sentence_prediction"}),
+    "tagging": (None, {"task": "token_tagging"}),
+    "tagging --as roberta": (None, {"task": "token_tagging"}),
+    "regression": ("regression", {"regression_target": True, "num_classes": 1}),
+    "multilabel": ("multi_label_classification", {"multilabel": True, "num_classes": 3}),
 }
 
 
 @pytest.mark.parametrize("case", HEADS)
 def test_heads(case, tmp_path):
-    head, expected = HEADS[case]
-    model = write_folder(tmp_path / "a", head)
-    found, options, _ = converted(tmp_path / "a")
-    assert_same(found, model.state_dict())
-    assert options.items() >= {**expected, "classification_head_name": "mine"}.items()
-    if case != "score":
-        labels = "".join(f"{label} 1\n" for label in head.labels).replace("my place", "my%20place")
-        text = (tmp_path / "out" / "label" / "dict.txt").read_text()
-        assert text == labels.replace("very good", "very%20good")
+    (kind, *flags), (problem_type, expected) = case.split(), HEADS[case]
+    checkpoint = write_fine_tuned(tmp_path / "run", kind, position_encoding="learned")
+    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "a", *flags)
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    assert config["id2label"] == dict(zip("012", LABELS[kind] or ["score"]))
+    assert config.get("problem_type") == problem_type
+    name = "Token" if kind == "tagging" else "Sequence"
+    model_type = "Roberta" if flags else "Tupe"
+    assert config["architectures"] == [f"{model_type}For{name}Classification"]
+    found, options, text = converted(tmp_path / "a")
+    model = torch.load(checkpoint, weights_only=False)["model"]
+    if flags:
+        assert "THE FOLDER HAS NO LM HEAD" in text
+        model = {name: found[name] if "lm_head" in name else x for name, x in model.items()}
+    assert_same(found, model)
+    assert options.items() >= expected.items()
+    if LABELS[kind]:
+        labels = [out / "label" / "dict.txt" for out in (tmp_path / "run", tmp_path / "out")]
+        assert labels[0].read_text() == labels[1].read_text()
     hub = TupeRobertaModel.from_pretrained(str(tmp_path / "out")).eval()
-    assert hub.predict("mine", TOKENS[:1], return_logits=True).isfinite().all()
+    logits = hub.predict(options["classification_head_name"], TOKENS[:1], return_logits=True)
+    assert logits.isfinite().all()
 
 
 def test_a_model_without_any_head(tmp_path):

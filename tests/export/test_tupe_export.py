@@ -116,25 +116,6 @@ def test_as_roberta_in_half_precision(data, tmp_path):
     assert pooling["pooling_mode_cls_token"] and not pooling["pooling_mode_mean_tokens"]
 
 
-@pytest.mark.parametrize(
-    "kind, model_type, problem_type",
-    [
-        ("tagging", "tupe", None),
-        ("tagging", "roberta", None),
-        ("regression", "tupe", "regression"),
-        ("multilabel", "tupe", "multi_label_classification"),
-    ],
-)
-def test_heads(kind, model_type, problem_type, tmp_path):
-    checkpoint = write_fine_tuned(tmp_path / "run", kind, position_encoding="learned")
-    exported(checkpoint, tmp_path / "out", "--as", model_type)
-    config = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert config["id2label"] == dict(zip("012", LABELS[kind] or ["score"]))
-    assert config.get("problem_type") == problem_type
-    name = "Token" if kind == "tagging" else "Sequence"
-    assert config["architectures"] == [f"{model_type.title()}For{name}Classification"]
-
-
 def test_tokens_that_the_dictionary_lacks(data, tmp_path):
     """Each has the vector of <unk>, and none comes back."""
     folder = shutil.copytree(data, tmp_path / "cut")
