@@ -104,22 +104,10 @@ def _check_pretraining(options: argparse.Namespace) -> None:
         raise ValueError("--valid-fraction and --test-fraction leave nothing for train")
     if options.max_chars > 1_000_000:
         raise ValueError(f"--max-chars {options.max_chars} is above 1000000")
-    for name in ("min_chars", "join_short"):
-        if getattr(options, name) > options.max_chars:
-            flag = name.replace("_", "-")
-            raise ValueError(
-                f"--{flag} {getattr(options, name)} is above --max-chars {options.max_chars}"
-            )
     if set(",:") & set(options.output_dir):
         raise ValueError(
             f"--output-dir {options.output_dir} has a : or , at which fairseq splits lists"
         )
-    folder = os.path.join(os.path.realpath(options.output_dir), "")
-    for path in [*options.input, *(options.valid_input or []), *(options.test_input or [])]:
-        if os.path.realpath(path).startswith(folder):
-            raise ValueError(
-                f"{path} is inside --output-dir {options.output_dir}; give another folder"
-            )
 
 
 def prepare_task(
