@@ -189,7 +189,7 @@ def read(path: str | os.PathLike[str], finite: bool = True) -> Checkpoint:
     """
     path = os.fspath(path)
     if not os.path.isfile(path):  # maybe a pipe, which would be waited for forever
-        raise FileNotFoundError(f"{path} is not a file; give a checkpoint")
+        raise FileNotFoundError(f"{path} does not exist, or is no file; give a checkpoint")
     try:
         with open(path, "rb") as file:
             _check_names(file)
