@@ -33,7 +33,7 @@ FAULTS = [
     ("position/fire.py", SCHEMES,
      "larger = (i - j).to(dtype), torch.maximum(i, j)", "larger = (i - j).to(dtype), (i + 0 * j)"),
     ("position/kerple.py", SCHEMES, "torch.log1p(r2 * distance", "r2 * torch.log1p(distance"),
-    ("position/pope.py", SCHEMES, ".clamp(-2 * math.pi, 0.0)", ""),
+    ("position/pope.py", SCHEMES, "cos * x - sin * y", "cos * x + sin * y"),
     ("position/relative_keys.py", SCHEMES,
      "narrow(-1, num_queries - 1, num_queries * row)",
      "narrow(-1, num_queries - 2, num_queries * row)"),

@@ -187,10 +187,7 @@ class Entry:
     def pope(self, h, q, k, i, j):
         score = 0.0
         for n in range(len(q)):
-            phase = self.p["phases"][h, n]
-            if not -2 * math.pi <= phase <= 0:
-                phase = torch.full_like(phase, 0 if phase > 0 else -2 * math.pi)
-            angle = (j - i) / 10000 ** (n / len(q)) + phase
+            angle = (j - i) / 10000 ** (n / len(q)) + self.p["phases"][h, n]
             lengths = torch.log(1 + torch.exp(q[n])) * torch.log(1 + torch.exp(k[n]))
             score += lengths * torch.cos(angle)
         return score / math.sqrt(len(q))

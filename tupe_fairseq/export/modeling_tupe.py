@@ -348,7 +348,7 @@ class PolarPositions(PositionEncoding):
 
     def rotate(self, qk: Tensor) -> Tensor:
         cos, sin = cosines_and_sines(qk.size(-2), self.head_dim, qk.device)
-        phases = self.phases.float().clamp(-2 * math.pi, 0.0)
+        phases = self.phases.float()
         phases = torch.stack([torch.zeros_like(phases), phases])[:, None, :, None]
         lengths = F.softplus(qk.float())
         x = lengths * (cos * phases.cos() - sin * phases.sin())

@@ -1,7 +1,5 @@
 """PoPE: rotary positions in which words give lengths and positions alone give angles."""
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -14,12 +12,14 @@ class PolarPositions(PositionEncoding):
     """Values of queries and keys as the lengths of vectors whose angles depend on the position.
 
         logits = sum_n softplus(q_in) softplus(k_jn) cos((p_j - p_i) w_n + d_hn) / sqrt(K)
-        w_n = 10000^(-n / K), n = 0 .. K - 1, and learned phases d from -2 pi to 0
+        w_n = 10000^(-n / K), n = 0 .. K - 1, and learned phases d
         Gopalakrishnan et al. 2025, section 3, https://arxiv.org/abs/2509.10534
 
-    The layers have the phases in common. They begin at 0 and are clamped (beyond, they have no
-    gradient), as in lucidrains/PoPE-pytorch 2b91cde, PoPE_pytorch/pope.py, from line 27 (the
-    authors' is agopal42/pope). Angles are computed in float64, the rest in float32 or wider.
+    The layers have the phases in common. They begin at 0, as in lucidrains/PoPE-pytorch 2b91cde,
+    PoPE_pytorch/pope.py, from line 27 (the authors' code is agopal42/pope). That clamps them to
+    -2 pi .. 0, the paper's range; but above 0, where the first update can bring them, they would
+    have no gradient and stay. As phases repeat after 2 pi, all values mean one in that range.
+    Angles are computed in float64, the rest in float32 or wider.
 
     Shape: queries and keys (..., H, K) -> (..., H, 2 K), cosines and then sines.
     """
@@ -37,7 +37,7 @@ class PolarPositions(PositionEncoding):
     def precompute(self, positions: Tensor, length: int) -> Tensor:
         """Cosines and sines of queries, then those of keys: positions (...) -> (4, ..., H, K)."""
         cos, sin = cosines_and_sines(positions, self.head_dim, self.unit.dtype)
-        phases = self.phases.to(cos.dtype).clamp(-2 * math.pi, 0.0)
+        phases = self.phases.to(cos.dtype)
         x, y = phases.cos(), phases.sin()
         of_keys = cos * x - sin * y, sin * x + cos * y
         return torch.stack((*torch.broadcast_tensors(cos, sin, *of_keys)[:2], *of_keys))
