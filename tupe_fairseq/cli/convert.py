@@ -51,6 +51,8 @@ def main(argv: list[str] | None = None) -> None:
     parser = get_parser()
     args = parser.parse_args(argv)
     vocabulary = vocabulary_files(parser, args)
+    if not args.dict and not os.path.isdir(args.checkpoint):
+        parser.error(f"--checkpoint {args.checkpoint} is a file, which needs --dict, too")
     from tupe_fairseq.cli.printed_commands import next_command
     from tupe_fairseq.data.tokenizer import VOCABULARY
     from tupe_fairseq.export import convert_checkpoint

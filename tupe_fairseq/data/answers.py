@@ -7,9 +7,10 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 #: the longest answer, in tokens
 LONGEST = 30
@@ -51,7 +52,7 @@ def question_windows(
     return question, [(start, min(start + room, context)) for start in starts]
 
 
-def best_span(logits: np.ndarray, text: int, start: int = 0) -> Span:
+def best_span(logits: "np.ndarray", text: int, start: int = 0) -> Span:
     """The best part of a window's text, which begins at the token ``text`` of the sample.
 
     Probabilities are over ``<s>`` and the text. Shape: logits (L, 2), of begin and end.
@@ -59,6 +60,8 @@ def best_span(logits: np.ndarray, text: int, start: int = 0) -> Span:
     Args:
         start: where the window begins in the whole text.
     """
+    import numpy as np
+
     x = np.concatenate([logits[:1], logits[text:-1]]).astype(np.float64)
     shares = np.exp(x - x.max(axis=0))
     shares /= shares.sum(axis=0)

@@ -76,7 +76,7 @@ def convert_checkpoint(
 
     Args:
         checkpoint: of the TUPE authors or fairseq's RoBERTa, or a folder of transformers.
-        dictionary: its dict.txt, which only a folder may lack.
+        dictionary: its dict.txt; by default the one beside it.
         label_dict: label/dict.txt of a fine-tuned one.
         vocabulary: its kind and its files; a folder of tupe-export or a RoBERTa's has them.
         untie: see ``checkpoint/untie.py``.
@@ -92,9 +92,8 @@ def convert_checkpoint(
             model = read_folder(checkpoint, dictionary, numbers)
         else:
             checkpoint = find_checkpoint(checkpoint)
-            if dictionary is None:
-                raise ValueError(f"--checkpoint {checkpoint} is a file, which needs --dict, too")
-            model = read_model(checkpoint, dictionary, label_dict)
+            own = os.path.join(os.path.dirname(checkpoint), DICTIONARY)
+            model = read_model(checkpoint, dictionary or own, label_dict)
             if not model.origin and not untie:
                 raise ValueError(
                     f"{checkpoint} is a checkpoint of this project; use it without converting, or "
