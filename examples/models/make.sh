@@ -71,11 +71,16 @@ done
 
 tupe-export $rounded/checkpoint_last.pt --data $data --output-dir $model --overwrite \
     --license mit --language en
-python - $model/model.safetensors <<'END'
-import sys
+python - $model <<'END'
+import json, os, sys
 from safetensors.torch import load_file, save_file
 
-tensors = {name: tensor.half() for name, tensor in load_file(sys.argv[1]).items()}
-save_file(tensors, sys.argv[1], metadata={"format": "pt"})
+weights, tokenizer = (os.path.join(sys.argv[1], x) for x in ("model.safetensors", "tokenizer.json"))
+save_file({x: y.half() for x, y in load_file(weights).items()}, weights, metadata={"format": "pt"})
+with open(tokenizer, encoding="utf-8") as file:
+    content = json.load(file)
+with open(tokenizer, "w", encoding="utf-8") as file:
+    json.dump(content, file, ensure_ascii=False)  # without indentation
 END
+chmod 644 $model/model.safetensors
 python examples/models/card.py $measured >>$model/README.md
