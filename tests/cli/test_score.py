@@ -245,14 +245,15 @@ def test_accuracy_by_hand():
 def test_files_and_columns(tmp_path):
     """Files of a folder at any depth; two of one name stay apart."""
     pairs = [("A cat.", "Cat a."), ("No fish.", "No fish no.")]
-    write_pairs(tmp_path / "a" / "x.jsonl", pairs, linguistics_term="npi", kind="other")
+    write_pairs(tmp_path / "a" / "x.jsonl", pairs, linguistics_term="npi")
     write_pairs(tmp_path / "b" / "x.jsonl", pairs[:1])
     files = pair_files([str(tmp_path), str(tmp_path / "a" / "x.jsonl")])
     assert list(files) == ["x", str(tmp_path / "b" / "x")]
-    found = list(read_pairs(files, "sentence_good", "sentence_bad", None))
+    found = list(read_pairs(files))
     assert [tuple(sentences) for _, sentences, _ in found] == [*pairs, pairs[0]]
     assert found[1][2] == {"file": "x", "row": 2, "phenomenon": "npi"}
-    (pair,) = read_pairs({"x": files["x"]}, "sentence_bad", "sentence_good", "kind", per_file=1)
-    assert tuple(pair[1]) == pairs[0][::-1] and pair[2]["phenomenon"] == "other"
-    with pytest.raises(ValueError, match=r"has no column 'good' .--good."):
-        list(read_pairs(files, "good", "sentence_bad", None))
+    (pair,) = read_pairs({"x": files["x"]}, per_file=1)
+    assert tuple(pair[1]) == pairs[0]
+    (tmp_path / "a" / "x.jsonl").write_text('{"good": "A cat."}')
+    with pytest.raises(ValueError, match=r"has no column 'sentence_good' .--pairs."):
+        list(read_pairs(files))

@@ -60,7 +60,7 @@ WRONG = [
     ("prepare-pretrain --input absent --output-dir out", "absent"),
     ("prepare-task --kind x --train rows.csv --pretrain-dir pretrain --output-dir out", "'x'"),
     ("prepare-task --kind tagging --train no.csv --pretrain-dir pretrain --output-dir out", "no.c"),
-    ("score there.pt --good a", "--good"),
+    ("score there.pt --pairs-per-file 3", "--pairs-per-file"),
     ("score absent", "absent"),
     # a folder without a checkpoint_best.pt
     *((f"{call} --output-dir out", "give one of its files: checkpoint_last.pt") for call in (

@@ -26,7 +26,8 @@ def get_parser() -> argparse.ArgumentParser:
         ".gz, .xz, .bz2; default: standard input")  # fmt: skip
     what.add_argument(
         "--pairs", nargs="+", metavar="PATH",
-        help=".jsonl files of minimal pairs (also .gz, .xz, .bz2), or folders, such as BLiMP's",
+        help=".jsonl files of minimal pairs (also .gz, .xz, .bz2), or folders, such as BLiMP's, "
+        "with sentence_good, sentence_bad and perhaps linguistics_term",
     )  # fmt: skip
     add = parser.add_argument
     add("--output-file", "--output", type=output_file(".tsv", ".jsonl"), metavar="OUT",
@@ -34,12 +35,6 @@ def get_parser() -> argparse.ArgumentParser:
         "with --pairs none")  # fmt: skip
     add("--results", type=writable, metavar="DIR", help="folder for results.md and results.json")
     add("--text", metavar="COL", help="column of the sentence in rows of --input; default: guessed")
-    add("--good", metavar="COL", help="column of the acceptable sentence; default sentence_good")
-    add("--bad", metavar="COL", help="column of the other sentence; default sentence_bad")
-    add(
-        "--phenomenon", metavar="COL",
-        help="column of the phenomenon; default linguistics_term, if rows have it",
-    )  # fmt: skip
     add("--pairs-per-file", type=count, metavar="N", help="score the first N pairs of each file")
     add(
         "--cut", action="store_true",
@@ -52,11 +47,9 @@ def main(argv: list[str] | None = None) -> None:
     """Score; files get their names when they are complete."""
     parser = get_parser()
     args = parser.parse_args(argv)
-    if args.pairs is None:
-        for flag in ("good", "bad", "phenomenon", "pairs_per_file"):
-            if getattr(args, flag) is not None:
-                parser.error(f"--{flag.replace('_', '-')} is for --pairs")
-    elif args.text is not None:
+    if args.pairs is None and args.pairs_per_file:
+        parser.error("--pairs-per-file is for --pairs")
+    if args.pairs and args.text is not None:
         parser.error("--text is for --input")
     vocabulary = vocabulary_files(parser, args)
     inputs = [args.checkpoint, args.input, *(args.pairs or [])]
@@ -64,7 +57,7 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.scoring.minimal_pairs import accuracy_table
     from tupe_fairseq.scoring.score import score_file
 
-    names = "input pairs data output_file results text good bad phenomenon pairs_per_file cut"
+    names = "input pairs data output_file results text pairs_per_file cut"
     options = {name: getattr(args, name) for name in names.split()}
     device = "cpu" if args.cpu else None
     results = score_file(args.checkpoint, vocabulary=vocabulary, device=device, **options)

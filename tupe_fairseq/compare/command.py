@@ -159,8 +159,8 @@ def check_train_flags(settings: Settings, arch: str) -> int:
 def check_pairs(settings: Settings, longest: int) -> None:
     """Refuse minimal pairs that tupe-score could not score after the training."""
     tokenizer = Tokenizer.load(settings.data.split(":")[0])
-    columns = ("sentence_good", "sentence_bad", None, settings.pairs_per_file or None)
-    for place, texts, _ in read_pairs(pair_files([settings.pairs]), *columns):
+    files, per_file = pair_files([settings.pairs]), settings.pairs_per_file or None
+    for place, texts, _ in read_pairs(files, per_file):
         lengths = [len(tokenizer.encode(tokenizer.normalize(text))) + 2 for text in texts]
         if max(lengths) > longest:
             raise ValueError(

@@ -11,8 +11,8 @@ from tupe_fairseq.data.columns import find_column
 from tupe_fairseq.data.rows import read_columns, read_rows
 from tupe_fairseq.runs.tables import markdown_table
 
-#: BLiMP's column of the phenomenon, which other files may lack
-PHENOMENON = "linguistics_term"
+#: BLiMP's columns; other files may lack the last, the phenomenon
+COLUMNS = ("sentence_good", "sentence_bad", "linguistics_term")
 
 
 def pair_files(paths: Iterable[str]) -> dict[str, str]:
@@ -44,19 +44,16 @@ def _is_pairs(path: str) -> bool:
 
 
 def read_pairs(
-    files: dict[str, str], good: str, bad: str, phenomenon: str | None, per_file: int | None = None
+    files: dict[str, str], per_file: int | None = None
 ) -> Iterator[tuple[str, list[str], dict[str, Any]]]:
     """Of each pair its place, the two sentences, and its file, row and phenomenon.
 
-    Args:
-        good, bad, phenomenon: names of columns; without ``phenomenon`` BLiMP's, if rows have it.
-        per_file: read the first rows of each file only.
+    ``per_file``: read the first rows of each file only.
     """
     for file, path in files.items():
         names = read_columns(path)
-        columns = [find_column(path, names, good, "--good"), find_column(path, names, bad, "--bad")]
-        if phenomenon or PHENOMENON in names:
-            columns.append(find_column(path, names, phenomenon or PHENOMENON, "--phenomenon"))
+        columns = [find_column(path, names, name, "--pairs") for name in COLUMNS[:2]]
+        columns += [name for name in COLUMNS[2:] if name in names]
         rows = itertools.islice(read_rows(path, columns), per_file)
         for number, (line, row) in enumerate(rows, 1):
             place = f"{path}, line {line}"

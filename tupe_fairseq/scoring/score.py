@@ -1,6 +1,7 @@
 """Scores the sentences of files, or minimal pairs, by a checkpoint: ``tupe-score``."""
 
 import contextlib
+import functools
 import itertools
 import json
 import logging
@@ -49,9 +50,6 @@ def score_file(
     output_file: str | None = None,
     results: str | None = None,
     text: str | None = None,
-    good: str | None = None,
-    bad: str | None = None,
-    phenomenon: str | None = None,
     pairs_per_file: int | None = None,
     cut: bool = False,
     device: str | None = None,
@@ -67,9 +65,7 @@ def score_file(
     if pairs is None:
         read = _reader(input or STANDARD_INPUT, text)
     else:
-        of_pairs = (good or "sentence_good", bad or "sentence_bad", phenomenon, pairs_per_file)
-        files = pair_files(pairs)
-        read = lambda: read_pairs(files, *of_pairs)  # noqa: E731
+        read = functools.partial(read_pairs, pair_files(pairs), pairs_per_file)
     model, tokenizer = load_with_tokenizer(checkpoint, folders_of(checkpoint, data), vocabulary)
     origin = model.origin or "this project"
     logger.info("%s: a model of %s, with %s", checkpoint, origin, model.dictionary)
@@ -158,7 +154,7 @@ def _reader(path: str, text: str | None) -> Callable[[], Iterator[Row]]:
         column = choose_columns(path, text, num_texts=1).text
     elif text is not None:
         raise ValueError(f"--text names a column, and {path} has lines of text; drop it")
-    return lambda: _sentences(path, column)
+    return functools.partial(_sentences, path, column)
 
 
 def _sentences(path: str, column: str) -> Iterator[Row]:
