@@ -39,7 +39,8 @@ if [ "$version" = 3.10 ]; then install "pip<24.1" wheel; fi
 if [[ $version = 3.13 && ,$extras, =~ ,(fairseq|dev), ]]; then
     echo "== building fairseq for Python 3.13"
     install torch numpy cython "setuptools<82"
-    install --no-build-isolation fairseq-fixed==0.12.3.1
+    # what we need of it asks for -O3 itself; the rest, with torch's headers, takes minutes with it
+    CFLAGS=-O0 CXXFLAGS=-O0 install --no-build-isolation fairseq-fixed==0.12.3.1
 fi
 rm -rf build # may hold files that no longer exist in the source
 "$venv/bin/python" -m pip uninstall --quiet --yes tupe_fairseq 2>/dev/null # a wheel of one version is not replaced

@@ -19,13 +19,16 @@ def test_pytorch_only(tmp_path):
     assert (tmp_path / "bias.png").stat().st_size > 10_000
 
 
-def test_benchmark_of_a_gpu(tmp_path):
+@pytest.mark.parametrize(
+    "parts, lines", [("ops,steps", 9), pytest.param("compile", 2, marks=pytest.mark.slow)]
+)
+def test_benchmark_of_a_gpu(parts, lines, tmp_path):
     """Tiny and on the CPU, so that nothing is found out on the card."""
-    words = ["--smoke", "--parts", "ops,steps,compile", "--only", "sdpa"]
+    words = ["--smoke", "--parts", parts, "--only", "sdpa"]
     script = REPO / "scripts" / "benchmarks" / "gpu.py"
     output = run_process(sys.executable, script, *words, env={"OUT": str(tmp_path)}).stdout
     assert "FAILED" not in output
-    assert len((tmp_path / "gpu.jsonl").read_text().splitlines()) == 11
+    assert len((tmp_path / "gpu.jsonl").read_text().splitlines()) == lines
 
 
 def quickstart(folder, **options):
