@@ -39,7 +39,7 @@ if [ "$version" = 3.10 ]; then install "pip<24.1" wheel; fi
 if [[ $version = 3.13 && ,$extras, =~ ,(fairseq|dev), ]]; then
     echo "== building fairseq for Python 3.13"
     install torch numpy cython "setuptools<82"
-    # what we need of it asks for -O3 itself; the rest, with torch's headers, takes minutes with it
+    # what we need of it asks for -O3 itself
     CFLAGS=-O0 CXXFLAGS=-O0 install --no-build-isolation fairseq-fixed==0.12.3.1
 fi
 rm -rf build # may hold files that no longer exist in the source

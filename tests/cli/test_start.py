@@ -22,7 +22,7 @@ from tupe_fairseq.cli import arg_types, doctor
 from tupe_fairseq.cli.extras import EXTRA_OF
 from tupe_fairseq.cli.main import COMMANDS
 from tupe_fairseq.data.prepare import prepare_glue, prepare_pretraining, prepare_task
-from tupe_fairseq.export import export_model
+from tupe_fairseq.export import convert_checkpoint, export_model
 from tupe_fairseq.options import FIXED_OPTIONS, POSITION_OPTIONS, flag
 from tupe_fairseq.runs.process import parse_training
 
@@ -40,7 +40,6 @@ WRONG = [
     ("compare bin --output-dir out --schemes tupe --updates 9 --gpus 0 --cpu", "--gpus"),
     ("compare bin --output-dir out --schemes tupe --updates 9 --warmup-updates 10", "(9)"),
     ("compare @absent.args", "absent.args"),
-    ("convert --checkpoint there.pt --output-dir out", "--dict"),
     ("convert --checkpoint absent --dict dict.txt --output-dir out", "absent"),
     ("encode there.pt rows.csv --output-file out.txt", "out.txt"),
     ("encode absent rows.csv --output-file out.npy", "absent"),
@@ -160,6 +159,7 @@ def test_a_command_and_its_function_take_the_same_with_the_same_defaults(command
     "call, named",
     [
         (lambda out: prepare_task("rows.csv", out, pretrain_dir=out, kind="x"), "--kind 'x'"),
+        (lambda out: convert_checkpoint(__file__, out), "is a file, which needs --dict, too"),
         (lambda out: export_model("absent.pt", out), "absent.pt does not exist"),
         (lambda out: export_model("absent.pt", out, pooling="max"), "--pooling 'max' is none of"),
         (lambda out: extend_checkpoint("absent.pt", out, max_positions=9), "absent.pt does not"),

@@ -19,9 +19,9 @@ def get_parser() -> argparse.ArgumentParser:
         description="Turn your labelled texts into a folder for tupe-finetune, with the vocabulary "
         "of the pre-training. Files are .tsv, .csv, .jsonl, .parquet, .conll for tagging, or "
         "SQuAD's .json for qa (all but .parquet also followed by .gz, .xz or .bz2).",
-        epilog="example, with an honest score of all rows at the end: tupe-prepare-task --kind "
-        "classification --train reviews.csv --text review --label verdict --folds 5 --pretrain-dir "
-        "data-bin --output-dir tasks/reviews",
+        epilog="example: tupe-prepare-task --kind classification --train reviews.csv --text review "
+        "--label verdict --folds 5 --pretrain-dir data-bin --output-dir tasks/reviews (an honest "
+        "score of all rows at the end)",
     )
     add = parser.add_argument
     text = "what is predicted for a row: a class, a score, any number of labels, a tag for each "
