@@ -1,6 +1,7 @@
 """A run of a study: a training in a folder of its own."""
 
 import argparse
+import functools
 import glob
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -67,19 +68,20 @@ class Run:
     folder: str
     seed: int
     threads: int  # of the CPU
-    command: list[str]  # fairseq-train and its arguments
 
     def arguments(self) -> Sequence[object]:
         """Those of fairseq-train that differ from those of other studies: data and flags."""
         raise NotImplementedError
 
-    def __post_init__(self):
+    @functools.cached_property
+    def command(self) -> list[str]:
+        """fairseq-train and its arguments."""
         words = [*self.arguments(), "--user-dir", user_dir(), *FLAGS, "--seed", self.seed]
         words = [*map(str, words), "--save-dir", self.folder]
         for place, word in enumerate(words):
             if words[place - 1] == _LOGDIR or word.startswith(f"{_LOGDIR}="):  # a curve for each
                 words[place] = os.path.join(word, *self.folder.split(os.sep)[-2:])
-        vars(self)["command"] = [console_script("fairseq-train"), *words]  # a run is frozen
+        return [console_script("fairseq-train"), *words]
 
     def path(self, *names: str) -> str:
         """A file in the run's folder, or the folder itself."""
