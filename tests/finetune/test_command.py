@@ -110,7 +110,7 @@ def test_devices(flags, devices, own, tmp_path, monkeypatch):
     monkeypatch.setattr(protocol, "run_protocol", lambda *words: seen.append(words) or ("", {}))
     code, text = call(tmp_path, write_data(tmp_path / "CoLA", "CoLA", LABELS), *flags)
     assert code == 0, text
-    experiment, _, found, *_ = seen[0]
+    _, (experiment,), _, found, *_ = seen[0]
     assert found == devices and experiment.cpu == (flags == ["--cpu"])
     assert [*map(torch_device, devices)] == own
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")

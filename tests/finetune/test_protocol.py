@@ -16,7 +16,7 @@ from sklearn import metrics
 
 from helpers.fairseq_predictions import predict
 from helpers.glue_data import ROWS, own_task, random_rows, write_bin, write_task
-from helpers.glue_files import make_chain
+from helpers.glue_files import make_chain, sentence, write_pretrain_dir
 from helpers.models import CHECKPOINT, write_model
 from helpers.running import call_program, interrupt, run_here, trainings_here, words_of
 from helpers.training import assert_same_weights
@@ -338,3 +338,116 @@ def test_windows_and_patience(own):
     assert overall["average"] is None and list(overall["own_tasks"]) == sorted(KINDS[:4])
     results = [read(path) for path in (own / "runs").glob("*/lr*/result.json")]
     assert len(results) == 4 and min(one["epochs"] for one in results) < 3
+
+
+# ---- Folds and ensembles
+
+
+@pytest.fixture(scope="module")
+def chains(tmp_path_factory):
+    """Texts with a class and a score, their vocabulary, and a model."""
+    folder = tmp_path_factory.mktemp("folds of")
+    write_pretrain_dir(folder / "data")
+    rows = [
+        (sentence(n), ("cat" in sentence(n)) + 0.5 * ("tree" in sentence(n))) for n in range(60)
+    ]
+    lines = [f"{text},{'yes' if score >= 1 else 'no'},{score}" for text, score in rows]
+    (folder / "a.csv").write_text("\n".join(["text,label,score", *lines, lines[0]]) + "\n")
+    write_model(folder, folder / "data")
+    return folder
+
+
+def prepared(folder, kind, *flags):
+    label = {"regression": "score"}.get(kind, "label")
+    words = ["--kind", kind, "--train", folder / "a.csv", "--text", "text", "--label", label]
+    words += ["--pretrain-dir", folder / "data", "--output-dir", folder / f"{kind}-{flags[1]}"]
+    run_here("tupe-prepare-task", *words, "--workers", 1, *flags)
+    return words[-1]
+
+
+def on_cpu(folder, data, *flags):
+    words = ["--data", data, "--checkpoint", folder / CHECKPOINT, "--output-dir", folder / "runs"]
+    words += ["--cpu", "--no-pretraining", "--lrs", "1e-2", "--epochs", 2, "--batch-size", 8]
+    return [*words, *flags]
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+def test_folds_predict_each_row_once_and_the_seeds_vote(kind, chains):
+    """The vote is the mean of what the seeds say; a fold that was killed is made again."""
+    data = prepared(chains, kind, "--folds", 2)
+    words = on_cpu(chains, data, "--seeds", "1,2")
+    text = finetune(*words, "--ensemble")
+    assert "4 of 4 runs left" in text
+    folder = chains / "runs" / data.name
+    assert not list(folder.glob("fold*/*/*.pt")) and not (folder / "fold1" / "best").exists()
+    found = columns_of(folder / "predictions.tsv")
+    assert [*map(int, found["row"])] == [*range(61)]
+    assert found["fold"][0] == found["fold"][60]  # the same text
+    summary = read(folder, "results.json")
+    sides = found["prediction"], found["target"]
+    assert summary["score"] == pytest.approx(scored(kind, *sides), abs=1e-6)
+    interval = summary["ensemble"][summary["selection"]]["interval"]
+    assert interval[0] <= summary["score"] <= interval[1] and interval[0] < interval[1]
+    # one by one
+    for fold in summary["folds"]:
+        own = folder / fold["fold"]
+        of_seeds = [columns_of(own / name / "predictions-test.tsv") for name in (FIRST, SECOND)]
+        voted = columns_of(own / "predictions-test.tsv")
+        for row, answer, *pair in zip(
+            voted["row"], voted["prediction"], *(of["prediction"] for of in of_seeds)
+        ):
+            assert sides[0][int(row)] == answer
+            if kind == "regression":
+                assert float(answer) == pytest.approx(sum(map(float, pair)) / 2, rel=1e-5, abs=1e-6)
+            elif pair[0] == pair[1]:
+                assert answer == pair[0]
+    table = (folder / "results.md").read_text()
+    for line in (
+        "the best run of each fold",
+        "median of 2 seeds",
+        "vote of 2 seeds",
+        "gain of the",
+    ):
+        assert f"| {line}" in table, table
+    assert "predicted once, by a model that has not seen it" in table
+    if kind == "regression":
+        return
+    before = {path: path.read_bytes() for path in folder.rglob("*.tsv")}
+    assert "0 of 4 runs left" in finetune(*words, "--ensemble")
+    assert {path: path.read_bytes() for path in before} == before
+    (folder / "fold2" / SECOND / "result.json").unlink()  # as if it were killed there
+    assert "1 of 4 runs left" in finetune(*words, "--ensemble")
+    assert {path: path.read_bytes() for path in before} == before
+    assert f"{data.name}, 2 folds" in (chains / "runs" / "results.md").read_text()
+
+
+def scored(kind, predictions, targets):
+    if kind == "classification":
+        return metrics.accuracy_score(targets, predictions)
+    return score(kind, predictions, targets)
+
+
+def test_the_test_part_is_scored_at_the_end_by_the_seeds_of_the_best_rate(chains):
+    data = prepared(chains, "classification", "--test-share", 0.25)
+    words = on_cpu(chains, data, "--seeds", "1,2,3", "--epochs", 1)
+    finetune(*words)
+    folder = chains / "runs" / data.name
+    summary = read(folder, "results.json")
+    best = f"lr{summary['best_lr']}-seed"
+    names = [f"{best}{seed}" for seed in (1, 2, 3)]
+    scores = [
+        metrics.accuracy_score(*rows_of(folder / name / "predictions-test.tsv")[::-1])
+        for name in names
+    ]
+    table = (folder / "results.md").read_text()
+    mean, margin = np.mean(scores), stats.t.ppf(0.975, 2) * np.std(scores, ddof=1) / 3**0.5
+    ends = [f"{100 * x:.1f}" for x in (min(scores), max(scores), mean - margin, mean + margin)]
+    (row,) = (line for line in table.splitlines() if line.startswith("| median of 3 seeds"))
+    assert row.split(" | ")[1] == f"{100 * np.median(scores):.1f}"
+    assert row.split(" | ")[3:] == [f"{ends[0]} to {ends[1]}", f"{ends[2]} to {ends[3]} |"]
+    assert "Scored once, at the end; nothing is chosen on these rows." in table
+    # seeds whose checkpoints are gone cannot vote
+    code, text = call_program("finetune", [*words, "--ensemble"])
+    assert code == 2 and "was finished without --ensemble and its checkpoint is gone" in text
+    code, text = call_program("finetune", [*words, "--ensemble", "--seeds", "1"])
+    assert code == 2 and "--ensemble needs two --seeds or more, not 1" in text

@@ -189,7 +189,10 @@ def _checked_tasks(parser: argparse.ArgumentParser, args: argparse.Namespace) ->
                 flag = name.replace("_", "-")
                 parser.error(f"--finetune-flags may not have --{flag}: tupe-compare decides it")
         try:
-            name = check_task(flags)[0].task.name
+            (data_of_task, _), *more = check_task(flags)
+            if more:
+                raise ValueError("it has folds; prepare it without --folds")
+            name = data_of_task.task.name
         except (OSError, ValueError) as error:
             parser.error(f"--tasks {folder}: {error}")
         if not filecmp.cmp(f"{data}/dict.txt", f"{folder}/input0/dict.txt", shallow=False):

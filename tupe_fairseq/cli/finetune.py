@@ -23,6 +23,8 @@ from tupe_fairseq.data.metrics import METRICS
 PAPER_LRS, PAPER_SEEDS = (2e-5, 3e-5, 4e-5, 5e-5), (1, 2, 3, 4, 5)
 #: for your own task with fewer rows
 SMALL_LRS, SMALL_SEEDS, FEW_ROWS = (2e-5, 5e-5), (1, 2), 1000
+#: for each fold
+FOLD_LRS, FOLD_SEEDS = (3e-5,), (1,)
 #: with fewer rows for validation, one of them changes the score by 2%
 FEW_VALID_ROWS = 50
 
@@ -47,10 +49,10 @@ def get_parser() -> argparse.ArgumentParser:
     add("--output-dir", required=True, type=_no_colon(writable), metavar="RUNS",
         help="folder for all tasks")  # fmt: skip
     add("--lrs", type=comma_list(positive), metavar="LIST", help="peak learning rates; default "
-        "2e-5,3e-5,4e-5,5e-5 as in the paper, and 2e-5,5e-5 for your own task with fewer than "
-        f"{FEW_ROWS} rows")  # fmt: skip
+        "2e-5,3e-5,4e-5,5e-5 as in the paper, 2e-5,5e-5 for your own task with fewer than "
+        f"{FEW_ROWS} rows, 3e-5 for folds")  # fmt: skip
     add("--seeds", type=comma_list(count), metavar="LIST",
-        help="default 1,2,3,4,5, and 1,2 for your own task with fewer rows")  # fmt: skip
+        help="default 1,2,3,4,5; 1,2 for your own task with fewer rows; 1 for folds")  # fmt: skip
     add("--epochs", type=count, metavar="N", help="default 5 for MNLI, QNLI and QQP, else 10; for "
         "your own task as many as make 300 updates, but at least 10 and at most 50")  # fmt: skip
     add("--patience", type=count, metavar="N", help="end a run after N epochs without a better "
@@ -68,6 +70,8 @@ def get_parser() -> argparse.ArgumentParser:
         "the features of <s> (cls), or the mean over all tokens; default %(default)s")  # fmt: skip
     add("--train-flags", type=arguments, metavar="FLAGS", help="further flags of fairseq-train, as "
         "one argument: --train-flags='--bf16 --tensorboard-logdir tensorboard'")  # fmt: skip
+    add("--ensemble", action="store_true", help="also the vote of the seeds at the best rate: the "
+        "mean of their probabilities or scores, and its gain")  # fmt: skip
     add_device_flags(parser)
     add("--keep-checkpoints", action="store_true",
         help="keep the best checkpoint of each run, not only the best run's")  # fmt: skip
@@ -86,21 +90,26 @@ def _no_colon(parse: Callable[[str], str]) -> Callable[[str], str]:
     return parse_whole
 
 
-def check_task(args: argparse.Namespace) -> tuple[Any, list[float] | None]:
-    """The task of --data with --metric, and the weights of its classes; it must fit the flags."""
+def check_task(args: argparse.Namespace) -> list[tuple[Any, list[float] | None]]:
+    """The task of --data with --metric, and the weights of its classes; of each fold, if any."""
     from dataclasses import replace
 
     from tupe_fairseq.data.task import QA, TAGGING
     from tupe_fairseq.finetune.scoring import balanced_weights, with_metric
     from tupe_fairseq.finetune.task_data import TaskData
 
-    data = TaskData.load(args.data)
-    task = with_metric(data.task, args.metric)
-    if args.pooling != "cls" and task.kind in (TAGGING, QA):
-        kind = f"{task.name} is of the kind {task.kind}"
-        raise ValueError(f"--pooling {args.pooling} is for one label a text, and {kind}; drop it")
-    data = replace(data, task=task)
-    return data, balanced_weights(data) if args.balance else None
+    found = []
+    for data in TaskData.load_folds(args.data):
+        task = with_metric(data.task, args.metric)
+        if args.pooling != "cls" and task.kind == TAGGING:
+            raise ValueError(
+                f"--pooling {args.pooling} is for one label a text; {task.name} has tags"
+            )
+        if args.ensemble and task.kind == QA:
+            raise ValueError(f"--ensemble is for labels and scores; {task.name} is a {QA}; drop it")
+        data = replace(data, task=task)
+        found.append((data, balanced_weights(data) if args.balance else None))
+    return found
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -117,8 +126,9 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.runs.grid import default_threads, exit_if_failed
     from tupe_fairseq.runs.process import BEST
 
-    data, class_weights = check_task(args)
-    task, rows, model = data.task, data.rows, read_pretrained(args.checkpoint)
+    folds = check_task(args)
+    data, model = folds[0][0], read_pretrained(args.checkpoint)
+    task, rows, has_folds = data.task, data.rows, len(folds) > 1
     data.check_vocabulary(model)
     if data.max_positions != model.max_positions:
         logger.info(
@@ -127,36 +137,49 @@ def main(argv: list[str] | None = None) -> None:
             data.max_positions, model.max_positions,
         )  # fmt: skip
     names = "batch_size update_freq fp16 dropout weight_decay metric patience train_flags".split()
-    settings = Settings(
-        epochs=args.epochs or 1,
-        pretrained=not args.no_pretraining,
-        class_weights=class_weights,
-        pooling=None if args.pooling == "cls" else args.pooling,
-        **{name: getattr(args, name) for name in names},
-    )
     folder = os.path.join(os.path.abspath(args.output_dir), task.name)
-    experiment = Experiment(
-        folder, data, model, settings, cpu=args.cpu if args.dry_run else devices == [""],
-        threads=default_threads(args.parallel or len(devices)),
-    )  # fmt: skip
+    experiments = [
+        Experiment(
+            os.path.normpath(os.path.join(folder, fold)), one, model,
+            Settings(
+                epochs=args.epochs or 1,
+                pretrained=not args.no_pretraining,
+                class_weights=class_weights,
+                pooling=None if args.pooling == "cls" else args.pooling,
+                **{name: getattr(args, name) for name in names},
+            ),
+            cpu=args.cpu if args.dry_run else devices == [""],
+            threads=default_threads(args.parallel or len(devices)),
+            fold=fold, ensemble=args.ensemble,
+        )
+        for one, class_weights in folds
+        for fold in [os.path.basename(one.folder) if has_folds else ""]
+    ]  # fmt: skip
     if args.epochs is None:
-        epochs = experiment.default_epochs()
-        experiment = replace(experiment, settings=replace(settings, epochs=epochs))
+        epochs = experiments[0].default_epochs()
+        experiments = [
+            replace(one, settings=replace(one.settings, epochs=epochs)) for one in experiments
+        ]
         if epochs != task.epochs:
             logger.info("%d epochs, because there are only %d rows", epochs, rows["train"])
     is_small = not task.benchmark and rows["train"] < FEW_ROWS
-    lrs = args.lrs or (SMALL_LRS if is_small else PAPER_LRS)
-    seeds = args.seeds or (SMALL_SEEDS if is_small else PAPER_SEEDS)
-    if is_small and not (args.lrs and args.seeds):
+    lrs = args.lrs or (FOLD_LRS if has_folds else SMALL_LRS if is_small else PAPER_LRS)
+    seeds = args.seeds or (FOLD_SEEDS if has_folds else SMALL_SEEDS if is_small else PAPER_SEEDS)
+    if args.ensemble and len(seeds) < 2:
+        parser.error(f"--ensemble needs two --seeds or more, not {len(seeds)}")
+    if has_folds:
+        logger.info("%d folds, %d runs in each (--lrs, --seeds)", len(folds), len(lrs) * len(seeds))
+    elif is_small and not (args.lrs and args.seeds):
         logger.info(
             "%d learning rates and %d seeds, because there are only %d rows (--lrs, --seeds)",
             len(lrs), len(seeds), rows["train"],
         )  # fmt: skip
     if rows["valid"] < FEW_VALID_ROWS:
         logger.warning(
-            "WARNING: %d rows for validation are too few to tell which run is better", rows["valid"]
+            "WARNING: %d rows for validation are too few to tell which epoch or run is better",
+            rows["valid"],
         )
-    runs = [Run(lr, seed, experiment) for lr in lrs for seed in seeds]
+    runs = [Run(lr, seed, one) for one in experiments for lr in lrs for seed in seeds]
     if args.train_flags:
         for run in (runs[0], runs[-1]):
             run.check_train_flags()
@@ -168,7 +191,9 @@ def main(argv: list[str] | None = None) -> None:
         logger.info("training on the CPU" + ("" if args.cpu else ", because torch finds no GPU"))
     else:
         logger.info("training on GPU %s", ", ".join(devices))
-    table, failed = run_protocol(experiment, runs, devices, args.parallel, args.keep_checkpoints)
+    table, failed = run_protocol(
+        folder, experiments, runs, devices, args.parallel, args.keep_checkpoints
+    )
     if table:
         print(table)
         logger.info("all tasks: %s", os.path.join(os.path.dirname(folder), "results.md"))
@@ -177,4 +202,6 @@ def main(argv: list[str] | None = None) -> None:
         files = ("new.json", "answers.jsonl") if task.kind == "qa" else ("new.csv", "predicted.csv")
         words = ["tupe-predict", model, files[0], "--output-file", files[1]]
         logger.info("next: %s", shlex.join(words))
+    elif has_folds and table:
+        logger.info("for a model of all rows, prepare the task again without --folds")
     exit_if_failed(failed)

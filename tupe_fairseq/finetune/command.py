@@ -35,16 +35,29 @@ class Settings:
     train_flags: tuple[str, ...] | None = None  # further ones of fairseq-train
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Experiment:
-    """A task, a model, the settings of all runs, and their folder RUNS/TASK (absolute)."""
+    """A task, or a fold of it, a model, the settings of all runs, and their folder (absolute)."""
 
-    folder: str
+    folder: str  # RUNS/TASK, or RUNS/TASK/FOLD
     data: TaskData
     model: Pretrained
     settings: Settings
     cpu: bool = False
     threads: int = 1
+    fold: str = ""
+    ensemble: bool = False  # the outputs of all runs are kept
+
+    def predicted_splits(self) -> list[str]:
+        """What each run predicts: all that is scored; for an ensemble, all that can be."""
+        data = self.data
+        tests = [
+            split
+            for split in data.splits("test")
+            if data.can_be_predicted(split)
+            and (self.ensemble or (data.has_labels(split) and not data.task.benchmark))
+        ]
+        return [*data.splits("valid"), *tests]
 
     @functools.cached_property
     def updates_per_epoch(self) -> int:
@@ -90,7 +103,7 @@ class Run(study.Run):
 
     lr: float
     seed: int
-    experiment: Experiment = field(compare=False, repr=False)
+    experiment: Experiment = field(repr=False)
 
     @property
     def lr_text(self) -> str:
@@ -105,7 +118,8 @@ class Run(study.Run):
         return f"lr{self.lr_text}-seed{self.seed}"
 
     def __str__(self) -> str:
-        return f"{self.experiment.data.task.name}, {self.name}"
+        own = self.experiment
+        return ", ".join(filter(None, [own.data.task.name, own.fold, self.name]))
 
     @property
     def folder(self) -> str:

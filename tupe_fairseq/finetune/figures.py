@@ -14,7 +14,7 @@ from tupe_fairseq.figures import canvas
 from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.report import METRIC_LABELS
 from tupe_fairseq.finetune.run import predictions, read_curve
-from tupe_fairseq.finetune.scoring import Predicted, Results, flat
+from tupe_fairseq.finetune.scoring import Predicted, Results, flat, joined
 
 logger = logging.getLogger("tupe-finetune")
 
@@ -23,23 +23,32 @@ _MOST_CLASSES, _MOST_NUMBERS = 30, 12
 _LONGEST_LABEL = 24
 
 
-def draw_figures(experiment: Experiment, results: Results, best: Run | None) -> None:
-    """Write learning_curves.png, and of the development set confusion.png or scatter.png."""
-    task, figures = experiment.data.task, {}
-    curves = {run: read_curve(run) for run in sorted(results)}
+def draw_figures(
+    folder: str, results: dict[Experiment, Results], best: dict[Experiment, Run | None]
+) -> None:
+    """Write learning_curves.png, and of the development set confusion.png or scatter.png.
+
+    Of folds the latter is of all rows; ``best`` is empty if these are not all predicted.
+    """
+    first, figures = next(iter(results)), {}
+    task, last = first.data.task, best.get(first)
+    curves = {run: read_curve(run) for runs in results.values() for run in sorted(runs)}
     if any(curves.values()):
-        title = f"{task.name}, fine-tuned from {experiment.model.identity['name']}"
-        figures["learning_curves"] = learning_curves(curves, best, task, title)
-    if best is not None and task.kind not in (MULTILABEL, QA):
-        predicted = predictions(best, "valid")
-        title = f"{task.name}, development set, {best.name}"
+        title = f"{task.name}, fine-tuned from {first.model.identity['name']}"
+        bold = None if first.fold else last
+        figures["learning_curves"] = learning_curves(curves, bold, task, title)
+    if last is not None and task.kind not in (MULTILABEL, QA):
+        split = "test" if first.fold else "valid"
+        parts = [predictions(run, split) for run in best.values()]
+        predicted = Predicted(*map(joined, zip(*parts)))
+        title = f"{task.name}, {'all folds' if first.fold else f'development set, {last.name}'}"
         if task.is_regression:
             figures["scatter"] = scatter(predicted, title)
         else:
             figures["confusion"] = confusion(task, predicted, title)
     for name, figure in figures.items():
-        canvas.save_png(figure, f"{experiment.folder}/{name}.png", dpi=130)
-    logger.info("%s: %s", experiment.folder, ", ".join(f"{name}.png" for name in figures))
+        canvas.save_png(figure, f"{folder}/{name}.png", dpi=130)
+    logger.info("%s: %s", folder, ", ".join(f"{name}.png" for name in figures))
 
 
 def learning_curves(

@@ -2,6 +2,8 @@
 
 import os
 import shlex
+from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS
@@ -10,16 +12,20 @@ from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, QA, REGRESSION, T
 from tupe_fairseq.files import locked, read_json
 from tupe_fairseq.finetune.command import Experiment
 from tupe_fairseq.finetune.scoring import (
+    DRAWS,
+    Predicted,
     Results,
     best_rate,
     best_run,
     by_learning_rate,
     flat,
+    measure,
     metric_names,
     read_predictions,
     score,
+    with_intervals,
 )
-from tupe_fairseq.runs.tables import in_cell, markdown_table, write_tables
+from tupe_fairseq.runs.tables import in_cell, markdown_table, spread, write_tables
 
 METRIC_LABELS = {
     "accuracy": "accuracy",
@@ -37,6 +43,10 @@ METRIC_LABELS = {
 }
 _SCORES = {"score": "score", "best_run_score": "best run", "baseline_score": "baseline"}
 _MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
+INTERVALS = (
+    "The interval of a median is that of the mean over the seeds (Student's t); that of one model "
+    f"or vote comes from {DRAWS:,} draws of the rows with repeats."
+)
 _BASELINES = {
     CLASSIFICATION: "always {} (majority class)",
     REGRESSION: "always {} (mean score)",
@@ -62,16 +72,62 @@ def class_table(classes: list[dict[str, Any]]) -> str:
     return markdown_table([f"class{more}", "precision", "recall", "F1", "number"], rows)
 
 
+@dataclass
+class Tests:
+    """What is predicted once all runs have ended."""
+
+    voters: list[int]  # the seeds of an ensemble, if there is one
+    votes: dict[str, Predicted] = field(default_factory=dict)  # of each split
+    best: dict[str, Predicted] = field(default_factory=dict)  # by the best run, of test sets
+    seeds: dict[str, dict[int, Predicted]] = field(default_factory=dict)  # at the best rate
+
+
+def spread_cells(found: dict[str, Any] | None) -> list[str]:
+    """The range over the seeds, and the 95% interval of their mean (Student's t)."""
+    if found is None or found["n"] < 2:
+        return ["", ""]
+    ends = [found["mean"] - found["margin95"], found["mean"] + found["margin95"]]
+    return [" to ".join(map(percent, side)) for side in ([found["min"], found["max"]], ends)]
+
+
+def model_row(name: str, task: Task, metrics: dict[str, Any]) -> list[str]:
+    """Metrics with intervals over the rows; that of the task's own is shown."""
+    values = [percent(one["value"]) for one in metrics.values()]
+    interval = " to ".join(map(percent, metrics[task.selection]["interval"]))
+    return [name, *values, "", interval]
+
+
+def seed_rows(
+    task: Task, seeds: dict[int, Predicted], vote: dict[str, Any] | None, number: int
+) -> list[list[str]]:
+    """The median over the seeds, and the vote of an ensemble of so many with its gain."""
+    if len(seeds) < 2:
+        return []
+    found = [measure(task, predicted) for predicted in seeds.values()]
+    medians = [median(one[name] for one in found) for name in metric_names(task)]
+    cells = spread_cells(spread([one[task.selection] for one in found]))
+    rows = [[f"median of {len(seeds)} seeds", *map(percent, medians), *cells]]
+    if vote:
+        values = [one["value"] for one in vote.values()]
+        rows += [model_row(f"vote of {number} seeds", task, vote)]
+        rows += [["gain of the vote over the median", *map(_gain, values, medians), "", ""]]
+    return rows
+
+
+def _gain(value: float, before: float) -> str:
+    return f"{100 * (value - before):+.1f}"
+
+
 def write_task(
     experiment: Experiment,
     settings: dict[str, Any],
     results: Results,
     constant: dict[str, Any],
-    test: dict[str, dict[str, float]] | None = None,
+    tests: Tests | None = None,
 ) -> str:
     """Write results.json, results.md and runs.csv of a task with one finished run or more.
 
-    ``constant`` is the baseline, ``test`` the best run's metrics on the test sets of your own task.
+    ``constant`` is the baseline, ``tests`` what is predicted at the end.
     """
     data, task = experiment.data, experiment.data.task
     best, table = best_run(results, task), by_learning_rate(results, task)
@@ -94,19 +150,25 @@ def write_task(
         has_classes = task.kind not in (REGRESSION, QA)
         predicted = read_predictions(path, data, "valid") if has_classes else None
         classes = predicted and class_scores(task.labels, *map(flat, predicted))
-        summary.update(description=task.to_record(), classes=classes or [], test=test or {})
-    text = task_table(summary, task)
-    write_tables(experiment.folder, summary, text, [_row(run) for run in summary["runs"]])
+        best_on = tests.best if tests else {}
+        test = {split: measure(task, predicted) for split, predicted in best_on.items()}
+        summary.update(description=task.to_record(), classes=classes or [], test=test)
+    if tests and tests.voters:
+        known = {x: one for x, one in tests.votes.items() if one.targets is not None}
+        votes = {split: with_intervals(task, one) for split, one in known.items()}
+        summary["ensemble"] = {"seeds": tests.voters, "metrics": votes}
+    text = task_table(summary, task, tests)
+    write_tables(experiment.folder, summary, text, [row_of(run) for run in summary["runs"]])
     return text
 
 
-def _row(run: dict[str, Any]) -> dict[str, Any]:
+def row_of(run: dict[str, Any]) -> dict[str, Any]:
     """A run for runs.csv: a column for each metric of each set."""
     metrics = {f"{x}/{n}": v for x, of in (run["metrics"] or {}).items() for n, v in of.items()}
     return {**{name: value for name, value in run.items() if name != "metrics"}, **metrics}
 
 
-def task_table(summary: dict[str, Any], task: Task) -> str:
+def task_table(summary: dict[str, Any], task: Task, tests: Tests | None = None) -> str:
     """results.md of a task."""
     settings, constant = summary["settings"], summary["baseline"]
     names, splits = metric_names(task), [split for split in task.splits if "valid" in split]
@@ -122,30 +184,43 @@ def task_table(summary: dict[str, Any], task: Task) -> str:
 
     baseline = _BASELINES[task.kind].format(in_cell(constant["answer"]))
     medians = [
-        line(row["lr"], summary["best_lr"], len(row["seeds"]), row["metrics"])
+        [
+            *line(row["lr"], summary["best_lr"], len(row["seeds"]), row["metrics"]),
+            *spread_cells(row["spread"]),
+        ]
         for row in summary["by_lr"]
     ]
-    medians.append(line(baseline, None, "", constant["metrics"]))
+    ensemble = summary.get("ensemble", {"seeds": [], "metrics": {}})
+    number, votes = len(ensemble["seeds"]), ensemble["metrics"]
+    best_lr = next(row for row in summary["by_lr"] if row["lr"] == summary["best_lr"])
+    if number and best_lr["metrics"]:
+        values = [votes[split][name]["value"] for split, name in columns]
+        before = [best_lr["metrics"][split][name] for split, name in columns]
+        interval = " to ".join(map(percent, votes["valid"][task.selection]["interval"]))
+        medians.append(
+            [f"vote at {best_lr['lr']}", str(number), *map(percent, values), "", interval]
+        )
+        medians.append(
+            ["gain of the vote over the median", "", *map(_gain, values, before), "", ""]
+        )
+    medians.append([*line(baseline, None, "", constant["metrics"]), "", ""])
     runs = [
         line(run["run"], summary["best_run"], run["epochs"], run["metrics"])
         for run in summary["runs"]
     ]
-    checkpoint = settings["checkpoint"]
-    origin = f"Fine-tuned from {checkpoint['name']} (sha256 {checkpoint['sha256'][:12]})"
-    if not settings["pretrained"]:
-        origin = f"NOT pre-trained: random weights, a model of the size of {checkpoint['name']}"
-    rows = settings["batch_size"] * settings["update_freq"]
     is_incomplete = len({len(row["seeds"]) for row in summary["by_lr"]}) > 1
     lines = [
         f"# {task.name}" + ("" if settings["pretrained"] else ", without pre-training"),
         "",
-        f"{origin}; epochs: {settings['epochs']}; rows per update: {rows}. Development set, times "
-        "100.",
+        f"{origin_of(settings)} Development set ({settings['rows']['valid']} rows), times 100.",
+        "",
+        "Each run's epoch, the rate and the best run are chosen by their scores on these rows, "
+        "which are therefore a little too high.",
         "",
         *_options(settings, task),
         "## Median over the seeds",
         "",
-        markdown_table(["learning rate", "seeds", *labels], medians),
+        markdown_table(["learning rate", "seeds", *labels, *spread_labels(task)], medians),
         *["**Incomplete:** the best rate is one of those with the most seeds.\n"] * is_incomplete,
         "## Each run",
         "",
@@ -156,15 +231,38 @@ def task_table(summary: dict[str, Any], task: Task) -> str:
             "**No run beats the baseline.** A small model needs higher learning rates (--lrs "
             "2e-4,5e-4), and one that was pre-trained without dropout --dropout 0.\n"
         )
-    for split, metrics in summary.get("test", {}).items():
-        both = {summary["best_run"]: metrics, baseline: constant["test"][split]}
-        header = ["run", *(METRIC_LABELS[name] for name in names)]
-        rows = [[run, *(percent(one[name]) for name in names)] for run, one in both.items()]
-        title = f"## {split.capitalize()} set, by the run that is best on the development set"
-        lines += [title, "", markdown_table(header, rows)]
+    for split, predicted in tests.best.items() if tests else ():
+        title = f"{split.capitalize()} set ({len(predicted.targets)} rows)"
+        rows = seed_rows(task, tests.seeds[split], votes.get(split), number)
+        best = with_intervals(task, predicted)
+        rows.append(model_row(f"{summary['best_run']}, the best run", task, best))
+        rows.append([baseline, *(percent(constant["test"][split][n]) for n in names), "", ""])
+        header = ["", *(METRIC_LABELS[name] for name in names), *spread_labels(task)]
+        lines += [
+            f"## {title}",
+            "",
+            "Scored once, at the end; nothing is chosen on these rows.",
+            "",
+        ]
+        lines += [markdown_table(header, rows), INTERVALS, ""]
     if summary.get("classes"):
         lines += ["## Each class, by the best run", "", class_table(summary["classes"])]
     return "\n".join(lines)
+
+
+def origin_of(settings: dict[str, Any]) -> str:
+    """A sentence about the model and the training."""
+    checkpoint = settings["checkpoint"]
+    origin = f"Fine-tuned from {checkpoint['name']} (sha256 {checkpoint['sha256'][:12]})"
+    if not settings["pretrained"]:
+        origin = f"NOT pre-trained: random weights, a model of the size of {checkpoint['name']}"
+    rows = settings["batch_size"] * settings["update_freq"]
+    return f"{origin}; epochs: {settings['epochs']}; rows per update: {rows}."
+
+
+def spread_labels(task: Task) -> list[str]:
+    """Of the last two columns."""
+    return [f"{METRIC_LABELS[task.selection]}: range", "95% interval"]
 
 
 def _options(settings: dict[str, Any], task: Task) -> list[str]:
@@ -190,6 +288,7 @@ def write_overall(runs_dir: str) -> None:
         paths = [os.path.join(runs_dir, name, "results.json") for name in [*GLUE_TASKS, *own]]
         summaries = [read_json(path) for path in paths if os.path.exists(path)]
         overall = overall_results([one for one in summaries if "best_lr" in one])
+        overall["folds"] = {one["task"]: one for one in summaries if "folds" in one}
         write_tables(runs_dir, overall, overall_table(overall))
 
 
@@ -244,6 +343,10 @@ def overall_table(overall: dict[str, Any]) -> str:
             label = f"average of {overall[key]['tasks']} of {len(GLUE_TASKS)} tasks{words}"
             rows.append([label, *(percent(overall[key][x]) for x in _SCORES), "", "", "", ""])
     rows += [_overall_row(name, row) for name, row in overall["own_tasks"].items()]
+    for name, one in overall.get("folds", {}).items():
+        shown = f"{percent(one['score'])} (baseline {percent(one['baseline_score'])})"
+        label = f"{in_cell(name)}, {len(one['folds'])} folds"
+        rows.append([label, *[""] * (len(_SCORES) + 3), shown])
     header = ["task", *_SCORES.values(), "learning rate", "seeds", "medians", "test set"]
     text = (
         "# Development sets\n\nTimes 100. The score is the median over the seeds at the best "

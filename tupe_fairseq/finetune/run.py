@@ -4,22 +4,25 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from tupe_fairseq.checkpoint.checkpoint import read
-from tupe_fairseq.data.task import QA
+from tupe_fairseq.data.task import QA, TAGGING
+from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.scoring import (
     Predicted,
+    mean_outputs,
     measure,
     read_predictions,
     spelled,
     write_predictions,
 )
+from tupe_fairseq.finetune.task_data import TaskData
 from tupe_fairseq.inference.model import load
 from tupe_fairseq.inference.texts import answer, logits_of_tokens, prediction
 from tupe_fairseq.runs.grid import Slot, torch_device
@@ -74,8 +77,9 @@ def _score(run: Run, device: str) -> dict[str, dict[str, float]]:
     if not os.path.exists(run.path(BEST)):
         raise Diverged("no validation had a finite score")
     data, scores = run.experiment.data, {}
-    for split in data.splits("valid"):
+    for split in run.experiment.predicted_splits():
         _predict(run, split, device)
+    for split in data.splits("valid"):
         predicted = predictions(run, split)
         if data.task.is_regression and not np.isfinite(predicted.predictions).all():
             raise Diverged("predictions are not finite")
@@ -93,14 +97,60 @@ def predictions(run: Run, split: str, device: str = "") -> Predicted:
 
 def _predict(run: Run, split: str, device: str) -> None:
     """Write them; ``device`` as for :func:`run_grid`."""
-    data, path = run.experiment.data, run.path(f"predictions-{split}.tsv")
-    targets = spelled(data.task, data.targets(split)) if data.has_labels(split) else None
+    own, outputs = run.experiment, []
     with _predicting:
-        write_predictions(path, _predicted(run, split, device), targets, data.index(split))
+        rows = _predicted(run, split, device, outputs.append)
+        _write(run.path(f"predictions-{split}.tsv"), own.data, split, rows)
         torch.cuda.empty_cache()  # the next training has the GPU to itself
+    if own.ensemble:
+        with atomic_write(_outputs_path(run, split), "wb") as file:
+            np.save(file, np.concatenate(list(map(np.atleast_2d, outputs))))
 
 
-def _predicted(run: Run, split: str, device: str) -> Iterator[dict[str, Any]]:
+def _outputs_path(run: Run, split: str) -> str:
+    return run.path(f"outputs-{split}.npy")
+
+
+def _write(path: str, data: TaskData, split: str, rows: Iterable[dict[str, Any]]) -> None:
+    targets = spelled(data.task, data.targets(split)) if data.has_labels(split) else None
+    write_predictions(path, rows, targets, data.index(split))
+
+
+def has_outputs(run: Run) -> bool:
+    """Whether the run's outputs for all sets are there, as an ensemble needs them."""
+    return all(os.path.exists(_outputs_path(run, x)) for x in run.experiment.predicted_splits())
+
+
+def check_outputs(run: Run, device: str) -> None:
+    """Of a finished run, make the outputs that an ensemble needs, if its checkpoint is there."""
+    for split in run.experiment.predicted_splits():
+        if os.path.exists(_outputs_path(run, split)):
+            continue
+        if not os.path.exists(run.path(BEST)):
+            raise ValueError(
+                f"{run} was finished without --ensemble and its checkpoint is gone; remove "
+                f"{run.folder}, to repeat it, or give another --output-dir"
+            )
+        _predict(run, split, device)
+
+
+def vote(runs: Sequence[Run], split: str) -> Predicted:
+    """The mean of the runs' probabilities or scores, also as predictions-SPLIT.tsv of the task."""
+    own = runs[0].experiment
+    data, path = own.data, os.path.join(own.folder, f"predictions-{split}.tsv")
+    outputs = mean_outputs(data.task, [np.load(_outputs_path(run, split)) for run in runs])
+    rows = outputs if data.task.kind != TAGGING else _of_sentences(outputs, data, split)
+    _write(path, data, split, (prediction(data.task, row) for row in rows))
+    return read_predictions(path, data, split)
+
+
+def _of_sentences(outputs: np.ndarray, data: TaskData, split: str) -> list[np.ndarray]:
+    return np.split(outputs, np.cumsum([len(words) for words in data.texts(split)])[:-1])
+
+
+def _predicted(
+    run: Run, split: str, device: str, on_outputs: Callable[[Any], None]
+) -> Iterator[dict[str, Any]]:
     """What tupe-predict would say of the texts."""
     data, own_device = run.experiment.data, torch_device(device)
     model = load(run.path(BEST), data.folder)
@@ -110,6 +160,7 @@ def _predicted(run: Run, split: str, device: str) -> Iterator[dict[str, Any]]:
     while chunk := list(itertools.islice(rows, _CHUNK)):
         for logits, about in zip(logits_of_tokens(chunk, data.task, encoder, head), contexts):
             if about is None:
+                on_outputs(logits)
                 yield prediction(data.task, logits)
             else:
                 found = answer(logits, about["context"], about["spans"])

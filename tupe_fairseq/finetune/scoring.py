@@ -4,7 +4,7 @@ import json
 import math
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, QA, REGRESSION, T
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.task_data import Labels, TaskData
+from tupe_fairseq.runs.tables import spread
 
 #: draws of a bootstrap interval, and their seed
 DRAWS, _SEED = 1000, 1
@@ -111,6 +112,27 @@ def flat(labels: Labels) -> np.ndarray:
     return np.concatenate(labels) if isinstance(labels, list) else labels
 
 
+def joined(parts: Sequence[Labels]) -> Labels:
+    """The labels of all rows of several sets."""
+    if isinstance(parts[0], list):
+        return [row for part in parts for row in part]
+    return np.concatenate(parts)
+
+
+def mean_outputs(task: Task, outputs: Sequence[np.ndarray]) -> np.ndarray:
+    """The outputs of a head that gives the mean of the probabilities, or of the scores.
+
+    Shape: of each model (rows or words, C) -> the same.
+    """
+    if task.kind == REGRESSION:
+        return np.mean(outputs, axis=0)
+    x = np.stack(outputs).astype(np.float64)
+    if task.kind == MULTILABEL:
+        yes, no = (np.logaddexp.reduce(-np.logaddexp(0, side)) for side in (-x, x))
+        return yes - no
+    return np.logaddexp.reduce(x - np.logaddexp.reduce(x, axis=-1, keepdims=True))
+
+
 def spelled(task: Task, labels: Labels) -> list[Any]:
     """Of each row the label, the score, or the list of labels or tags, as users write them."""
     if task.kind == REGRESSION:
@@ -184,7 +206,7 @@ def baseline(data: TaskData) -> dict[str, Any]:
     score, a multilabel task the most frequent set of labels, and tagging the most frequent tag of
     each word (of all words, if it is not in the training set). A question gets no answer.
     """
-    answer, predict = _baseline(data)
+    answer, predict = constant_predictions(data)
 
     def scores(kind: str) -> dict[str, dict[str, float]]:
         return {
@@ -197,7 +219,8 @@ def baseline(data: TaskData) -> dict[str, Any]:
     return {"answer": answer, "metrics": scores("valid"), **test}
 
 
-def _baseline(data: TaskData) -> tuple[str, Callable[[str], Labels]]:
+def constant_predictions(data: TaskData) -> tuple[str, Callable[[str], Labels]]:
+    """What the baseline says, and its predictions for a split."""
     task = data.task
     if task.kind == QA:
         return "no answer", lambda split: [""] * data.rows[split]
@@ -287,9 +310,9 @@ def by_learning_rate(results: Results, task: Task) -> list[dict[str, Any]]:
         }
         seeds, diverged = [run["seed"] for run in runs], all_metrics.count(None)
         metrics = None if 2 * diverged >= len(runs) else medians
-        table.append(
-            {"lr": runs[0]["lr"], "seeds": seeds, "diverged": diverged, "metrics": metrics}
-        )
+        scores = [one and one["valid"][task.selection] for one in all_metrics]
+        row = {"lr": runs[0]["lr"], "seeds": seeds, "diverged": diverged, "metrics": metrics}
+        table.append({**row, "spread": spread(scores)})
     return table
 
 

@@ -47,6 +47,13 @@ class TaskData:
     files: list[str]  # those of the splits, relative to the folder
 
     @classmethod
+    def load_folds(cls, folder: str) -> list["TaskData"]:
+        """Those of each fold; of a folder without folds itself alone."""
+        report = read_json(os.path.join(folder, REPORT))
+        folds = report.get("folds", ["."]) if isinstance(report, dict) else ["."]
+        return [cls.load(os.path.normpath(os.path.join(folder, fold))) for fold in folds]
+
+    @classmethod
     def load(cls, folder: str) -> "TaskData":
         """Read report.json; the folder must be whole."""
         report = read_json(os.path.join(folder, REPORT))
