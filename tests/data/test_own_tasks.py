@@ -415,18 +415,8 @@ AS_TEXT = "has a list as text, "
         ("classification", "a.csv", rows_of("\u00e9", "e\u0301", "b"), "classes: 'b', '\u00e9'\n"),
         ("classification", "a.csv", rows_of("a\u200b", "a", "b"), "classes: 'a', 'b'\n"),
         ("classification", "a.csv", rows_of("a", "NaN"), "line 3 has an empty label, 'NaN'"),
-        (
-            "classification",
-            "a.csv",
-            rows_of("0", "1", "0.0"),
-            "has the labels '0' and '0.0'; write",
-        ),
-        (
-            "multilabel",
-            "a.csv",
-            rows_of("a|b", "a"),
-            "a.csv has two labels; is ',' between",
-        ),
+        ("classification", "a.csv", rows_of("0", "1", "0.0"), "has the labels '0' and '0.0'"),
+        ("multilabel", "a.csv", rows_of("a|b", "a"), "a.csv has two labels; is ',' between"),
         ("classification", "a.csv", rows_of("a").replace(",", "^"), "give --label: 'text^label'"),
         # tags
         ("tagging", "a.jsonl", '{"tokens": ["a", ""], "tags": ["O", "O"]}', "has an empty word"),

@@ -245,14 +245,8 @@ def test_rows_without_a_text_are_counted(tmp_path):
     """In .jsonl, and in .csv with a quote that is wrong."""
     text = [" ".join(lines) for lines in made_up(30)]
     records = [json.dumps({"n": n, "text": row}) for n, row in enumerate(text)]
-    bad = [
-        "{\"text\": \"['a', 'b']\"}",
-        '{"text": null}',
-        '{"text": NaN}',
-        '{"text": 3}',
-        '{"n": 1}',
-        "[1]",
-    ]
+    texts = """"['a', 'b']"|null|NaN|3""".split("|")
+    bad = [*(f'{{"text": {value}}}' for value in texts), '{"n": 1}', "[1]"]
     (tmp_path / "a.jsonl").write_text("\n".join([*records[:20], *bad, *records[20:]]))
     cells = [f'{n},"{row}"' for n, row in enumerate(text)]
     (tmp_path / "a.csv").write_text("\n".join(["n,text", *cells[:20], '7,"x" y', *cells[20:]]))
@@ -306,8 +300,5 @@ def test_a_bom_is_no_text_for_a_vocabulary_that_cleans_nothing(whole, tmp_path):
     (tmp_path / "a").write_text("\ufeffBa ci.\n\nFa fe gi.\n\nHo ju.\n", "utf-8")
     flags = ["--input", tmp_path / "a", "--vocabulary", given, "--valid-fraction", 0.3]
     prepared(tmp_path / "data", *flags)
-    assert sorted(lines_of(tmp_path / "data", "train", "valid")) == [
-        "Ba ci.",
-        "Fa fe gi.",
-        "Ho ju.",
-    ]
+    found = sorted(lines_of(tmp_path / "data", "train", "valid"))
+    assert found == ["Ba ci.", "Fa fe gi.", "Ho ju."]
