@@ -44,8 +44,8 @@ METRIC_LABELS = {
 _SCORES = {"score": "score", "best_run_score": "best run", "baseline_score": "baseline"}
 _MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
 INTERVALS = (
-    "The interval of a median is that of the mean over the seeds (Student's t); that of one model "
-    f"or vote comes from {DRAWS:,} draws of the rows with repeats."
+    "The interval of several seeds is that of their mean (Student's t); that of one model or vote "
+    f"comes from {DRAWS:,} draws of the rows with repeats."
 )
 _BASELINES = {
     CLASSIFICATION: "always {} (majority class)",
@@ -221,6 +221,7 @@ def task_table(summary: dict[str, Any], task: Task, tests: Tests | None = None) 
         "## Median over the seeds",
         "",
         markdown_table(["learning rate", "seeds", *labels, *spread_labels(task)], medians),
+        INTERVALS + "\n",
         *["**Incomplete:** the best rate is one of those with the most seeds.\n"] * is_incomplete,
         "## Each run",
         "",
@@ -244,7 +245,7 @@ def task_table(summary: dict[str, Any], task: Task, tests: Tests | None = None) 
             "Scored once, at the end; nothing is chosen on these rows.",
             "",
         ]
-        lines += [markdown_table(header, rows), INTERVALS, ""]
+        lines += [markdown_table(header, rows)]
     if summary.get("classes"):
         lines += ["## Each class, by the best run", "", class_table(summary["classes"])]
     return "\n".join(lines)
