@@ -37,6 +37,7 @@ TASKS = (
     "glue_sentence_prediction",
     "token_tagging",
     "question_answering",
+    "multiple_choice",
 )
 #: how a model is trained or computed, which its checkpoint does not decide
 _OF_THE_RUN = (

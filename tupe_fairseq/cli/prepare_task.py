@@ -25,7 +25,12 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     text = "what is predicted for a row: a class, a score, any number of labels, a tag for each "
-    add("--kind", required=True, choices=KINDS, help=text + "word, or an answer within a text (qa)")
+    add(
+        "--kind",
+        required=True,
+        choices=KINDS,
+        help=text + "word, an answer within a text (qa), the right one of some candidates (choice)",
+    )
     add_encoding_flags(parser, "the data folder to write")
     add("--name", help="the task's name (default: that of the folder OUT)")
     add = parser.add_argument_group("files").add_argument
@@ -47,6 +52,8 @@ def get_parser() -> argparse.ArgumentParser:
     add("--text", metavar="COLUMN", help=text)
     text = "with --text, for pairs: column of the second text"
     add("--text2", metavar="COLUMN", help=text)
+    text = "choice: the column with lists of candidates, or those of each (default: guessed)"
+    add("--candidates", type=arg_types.comma_list(str), metavar="COLUMN,...", help=text)
     add("--label", metavar="COLUMN", help="column of the label (default: guessed, and printed)")
     add("--no-header", action="store_true", help=".tsv and .csv begin without names of columns")
     text = "leave out and count rows that cannot be used (missing fields, an unknown label, bytes "

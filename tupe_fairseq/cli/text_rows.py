@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tupe_fairseq.cli.shared_flags import refuse_overwriting, vocabulary_files
-from tupe_fairseq.data.columns import choose_columns
+from tupe_fairseq.data.choices import Choices
+from tupe_fairseq.data.columns import Columns, choose_columns
 from tupe_fairseq.data.questions import is_json
 from tupe_fairseq.data.rows import (
     DELIMITED,
     STANDARD_INPUT,
     BadRows,
     Row,
+    RowError,
     ending_of,
     read_chunks,
     read_columns,
@@ -70,6 +72,7 @@ class TextRows:
         whole: whether rows have all columns or the texts alone.
         usual: the columns of the training data, which are taken if INPUT has them.
         read_label: makes the label of a row of its cell and its words; None: there are no labels.
+        choices: the columns of questions and candidates, of which a row has ``num_texts``.
 
     Attributes:
         fits: is called with each row, and raises RowError if it cannot be used.
@@ -85,25 +88,32 @@ class TextRows:
         whole: bool = True,
         usual: Sequence[str | None] = (None, None, None),
         read_label: Callable[[Any, list[str]], Any] | None = None,
+        choices: Choices | None = None,
     ):
         self.path, self.header, self.skips = args.input, not args.no_header, args.skip_bad_rows
         self.is_stream = self.path == STANDARD_INPUT
         self.read_label, self.labels = read_label, []
-        given = [args.text, args.text2, getattr(args, "label", None)]
-        if usual[0] is not None and not self.is_stream:
-            names = read_columns(self.path, self.header)
-            if args.text is None and all(name in names for name in usual[:2] if name):
-                given[:2] = usual[:2]
-            if read_label and given[2] is None and usual[2] in names:
-                given[2] = usual[2]
-        columns = choose_columns(
-            self.path, *given, header=self.header, num_texts=num_texts, labelled=bool(read_label)
-        )
+        self.choices, self.num_texts = choices, num_texts
+        columns = Columns("", None, choices and choices.label)
+        if not choices:
+            columns = self._columns(args, num_texts, usual)
         self.is_words, self.texts, self.whole = is_words, columns.texts, whole
+        self.texts = [*choices.texts, *choices.candidates] if choices else columns.texts
         self.label = columns.label
         self.columns = dict.fromkeys(self.texts) if self.is_stream else {}
         self.fits: Callable[[Row], Any] = lambda row: None
         self.bad = BadRows()
+
+    def _columns(self, args, num_texts: int | None, usual: Sequence[str | None]) -> Columns:
+        given, labelled = [args.text, args.text2, getattr(args, "label", None)], self.read_label
+        if usual[0] is not None and not self.is_stream:
+            names = read_columns(self.path, self.header)
+            if args.text is None and all(name in names for name in usual[:2] if name):
+                given[:2] = usual[:2]
+            if labelled and given[2] is None and usual[2] in names:
+                given[2] = usual[2]
+        options = {"num_texts": num_texts, "labelled": bool(labelled)}
+        return choose_columns(self.path, *given, header=self.header, **options)
 
     def chunks(self) -> Iterator[list[tuple[int, Row, list[str]]]]:
         """Rows with their index from 0, and the texts or the words of each."""
@@ -113,6 +123,14 @@ class TextRows:
 
         def use(index: int, row: Row, texts: Row) -> tuple[int, Row, list[str]]:
             self.fits(row)
+            if self.choices:
+                values = [*self.choices.read(row)]
+                if len(values) != self.num_texts:
+                    problem = f"has {len(values) - 1} candidates, the model {self.num_texts - 1}"
+                    raise RowError(problem, "another number of candidates")
+                if self.read_label:
+                    self.labels.append(self.read_label(self.choices.label_of(row), values))
+                return index, row, values
             cells = [texts[name] for name in self.texts]
             if self.is_words:
                 values = words_of(cells[0])
@@ -126,6 +144,7 @@ class TextRows:
 
         on_bad = self.bad if self.skips else None
         names = [*self.texts, self.label] if self.read_label else self.texts
+        names = [] if self.choices else names
         for chunk in read_chunks(self.path, names, self.header, on_bad, use, self.whole):
             yield [row for _, row in chunk]
 

@@ -1,1 +1,6 @@
-from tupe_fairseq.criterions import question_answering, sentence_prediction, tagging  # noqa: F401
+from tupe_fairseq.criterions import (  # noqa: F401
+    multiple_choice,
+    question_answering,
+    sentence_prediction,
+    tagging,
+)

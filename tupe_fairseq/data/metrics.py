@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tupe_fairseq.data.answers import answer_f1, exact_match, normalized
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, OF_CLASSES, QA, REGRESSION, TAGGING
 
 # BIO, IOB1, BIOES and BILOU
 _ENTITY = re.compile(r"O|[BIESLU]-.+", re.DOTALL)
@@ -96,7 +96,7 @@ _PEARSON, _SPEARMAN = _correlation("pearsonr"), _correlation("spearmanr")
 #: all by name; entity_f1 is that of CoNLL's conlleval (seqeval's default mode): an entity is found
 #: if its type and both ends are right, and I-x after another type begins an entity
 METRICS = {
-    "accuracy": Metric((CLASSIFICATION, TAGGING), _accuracy),
+    "accuracy": Metric((*OF_CLASSES, TAGGING), _accuracy),
     "f1": Metric((CLASSIFICATION,), _f1("binary"), is_binary=True),
     "macro_f1": Metric((CLASSIFICATION, MULTILABEL), _f1("macro")),
     "micro_f1": Metric((MULTILABEL,), _f1("micro")),

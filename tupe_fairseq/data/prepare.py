@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS, GlueTask, official_files, read_glue
-from tupe_fairseq.data.task import KINDS, MULTILABEL, QA, REGRESSION, TAGGING
+from tupe_fairseq.data.task import CHOICE, KINDS, MULTILABEL, QA, REGRESSION, TAGGING
 from tupe_fairseq.files import file_sha256
 
 # They have no effect with a given vocabulary. The defaults are filled in later, so that a given
@@ -34,6 +34,7 @@ _KINDS_OF = {
     "text2": tuple(kind for kind in KINDS if kind not in (TAGGING, QA)),
     "label": tuple(kind for kind in KINDS if kind != QA),
     "stride": (QA,),
+    "candidates": (CHOICE,),
 }
 # what the rows depend on, besides the files
 _SETTINGS = (
@@ -121,6 +122,7 @@ def prepare_task(
     name: str | None = None,
     text: str | None = None,
     text2: str | None = None,
+    candidates: Sequence[str] | None = None,
     label: str | None = None,
     no_header: bool = False,
     labels: Sequence[str] | None = None,
@@ -142,8 +144,9 @@ def prepare_task(
     from tupe_fairseq.data.task_rows import read_task
 
     settings = {name: getattr(options, name) for name in _SETTINGS}
-    if kind == QA:
-        settings["stride"] = options.stride
+    for own, name in ((QA, "stride"), (CHOICE, "candidates")):
+        if kind == own:
+            settings[name] = getattr(options, name)
     settings["files"] = {split: file_sha256(path) for split, path in options.files.items()}
     tokenizer = pretrained_tokenizer(pretrain_dir)
     read = functools.partial(read_task, options, tokenizer.normalize)

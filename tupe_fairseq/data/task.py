@@ -15,15 +15,18 @@ from tupe_fairseq.files import read_json
 
 REPORT = "report.json"
 
-CLASSIFICATION, REGRESSION, MULTILABEL, TAGGING, QA = KINDS = (
+CLASSIFICATION, REGRESSION, MULTILABEL, TAGGING, QA, CHOICE = KINDS = (
     "classification",
     "regression",
     "multilabel",
     "tagging",
     "qa",
+    "choice",
 )
+#: with one label a row
+OF_CLASSES = (CLASSIFICATION, CHOICE)
 #: fairseq's task and criterion for a kind; of the others glue_sentence_prediction
-FAIRSEQ_TASKS = {TAGGING: "token_tagging", QA: "question_answering"}
+FAIRSEQ_TASKS = {TAGGING: "token_tagging", QA: "question_answering", CHOICE: "multiple_choice"}
 # symbols that fairseq adds to each dictionary, or understands in a way of its own
 _RESERVED = re.compile(
     "|".join([*map(re.escape, (*SPECIAL_TOKENS, MASK)), r"madeupword\d+", "#fairseq:.*"]),
@@ -38,7 +41,7 @@ class Task:
     name: str  # of the task, and of the folder of its runs
     kind: str  # one of KINDS: a class, a score, any number of labels, a tag for each word, a part
     labels: tuple[str, ...]  # in the order of the head's outputs; none of a score
-    texts: int  # of a row, 1 or 2
+    texts: int  # of a row, 1 or 2; a question and its candidates
     splits: tuple[str, ...]  # train, valid, valid1, test, ...; fairseq numbers them in this order
     metrics: tuple[str, ...]  # what is reported, of data.metrics.METRICS
     selection: str  # the metric that picks the best checkpoint
@@ -83,12 +86,17 @@ class Task:
         """The outputs of the head: 1 for a score, 2 for the begin and the end of an answer."""
         return 2 if self.kind == QA else len(self.labels) or 1
 
+    @property
+    def outputs(self) -> int:
+        """The same, of candidates one at a time."""
+        return 1 if self.kind == CHOICE else self.num_classes
+
     def check_model(self, path: str, kind: str, outputs: int) -> None:
         """Refuse a fine-tuned checkpoint of another task."""
-        if (kind, outputs) != (self.kind, self.num_classes):
+        if (kind, outputs) != (self.kind, self.outputs):
             raise ValueError(
                 f"{path} was fine-tuned for {kind} with {outputs} outputs, but the task "
-                f"{self.name} is a {self.kind} with {self.num_classes}; give --data, the folder "
+                f"{self.name} is a {self.kind} with {self.outputs}; give --data, the folder "
                 "that it was fine-tuned with"
             )
 

@@ -18,7 +18,16 @@ from tqdm import tqdm
 
 from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.indexed import IndexedWriter
-from tupe_fairseq.data.task import QA, REPORT, TAGGING, Task, TaskRows, as_tuple, label_symbol
+from tupe_fairseq.data.task import (
+    CHOICE,
+    QA,
+    REPORT,
+    TAGGING,
+    Task,
+    TaskRows,
+    as_tuple,
+    label_symbol,
+)
 from tupe_fairseq.data.text_files import MUCH
 from tupe_fairseq.data.tokenizer import VOCABULARY, Tokenizer
 from tupe_fairseq.files import file_sha256, list_files, output_folder, write_json
@@ -172,7 +181,9 @@ def _encode(
                         lengths[number] += map(len, ids)
                         unknown += sum(row.count(UNK) for row in ids)
                         bar.update(len(ids))
-            special = 2 * task.texts  # <s> a </s> </s> b </s>
+            if task.kind == CHOICE:  # each candidate is a sample with the question
+                lengths[1:] = [list(map(max, zip(*lengths[1:])))]
+            special = 2 * len(lengths)  # <s> a </s> </s> b </s>
             too_long = sum(sum(row) + special > max_positions for row in zip(*lengths))
             if empty := sum(0 in row for row in zip(*lengths)):
                 rows.warnings["empty text"] = empty

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tupe_fairseq.data.choices import Choices, choose_choices, names_of
 from tupe_fairseq.data.columns import Columns, choose_columns
 from tupe_fairseq.data.metrics import are_entities
 from tupe_fairseq.data.questions import read_rows_of_questions
@@ -22,6 +23,7 @@ from tupe_fairseq.data.rows import (
     words_of,
 )
 from tupe_fairseq.data.task import (
+    CHOICE,
     CLASSIFICATION,
     MULTILABEL,
     QA,
@@ -44,6 +46,7 @@ _METRICS = {
     MULTILABEL: (("micro_f1", "macro_f1"), "micro_f1"),
     TAGGING: (("accuracy",), "accuracy"),
     BIO: (("entity_f1", "accuracy"), "entity_f1"),
+    CHOICE: (("accuracy",), "accuracy"),
     QA: (("exact_match", "answer_f1"), "answer_f1"),
 }
 # fine-tuning needs two rows to train and to validate with
@@ -71,6 +74,8 @@ def read_task(
     """
     if options.kind == QA:
         return _read_question_task(options, normalize)
+    if options.kind == CHOICE:
+        return _read_choice_task(options, normalize)
     files, header = options.files, options.has_header
     if not header and all(ending_of(path) not in DELIMITED for path in files.values()):
         raise ValueError("--no-header has no effect: none of the files is .tsv or .csv; drop it")
@@ -117,6 +122,64 @@ def _read_question_task(options: argparse.Namespace, normalize: Callable[[str], 
     names = tuple(split for split in ("train", "valid", "test") if split in splits)
     more = {"stride": options.stride, "may_lack": not all(train.labels)}
     return Task(options.name, QA, (), 2, names, *_METRICS[QA], **more), parts, {}
+
+
+def _read_choice_task(options: argparse.Namespace, normalize: Callable[[str], str]):
+    """The same for questions with candidates; all rows have as many as the first one."""
+    files, header = options.files, options.has_header
+    given = options.text, options.text2, options.candidates or (), options.label
+    columns = choose_choices(files["train"], header, *given, labelled=True)
+    logger.info("columns: %s", columns)
+    train = _read_choices(options, files["train"], columns, options.labels)
+    number = len(train.texts[0]) - 1
+    if len(options.labels) not in (0, number):
+        raise ValueError(f"--labels names {len(options.labels)} candidates, and there are {number}")
+    labels = options.labels or names_of(number, set(train.labels), files["train"])
+    parts = _parts(options, train, normalize)
+    splits = next(iter(parts.values()))
+    for split in filter(files.__contains__, ("valid", "test")):
+        of_split = columns
+        if split == "test" and not _has_choices(options, files[split], columns, labels):
+            of_split = columns._replace(label=None)
+        splits[split] = _read_choices(options, files[split], of_split, labels, number)
+    _check_sizes(parts)
+    _warn_of_leaks({split: splits[split] for split in ("train", *files)}, normalize)
+    names = tuple(split for split in ("train", "valid", "test") if split in splits)
+    task = Task(options.name, CHOICE, labels, number + 1, names, *_METRICS[CHOICE])
+    return task, parts, {"columns": {**columns._asdict(), "text": None}}
+
+
+def _read_choices(options, path: str, columns: Choices, labels, number: int = 0) -> TaskRows:
+    bad = BadRows()
+    rows = TaskRows(dropped=bad)
+
+    def on_bad(error: RowError) -> None:
+        if not options.skip_bad_rows:
+            raise ValueError(f"{error}; --skip-bad-rows leaves such rows out")
+        bad(error)
+
+    def use(index: int, row: dict[str, Any], texts: object) -> None:
+        found = columns.read(row)
+        wanted = number or len(rows.texts[0] if rows.texts else found) - 1
+        if len(found) - 1 != wanted:
+            problem = f"has {len(found) - 1} candidates, and others {wanted}"
+            raise RowError(problem, "another number of candidates")
+        label = None if columns.label is None else columns.label_of(row)
+        if label is not None:
+            _refuse_unknown(label, labels)
+        rows.add(found, label, str(index))
+
+    for _ in read_rows(path, [], options.has_header, on_bad, use, whole=True):
+        pass
+    if not rows.texts:
+        raise ValueError(f"{path}: no row can be used; left out: {bad}")
+    return rows
+
+
+def _has_choices(options, path: str, columns: Choices, labels: Sequence[str]) -> bool:
+    """Whether any row of a test set says which candidate is right."""
+    rows = read_rows(path, [], options.has_header, None, lambda index, row, texts: row, whole=True)
+    return any(str(row.get(columns.label)).strip() in labels for _, row in rows)
 
 
 def _check_sizes(parts: dict[str, dict[str, TaskRows]]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, Task, as_tuple
+from tupe_fairseq.data.task import MULTILABEL, OF_CLASSES, REGRESSION, Task, as_tuple
 from tupe_fairseq.finetune.scoring import Predicted
 from tupe_fairseq.finetune.task_data import Labels
 from tupe_fairseq.inference.texts import prediction, probabilities
@@ -21,7 +21,7 @@ def as_arrays(task: Task, labels: Sequence[Any]) -> Labels:
     rows = [np.array([number[one] for one in as_tuple(label)], dtype=int) for label in labels]
     if task.kind == MULTILABEL:
         return np.array([np.isin(np.arange(task.num_classes), row) for row in rows])
-    return np.concatenate(rows) if task.kind == CLASSIFICATION else rows
+    return np.concatenate(rows) if task.kind in OF_CLASSES else rows
 
 
 def predicted_arrays(task: Task, logits: Sequence[np.ndarray]) -> Labels:
@@ -31,7 +31,7 @@ def predicted_arrays(task: Task, logits: Sequence[np.ndarray]) -> Labels:
     if task.kind == MULTILABEL:
         return np.stack(logits) > 0
     classes = [x.argmax(axis=-1) for x in logits]
-    return np.array(classes) if task.kind == CLASSIFICATION else classes
+    return np.array(classes) if task.kind in OF_CLASSES else classes
 
 
 def decisions(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tupe_fairseq.checkpoint.allowed_options import Pretrained
-from tupe_fairseq.data.task import FAIRSEQ_TASKS, MULTILABEL, QA
+from tupe_fairseq.data.task import FAIRSEQ_TASKS, MULTILABEL, QA, TAGGING
 from tupe_fairseq.finetune.task_data import TaskData
 from tupe_fairseq.optim.schedule import WARMUP_RATIO, total_updates, warmup_updates
 from tupe_fairseq.runs import study
@@ -87,7 +87,7 @@ class Experiment:
         else:
             words += ["--metrics", ",".join(dict.fromkeys([*task.metrics, task.selection]))]
         words += ["--num-classes", task.num_classes]
-        if task.kind not in FAIRSEQ_TASKS:
+        if task.kind not in (TAGGING, QA):
             words += ["--init-token", 0, "--separator-token", 2]
         if task.kind == QA:
             words += ["--stride", task.stride, *["--may-lack"] * task.may_lack]

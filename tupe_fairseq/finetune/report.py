@@ -8,7 +8,7 @@ from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.metrics import class_scores, most_frequent
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING, Task
+from tupe_fairseq.data.task import CHOICE, CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING, Task
 from tupe_fairseq.files import locked, read_json
 from tupe_fairseq.finetune.command import Experiment
 from tupe_fairseq.finetune.scoring import (
@@ -52,6 +52,7 @@ _BASELINES = {
     REGRESSION: "always {} (mean score)",
     MULTILABEL: "always {} (most frequent set of labels)",
     QA: "always {}",
+    CHOICE: "always {} (most frequent)",
     TAGGING: "each word's most frequent tag ({} if it is unknown)",
 }
 

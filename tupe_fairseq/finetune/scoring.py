@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tupe_fairseq.data.metrics import METRICS, as_bioes, check_metrics, task_metrics
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING, Task
+from tupe_fairseq.data.task import CHOICE, MULTILABEL, OF_CLASSES, QA, REGRESSION, TAGGING, Task
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.task_data import Labels, TaskData
@@ -82,7 +82,7 @@ def _of_rows(name: str, task: Task, predictions, targets) -> Callable[[np.ndarra
     elif name == "accuracy":
         hits, of_both = predictions == targets, np.ones(len(targets))
     elif name in ("f1", "macro_f1", "micro_f1"):
-        if task.kind == CLASSIFICATION:
+        if task.kind in OF_CLASSES:
             predictions, targets = (np.eye(task.num_classes)[x] for x in (predictions, targets))
         hits, of_both = 2.0 * predictions * targets, 0.0 + predictions + targets
         if name != "macro_f1":
@@ -139,7 +139,7 @@ def spelled(task: Task, labels: Labels) -> list[Any]:
         return labels.tolist()
     if task.kind == QA:
         return list(labels)
-    if task.kind == CLASSIFICATION:
+    if task.kind in OF_CLASSES:
         return [task.labels[number] for number in labels.tolist()]
     rows = map(np.flatnonzero, labels) if task.kind == MULTILABEL else labels
     return [[task.labels[number] for number in row.tolist()] for row in rows]
@@ -186,7 +186,7 @@ def read_predictions(path: str, data: TaskData, split: str) -> Predicted:
             predictions = np.array(cells, dtype=np.float64)
         elif task.kind == QA:
             predictions = [json.loads(cell) if cell[:1] == '"' else cell for cell in cells]
-        elif task.kind == CLASSIFICATION:
+        elif task.kind in OF_CLASSES:
             predictions = np.array([numbers[cell] for cell in cells], dtype=np.int64)
         else:
             rows = [[task.labels.index(label) for label in json.loads(cell)] for cell in cells]
@@ -264,7 +264,7 @@ def balanced_weights(data: TaskData) -> list[float]:
     from sklearn.utils.class_weight import compute_class_weight
 
     task = data.task
-    if task.kind in (REGRESSION, QA):
+    if task.kind in (REGRESSION, QA, CHOICE):
         raise ValueError(f"--balance weighs classes, but {task.name} is a {task.kind}; drop it")
     train = flat(data.targets("train"))
     is_multilabel = task.kind == MULTILABEL

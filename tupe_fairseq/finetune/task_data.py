@@ -17,8 +17,8 @@ from tupe_fairseq.data.answers import question_windows
 from tupe_fairseq.data.dictionary import DICTIONARY, SPECIAL_TOKENS
 from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.task import (
-    CLASSIFICATION,
     MULTILABEL,
+    OF_CLASSES,
     QA,
     REPORT,
     TAGGING,
@@ -135,7 +135,7 @@ class TaskData:
         if self.task.kind == QA:
             return [tuple(one["answers"]) for one in self.contexts(split)]
         classes = [row[:-1] - len(SPECIAL_TOKENS) for row in self._sentences(f"label/{split}")]
-        if self.task.kind == CLASSIFICATION:
+        if self.task.kind in OF_CLASSES:
             return np.concatenate(classes)
         if self.task.kind == MULTILABEL:
             targets = np.zeros((len(classes), self.task.num_classes), dtype=bool)

@@ -27,7 +27,7 @@ from tupe_fairseq.checkpoint.allowed_options import check_options_fit, checked_o
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
 from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.data.dictionary import MASK
-from tupe_fairseq.data.task import QA, REGRESSION, TAGGING, Task, trained_kind
+from tupe_fairseq.data.task import CHOICE, QA, REGRESSION, TAGGING, Task, trained_kind
 from tupe_fairseq.data.tokenizer import Tokenizer, find_record
 from tupe_fairseq.inference.model import trained_head
 from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
@@ -139,7 +139,8 @@ class TupeRobertaHub(RobertaHubInterface):
 
         Args:
             texts: texts, or one; pairs of texts, if the model takes pairs, such as a question and
-                the text with its answer; lists of words for tagging.
+                the text with its answer, or a question and a list of candidates; lists of words for
+                tagging.
             all_probabilities: whether to add, under this name, the probability of each label.
         Returns:
             For each, label and probability; score; labels and probabilities; tags; or an answer
@@ -157,6 +158,8 @@ class TupeRobertaHub(RobertaHubInterface):
         if task.kind == TAGGING and any(isinstance(text, str) for text in texts):
             raise ValueError('a model for tags takes lists of words, such as [["Ann", "left"]]')
         rows = [_list([text] if isinstance(text, str) else text) for text in texts]
+        if task.kind == CHOICE and all(len(row) == 2 for row in rows):
+            rows = [[row[0], *_list(row[1])] for row in rows]
         for row in rows:
             if not all(isinstance(text, str) for text in row):
                 raise ValueError(f"{row!r:.80} should hold texts alone")

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from tupe_fairseq.data.answers import Span, best_of_windows, best_span, question_windows
 from tupe_fairseq.data.dictionary import BOS, EOS, PAD, UNK
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING, Task
+from tupe_fairseq.data.task import CHOICE, MULTILABEL, OF_CLASSES, QA, REGRESSION, TAGGING, Task
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.data.truncation import pair_lengths, windows
 from tupe_fairseq.modules.pooling import POOLINGS
 
 #: what predict() gives for each kind of task
 PREDICTED = {
-    CLASSIFICATION: ("label", "probability"),
+    **dict.fromkeys(OF_CLASSES, ("label", "probability")),
     REGRESSION: ("score",),
     MULTILABEL: ("labels", "probabilities"),
     TAGGING: ("tags",),
@@ -79,6 +79,14 @@ def logits_of_tokens(
         return _logits_of_words(rows, task, encoder, head, batch_tokens, counts)
     if task.kind == QA:
         return _spans(rows, task, encoder, head, batch_tokens, counts)
+    if task.kind == CHOICE:  # each candidate with the question
+        pairs = [(question, one) for question, *candidates in rows for one in candidates]
+        of_pairs: Counter = Counter()
+        sequences = join_texts(pairs, encoder.config.max_positions, of_pairs)
+        if counts is not None:
+            counts.update({**of_pairs, "rows": len(rows)})
+        scores = np.concatenate([*run(encoder, sequences, head, batch_tokens), np.zeros(0)])
+        return np.split(scores.astype(np.float32), np.cumsum([len(row) - 1 for row in rows]))[:-1]
     sequences = join_texts(rows, encoder.config.max_positions, counts)
     return run(encoder, sequences, head, batch_tokens)
 
@@ -95,7 +103,7 @@ def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
 def prediction(task: Task, logits: np.ndarray, all_probabilities: bool = False) -> dict[str, Any]:
     """What the outputs for a row say; the keys are those of ``PREDICTED``.
 
-    - classification: the label, and its probability;
+    - classification, multiple choice: the label, and its probability;
     - regression: the score, on the scale of the training data;
     - multilabel: the labels with a probability above 0.5, and their probabilities;
     - tagging: a tag for each word, also of sentences that are longer than the model.

@@ -108,7 +108,8 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
 
     def load_dataset(self, split, combine=False, **kwargs):
         cfg = self.cfg
-        keys = [key for key in ("input0", "input1") if os.path.isdir(os.path.join(cfg.data, key))]
+        keys = [f"input{n}" for n in range(self._most_texts())]
+        keys = [key for key in keys if os.path.isdir(os.path.join(cfg.data, key))]
         texts = [self._load(key, split, combine) for key in keys]
         targets = self._load_targets(split, combine)
         rows = {len(column) for column in (*texts, targets) if column is not None}
@@ -116,6 +117,35 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
             raise ValueError(
                 f"split {split} of {cfg.data} is missing or has missing rows; prepare it again"
             )
+        samples = [self._samples(part, split) for part in self._parts(texts)]
+        dataset = {
+            "id": IdDataset(),
+            "nsentences": NumSamplesDataset(),
+            "ntokens": NumelDataset(samples[0], reduce=True),
+        }
+        for name, tokens in zip(self._inputs(), samples):
+            dataset[name] = {
+                "src_tokens": RightPadDataset(tokens, pad_idx=self.source_dictionary.pad()),
+                "src_lengths": NumelDataset(tokens, reduce=False),
+            }
+        if targets is not None:
+            dataset["target"] = RawLabelDataset(targets)
+        sizes = np.maximum.reduce([np.asarray(tokens.sizes) for tokens in samples])
+        self.datasets[split] = self.shuffled(NestedDictionaryDataset(dataset, sizes=[sizes]))
+        return self.datasets[split]
+
+    def _most_texts(self):
+        return 2
+
+    def _parts(self, texts):
+        """The text or the texts of each sample of a row."""
+        return [texts]
+
+    def _inputs(self):
+        return ["net_input"]
+
+    def _samples(self, texts, split):
+        cfg = self.cfg
         starts = [cfg.init_token, cfg.separator_token][: len(texts)]
         room = cfg.max_positions - sum(token is not None for token in starts)
         texts, num_long = truncate(texts, room)
@@ -123,24 +153,11 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
             "%s: %d of %d rows are longer than --max-positions %d and are truncated",
             split,
             num_long,
-            *rows,
+            len(texts[0]),
             cfg.max_positions,
         )
         texts = [PrependTokenDataset(text, start) for text, start in zip(texts, starts)]
-        tokens = texts[0] if len(texts) == 1 else ConcatSentencesDataset(*texts)
-        dataset = {
-            "id": IdDataset(),
-            "net_input": {
-                "src_tokens": RightPadDataset(tokens, pad_idx=self.source_dictionary.pad()),
-                "src_lengths": NumelDataset(tokens, reduce=False),
-            },
-            "nsentences": NumSamplesDataset(),
-            "ntokens": NumelDataset(tokens, reduce=True),
-        }
-        if targets is not None:
-            dataset["target"] = RawLabelDataset(targets)
-        self.datasets[split] = self.shuffled(NestedDictionaryDataset(dataset, sizes=[tokens.sizes]))
-        return self.datasets[split]
+        return texts[0] if len(texts) == 1 else ConcatSentencesDataset(*texts)
 
     def _load(self, key, split, combine):
         dictionary = self.label_dictionary if key == "label" else self.source_dictionary
