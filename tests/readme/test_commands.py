@@ -176,7 +176,7 @@ def test_pretraining_glue_and_tasks(folder):
     pair = '{"sentence_good": "A word is here.", "sentence_bad": "A word are here."}\n'
     (folder / "blimp" / "data").mkdir(parents=True)
     (folder / "blimp" / "data" / "agreement.jsonl").write_text(pair * 2)
-    assert len(run_page("examples/tasks/README.md", folder)) == 9
+    assert len(run_page("examples/tasks/README.md", folder)) == 10
     assert len((folder / "tagged.jsonl").read_text().splitlines()) == 20
     assert (folder / "blimp-results" / "results.md").exists()
 

@@ -13,6 +13,7 @@ AUTO_MAP = {
     "AutoModelForSequenceClassification": "modeling_tupe.TupeForSequenceClassification",
     "AutoModelForTokenClassification": "modeling_tupe.TupeForTokenClassification",
     "AutoModelForQuestionAnswering": "modeling_tupe.TupeForQuestionAnswering",
+    "AutoModelForMultipleChoice": "modeling_tupe.TupeForMultipleChoice",
 }
 
 #: all options, with the defaults of the base size, TUPE-A

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import (
     BaseModelOutput,
     MaskedLMOutput,
+    MultipleChoiceModelOutput,
     QuestionAnsweringModelOutput,
     SequenceClassifierOutput,
     TokenClassifierOutput,
@@ -759,7 +760,7 @@ class TupeForMaskedLM(TupePreTrainedModel):
 class TupeClassificationHead(nn.Module):
     """fairseq's: a hidden layer on the first token, or with ``classifier_pooling`` mean on all."""
 
-    def __init__(self, config: TupeConfig):
+    def __init__(self, config: TupeConfig, outputs: int | None = None):
         super().__init__()
         if config.classifier_pooling not in ("cls", "mean"):
             raise ValueError(f"classifier_pooling {config.classifier_pooling!r} is not cls or mean")
@@ -767,7 +768,7 @@ class TupeClassificationHead(nn.Module):
         self.activation = ACTIVATIONS[config.pooler_activation]
         self.dropout = nn.Dropout(config.head_dropout)
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.out_proj = nn.Linear(config.hidden_size, config.num_labels)
+        self.out_proj = nn.Linear(config.hidden_size, outputs or config.num_labels)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         if self.pooling == "cls":
@@ -808,6 +809,29 @@ class TupeForSequenceClassification(TupePreTrainedModel):
             else:
                 loss = F.binary_cross_entropy_with_logits(logits.float(), labels.float())
         return SequenceClassifierOutput(loss, logits, out.hidden_states, out.attentions)
+
+
+class TupeForMultipleChoice(TupePreTrainedModel):
+    _auto_class = "AutoModelForMultipleChoice"
+    _keys_to_ignore_on_load_unexpected = [r"^lm_head\."]
+
+    def __init__(self, config: TupeConfig):
+        super().__init__(config)
+        self.tupe = TupeModel(config)
+        self.classifier = TupeClassificationHead(config, outputs=1)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(self, input_ids=None, attention_mask=None, labels=None, **kwargs):
+        """Each of C candidates with the question: (B, C, L). ``labels`` (B) are the right ones."""
+        if attention_mask is None:
+            attention_mask = input_ids != self.config.pad_token_id
+        candidates, mask = input_ids.size(1), attention_mask.flatten(0, 1)
+        out = self.tupe(input_ids.flatten(0, 1), mask, return_dict=True, **kwargs)
+        logits, loss = self.classifier(out.last_hidden_state, mask != 0).view(-1, candidates), None
+        if labels is not None:
+            loss = F.cross_entropy(logits.float(), labels.flatten())
+        return MultipleChoiceModelOutput(loss, logits, out.hidden_states, out.attentions)
 
 
 class TupeForTokenClassification(TupePreTrainedModel):

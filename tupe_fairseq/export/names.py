@@ -10,7 +10,7 @@ from torch import Tensor
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER, HEADS, LM_HEAD
 from tupe_fairseq.checkpoint.from_roberta import UNUSED_ROWS, stack_projections
 from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING
+from tupe_fairseq.data.task import CHOICE, CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING
 from tupe_fairseq.options import POSITION_OPTIONS
 from tupe_fairseq.version import __version__
 
@@ -84,7 +84,11 @@ ROBERTA_CONFIG = {
     "pad_token_id": 1,
     "eos_token_id": 2,
 }
-_SUFFIXES = {TAGGING: "ForTokenClassification", QA: "ForQuestionAnswering"}
+_SUFFIXES = {
+    TAGGING: "ForTokenClassification",
+    QA: "ForQuestionAnswering",
+    CHOICE: "ForMultipleChoice",
+}
 PROBLEM_TYPES = {
     CLASSIFICATION: "single_label_classification",
     REGRESSION: "regression",
@@ -229,6 +233,8 @@ def to_config(
 
 
 def _check_is_roberta(options: Any, head: Head | None) -> None:
+    if head is not None and head.kind == CHOICE:
+        raise ValueError("--as roberta: a head for multiple choice is exported without it alone")
     of_head = ROBERTA_HEAD if head is not None and not head.of_tokens else {}
     for name, value in {**ROBERTA_OPTIONS, **of_head}.items():
         actual = getattr(options, name, None)

@@ -36,7 +36,15 @@ from tupe_fairseq.checkpoint.fit import check_vocabulary
 from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
 from tupe_fairseq.checkpoint.untie import untie as untied
 from tupe_fairseq.data.dictionary import DICTIONARY
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING, label_symbol
+from tupe_fairseq.data.task import (
+    CHOICE,
+    CLASSIFICATION,
+    MULTILABEL,
+    QA,
+    REGRESSION,
+    TAGGING,
+    label_symbol,
+)
 from tupe_fairseq.data.tokenizer import VOCABULARY
 from tupe_fairseq.export.names import (
     PROBLEM_TYPES,
@@ -57,6 +65,7 @@ _TASKS: dict[str, dict[str, Any]] = {
     MULTILABEL: {"task": "glue_sentence_prediction", "multilabel": True},
     TAGGING: {"task": "token_tagging"},
     QA: {"task": "question_answering"},
+    CHOICE: {"task": "multiple_choice"},
 }
 # what fairseq's models have no place for
 _LEFT_OUT = ("pooler.", "embeddings.position_ids")
@@ -216,9 +225,12 @@ def _head(config: dict[str, Any], tensors: dict[str, Tensor], path: str) -> Head
         return None
     kinds = {problem_type: kind for kind, problem_type in PROBLEM_TYPES.items()}
     kind = TAGGING if of_tokens else kinds.get(config.get("problem_type"), CLASSIFICATION)
+    if str(config.get("architectures")).endswith("ForMultipleChoice']"):
+        kind = CHOICE  # one output; the labels are those of the candidates
     if kind == CLASSIFICATION and len(bias) == 1:
         kind = REGRESSION  # as in transformers
-    numbers = [str(number) for number in range(len(bias))]
+    of_labels = config.get("id2label") or bias
+    numbers = [str(number) for number in range(len(of_labels if kind == CHOICE else bias))]
     labels = config.get("id2label") or {number: f"LABEL_{number}" for number in numbers}
     if sorted(labels) != sorted(numbers) or len(set(labels.values())) < len(labels):
         raise ValueError(

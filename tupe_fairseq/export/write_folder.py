@@ -23,7 +23,7 @@ from tupe_fairseq.data.dictionary import (
     UNK,
     read_dictionary,
 )
-from tupe_fairseq.data.task import CLASSIFICATION, QA, REGRESSION, REPORT, TAGGING, label_of
+from tupe_fairseq.data.task import CHOICE, CLASSIFICATION, QA, REGRESSION, REPORT, TAGGING, label_of
 from tupe_fairseq.export.names import LM_WEIGHT, MODEL_TYPES, TUPE, Head, to_config, to_transformers
 from tupe_fairseq.files import new_output_folder, read_json, write_json
 from tupe_fairseq.inference.model import TrainedModel, load_with_tokenizer
@@ -90,6 +90,8 @@ def export_model(
                 f"as {fillers[0]}; to export them, too, give --padded-vocabulary"
             )
         chosen = _chosen_head(model, head, label_dict, folders)
+        if onnx and chosen is not None and chosen.kind == CHOICE:
+            raise ValueError("--onnx: no file for multiple choice is written; drop it")
         parts = {ENCODER: model.encoder, LM_HEAD: model.lm_head}
         if chosen:
             parts[f"{HEADS}{chosen.name}."] = model.head
@@ -178,7 +180,7 @@ def _chosen_head(
         return Head(name, labels, kind)
     words = read_dictionary(path)
     labels = [label_of(word) for word in words if word != MASK and not FILLER.fullmatch(word)]
-    if len(labels) != outputs:
+    if len(labels) != outputs and kind != CHOICE:
         raise ValueError(
             f"{path} lists {len(labels)} labels, but head {name} has {outputs} outputs; give "
             "--label-dict, the label/dict.txt that it was trained with"
