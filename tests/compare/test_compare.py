@@ -350,6 +350,7 @@ def place(tmp_path_factory):
         (["--tasks", "other/pairs"], "has the same name, pairs, as a column of the results"),
         (["--tasks", "out/CoLA", "--finetune-flags=--keep-checkpoints"], "not have --keep-check"),
         (["--tasks", "out/CoLA", "--finetune-flags=--dry-run"], "may not have --dry-run"),
+        (["--tasks", "out/CoLA", "--finetune-flags=--train-flags=--lr=3"], "may not set --lr: it"),
         (
             ["--tasks", "out/CoLA", "--finetune-flags=--data x"],
             "argument --data: x is not a folder",

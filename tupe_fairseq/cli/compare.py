@@ -24,7 +24,7 @@ from tupe_fairseq.options import ARCHITECTURES, POSITION_ENCODINGS
 
 logger = logging.getLogger("tupe-compare")
 # flags of tupe-finetune that are the comparison's
-_OURS = "data checkpoint output_dir cpu fp16 gpus keep_checkpoints dry_run".split()
+_OURS = "data checkpoint output_dir cpu fp16 gpus keep_checkpoints dry_run ensemble".split()
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -172,9 +172,11 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
 
 def _checked_tasks(parser: argparse.ArgumentParser, args: argparse.Namespace) -> dict[str, str]:
     """The folder of each task, by its name, after the checks that tupe-finetune will make."""
+    from tupe_fairseq.checkpoint.allowed_options import Pretrained
     from tupe_fairseq.cli.finetune import check_task
     from tupe_fairseq.cli.finetune import get_parser as finetune_parser
     from tupe_fairseq.compare.results import OWN_COLUMNS
+    from tupe_fairseq.finetune.command import Experiment, Run, Settings
 
     finetune, data = finetune_parser(), args.data.split(":")[0]
     finetune.error = lambda message: parser.error(f"--finetune-flags: {message}")
@@ -193,6 +195,10 @@ def _checked_tasks(parser: argparse.ArgumentParser, args: argparse.Namespace) ->
             if more:
                 raise ValueError("it has folds; prepare it without --folds")
             name = data_of_task.task.name
+            # a model of any size stands for the trained one
+            model = Pretrained("", ("--arch", args.arch[0]), 128, (0, None), {})
+            own = Settings(1, train_flags=flags.train_flags)
+            Run(1e-5, 1, Experiment("", data_of_task, model, own)).check_train_flags()
         except (OSError, ValueError) as error:
             parser.error(f"--tasks {folder}: {error}")
         if not filecmp.cmp(f"{data}/dict.txt", f"{folder}/input0/dict.txt", shallow=False):

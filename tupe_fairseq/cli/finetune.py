@@ -180,9 +180,8 @@ def main(argv: list[str] | None = None) -> None:
             rows["valid"],
         )
     runs = [Run(lr, seed, one) for one in experiments for lr in lrs for seed in seeds]
-    if args.train_flags:
-        for run in (runs[0], runs[-1]):
-            run.check_train_flags()
+    for run in (runs[0], runs[-1]):
+        run.check_train_flags()
     if args.dry_run:
         for run in runs:
             print(run.script())

@@ -168,8 +168,10 @@ class Run(study.Run):
 
     def check_train_flags(self) -> None:
         """Refuse --train-flags that fairseq-train does not know, or that are the protocol's."""
+        given = self.experiment.settings.train_flags
+        if not given:
+            return
         words = [self.experiment.data.folder, *self.changeable_flags(), *self.fixed_flags()]
-        given = self.experiment.settings.train_flags or ()
         # what changes the updates of a run, and the head's name
         others = ["--max-update", "--max-tokens", "--pooling", "--classification-head-name"]
         whose = "it is the checkpoint's, or the protocol's (tupe-finetune --help)"
