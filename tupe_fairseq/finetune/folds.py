@@ -67,7 +67,7 @@ def write_folds(
     what = "its epoch is" if one_each else "epoch, rate and best run are"
     table = [report.model_row(label, task, metrics)]
     table += report.seed_rows(task, seeds, of_vote, number)
-    table.append(["baseline (no text)", *(report.percent(least[n]) for n in names), "", ""])
+    table.append(["baseline", *(report.percent(least[n]) for n in names), "", ""])
     labels = [report.METRIC_LABELS[name] for name in names]
     each = [
         [one["fold"], str(one["rows"][_TEST]), *(report.percent(one["metrics"][n]) for n in names)]

@@ -44,8 +44,8 @@ METRIC_LABELS = {
 _SCORES = {"score": "score", "best_run_score": "best run", "baseline_score": "baseline"}
 _MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
 INTERVALS = (
-    "The interval of several seeds is that of their mean (Student's t); that of one model or vote "
-    f"comes from {DRAWS:,} draws of the rows with repeats."
+    "The interval of three seeds or more is that of their mean (Student's t); that of one model or "
+    f"vote comes from {DRAWS:,} draws of the rows with repeats."
 )
 _BASELINES = {
     CLASSIFICATION: "always {} (majority class)",
@@ -84,11 +84,12 @@ class Tests:
 
 
 def spread_cells(found: dict[str, Any] | None) -> list[str]:
-    """The range over the seeds, and the 95% interval of their mean (Student's t)."""
+    """The range over the seeds, and the 95% interval of their mean; of two it says nothing."""
     if found is None or found["n"] < 2:
         return ["", ""]
-    ends = [found["mean"] - found["margin95"], found["mean"] + found["margin95"]]
-    return [" to ".join(map(percent, side)) for side in ([found["min"], found["max"]], ends)]
+    ends = [found["mean"] + sign * found["margin95"] for sign in (-1, 1)]
+    sides = [" to ".join(map(percent, side)) for side in ([found["min"], found["max"]], ends)]
+    return sides if found["n"] > 2 else [sides[0], ""]
 
 
 def model_row(name: str, task: Task, metrics: dict[str, Any]) -> list[str]:
