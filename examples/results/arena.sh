@@ -45,7 +45,7 @@ elif [ $what = pack ]; then
     for run in $*; do # patterns
         if [ ! -e "$run/result.json" ] || [ ! -e "$run/checkpoint_last.pt" ]; then continue; fi
         # without the state of the optimizer; of this study's own files alone
-        python - "$run/checkpoint_last.pt" "$folder/$run.pt" <<'END'
+        python3 - "$run/checkpoint_last.pt" "$folder/$run.pt" <<'END'
 import sys, torch
 state = torch.load(sys.argv[1], weights_only=False)
 torch.save({**state, "last_optimizer_state": None}, sys.argv[2])
