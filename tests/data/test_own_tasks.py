@@ -429,8 +429,14 @@ AS_TEXT = "has a list as text, "
         (
             "classification",
             "a.csv",
+            "text,label\n" + "x a,a\nx b,b\ny a,a\ny b,b\n" * 4,
+            "4 of 16 rows",
+        ),
+        (
+            "classification",
+            "a.csv",
             rows_of("a", "b", text="same"),
-            "--valid-share 0.1 of 20 rows holds out 0",
+            "--valid-share 0.1 of 20 rows (1 different texts) holds out 0",
         ),
     ],
 )
@@ -546,7 +552,6 @@ def test_folds_test_each_row_once_and_no_text_is_on_two_sides(kind, place, tmp_p
         ("--folds 2 --valid {valid}", 9, "drop it, or --valid"),
         ("--test-share 0.2 --test {valid}", 9, "--test-share has no effect with --test; drop one"),
         ("--test-share 1", 9, "--test-share: '1' is not a number of at least 0 and below 1"),
-        ("--test-share 0.01", 9, "--test-share 0.01 of 18 rows holds out 0; test needs 2 or more"),
         ("--valid {valid} --seed 2", 9, "--seed has no effect with --valid; drop one"),
     ],
 )

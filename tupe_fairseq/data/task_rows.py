@@ -474,8 +474,8 @@ def _hold_out(
     drawn = draw_share(own, _strata(options, part), labels, share, options.seed)
     if len(drawn) < _FEWEST:
         raise ValueError(
-            f"--{split}-share {share:g} of {len(labels)} rows holds out {len(drawn)}; "
-            f"{split} needs {_FEWEST} or more; raise it, or give --{split}"
+            f"--{split}-share {share:g} of {len(labels)} rows ({len(set(own))} different texts) "
+            f"holds out {len(drawn)}; {split} needs {_FEWEST} or more; raise it, or give --{split}"
         )
     kept = [row for place, row in enumerate(rows) if place not in drawn]
     return kept, [rows[place] for place in sorted(drawn)]
@@ -503,16 +503,21 @@ def draw_share(
 def deal(texts: Sequence[Any], strata: Sequence[Any], shares: Sequence[float], seed: int):
     """The part of each row: each gets its share of all rows and, nearly, of each stratum.
 
-    Rows with the same text get the same part. The draw depends on nothing else.
+    Rows with the same text get the same part, and no part stays empty while there are texts. The
+    draw depends on nothing else.
     """
     draw, same = random.Random(seed), defaultdict(list)
     for row, text in enumerate(texts):
         same[text].append(row)
     parts, sizes, seen = [0] * len(texts), [0] * len(shares), 0
-    for rows in sorted(same.values(), key=lambda rows: (strata[rows[0]], draw.random())):
+    groups = sorted(same.values(), key=lambda rows: (strata[rows[0]], draw.random()))
+    for place, rows in enumerate(groups):
         seen += len(rows)
+        last = sizes.count(0) >= len(groups) - place  # they go where there is nothing yet
         # the part that lacks most; rounded, so that the draw decides between equal ones
-        lacks = [(round(x * seen - n, 9), draw.random()) for x, n in zip(shares, sizes)]
+        lacks = [
+            (last and not n, round(x * seen - n, 9), draw.random()) for x, n in zip(shares, sizes)
+        ]
         part = lacks.index(max(lacks))
         sizes[part] += len(rows)
         for row in rows:
