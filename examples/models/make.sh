@@ -23,19 +23,23 @@ tasks="CoLA SST-2 MRPC STS-B RTE"
 tupe-prepare-pretrain --input "$train" --valid-input "$valid" --output-dir $data \
     --vocab-size 8192 --tokens-per-sample 128
 task=(--user-dir tupe_fairseq --task tupe_masked_lm --required-batch-size-multiple 1 --num-workers 0 --cpu)
-fairseq-train $data "${task[@]}" --arch tupe_roberta_tiny --rel-pos --max-positions 128 \
-    --encoder-layers 4 --encoder-embed-dim 256 --encoder-ffn-embed-dim 1024 --encoder-attention-heads 4 \
-    --criterion masked_lm --sample-break-mode complete --tokens-per-sample 128 \
-    --skip-invalid-size-inputs-valid-test --dropout 0 --attention-dropout 0 \
-    --optimizer adam --adam-betas '(0.9,0.98)' --adam-eps 1e-6 --weight-decay 0.01 --clip-norm 1.0 \
-    --lr 1e-3 --lr-scheduler polynomial_decay --warmup-updates 600 --total-num-update 12000 \
-    --max-update 12000 --batch-size 32 --batch-size-valid 64 --max-valid-steps 10 \
-    --validate-interval 100 --save-interval 100 --save-interval-updates 250 --keep-interval-updates 1 \
-    --no-epoch-checkpoints --log-interval 50 --log-format simple --seed 1 --save-dir $run
+if [ ! -e $run/finished ]; then
+    fairseq-train $data "${task[@]}" --arch tupe_roberta_tiny --rel-pos --max-positions 128 \
+        --encoder-layers 4 --encoder-embed-dim 256 --encoder-ffn-embed-dim 1024 --encoder-attention-heads 4 \
+        --criterion masked_lm --sample-break-mode complete --tokens-per-sample 128 \
+        --skip-invalid-size-inputs-valid-test --dropout 0 --attention-dropout 0 \
+        --optimizer adam --adam-betas '(0.9,0.98)' --adam-eps 1e-6 --weight-decay 0.01 --clip-norm 1.0 \
+        --lr 1e-3 --lr-scheduler polynomial_decay --warmup-updates 600 --total-num-update 12000 \
+        --max-update 12000 --batch-size 32 --batch-size-valid 64 --max-valid-steps 10 \
+        --validate-interval 100 --save-interval 100 --save-interval-updates 250 --keep-interval-updates 1 \
+        --no-epoch-checkpoints --log-interval 50 --log-format simple --seed 1 --save-dir $run
+    touch $run/finished
+fi
 # rounded to 16 bits here, so that all that follows is of the weights in the folder
 rounded=model-data/rounded
 mkdir -p $rounded
-python - $run/checkpoint_last.pt $rounded/checkpoint_last.pt <<'END'
+if [ ! -e $rounded/checkpoint_last.pt ]; then
+    python - $run/checkpoint_last.pt $rounded/part.pt <<'END'
 import sys
 import torch
 
@@ -45,6 +49,8 @@ for tensor in state["model"].values():
         tensor.copy_(tensor.half())
 torch.save({**state, "last_optimizer_state": None}, sys.argv[2])
 END
+    mv $rounded/part.pt $rounded/checkpoint_last.pt
+fi
 
 # ---- What it has learned
 
