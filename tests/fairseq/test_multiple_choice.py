@@ -75,14 +75,16 @@ def test_public_layouts(name, place, tmp_path):
     first = {"label": 0, "answer": "A", "answerKey": "3"}.get(label, "0")
     first = "1" if name == "siqa" else first
     train = write(tmp_path / "a.jsonl", [row, {**row, label: first}] * 3)
-    flags = ["--valid", train]
+    flags = ["--valid", train, "--test", train]
     if name == "mine":
         flags += ["--text", "x", "--candidates", "first,second", "--label", "y"]
     code, printed = prepare(place, tmp_path / "out", train, *flags)
     assert code == 0, printed
     task, symbols = Task.load(str(tmp_path / "out")), [5, 4] * 3
     assert task.texts == 3 and len(task.labels) == 2 and task.kind == "choice"
-    assert [x[0] for x in read_sentences(str(tmp_path / "out" / "label" / "train"))] == symbols
+    for split in ("train", "test"):
+        labels = read_sentences(str(tmp_path / "out" / "label" / split))
+        assert [x[0] for x in labels] == symbols
     sizes = [len(x[0]) for x in (read_sentences(str(tmp_path / "out" / f"input{n}" / "train"))
              for n in range(3))]  # fmt: skip
     assert sizes[0] > sizes[1] if "the cat" in row.values() else sizes[0] > 1

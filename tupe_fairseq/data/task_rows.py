@@ -178,8 +178,12 @@ def _read_choices(options, path: str, columns: Choices, labels, number: int = 0)
 
 def _has_choices(options, path: str, columns: Choices, labels: Sequence[str]) -> bool:
     """Whether any row of a test set says which candidate is right."""
-    rows = read_rows(path, [], options.has_header, None, lambda index, row, texts: row, whole=True)
-    return any(str(row.get(columns.label)).strip() in labels for _, row in rows)
+
+    def label(index: int, row: dict[str, Any], texts: object) -> str:
+        return columns.label_of(row)
+
+    rows = read_rows(path, [], options.has_header, lambda error: None, label, whole=True)
+    return any(found in labels for _, found in rows)
 
 
 def _check_sizes(parts: dict[str, dict[str, TaskRows]]) -> None:
