@@ -158,9 +158,9 @@ class TupeRobertaHub(RobertaHubInterface):
         if task.kind == TAGGING and any(isinstance(text, str) for text in texts):
             raise ValueError('a model for tags takes lists of words, such as [["Ann", "left"]]')
         rows = [_list([text] if isinstance(text, str) else text) for text in texts]
-        if task.kind == CHOICE and all(len(row) == 2 for row in rows):
-            rows = [[row[0], *_list(row[1])] for row in rows]
         for row in rows:
+            if task.kind == CHOICE and len(row) == 2 and not isinstance(row[1], str):
+                row[1:] = _list(row[1])
             if not all(isinstance(text, str) for text in row):
                 raise ValueError(f"{row!r:.80} should hold texts alone")
             if task.kind == TAGGING and not all(map(str.strip, row)):
