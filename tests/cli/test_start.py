@@ -41,6 +41,7 @@ WRONG = [
     ("compare bin --output-dir out --schemes tupe --updates 9 --warmup-updates 10", "(9)"),
     ("compare @absent.args", "absent.args"),
     ("convert --checkpoint absent --dict dict.txt --output-dir out", "absent"),
+    ("convert --checkpoint there.pt --output-dir out", "--dict"),
     ("encode there.pt rows.csv --output-file out.txt", "out.txt"),
     ("encode absent rows.csv --output-file out.npy", "absent"),
     ("export there.pt --output-dir out --license A", "--license"),
@@ -159,7 +160,7 @@ def test_a_command_and_its_function_take_the_same_with_the_same_defaults(command
     "call, named",
     [
         (lambda out: prepare_task("rows.csv", out, pretrain_dir=out, kind="x"), "--kind 'x'"),
-        (lambda out: convert_checkpoint(__file__, out), "is a file, which needs --dict, too"),
+        (lambda out: convert_checkpoint("absent.pt", out), "absent.pt does not exist"),
         (lambda out: export_model("absent.pt", out), "absent.pt does not exist"),
         (lambda out: export_model("absent.pt", out, pooling="max"), "--pooling 'max' is none of"),
         (lambda out: extend_checkpoint("absent.pt", out, max_positions=9), "absent.pt does not"),

@@ -271,18 +271,8 @@ def runs(place):
     checkpoint = write_model(
         place / "pre", place / "bin", **options, max_positions=MOST, rel_pos=True
     )
-    flags = [
-        "--lrs",
-        5e-3,
-        "--seeds",
-        1,
-        "--epochs",
-        7,
-        "--dropout",
-        0,
-        "--no-pretraining",
-        "--cpu",
-    ]
+    flags = ["--lrs", 5e-3, "--seeds", 1, "--epochs", 7, "--dropout", 0]
+    flags += ["--no-pretraining", "--cpu"]
     data = ["--data", place / "task", "--checkpoint", checkpoint, "--output-dir", place / "runs"]
     code, printed = call_program("finetune", [*data, *flags])
     assert code == 0, printed
