@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> None:
         encoder.layers = encoder.layers[: args.layer]
         encoder.layer_norm = None
     encoder = (encoder.half() if args.fp16 else encoder).to(device)
-    rows = TextRows(args, None, False, whole=False)
+    rows = TextRows(args, whole=False)
     total, width = None if rows.is_stream else rows.count(), encoder.config.embed_dim
     counts: Counter[str] = Counter()
 

@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> None:
 
     from tupe_fairseq.checkpoint.find import folders_of
     from tupe_fairseq.data.rows import row_writer
-    from tupe_fairseq.data.task import CHOICE, MULTILABEL, QA, TAGGING, Task
+    from tupe_fairseq.data.task import MULTILABEL, QA, TAGGING, Task
     from tupe_fairseq.files import atomic_write
     from tupe_fairseq.inference.texts import (
         ALL,
@@ -110,17 +110,14 @@ def main(argv: list[str] | None = None) -> None:
 
         task = with_metric(task, args.metric)
         read = functools.partial(read_label, task, args.label_separator)
-    options = {"usual": _columns_of(folders), "read_label": read}
-    if task.kind == CHOICE:
-        options["choices"] = _choices_of(args, folders)
-    rows = TextRows(args, task.texts, task.kind == TAGGING, **options)
+    rows = TextRows(args, task, folders=folders, read_label=read)
     with open(os.devnull, "w") as nowhere:
         if writes:  # a row that this kind of file cannot hold is found before the work
             rows.fits = row_writer(ending, nowhere, list(rows.texts) if is_conll else None)
         total = None if rows.is_stream else rows.count()
         if args.report:
             check_labels(task, rows.labels, args.input)
-        names = [*["row"] * (rows.skips and not is_conll), *PREDICTED[task.kind]]
+        names = [*["row"] * (args.skip_bad_rows and not is_conll), *PREDICTED[task.kind]]
         names += [ALL] * args.all_probabilities
         new = _new_names(args, names, rows.texts if is_conll else rows.columns) if writes else {}
         temperature = None
@@ -184,8 +181,8 @@ def _answer(args: argparse.Namespace, task, tokenizer, encoder, head) -> None:
         raise ValueError(".conll holds words and tags; write .jsonl")
     if args.input == STANDARD_INPUT:
         raise ValueError("questions are in a file: SQuAD's .json, .jsonl or .parquet")
-    bad, counts, found = BadRows(), Counter(), []
-    questions = list(read_questions(args.input, bad if args.skip_bad_rows else None))
+    bad, counts, found = BadRows(args.skip_bad_rows), Counter(), []
+    questions = list(read_questions(args.input, bad))
     if not questions:
         raise ValueError(f"{args.input} has no question that can be used; left out: {bad}")
     out = args.output_file
@@ -222,36 +219,3 @@ def _new_names(
         if prefix + name in columns:
             raise ValueError(f"{args.input} has a column {prefix + name!r}; give another --prefix")
     return {name: prefix + name for name in names}
-
-
-def _choices_of(args: argparse.Namespace, folders: list[str]):
-    """The columns of the training data, if INPUT has them and no flag names others."""
-    from tupe_fairseq.data.choices import Choices, choose_choices
-    from tupe_fairseq.data.rows import read_columns
-    from tupe_fairseq.data.task import REPORT
-    from tupe_fairseq.files import read_json
-
-    if args.input == STANDARD_INPUT:
-        raise ValueError("questions with candidates are in a file, such as .jsonl")
-    names, header = read_columns(args.input, not args.no_header), not args.no_header
-    for path in (os.path.join(folder, REPORT) for folder in folders):
-        columns = (read_json(path).get("columns") or {}) if os.path.isfile(path) else {}
-        if "candidates" in columns and not args.text:
-            texts, candidates, label = (columns[key] for key in Choices._fields)
-            label = (args.label or label) if args.report else None
-            if {*texts, *candidates, *[label] * bool(label)} <= {*names}:
-                return Choices(tuple(texts), tuple(candidates), label)
-    labelled = bool(args.report)
-    return choose_choices(args.input, header, args.text, args.text2, (), args.label, labelled)
-
-
-def _columns_of(folders: list[str]) -> tuple[str | None, str | None, str | None]:
-    """The columns of texts and label of the training data, if a report.json says so."""
-    from tupe_fairseq.files import read_json
-
-    for folder in folders:
-        path = os.path.join(folder, "report.json")
-        columns = read_json(path).get("columns") if os.path.isfile(path) else None
-        if columns and columns.get("text"):
-            return columns["text"], columns.get("text2"), columns.get("label")
-    return None, None, None

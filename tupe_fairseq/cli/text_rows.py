@@ -8,21 +8,20 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tupe_fairseq.cli.shared_flags import refuse_overwriting, vocabulary_files
-from tupe_fairseq.data.choices import Choices
-from tupe_fairseq.data.columns import Columns, choose_columns
+from tupe_fairseq.data.columns import Choices, Columns, choose_choices, choose_columns
 from tupe_fairseq.data.questions import is_json
 from tupe_fairseq.data.rows import (
     DELIMITED,
     STANDARD_INPUT,
     BadRows,
     Row,
-    RowError,
     ending_of,
     read_chunks,
     read_columns,
     refuse_list,
     words_of,
 )
+from tupe_fairseq.data.task import CHOICE, TAGGING, Task, recorded_columns
 
 
 def add_row_flags(parser: argparse.ArgumentParser, standard_input: str = "") -> None:
@@ -67,12 +66,10 @@ class TextRows:
 
     Args:
         args: with the flags of :func:`add_row_flags`.
-        num_texts: texts of a row that the model takes; None: one or two.
-        is_words: the text is a sentence of words.
+        task: of the model; None: one text or two.
         whole: whether rows have all columns or the texts alone.
-        usual: the columns of the training data, which are taken if INPUT has them.
+        folders: whose report.json names the columns of the training data, taken if INPUT has them.
         read_label: makes the label of a row of its cell and its words; None: there are no labels.
-        choices: the columns of questions and candidates, of which a row has ``num_texts``.
 
     Attributes:
         fits: is called with each row, and raises RowError if it cannot be used.
@@ -83,69 +80,64 @@ class TextRows:
     def __init__(
         self,
         args: argparse.Namespace,
-        num_texts: int | None,
-        is_words: bool,
+        task: Task | None = None,
         whole: bool = True,
-        usual: Sequence[str | None] = (None, None, None),
+        folders: Sequence[str] = (),
         read_label: Callable[[Any, list[str]], Any] | None = None,
-        choices: Choices | None = None,
     ):
-        self.path, self.header, self.skips = args.input, not args.no_header, args.skip_bad_rows
+        self.path, self.header, self.task, self.whole = args.input, not args.no_header, task, whole
         self.is_stream = self.path == STANDARD_INPUT
         self.read_label, self.labels = read_label, []
-        self.choices, self.num_texts = choices, num_texts
-        columns = Columns("", None, choices and choices.label)
-        if not choices:
-            columns = self._columns(args, num_texts, usual)
-        self.is_words, self.texts, self.whole = is_words, columns.texts, whole
-        self.texts = [*choices.texts, *choices.candidates] if choices else columns.texts
-        self.label = columns.label
+        self.chosen = self._choose(args, folders)
+        self.texts, self.label = self.chosen.text_columns, self.chosen.label
         self.columns = dict.fromkeys(self.texts) if self.is_stream else {}
         self.fits: Callable[[Row], Any] = lambda row: None
-        self.bad = BadRows()
+        self.bad = BadRows(args.skip_bad_rows)
 
-    def _columns(self, args, num_texts: int | None, usual: Sequence[str | None]) -> Columns:
-        given, labelled = [args.text, args.text2, getattr(args, "label", None)], self.read_label
-        if usual[0] is not None and not self.is_stream:
-            names = read_columns(self.path, self.header)
-            if args.text is None and all(name in names for name in usual[:2] if name):
-                given[:2] = usual[:2]
-            if labelled and given[2] is None and usual[2] in names:
-                given[2] = usual[2]
-        options = {"num_texts": num_texts, "labelled": bool(labelled)}
-        return choose_columns(self.path, *given, header=self.header, **options)
+    def _choose(self, args, folders: Sequence[str]) -> Columns | Choices:
+        text, text2, label = args.text, args.text2, getattr(args, "label", None)
+        candidates: list[str] = []
+        labelled, is_choice = self.read_label is not None, self.task and self.task.kind == CHOICE
+        if is_choice and self.is_stream:
+            raise ValueError("questions with candidates are in a file, such as .jsonl")
+        usual = {} if self.is_stream else recorded_columns(*folders)
+        names = read_columns(self.path, self.header) if usual else []
+        texts = usual.get("texts") or [x for x in (usual.get("text"), usual.get("text2")) if x]
+        if text is None and {*texts} <= {*names}:
+            text, text2 = (*texts, None, None)[:2]
+        if {*usual.get("candidates", ())} <= {*names}:
+            candidates = usual.get("candidates", [])
+        if labelled and label is None and usual.get("label") in names:
+            label = usual["label"]
+        options = {"header": self.header, "labelled": labelled}
+        if is_choice:
+            choices = choose_choices(self.path, text, text2, label, candidates, **options)
+            return choices._replace(number=self.task.texts - 1)
+        num_texts = self.task and self.task.texts
+        return choose_columns(self.path, text, text2, label, num_texts=num_texts, **options)
 
     def chunks(self) -> Iterator[list[tuple[int, Row, list[str]]]]:
         """Rows with their index from 0, and the texts or the words of each."""
         self.bad.clear()
         self.labels.clear()
         has_columns = ending_of(self.path, ".txt") != ".txt"  # in a line there may be any text
+        kind = self.task and self.task.kind
 
         def use(index: int, row: Row, texts: Row) -> tuple[int, Row, list[str]]:
             self.fits(row)
-            if self.choices:
-                values = [*self.choices.read(row)]
-                if len(values) != self.num_texts:
-                    problem = f"has {len(values) - 1} candidates, the model {self.num_texts - 1}"
-                    raise RowError(problem, "another number of candidates")
-                if self.read_label:
-                    self.labels.append(self.read_label(self.choices.label_of(row), values))
-                return index, row, values
-            cells = [texts[name] for name in self.texts]
-            if self.is_words:
-                values = words_of(cells[0])
-            else:
-                values = [x if isinstance(x, str) else " ".join(x) for x in cells]
-            for text in values if has_columns and not self.is_words else ():
-                refuse_list(text)
+            values, label = self.chosen.cells(row, texts)
+            if kind == TAGGING:
+                values = words_of(values[0])
+            elif kind != CHOICE:
+                values = [x if isinstance(x, str) else " ".join(x) for x in values]
+                for text in values if has_columns else ():
+                    refuse_list(text)
             if self.read_label:
-                self.labels.append(self.read_label(texts[self.label], values))
+                self.labels.append(self.read_label(label, values))
             return index, row, values
 
-        on_bad = self.bad if self.skips else None
-        names = [*self.texts, self.label] if self.read_label else self.texts
-        names = [] if self.choices else names
-        for chunk in read_chunks(self.path, names, self.header, on_bad, use, self.whole):
+        names = self.chosen.needed
+        for chunk in read_chunks(self.path, names, self.header, self.bad, use, self.whole):
             yield [row for _, row in chunk]
 
     def count(self) -> int:

@@ -3,14 +3,14 @@
 In the latter a row has question, context and answers: {"text": [...], "answer_start": [...]}.
 """
 
+import functools
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tupe_fairseq.data.rows import DELIMITED, BadRows, RowError, ending_of, read_chunks
-from tupe_fairseq.data.task import TaskRows
 from tupe_fairseq.data.text_files import OPENERS, open_text, printable
 
 Answer = tuple[str, int]  # its text, and where it begins
@@ -32,24 +32,20 @@ def is_json(path: str) -> bool:
     return (os.path.splitext(base)[1] if ending in OPENERS else ending) == ".json"
 
 
-def read_questions(
-    path: str, on_bad: Callable[[RowError], Any] | None = None
-) -> Iterator[Question]:
-    """The questions of a file; what is wrong is raised, or given to ``on_bad``."""
+def read_questions(path: str, bad: BadRows, labelled: bool = False) -> Iterator[Question]:
+    """The questions of a file that can be used; if ``labelled``, those that have answers."""
+    use = functools.partial(_question, labelled=labelled)
     if not is_json(path):
         if ending_of(path) in (*DELIMITED, ".conll", ".txt"):
             raise ValueError(f"{path}: questions are in SQuAD's .json, in .jsonl or .parquet")
-        for chunk in read_chunks(path, [], True, on_bad, _question, whole=True):
+        for chunk in read_chunks(path, [], True, bad, use, whole=True):
             yield from (question for _, question in chunk)
         return
     for index, row in enumerate(_squad(path)):
         try:
-            yield _question(index, row)
+            yield use(index, row)
         except RowError as error:
-            error = RowError(f"{path}, question {index + 1} {error}", error.reason)
-            if on_bad is None:
-                raise error from None
-            on_bad(error)
+            bad(RowError(f"{path}, question {index + 1} {error}", error.reason))
 
 
 def _squad(path: str) -> Iterator[dict[str, Any]]:
@@ -74,43 +70,19 @@ def _squad(path: str) -> Iterator[dict[str, Any]]:
         ) from error
 
 
-def read_rows_of_questions(path: str, skips: bool, labelled: bool) -> TaskRows:
-    """All questions of a file that can be used.
-
-    Args:
-        skips: whether to count the others; by default the first one is an error.
-        labelled: whether all must have answers; else all or none.
-    """
-    bad = BadRows()
-
-    def on_bad(error: RowError) -> None:
-        if not skips:
-            raise ValueError(f"{error}; --skip-bad-rows leaves such rows out")
-        bad(error)
-
-    rows = TaskRows(dropped=bad)
-    for one in read_questions(path, on_bad):
-        if one.answers is None and labelled:
-            on_bad(RowError(f"{path}, the question with id {one.id} has no answers", "no answers"))
-        else:
-            rows.add((one.question, one.context), one.answers, one.id)
-    if not rows.texts:
-        left_out = f" that can be used; left out: {bad}" if bad else ""
-        raise ValueError(f"{path} has no question{left_out}")
-    if len(rows.labels) not in (0, len(rows.texts)):
-        raise ValueError(f"{path}: {len(rows.labels)} of {len(rows.texts)} questions have answers")
-    return rows
-
-
-def _question(index: int, row: dict[str, Any], texts: object = None) -> Question:
+def _question(
+    index: int, row: dict[str, Any], texts: object = None, labelled: bool = False
+) -> Question:
     id, (question, context) = row.get("id"), (row.get(key) for key in ("question", "context"))
     for name, text in (("question", question), ("context", context)):
         if not isinstance(text, str) or not printable(text).strip():
             raise RowError(f"has no {name}, but {text!r:.40}", f"no {name}")
     # as many characters, so that answers stay where they are
     question, context = (_HALF_CHARACTERS.sub("\ufffd", text) for text in (question, context))
-    name = str(index) if id is None else " ".join(str(id).split())
-    return Question(name, question, context, _answers(row, context))
+    name, answers = str(index) if id is None else " ".join(str(id).split()), _answers(row, context)
+    if labelled and answers is None:
+        raise RowError(f"with the id {name} has no answers", "no answers")
+    return Question(name, question, context, answers)
 
 
 def _answers(row: dict[str, Any], context: str) -> tuple[Answer, ...] | None:

@@ -59,11 +59,20 @@ class RowError(ValueError):
 
 
 class BadRows(collections.Counter):
-    """Counts rows that cannot be used, by reason; ``first`` is the message of the first."""
+    """Counts rows that cannot be used, by reason; ``first`` is the message of the first.
+
+    Without ``skips`` (--skip-bad-rows) the first one is an error.
+    """
 
     first = ""
 
+    def __init__(self, skips: bool = True):
+        super().__init__()
+        self.skips = skips
+
     def __call__(self, error: RowError) -> None:
+        if not self.skips:
+            raise ValueError(f"{error}; --skip-bad-rows leaves such rows out") from None
         self.first = self.first or str(error)
         self[error.reason] += 1
 

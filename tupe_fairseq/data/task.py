@@ -5,7 +5,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 from urllib.parse import quote, unquote
@@ -54,11 +54,10 @@ class Task:
     @classmethod
     def load(cls, *folders: str) -> "Task":
         """The task of the first folder whose report.json describes one."""
-        paths = [os.path.join(folder, REPORT) for folder in folders]
-        for path in filter(os.path.isfile, paths):
-            report = read_json(path)
-            if isinstance(report, dict) and report.get("description"):
+        for path, report in _reports(folders):
+            if report.get("description"):
                 return cls.from_record(report["description"], path)
+        paths = [os.path.join(folder, REPORT) for folder in folders]
         raise FileNotFoundError(
             f"no task is described by {' or '.join(paths)}; give --data, the folder that "
             "tupe-prepare-task or tupe-prepare-glue wrote"
@@ -99,6 +98,19 @@ class Task:
                 f"{self.name} is a {self.kind} with {self.outputs}; give --data, the folder "
                 "that it was fine-tuned with"
             )
+
+
+def _reports(folders: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each report.json that is there, and its content."""
+    for path in filter(os.path.isfile, (os.path.join(folder, REPORT) for folder in folders)):
+        report = read_json(path)
+        if isinstance(report, dict):
+            yield path, report
+
+
+def recorded_columns(*folders: str) -> dict[str, Any]:
+    """The columns of the training data, by their use, if a report.json says so."""
+    return next((one["columns"] for _, one in _reports(folders) if one.get("columns")), {})
 
 
 @dataclasses.dataclass

@@ -8,10 +8,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tupe_fairseq.data.choices import Choices, choose_choices, names_of
-from tupe_fairseq.data.columns import Columns, choose_columns
+from tupe_fairseq.data.columns import Choices, Columns, choose_choices, choose_columns, names_of
 from tupe_fairseq.data.metrics import are_entities
-from tupe_fairseq.data.questions import read_rows_of_questions
+from tupe_fairseq.data.questions import read_questions
 from tupe_fairseq.data.rows import (
     DELIMITED,
     BadRows,
@@ -72,131 +71,70 @@ def read_task(
         options: the flags of tupe-prepare-task, ``files`` by split, and ``has_header``.
         normalize: texts are the same if this makes them the same.
     """
-    if options.kind == QA:
-        return _read_question_task(options, normalize)
-    if options.kind == CHOICE:
-        return _read_choice_task(options, normalize)
-    files, header = options.files, options.has_header
-    if not header and all(ending_of(path) not in DELIMITED for path in files.values()):
-        raise ValueError("--no-header has no effect: none of the files is .tsv or .csv; drop it")
-    names = (options.text, options.text2, options.label)
-    num_texts = 1 if options.kind == TAGGING else None
-    columns = choose_columns(
-        files["train"], *names, header=header, num_texts=num_texts, labelled=True
-    )
-    train = _read(options, files["train"], columns, options.labels, options.scale)
-    scheme = _scheme(train) if options.kind == TAGGING else None
-    converts = scheme == IOB1 and not options.labels
+    kind, files, labels = options.kind, options.files, options.labels
+    columns = _columns(options)
+    train = _read(options, "train", columns, labels, options.scale)
+    scheme = _scheme(train) if kind == TAGGING else None
+    converts = scheme == IOB1 and not labels
+    texts, more = (2 if columns is None else len(columns.text_columns)), {}
     if converts:
         train.labels = list(map(_as_bio, train.labels))
-    labels = () if options.kind == REGRESSION else _labels(options, train, columns)
+    if kind == QA:
+        if not any(train.labels):
+            raise ValueError(f"no question of {files['train']} has an answer")
+        more = {"stride": options.stride, "may_lack": not all(train.labels)}
+    elif kind == CHOICE:
+        texts = len(train.texts[0])
+        columns = columns._replace(number=texts - 1)
+        labels = labels or names_of(columns.number, _seen(train), files["train"])
+        if len(labels) != columns.number:
+            given = f"--labels names {len(labels)} candidates"
+            raise ValueError(f"{given}, and there are {columns.number}")
+    elif kind != REGRESSION:
+        labels = _labels(options, train, columns)
     parts = _parts(options, train, normalize)
     splits = next(iter(parts.values()))
     for split in filter(files.__contains__, ("valid", "test")):
-        of_split = columns
-        if split == "test" and not _is_labelled(options, files[split], columns.label, train):
-            of_split = columns._replace(label=None)
-        splits[split] = _read(options, files[split], of_split, labels, converts=converts)
-    _check_sizes(parts)
-    scale = _scale(options, train, splits) if options.kind == REGRESSION else None
-    _warn_of_leaks({split: splits[split] for split in ("train", *files)}, normalize)
-    metrics, selection = _METRICS[BIO if scheme else options.kind]
-    texts = len(columns.texts)
-    names = tuple(split for split in ("train", "valid", "test") if split in splits)
-    task = Task(options.name, options.kind, labels, texts, names, metrics, selection, scale=scale)
-    return task, parts, {"columns": columns._asdict()}
-
-
-def _read_question_task(options: argparse.Namespace, normalize: Callable[[str], str]):
-    """The same for questions; a text is on one side with all of its questions."""
-    files, skips = options.files, options.skip_bad_rows
-    train = read_rows_of_questions(files["train"], skips, labelled=True)
-    if not any(train.labels):
-        raise ValueError(f"no question of {files['train']} has an answer")
-    parts = _parts(options, train, normalize)
-    splits = next(iter(parts.values()))
-    for split in filter(files.__contains__, ("valid", "test")):
-        splits[split] = read_rows_of_questions(files[split], skips, labelled=split == "valid")
-    _check_sizes(parts)
-    _warn_of_leaks({split: splits[split] for split in ("train", *files)}, normalize)
-    names = tuple(split for split in ("train", "valid", "test") if split in splits)
-    more = {"stride": options.stride, "may_lack": not all(train.labels)}
-    return Task(options.name, QA, (), 2, names, *_METRICS[QA], **more), parts, {}
-
-
-def _read_choice_task(options: argparse.Namespace, normalize: Callable[[str], str]):
-    """The same for questions with candidates; all rows have as many as the first one."""
-    files, header = options.files, options.has_header
-    given = options.text, options.text2, options.candidates or (), options.label
-    columns = choose_choices(files["train"], header, *given, labelled=True)
-    logger.info("columns: %s", columns)
-    train = _read_choices(options, files["train"], columns, options.labels)
-    number = len(train.texts[0]) - 1
-    if len(options.labels) not in (0, number):
-        raise ValueError(f"--labels names {len(options.labels)} candidates, and there are {number}")
-    labels = options.labels or names_of(number, set(train.labels), files["train"])
-    parts = _parts(options, train, normalize)
-    splits = next(iter(parts.values()))
-    for split in filter(files.__contains__, ("valid", "test")):
-        of_split = columns
-        if split == "test" and not _has_choices(options, files[split], columns, labels):
-            of_split = columns._replace(label=None)
-        splits[split] = _read_choices(options, files[split], of_split, labels, number)
-    _check_sizes(parts)
-    _warn_of_leaks({split: splits[split] for split in ("train", *files)}, normalize)
-    names = tuple(split for split in ("train", "valid", "test") if split in splits)
-    task = Task(options.name, CHOICE, labels, number + 1, names, *_METRICS[CHOICE])
-    return task, parts, {"columns": {**columns._asdict(), "text": None}}
-
-
-def _read_choices(options, path: str, columns: Choices, labels, number: int = 0) -> TaskRows:
-    bad = BadRows()
-    rows = TaskRows(dropped=bad)
-
-    def on_bad(error: RowError) -> None:
-        if not options.skip_bad_rows:
-            raise ValueError(f"{error}; --skip-bad-rows leaves such rows out")
-        bad(error)
-
-    def use(index: int, row: dict[str, Any], texts: object) -> None:
-        found = columns.read(row)
-        wanted = number or len(rows.texts[0] if rows.texts else found) - 1
-        if len(found) - 1 != wanted:
-            problem = f"has {len(found) - 1} candidates, and others {wanted}"
-            raise RowError(problem, "another number of candidates")
-        label = None if columns.label is None else columns.label_of(row)
-        if label is not None:
-            _refuse_unknown(label, labels)
-        rows.add(found, label, str(index))
-
-    for _ in read_rows(path, [], options.has_header, on_bad, use, whole=True):
-        pass
-    if not rows.texts:
-        raise ValueError(f"{path}: no row can be used; left out: {bad}")
-    return rows
-
-
-def _has_choices(options, path: str, columns: Choices, labels: Sequence[str]) -> bool:
-    """Whether any row of a test set says which candidate is right."""
-
-    def label(index: int, row: dict[str, Any], texts: object) -> str:
-        return columns.label_of(row)
-
-    rows = read_rows(path, [], options.has_header, lambda error: None, label, whole=True)
-    return any(found in labels for _, found in rows)
-
-
-def _check_sizes(parts: dict[str, dict[str, TaskRows]]) -> None:
+        own = columns
+        if split == "test" and columns and not _is_labelled(options, files[split], columns, train):
+            own = columns._replace(label=None)
+        splits[split] = _read(options, split, own, labels, converts=converts)
     for of_part in parts.values():
         for split, rows in of_part.items():
             if split != "test" and len(rows.texts) < _FEWEST:
                 raise ValueError(f"{split} has {len(rows.texts)} rows; fine-tuning needs {_FEWEST}")
+    if kind == REGRESSION:
+        more = {"scale": _scale(options, train, splits)}
+    _warn_of_leaks({split: splits[split] for split in ("train", *files)}, normalize)
+    names = tuple(split for split in ("train", "valid", "test") if split in splits)
+    task = Task(
+        options.name, kind, labels, texts, names, *_METRICS[BIO if scheme else kind], **more
+    )
+    about = {} if columns is None else {"columns": {"text": None, **columns._asdict()}}
+    return task, parts, about
+
+
+def _columns(options: argparse.Namespace) -> Columns | Choices | None:
+    """Those of train; questions have none to choose."""
+    path, flags = options.files["train"], (options.text, options.text2, options.label)
+    if options.kind == QA:
+        return None
+    more = {"header": options.has_header, "labelled": True}
+    if options.kind == CHOICE:
+        columns = choose_choices(path, *flags, options.candidates or (), **more)
+        logger.info("columns: %s", columns)
+        return columns
+    endings = {ending_of(path) for path in options.files.values()}
+    if not options.has_header and endings.isdisjoint(DELIMITED):
+        raise ValueError("--no-header has no effect: none of the files is .tsv or .csv; drop it")
+    num_texts = 1 if options.kind == TAGGING else None
+    return choose_columns(path, *flags, num_texts=num_texts, **more)
 
 
 def _read(
     options: argparse.Namespace,
-    path: str,
-    columns: Columns,
+    split: str,
+    columns: Columns | Choices | None,
     labels: Sequence[str],
     scale: tuple[float, float] | None = None,
     converts: bool = False,
@@ -207,31 +145,36 @@ def _read(
         labels, scale: what a label may be, if that is known.
         converts: from IOB1, where B-x begins an entity only behind another x, to BIO.
     """
-    bad = BadRows()
+    path, bad = options.files[split], BadRows(options.skip_bad_rows)
     rows = TaskRows(dropped=bad)
 
-    def on_bad(error: RowError) -> None:
-        if not options.skip_bad_rows:
-            raise ValueError(f"{error}; --skip-bad-rows leaves such rows out")
-        bad(error)
-
-    def use(index: int, row: dict[str, Any], texts: dict[str, Any]) -> tuple:
-        words = _texts([texts[name] for name in columns.texts], options.kind)
-        if columns.label is None:
-            return str(index), words, None
-        label = _label(options, texts[columns.label], words)
-        label = _as_bio(label) if converts else label
-        _refuse_unknown(label, labels)
+    def use(index: int, row: dict[str, Any], texts: dict[str, Any]) -> None:
+        own = columns
+        if options.kind == CHOICE and rows.texts:  # all have as many candidates as the first
+            own = columns._replace(number=len(rows.texts[0]) - 1)
+        values, label = own.cells(row, texts)
+        if options.kind != CHOICE:
+            values = _texts(values, options.kind)
+            label = None if label is None else _label(options, label, values)
+        if label is not None:
+            label = _as_bio(label) if converts else label
+            _refuse_unknown(label, labels)
         if scale and not scale[0] <= float(label) <= scale[1]:
             problem = f"has the score {label!r}, outside --scale {scale[0]:g},{scale[1]:g}"
             raise RowError(problem, "score outside the scale")
-        return str(index), words, label
+        rows.add(values, label, str(index))
 
-    names = [*columns.texts, *([columns.label] if columns.label else [])]
-    for _, (index, texts, label) in read_rows(path, names, options.has_header, on_bad, use):
-        rows.add(texts, label, index)
+    if columns is None:
+        for one in read_questions(path, bad, labelled=split != "test"):
+            rows.add((one.question, one.context), one.answers, one.id)
+    else:
+        whole = options.kind == CHOICE
+        for _ in read_rows(path, columns.needed, options.has_header, bad, use, whole=whole):
+            pass
     if not rows.texts:
         raise ValueError(f"{path}: no row can be used; left out: {bad}")
+    if len(rows.labels) not in (0, len(rows.texts)):
+        raise ValueError(f"{path}: {len(rows.labels)} of {len(rows.texts)} questions have answers")
     return rows
 
 
@@ -276,8 +219,11 @@ def _scheme(train: TaskRows) -> str | None:
     return scheme
 
 
-def _is_labelled(options: argparse.Namespace, path: str, column: str, train: TaskRows) -> bool:
+def _is_labelled(
+    options: argparse.Namespace, path: str, columns: Columns | Choices, train: TaskRows
+) -> bool:
     """Whether a test set has labels, and not, as -1 or ?, what stands for none and train lacks."""
+    column = columns.label
     rows = read_rows(path, [column], options.has_header, lambda error: None, whole=True)
     cells = [row[column] for _, row in rows]
     seen = {x for cell in cells for x in (cell.split() if isinstance(cell, str) else cell)}
