@@ -20,14 +20,15 @@ class FireBias(PositionEncoding):
         x = sign(p_i - p_j) psi(|p_i - p_j|) / psi(max(L, p_i, p_j)),   psi(d) = log(1 + |c| d)
         Li et al. 2024, section 3, https://arxiv.org/abs/2310.04418
 
-    Learned are c, L = 512 |``threshold``| and f, of 32 hidden units, for all layers (FIRE-S). The
-    paper has p_j <= p_i, and this is its x. Later keys have a negative x, so that the sides differ,
-    and their own position in the denominator, so that |x| <= 1. f has no bias, which the softmax
-    would not see. Where the paper leaves a choice, this follows mcleish7/arithmetic 86022a5,
-    cramming/architectures/embeddings.py, class FIRE, line 419: initial values, the factor of 512,
-    |c| and 1e-6 in the denominator. (For later keys that code has |p_i - p_j| and p_i.)
+    Learned are c, L = 512 |``threshold``|, u and b of 32 hidden units, and w; all layers share them
+    (FIRE-S). The paper has p_j <= p_i alone, where x is the paper's. Later keys have a negative x,
+    so that the sides differ, and their own position in the denominator, so that |x| <= 1. The
+    output has no bias, which the softmax would not see. Where the paper leaves a choice, this
+    follows mcleish7/arithmetic 86022a5, cramming/architectures/embeddings.py, class FIRE, line 419:
+    initial values, the factor of 512, |c| and 1e-6 in the denominator. (For later keys that code
+    has |p_i - p_j| and p_i.)
 
-    Shape: see ``PositionEncoding.bias``; on the way, 32 numbers for each pair of positions.
+    Shape: positions (T) or (B, T) -> (H, Tq, Tk) or (B, H, Tq, Tk), from (..., Tq, Tk, 32).
     """
 
     def __init__(self, *sizes: int, **options):

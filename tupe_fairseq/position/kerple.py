@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import Positions, relative_positions
 
-LEAST = 0.01  # of both numbers before training
+LEAST = 0.01  # r1 and r2 before training
 
 
 class KerpleBias(PositionEncoding):
@@ -15,10 +15,12 @@ class KerpleBias(PositionEncoding):
         logits = q k^T / sqrt(K) - r1_h log(1 + r2_h |p_j - p_i|)
         Chi et al. 2022, the logarithmic form, https://arxiv.org/abs/2205.09921; causal there
 
-    The layers have them in common, as in the authors' code, chijames/KERPLE 73f1ee2,
-    megatron/mpu/layers.py, class ParallelKerpleLog, line 191. Its initial values are uniform, r1 up
-    to 2 and r2 up to 1, and it puts 0.01 in the place of what falls below. Here the logarithms are
-    the parameters, so that nothing can.
+    All layers share them, as in the authors' code, chijames/KERPLE 73f1ee2, megatron/mpu/layers.py,
+    class ParallelKerpleLog, line 191. Initial values are that code's: uniform, r1 up to 2 and r2 up
+    to 1, at least 0.01. It clamps both to 0.01 in training, too; here their logarithms are the
+    parameters, so that they stay positive.
+
+    Shape: positions (T) or (B, T) -> (H, Tq, Tk) or (B, H, Tq, Tk).
     """
 
     def __init__(self, *sizes: int, **options):

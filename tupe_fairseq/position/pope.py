@@ -9,19 +9,19 @@ from tupe_fairseq.position.rope import cosines_and_sines
 
 
 class PolarPositions(PositionEncoding):
-    """Values of queries and keys as the lengths of vectors whose angles depend on the position.
+    """Each entry of a query or key gives the length of a vector, the position gives its angle.
 
         logits = sum_n softplus(q_in) softplus(k_jn) cos((p_j - p_i) w_n + d_hn) / sqrt(K)
         w_n = 10000^(-n / K), n = 0 .. K - 1, and learned phases d
         Gopalakrishnan et al. 2025, section 3, https://arxiv.org/abs/2509.10534
 
-    The layers have the phases in common. They begin at 0, as in lucidrains/PoPE-pytorch 2b91cde,
-    PoPE_pytorch/pope.py, from line 27 (the authors' code is agopal42/pope). That clamps them to
-    -2 pi .. 0, the paper's range; but above 0, where the first update can bring them, they would
-    have no gradient and stay. As phases repeat after 2 pi, all values mean one in that range.
-    Angles are computed in float64, the rest in float32 or wider.
+    All layers share the phases. They begin at 0, as in lucidrains/PoPE-pytorch 2b91cde,
+    PoPE_pytorch/pope.py, from line 27 (the authors' code is agopal42/pope). That code clamps them
+    to -2 pi .. 0, the paper's range, where a phase that the first update brings above 0 has no
+    gradient and stays. Here nothing is clamped: phases repeat after 2 pi, so each equals one in
+    that range. Angles are computed in float64, the rest in float32 or wider.
 
-    Shape: queries and keys (..., H, K) -> (..., H, 2 K), cosines and then sines.
+    Shape: queries and keys (..., H, K) -> (..., H, 2 K), all cosines, then all sines.
     """
 
     widening = 2
