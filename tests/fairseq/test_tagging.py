@@ -201,5 +201,5 @@ def test_refusals(folder):
     assert "target" not in sample and sample["net_input"]["word_starts"].any()
     with pytest.raises(ValueError, match="metric entity_f1: measured are accuracy"):
         build(folder, "--metrics", "accuracy", "--best-checkpoint-metric", "entity_f1")
-    with pytest.raises(ValueError, match="the split has no tags"):
+    with pytest.raises(ValueError, match="the split has no labels"):
         criterion(model, sample)

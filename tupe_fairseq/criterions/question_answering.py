@@ -6,16 +6,17 @@ from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
-from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
-from fairseq.logging import metrics
 
 from tupe_fairseq.criterions.whole_set import (
     METRICS_HELP,
+    WindowCriterion,
     check_best,
     log_rows,
+    logged,
+    logits_of,
     parse_metrics,
-    reduce_rows,
 )
 from tupe_fairseq.data.answers import best_of_windows, best_span
 
@@ -32,37 +33,28 @@ class QuestionAnsweringCriterionConfig(FairseqDataclass):
 
 
 @register_criterion("question_answering", dataclass=QuestionAnsweringCriterionConfig)
-class QuestionAnsweringCriterion(FairseqCriterion):
+class QuestionAnsweringCriterion(WindowCriterion):
     """Mean cross-entropy of the answer's begin and its end, over ``<s>`` and the window's tokens.
 
     A window counts 1; metrics are of whole texts.
     """
 
     def __init__(self, cfg, task):
-        super().__init__(task)
-        self.head, self.may_lack = cfg.classification_head_name, task.cfg.may_lack
+        super().__init__(cfg, task)
+        self.may_lack = task.cfg.may_lack
         self.metric_names = parse_metrics(cfg.metrics, "qa", [])
         check_best(cfg, self.metric_names)
 
     def forward(self, model, sample, reduce=True):
-        if "target" not in sample:
-            raise ValueError("the split has no answers; predict on it instead of validating")
-        logits, _ = model(
-            **sample["net_input"], features_only=True, classification_head_name=self.head
-        )
+        logits = logits_of(self, model, sample)
         lengths = sample["net_input"]["src_lengths"]
         places = torch.arange(logits.size(1), device=logits.device)
         is_text = (places >= sample["text"][:, None]) & (places < lengths[:, None] - 1)
         hidden = ~(is_text | (places == 0))[:, :, None]
-        logits = logits.float().masked_fill(hidden, -math.inf)
+        logits = logits.masked_fill(hidden, -math.inf)
         loss = F.cross_entropy(logits, sample["target"], reduction="sum") / 2
         windows = len(logits)
-        output = {
-            "loss": loss.data,
-            "ntokens": sample["ntokens"],
-            "nsentences": sample["nsentences"],
-            "sample_size": windows,
-        }
+        output = logged(sample, loss, windows)
         if not self.training:
             names = ("row", "id", "text", "start")
             rows = list(zip(*(sample[name].tolist() for name in names)))
@@ -74,17 +66,6 @@ class QuestionAnsweringCriterion(FairseqCriterion):
             ids = [row[:2] for row in rows]
             log_rows(output, self.metric_names, [ids, found, sample["answers"], join])
         return loss, windows, output
-
-    @staticmethod
-    def reduce_metrics(logging_outputs) -> None:
-        windows = sum(output.get("sample_size", 0) for output in logging_outputs)
-        loss = sum(output.get("loss", 0) for output in logging_outputs)
-        metrics.log_scalar("loss", loss / windows / math.log(2), windows, round=3)
-        reduce_rows(logging_outputs)
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        return True
 
 
 def join_windows(may_lack, spans, answers):

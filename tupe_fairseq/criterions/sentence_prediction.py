@@ -17,6 +17,8 @@ from tupe_fairseq.criterions.whole_set import (
     check_best,
     log_accuracy,
     log_rows,
+    logged,
+    logits_of,
     parse_metrics,
     parse_weights,
     reduce_rows,
@@ -71,11 +73,8 @@ class GlueSentencePredictionCriterion(SentencePredictionCriterion):
         self.class_weights = parse_weights(cfg.class_weights, labels)
 
     def forward(self, model, sample, reduce=True):
-        if "target" not in sample:
-            raise ValueError("the split has no labels; predict on it instead of validating")
-        head = self.classification_head_name
-        logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=head)
-        logits, targets = logits.float(), model.get_targets(sample, [logits])
+        logits = logits_of(self, model, sample)
+        targets = model.get_targets(sample, [logits])
         weights = None if self.class_weights is None else self.class_weights.to(logits.device)
         if self.kind == REGRESSION:
             predictions, targets = logits.view(-1), targets.view(-1)
@@ -90,12 +89,7 @@ class GlueSentencePredictionCriterion(SentencePredictionCriterion):
             predictions, targets = logits.argmax(dim=1), targets.view(-1)
             loss = F.nll_loss(F.log_softmax(logits, dim=-1), targets, weights, reduction="sum")
         rows = len(targets)
-        output = {
-            "loss": loss.data,
-            "ntokens": sample["ntokens"],
-            "nsentences": rows,
-            "sample_size": rows,
-        }
+        output = logged(sample, loss, rows)
         if not self.training:
             columns = [list(side.cpu().numpy()) for side in (predictions, targets)]
             log_rows(output, self.metric_names, [sample["id"].tolist(), *columns])

@@ -1,24 +1,23 @@
 """Loss and metrics of token_tagging."""
 
-import math
 from dataclasses import dataclass, field
 from typing import Optional  # omegaconf 2.0 does not know `X | None`
 
 import torch.nn.functional as F
-from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
-from fairseq.logging import metrics
 
 from tupe_fairseq.criterions.whole_set import (
     METRICS_HELP,
     WEIGHTS_HELP,
+    WindowCriterion,
     check_best,
     join_lists,
-    log_accuracy,
     log_rows,
+    logged,
+    logits_of,
     parse_metrics,
     parse_weights,
-    reduce_rows,
 )
 
 
@@ -34,12 +33,12 @@ class TokenTaggingCriterionConfig(FairseqDataclass):
 
 
 @register_criterion("token_tagging", dataclass=TokenTaggingCriterionConfig)
-class TokenTaggingCriterion(FairseqCriterion):
+class TokenTaggingCriterion(WindowCriterion):
     """Cross-entropy of each word's tag, averaged over words; metrics are of whole sentences."""
 
     def __init__(self, cfg, task):
-        super().__init__(task)
-        self.head, self.tags = cfg.classification_head_name, task.tags
+        super().__init__(cfg, task)
+        self.tags = task.tags
         self.metric_names = list(
             dict.fromkeys([*parse_metrics(cfg.metrics, "tagging", self.tags), "accuracy"])
         )
@@ -47,21 +46,12 @@ class TokenTaggingCriterion(FairseqCriterion):
         self.class_weights = parse_weights(cfg.class_weights, self.tags)
 
     def forward(self, model, sample, reduce=True):
-        if "target" not in sample:
-            raise ValueError("the split has no tags; predict on it instead of validating")
-        logits, _ = model(
-            **sample["net_input"], features_only=True, classification_head_name=self.head
-        )
+        logits = logits_of(self, model, sample)
         targets = model.get_targets(sample, [logits])
         weights = None if self.class_weights is None else self.class_weights.to(logits.device)
-        loss = F.nll_loss(F.log_softmax(logits.float(), dim=-1), targets, weights, reduction="sum")
+        loss = F.nll_loss(F.log_softmax(logits, dim=-1), targets, weights, reduction="sum")
         predictions, words = logits.argmax(dim=1), len(targets)
-        output = {
-            "loss": loss.data,
-            "ntokens": sample["ntokens"],
-            "nsentences": sample["nsentences"],
-            "sample_size": words,
-        }
+        output = logged(sample, loss, words)
         if self.training:
             output["num_correct"] = (predictions == targets).sum()
         else:
@@ -73,15 +63,3 @@ class TokenTaggingCriterion(FairseqCriterion):
             ]
             log_rows(output, self.metric_names, [ids, *columns, join_lists])
         return loss, words, output
-
-    @staticmethod
-    def reduce_metrics(logging_outputs) -> None:
-        words = sum(output.get("sample_size", 0) for output in logging_outputs)
-        loss = sum(output.get("loss", 0) for output in logging_outputs)
-        metrics.log_scalar("loss", loss / words / math.log(2), words, round=3)
-        reduce_rows(logging_outputs)
-        log_accuracy(logging_outputs)
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        return True

@@ -7,6 +7,7 @@ import math
 
 import torch
 import torch.distributed as dist
+from fairseq.criterions import FairseqCriterion
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
@@ -123,3 +124,38 @@ def log_accuracy(logging_outputs: list[dict]) -> None:
         correct = sum(output.get("num_correct", 0) for output in logging_outputs)
         size = sum(output.get("sample_size", 0) for output in logging_outputs)
         metrics.log_scalar("accuracy", 100.0 * correct / size, size, round=1)
+
+
+def logits_of(criterion: FairseqCriterion, model, sample) -> Tensor:
+    """The outputs of a criterion's head, float32."""
+    if "target" not in sample:
+        raise ValueError("the split has no labels; predict on it instead of validating")
+    name = criterion.classification_head_name
+    logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=name)
+    return logits.float()
+
+
+class WindowCriterion(FairseqCriterion):
+    """A loss of words or windows, ``sample_size`` of them, in bits."""
+
+    def __init__(self, cfg, task):
+        super().__init__(task)
+        self.classification_head_name = cfg.classification_head_name
+
+    @staticmethod
+    def reduce_metrics(logging_outputs) -> None:
+        size = sum(output.get("sample_size", 0) for output in logging_outputs)
+        loss = sum(output.get("loss", 0) for output in logging_outputs)
+        metrics.log_scalar("loss", loss / size / math.log(2), size, round=3)
+        reduce_rows(logging_outputs)
+        log_accuracy(logging_outputs)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        return True
+
+
+def logged(sample, loss: Tensor, size: int) -> dict:
+    """What fairseq sums up over batches and processes."""
+    counts = {name: sample[name] for name in ("ntokens", "nsentences")}
+    return {"loss": loss.data, **counts, "sample_size": size}

@@ -13,7 +13,6 @@ from tupe_fairseq.data.metrics import class_scores
 from tupe_fairseq.data.rows import row_writer, words_of
 from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task
 from tupe_fairseq.evaluation.scores import (
-    as_arrays,
     calibration,
     decisions,
     errors,
@@ -21,7 +20,7 @@ from tupe_fairseq.evaluation.scores import (
 )
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.report import METRIC_LABELS, class_table, percent
-from tupe_fairseq.finetune.scoring import DRAWS, Predicted, flat, spelled, with_intervals
+from tupe_fairseq.finetune.scoring import DRAWS, Predicted, as_arrays, flat, spelled, with_intervals
 from tupe_fairseq.runs.tables import in_cell, markdown_table, write_tables
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tupe_fairseq.data.task import MULTILABEL, OF_CLASSES, REGRESSION, Task, as_tuple
+from tupe_fairseq.data.task import MULTILABEL, OF_CLASSES, REGRESSION, Task
 from tupe_fairseq.finetune.scoring import Predicted
 from tupe_fairseq.finetune.task_data import Labels
 from tupe_fairseq.inference.texts import prediction, probabilities
@@ -13,19 +13,8 @@ from tupe_fairseq.inference.texts import prediction, probabilities
 _BINS = 10
 
 
-def as_arrays(task: Task, labels: Sequence[Any]) -> Labels:
-    """Labels as users write them, in the form of :meth:`TaskData.targets`."""
-    if task.kind == REGRESSION:
-        return np.array(labels, dtype=np.float64)
-    number = {label: n for n, label in enumerate(task.labels)}
-    rows = [np.array([number[one] for one in as_tuple(label)], dtype=int) for label in labels]
-    if task.kind == MULTILABEL:
-        return np.array([np.isin(np.arange(task.num_classes), row) for row in rows])
-    return np.concatenate(rows) if task.kind in OF_CLASSES else rows
-
-
 def predicted_arrays(task: Task, logits: Sequence[np.ndarray]) -> Labels:
-    """What the outputs of the head say, in the same form."""
+    """What the outputs of the head say, in the form of :meth:`TaskData.targets`."""
     if task.kind == REGRESSION:
         return np.array([prediction(task, x)["score"] for x in logits])
     if task.kind == MULTILABEL:

@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tupe_fairseq.data.metrics import METRICS, as_bioes, check_metrics, task_metrics
-from tupe_fairseq.data.task import CHOICE, MULTILABEL, OF_CLASSES, QA, REGRESSION, TAGGING, Task
+from tupe_fairseq.data.task import (
+    CHOICE,
+    MULTILABEL,
+    OF_CLASSES,
+    QA,
+    REGRESSION,
+    TAGGING,
+    Task,
+    as_tuple,
+)
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.task_data import Labels, TaskData
@@ -145,6 +154,19 @@ def spelled(task: Task, labels: Labels) -> list[Any]:
     return [[task.labels[number] for number in row.tolist()] for row in rows]
 
 
+def as_arrays(task: Task, labels: Sequence[Any]) -> Labels:
+    """The way back from :func:`spelled`, to the form of :meth:`TaskData.targets`."""
+    if task.kind == QA:
+        return list(labels)
+    if task.kind == REGRESSION:
+        return np.array(labels, dtype=np.float64)
+    number = {label: n for n, label in enumerate(task.labels)}
+    rows = [np.array([number[one] for one in as_tuple(label)], dtype=int) for label in labels]
+    if task.kind == MULTILABEL:
+        return np.array([np.isin(np.arange(task.num_classes), row) for row in rows])
+    return np.concatenate(rows) if task.kind in OF_CLASSES else rows
+
+
 def _cell(value: Any) -> str:
     """Of a .tsv: a text itself, unless it would end the cell or the line; else JSON."""
     is_plain = isinstance(value, str) and not set("\t\n\r") & set(value) and value[:1] != '"'
@@ -181,20 +203,10 @@ def read_predictions(path: str, data: TaskData, split: str) -> Predicted:
     try:
         column = lines[0].index("prediction")
         cells = [line[column] for line in lines[1:]]
-        numbers = {_cell(label): number for number, label in enumerate(task.labels)}
-        if task.kind == REGRESSION:
-            predictions = np.array(cells, dtype=np.float64)
-        elif task.kind == QA:
-            predictions = [json.loads(cell) if cell[:1] == '"' else cell for cell in cells]
-        elif task.kind in OF_CLASSES:
-            predictions = np.array([numbers[cell] for cell in cells], dtype=np.int64)
-        else:
-            rows = [[task.labels.index(label) for label in json.loads(cell)] for cell in cells]
-            predictions = [np.array(row, dtype=np.int64) for row in rows]
-        if task.kind == MULTILABEL:
-            is_label = [[n in row for n in range(task.num_classes)] for row in rows]
-            predictions = np.array(is_label, dtype=bool)
-    except (IndexError, KeyError, ValueError) as error:
+        is_json = task.kind in (MULTILABEL, TAGGING)
+        values = [json.loads(x) if is_json or x[:1] == '"' else x for x in cells]
+        predictions = as_arrays(task, values)
+    except (IndexError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error}); delete it and run this again") from error
     return Predicted(predictions, data.targets(split) if data.has_labels(split) else None)
 

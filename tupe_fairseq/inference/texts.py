@@ -14,7 +14,7 @@ from tupe_fairseq.data.dictionary import BOS, EOS, PAD, UNK
 from tupe_fairseq.data.task import CHOICE, MULTILABEL, OF_CLASSES, QA, REGRESSION, TAGGING, Task
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.data.truncation import pair_lengths, windows
-from tupe_fairseq.modules.pooling import POOLINGS
+from tupe_fairseq.modules.heads import POOLINGS
 
 #: what predict() gives for each kind of task
 PREDICTED = {

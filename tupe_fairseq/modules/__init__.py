@@ -1,6 +1,6 @@
 """The Transformer: attention, feed-forward layers, pooling. The position bias is passed in."""
 
-from tupe_fairseq.modules.pooling import POOLINGS
+from tupe_fairseq.modules.heads import POOLINGS
 from tupe_fairseq.modules.tupe_encoder_layer import TupeEncoderLayer
 from tupe_fairseq.modules.tupe_multihead_attention import TupeMultiheadAttention
 

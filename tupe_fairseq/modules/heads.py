@@ -1,4 +1,4 @@
-"""Heads on the encoder's output: over the vocabulary, for texts, for tags. Names are fairseq's."""
+"""Heads on the encoder's output: over the vocabulary, for texts, for tags; names are fairseq's."""
 
 import logging
 
@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe_fairseq.modules.pooling import POOLINGS
 from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
 
 logger = logging.getLogger(__name__)
@@ -33,6 +32,21 @@ class LMHead(nn.Module):
         x = x if masked_tokens is None else x[masked_tokens]
         x = self.layer_norm(ACTIVATIONS[self.activation_fn](self.dense(x)))
         return F.linear(x, self.weight, self.bias)
+
+
+def _mean_of_tokens(hidden: Tensor, real: Tensor) -> Tensor:
+    # not in 16 bits, which long sums would overflow
+    dtype = torch.promote_types(hidden.dtype, torch.float32)
+    weights = real.unsqueeze(-1).to(dtype)
+    return (hidden.to(dtype) * weights).sum(dim=1) / weights.sum(dim=1)
+
+
+def _first_token(hidden: Tensor, real: Tensor) -> Tensor:
+    return hidden[:, 0]
+
+
+#: --pooling -> hidden states (B, L, D) and which tokens are real, bool (B, L) -> (B, D)
+POOLINGS = {"mean": _mean_of_tokens, "cls": _first_token}
 
 
 class TextHead(nn.Module):

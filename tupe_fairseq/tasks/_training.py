@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from fairseq import checkpoint_utils
-from fairseq.data import SortDataset, data_utils
+from fairseq.data import FairseqDataset, SortDataset, data_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.tasks import FairseqTask
@@ -202,3 +202,36 @@ class FineTuningTask(TrainingTask):
             return dataset
         with data_utils.numpy_seed(self.cfg.seed):
             return SortDataset(dataset, sort_order=[np.random.permutation(len(dataset))])
+
+
+class WindowedDataset(FairseqDataset):
+    """Windows of rows: ``windows`` has their places, ``sizes`` their tokens, ``source`` the words.
+
+    Of the ``columns`` of samples a batch has tensors, and ``net_input`` of their ``tokens``.
+    """
+
+    columns: tuple[str, ...] = ("id",)
+
+    def collater(self, samples):
+        if not samples:
+            return {}
+        tokens = [sample["tokens"] for sample in samples]
+        lengths = torch.tensor([len(row) for row in tokens])
+        names = [name for name in self.columns if name in samples[0]]
+        return {
+            **{name: torch.tensor([sample[name] for sample in samples]) for name in names},
+            "net_input": {
+                "src_tokens": data_utils.collate_tokens(tokens, self.source.pad()),
+                "src_lengths": lengths,
+            },
+            "nsentences": len(samples),
+            "ntokens": int(lengths.sum()),
+        }
+
+    def __len__(self):
+        return len(self.windows)
+
+    def num_tokens(self, index):
+        return self.sizes[index]
+
+    size = num_tokens

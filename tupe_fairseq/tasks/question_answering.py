@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary, FairseqDataset, data_utils
+from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import register_task
 
 from tupe_fairseq.data.answers import question_windows
-from tupe_fairseq.tasks._training import FineTuningTask
+from tupe_fairseq.tasks._training import FineTuningTask, WindowedDataset
 from tupe_fairseq.tasks.tagging import TokenTaggingConfig, TokenTaggingTask
 
 logger = logging.getLogger(__name__)
@@ -73,13 +73,15 @@ class QuestionAnsweringTask(TokenTaggingTask):
         return self.datasets[split]
 
 
-class WindowedQuestions(FairseqDataset):
+class WindowedQuestions(WindowedDataset):
     """Samples ``<s>`` question ``</s> </s>`` window ``</s>``.
 
     A batch has ``target``, int64 (B, 2), the indices of the first and the last token of the answer,
     0 if the window has not all of it; and of each sample ``row``, ``text``, where its window begins
     in it, ``start``, where this is in the text, and ``answers``, the line of ``SPLIT.answers``.
     """
+
+    columns = ("id", "row", "text", "start", "target")
 
     def __init__(self, questions, contexts, labels, answers, source, max_positions, stride):
         super().__init__()
@@ -113,31 +115,7 @@ class WindowedQuestions(FairseqDataset):
         return sample
 
     def collater(self, samples):
-        if not samples:
-            return {}
-        tokens = [sample["tokens"] for sample in samples]
-        lengths = torch.tensor([len(row) for row in tokens])
-        batch = {
-            name: torch.tensor([sample[name] for sample in samples])
-            for name in ("id", "row", "text", "start", "target")
-            if name in samples[0]
-        }
-        if self.answers is not None:
+        batch = super().collater(samples)
+        if samples and self.answers is not None:
             batch["answers"] = [self.answers[sample["row"]] for sample in samples]
-        return {
-            **batch,
-            "net_input": {
-                "src_tokens": data_utils.collate_tokens(tokens, self.source.pad()),
-                "src_lengths": lengths,
-            },
-            "nsentences": len(samples),
-            "ntokens": int(lengths.sum()),
-        }
-
-    def __len__(self):
-        return len(self.windows)
-
-    def num_tokens(self, index):
-        return self.sizes[index]
-
-    size = num_tokens
+        return batch

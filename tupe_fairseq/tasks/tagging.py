@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary, FairseqDataset, data_utils
+from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import register_task
 from fairseq.utils import safe_getattr
 from omegaconf import II, MISSING
 
 from tupe_fairseq.data.truncation import windows
-from tupe_fairseq.tasks._training import FineTuningTask
+from tupe_fairseq.tasks._training import FineTuningTask, WindowedDataset
 from tupe_fairseq.tasks.sentence_prediction import class_names
 
 logger = logging.getLogger(__name__)
@@ -108,12 +108,14 @@ class TokenTaggingTask(FineTuningTask):
         return self.label_dictionary
 
 
-class WindowedSentences(FairseqDataset):
+class WindowedSentences(WindowedDataset):
     """Windows ``<s>`` tokens ``</s>`` of sentences; every word is predicted in one of them.
 
     A batch has ``net_input.word_starts``, bool (B, L), the first tokens of the words predicted in
     each window, and ``target``, int64 (words), row by row, unless the split has no tags.
     """
+
+    columns = ("id", "sentence")
 
     def __init__(self, tokens, tags, source, labels, num_classes, max_positions, name):
         super().__init__()
@@ -166,33 +168,12 @@ class WindowedSentences(FairseqDataset):
         }
 
     def collater(self, samples):
-        if not samples:
-            return {}
-        tokens = [sample["tokens"] for sample in samples]
-        src_tokens = data_utils.collate_tokens(tokens, self.source.pad())
-        word_starts = torch.zeros(src_tokens.shape, dtype=torch.bool)
-        for row, sample in enumerate(samples):
-            word_starts[row, sample["word_starts"]] = True
-        lengths = torch.tensor([len(row) for row in tokens])
-        batch = {
-            "id": torch.tensor([sample["id"] for sample in samples]),
-            "sentence": torch.tensor([sample["sentence"] for sample in samples]),
-            "net_input": {
-                "src_tokens": src_tokens,
-                "src_lengths": lengths,
-                "word_starts": word_starts,
-            },
-            "nsentences": len(samples),
-            "ntokens": int(lengths.sum()),
-        }
-        if self.has_tags:
-            batch["target"] = torch.cat([sample["target"] for sample in samples])
+        batch = super().collater(samples)
+        if samples:
+            word_starts = torch.zeros(batch["net_input"]["src_tokens"].shape, dtype=torch.bool)
+            for row, sample in enumerate(samples):
+                word_starts[row, sample["word_starts"]] = True
+            batch["net_input"]["word_starts"] = word_starts
+            if self.has_tags:
+                batch["target"] = torch.cat([sample["target"] for sample in samples])
         return batch
-
-    def __len__(self):
-        return len(self.windows)
-
-    def num_tokens(self, index):
-        return self.sizes[index]
-
-    size = num_tokens_vec = num_tokens
