@@ -92,14 +92,25 @@ def run_part(part, options):
 
 
 def milliseconds(function, clear=()):
-    """The median; the gradients of ``clear`` are dropped before every call."""
+    """Of a call, the device's kernels alone; gradients of ``clear`` are dropped before it."""
+
+    def run(times):
+        for _ in range(times):
+            for x in clear:
+                x.grad = None
+            function()
+
     if SMOKE:
         begin = time.perf_counter()
-        function()
+        run(1)
         return (time.perf_counter() - begin) * 1e3
-    from triton.testing import do_bench
-
-    return do_bench(function, rep=100, grad_to_none=list(clear) or None, return_mode="median")
+    run(3)
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as prof:
+        run(10)
+        torch.cuda.synchronize()
+    events = [x for x in prof.key_averages() if x.device_type.name == "CUDA"]
+    return sum(x.self_device_time_total for x in events) / 10e3
 
 
 def of_name(name):
@@ -203,7 +214,7 @@ def check():
 SHAPES = [(32, 512), (128, 128), (8, 2048), (4, 4096)]
 
 
-def time_attention(name, shape, p):
+def time_attention(name, shape, p, inference=True):
     batch, length = (2, 40) if SMOKE else shape
     heads, dim, dtype = (2, 16, torch.float32) if SMOKE else (12, 64, torch.bfloat16)
     random = functools.partial(torch.randn, device=DEVICE)
@@ -211,13 +222,17 @@ def time_attention(name, shape, p):
     grad, bias = random(batch * length, heads, dim).to(dtype), None
     if name not in ("flash", "cuDNN"):
         bias = random(heads, length, length)
-        bias = (bias if name == "triton" else bias.to(dtype)).requires_grad_()  # sdpa's mask
     sequences = Sequences((batch, length), DEVICE)
-    run = functools.partial(attend_by(name), qkv, bias, sequences, scaling=dim**-0.5)
+    module = importlib.import_module(f"tupe_fairseq.attention.{of_name(name)[0]}")
+    mask, *others = module.make_masks(bias, sequences, dtype)  # once for all layers
+    mask = mask if mask is None else mask.detach().requires_grad_()
+    scaling, masks = dim**-0.5, (mask, *others)
+    run = functools.partial(module.attend, qkv, masks, sequences, scaling=scaling)
     with of_name(name)[1]():
-        with torch.no_grad():
-            inference = milliseconds(lambda: run(dropout=0.0))
-        leaves = [qkv] if bias is None else [qkv, bias]
+        if inference:
+            with torch.no_grad():
+                inference = milliseconds(lambda: run(dropout=0.0))
+        leaves = [qkv] if mask is None else [qkv, mask]
         both = milliseconds(lambda: run(dropout=p).backward(grad), leaves)
     flops = 14 * batch * heads * length**2 * dim
     return {"inference ms": inference, "train ms": both, "TFLOP/s": flops / both / 1e9}
@@ -234,20 +249,22 @@ def tiles():
     triton = importlib.import_module("tupe_fairseq.attention.triton")
     key = (False, 16) if SMOKE else (True, 64)  # 16 bits?, head_dim
     own = triton.TILES[key]
-    wide = [(128, 64, 8, 2, 255), (128, 128, 8, 2, 255), (64, 64, 4, 2, 168), (64, 128, 4, 2, 255)]
-    long = [(64, 128, 8, 2, 255), (64, 64, 4, 2, 168), (32, 64, 4, 3, 168), (32, 128, 4, 2, 255)]
+    wide = [(128, 64, 8), (128, 64, 4), (64, 64, 4), (64, 128, 4), (128, 128, 8), (128, 32, 4)]
+    long = [(64, 128, 8), (32, 128, 8), (32, 128, 4), (64, 64, 4), (32, 64, 4)]  # rows are keys
 
     def other(number, tile, p):
         triton.TILES[key] = tuple(tile if n == number else x for n, x in enumerate(own))
         try:
-            return time_attention("triton", (32, 512), p)
+            return time_attention("triton", (32, 512), p, inference=False)
         finally:
             triton.TILES[key] = own
 
     for p in (0.1, 0.0):
         yield f"p {p} own {own}", functools.partial(other, 0, own[0], p)
         for number, name in enumerate(("forward", "dq", "dkdv", "dbias")):
-            for tile in [(32, 32, 4, 1, 255)] if SMOKE else long if name == "dkdv" else wide:
+            shapes = [(32, 32, 4)] if SMOKE else long if name == "dkdv" else wide
+            more = [(1, 255)] if SMOKE else [(2, 128), (2, 255), (3, 255)]  # stages, registers
+            for tile in [(*a, *b) for a in shapes for b in more if a[2] == 8 or b[1] == 255]:
                 yield f"p {p} {name} {tile}", functools.partial(other, number, tile, p)
 
 
@@ -261,6 +278,7 @@ def make_step(name, shape, train=True, dropout=0.1, padded=False, fused=True, co
 
     from tupe_fairseq.encoder import TupeEncoder
     from tupe_fairseq.flops import training_flops
+    from tupe_fairseq.modules.heads import LMHead
     from tupe_fairseq.options import TupeConfig
 
     layers, dim, heads, vocab, shape = 12, 768, 12, 50265, shape
@@ -273,12 +291,12 @@ def make_step(name, shape, train=True, dropout=0.1, padded=False, fused=True, co
         attention_dropout=dropout, attn_impl=implementation, **encoding,
     )  # fmt: skip
     with DEVICE:
-        encoder, words, dense = TupeEncoder(config), nn.Embedding(vocab, dim), nn.Linear(dim, dim)
-        norm, tokens = nn.LayerNorm(dim), torch.randint(4, vocab, shape)
+        encoder, words = TupeEncoder(config), nn.Embedding(vocab, dim)
+        head, tokens = LMHead(dim, vocab, "gelu", words.weight), torch.randint(4, vocab, shape)
         masked = torch.randperm(tokens.numel())[: int(0.15 * tokens.numel())].sort().values
         quarters = torch.arange(shape[0])[:, None] % 4  # of the rows, to 1/2 padding
         padding = torch.arange(shape[1]) >= shape[1] * (1 - quarters / 6) if padded else None
-    model = nn.ModuleList([encoder, words, dense, norm]).train(train)
+    model = nn.ModuleList([encoder, words, head]).train(train)
     model.to(torch.float32 if SMOKE else torch.bfloat16)
     how = {"dynamic": False, "backend": "aot_eager" if SMOKE else "inductor"}
     for layer in encoder.layers if compiled in ("all but attention", "layers") else []:
@@ -294,8 +312,7 @@ def make_step(name, shape, train=True, dropout=0.1, padded=False, fused=True, co
         with kernels(), torch.set_grad_enabled(train):
             x = encoder(words(tokens), padding, output_tokens=masked if train else None)
             if train:
-                logits = F.linear(norm(F.gelu(dense(x))), words.weight).float()
-                F.cross_entropy(logits, tokens.flatten()[masked]).backward()
+                F.cross_entropy(head(x).float(), tokens.flatten()[masked]).backward()
         if train:
             adam.step()
             adam.zero_grad()

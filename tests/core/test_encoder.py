@@ -10,6 +10,7 @@ import json
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
@@ -32,6 +33,7 @@ from helpers.position_cases import (
 )
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.attention import chunked, eager, sdpa
+from tupe_fairseq.modules.heads import LMHead
 from tupe_fairseq.options import POSITION_ENCODINGS
 
 PADDING = torch.tensor([[False] * SEQ_LEN, [False] * 4 + [True] * 3])
@@ -486,3 +488,16 @@ def test_wrong_input_is_refused():
         torch.export.export(encoder, (x, PADDING, False, STARTS))
     with pytest.raises(ValueError, match="without dropout; call eval"):
         encoder.train().attention_weights(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_lm_head_of_an_odd_vocabulary_in_16_bits(dtype):
+    torch.manual_seed(0)
+    head, x = LMHead(8, 13, "gelu").to(dtype), torch.randn(5, 8, dtype=dtype)
+    head.bias.data.normal_()
+    features = head.layer_norm(F.gelu(head.dense(x)))
+    outs, parameters = [head(x), F.linear(features, head.weight, head.bias)], [*head.parameters()]
+    for found, expected in zip(
+        *([out, *torch.autograd.grad(out.sin().sum(), parameters)] for out in outs)
+    ):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)

@@ -308,6 +308,7 @@ def make_masks(bias: Tensor | None, sequences: Sequences, dtype: torch.dtype) ->
     return bias, by_query, by_key, spans, counts
 
 
+@torch.compiler.disable
 def attend(
     qkv: Tensor, masks: Masks, sequences: Sequences, *, scaling: float, dropout: float
 ) -> Tensor:
@@ -321,7 +322,7 @@ def attend(
     head_dim = qkv.size(-1)
     width = max(16, 1 << (head_dim - 1).bit_length())  # of the kernels
     qkv = F.pad(qkv, (0, width - head_dim)) if head_dim < width else qkv.contiguous()
-    out, _ = torch.ops.tupe.attention(qkv, bias, seed, scaling, dropout, *shared)
+    out = _Attention.apply(qkv, bias, seed, scaling, dropout, Shared(*shared))
     return out[..., :head_dim]
 
 
@@ -345,65 +346,28 @@ def _run(number, qkv, seed, scaling, dropout, shared, groups=1, **tensors):
         )  # fmt: skip
 
 
-def _attention(qkv, bias, seed, scaling, dropout, *shared):
-    out = torch.empty_like(qkv[:, 0], memory_format=torch.contiguous_format)
-    lse = qkv.new_empty(qkv.size(2), len(qkv), dtype=torch.float32)
-    _run(0, qkv, seed, scaling, dropout, Shared(*shared), out=out, lse=lse)
-    return out, lse
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, qkv, bias, *options):
+        out = torch.empty_like(qkv[:, 0], memory_format=torch.contiguous_format)
+        lse = qkv.new_empty(qkv.size(2), len(qkv), dtype=torch.float32)
+        _run(0, qkv, *options, out=out, lse=lse)
+        seed, *ctx.options = options
+        ctx.save_for_backward(qkv, out, lse, seed)
+        return out
 
-
-def _attention_backward(grad_out, qkv, out, lse, needs_bias, seed, scaling, dropout, *shared):
-    shared, heads, grad_qkv = Shared(*shared), len(lse), torch.empty_like(qkv)
-    options = seed, scaling, dropout, shared
-    both = {"grad_out": grad_out.contiguous(), "stats": lse.new_empty(*lse.shape, 4)}
-    for number in (1, 2):
-        _run(number, qkv, *options, **both, out=out, lse=lse, grad_qkv=grad_qkv)
-    if not needs_bias:
-        return grad_qkv, lse.new_empty(0)
-    groups = max(1, min(PROGRAMS * 2**13 // (heads * shared.longest**2), len(shared.spans)))
-    grads = lse.new_empty(groups, heads, shared.longest, shared.longest)
-    _run(3, qkv, *options, groups, **both, counts=shared.counts, grad_bias=grads)
-    return grad_qkv, grads.sum(0) if groups > 1 else grads[0]
-
-
-def _setup_context(ctx, inputs, output):
-    qkv, _, seed, *ctx.numbers, by_query, by_key, spans, counts, longest, is_full = inputs
-    ctx.save_for_backward(qkv, *output, seed, by_query, by_key, spans, counts)
-    ctx.numbers += [longest, is_full]
-
-
-def _gradients(ctx, grad_out, _):
-    refuse_second_derivative("triton")
-    qkv, out, lse, seed, *tensors = ctx.saved_tensors
-    scaling, dropout, *rest = ctx.numbers
-    needs_bias = ctx.needs_input_grad[1]
-    grad_qkv, grad_bias = torch.ops.tupe.attention_backward(
-        grad_out, qkv, out, lse, needs_bias, seed, scaling, dropout, *tensors, *rest
-    )
-    return grad_qkv, grad_bias if needs_bias else None, *(None,) * 9
-
-
-def _fake(qkv, *_):
-    lse = qkv.new_empty(qkv.size(2), qkv.size(0), dtype=torch.float32)
-    return qkv.new_empty(qkv.size(0), *qkv.shape[2:]), lse
-
-
-def _fake_backward(grad_out, qkv, out, lse, needs_bias, *options):
-    longest = options[7]
-    return torch.empty_like(qkv), lse.new_empty((len(lse), longest, longest) if needs_bias else 0)
-
-
-# operations, which torch.compile does not look into
-_OPTIONS = (
-    "Tensor? seed, float scaling, float dropout, Tensor? by_query, Tensor? by_key, Tensor spans, "
-    "Tensor counts, SymInt longest, bool is_full) -> (Tensor, Tensor)"
-)
-_op = torch.library.custom_op(
-    "tupe::attention", _attention, mutates_args=(), schema=f"(Tensor qkv, Tensor? bias, {_OPTIONS}"
-)
-_op.register_fake(_fake)
-_op.register_autograd(_gradients, setup_context=_setup_context)
-torch.library.custom_op(
-    "tupe::attention_backward", _attention_backward, mutates_args=(),
-    schema=f"(Tensor grad_out, Tensor qkv, Tensor out, Tensor lse, bool needs_bias, {_OPTIONS}",
-).register_fake(_fake_backward)  # fmt: skip
+    @staticmethod
+    def backward(ctx, grad_out):
+        refuse_second_derivative("triton")
+        qkv, out, lse, seed = ctx.saved_tensors
+        grad_qkv, heads, shared = torch.empty_like(qkv), len(lse), ctx.options[-1]
+        both = {"grad_out": grad_out.contiguous(), "stats": lse.new_empty(*lse.shape, 4)}
+        for number in (1, 2):
+            _run(number, qkv, seed, *ctx.options, **both, out=out, lse=lse, grad_qkv=grad_qkv)
+        if not ctx.needs_input_grad[1]:
+            return grad_qkv, *(None,) * 5
+        groups = max(1, min(PROGRAMS * 2**13 // (heads * shared.longest**2), len(shared.spans)))
+        grads = lse.new_empty(groups, heads, shared.longest, shared.longest)
+        options = *ctx.options, groups
+        _run(3, qkv, seed, *options, **both, counts=shared.counts, grad_bias=grads)
+        return grad_qkv, grads.sum(0) if groups > 1 else grads[0], *(None,) * 4
