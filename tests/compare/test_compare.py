@@ -73,6 +73,7 @@ def bin_folder(tmp_path):
     "flags, message",
     [
         (["--train-flags=--lr 3"], "--train-flags may not set --lr: tupe-compare sets it for all"),
+        (["--train-flags=--amp"], "--train-flags: --amp has no effect on a CPU; drop it"),
         (["--train-flags=--no-such"], "--train-flags: unrecognized arguments: --no-such"),
         (["--baseline", "rope", "--dry-run"], "--baseline 'rope' is neither in --schemes nor in"),
         (["--schemes=alibi --rel-pos"], "--schemes 'alibi --rel-pos': "),
@@ -351,6 +352,7 @@ def place(tmp_path_factory):
         (["--tasks", "out/CoLA", "--finetune-flags=--keep-checkpoints"], "not have --keep-check"),
         (["--tasks", "out/CoLA", "--finetune-flags=--dry-run"], "may not have --dry-run"),
         (["--tasks", "out/CoLA", "--finetune-flags=--train-flags=--lr=3"], "may not set --lr: it"),
+        (["--tasks", "out/CoLA", "--finetune-flags=--train-flags=--amp"], "no effect on a CPU"),
         (
             ["--tasks", "out/CoLA", "--finetune-flags=--data x"],
             "argument --data: x is not a folder",

@@ -198,7 +198,7 @@ def _checked_tasks(parser: argparse.ArgumentParser, args: argparse.Namespace) ->
             # a model of any size stands for the trained one
             model = Pretrained("", ("--arch", args.arch[0]), 128, (0, None), {})
             own = Settings(1, train_flags=flags.train_flags)
-            Run(1e-5, 1, Experiment("", data_of_task, model, own)).check_train_flags()
+            Run(1e-5, 1, Experiment("", data_of_task, model, own, args.cpu)).check_train_flags()
         except (OSError, ValueError) as error:
             parser.error(f"--tasks {folder}: {error}")
         if not filecmp.cmp(f"{data}/dict.txt", f"{folder}/input0/dict.txt", shallow=False):

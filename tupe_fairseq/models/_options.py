@@ -70,6 +70,8 @@ def register_sizes(
         sizes["ffn_embed_dim"] = inner or 4 * width
         for side in sides:
             set_defaults(args, {f"{side}_{name}": size for name, size in sizes.items()})
+        if safe_getattr(args, "bf16"):  # with which fairseq-train expects a TPU
+            args.tpu = False
         preset(args)
 
     for arch, size in archs.items():

@@ -35,7 +35,7 @@ _LOGDIR = "--tensorboard-logdir"
 
 
 def check_train_flags(
-    words: Iterable[object], train_flags: Sequence[str], fixed: Iterable[object], whose: str
+    words: Iterable[object], train_flags: Sequence[str], fixed: Sequence[object], whose: str
 ) -> argparse.Namespace:
     """The options of fairseq-train with --train-flags, which may not change those of a study.
 
@@ -56,6 +56,8 @@ def check_train_flags(
         name = flag[2:].replace("-", "_")
         if before.get(name) != getattr(after, name, None):
             raise ValueError(f"--train-flags may not set {flag}: {whose}")
+    if after.amp and "--cpu" in fixed:
+        raise ValueError("--train-flags: --amp has no effect on a CPU; drop it, or give --bf16")
     return after
 
 
