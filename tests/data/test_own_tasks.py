@@ -436,7 +436,7 @@ AS_TEXT = "has a list as text, "
             "classification",
             "a.csv",
             rows_of("a", "b", text="same"),
-            "--valid-share 0.1 of 20 rows (1 different texts) holds out 0",
+            "1 different texts) holds out 0; valid needs 2 or more; give more texts or --valid\n",
         ),
     ],
 )
@@ -520,6 +520,7 @@ def test_folds_test_each_row_once_and_no_text_is_on_two_sides(kind, place, tmp_p
     train, out = write_csv(tmp_path / "a.csv", [("text", "label"), *rows]), tmp_path / "out"
     command = [kind, train, place / "data", out, "--text", "text", "--label", "label"]
     printed, report, task = prepared(*command, "--folds", 4, "--valid-share", 0.2)
+    assert printed.count("encoding") == 1 and "encoding 252 texts" in printed
     assert task.splits == ("train", "valid", "test") and report["folds"] == sorted(report["folds"])
     tested = []
     for fold in report["folds"]:
@@ -547,6 +548,7 @@ def test_folds_test_each_row_once_and_no_text_is_on_two_sides(kind, place, tmp_p
     "flags, rows, expected",
     [
         ("--folds 5", 4, "8 rows with 4 different texts, too few for --folds 5"),
+        ("--folds 2", 4, "holds out 0; valid needs 2 or more; raise it, or give more texts\n"),
         ("--folds 1", 9, "--folds: '1' is not a whole number of 2 or more"),
         ("--folds 2 --test-share 0.2", 9, "--folds draws valid and test from --train; drop it, or"),
         ("--folds 2 --valid {valid}", 9, "drop it, or --valid"),
@@ -559,7 +561,8 @@ def test_shares_and_folds_that_cannot_be(flags, rows, expected, place, tmp_path)
     lines = [(sentence(n), "ab"[n % 2]) for n in range(rows)] * 2
     train = write_csv(tmp_path / "a.csv", [("text", "label"), *lines])
     words = flags.format(valid=train).split()
-    assert expected in refused("classification", train, place / "data", tmp_path / "out", *words)
+    line = refused("classification", train, place / "data", tmp_path / "out", *words)
+    assert expected in f"{line}\n"
 
 
 def test_labels_with_fewer_texts_than_folds_are_named(place, tmp_path):

@@ -342,6 +342,7 @@ AT_2 = {"text": ["bag"], "answer_start": [2]}
         ("a.jsonl", [{**ROW, "answers": None}], "id 7 has no answers"),
         ("a.jsonl", [ROW, ROW], "no question of"),
         ("a.json", [ROW], "has not SQuAD's layout"),
+        ("a.json", '["caf\udce9"]', "a.json is not UTF-8; convert the file first: iconv -f"),
         ("a.json", {"data": [{"paragraphs": [{"qas": []}]}]}, "KeyError('context')"),
         ("a.json", {"data": [{**ROW, "answers": [{"text": "red", "answer_start": 3}]}]},
          "question 1 has the answer 'red', but its context has 'ed ' at 3"),
@@ -351,7 +352,7 @@ AT_2 = {"text": ["bag"], "answer_start": [2]}
 def test_refused(name, content, message, place, tmp_path):
     lines = "".join(f"{json.dumps(row)}\n" for row in content) if name == "a.jsonl" else None
     text = content if isinstance(content, str) else lines or json.dumps(content)
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_text(text, errors="surrogateescape")
     code, printed = prepare(place, tmp_path / "out", "--train", tmp_path / name)
     assert code == 2 and printed.count("error: ") == 1 and not (tmp_path / "out").exists()
     assert message in printed.splitlines()[-1]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tupe_fairseq.data.rows import DELIMITED, BadRows, RowError, ending_of, read_chunks
-from tupe_fairseq.data.text_files import OPENERS, open_text, printable
+from tupe_fairseq.data.text_files import CONVERT, OPENERS, open_text, printable
 
 Answer = tuple[str, int]  # its text, and where it begins
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
@@ -53,6 +53,8 @@ def _squad(path: str) -> Iterator[dict[str, Any]]:
     with open_text(path) as (file, _):
         try:
             content = json.load(file)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is not UTF-8; {CONVERT}") from error
         except (ValueError, RecursionError) as error:
             problem = f"{path} is not JSON ({error}); JSON lines belong in .jsonl"
             raise ValueError(problem) from error

@@ -83,6 +83,8 @@ def prepare_folder(
             "settings": settings,
             **more,
         }
+        texts = task.texts * sum(len(x.texts) for of in parts.values() for x in of.values())
+        logger.info("%s: encoding %d texts; large tasks take minutes", task.name, texts)
         counts = {}
         for name, splits in parts.items():
             own, work = os.path.join(partial, name), (tokenizer, max_positions, workers)
@@ -139,11 +141,10 @@ def _log_report(report: dict[str, Any]) -> None:
         counts = "; ".join(_counts(values[name]) for name in ("labels", "dropped", "warnings"))
         numbers = [str(values[name]) for name in ("rows_read", "rows", "too_long")]
         table.append([split, *numbers, f"{values['unknown_rate']:.2%}", counts])
-        if values["unknown_rate"] > MUCH:
-            warnings.append(
-                f"{values['unknown_rate']:.1%} of the tokens of {split} are unknown; was the "
-                "vocabulary made for such text?"
-            )
+    unknown, split = max((of["unknown_rate"], split) for split, of in report["splits"].items())
+    if unknown > MUCH:
+        text = f"{unknown:.1%} of the tokens of {split} are unknown"
+        warnings.append(f"{text}; was the vocabulary made for such text?")
     widths = [max(map(len, column)) for column in zip(*table)]
     for first, *numbers, counts in table:
         cells = [cell.rjust(width) for cell, width in zip(numbers, widths[1:])]
@@ -169,7 +170,6 @@ def _encode(
     """Write the texts of all splits, and for tagging the tags; returns counts for report.json."""
     parts = {}
     total = task.texts * sum(len(rows.texts) for rows in splits.values())
-    logger.info("%s: encoding %d texts; large tasks take minutes", task.name, total)
     with tqdm(desc="encoding", total=total, unit="texts", disable=None, leave=False) as bar:
         for split, rows in splits.items():
             lengths, unknown = [[] for _ in range(task.texts)], 0

@@ -423,9 +423,11 @@ def _hold_out(
     own = [texts[row] for row in rows]
     drawn = draw_share(own, _strata(options, part), labels, share, options.seed)
     if len(drawn) < _FEWEST:
+        advice = "raise it, or " * (len(set(own)) > 1) + "give more texts"
+        advice += "" if options.folds else f" or --{split}"
         raise ValueError(
             f"--{split}-share {share:g} of {len(labels)} rows ({len(set(own))} different texts) "
-            f"holds out {len(drawn)}; {split} needs {_FEWEST} or more; raise it, or give --{split}"
+            f"holds out {len(drawn)}; {split} needs {_FEWEST} or more; {advice}"
         )
     kept = [row for place, row in enumerate(rows) if place not in drawn]
     return kept, [rows[place] for place in sorted(drawn)]
