@@ -402,13 +402,17 @@ def test_folds_predict_each_row_once_and_the_seeds_vote(kind, chains):
             elif pair[0] == pair[1]:
                 assert answer == pair[0]
     table = (folder / "results.md").read_text()
-    for line in (
-        "the best run of each fold",
-        "median of 2 seeds",
-        "vote of 2 seeds",
-        "gain of the",
-    ):
-        assert f"| {line}" in table, table
+    best, vote = (summary[key][summary["selection"]]["value"] for key in ("metrics", "ensemble"))
+    lines = ["the best run of each fold", "median of 2 seeds", "vote of 2 seeds", "gain of the"]
+    answers = {"regression": ("mean score", 2), "classification": ("majority class", 1)}[kind]
+    for line in [*lines, f"always [^|,]+{'(, [^|,]+)' * (answers[1] - 1)} .{answers[0]}."]:
+        assert re.search(rf"\| {line}", table), table
+    assert re.search(
+        rf"\*\*Report\*\* .* {100 * vote:.1f} .*, by the vote of 2 seeds, as pred", table
+    )
+    assert ("No run beats the baseline" in table) == (max(best, vote) <= summary["baseline_score"])
+    assert "## Each fold, by its best run" in table
+    assert ("## Each class, by the vote" in table) == (kind == "classification")
     assert "predicted once, by a model that has not seen it" in table
     if kind == "regression":
         return
@@ -429,9 +433,10 @@ def scored(kind, predictions, targets):
 
 def test_the_test_part_is_scored_at_the_end_by_the_seeds_of_the_best_rate(chains):
     data = prepared(chains, "classification", "--test-share", 0.25)
-    words = on_cpu(chains, data, "--seeds", "1,2,3", "--epochs", 1)
+    words = on_cpu(chains, data, "--seeds", "1,2,3", "--epochs", 1, "--train-flags=--bf16")
     finetune(*words)
     folder = chains / "runs" / data.name
+    assert "dtype: bfloat16" in (folder / FIRST / "train.log").read_text()
     summary = read(folder, "results.json")
     best = f"lr{summary['best_lr']}-seed"
     names = [f"{best}{seed}" for seed in (1, 2, 3)]
@@ -448,6 +453,8 @@ def test_the_test_part_is_scored_at_the_end_by_the_seeds_of_the_best_rate(chains
     assert "Scored once, at the end; nothing is chosen on these rows." in table
     # seeds whose checkpoints are gone cannot vote
     code, text = call_program("finetune", [*words, "--ensemble"])
-    assert code == 2 and "was finished without --ensemble and its checkpoint is gone" in text
+    gone = [str(folder / name) for name in names if name != summary["best_run"]]
+    assert code == 2 and "2 runs were finished without --ensemble and their checkpoints" in text
+    assert text.endswith(f"or to repeat them: rm -r {shlex.join(map(os.path.relpath, gone))}\n")
     code, text = call_program("finetune", [*words, "--ensemble", "--seeds", "1"])
     assert code == 2 and "--ensemble needs two --seeds or more, not 1" in text

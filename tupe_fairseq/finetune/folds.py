@@ -19,9 +19,11 @@ from tupe_fairseq.finetune.scoring import (
     metric_names,
     with_intervals,
 )
-from tupe_fairseq.runs.tables import markdown_table, write_tables
+from tupe_fairseq.runs.tables import in_cell, markdown_table, write_tables
 
 _TEST = "test"
+_BASELINE = "The baseline of a fold comes from the rows that its model learns from."
+_MEANS = " These means differ, so they have a correlation, which says nothing."
 
 
 def write_folds(
@@ -41,9 +43,12 @@ def write_folds(
         seed: _pooled([one.seeds[_TEST][seed] for one in tests.values()]) for seed in sorted(in_all)
     }
     of_vote = votes and with_intervals(task, votes)
-    constant = joined([constant_predictions(one.data)[1](_TEST) for one in experiments])
+    says, constants = zip(*(constant_predictions(one.data) for one in experiments))
+    constant = joined([predict(_TEST) for predict in constants])
     least = measure(task, Predicted(constant, pooled.targets))
     metrics, names = with_intervals(task, pooled), metric_names(task)
+    score = (of_vote or metrics)[task.selection]
+    is_useless = max(score["value"], metrics[task.selection]["value"]) <= least[task.selection]
     folds = [
         {"fold": one.fold, "rows": one.data.rows, "run": best[one].name}
         | {"metrics": measure(task, tests[one].best[_TEST])}
@@ -54,7 +59,7 @@ def write_folds(
         "selection": task.selection,
         "settings": settings,
         "description": task.to_record(),
-        "score": (of_vote or metrics)[task.selection]["value"],
+        "score": score["value"],
         "baseline_score": least[task.selection],
         "metrics": metrics,
         "ensemble": of_vote,
@@ -63,11 +68,13 @@ def write_folds(
     }
     one_each = all(len(of) == 1 for of in results.values())
     number = len(next(iter(tests.values())).voters)
-    label = "the run of each fold" if one_each else "the best run of each fold"
+    one_run = "run" if one_each else "best run"
+    label = f"the {one_run} of each fold"
     what = "its epoch is" if one_each else "epoch, rate and best run are"
     table = [report.model_row(label, task, metrics)]
     table += report.seed_rows(task, seeds, of_vote, number)
-    table.append(["baseline", *(report.percent(least[n]) for n in names), "", ""])
+    baseline = report.BASELINES[task.kind].format(in_cell(list(dict.fromkeys(says))))
+    table.append([baseline, *(report.percent(least[n]) for n in names), "", ""])
     labels = [report.METRIC_LABELS[name] for name in names]
     each = [
         [one["fold"], str(one["rows"][_TEST]), *(report.percent(one["metrics"][n]) for n in names)]
@@ -86,15 +93,21 @@ def write_folds(
         "## All rows",
         "",
         markdown_table(["", *labels, *report.spread_labels(task)], table),
-        report.INTERVALS,
+        f"**Report** {report.METRIC_LABELS[task.selection]} {report.percent(score['value'])} "
+        f"(95% interval {' to '.join(map(report.percent, score['interval']))}), by "
+        f"{f'the vote of {number} seeds' if of_vote else label}, as predictions.tsv has it.",
         "",
-        "## Each fold",
+        f"{report.INTERVALS} {_BASELINE}{_MEANS * task.is_regression}",
+        "",
+        *[report.NO_BETTER] * is_useless,
+        f"## Each fold, by its {one_run}",
         "",
         markdown_table(["fold", "rows", *labels, "run"], each),
     ]
     if not task.is_regression and task.kind != QA:
         summary["classes"] = class_scores(task.labels, *map(flat, votes or pooled))
-        lines += ["## Each class", "", report.class_table(summary["classes"])]
+        title = "## Each class" + ", by the vote" * bool(votes)
+        lines += [title, "", report.class_table(summary["classes"])]
     paths = [
         os.path.join(one.folder if has_votes else best[one].folder, f"predictions-{_TEST}.tsv")
         for one in experiments

@@ -12,7 +12,7 @@ from tupe_fairseq.files import output_folder, write_json
 from tupe_fairseq.finetune import report
 from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.folds import write_folds
-from tupe_fairseq.finetune.run import check_outputs, finetune, has_outputs, predictions, vote
+from tupe_fairseq.finetune.run import complete_outputs, finetune, has_outputs, predictions, vote
 from tupe_fairseq.finetune.scoring import (
     Results,
     baseline,
@@ -96,9 +96,9 @@ def run_protocol(
     with output_folder(folder, "settings.json", settings) as output:
         write_json(os.path.join(folder, "settings.json"), settings)
         studies = {one: _Study(one, settings, keep_checkpoints) for one in experiments}
-        for run in runs if first.ensemble else ():
-            if (studies[run.experiment].results.get(run) or {}).get("metrics"):
-                check_outputs(run, devices[0])
+        if first.ensemble:
+            known = ((run, studies[run.experiment].results.get(run) or {}) for run in runs)
+            complete_outputs([run for run, of in known if of.get("metrics")], devices[0])
         name = first.data.task.name
         logger.info("%s: command.sh and train.log of each run: %s/", name, folder)
         failed = run_grid(

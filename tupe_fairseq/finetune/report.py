@@ -47,7 +47,11 @@ INTERVALS = (
     "The interval of three seeds or more is that of their mean (Student's t); that of one model or "
     f"vote comes from {DRAWS:,} draws of the rows with repeats."
 )
-_BASELINES = {
+NO_BETTER = (
+    "**No run beats the baseline.** A small model needs higher learning rates (--lrs 2e-4,5e-4), "
+    "and one that was pre-trained without dropout --dropout 0.\n"
+)
+BASELINES = {
     CLASSIFICATION: "always {} (majority class)",
     REGRESSION: "always {} (mean score)",
     MULTILABEL: "always {} (most frequent set of labels)",
@@ -184,7 +188,7 @@ def task_table(summary: dict[str, Any], task: Task, tests: Tests | None = None) 
         scores = [percent(metrics and metrics[split][metric]) for split, metric in columns]
         return [name + " (best)" * (name == best), str(number), *scores]
 
-    baseline = _BASELINES[task.kind].format(in_cell(constant["answer"]))
+    baseline = BASELINES[task.kind].format(in_cell(constant["answer"]))
     medians = [
         [
             *line(row["lr"], summary["best_lr"], len(row["seeds"]), row["metrics"]),
@@ -230,10 +234,7 @@ def task_table(summary: dict[str, Any], task: Task, tests: Tests | None = None) 
         markdown_table(["run", "epochs", *labels], runs),
     ]
     if summary["best_run"] and summary["best_run_score"] <= summary["baseline_score"]:
-        lines.append(
-            "**No run beats the baseline.** A small model needs higher learning rates (--lrs "
-            "2e-4,5e-4), and one that was pre-trained without dropout --dropout 0.\n"
-        )
+        lines.append(NO_BETTER)
     for split, predicted in tests.best.items() if tests else ():
         title = f"{split.capitalize()} set ({len(predicted.targets)} rows)"
         rows = seed_rows(task, tests.seeds[split], votes.get(split), number)
@@ -244,12 +245,14 @@ def task_table(summary: dict[str, Any], task: Task, tests: Tests | None = None) 
         lines += [
             f"## {title}",
             "",
-            "Scored once, at the end; nothing is chosen on these rows.",
+            "Scored once, at the end; nothing is chosen on these rows. The best run's row is the "
+            "score of the model in best/.",
             "",
         ]
         lines += [markdown_table(header, rows)]
     if summary.get("classes"):
-        lines += ["## Each class, by the best run", "", class_table(summary["classes"])]
+        title = "## Each class of the development set, by the best run"
+        lines += [title, "", class_table(summary["classes"])]
     return "\n".join(lines)
 
 

@@ -3,6 +3,7 @@
 import itertools
 import logging
 import os
+import shlex
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -121,17 +122,18 @@ def has_outputs(run: Run) -> bool:
     return all(os.path.exists(_outputs_path(run, x)) for x in run.experiment.predicted_splits())
 
 
-def check_outputs(run: Run, device: str) -> None:
-    """Of a finished run, make the outputs that an ensemble needs, if its checkpoint is there."""
-    for split in run.experiment.predicted_splits():
-        if os.path.exists(_outputs_path(run, split)):
-            continue
-        if not os.path.exists(run.path(BEST)):
-            raise ValueError(
-                f"{run} was finished without --ensemble and its checkpoint is gone; remove "
-                f"{run.folder}, to repeat it, or give another --output-dir"
-            )
-        _predict(run, split, device)
+def complete_outputs(runs: Sequence[Run], device: str) -> None:
+    """Make the outputs of finished runs that an ensemble needs, from their checkpoints."""
+    runs = [run for run in runs if not has_outputs(run)]
+    if gone := [run for run in runs if not os.path.exists(run.path(BEST))]:
+        folders = shlex.join(os.path.relpath(run.folder) for run in gone)
+        raise ValueError(
+            f"{len(gone)} runs were finished without --ensemble and their checkpoints are gone; "
+            f"give another --output-dir, or to repeat them: rm -r {folders}"
+        )
+    for run in runs:
+        for split in run.experiment.predicted_splits():
+            _predict(run, split, device)
 
 
 def vote(runs: Sequence[Run], split: str) -> Predicted:
