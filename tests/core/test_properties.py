@@ -30,7 +30,7 @@ from helpers.position_cases import (
 from tupe_fairseq import TupeEncoder
 from tupe_fairseq.modules.record import recorded_options
 from tupe_fairseq.options import POSITION_ENCODINGS, POSITION_OPTIONS
-from tupe_fairseq.position import CATALOGUE, PositionEncoding
+from tupe_fairseq.position import CATALOGUE, PositionEncoding, build_position_encoding
 
 ORDER = torch.tensor([3, 0, 6, 1, 5, 2, 4])
 PADDING = torch.tensor([[False] * SEQ_LEN, [False] * 4 + [True] * 3])
@@ -178,6 +178,14 @@ def test_what_an_encoding_does_not_take_is_refused(name):
             config = dataclasses.replace(config, rel_pos=True)
         if option in takes:
             assert recorded_options(TupeEncoder(config).config)[option] == value
+
+
+@pytest.mark.parametrize("wrong", [0, -3, 2.5, float("nan"), "4"])
+def test_wrong_values_are_refused_without_a_config(wrong):
+    for name, option in (("shaw", "max_rel_pos"), ("tupe", "rel_pos"), ("pope", "max_positions")):
+        sizes = {"embed_dim": 12, "num_heads": 3, "max_positions": 11, option: wrong}
+        with pytest.raises(ValueError, match=rf"{option} \({wrong}\) must be .*; change --"):
+            build_position_encoding(name, **sizes)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from tupe_fairseq.options import POSITION_ENCODINGS, TupeConfig, flag
+from tupe_fairseq.options import POSITION_ENCODINGS, POSITION_OPTIONS, TupeConfig, flag
 from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.t5_bias import RelativePositionBias, relative_position_bucket, untie_cls
 from tupe_fairseq.position.tupe import TupePositionBias, UntiedAbsoluteBias
@@ -63,6 +63,9 @@ def build_position_encoding(
             raise ValueError(
                 f"{key} ({value}) has no effect without rel_pos; add --rel-pos or drop {flag(key)}"
             )
+    known: dict[str, Any] = {key: x for key, x in options.items() if key in POSITION_OPTIONS}
+    known.update(embed_dim=embed_dim, num_heads=num_heads, max_positions=max_positions)
+    TupeConfig(**known)  # refuses wrong values
     options.pop("position_each_layer", None)  # the encoder's own
     return encoding(embed_dim, num_heads, max_positions, causal=causal, **options)
 
