@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from helpers.position_cases import ALL, Case, build, has_first_values, parametrized, randomize
-from helpers.reference import Entry
+from helpers.reference import Entry, num_parameters
 from tupe_fairseq.position import (
     CATALOGUE,
     RelativePositionBias,
@@ -178,27 +178,13 @@ def test_the_bias_is_float32_in_half_precision_and_under_autocast(case):
     )
 
 
-# for width D, H heads of width K and M positions, as in examples/positions/README.md
-D, H, K, M = DIM, HEADS, HEAD_DIM, MAX
-PARAMETERS = {
-    "tupe": (M + 1) * D + 2 * D**2 + 4 * D,
-    "learned": M * D,
-    "transformer-xl": D**2 + 2 * D,
-    "enformer": 6 * D + 2 * D,
-    "pope": H * K,
-    "fire": 2 + 2 * 32 + 32 * H,
-    "kerple": 2 * H,
-    "shaw": (2 * 16 + 1) * K,
-    "disentangled": M * D + 2 * D**2 + 4 * D,
-}
-
-
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_parameters_and_their_first_values(name):
     torch.manual_seed(1)
-    position = build_position_encoding(name, embed_dim=D, num_heads=H, max_positions=M)
+    position = build_position_encoding(name, embed_dim=DIM, num_heads=HEADS, max_positions=MAX)
     parameters = dict(position.named_parameters())
-    assert sum(p.numel() for p in parameters.values()) == PARAMETERS.get(name, 0)
+    expected = num_parameters(DIM, HEADS, HEAD_DIM, MAX).get(name, 0)
+    assert sum(p.numel() for p in parameters.values()) == expected
     assert list(position.state_dict()) == list(parameters)
     for key, value in parameters.items():
         if (fits := has_first_values(key, value)) is not None:

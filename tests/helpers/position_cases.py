@@ -1,11 +1,11 @@
 """Every position encoding of the catalogue with every option that it takes, at toy size."""
 
-import math
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 
+from helpers.reference import FIRST_VALUES
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.options import POSITION_OPTIONS
 from tupe_fairseq.position import CATALOGUE, build_position_encoding
@@ -17,12 +17,6 @@ DIM = HEADS * HEAD_DIM
 REL_POS = {"rel_pos": True, "rel_pos_buckets": 8, "max_rel_pos": 5}
 #: of an option that is a number, an odd one that SEQ_LEN tokens reach
 OPTION_VALUES = {name: 3 for name, option in POSITION_OPTIONS.items() if option.default is None}
-#: first values that are not BERT's, by the end of the name: the range that they are drawn from
-FIRST_VALUES = {
-    "c": (0.1, 0.1), "threshold": (1, 1), "hidden_weight": (-1, 1), "hidden_bias": (-1, 1),
-    "out_weight": (-(32**-0.5), 32**-0.5), "log_r1": (math.log(0.01), math.log(2)),
-    "log_r2": (math.log(0.01), 0), "phases": (0, 0),
-}  # fmt: skip
 SMALL = TupeConfig(
     embed_dim=DIM, num_heads=HEADS, num_layers=2, ffn_embed_dim=5, max_positions=MAX, dropout=0.0,
     attention_dropout=0.0, attn_impl="eager",

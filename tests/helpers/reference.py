@@ -220,6 +220,29 @@ class Entry:
         return q @ key / math.sqrt(len(q))
 
 
+#: first values that are not BERT's, by the end of the name: the range that they are drawn from
+FIRST_VALUES = {
+    "c": (0.1, 0.1), "threshold": (1, 1), "hidden_weight": (-1, 1), "hidden_bias": (-1, 1),
+    "out_weight": (-(32**-0.5), 32**-0.5), "log_r1": (math.log(0.01), math.log(2)),
+    "log_r2": (math.log(0.01), 0), "phases": (0, 0),
+}  # fmt: skip
+
+
+def num_parameters(D, H, K, M):
+    """For width D, H heads of width K and M positions, as in examples/positions/README.md."""
+    return {
+        "tupe": (M + 1) * D + 2 * D**2 + 4 * D,
+        "learned": M * D,
+        "transformer-xl": D**2 + 2 * D,
+        "enformer": 6 * D + 2 * D,
+        "pope": H * K,
+        "fire": 2 + 2 * 32 + 32 * H,
+        "kerple": 2 * H,
+        "shaw": (2 * 16 + 1) * K,
+        "disentangled": M * D + 2 * D**2 + 4 * D,
+    }
+
+
 def spaced(start, end, number):
     return [start + (end - start) * n / max(number - 1, 1) for n in range(number)]
 

@@ -648,7 +648,7 @@ class TupePreTrainedModel(PreTrainedModel):
         elif isinstance(module, (AlibiBias, TransformerXlRelative)):
             for parameter in module.parameters(recurse=False):
                 nn.init.normal_(parameter, std=std)
-        elif isinstance(module, (PolarPositions, FireBias, KerpleBias)):
+        elif hasattr(module, "reset_parameters"):  # of a position encoding
             module.reset_parameters()
 
 

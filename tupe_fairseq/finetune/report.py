@@ -114,14 +114,19 @@ def seed_rows(
     cells = spread_cells(spread([one[task.selection] for one in found]))
     rows = [[f"median of {len(seeds)} seeds", *map(percent, medians), *cells]]
     if vote:
-        values = [one["value"] for one in vote.values()]
-        rows += [model_row(f"vote of {number} seeds", task, vote)]
-        rows += [["gain of the vote over the median", *map(_gain, values, medians), "", ""]]
+        rows += vote_rows([f"vote of {number} seeds"], task, [vote], medians)
     return rows
 
 
-def _gain(value: float, before: float) -> str:
-    return f"{100 * (value - before):+.1f}"
+def vote_rows(
+    first: list[str], task: Task, votes: list[dict[str, Any]], medians: list[float]
+) -> list[list[str]]:
+    """An ensemble's metrics on each set, and its gain; ``first`` are the cells before."""
+    values = [one["value"] for vote in votes for one in vote.values()]
+    interval = " to ".join(map(percent, votes[0][task.selection]["interval"]))
+    gains = (f"{100 * (value - before):+.1f}" for value, before in zip(values, medians))
+    second = ["gain of the vote over the median", "", ""][: len(first)]
+    return [[*first, *map(percent, values), "", interval], [*second, *gains, "", ""]]
 
 
 def write_task(
@@ -200,15 +205,9 @@ def task_table(summary: dict[str, Any], task: Task, tests: Tests | None = None) 
     number, votes = len(ensemble["seeds"]), ensemble["metrics"]
     best_lr = next(row for row in summary["by_lr"] if row["lr"] == summary["best_lr"])
     if number and best_lr["metrics"]:
-        values = [votes[split][name]["value"] for split, name in columns]
         before = [best_lr["metrics"][split][name] for split, name in columns]
-        interval = " to ".join(map(percent, votes["valid"][task.selection]["interval"]))
-        medians.append(
-            [f"vote at {best_lr['lr']}", str(number), *map(percent, values), "", interval]
-        )
-        medians.append(
-            ["gain of the vote over the median", "", *map(_gain, values, before), "", ""]
-        )
+        first = [f"vote at {best_lr['lr']}", str(number)]
+        medians += vote_rows(first, task, [votes[split] for split in splits], before)
     medians.append([*line(baseline, None, "", constant["metrics"]), "", ""])
     runs = [
         line(run["run"], summary["best_run"], run["epochs"], run["metrics"])
