@@ -18,9 +18,9 @@ from fairseq.data import Dictionary
 from helpers.glue_files import ODD_TEXTS, prepare_glue, sentence, write_glue, write_pretrain_dir
 from helpers.models import write_model
 from helpers.running import BIN, call_program, run_process
+from tupe_fairseq.data.held_out import draw_share
 from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.task import KINDS, REPORT, Task, label_of
-from tupe_fairseq.data.task_rows import draw_share
 from tupe_fairseq.data.text_files import clean_line
 from tupe_fairseq.files import read_json
 

@@ -1,14 +1,13 @@
-"""Your own labelled files as a task: texts, labels, and rows held out for valid and test."""
+"""Your own labelled files as a task: columns, texts and labels."""
 
 import argparse
 import logging
-import random
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tupe_fairseq.data.columns import Choices, Columns, choose_choices, choose_columns, names_of
+from tupe_fairseq.data.held_out import FEWEST, draw_parts, keys_of
 from tupe_fairseq.data.metrics import are_entities
 from tupe_fairseq.data.questions import read_questions
 from tupe_fairseq.data.rows import (
@@ -48,8 +47,6 @@ _METRICS = {
     CHOICE: (("accuracy",), "accuracy"),
     QA: (("exact_match", "answer_f1"), "answer_f1"),
 }
-# fine-tuning needs two rows to train and to validate with
-_FEWEST = 2
 # more classes than this, and than half of the rows, are no classes
 _MANY_LABELS = 20
 
@@ -92,7 +89,7 @@ def read_task(
             raise ValueError(f"{given}, and there are {columns.number}")
     elif kind != REGRESSION:
         labels = _labels(options, train, columns)
-    parts = _parts(options, train, normalize)
+    parts = draw_parts(options, train, normalize)
     splits = next(iter(parts.values()))
     for split in filter(files.__contains__, ("valid", "test")):
         own = columns
@@ -101,8 +98,8 @@ def read_task(
         splits[split] = _read(options, split, own, labels, converts=converts)
     for of_part in parts.values():
         for split, rows in of_part.items():
-            if split != "test" and len(rows.texts) < _FEWEST:
-                raise ValueError(f"{split} has {len(rows.texts)} rows; fine-tuning needs {_FEWEST}")
+            if split != "test" and len(rows.texts) < FEWEST:
+                raise ValueError(f"{split} has {len(rows.texts)} rows; fine-tuning needs {FEWEST}")
     if kind == REGRESSION:
         more = {"scale": _scale(options, train, splits)}
     _warn_of_leaks({split: splits[split] for split in ("train", *files)}, normalize)
@@ -242,9 +239,9 @@ def _is_labelled(
 
 def _warn_of_leaks(splits: dict[str, TaskRows], normalize: Callable[[str], str]) -> None:
     """Of given files; what is drawn from one file has no text on both sides."""
-    train = set(_keys(splits.pop("train"), normalize)) if len(splits) > 1 else set()
+    train = set(keys_of(splits.pop("train"), normalize)) if len(splits) > 1 else set()
     for split, rows in splits.items():
-        number = sum(texts in train for texts in _keys(rows, normalize))
+        number = sum(texts in train for texts in keys_of(rows, normalize))
         if number:
             rows.warnings["also in train"] = number
             logger.warning("%d of %d rows of %s are in train, too", number, len(rows.texts), split)
@@ -345,133 +342,3 @@ def _scale(
         if outside:
             rows.warnings[f"score outside {low:g} to {high:g}"] = outside
     return low, high
-
-
-def _parts(
-    options: argparse.Namespace, train: TaskRows, normalize: Callable[[str], str]
-) -> dict[str, dict[str, TaskRows]]:
-    """The splits that are drawn from one file, by the folder of each fold."""
-    texts: list[Any] = _keys(train, normalize)
-    if options.kind == QA:
-        texts = [context for _, context in train.texts]
-    if not options.folds:
-        splits, rest = {}, range(len(texts))
-        for split in ("test", "valid"):
-            share = getattr(options, f"{split}_share")
-            if share and split not in options.files:
-                before, (rest, drawn) = len(rest), _hold_out(options, train, texts, rest, split)
-                logger.info("%d of %d rows of train are held out as %s", len(drawn), before, split)
-                splits[split] = _take(train, drawn)
-        kept = _take(train, rest)
-        kept.dropped = train.dropped
-        return {"": {"train": kept, **dict(reversed(splits.items()))}}
-    number, path, different = options.folds, options.files["train"], set(texts)
-    if len(different) < number:
-        raise ValueError(
-            f"{path} has {len(texts)} rows with {len(different)} different texts, too few for "
-            f"--folds {number}"
-        )
-    if options.kind not in (REGRESSION, QA):
-        pairs = {(x, one) for x, label in zip(texts, train.labels) for one in as_tuple(label)}
-        counts = Counter(label for _, label in pairs)
-        rare = [f"{label!r} ({n})" for label, n in sorted(counts.items()) if n < number]
-        if rare:
-            text = "labels with fewer texts than there are folds, so that some test none: %s"
-            logger.warning(text, ", ".join(rare))
-    fold_of = deal(texts, _strata(options, train), [1 / number] * number, options.seed)
-    parts = {}
-    for fold in range(number):
-        tested = [row for row, own in enumerate(fold_of) if own == fold]
-        others = [row for row, own in enumerate(fold_of) if own != fold]
-        rows = [*_hold_out(options, train, texts, others, "valid"), tested]
-        splits = dict(zip(("train", "valid", "test"), (_take(train, part) for part in rows)))
-        splits["train"].dropped = train.dropped
-        parts[f"fold{fold + 1}"] = splits
-    return parts
-
-
-def _keys(rows: TaskRows, normalize: Callable[[str], str]) -> list[tuple[str, ...]]:
-    """The texts of each row as the model gets them."""
-    return [tuple(map(normalize, texts)) for texts in rows.texts]
-
-
-def _take(rows: TaskRows, places: Iterable[int]) -> TaskRows:
-    part = TaskRows()
-    for place in places:
-        part.add(rows.texts[place], rows.labels[place], rows.index[place])
-    return part
-
-
-def _strata(options: argparse.Namespace, rows: TaskRows) -> list[Any]:
-    """Labels; of scores the tenth of the rows, by size; tags and answers are all alike."""
-    if options.kind in (TAGGING, QA):
-        return [()] * len(rows.labels)
-    if options.kind != REGRESSION:
-        return [tuple(sorted(as_tuple(label))) for label in rows.labels]
-    strata, number = [0] * len(rows.labels), len(rows.labels)
-    for rank, row in enumerate(sorted(range(number), key=lambda row: float(rows.labels[row]))):
-        strata[row] = 10 * rank // number
-    return strata
-
-
-def _hold_out(
-    options: argparse.Namespace, train: TaskRows, texts: Sequence, rows: Sequence[int], split: str
-) -> tuple[list[int], list[int]]:
-    """Of some rows of train, those that are left and those that are held out."""
-    part, share = _take(train, rows), getattr(options, f"{split}_share")
-    labels = [() if options.kind in (REGRESSION, QA) else as_tuple(label) for label in part.labels]
-    own = [texts[row] for row in rows]
-    drawn = draw_share(own, _strata(options, part), labels, share, options.seed)
-    if len(drawn) < _FEWEST:
-        advice = "raise it, or " * (len(set(own)) > 1) + "give more texts"
-        advice += "" if options.folds else f" or --{split}"
-        raise ValueError(
-            f"--{split}-share {share:g} of {len(labels)} rows ({len(set(own))} different texts) "
-            f"holds out {len(drawn)}; {split} needs {_FEWEST} or more; {advice}"
-        )
-    kept = [row for place, row in enumerate(rows) if place not in drawn]
-    return kept, [rows[place] for place in sorted(drawn)]
-
-
-def draw_share(
-    texts: Sequence[Any],
-    strata: Sequence[Any],
-    labels: Sequence[tuple[str, ...]],
-    share: float,
-    seed: int,
-) -> set[int]:
-    """Draw a share of the rows; a row stays if no other one that stays has one of its labels."""
-    parts = deal(texts, strata, [1 - share, share], seed)
-    drawn = {row for row, part in enumerate(parts) if part}
-    left = Counter(x for row, label in enumerate(labels) if row not in drawn for x in label)
-    for row in sorted(drawn):
-        if row in drawn and any(not left[label] for label in labels[row]):
-            same = {other for other in drawn if texts[other] == texts[row]}
-            drawn -= same
-            left.update(x for other in same for x in labels[other])
-    return drawn
-
-
-def deal(texts: Sequence[Any], strata: Sequence[Any], shares: Sequence[float], seed: int):
-    """The part of each row: each gets its share of all rows and, nearly, of each stratum.
-
-    Rows with the same text get the same part, and no part stays empty while there are texts. The
-    draw depends on nothing else.
-    """
-    draw, same = random.Random(seed), defaultdict(list)
-    for row, text in enumerate(texts):
-        same[text].append(row)
-    parts, sizes, seen = [0] * len(texts), [0] * len(shares), 0
-    groups = sorted(same.values(), key=lambda rows: (strata[rows[0]], draw.random()))
-    for place, rows in enumerate(groups):
-        seen += len(rows)
-        last = sizes.count(0) >= len(groups) - place  # they go where there is nothing yet
-        # the part that lacks most; rounded, so that the draw decides between equal ones
-        lacks = [
-            (last and not n, round(x * seen - n, 9), draw.random()) for x, n in zip(shares, sizes)
-        ]
-        part = lacks.index(max(lacks))
-        sizes[part] += len(rows)
-        for row in rows:
-            parts[row] = part
-    return parts

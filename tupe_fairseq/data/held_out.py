@@ -1,0 +1,145 @@
+"""Rows held out for valid and test, and the rows of folds: drawn from the rows of train."""
+
+import argparse
+import logging
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tupe_fairseq.data.task import QA, REGRESSION, TAGGING, TaskRows, as_tuple
+
+logger = logging.getLogger(__name__)
+
+#: fine-tuning needs two rows to train and to validate with
+FEWEST = 2
+
+
+def draw_parts(
+    options: argparse.Namespace, train: TaskRows, normalize: Callable[[str], str]
+) -> dict[str, dict[str, TaskRows]]:
+    """The splits that are drawn from one file, by the folder of each fold."""
+    texts: list[Any] = keys_of(train, normalize)
+    if options.kind == QA:
+        texts = [context for _, context in train.texts]
+    if not options.folds:
+        splits, rest = {}, range(len(texts))
+        for split in ("test", "valid"):
+            share = getattr(options, f"{split}_share")
+            if share and split not in options.files:
+                before, (rest, drawn) = len(rest), _hold_out(options, train, texts, rest, split)
+                logger.info("%d of %d rows of train are held out as %s", len(drawn), before, split)
+                splits[split] = _take(train, drawn)
+        kept = _take(train, rest)
+        kept.dropped = train.dropped
+        return {"": {"train": kept, **dict(reversed(splits.items()))}}
+    number, path, different = options.folds, options.files["train"], set(texts)
+    if len(different) < number:
+        raise ValueError(
+            f"{path} has {len(texts)} rows with {len(different)} different texts, too few for "
+            f"--folds {number}"
+        )
+    if options.kind not in (REGRESSION, QA):
+        pairs = {(x, one) for x, label in zip(texts, train.labels) for one in as_tuple(label)}
+        counts = Counter(label for _, label in pairs)
+        rare = [f"{label!r} ({n})" for label, n in sorted(counts.items()) if n < number]
+        if rare:
+            text = "labels with fewer texts than there are folds, so that some test none: %s"
+            logger.warning(text, ", ".join(rare))
+    fold_of = deal(texts, _strata(options, train), [1 / number] * number, options.seed)
+    parts = {}
+    for fold in range(number):
+        tested = [row for row, own in enumerate(fold_of) if own == fold]
+        others = [row for row, own in enumerate(fold_of) if own != fold]
+        rows = [*_hold_out(options, train, texts, others, "valid"), tested]
+        splits = dict(zip(("train", "valid", "test"), (_take(train, part) for part in rows)))
+        splits["train"].dropped = train.dropped
+        parts[f"fold{fold + 1}"] = splits
+    return parts
+
+
+def keys_of(rows: TaskRows, normalize: Callable[[str], str]) -> list[tuple[str, ...]]:
+    """The texts of each row as the model gets them."""
+    return [tuple(map(normalize, texts)) for texts in rows.texts]
+
+
+def _take(rows: TaskRows, places: Iterable[int]) -> TaskRows:
+    part = TaskRows()
+    for place in places:
+        part.add(rows.texts[place], rows.labels[place], rows.index[place])
+    return part
+
+
+def _strata(options: argparse.Namespace, rows: TaskRows) -> list[Any]:
+    """Labels; of scores the tenth of the rows, by size; tags and answers are all alike."""
+    if options.kind in (TAGGING, QA):
+        return [()] * len(rows.labels)
+    if options.kind != REGRESSION:
+        return [tuple(sorted(as_tuple(label))) for label in rows.labels]
+    strata, number = [0] * len(rows.labels), len(rows.labels)
+    for rank, row in enumerate(sorted(range(number), key=lambda row: float(rows.labels[row]))):
+        strata[row] = 10 * rank // number
+    return strata
+
+
+def _hold_out(
+    options: argparse.Namespace, train: TaskRows, texts: Sequence, rows: Sequence[int], split: str
+) -> tuple[list[int], list[int]]:
+    """Of some rows of train, those that are left and those that are held out."""
+    part, share = _take(train, rows), getattr(options, f"{split}_share")
+    labels = [() if options.kind in (REGRESSION, QA) else as_tuple(label) for label in part.labels]
+    own = [texts[row] for row in rows]
+    drawn = draw_share(own, _strata(options, part), labels, share, options.seed)
+    if len(drawn) < FEWEST:
+        advice = "raise it, or " * (len(set(own)) > 1) + "give more texts"
+        advice += "" if options.folds else f" or --{split}"
+        raise ValueError(
+            f"--{split}-share {share:g} of {len(labels)} rows ({len(set(own))} different texts) "
+            f"holds out {len(drawn)}; {split} needs {FEWEST} or more; {advice}"
+        )
+    kept = [row for place, row in enumerate(rows) if place not in drawn]
+    return kept, [rows[place] for place in sorted(drawn)]
+
+
+def draw_share(
+    texts: Sequence[Any],
+    strata: Sequence[Any],
+    labels: Sequence[tuple[str, ...]],
+    share: float,
+    seed: int,
+) -> set[int]:
+    """Draw a share of the rows; a row stays if no other one that stays has one of its labels."""
+    parts = deal(texts, strata, [1 - share, share], seed)
+    drawn = {row for row, part in enumerate(parts) if part}
+    left = Counter(x for row, label in enumerate(labels) if row not in drawn for x in label)
+    for row in sorted(drawn):
+        if row in drawn and any(not left[label] for label in labels[row]):
+            same = {other for other in drawn if texts[other] == texts[row]}
+            drawn -= same
+            left.update(x for other in same for x in labels[other])
+    return drawn
+
+
+def deal(texts: Sequence[Any], strata: Sequence[Any], shares: Sequence[float], seed: int):
+    """The part of each row: each gets its share of all rows and, nearly, of each stratum.
+
+    Rows with the same text get the same part, and no part stays empty while there are texts. The
+    draw depends on nothing else.
+    """
+    draw, same = random.Random(seed), defaultdict(list)
+    for row, text in enumerate(texts):
+        same[text].append(row)
+    parts, sizes, seen = [0] * len(texts), [0] * len(shares), 0
+    groups = sorted(same.values(), key=lambda rows: (strata[rows[0]], draw.random()))
+    for place, rows in enumerate(groups):
+        seen += len(rows)
+        last = sizes.count(0) >= len(groups) - place  # they go where there is nothing yet
+        # the part that lacks most; rounded, so that the draw decides between equal ones
+        lacks = [
+            (last and not n, round(x * seen - n, 9), draw.random()) for x, n in zip(shares, sizes)
+        ]
+        part = lacks.index(max(lacks))
+        sizes[part] += len(rows)
+        for row in rows:
+            parts[row] = part
+    return parts
