@@ -3,13 +3,20 @@
 import functools
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding
 
-from tupe_fairseq.attention import Sequences, check, choose, eager, scores_dtype
+from tupe_fairseq.attention import (
+    Sequences,
+    check,
+    choose,
+    eager,
+    is_fast_in_triton,
+    scores_dtype,
+)
 from tupe_fairseq.modules import TupeEncoderLayer
 from tupe_fairseq.modules.record import RecordsOptions
 from tupe_fairseq.modules.tupe_multihead_attention import select
@@ -45,11 +52,11 @@ class TupeEncoder(RecordsOptions):
         super().__init__()
         self.config = config
         self.encoding = get_position_encoding(config.position_encoding)
-        check(
-            config.attn_impl,
-            head_dim=self.encoding.widening * config.embed_dim // config.num_heads,
-            has_content_bias=self.encoding.uses("content_bias"),
-        )
+        self._scores: dict[str, Any] = {
+            "head_dim": self.encoding.widening * config.embed_dim // config.num_heads,
+            "has_content_bias": self.encoding.uses("content_bias"),
+        }
+        check(config.attn_impl, **self._scores)
         self.layernorm_embedding = nn.LayerNorm(config.embed_dim)
         self.position_bias = None if self.encoding.per_layer else position_of(config)
         layers = [wrap_layer(self._build_layer()) for _ in range(config.num_layers)]
@@ -157,7 +164,9 @@ class TupeEncoder(RecordsOptions):
                 raise ValueError(f"lengths are {lengths}; expected are {batch} from 0 to {seq_len}")
         if least_padding is None:
             # unpacking the tokens for attention costs a GPU about as much as an eighth of a layer
-            takes_packed = self.config.attn_impl == "triton" or not embeddings.is_cuda
+            name, of_scores = self.config.attn_impl, self._scores.values()
+            is_fast = is_fast_in_triton(embeddings.device, scores_dtype(embeddings), *of_scores)
+            takes_packed = not embeddings.is_cuda or name == "triton" or name == "auto" and is_fast
             least_padding = 0.0 if takes_packed else 1 / 8
         options = {"row_lengths": lengths, "least_padding": least_padding}
         return Sequences((batch, seq_len), embeddings.device, *masks.values(), **options)
@@ -170,15 +179,15 @@ class TupeEncoder(RecordsOptions):
 
     def _choose(self, sequences: Sequences, x: Tensor) -> ModuleType:
         """The implementation of attention for this forward pass."""
-        config, has_content_bias = self.config, self.encoding.uses("content_bias")
+        config = self.config
         parameters = () if self.position is None else self.position.parameters()
-        has_gradient = has_content_bias or any(p.requires_grad for p in parameters)
+        has_gradient = self._scores["has_content_bias"] or any(p.requires_grad for p in parameters)
         return choose(
             config.attn_impl,
             sequences,
             scores_dtype(x),
             num_heads=config.num_heads,
-            has_content_bias=has_content_bias,
+            **self._scores,
             is_trained=(self.training and config.attention_dropout > 0)
             or (torch.is_grad_enabled() and has_gradient),
         )

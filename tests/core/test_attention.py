@@ -304,10 +304,11 @@ def test_sequences_pack_and_unpack():
 
 
 def test_what_auto_chooses():
-    def chosen(name="auto", device=CPU, mask=None, length=128, **options):
+    def chosen(name="auto", device=CPU, mask=None, length=128, **more):
         sequences = Sequences((1, length), CPU, mask)
         sequences.device = device
-        options = {"has_content_bias": False, "is_trained": True, "num_heads": 1, **options}
+        options = {"has_content_bias": False, "is_trained": True, "num_heads": 1, "head_dim": 16}
+        options |= more
         return choose(name, sequences, torch.float32, **options)
 
     assert 128**2 == FEW_SCORES

@@ -9,11 +9,12 @@ copies them; bias (H, n, n) or None, rows are queries, of which a sequence takes
 columns; ``sequences``: see ``Sequences`` -> (N, H, K).
 
 ``eager`` is the reference; ``sdpa`` is torch's fused attention; ``chunked`` trains on the CPU;
-``triton`` is for GPUs, and has been run in Triton's interpreter alone. The first two also take
+``triton`` is for GPUs. The first two also take
 ``content_bias``, a function of q and k, both (B, H, L, K), whose result is added to the bias; their
 masks are then float32 or wider.
 """
 
+import functools
 import importlib
 import importlib.util
 from types import ModuleType
@@ -48,12 +49,28 @@ def _refuse(name: str, reason: str | None) -> None:
         raise ValueError(f"--attn-impl {name} cannot serve here: {reason}; use --attn-impl auto")
 
 
+@functools.cache
+def is_fast_in_triton(
+    device: torch.device, dtype: torch.dtype, head_dim: int, has_content_bias: bool
+) -> bool:
+    """Whether ``auto`` takes triton: where it was measured, on an H100."""
+    return (
+        device.type == "cuda"
+        and dtype in (torch.float16, torch.bfloat16)
+        and torch.cuda.get_device_capability(device) == (9, 0)
+        and head_dim <= WIDEST_HEAD
+        and not has_content_bias
+        and importlib.util.find_spec("triton") is not None
+    )
+
+
 def choose(
     name: str,
     sequences: Sequences,
     dtype: torch.dtype,
     *,
     num_heads: int,
+    head_dim: int,
     has_content_bias: bool,
     is_trained: bool,
 ) -> ModuleType:
@@ -62,10 +79,14 @@ def choose(
     Args:
         name (str): --attn-impl; ``auto`` takes the fastest that has been measured.
         dtype: of q, k and v.
+        head_dim (int): the width of q and k.
         has_content_bias (bool): the position encoding adds scores that depend on queries or keys.
         is_trained (bool): there is dropout, or a bias that gets a gradient.
     """
     is_exported = torch.compiler.is_exporting()
+    if name == "auto" and sequences.lengths is not None and not is_exported:
+        if is_fast_in_triton(sequences.device, dtype, head_dim, has_content_bias):
+            name = "triton"
     if name == "auto":
         # on the CPU torch's kernel has neither dropout nor a gradient for the mask
         if sequences.device.type != "cpu" or is_exported or not is_trained:

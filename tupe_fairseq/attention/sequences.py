@@ -1,7 +1,9 @@
 """The sequences of a batch: their tokens one after the other, as the layers take them."""
 
 import functools
+import itertools
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -87,35 +89,36 @@ class Sequences:
             self.batches, self.order = _make_batches(self.lengths, shape[0] * shape[1], device)
 
     def _leave_out_padding(self, padding, starts, row_lengths, least_padding: float) -> None:
-        shape = self.whole.shape
-        columns, is_token = torch.arange(shape[1]), torch.ones(shape, dtype=torch.bool)
-        masks = [x for x in (padding, starts) if x is not None]
-        masks = [*torch.stack(masks).cpu()] if masks else []  # one transfer
-        if row_lengths is not None:
-            is_token = columns < torch.tensor(row_lengths)[:, None]
-        elif padding is not None:
-            is_token = ~masks[0]
-        counts = is_token.sum(dim=1)
-        is_right = is_token.equal(columns < counts[:, None])
-        if not is_right and (~is_token[:, 0] & (counts > 0)).any():
-            raise ValueError(
-                "a sequence begins with padding; TUPE numbers positions from the left, so pad on "
-                "the right (fairseq's masked_lm and sentence_prediction do)"
-            )
-        if not is_right and starts is not None:
-            raise ValueError("documents can be isolated only where padding is on the right")
-        lengths = counts.tolist()
-        num_padding = is_token.numel() - sum(lengths)
-        if not is_right or (starts is None and 0 < num_padding < least_padding * is_token.numel()):
+        # on the device: torch's threads on the host would wait for processes that load data
+        (batch, width), device = self.whole.shape, self.device
+        lengths = [width] * batch if row_lengths is None else row_lengths
+        if padding is not None:
+            counts = (~padding).sum(dim=1)
+            is_wrong = (padding == (torch.arange(width, device=device) < counts[:, None])).any(1)
+            on_the_left = padding[:, 0] & (counts > 0)
+            lengths, *rest = torch.stack([counts, is_wrong, on_the_left]).tolist()  # one transfer
+            is_wrong, on_the_left = map(any, rest)
+            if on_the_left:
+                raise ValueError(
+                    "a sequence begins with padding; TUPE numbers positions from the left, so pad "
+                    "on the right (fairseq's masked_lm and sentence_prediction do)"
+                )
+            if is_wrong and starts is not None:
+                raise ValueError("documents can be isolated only where padding is on the right")
+            if is_wrong:
+                return
+        num_padding = batch * width - sum(lengths)
+        if starts is None and 0 < num_padding < least_padding * batch * width:
             if padding is None:
-                self.whole = Batch(shape, hidden=_hidden(is_token, self.device))
+                self.whole = Batch((batch, width), hidden=_hidden(lengths, width, device))
             return
+        self.whole = Batch((batch, width), places=_places(lengths, width, device))
         if starts is not None:
-            masks[-1][:, 0] = True
-            firsts = masks[-1][is_token].nonzero().squeeze(1)
-            lengths = firsts.diff(append=firsts.new_tensor([sum(lengths)])).tolist() or [0]
+            starts = starts.clone()
+            starts[:, 0] = True
+            firsts = self.whole.pack(starts).nonzero().squeeze(1).tolist()
+            lengths = [b - a for a, b in itertools.pairwise([*firsts, sum(lengths)])] or [0]
         self.lengths, self.longest = lengths, max([1, *lengths])
-        self.whole = Batch(shape, places=_places(is_token, self.device))
 
     @property
     def is_full(self) -> bool:
@@ -128,9 +131,7 @@ class Sequences:
         if self.lengths is None or self.is_full:
             count = self.whole.shape[0] if self.lengths is None else len(self.lengths)
             return torch.arange(self.longest, device=self.device).expand(count, -1).flatten()
-        lengths = torch.tensor(self.lengths)
-        firsts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
-        return to_device(torch.arange(len(firsts)) - firsts, self.device)
+        return _ranges([0] * len(self.lengths), self.lengths, self.device)
 
 
 def _make_batches(
@@ -140,33 +141,41 @@ def _make_batches(
 
     Then every sequence takes more than half of its row.
     """
-    sizes, groups = torch.tensor(lengths), defaultdict(list)
-    firsts, is_one = sizes.cumsum(0) - sizes, len(lengths) * max([1, *lengths]) <= room
+    firsts, groups = [0, *itertools.accumulate(lengths)], defaultdict(list)
+    is_one = len(lengths) * max([1, *lengths]) <= room
     for number, length in enumerate(lengths):
         groups[is_one or (length - 1).bit_length()].append(number)
     batches, all_tokens = [], []
     for group in groups.values():
-        columns = torch.arange(max(1, int(sizes[group].max())))
-        is_token = columns < sizes[group, None]
-        tokens = (firsts[group, None] + columns)[is_token]
-        batches.append(
-            Batch(
-                (len(group), len(columns)),
-                None if is_one else to_device(tokens, device),
-                _places(is_token, device),
-                None if is_token.all() else _hidden(is_token, device),
-            )
-        )
-        all_tokens.append(tokens)
-    return batches, None if is_one else to_device(torch.cat(all_tokens).argsort(), device)
+        own = [lengths[x] for x in group]
+        width = max([1, *own])
+        if not is_one:
+            all_tokens.append(_ranges([firsts[x] for x in group], own, device))
+        places = _places(own, width, device)
+        hidden = None if places is None else _hidden(own, width, device)
+        tokens = None if is_one else all_tokens[-1]
+        batches.append(Batch((len(group), width), tokens, places, hidden))
+    return batches, None if is_one else torch.cat(all_tokens).argsort()
 
 
-def _places(is_token: Tensor, device: torch.device) -> Tensor | None:
-    return None if is_token.all() else to_device(is_token.flatten().nonzero().squeeze(1), device)
+def _ranges(starts: Iterable[int], lengths: list[int], device: torch.device) -> Tensor:
+    """start, start + 1, .. of each start, as many as its length."""
+    size = sum(lengths)
+    first, count = to_device(torch.tensor([[*starts], lengths]), device)
+    first = first - (count.cumsum(0) - count)
+    return torch.arange(size, device=device) + first.repeat_interleave(count, output_size=size)
 
 
-def _hidden(is_token: Tensor, device: torch.device) -> Tensor:
-    return to_device(~is_token, device)[:, None, None, :]
+def _places(lengths: list[int], width: int, device: torch.device) -> Tensor | None:
+    """Where the tokens are among the places of rows; None: everywhere."""
+    if {*lengths} <= {width}:
+        return None
+    return _ranges(range(0, width * len(lengths), width), lengths, device)
+
+
+def _hidden(lengths: list[int], width: int, device: torch.device) -> Tensor:
+    counts = to_device(torch.tensor(lengths), device)
+    return (torch.arange(width, device=device) >= counts[:, None])[:, None, None, :]
 
 
 def to_device(x: Tensor, device: torch.device) -> Tensor:

@@ -26,9 +26,9 @@ from tupe_fairseq.attention.sequences import Masks, Sequences, to_device
 # (16 bits, head_dim): (queries, keys, warps, stages, registers a thread) of the tiles of the
 # forward pass and of the gradients of queries, keys and bias; multiples of 16 up to 128. Untimed:
 # chosen by the instructions, registers and remarks of the compiler
-_SMALL, _WIDE, _NARROW = (128, 64, 8, 2, 128), (128, 64, 8, 2, 255), (64, 64, 4, 2, 255)
-TILES = {(True, dim): (_SMALL, _SMALL, (64, 128, 8, 2, 255), _WIDE) for dim in (16, 32, 64)}
-TILES[True, 128] = (_WIDE, _NARROW, (64, 64, 8, 2, 255), _NARROW)
+_WIDE, _NARROW, _DEEP = (128, 64, 8, 2, 128), (64, 64, 4, 2, 255), (64, 64, 4, 3, 255)
+TILES = {(True, dim): (_DEEP, _WIDE, _DEEP, _NARROW) for dim in (16, 32, 64)}
+TILES[True, 128] = ((128, 64, 8, 2, 255), _NARROW, (64, 64, 8, 2, 255), _NARROW)
 TILES |= {(False, dim): ((32, 32, 8, 1, 255),) * 4 for dim in (16, 32, 64, 128)}
 PROGRAMS = 264  # at least so many for the bias: two on each multiprocessor of an H100
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # read by triton.jit below
