@@ -375,7 +375,7 @@ def on_cpu(folder, data, *flags):
 def test_folds_predict_each_row_once_and_the_seeds_vote(kind, chains):
     """The vote is the mean of what the seeds say; a fold that was killed is made again."""
     data = prepared(chains, kind, "--folds", 2)
-    words = on_cpu(chains, data, "--seeds", "1,2")
+    words = on_cpu(chains, data, "--seeds", "1,2", "--pooling", "mean")
     text = finetune(*words, "--ensemble")
     assert "4 of 4 runs left" in text
     folder = chains / "runs" / data.name
@@ -411,7 +411,7 @@ def test_folds_predict_each_row_once_and_the_seeds_vote(kind, chains):
         rf"\*\*Report\*\* .* {100 * vote:.1f} .*, by the vote of 2 seeds, as pred", table
     )
     assert ("No run beats the baseline" in table) == (max(best, vote) <= summary["baseline_score"])
-    assert "## Each fold, by its best run" in table
+    assert "## Each fold, by its best run" in table and "(--pooling)" in table
     assert ("## Each class, by the vote" in table) == (kind == "classification")
     assert "predicted once, by a model that has not seen it" in table
     if kind == "regression":
@@ -450,7 +450,8 @@ def test_the_test_part_is_scored_at_the_end_by_the_seeds_of_the_best_rate(chains
     (row,) = (line for line in table.splitlines() if line.startswith("| median of 3 seeds"))
     assert row.split(" | ")[1] == f"{100 * np.median(scores):.1f}"
     assert row.split(" | ")[3:] == [f"{ends[0]} to {ends[1]}", f"{ends[2]} to {ends[3]} |"]
-    assert "Scored once, at the end; nothing is chosen on these rows." in table
+    assert "nothing is chosen on these rows. Report the best run.\n" in table
+    assert "## Each class of the development set, by the best run" in table
     # seeds whose checkpoints are gone cannot vote
     code, text = call_program("finetune", [*words, "--ensemble"])
     gone = [str(folder / name) for name in names if name != summary["best_run"]]

@@ -157,6 +157,14 @@ def test_an_interruption_ends_all_runs_of_a_grid_and_a_failure_none(tmp_path):
     assert run_grid([1, 4], make).keys() == {1, 4}
 
 
+def test_failed_runs_are_listed_with_the_reason(caplog):
+    errors = {1: ValueError("no end; the end of log:\nx\nKeyError: 5"), 2: MemoryError()}
+    with pytest.raises(SystemExit, match="^1$"):
+        grid.exit_if_failed(errors)
+    listed = caplog.messages[0].splitlines()[1:]
+    assert listed == ["  1: no end; the end of log: KeyError: 5", "  2: MemoryError"]
+
+
 def test_runs_side_by_side_share_the_cores(monkeypatch):
     seen = []
 

@@ -90,6 +90,7 @@ def write_folds(
         f"Each of the {rows} rows is predicted once, by a model that has not seen it. It learns "
         f"from {chosen['train']} rows (fold1), and {what} chosen on {chosen['valid']} others.",
         "",
+        *report.options(settings, task),
         "## All rows",
         "",
         markdown_table(["", *labels, *report.spread_labels(task)], table),

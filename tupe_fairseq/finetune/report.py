@@ -222,7 +222,7 @@ def task_table(summary: dict[str, Any], task: Task, tests: Tests | None = None) 
         "Each run's epoch, the rate and the best run are chosen by their scores on these rows, "
         "which are therefore a little too high.",
         "",
-        *_options(settings, task),
+        *options(settings, task),
         "## Median over the seeds",
         "",
         markdown_table(["learning rate", "seeds", *labels, *spread_labels(task)], medians),
@@ -244,8 +244,7 @@ def task_table(summary: dict[str, Any], task: Task, tests: Tests | None = None) 
         lines += [
             f"## {title}",
             "",
-            "Scored once, at the end; nothing is chosen on these rows. The best run's row is the "
-            "score of the model in best/.",
+            "Scored once, at the end; nothing is chosen on these rows. Report the best run.",
             "",
         ]
         lines += [markdown_table(header, rows)]
@@ -270,7 +269,7 @@ def spread_labels(task: Task) -> list[str]:
     return [f"{METRIC_LABELS[task.selection]}: range", "95% interval"]
 
 
-def _options(settings: dict[str, Any], task: Task) -> list[str]:
+def options(settings: dict[str, Any], task: Task) -> list[str]:
     """A paragraph for each option that changes the protocol."""
     weights = zip(task.labels, settings["class_weights"] or [])
     listed = ", ".join(f"{in_cell(label)} {weight:g}" for label, weight in weights)

@@ -107,7 +107,10 @@ def run_grid(
 def exit_if_failed(failed: dict[Run, Exception]) -> None:
     """Exit code 1 and a list, if some runs failed."""
     if failed:
-        names = "".join(f"\n  {run}: {str(error).splitlines()[0]}" for run, error in failed.items())
+        names = ""
+        for run, error in failed.items():  # what failed, and the end of its log
+            lines = (str(error) or type(error).__name__).splitlines()
+            names += f"\n  {run}: {' '.join(dict.fromkeys((lines[0], lines[-1])))}"
         logger.error("%d runs failed; run again to repeat them:%s", len(failed), names)
         sys.exit(1)
 
