@@ -1,4 +1,4 @@
-"""Metrics by scikit-learn, scipy and seqeval, which are imported only where they are needed."""
+"""Metrics; scikit-learn, scipy and seqeval are imported only where they are needed."""
 
 import math
 import re
@@ -14,11 +14,17 @@ _ENTITY = re.compile(r"O|[BIESLU]-.+", re.DOTALL)
 
 
 class Metric(NamedTuple):
-    """A metric of targets and predictions, and the kinds of tasks that it is for."""
+    """A metric of targets and predictions, and the kinds of tasks that it is for.
+
+    It is a function; or the mean of ``parts``, other metrics; or, by ``sums`` of each row, the mean
+    over classes (of those that occur, or one for all) of the sum of hits over that of both sides.
+    """
 
     kinds: tuple[str, ...]
-    function: Callable[[Any, Any], float]
-    is_binary: bool = False  #: of the second of two classes
+    function: Callable[[Any, Any], float] | None = None
+    sums: Callable[[Any, Any], tuple[Any, Any]] | None = None  # each (rows) or (rows, classes)
+    parts: tuple[str, ...] = ()
+    is_binary: bool = False  # of the second of two classes
 
 
 def _correlation(name: str) -> Callable[[Any, Any], float]:
@@ -34,80 +40,76 @@ def _correlation(name: str) -> Callable[[Any, Any], float]:
     return correlation
 
 
-def _accuracy(targets, predictions):
-    if isinstance(targets, list):  # tags, of the words of all rows
-        hits = [a == b for rows in zip(targets, predictions) for a, b in zip(*rows)]
-        return sum(hits) / max(1, len(hits))
-    return (targets == predictions).mean()
-
-
-def _f1(average: str) -> Callable[[Any, Any], float]:
-    def f1(targets, predictions):
-        import numpy as np
-        from sklearn.metrics import f1_score
-
-        if targets.ndim == 2:  # (N, C); macro: over the labels that occur
-            axis = 0 if average == "macro" else None
-            hits = np.atleast_1d((targets & predictions).sum(axis))
-            of_both = np.atleast_1d(targets.sum(axis) + predictions.sum(axis))
-            return (2 * hits[of_both > 0] / of_both[of_both > 0]).mean() if of_both.any() else 0
-        return f1_score(targets, predictions, average=average, zero_division=0)
-
-    return f1
-
-
-def as_bioes(rows: Iterable[Sequence[str]]) -> list[list[str]]:
-    """Tags as seqeval knows them: in BILOU the last word of an entity is L and a single one U."""
-    signs = {"L": "E", "U": "S"}
-    return [[signs.get(tag[0], tag[0]) + tag[1:] for tag in row] for row in rows]
-
-
-def _entity_f1(targets, predictions):
-    from seqeval.metrics import f1_score
-
-    return f1_score(as_bioes(targets), as_bioes(predictions), zero_division=0)
-
-
 def _matthews(targets, predictions):
     from sklearn.metrics import matthews_corrcoef
 
     return matthews_corrcoef(targets, predictions)
 
 
-def _mean(*functions) -> Callable[[Any, Any], float]:
-    return lambda *sides: sum(float(function(*sides)) for function in functions) / len(functions)
+def _right(targets, predictions):
+    if isinstance(targets, list):  # tags, of the words of all rows
+        hits = [sum(a == b for a, b in zip(*rows)) for rows in zip(targets, predictions)]
+        return hits, list(map(len, targets))
+    return targets == predictions, [1] * len(targets)
 
 
-def _of_answers(function: Callable[[str, str], float]) -> Callable[[Any, Any], float]:
-    """The mean of the best value over the right answers of each question; "" stands for none."""
+def _f1(average: str) -> Callable[[Any, Any], tuple[Any, Any]]:
+    def sums(targets, predictions):
+        import numpy as np
 
-    def mean(targets, predictions):
+        if targets.ndim == 1:
+            classes = np.eye(1 + max(1, targets.max(initial=0), predictions.max(initial=0)))
+            targets, predictions = classes[targets], classes[predictions]
+        hits, both = 2.0 * targets * predictions, 0.0 + targets + predictions
+        if average == "macro":
+            return hits, both
+        return tuple(x[:, 1] if average == "binary" else x.sum(axis=1) for x in (hits, both))
+
+    return sums
+
+
+def _as_bioes(tags: Sequence[str]) -> list[str]:
+    """Tags as seqeval knows them: in BILOU the last word of an entity is L and a single one U."""
+    signs = {"L": "E", "U": "S"}
+    return [signs.get(tag[0], tag[0]) + tag[1:] for tag in tags]
+
+
+def _entities(targets, predictions):
+    from seqeval.metrics.sequence_labeling import get_entities
+
+    sides = [[{*get_entities(_as_bioes(row))} for row in side] for side in (targets, predictions)]
+    pairs = list(zip(*sides))
+    return [2 * len(a & b) for a, b in pairs], [len(a) + len(b) for a, b in pairs]
+
+
+def _of_answers(function: Callable[[str, str], float]) -> Callable[[Any, Any], tuple[Any, Any]]:
+    """The best value over the right answers of each question; "" stands for none."""
+
+    def sums(targets, predictions):
         values = [
             max(function(one, prediction) for one in [*filter(normalized, answers)] or [""])
             for answers, prediction in zip(targets, predictions)
         ]
-        return sum(values) / max(1, len(values))
+        return values, [1] * len(values)
 
-    return mean
+    return sums
 
-
-_PEARSON, _SPEARMAN = _correlation("pearsonr"), _correlation("spearmanr")
 
 #: all by name; entity_f1 is that of CoNLL's conlleval (seqeval's default mode): an entity is found
 #: if its type and both ends are right, and I-x after another type begins an entity
 METRICS = {
-    "accuracy": Metric((*OF_CLASSES, TAGGING), _accuracy),
-    "f1": Metric((CLASSIFICATION,), _f1("binary"), is_binary=True),
-    "macro_f1": Metric((CLASSIFICATION, MULTILABEL), _f1("macro")),
-    "micro_f1": Metric((MULTILABEL,), _f1("micro")),
+    "accuracy": Metric((*OF_CLASSES, TAGGING), sums=_right),
+    "f1": Metric((CLASSIFICATION,), sums=_f1("binary"), is_binary=True),
+    "macro_f1": Metric((CLASSIFICATION, MULTILABEL), sums=_f1("macro")),
+    "micro_f1": Metric((MULTILABEL,), sums=_f1("micro")),
     "mcc": Metric((CLASSIFICATION,), _matthews),
-    "pearson": Metric((REGRESSION,), _PEARSON),
-    "spearman": Metric((REGRESSION,), _SPEARMAN),
-    "entity_f1": Metric((TAGGING,), _entity_f1),
-    "acc_and_f1": Metric((CLASSIFICATION,), _mean(_accuracy, _f1("binary")), is_binary=True),
-    "exact_match": Metric((QA,), _of_answers(exact_match)),
-    "answer_f1": Metric((QA,), _of_answers(answer_f1)),
-    "pearson_and_spearman": Metric((REGRESSION,), _mean(_PEARSON, _SPEARMAN)),
+    "pearson": Metric((REGRESSION,), _correlation("pearsonr")),
+    "spearman": Metric((REGRESSION,), _correlation("spearmanr")),
+    "entity_f1": Metric((TAGGING,), sums=_entities),
+    "acc_and_f1": Metric((CLASSIFICATION,), parts=("accuracy", "f1"), is_binary=True),
+    "exact_match": Metric((QA,), sums=_of_answers(exact_match)),
+    "answer_f1": Metric((QA,), sums=_of_answers(answer_f1)),
+    "pearson_and_spearman": Metric((REGRESSION,), parts=("pearson", "spearman")),
 }
 
 
@@ -135,8 +137,12 @@ def check_metrics(names: Sequence[str], kind: str, labels: Sequence[str], flag: 
             )
 
 
-def task_metrics(names: Sequence[str], predictions, targets) -> dict[str, float]:
-    """Metrics as fractions; an undefined correlation or F1 counts as 0.
+def metrics_of_rows(
+    names: Sequence[str], predictions, targets
+) -> dict[str, Callable[[Any], float]]:
+    """Metrics as fractions, as functions of some rows: their numbers, also repeated, or a slice.
+
+    An undefined correlation or F1 counts as 0.
 
     Args:
         predictions, targets: a class index or a score for each row; for labels bool (N, C); for
@@ -157,7 +163,31 @@ def task_metrics(names: Sequence[str], predictions, targets) -> dict[str, float]
             f"{len(predictions)} predictions for {len(targets)} targets; metrics need equally many "
             "of both, also in each row"
         )
-    return {name: float(METRICS[name].function(targets, predictions)) for name in names}
+
+    def of_rows(name: str) -> Callable[[Any], float]:
+        _, function, sums, parts, _ = METRICS[name]
+        if parts:
+            functions = list(map(of_rows, parts))
+            return lambda rows: sum(one(rows) for one in functions) / len(functions)
+        if sums is None:
+            return lambda rows: float(function(targets[rows], predictions[rows]))
+        both = np.stack([np.asarray(x, np.float64) for x in sums(targets, predictions)], axis=1)
+
+        def value(rows) -> float:
+            counts = np.bincount(np.arange(len(both))[rows], minlength=len(both))
+            above, below = map(np.atleast_1d, np.tensordot(counts, both, 1))
+            occurs = below > 0
+            return float((above[occurs] / below[occurs]).mean()) if occurs.any() else 0.0
+
+        return value
+
+    return {name: of_rows(name) for name in names}
+
+
+def task_metrics(names: Sequence[str], predictions, targets) -> dict[str, float]:
+    """Those of all rows, see :func:`metrics_of_rows`."""
+    functions = metrics_of_rows(names, predictions, targets)
+    return {name: function(slice(None)) for name, function in functions.items()}
 
 
 def class_scores(labels: Sequence[str], predictions, targets) -> list[dict[str, Any]]:

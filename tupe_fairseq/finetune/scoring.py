@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tupe_fairseq.data.metrics import METRICS, as_bioes, check_metrics, task_metrics
+from tupe_fairseq.data.metrics import check_metrics, metrics_of_rows, task_metrics
 from tupe_fairseq.data.task import (
     CHOICE,
     MULTILABEL,
@@ -63,57 +63,15 @@ def measure(task: Task, predicted: Predicted) -> dict[str, float]:
 def with_intervals(task: Task, predicted: Predicted) -> dict[str, dict[str, Any]]:
     """Each metric, and the interval of the middle 95% of its values for rows drawn with repeats."""
     sides = predicted if task.kind != TAGGING else [spelled(task, side) for side in predicted]
-    functions = {name: _of_rows(name, task, *sides) for name in metric_names(task)}
+    functions = metrics_of_rows(metric_names(task), *sides)
     number, draw = len(sides[0]), np.random.default_rng(_SEED)
     rows = (draw.integers(number, size=number) for _ in range(DRAWS))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of draws with one class alone
         values = [[function(drawn) for function in functions.values()] for drawn in rows]
     ends = np.quantile(values, [0.025, 0.975], axis=0).T.tolist()
-    metrics = measure(task, predicted)
-    return {n: {"value": metrics[n], "interval": of} for n, of in zip(functions, ends)}
-
-
-def _of_rows(name: str, task: Task, predictions, targets) -> Callable[[np.ndarray], float]:
-    """The metric of some of the rows.
-
-    Most are the mean over classes (or of one ratio) of sums over the rows, which are fast to draw.
-    """
-    if name == "entity_f1":
-        hits, of_both = np.array(list(map(_entities, as_bioes(predictions), as_bioes(targets)))).T
-    elif name == "accuracy" and task.kind == TAGGING:
-        hits = np.array([sum(map(str.__eq__, *pair)) for pair in zip(predictions, targets)])
-        of_both = np.array(list(map(len, targets)))
-    elif task.kind == QA:
-        pairs = zip(targets, predictions)
-        hits = np.array([METRICS[name].function([a], [b]) for a, b in pairs])
-        of_both = np.ones(len(targets))
-    elif name == "accuracy":
-        hits, of_both = predictions == targets, np.ones(len(targets))
-    elif name in ("f1", "macro_f1", "micro_f1"):
-        if task.kind in OF_CLASSES:
-            predictions, targets = (np.eye(task.num_classes)[x] for x in (predictions, targets))
-        hits, of_both = 2.0 * predictions * targets, 0.0 + predictions + targets
-        if name != "macro_f1":
-            hits, of_both = (x[:, 1] if name == "f1" else x.sum(axis=1) for x in (hits, of_both))
-    else:
-        return lambda rows: float(METRICS[name].function(targets[rows], predictions[rows]))
-    sums = np.stack([hits, of_both], axis=1).astype(np.float64)
-
-    def value(rows: np.ndarray) -> float:
-        counts = np.bincount(rows, minlength=len(sums))
-        above, below = map(np.atleast_1d, np.tensordot(counts, sums, 1))
-        return float((above[below > 0] / below[below > 0]).mean()) if below.any() else 0.0
-
-    return value
-
-
-def _entities(predictions: list[str], targets: list[str]) -> tuple[int, int]:
-    """Twice those that are right, and how many there are on both sides together."""
-    from seqeval.metrics.sequence_labeling import get_entities
-
-    both = [set(get_entities(tags)) for tags in (predictions, targets)]
-    return 2 * len(both[0] & both[1]), len(both[0]) + len(both[1])
+    whole = {name: function(slice(None)) for name, function in functions.items()}
+    return {n: {"value": whole[n], "interval": of} for n, of in zip(functions, ends)}
 
 
 def flat(labels: Labels) -> np.ndarray:
