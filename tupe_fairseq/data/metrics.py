@@ -14,12 +14,13 @@ _ENTITY = re.compile(r"O|[BIESLU]-.+", re.DOTALL)
 
 
 class Metric(NamedTuple):
-    """A metric of targets and predictions, and the kinds of tasks that it is for.
+    """A metric of targets and predictions, its name in tables, and the kinds of tasks for it.
 
     It is a function; or the mean of ``parts``, other metrics; or, by ``sums`` of each row, the mean
     over classes (of those that occur, or one for all) of the sum of hits over that of both sides.
     """
 
+    label: str
     kinds: tuple[str, ...]
     function: Callable[[Any, Any], float] | None = None
     sums: Callable[[Any, Any], tuple[Any, Any]] | None = None  # each (rows) or (rows, classes)
@@ -98,19 +99,26 @@ def _of_answers(function: Callable[[str, str], float]) -> Callable[[Any, Any], t
 #: all by name; entity_f1 is that of CoNLL's conlleval (seqeval's default mode): an entity is found
 #: if its type and both ends are right, and I-x after another type begins an entity
 METRICS = {
-    "accuracy": Metric((*OF_CLASSES, TAGGING), sums=_right),
-    "f1": Metric((CLASSIFICATION,), sums=_f1("binary"), is_binary=True),
-    "macro_f1": Metric((CLASSIFICATION, MULTILABEL), sums=_f1("macro")),
-    "micro_f1": Metric((MULTILABEL,), sums=_f1("micro")),
-    "mcc": Metric((CLASSIFICATION,), _matthews),
-    "pearson": Metric((REGRESSION,), _correlation("pearsonr")),
-    "spearman": Metric((REGRESSION,), _correlation("spearmanr")),
-    "entity_f1": Metric((TAGGING,), sums=_entities),
-    "acc_and_f1": Metric((CLASSIFICATION,), parts=("accuracy", "f1"), is_binary=True),
-    "exact_match": Metric((QA,), sums=_of_answers(exact_match)),
-    "answer_f1": Metric((QA,), sums=_of_answers(answer_f1)),
-    "pearson_and_spearman": Metric((REGRESSION,), parts=("pearson", "spearman")),
+    "accuracy": Metric("accuracy", (*OF_CLASSES, TAGGING), sums=_right),
+    "f1": Metric("F1", (CLASSIFICATION,), sums=_f1("binary"), is_binary=True),
+    "macro_f1": Metric("macro F1", (CLASSIFICATION, MULTILABEL), sums=_f1("macro")),
+    "micro_f1": Metric("micro F1", (MULTILABEL,), sums=_f1("micro")),
+    "mcc": Metric("Matthews", (CLASSIFICATION,), _matthews),
+    "pearson": Metric("Pearson", (REGRESSION,), _correlation("pearsonr")),
+    "spearman": Metric("Spearman", (REGRESSION,), _correlation("spearmanr")),
+    "entity_f1": Metric("entity F1", (TAGGING,), sums=_entities),
+    "acc_and_f1": Metric(
+        "mean of accuracy and F1", (CLASSIFICATION,), parts=("accuracy", "f1"), is_binary=True
+    ),
+    "exact_match": Metric("exact match", (QA,), sums=_of_answers(exact_match)),
+    "answer_f1": Metric("F1 of words", (QA,), sums=_of_answers(answer_f1)),
+    "pearson_and_spearman": Metric(
+        "mean of Pearson and Spearman", (REGRESSION,), parts=("pearson", "spearman")
+    ),
 }
+
+
+METRIC_LABELS = {name: metric.label for name, metric in METRICS.items()}
 
 
 def are_entities(tags: Iterable[str]) -> bool:
@@ -165,7 +173,7 @@ def metrics_of_rows(
         )
 
     def of_rows(name: str) -> Callable[[Any], float]:
-        _, function, sums, parts, _ = METRICS[name]
+        _, _, function, sums, parts, _ = METRICS[name]
         if parts:
             functions = list(map(of_rows, parts))
             return lambda rows: sum(one(rows) for one in functions) / len(functions)

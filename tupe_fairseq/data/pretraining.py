@@ -34,8 +34,8 @@ from tupe_fairseq.data.indexed import IndexedWriter
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.subwords import SentencePiece, learn_sentencepiece
 from tupe_fairseq.data.task import REPORT
-from tupe_fairseq.data.text_files import BLOCK_BYTES, MUCH
-from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY, Tokenizer
+from tupe_fairseq.data.text_files import BLOCK_BYTES
+from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY, Tokenizer, unknown_warnings
 from tupe_fairseq.files import atomic_write, output_folder, read_json, write_json
 
 logger = logging.getLogger("tupe-prepare-pretrain")
@@ -281,9 +281,4 @@ def summary(report: dict[str, Any]) -> Iterator[str]:
     if lost := report["lost_characters"]:
         listed = ", ".join(f"{character} {number:,}" for character, number in lost.items())
         yield f"characters that it lacks: {listed} (--character-coverage)"
-    for split, rate in rates.items():
-        if rate > MUCH:
-            yield (
-                f"warning: {rate:.1%} of the tokens of {split} are unknown; was the vocabulary "
-                "made for such text?"
-            )
+    yield from (f"warning: {line}" for line in unknown_warnings(rates))

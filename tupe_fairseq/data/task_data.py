@@ -28,8 +28,7 @@ from tupe_fairseq.data.task import (
     as_tuple,
     label_symbol,
 )
-from tupe_fairseq.data.text_files import MUCH
-from tupe_fairseq.data.tokenizer import VOCABULARY, Tokenizer
+from tupe_fairseq.data.tokenizer import VOCABULARY, Tokenizer, unknown_warnings
 from tupe_fairseq.files import file_sha256, list_files, output_folder, write_json
 
 logger = logging.getLogger(__name__)
@@ -142,9 +141,7 @@ def _log_report(report: dict[str, Any]) -> None:
         numbers = [str(values[name]) for name in ("rows_read", "rows", "too_long")]
         table.append([split, *numbers, f"{values['unknown_rate']:.2%}", counts])
     unknown, split = max((of["unknown_rate"], split) for split, of in report["splits"].items())
-    if unknown > MUCH:
-        text = f"{unknown:.1%} of the tokens of {split} are unknown"
-        warnings.append(f"{text}; was the vocabulary made for such text?")
+    warnings += unknown_warnings({split: unknown})
     widths = [max(map(len, column)) for column in zip(*table)]
     for first, *numbers, counts in table:
         cells = [cell.rjust(width) for cell, width in zip(numbers, widths[1:])]

@@ -237,10 +237,16 @@ def remove_vocabulary(folder: str) -> None:
                 os.rmdir(os.path.dirname(path))
 
 
+def unknown_warnings(rates: Mapping[str, float]) -> list[str]:
+    """Of texts that the vocabulary was not made for: the share of unknown tokens of each."""
+    return [
+        f"{rate:.1%} of the tokens of {text} are unknown; was the vocabulary made for such text?"
+        for text, rate in rates.items()
+        if rate > MUCH
+    ]
+
+
 def warn_of_unknown(logger: logging.Logger, counts: Mapping[str, int]) -> None:
-    """Warn of a text that the vocabulary was not made for."""
-    if counts["unknown"] > MUCH * counts["tokens"]:
-        logger.warning(
-            "%d of %d tokens are unknown; was the vocabulary made for such text?",
-            counts["unknown"], counts["tokens"],
-        )  # fmt: skip
+    """The same of numbers of tokens."""
+    for line in unknown_warnings({"the text": counts["unknown"] / max(1, counts["tokens"])}):
+        logger.warning("%s", line)

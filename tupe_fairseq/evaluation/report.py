@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.metrics import confusion_matrix
 
-from tupe_fairseq.data.metrics import class_scores
+from tupe_fairseq.data.metrics import METRIC_LABELS, class_scores
 from tupe_fairseq.data.rows import row_writer, words_of
 from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task
 from tupe_fairseq.evaluation.scores import (
@@ -19,7 +19,7 @@ from tupe_fairseq.evaluation.scores import (
     predicted_arrays,
 )
 from tupe_fairseq.files import atomic_write
-from tupe_fairseq.finetune.report import METRIC_LABELS, class_table, percent
+from tupe_fairseq.finetune.report import class_table, percent
 from tupe_fairseq.finetune.scoring import DRAWS, Predicted, as_arrays, flat, spelled, with_intervals
 from tupe_fairseq.runs.tables import in_cell, markdown_table, write_tables
 

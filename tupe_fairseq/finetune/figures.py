@@ -9,10 +9,10 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
 
+from tupe_fairseq.data.metrics import METRIC_LABELS
 from tupe_fairseq.data.task import MULTILABEL, QA, Task
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.finetune.command import Experiment, Run
-from tupe_fairseq.finetune.report import METRIC_LABELS
 from tupe_fairseq.finetune.run import predictions, read_curve
 from tupe_fairseq.finetune.scoring import Predicted, Results, flat, joined
 

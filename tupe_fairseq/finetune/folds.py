@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from tupe_fairseq.data.metrics import class_scores
+from tupe_fairseq.data.metrics import METRIC_LABELS, class_scores
 from tupe_fairseq.data.task import QA
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune import report
@@ -75,7 +75,7 @@ def write_folds(
     table += report.seed_rows(task, seeds, of_vote, number)
     baseline = report.BASELINES[task.kind].format(in_cell(list(dict.fromkeys(says))))
     table.append([baseline, *(report.percent(least[n]) for n in names), "", ""])
-    labels = [report.METRIC_LABELS[name] for name in names]
+    labels = [METRIC_LABELS[name] for name in names]
     each = [
         [one["fold"], str(one["rows"][_TEST]), *(report.percent(one["metrics"][n]) for n in names)]
         + [one["run"]]
@@ -94,7 +94,7 @@ def write_folds(
         "## All rows",
         "",
         markdown_table(["", *labels, *report.spread_labels(task)], table),
-        f"**Report** {report.METRIC_LABELS[task.selection]} {report.percent(score['value'])} "
+        f"**Report** {METRIC_LABELS[task.selection]} {report.percent(score['value'])} "
         f"(95% interval {' to '.join(map(report.percent, score['interval']))}), by "
         f"{f'the vote of {number} seeds' if of_vote else label}, as predictions.tsv has it.",
         "",

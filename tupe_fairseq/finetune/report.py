@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS
-from tupe_fairseq.data.metrics import class_scores, most_frequent
+from tupe_fairseq.data.metrics import METRIC_LABELS, class_scores, most_frequent
 from tupe_fairseq.data.task import CHOICE, CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING, Task
 from tupe_fairseq.files import locked, read_json
 from tupe_fairseq.finetune.command import Experiment
@@ -27,20 +27,6 @@ from tupe_fairseq.finetune.scoring import (
 )
 from tupe_fairseq.runs.tables import in_cell, markdown_table, spread, write_tables
 
-METRIC_LABELS = {
-    "accuracy": "accuracy",
-    "answer_f1": "F1 of words",
-    "acc_and_f1": "mean of accuracy and F1",
-    "entity_f1": "entity F1",
-    "exact_match": "exact match",
-    "f1": "F1",
-    "macro_f1": "macro F1",
-    "mcc": "Matthews",
-    "micro_f1": "micro F1",
-    "pearson": "Pearson",
-    "pearson_and_spearman": "mean of Pearson and Spearman",
-    "spearman": "Spearman",
-}
 _SCORES = {"score": "score", "best_run_score": "best run", "baseline_score": "baseline"}
 _MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
 INTERVALS = (
