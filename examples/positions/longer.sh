@@ -5,7 +5,7 @@
 #
 #   examples/positions/longer.sh       in the root of a clone; writes longer-data
 #
-# About ten CPU minutes; from the environment: UPDATES (800). A second run skips what is
+# About an hour of a core; from the environment: UPDATES (4000). A second run skips what is
 # finished. The commands must be on PATH.
 set -euo pipefail
 
@@ -17,8 +17,8 @@ fi
 tupe-prepare-pretrain --input longer-data/text/train.txt --valid-input longer-data/text/valid.txt \
     --vocab-size 500 --tokens-per-sample 128 --output-dir longer-data/bin
 tupe-compare longer-data/bin --output-dir longer-data/compared --seeds 1 --batch-size 8 \
-    --schemes "kerple; fire; pope; rope; alibi; none --rel-pos; tupe --rel-pos; learned" --lr 2e-3 \
-    --updates "${UPDATES:-800}" --train-flags="--dropout 0 --attention-dropout 0" --keep-checkpoints \
+    --schemes "kerple; fire; pope; rope; tupe --rel-pos; none --rel-pos; alibi; learned" --lr 2e-3 \
+    --updates "${UPDATES:-4000}" --train-flags="--dropout 0 --attention-dropout 0" --keep-checkpoints \
     --cpu --threads 1
 for name in tupe_rel-pos learned; do # whose tables end at 128
     tupe-extend longer-data/compared/tupe_roberta_tiny/$name-seed1/checkpoint_last.pt --overwrite \
