@@ -44,11 +44,14 @@ elif [ $what = pack ]; then
     [ $# -gt 0 ] || set -- '*'
     for run in $*; do # patterns
         if [ ! -e "$run/result.json" ] || [ ! -e "$run/checkpoint_last.pt" ]; then continue; fi
-        # without the state of the optimizer; of this study's own files alone
+        # in 16 bits, without the state of the optimizer and the second copy of the word embedding;
+        # of this study's own files alone
         python3 - "$run/checkpoint_last.pt" "$folder/$run.pt" <<'END'
 import sys, torch
 state = torch.load(sys.argv[1], weights_only=False)
-torch.save({**state, "last_optimizer_state": None}, sys.argv[2])
+model = {k: v.half() if v.is_floating_point() else v for k, v in state["model"].items()}
+model["encoder.lm_head.weight"] = model["encoder.sentence_encoder.embed_tokens.weight"]
+torch.save({**state, "model": model, "last_optimizer_state": None}, sys.argv[2])
 END
     done
 elif [ $what = unpack ]; then

@@ -104,7 +104,8 @@ def measure(case, versions, options):
 
 def start(name, repo, case):
     arguments = [sys.executable, __file__, *sys.argv[1:], "--worker", name, case]
-    environment = {**os.environ, "PYTHONPATH": str(repo)}
+    path = os.pathsep.join([str(repo), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
     return subprocess.Popen(
         arguments, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
