@@ -414,6 +414,8 @@ def test_folds_predict_each_row_once_and_the_seeds_vote(kind, chains):
     assert "## Each fold, by its best run" in table and "(--pooling)" in table
     assert ("## Each class, by the vote" in table) == (kind == "classification")
     assert "predicted once, by a model that has not seen it" in table
+    own = (folder / "fold2" / "results.md").read_text()
+    assert own.startswith(f"# {data.name}, fold2") and "../results.md has the score" in own
     if kind == "regression":
         return
     before = {path: path.read_bytes() for path in folder.rglob("*.tsv")}

@@ -175,7 +175,7 @@ def _answer(args: argparse.Namespace, task, tokenizer, encoder, head) -> None:
 
     flags = "text text2 label no_header prefix all_probabilities calibrate report metric".split()
     for name in (name for name in flags if getattr(args, name)):
-        raise ValueError(f"--{name.replace('_', '-')} has no effect on questions; drop it")
+        raise ValueError(f"--{name.replace('_', '-')} is not for questions; drop it")
     ending = os.path.splitext(args.output_file or f"-.{args.format or 'jsonl'}")[1].lower()
     if ending == ".conll":
         raise ValueError(".conll holds words and tags; write .jsonl")

@@ -131,6 +131,7 @@ def write_task(
     best_lr = best_rate(table, task)
     summary = {
         "task": task.name,
+        **({"fold": experiment.fold} if experiment.fold else {}),
         "selection": task.selection,
         "settings": settings,
         "best_lr": best_lr["lr"],
@@ -199,9 +200,11 @@ def task_table(summary: dict[str, Any], task: Task, tests: Tests | None = None) 
         line(run["run"], summary["best_run"], run["epochs"], run["metrics"])
         for run in summary["runs"]
     ]
+    fold = summary.get("fold")
     is_incomplete = len({len(row["seeds"]) for row in summary["by_lr"]}) > 1
+    title = task.name, fold, "" if settings["pretrained"] else "without pre-training"
     lines = [
-        f"# {task.name}" + ("" if settings["pretrained"] else ", without pre-training"),
+        "# " + ", ".join(filter(None, title)),
         "",
         f"{origin_of(settings)} Development set ({settings['rows']['valid']} rows), times 100.",
         "",
@@ -221,16 +224,17 @@ def task_table(summary: dict[str, Any], task: Task, tests: Tests | None = None) 
     if summary["best_run"] and summary["best_run_score"] <= summary["baseline_score"]:
         lines.append(NO_BETTER)
     for split, predicted in tests.best.items() if tests else ():
-        title = f"{split.capitalize()} set ({len(predicted.targets)} rows)"
+        heading = f"{split.capitalize()} set ({len(predicted.targets)} rows)"
         rows = seed_rows(task, tests.seeds[split], votes.get(split), number)
         best = with_intervals(task, predicted)
         rows.append(model_row(f"{summary['best_run']}, the best run", task, best))
         rows.append([baseline, *(percent(constant["test"][split][n]) for n in names), "", ""])
         header = ["", *(METRIC_LABELS[name] for name in names), *spread_labels(task)]
         lines += [
-            f"## {title}",
+            f"## {heading}",
             "",
-            "Scored once, at the end; nothing is chosen on these rows. Report the best run.",
+            "Scored once, at the end; nothing is chosen on these rows. "
+            + ("../results.md has the score to report." if fold else "Report the best run."),
             "",
         ]
         lines += [markdown_table(header, rows)]

@@ -3,7 +3,9 @@
 import argparse
 import functools
 import glob
+import importlib.util
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -58,6 +60,13 @@ def check_train_flags(
             raise ValueError(f"--train-flags may not set {flag}: {whose}")
     if after.amp and "--cpu" in fixed:
         raise ValueError("--train-flags: --amp has no effect on a CPU; drop it, or give --bf16")
+    for flag, value, libraries in (  # without them fairseq-train goes on and logs nothing
+        (_LOGDIR, after.tensorboard_logdir, ("tensorboard", "tensorboardX")),
+        ("--wandb-project", after.wandb_project, ("wandb",)),
+    ):
+        if value and not any(map(importlib.util.find_spec, libraries)):
+            needed = libraries[0]
+            raise ValueError(f"--train-flags: {flag} needs {needed}: pip install {needed}")
     return after
 
 
@@ -82,7 +91,9 @@ class Run:
         words = [*map(str, words), "--save-dir", self.folder]
         for place, word in enumerate(words):
             if words[place - 1] == _LOGDIR or word.startswith(f"{_LOGDIR}="):  # a curve for each
-                words[place] = os.path.join(word, *self.folder.split(os.sep)[-2:])
+                names = self.folder.split(os.sep)
+                is_fold = re.fullmatch(r"fold\d+", names[-2])
+                words[place] = os.path.join(word, *names[-3 if is_fold else -2 :])
         return [console_script("fairseq-train"), *words]
 
     def path(self, *names: str) -> str:
