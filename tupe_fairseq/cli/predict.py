@@ -25,8 +25,8 @@ def get_parser() -> argparse.ArgumentParser:
         "probability, score, labels and probabilities, tags, or an answer with its place in the "
         "text and a score. Labels and vocabulary are read from the folder of the "
         "checkpoint, or from --data.",
-        epilog="examples: tupe-predict runs/reviews/checkpoint_best.pt new.csv --output-file "
-        "labelled.csv; echo 'It is good.' | tupe-predict checkpoint_best.pt -",
+        epilog="examples: tupe-predict runs/reviews/best new.csv --output-file labelled.csv; "
+        "echo 'It is good.' | tupe-predict runs/reviews/best -",
     )
     add_model_flags(parser)
     add_row_flags(parser, "; or - for standard input, a text in each line (pairs: two with a tab)")

@@ -119,7 +119,8 @@ def _columns(options: argparse.Namespace) -> Columns | Choices | None:
     more = {"header": options.has_header, "labelled": True}
     if options.kind == CHOICE:
         columns = choose_choices(path, *flags, options.candidates or (), **more)
-        logger.info("columns: %s", columns)
+        names = map(", ".join, (columns.texts, columns.candidates, [columns.label or "none"]))
+        logger.info("columns: question %s; candidates %s; label %s", *names)
         return columns
     endings = {ending_of(path) for path in options.files.values()}
     if not options.has_header and endings.isdisjoint(DELIMITED):
