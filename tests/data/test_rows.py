@@ -225,33 +225,35 @@ def test_quotes_in_tsv_stay_with_a_warning(tmp_path, caplog):
 @pytest.mark.parametrize(
     "names, expected",
     [
-        (["label", "hypothesis", "premise"], ("premise", "hypothesis", "label")),
-        (["id", "tokens", "pos_tags", "ner_tags"], ("tokens", None, "ner_tags")),
-        (["", "tweet", " Target"], ("tweet", None, " Target")),
+        (["label", "hypothesis", "premise"], (("premise", "hypothesis"), "label")),
+        (["id", "tokens", "pos_tags", "ner_tags"], (("tokens",), "ner_tags")),
+        (["", "tweet", " Target"], (("tweet",), " Target")),
     ],
 )
 def test_guessed_columns(names, expected, tmp_path, caplog):
     caplog.set_level("INFO")
     path = write(tmp_path / "a.tsv", "\t".join(names) + "\n" + "\t".join("x" for _ in names))
-    assert choose_columns(path, labelled=True) == expected
-    assert f"a.tsv: guessed --text {expected[0]!r}, --label {expected[2]!r}" in caplog.text
-    assert choose_columns(path, num_texts=1) == (expected[0], None, None)
+    assert choose_columns(path, labelled=True)[:2] == expected
+    assert f"a.tsv: guessed --text {expected[0][0]!r}, --" in caplog.text
+    assert f", --label {expected[1]!r}" in caplog.text
+    assert choose_columns(path, num_texts=1) == (expected[0][:1], None, ())
 
 
 @pytest.mark.parametrize(
     "content, expected",
     [
-        ("Ann NNP B\n1 CD O\n\n1 CD O\n", ("1", None, "3")),
-        (conllu("1 a", "2 b") + "\n" + conllu("1 c"), ("2", None, "4")),
-        ("0 Ann B-PER O\n1 sings O O\n", ("2", None, "4")),
-        ("# x\nbc/x 0 0 Ann B\nbc/x 0 1 sings O\n\nbc/x 0 0 Bo O\n", ("4", None, "5")),
+        ("Ann NNP B\n1 CD O\n\n1 CD O\n", ("1", "3")),
+        (conllu("1 a", "2 b") + "\n" + conllu("1 c"), ("2", "4")),
+        ("0 Ann B-PER O\n1 sings O O\n", ("2", "4")),
+        ("# x\nbc/x 0 0 Ann B\nbc/x 0 1 sings O\n\nbc/x 0 0 Bo O\n", ("4", "5")),
     ],
 )
 def test_guessed_columns_of_conll(content, expected, tmp_path):
     """The first column may count the words, or name the document."""
-    assert choose_columns(write(tmp_path / "a.conll", content), labelled=True) == expected
+    columns = choose_columns(write(tmp_path / "a.conll", content), labelled=True)
+    assert (*columns.texts, columns.label) == expected
 
 
 def test_columns_of_json_are_those_of_all_first_rows(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"id": 1}\n[]\n{"label": 1, "text": "a"}\n')
-    assert choose_columns(path, labelled=True) == ("text", None, "label")
+    assert choose_columns(path, labelled=True) == (("text",), "label", ())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tupe_fairseq.cli.shared_flags import refuse_overwriting, vocabulary_files
-from tupe_fairseq.data.columns import Choices, Columns, choose_choices, choose_columns
+from tupe_fairseq.data.columns import Columns, choose_columns
 from tupe_fairseq.data.questions import is_json
 from tupe_fairseq.data.rows import (
     DELIMITED,
@@ -89,15 +89,15 @@ class TextRows:
         self.is_stream = self.path == STANDARD_INPUT
         self.read_label, self.labels = read_label, []
         self.chosen = self._choose(args, folders)
-        self.texts, self.label = self.chosen.text_columns, self.chosen.label
+        self.texts = [*self.chosen.texts, *self.chosen.candidates]
+        self.label = self.chosen.label
         self.columns = dict.fromkeys(self.texts) if self.is_stream else {}
         self.fits: Callable[[Row], Any] = lambda row: None
         self.bad = BadRows(args.skip_bad_rows)
 
-    def _choose(self, args, folders: Sequence[str]) -> Columns | Choices:
+    def _choose(self, args, folders: Sequence[str]) -> Columns:
         text, text2, label = args.text, args.text2, getattr(args, "label", None)
-        candidates: list[str] = []
-        labelled, is_choice = self.read_label is not None, self.task and self.task.kind == CHOICE
+        is_choice = self.task and self.task.kind == CHOICE
         if is_choice and self.is_stream:
             raise ValueError("questions with candidates are in a file, such as .jsonl")
         usual = {} if self.is_stream else recorded_columns(*folders)
@@ -105,16 +105,14 @@ class TextRows:
         texts = usual.get("texts") or [x for x in (usual.get("text"), usual.get("text2")) if x]
         if text is None and {*texts} <= {*names}:
             text, text2 = (*texts, None, None)[:2]
-        if {*usual.get("candidates", ())} <= {*names}:
-            candidates = usual.get("candidates", [])
-        if labelled and label is None and usual.get("label") in names:
+        candidates = [x for x in usual.get("candidates", ()) if x in names] if is_choice else None
+        if label is None and usual.get("label") in names:
             label = usual["label"]
-        options = {"header": self.header, "labelled": labelled}
-        if is_choice:
-            choices = choose_choices(self.path, text, text2, label, candidates, **options)
-            return choices._replace(number=self.task.texts - 1)
-        num_texts = self.task and self.task.texts
-        return choose_columns(self.path, text, text2, label, num_texts=num_texts, **options)
+        return choose_columns(
+            self.path, text, text2, label, candidates, header=self.header,
+            num_texts=None if is_choice or self.task is None else self.task.texts,
+            labelled=self.read_label is not None,
+        )  # fmt: skip
 
     def chunks(self) -> Iterator[list[tuple[int, Row, list[str]]]]:
         """Rows with their index from 0, and the texts or the words of each."""
@@ -122,10 +120,11 @@ class TextRows:
         self.labels.clear()
         has_columns = ending_of(self.path, ".txt") != ".txt"  # in a line there may be any text
         kind = self.task and self.task.kind
+        number = self.task.texts - 1 if self.task else 0  # of candidates
 
         def use(index: int, row: Row, texts: Row) -> tuple[int, Row, list[str]]:
             self.fits(row)
-            values, label = self.chosen.cells(row, texts)
+            values, label = self.chosen.cells(row, texts, number)
             if kind == TAGGING:
                 values = words_of(values[0])
             elif kind != CHOICE:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tupe_fairseq.data.columns import Choices, Columns, choose_choices, choose_columns, names_of
+from tupe_fairseq.data.columns import Columns, choose_columns, names_of
 from tupe_fairseq.data.held_out import FEWEST, draw_parts, keys_of
 from tupe_fairseq.data.metrics import are_entities
 from tupe_fairseq.data.questions import read_questions
@@ -73,7 +73,7 @@ def read_task(
     train = _read(options, "train", columns, labels, options.scale)
     scheme = _scheme(train) if kind == TAGGING else None
     converts = scheme == IOB1 and not labels
-    texts, more = (2 if columns is None else len(columns.text_columns)), {}
+    texts, more = (2 if columns is None else len(columns.texts)), {}
     if converts:
         train.labels = list(map(_as_bio, train.labels))
     if kind == QA:
@@ -82,11 +82,7 @@ def read_task(
         more = {"stride": options.stride, "may_lack": not all(train.labels)}
     elif kind == CHOICE:
         texts = len(train.texts[0])
-        columns = columns._replace(number=texts - 1)
-        labels = labels or names_of(columns.number, _seen(train), files["train"])
-        if len(labels) != columns.number:
-            given = f"--labels names {len(labels)} candidates"
-            raise ValueError(f"{given}, and there are {columns.number}")
+        labels = labels or names_of(texts - 1, _seen(train), files["train"])
     elif kind != REGRESSION:
         labels = _labels(options, train, columns)
     parts = draw_parts(options, train, normalize)
@@ -107,32 +103,33 @@ def read_task(
     task = Task(
         options.name, kind, labels, texts, names, *_METRICS[BIO if scheme else kind], **more
     )
-    about = {} if columns is None else {"columns": {"text": None, **columns._asdict()}}
+    about = {} if columns is None else {"columns": columns._asdict()}
     return task, parts, about
 
 
-def _columns(options: argparse.Namespace) -> Columns | Choices | None:
+def _columns(options: argparse.Namespace) -> Columns | None:
     """Those of train; questions have none to choose."""
-    path, flags = options.files["train"], (options.text, options.text2, options.label)
     if options.kind == QA:
         return None
-    more = {"header": options.has_header, "labelled": True}
-    if options.kind == CHOICE:
-        columns = choose_choices(path, *flags, options.candidates or (), **more)
-        names = map(", ".join, (columns.texts, columns.candidates, [columns.label or "none"]))
-        logger.info("columns: question %s; candidates %s; label %s", *names)
-        return columns
     endings = {ending_of(path) for path in options.files.values()}
     if not options.has_header and endings.isdisjoint(DELIMITED):
         raise ValueError("--no-header has no effect: none of the files is .tsv or .csv; drop it")
-    num_texts = 1 if options.kind == TAGGING else None
-    return choose_columns(path, *flags, num_texts=num_texts, **more)
+    return choose_columns(
+        options.files["train"],
+        options.text,
+        options.text2,
+        options.label,
+        (options.candidates or ()) if options.kind == CHOICE else None,
+        header=options.has_header,
+        num_texts=1 if options.kind == TAGGING else None,
+        labelled=True,
+    )
 
 
 def _read(
     options: argparse.Namespace,
     split: str,
-    columns: Columns | Choices | None,
+    columns: Columns | None,
     labels: Sequence[str],
     scale: tuple[float, float] | None = None,
     converts: bool = False,
@@ -147,10 +144,9 @@ def _read(
     rows = TaskRows(dropped=bad)
 
     def use(index: int, row: dict[str, Any], texts: dict[str, Any]) -> None:
-        own = columns
-        if options.kind == CHOICE and rows.texts:  # all have as many candidates as the first
-            own = columns._replace(number=len(rows.texts[0]) - 1)
-        values, label = own.cells(row, texts)
+        # all rows have as many candidates as the first
+        number = len(labels) or (len(rows.texts[0]) - 1 if rows.texts else 0)
+        values, label = columns.cells(row, texts, number)
         if options.kind != CHOICE:
             values = _texts(values, options.kind)
             label = None if label is None else _label(options, label, values)
@@ -217,9 +213,7 @@ def _scheme(train: TaskRows) -> str | None:
     return scheme
 
 
-def _is_labelled(
-    options: argparse.Namespace, path: str, columns: Columns | Choices, train: TaskRows
-) -> bool:
+def _is_labelled(options: argparse.Namespace, path: str, columns: Columns, train: TaskRows) -> bool:
     """Whether a test set has labels, and not, as -1 or ?, what stands for none and train lacks."""
     column = columns.label
     rows = read_rows(path, [column], options.has_header, lambda error: None, whole=True)

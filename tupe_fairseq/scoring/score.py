@@ -151,7 +151,7 @@ def _reader(path: str, text: str | None) -> Callable[[], Iterator[Row]]:
     """Reads a file of sentences from its beginning each time that it is called."""
     column = "text"
     if ending_of(path, ".txt") != ".txt":
-        column = choose_columns(path, text, num_texts=1).text
+        column = choose_columns(path, text, num_texts=1).texts[0]
     elif text is not None:
         raise ValueError(f"--text names a column, and {path} has lines of text; drop it")
     return functools.partial(_sentences, path, column)
