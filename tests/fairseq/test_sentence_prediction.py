@@ -19,7 +19,7 @@ from helpers.glue_data import write_bin
 from helpers.training import DECAY, assert_same_weights, batches, records, train, write_glue
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.optim.schedule import total_updates
-from tupe_fairseq.tasks.sentence_prediction import truncate
+from tupe_fairseq.tasks.sentence_prediction import TruncatedRows
 
 LAST, BEST = "checkpoint_last.pt", "checkpoint_best.pt"
 HEAD = "sentence_classification_head"
@@ -191,18 +191,19 @@ def texts(lengths, start):
     return ListDataset(items, np.array([len(item) for item in items]))
 
 
-@pytest.mark.parametrize("limit", [2, 3, 7, 8, 30])
+@pytest.mark.parametrize("limit", [4, 5, 9, 10, 32])
 def test_truncation_is_longest_first(limit):
     lengths = [(9, 3), (3, 9), (6, 6), (1, 1), (0, 12), (12, 0)]
-    columns, num_long = truncate([texts(n, s) for n, s in zip(zip(*lengths), (100, 200))], limit)
-    assert num_long == sum(a + b + 2 > limit for a, b in lengths)
+    columns = [texts(n, start) for n, start in zip(zip(*lengths), (100, 200))]
+    pairs = TruncatedRows({"a": columns}, None, [0, 2], None, limit)
+    singles = TruncatedRows({"a": columns[:1]}, None, [0, 2], None, limit)
+    assert pairs.num_long == sum(a + b + 4 > limit for a, b in lengths)
     for row, pair in enumerate(lengths):
-        for column, kept, start in zip(columns, one_by_one(*pair, limit - 2), (100, 200)):
-            assert column[row].tolist() == [*range(start, start + kept), 2]
-            assert column.sizes[row] == column.size(row) == column.num_tokens(row) == kept + 1
-    (column,), num_long = truncate([texts([0, 3, 12], 100)], limit)
-    for row, length in enumerate([0, 3, 12]):
-        assert column[row].tolist() == [*range(100, 100 + min(length, limit - 1)), 2]
+        a, b = one_by_one(*pair, limit - 4)
+        sample = [0, *range(100, 100 + a), 2, 2, *range(200, 200 + b), 2]
+        assert pairs[row]["a"].tolist() == sample and pairs.sizes[row] == len(sample)
+        kept = range(100, 100 + min(pair[0], limit - 2))
+        assert singles[row]["a"].tolist() == [0, *kept, 2]
 
 
 # ---- Training -----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from fairseq.criterions import register_criterion
 from fairseq.criterions.sentence_ranking import SentenceRankingCriterion
 from fairseq.dataclass import FairseqDataclass
 
-from tupe_fairseq.criterions.whole_set import METRICS_HELP, check_best, parse_metrics
+from tupe_fairseq.criterions.whole_set import METRICS_HELP, parse_metrics
 from tupe_fairseq.tasks.sentence_prediction import class_names
 
 
@@ -25,7 +25,7 @@ class MultipleChoiceCriterion(SentenceRankingCriterion):
 
     def __init__(self, cfg, task):
         super().__init__(task, cfg.classification_head_name, None, task.cfg.num_classes)
-        check_best(cfg, parse_metrics(cfg.metrics, "choice", class_names(task.label_dictionary)))
+        parse_metrics(cfg, cfg.metrics, "choice", class_names(task.label_dictionary))
 
     @classmethod
     def add_args(cls, parser):

@@ -11,11 +11,9 @@ from fairseq.dataclass import FairseqDataclass
 
 from tupe_fairseq.criterions.whole_set import (
     METRICS_HELP,
-    WindowCriterion,
-    check_best,
+    WholeSetCriterion,
     log_rows,
     logged,
-    logits_of,
     parse_metrics,
 )
 from tupe_fairseq.data.answers import best_of_windows, best_span
@@ -33,7 +31,7 @@ class QuestionAnsweringCriterionConfig(FairseqDataclass):
 
 
 @register_criterion("question_answering", dataclass=QuestionAnsweringCriterionConfig)
-class QuestionAnsweringCriterion(WindowCriterion):
+class QuestionAnsweringCriterion(WholeSetCriterion):
     """Mean cross-entropy of the answer's begin and its end, over ``<s>`` and the window's tokens.
 
     A window counts 1; metrics are of whole texts.
@@ -42,11 +40,10 @@ class QuestionAnsweringCriterion(WindowCriterion):
     def __init__(self, cfg, task):
         super().__init__(cfg, task)
         self.may_lack = task.cfg.may_lack
-        self.metric_names = parse_metrics(cfg.metrics, "qa", [])
-        check_best(cfg, self.metric_names)
+        self.metric_names = parse_metrics(cfg, cfg.metrics, "qa", [])
 
     def forward(self, model, sample, reduce=True):
-        logits = logits_of(self, model, sample)
+        logits = self.logits(model, sample)
         lengths = sample["net_input"]["src_lengths"]
         places = torch.arange(logits.size(1), device=logits.device)
         is_text = (places >= sample["text"][:, None]) & (places < lengths[:, None] - 1)

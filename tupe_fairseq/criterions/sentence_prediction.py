@@ -5,23 +5,17 @@ from typing import Optional  # omegaconf 2.0 does not know `X | None`
 
 import torch.nn.functional as F
 from fairseq.criterions import register_criterion
-from fairseq.criterions.sentence_prediction import (
-    SentencePredictionConfig,
-    SentencePredictionCriterion,
-)
+from fairseq.criterions.sentence_prediction import SentencePredictionConfig
 from fairseq.dataclass import ChoiceEnum
 
 from tupe_fairseq.criterions.whole_set import (
     METRICS_HELP,
     WEIGHTS_HELP,
-    check_best,
-    log_accuracy,
+    WholeSetCriterion,
     log_rows,
     logged,
-    logits_of,
     parse_metrics,
     parse_weights,
-    reduce_rows,
 )
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION
@@ -40,7 +34,7 @@ class GlueCriterionConfig(SentencePredictionConfig):
 
 
 @register_criterion("glue_sentence_prediction", dataclass=GlueCriterionConfig)
-class GlueSentencePredictionCriterion(SentencePredictionCriterion):
+class GlueSentencePredictionCriterion(WholeSetCriterion):
     """Cross-entropy for classes, squared error for scores, mean binary cross-entropy for labels.
 
     A row counts 1. Training logs loss and accuracy; validation logs percentages over the whole set.
@@ -65,17 +59,15 @@ class GlueSentencePredictionCriterion(SentencePredictionCriterion):
                 )
             names = [*glue.metrics, glue.selection]
         else:
-            names = parse_metrics(cfg.metrics, self.kind, labels)
-        self.metric_names = list(
-            dict.fromkeys(names + ["accuracy"] * (self.kind == CLASSIFICATION))
-        )
-        check_best(cfg, self.metric_names)
+            names = cfg.metrics.split(",")
+        names += ["accuracy"] * (self.kind == CLASSIFICATION)
+        self.metric_names = parse_metrics(cfg, ",".join(dict.fromkeys(names)), self.kind, labels)
         self.class_weights = parse_weights(cfg.class_weights, labels)
 
     def forward(self, model, sample, reduce=True):
-        logits = logits_of(self, model, sample)
+        logits = self.logits(model, sample)
         targets = model.get_targets(sample, [logits])
-        weights = None if self.class_weights is None else self.class_weights.to(logits.device)
+        weights = self.weights(logits)
         if self.kind == REGRESSION:
             predictions, targets = logits.view(-1), targets.view(-1)
             loss = F.mse_loss(predictions, targets.float(), reduction="sum")
@@ -96,9 +88,3 @@ class GlueSentencePredictionCriterion(SentencePredictionCriterion):
         elif self.kind == CLASSIFICATION:
             output["num_correct"] = (predictions == targets).sum()
         return loss, rows, output
-
-    @staticmethod
-    def reduce_metrics(logging_outputs) -> None:
-        SentencePredictionCriterion.reduce_metrics(logging_outputs)
-        reduce_rows(logging_outputs)
-        log_accuracy(logging_outputs)

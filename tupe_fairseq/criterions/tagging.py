@@ -10,12 +10,10 @@ from fairseq.dataclass import FairseqDataclass
 from tupe_fairseq.criterions.whole_set import (
     METRICS_HELP,
     WEIGHTS_HELP,
-    WindowCriterion,
-    check_best,
+    WholeSetCriterion,
     join_lists,
     log_rows,
     logged,
-    logits_of,
     parse_metrics,
     parse_weights,
 )
@@ -33,23 +31,21 @@ class TokenTaggingCriterionConfig(FairseqDataclass):
 
 
 @register_criterion("token_tagging", dataclass=TokenTaggingCriterionConfig)
-class TokenTaggingCriterion(WindowCriterion):
+class TokenTaggingCriterion(WholeSetCriterion):
     """Cross-entropy of each word's tag, averaged over words; metrics are of whole sentences."""
 
     def __init__(self, cfg, task):
         super().__init__(cfg, task)
         self.tags = task.tags
-        self.metric_names = list(
-            dict.fromkeys([*parse_metrics(cfg.metrics, "tagging", self.tags), "accuracy"])
-        )
-        check_best(cfg, self.metric_names)
+        names = cfg.metrics if "accuracy" in cfg.metrics else f"{cfg.metrics},accuracy"
+        self.metric_names = parse_metrics(cfg, names, "tagging", self.tags)
         self.class_weights = parse_weights(cfg.class_weights, self.tags)
 
     def forward(self, model, sample, reduce=True):
-        logits = logits_of(self, model, sample)
+        logits = self.logits(model, sample)
         targets = model.get_targets(sample, [logits])
-        weights = None if self.class_weights is None else self.class_weights.to(logits.device)
-        loss = F.nll_loss(F.log_softmax(logits, dim=-1), targets, weights, reduction="sum")
+        log_probs, weights = F.log_softmax(logits, dim=-1), self.weights(logits)
+        loss = F.nll_loss(log_probs, targets, weights, reduction="sum")
         predictions, words = logits.argmax(dim=1), len(targets)
         output = logged(sample, loss, words)
         if self.training:

@@ -22,23 +22,16 @@ WEIGHTS_HELP = (
 )
 
 
-def parse_metrics(text: str, kind: str, labels: list[str]) -> list[str]:
-    from tupe_fairseq.data.metrics import (
-        check_metrics,
-    )  # pre-training does not need scikit-learn
+def parse_metrics(cfg, text: str, kind: str, labels: list[str]) -> list[str]:
+    """The names of --metrics; a metric for the best checkpoint that is none of them is refused."""
+    from tupe_fairseq.data.metrics import METRICS, check_metrics
 
     names = list(dict.fromkeys(text.split(",")))
     check_metrics(names, kind, labels, f"--metrics {text}")
-    return names
-
-
-def check_best(cfg, names: list[str]) -> None:
-    """Refuse a metric for the best checkpoint that is not measured, before the training."""
-    from tupe_fairseq.data.metrics import METRICS
-
     best = cfg._get_root().get("checkpoint", {}).get("best_checkpoint_metric")
     if best in METRICS and best not in names:
-        raise ValueError(f"--best-checkpoint-metric {best}: measured are {', '.join(names)}")
+        raise ValueError(f"--best-checkpoint-metric {best}: measured are {text}")
+    return names
 
 
 def parse_weights(text: str | None, labels: list[str]) -> Tensor | None:
@@ -92,7 +85,7 @@ def join_lists(predictions, targets):
 
 
 def log_rows(logging_output: dict, names: list[str], rows: tuple) -> None:
-    """Keep a validated batch for :func:`reduce_rows`, or log those of all processes at once.
+    """Keep a validated batch for ``reduce_metrics``, or log those of all processes at once.
 
     ``rows`` are ids, predictions, targets and, optionally, ``join`` of :class:`RowsMeter`.
     """
@@ -106,49 +99,44 @@ def log_rows(logging_output: dict, names: list[str], rows: tuple) -> None:
         _log(names, part)
 
 
-def reduce_rows(logging_outputs: list[dict]) -> None:
-    for output in logging_outputs:
-        if ROWS in output:
-            _log(*output[ROWS])
-
-
 def _log(names, rows):
     metrics.log_custom(RowsMeter, ROWS, *rows)
     for name in names:
         metrics.log_derived(name, lambda meters, name=name: meters[ROWS].percentage(name))
 
 
-def log_accuracy(logging_outputs: list[dict]) -> None:
-    """The accuracy of training batches."""
-    if any("num_correct" in output for output in logging_outputs):
-        correct = sum(output.get("num_correct", 0) for output in logging_outputs)
-        size = sum(output.get("sample_size", 0) for output in logging_outputs)
-        metrics.log_scalar("accuracy", 100.0 * correct / size, size, round=1)
+class WholeSetCriterion(FairseqCriterion):
+    """A loss, the mean of ``sample_size``, in bits; metrics over the whole validation set."""
 
-
-def logits_of(criterion: FairseqCriterion, model, sample) -> Tensor:
-    """The outputs of a criterion's head, float32."""
-    if "target" not in sample:
-        raise ValueError("the split has no labels; predict on it instead of validating")
-    name = criterion.classification_head_name
-    logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=name)
-    return logits.float()
-
-
-class WindowCriterion(FairseqCriterion):
-    """A loss of words or windows, ``sample_size`` of them, in bits."""
+    class_weights = None
 
     def __init__(self, cfg, task):
         super().__init__(task)
         self.classification_head_name = cfg.classification_head_name
+
+    def logits(self, model, sample) -> Tensor:
+        """The outputs of the head, float32."""
+        if "target" not in sample:
+            raise ValueError("the split has no labels; predict on it instead of validating")
+        name = self.classification_head_name
+        logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=name)
+        return logits.float()
+
+    def weights(self, logits: Tensor) -> Tensor | None:
+        """--class-weights where the logits are."""
+        return None if self.class_weights is None else self.class_weights.to(logits.device)
 
     @staticmethod
     def reduce_metrics(logging_outputs) -> None:
         size = sum(output.get("sample_size", 0) for output in logging_outputs)
         loss = sum(output.get("loss", 0) for output in logging_outputs)
         metrics.log_scalar("loss", loss / size / math.log(2), size, round=3)
-        reduce_rows(logging_outputs)
-        log_accuracy(logging_outputs)
+        for output in logging_outputs:
+            if ROWS in output:
+                _log(*output[ROWS])
+        if any("num_correct" in output for output in logging_outputs):  # of training batches
+            correct = sum(output.get("num_correct", 0) for output in logging_outputs)
+            metrics.log_scalar("accuracy", 100.0 * correct / size, size, round=1)
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import pickle
+from collections.abc import Iterable
 from types import SimpleNamespace
 
 import numpy as np
@@ -204,32 +205,31 @@ class FineTuningTask(TrainingTask):
             return SortDataset(dataset, sort_order=[np.random.permutation(len(dataset))])
 
 
-class WindowedDataset(FairseqDataset):
-    """Windows of rows: ``windows`` has their places, ``sizes`` their tokens, ``source`` the words.
+class Samples(FairseqDataset):
+    """Samples of ``sizes`` tokens; ``source`` has their words.
 
-    Of the ``columns`` of samples a batch has tensors, and ``net_input`` of their ``tokens``.
+    Of the ``columns`` of samples a batch has tensors, and of their ``inputs`` padded tokens.
     """
 
-    columns: tuple[str, ...] = ("id",)
+    columns: tuple[str, ...] = ("id", "target")
+    inputs: Iterable[str] = ("net_input",)
 
     def collater(self, samples):
         if not samples:
             return {}
-        tokens = [sample["tokens"] for sample in samples]
-        lengths = torch.tensor([len(row) for row in tokens])
         names = [name for name in self.columns if name in samples[0]]
-        return {
-            **{name: torch.tensor([sample[name] for sample in samples]) for name in names},
-            "net_input": {
+        batch = {name: torch.tensor([sample[name] for sample in samples]) for name in names}
+        for name in self.inputs:
+            tokens = [sample[name] for sample in samples]
+            batch[name] = {
                 "src_tokens": data_utils.collate_tokens(tokens, self.source.pad()),
-                "src_lengths": lengths,
-            },
-            "nsentences": len(samples),
-            "ntokens": int(lengths.sum()),
-        }
+                "src_lengths": torch.tensor([len(row) for row in tokens]),
+            }
+        ntokens = sum(len(sample[name]) for sample in samples)
+        return {**batch, "nsentences": len(samples), "ntokens": ntokens}
 
     def __len__(self):
-        return len(self.windows)
+        return len(self.sizes)
 
     def num_tokens(self, index):
         return self.sizes[index]

@@ -32,11 +32,5 @@ class MultipleChoiceTask(GlueSentencePredictionTask):
         model.register_classification_head(self.cfg.classification_head_name, num_classes=1)
         return model
 
-    def _most_texts(self):
-        return 1 + self.cfg.num_classes
-
-    def _parts(self, texts):
-        return [[texts[0], candidate] for candidate in texts[1:]]
-
-    def _inputs(self):
-        return [f"net_input{n + 1}" for n in range(self.cfg.num_classes)]
+    def _inputs(self, texts):
+        return {f"net_input{n}": [texts[0], text] for n, text in enumerate(texts[1:], 1)}

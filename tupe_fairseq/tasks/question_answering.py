@@ -11,7 +11,7 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import register_task
 
 from tupe_fairseq.data.answers import question_windows
-from tupe_fairseq.tasks._training import FineTuningTask, WindowedDataset
+from tupe_fairseq.tasks._training import FineTuningTask, Samples
 from tupe_fairseq.tasks.tagging import TokenTaggingConfig, TokenTaggingTask
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class QuestionAnsweringTask(TokenTaggingTask):
         return self.datasets[split]
 
 
-class WindowedQuestions(WindowedDataset):
+class WindowedQuestions(Samples):
     """Samples ``<s>`` question ``</s> </s>`` window ``</s>``.
 
     A batch has ``target``, int64 (B, 2), the indices of the first and the last token of the answer,
@@ -103,7 +103,7 @@ class WindowedQuestions(WindowedDataset):
         sample = {
             "id": index,
             "row": row,
-            "tokens": torch.cat([bos, question, eos, eos, context, eos]),
+            "net_input": torch.cat([bos, question, eos, eos, context, eos]),
             "text": kept + 3,
             "start": start,
         }

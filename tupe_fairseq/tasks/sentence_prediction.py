@@ -1,7 +1,6 @@
 """Fine-tuning on texts or pairs of texts: classes, scores, or any number of labels a row."""
 
 import logging
-import math
 import os
 import re
 from dataclasses import dataclass, field
@@ -9,18 +8,7 @@ from typing import Optional  # omegaconf 2.0 does not know `X | None`
 
 import numpy as np
 import torch
-from fairseq.data import (
-    BaseWrapperDataset,
-    ConcatSentencesDataset,
-    IdDataset,
-    NestedDictionaryDataset,
-    NumelDataset,
-    NumSamplesDataset,
-    PrependTokenDataset,
-    RawLabelDataset,
-    RightPadDataset,
-    data_utils,
-)
+from fairseq.data import data_utils
 from fairseq.tasks import register_task
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 from fairseq.utils import safe_getattr
@@ -29,7 +17,7 @@ from omegaconf import II
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, label_of
 from tupe_fairseq.data.truncation import pair_lengths
 from tupe_fairseq.options import refuse_others
-from tupe_fairseq.tasks._training import FineTuningTask
+from tupe_fairseq.tasks._training import FineTuningTask, Samples
 
 logger = logging.getLogger(__name__)
 
@@ -107,57 +95,26 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
         return task
 
     def load_dataset(self, split, combine=False, **kwargs):
-        cfg = self.cfg
-        keys = [f"input{n}" for n in range(self._most_texts())]
-        keys = [key for key in keys if os.path.isdir(os.path.join(cfg.data, key))]
-        texts = [self._load(key, split, combine) for key in keys]
+        cfg, texts = self.cfg, []
+        while os.path.isdir(os.path.join(cfg.data, f"input{len(texts)}")):
+            texts.append(self._load(f"input{len(texts)}", split, combine))
         targets = self._load_targets(split, combine)
         rows = {len(column) for column in (*texts, targets) if column is not None}
         if None in texts or len(rows) > 1:
             raise ValueError(
                 f"split {split} of {cfg.data} is missing or has missing rows; prepare it again"
             )
-        samples = [self._samples(part, split) for part in self._parts(texts)]
-        dataset = {
-            "id": IdDataset(),
-            "nsentences": NumSamplesDataset(),
-            "ntokens": NumelDataset(samples[0], reduce=True),
-        }
-        for name, tokens in zip(self._inputs(), samples):
-            dataset[name] = {
-                "src_tokens": RightPadDataset(tokens, pad_idx=self.source_dictionary.pad()),
-                "src_lengths": NumelDataset(tokens, reduce=False),
-            }
-        if targets is not None:
-            dataset["target"] = RawLabelDataset(targets)
-        sizes = np.maximum.reduce([np.asarray(tokens.sizes) for tokens in samples])
-        self.datasets[split] = self.shuffled(NestedDictionaryDataset(dataset, sizes=[sizes]))
+        starts = [cfg.init_token, cfg.separator_token]
+        inputs, source = self._inputs(texts), self.source_dictionary
+        dataset = TruncatedRows(inputs, targets, starts, source, cfg.max_positions)
+        text = "%s: %d of %d rows are longer than --max-positions %d and are truncated"
+        logger.info(text, split, dataset.num_long, len(dataset), cfg.max_positions)
+        self.datasets[split] = self.shuffled(dataset)
         return self.datasets[split]
 
-    def _most_texts(self):
-        return 2
-
-    def _parts(self, texts):
-        """The text or the texts of each sample of a row."""
-        return [texts]
-
-    def _inputs(self):
-        return ["net_input"]
-
-    def _samples(self, texts, split):
-        cfg = self.cfg
-        starts = [cfg.init_token, cfg.separator_token][: len(texts)]
-        room = cfg.max_positions - sum(token is not None for token in starts)
-        texts, num_long = truncate(texts, room)
-        logger.info(
-            "%s: %d of %d rows are longer than --max-positions %d and are truncated",
-            split,
-            num_long,
-            len(texts[0]),
-            cfg.max_positions,
-        )
-        texts = [PrependTokenDataset(text, start) for text, start in zip(texts, starts)]
-        return texts[0] if len(texts) == 1 else ConcatSentencesDataset(*texts)
+    def _inputs(self, texts):
+        """The text or the two texts of each sample of a row."""
+        return {"net_input": texts[:2]}
 
     def _load(self, key, split, combine):
         dictionary = self.label_dictionary if key == "label" else self.source_dictionary
@@ -176,15 +133,13 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
         targets = []
         for row, symbols in enumerate(labels, start=1):
             classes = [symbol - first for symbol in symbols.tolist() if symbol != eos]
+            place = f"row {row} of split {split} of {cfg.data}"
             if not all(0 <= one < cfg.num_classes for one in classes):
-                raise ValueError(
-                    f"row {row} of split {split} of {cfg.data} has a label that dict.txt does not "
-                    "list"
-                )
+                raise ValueError(f"{place} has a label that dict.txt does not list")
             if not cfg.multilabel and len(classes) != 1:
                 raise ValueError(
-                    f"row {row} of split {split} of {cfg.data} has {len(classes)} labels; pass "
-                    "--multilabel if rows may have any number"
+                    f"{place} has {len(classes)} labels; pass --multilabel if rows may have any "
+                    "number"
                 )
             has_label = [one in classes for one in range(cfg.num_classes)]
             targets.append(has_label if cfg.multilabel else classes[0])
@@ -195,48 +150,50 @@ def read_scores(path: str) -> list[list[float]] | None:
     """The score of each line, [[score], ...]; None if there is no such file."""
     if not os.path.exists(path):
         return None
-    scores = []
     with open(path, encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                scores.append([float(line)])
-            except ValueError:
-                scores.append([math.nan])
-            if not math.isfinite(scores[-1][0]):
-                raise ValueError(f"line {number} of {path} is {line.strip()!r}, which is no score")
+        scores = [[float(line)] for line in file]
+    if not np.isfinite(scores).all():
+        raise ValueError(f"{path} has a score that is not finite")
     return scores
 
 
-class TruncatedDataset(BaseWrapperDataset):
-    """Texts cut to the given sizes; each keeps its first tokens and its last one, ``</s>``."""
+class TruncatedRows(Samples):
+    """Samples ``<s>`` text ``</s>``, or ``<s>`` text ``</s> </s>`` text ``</s>``.
 
-    def __init__(self, dataset, sizes: np.ndarray):
-        super().__init__(dataset)
-        self._sizes = sizes
+    ``max_positions`` tokens are kept, of two texts by :func:`pair_lengths`; ``num_long`` are cut.
+
+    Args:
+        inputs: the text or the two texts of each sample of a row.
+        starts: what stands before each text, or None.
+    """
+
+    def __init__(self, inputs: dict[str, list], targets, starts, source, max_positions):
+        super().__init__()
+        self.inputs, self.targets, self.source = inputs, targets, source
+        self.kept, sizes, is_long = {}, [], []
+        for name, texts in inputs.items():
+            starts = starts[: len(texts)]
+            num_special = len(texts) + sum(start is not None for start in starts)
+            room = max_positions - num_special
+            if room < 0:
+                raise ValueError(f"--max-positions {max_positions} leaves no room for a token")
+            lengths = [np.asarray(text.sizes) - 1 for text in texts]
+            kept = pair_lengths(*lengths, room) if len(texts) == 2 else [lengths[0].clip(max=room)]
+            self.kept[name] = kept
+            sizes.append(sum(kept) + num_special)
+            is_long.append(sum(lengths) > room)
+        self.starts, self.sizes = starts, np.maximum.reduce(sizes)
+        self.num_long = int(np.logical_or.reduce(is_long).sum())
 
     def __getitem__(self, index):
-        item, size = self.dataset[index], self._sizes[index]
-        return item if len(item) <= size else torch.cat([item[: size - 1], item[-1:]])
-
-    @property
-    def sizes(self):
-        return self._sizes
-
-    def num_tokens(self, index):
-        return self._sizes[index]
-
-    size = num_tokens
-
-
-def truncate(texts: list, limit: int) -> tuple[list, int]:
-    """Cut the one or two texts of each row to ``limit`` tokens together, from the longer one first.
-
-    Returns the texts, and how many rows were cut.
-    """
-    room = limit - len(texts)  # without the </s> of each
-    if room < 0:
-        raise ValueError(f"--max-positions leaves {limit} tokens for {len(texts)} texts; raise it")
-    lengths = [np.asarray(text.sizes) - 1 for text in texts]
-    kept = pair_lengths(*lengths, room) if len(texts) == 2 else [np.minimum(lengths[0], room)]
-    num_long = int((sum(lengths) > room).sum())
-    return [TruncatedDataset(text, n + 1) for text, n in zip(texts, kept)], num_long
+        sample = {"id": index}
+        if self.targets is not None:
+            sample["target"] = self.targets[index]
+        for name, texts in self.inputs.items():
+            parts = []
+            for text, kept, start in zip(texts, self.kept[name], self.starts):
+                tokens = text[index]
+                parts += [] if start is None else [tokens.new_tensor([start])]
+                parts += [tokens[: kept[index]], tokens[-1:]]  # the last one is </s>
+            sample[name] = torch.cat(parts)
+        return sample

@@ -13,7 +13,7 @@ from fairseq.utils import safe_getattr
 from omegaconf import II, MISSING
 
 from tupe_fairseq.data.truncation import windows
-from tupe_fairseq.tasks._training import FineTuningTask, WindowedDataset
+from tupe_fairseq.tasks._training import FineTuningTask, Samples
 from tupe_fairseq.tasks.sentence_prediction import class_names
 
 logger = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class TokenTaggingTask(FineTuningTask):
         return self.label_dictionary
 
 
-class WindowedSentences(WindowedDataset):
+class WindowedSentences(Samples):
     """Windows ``<s>`` tokens ``</s>`` of sentences; every word is predicted in one of them.
 
     A batch has ``net_input.word_starts``, bool (B, L), the first tokens of the words predicted in
@@ -162,7 +162,7 @@ class WindowedSentences(WindowedDataset):
         return {
             "id": index,
             "sentence": sentence,
-            "tokens": torch.cat([bos, tokens[start:stop], eos]),
+            "net_input": torch.cat([bos, tokens[start:stop], eos]),
             "word_starts": word_starts - start + 1,
             "target": tags[word_starts] - self.first_tag,
         }
