@@ -82,42 +82,26 @@ def prepare_folder(
             "settings": settings,
             **more,
         }
-        texts = task.texts * sum(len(x.texts) for of in parts.values() for x in of.values())
-        logger.info("%s: encoding %d texts; large tasks take minutes", task.name, texts)
+        total = task.texts * sum(len(x.texts) for of in parts.values() for x in of.values())
+        logger.info("%s: encoding %d texts; large tasks take minutes", task.name, total)
+        bar = tqdm(desc="encoding", total=total, unit="texts", disable=None, leave=False)
         counts = {}
         for name, splits in parts.items():
-            own, work = os.path.join(partial, name), (tokenizer, max_positions, workers)
-            counts[name] = _write_splits(task, splits, os.path.normpath(own), *work)
+            own = os.path.normpath(os.path.join(partial, name))
+            counts[name] = {
+                split: _write_split(task, rows, own, split, tokenizer, max_positions, workers, bar)
+                for split, rows in splits.items()
+            }
+            _write_dictionaries(task, splits["train"], own, tokenizer)
             report = {**about, "splits": counts[name], "files": list_files(own)}
             write_json(os.path.join(own, REPORT), report)
+        bar.close()
         if "" not in parts:
             of_folds = {f"{x}/{split}": n for x, of in counts.items() for split, n in of.items()}
             report = {**about, "folds": [*parts], "splits": of_folds, "files": list_files(partial)}
             write_json(os.path.join(partial, REPORT), report)
     _log_report(report)
     return report
-
-
-def _write_splits(
-    task: Task,
-    splits: dict[str, TaskRows],
-    folder: str,
-    tokenizer: Tokenizer,
-    max_positions: int,
-    workers: int,
-) -> dict[str, Any]:
-    """Write tokens, labels, numbers of rows and vocabulary; counts for report.json."""
-    counts = _encode(task, splits, tokenizer, folder, max_positions, workers)
-    _write_labels(task, splits, os.path.join(folder, "label"))
-    for split, rows in splits.items():
-        if rows.index:
-            Path(folder, f"{split}.index").write_text("\n".join([*rows.index, ""]))
-    record = os.path.join(os.path.dirname(tokenizer.dictionary), VOCABULARY)
-    for path in [tokenizer.dictionary, *tokenizer.paths, *[record] * os.path.isfile(record)]:
-        shutil.copy(path, folder)
-    for number in range(task.texts):
-        shutil.copy(os.path.join(folder, DICTIONARY), os.path.join(folder, f"input{number}"))
-    return counts
 
 
 def pretrained_tokenizer(folder: str) -> Tokenizer:
@@ -156,113 +140,95 @@ def _counts(values: dict[str, int]) -> str:
     return ", ".join(parts[:_MOST_LABELS] + more) or "-"
 
 
-def _encode(
-    task: Task,
-    splits: dict[str, TaskRows],
-    tokenizer: Tokenizer,
-    folder: str,
-    max_positions: int,
-    workers: int,
-) -> dict[str, Any]:
-    """Write the texts of all splits, and for tagging the tags; returns counts for report.json."""
-    parts = {}
-    total = task.texts * sum(len(rows.texts) for rows in splits.values())
-    with tqdm(desc="encoding", total=total, unit="texts", disable=None, leave=False) as bar:
-        for split, rows in splits.items():
-            lengths, unknown = [[] for _ in range(task.texts)], 0
-            for number in range(task.texts):
-                prefix = os.path.join(folder, f"input{number}", split)
-                with IndexedWriter(prefix, len(tokenizer.ids)) as writer:
-                    for ids in _encoded(task, rows, number, tokenizer, folder, split, workers):
-                        writer.write(ids)
-                        lengths[number] += map(len, ids)
-                        unknown += sum(row.count(UNK) for row in ids)
-                        bar.update(len(ids))
-            if task.kind == CHOICE:  # each candidate is a sample with the question
-                lengths[1:] = [list(map(max, zip(*lengths[1:])))]
-            special = 2 * len(lengths)  # <s> a </s> </s> b </s>
-            too_long = sum(sum(row) + special > max_positions for row in zip(*lengths))
-            if empty := sum(0 in row for row in zip(*lengths)):
-                rows.warnings["empty text"] = empty
-            parts[split] = {
-                "rows_read": rows.read,
-                "rows": len(rows.texts),
-                "dropped": dict(rows.dropped),
-                "warnings": dict(rows.warnings),
-                "labels": _label_counts(task, rows),
-                "unknown_rate": unknown / max(1, sum(map(sum, lengths))),
-                "too_long": too_long,
-            }
-    return parts
-
-
-def _encoded(
+def _write_split(
     task: Task,
     rows: TaskRows,
-    number: int,
-    tokenizer: Tokenizer,
     folder: str,
     split: str,
+    tokenizer: Tokenizer,
+    max_positions: int,
     workers: int,
-) -> Iterator[list[list[int]]]:
-    """Batches of token ids; for tagging the tags are written to label/."""
-    if task.kind == QA and number == 1:
-        yield from _encoded_contexts(rows, tokenizer, folder, split)
-        return
-    if task.kind != TAGGING:
-        encoded = tokenizer.encode_lines(
-            (tokenizer.normalize(texts[number]) for texts in rows.texts), workers
-        )
-        while batch := list(itertools.islice(encoded, _BATCH)):
-            yield batch
-        return
+    bar: tqdm,
+) -> dict[str, Any]:
+    """Write the texts, the labels and the numbers of the rows; counts for report.json."""
+    _write_labels(task, rows, os.path.join(folder, "label"), split)
+    lengths, unknown = [[] for _ in range(task.texts)], 0
+    for number in range(task.texts):
+        if task.kind == TAGGING:
+            encoded = _encode_words(task, rows, tokenizer, folder, split)
+        elif task.kind == QA and number == 1:
+            encoded = _encode_contexts(rows, tokenizer, folder, split)
+        else:
+            lines = (tokenizer.normalize(texts[number]) for texts in rows.texts)
+            encoded = tokenizer.encode_lines(lines, workers)
+        prefix = os.path.join(folder, f"input{number}", split)
+        with IndexedWriter(prefix, len(tokenizer.ids)) as writer:
+            while ids := list(itertools.islice(encoded, _BATCH)):
+                writer.write(ids)
+                lengths[number] += map(len, ids)
+                unknown += sum(row.count(UNK) for row in ids)
+                bar.update(len(ids))
+    if rows.index:
+        Path(folder, f"{split}.index").write_text("\n".join([*rows.index, ""]))
+    if task.kind == CHOICE:  # each candidate is a sample with the question
+        lengths[1:] = [list(map(max, zip(*lengths[1:])))]
+    special = 2 * len(lengths)  # <s> a </s> </s> b </s>
+    if empty := sum(0 in row for row in zip(*lengths)):
+        rows.warnings["empty text"] = empty
+    return {
+        "rows_read": rows.read,
+        "rows": len(rows.texts),
+        "dropped": dict(rows.dropped),
+        "warnings": dict(rows.warnings),
+        "labels": _label_counts(task, rows),
+        "unknown_rate": unknown / max(1, sum(map(sum, lengths))),
+        "too_long": sum(sum(row) + special > max_positions for row in zip(*lengths)),
+    }
+
+
+def _encode_words(
+    task: Task, rows: TaskRows, tokenizer: Tokenizer, folder: str, split: str
+) -> Iterator[list[int]]:
+    """The token ids of sentences.
+
+    label/SPLIT gets the tag of a word at its first token; a test set says where words begin.
+    """
     ids = _label_ids(task)
     with IndexedWriter(os.path.join(folder, "label", split), 4 + len(ids)) as writer:
-        for start in range(0, len(rows.texts), _BATCH):
-            texts, tags, batch = rows.texts[start : start + _BATCH], [], []
-            for row, words in enumerate(texts, start):
-                split_words = tokenizer.encode_words(words)
-                batch.append([i for ids_of_word in split_words for i in ids_of_word])
-                if batch[-1] != tokenizer.encode(" ".join(words)):
-                    rows.warnings["words apart have other tokens than in a line"] += 1
-                # the tag stands on the first token of a word; a test set says where words begin
-                labels = rows.labels[row] if rows.labels else [None] * len(words)
-                firsts = [ids.get(label, UNK) for label in labels]
-                of_words = ([a, *[PAD] * (len(w) - 1)] for a, w in zip(firsts, split_words))
-                tags.append([tag for of_word in of_words for tag in of_word])
-            writer.write(tags)
-            yield batch
+        for row, words in enumerate(rows.texts):
+            of_words = tokenizer.encode_words(words)
+            line = [i for ids_of_word in of_words for i in ids_of_word]
+            if line != tokenizer.encode(" ".join(words)):
+                rows.warnings["words apart have other tokens than in a line"] += 1
+            labels = rows.labels[row] if rows.labels else [None] * len(words)
+            padded = ([ids.get(x, UNK), *[PAD] * (len(w) - 1)] for x, w in zip(labels, of_words))
+            writer.write([[tag for tags in padded for tag in tags]])
+            yield line
 
 
-def _encoded_contexts(
+def _encode_contexts(
     rows: TaskRows, tokenizer: Tokenizer, folder: str, split: str
-) -> Iterator[list[list[int]]]:
-    """Batches of the token ids of texts.
+) -> Iterator[list[int]]:
+    """The token ids of texts.
 
     label/SPLIT gets the first and the last token of each right answer. Of all splits but train,
     SPLIT.answers has the text, the characters of its tokens, and the right answers: JSON lines.
     """
     encode = functools.lru_cache(16)(tokenizer.encode_with_spans)  # questions share texts
+    path = os.path.join(folder, "label", split)
     with contextlib.ExitStack() as stack:
-        path = os.path.join(folder, "label", split)
         write = stack.enter_context(IndexedWriter(path, 1 << 16)).write if rows.labels else None
-        file = None
-        if split != "train":
-            path = os.path.join(folder, f"{split}.answers")
-            file = stack.enter_context(open(path, "w", encoding="utf-8"))
-        for start in range(0, len(rows.texts), _BATCH):
-            batch = []
-            for row, (_, context) in enumerate(rows.texts[start : start + _BATCH], start):
-                ids, spans = encode(context)
-                batch.append(ids)
-                answers = rows.labels[row] if rows.labels else None
-                if write:
-                    write([[n for answer in answers for n in _tokens_of(answer, spans)]])
-                if file:
-                    right = answers if answers is None else [text for text, _ in answers]
-                    line = {"context": context, "spans": spans, "answers": right}
-                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
-            yield batch
+        path = os.path.join(folder, f"{split}.answers")
+        file = stack.enter_context(open(path, "w", encoding="utf-8")) if split != "train" else None
+        for (_, context), answers in itertools.zip_longest(rows.texts, rows.labels):
+            ids, spans = encode(context)
+            if write:
+                write([[n for answer in answers for n in _tokens_of(answer, spans)]])
+            if file:
+                right = None if answers is None else [text for text, _ in answers]
+                line = {"context": context, "spans": spans, "answers": right}
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            yield ids
 
 
 def _tokens_of(answer: tuple[str, int], spans: list[tuple[int, int]]) -> tuple[int, int]:
@@ -288,25 +254,32 @@ def _label_counts(task: Task, rows: TaskRows) -> dict[str, int]:
     return {f"{a:g} to {b:g}": int(n) for n, a, b in zip(counts, ends, ends[1:])}
 
 
-def _write_labels(task: Task, splits: dict[str, TaskRows], folder: str) -> None:
-    """Classes or labels with their dict.txt, or scores between 0 and 1."""
+def _write_labels(task: Task, rows: TaskRows, folder: str, split: str) -> None:
+    """Classes or labels, or scores between 0 and 1; tags and answers are written with the texts."""
     os.makedirs(folder, exist_ok=True)
-    labelled = {split: rows.labels for split, rows in splits.items() if rows.labels}
-    if task.kind == QA:  # they are places in a text, and written with it
+    if not rows.labels or task.kind in (TAGGING, QA):
         return
     if task.scale is not None:
         low, high = task.scale
-        for split, labels in labelled.items():
-            lines = [f"{(float(x) - low) / (high - low)!r}\n" for x in labels]
-            Path(folder, f"{split}.label").write_text("".join(lines))
+        lines = [f"{(float(x) - low) / (high - low)!r}\n" for x in rows.labels]
+        Path(folder, f"{split}.label").write_text("".join(lines))
         return
-    counts = Counter(one for label in labelled["train"] for one in as_tuple(label))
-    lines = [f"{label_symbol(label)} {counts[label]}\n" for label in task.labels]
-    Path(folder, DICTIONARY).write_text("".join(lines), encoding="utf-8")
     ids = _label_ids(task)
-    for split, labels in labelled.items() if task.kind != TAGGING else ():
-        with IndexedWriter(os.path.join(folder, split), 4 + len(ids)) as writer:
-            writer.write([[ids[one] for one in as_tuple(label)] for label in labels])
+    with IndexedWriter(os.path.join(folder, split), 4 + len(ids)) as writer:
+        writer.write([[ids[one] for one in as_tuple(label)] for label in rows.labels])
+
+
+def _write_dictionaries(task: Task, train: TaskRows, folder: str, tokenizer: Tokenizer) -> None:
+    """The files of the vocabulary, and dict.txt of each input and of the labels."""
+    record = os.path.join(os.path.dirname(tokenizer.dictionary), VOCABULARY)
+    for path in [tokenizer.dictionary, *tokenizer.paths, *[record] * os.path.isfile(record)]:
+        shutil.copy(path, folder)
+    for number in range(task.texts):
+        shutil.copy(os.path.join(folder, DICTIONARY), os.path.join(folder, f"input{number}"))
+    if task.labels:
+        counts = _label_counts(task, train)
+        lines = [f"{label_symbol(label)} {counts[label]}\n" for label in task.labels]
+        Path(folder, "label", DICTIONARY).write_text("".join(lines), encoding="utf-8")
 
 
 def _label_ids(task: Task) -> dict[str, int]:

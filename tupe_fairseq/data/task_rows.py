@@ -49,8 +49,6 @@ _METRICS = {
 }
 # more classes than this, and than half of the rows, are no classes
 _MANY_LABELS = 20
-
-
 # what pandas and databases write where there is nothing
 _NOTHING = re.compile(r"|nan|null|<na>|\\n", re.IGNORECASE)
 # what test sets have in place of labels
@@ -89,7 +87,7 @@ def read_task(
     splits = next(iter(parts.values()))
     for split in filter(files.__contains__, ("valid", "test")):
         own = columns
-        if split == "test" and columns and not _is_labelled(options, files[split], columns, train):
+        if split == "test" and columns and not _is_labelled(options, columns, _seen(train)):
             own = columns._replace(label=None)
         splits[split] = _read(options, split, own, labels, converts=converts)
     for of_part in parts.values():
@@ -213,22 +211,17 @@ def _scheme(train: TaskRows) -> str | None:
     return scheme
 
 
-def _is_labelled(options: argparse.Namespace, path: str, columns: Columns, train: TaskRows) -> bool:
+def _is_labelled(options: argparse.Namespace, columns: Columns, known: set[str]) -> bool:
     """Whether a test set has labels, and not, as -1 or ?, what stands for none and train lacks."""
-    column = columns.label
-    rows = read_rows(path, [column], options.has_header, lambda error: None, whole=True)
-    cells = [row[column] for _, row in rows]
-    seen = {x for cell in cells for x in (cell.split() if isinstance(cell, str) else cell)}
-    known = _seen(train)
-    low = min(map(float, known)) if options.kind == REGRESSION else None
-
-    def is_one(x: str) -> bool:
-        is_score = low is not None and is_number(x) and float(x) >= low
-        return x in known or is_score or not _UNLABELLED.fullmatch(x)
-
-    if any(map(is_one, seen)) or (options.kind == MULTILABEL and cells and not seen):
+    path, column, cells = options.files["test"], columns.label, set()
+    rows = read_rows(path, [column], options.has_header, BadRows(), whole=True)
+    for _, row in rows:
+        cells.update(row[column].split() or [""] if isinstance(row[column], str) else row[column])
+    if cells <= {""} and options.kind == MULTILABEL:
         return True
-    logger.info("%s has no labels in column %r: %s", path, column, quoted(seen) or "none")
+    if any(x in known or not _UNLABELLED.fullmatch(x) for x in cells):
+        return True
+    logger.info("%s has no labels in column %r: %s", path, column, quoted(cells) or "none")
     return False
 
 
