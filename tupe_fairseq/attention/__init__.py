@@ -22,7 +22,7 @@ from types import ModuleType
 import torch
 
 from tupe_fairseq.attention import chunked, eager, sdpa
-from tupe_fairseq.attention.mask import make_mask, scores_dtype
+from tupe_fairseq.attention.padded import make_mask, scores_dtype
 from tupe_fairseq.attention.sequences import Sequences
 
 __all__ = ["Sequences", "check", "choose", "chunked", "eager", "make_mask", "scores_dtype", "sdpa"]

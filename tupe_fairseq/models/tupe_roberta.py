@@ -24,7 +24,7 @@ from fairseq.utils import safe_getattr, safe_hasattr
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from tupe_fairseq.checkpoint.checkpoint import vocabulary_version
+from tupe_fairseq.checkpoint.checkpoint import ENCODER, vocabulary_version
 from tupe_fairseq.checkpoint.fit import check_fit, recorded_vocabulary
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.flops import training_flops
@@ -56,7 +56,6 @@ DEFAULTS = {
     "min_params_to_wrap": DEFAULT_MIN_PARAMS_TO_WRAP,
     "load_checkpoint_heads": False,
 }
-ENCODER = "encoder.sentence_encoder."
 
 
 # ---- Flags, presets and checks ------------------------------------------------------------------
@@ -304,11 +303,6 @@ class TupeRobertaModel(RobertaModel):
     def check_state_dict(self, state_dict: dict[str, Tensor]) -> None:
         """Refuse weights of another model, see ``check_fit``."""
         encoder, state_dict = self.encoder.sentence_encoder, self._pruned(state_dict)
-        if ENCODER + "embed_positions.weight" in state_dict:
-            raise ValueError(
-                "the checkpoint is stock RoBERTa's, which adds learned positions to its input; "
-                "convert it with tupe-convert --position-encoding learned"
-            )
         encoder.check_whole(state_dict, ENCODER)
         check_fit(encoder.config, state_dict, self.encoder.dictionary.symbols)
         for name in self.state_dict():

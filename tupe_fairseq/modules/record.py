@@ -82,5 +82,5 @@ class RecordsOptions(nn.Module):
         if prefix + RECORD not in state_dict:
             raise ValueError(
                 "the checkpoint holds no position options, so it was not written by this project; "
-                "tupe-convert converts the TUPE authors' checkpoints"
+                "tupe-convert converts those of the TUPE authors and of fairseq's RoBERTa"
             )
