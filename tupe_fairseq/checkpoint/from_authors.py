@@ -14,28 +14,20 @@ FIXED = {"embedding_normalize": True, "encoder_layers_to_keep": None}
 #: further options to keep, with their defaults there
 DEFAULTS = {"pooler_dropout": 0.1}
 
-_THEIRS = "decoder.sentence_encoder."
-# the beginnings of their names and of ours; the first match counts
+# below the encoder, the beginnings of their names and of ours; the first match counts
 _NAMES = (
-    (_THEIRS + "emb_layer_norm.", ENCODER + "layernorm_embedding."),
-    (_THEIRS + "emb_out_layer_norm.", ENCODER + "layer_norm."),
-    (_THEIRS + "pos.", ENCODER + "position_bias.untied_absolute.pos."),
-    (_THEIRS + "pos_ln.", ENCODER + "position_bias.untied_absolute.pos_ln."),
-    (_THEIRS + "pos_q_linear.", ENCODER + "position_bias.untied_absolute.pos_q_proj."),
-    (_THEIRS + "pos_k_linear.", ENCODER + "position_bias.untied_absolute.pos_k_proj."),
-    (
-        _THEIRS + "relative_attention_bias.",
-        ENCODER + "position_bias.relative.relative_attention_bias.",
-    ),
-    (_THEIRS, ENCODER),
-    ("decoder.lm_head.", "encoder.lm_head."),
+    ("emb_layer_norm.", "layernorm_embedding."),
+    ("emb_out_layer_norm.", "layer_norm."),
+    ("pos", "position_bias.untied_absolute.pos"),
+    ("relative_attention_bias.", "position_bias.relative.relative_attention_bias."),
 )
 
 
 def our_tensor_name(name: str) -> str:
-    for beginning, new in _NAMES:
-        if name.startswith(beginning):
-            return new + name[len(beginning) :]
+    name = name.replace("decoder.", "encoder.", 1) if name.startswith("decoder.") else name
+    for theirs, ours in _NAMES:
+        if name.startswith(ENCODER + theirs):
+            return name.replace(theirs, ours, 1).replace("_linear.", "_proj.")
     return name
 
 

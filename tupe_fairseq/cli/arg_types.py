@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 
-def at_least(limit: int) -> Callable[[str], int]:
+def at_least(limit: int, most: int = 2**31 - 1) -> Callable[[str], int]:
     """A whole number, ``limit`` or more."""
 
     def parse(text: str) -> int:
@@ -18,8 +18,10 @@ def at_least(limit: int) -> Callable[[str], int]:
             value = int(text)
         except ValueError:
             value = limit - 1
-        if not limit <= value < 2**31:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {limit} or more")
+        if not limit <= value <= most:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a whole number of {limit} or more, up to {most}"
+            )
         return value
 
     return parse

@@ -6,16 +6,9 @@ import os
 
 from tupe_fairseq.cli import arg_types
 from tupe_fairseq.cli.shared_flags import add_data_flag, add_output_flags
+from tupe_fairseq.options import LARGEST
 
 logger = logging.getLogger("tupe-extend")
-
-
-def length(text: str) -> int:
-    """What a checkpoint may have as its max_positions."""
-    value = arg_types.at_least(2)(text)
-    if value > 2**16:
-        raise argparse.ArgumentTypeError(f"{value} is above {2**16}")
-    return value
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -29,7 +22,7 @@ def get_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("checkpoint", metavar="CHECKPOINT", type=arg_types.checkpoint, help="of tupe_roberta")
-    add("--max-positions", type=length, required=True, metavar="N",
+    add("--max-positions", type=arg_types.at_least(2, LARGEST), required=True, metavar="N",
         help="the longest sequence in tokens, <s> and </s> included; above the checkpoint's",
     )  # fmt: skip
     add("--method", choices=("interpolate", "tile"),

@@ -868,13 +868,9 @@ class TupeForQuestionAnswering(TupePreTrainedModel):
 
     @can_return_tuple
     def forward(
-        self,
-        input_ids=None,
-        attention_mask=None,
-        start_positions=None,
-        end_positions=None,
+        self, input_ids=None, attention_mask=None, start_positions=None, end_positions=None,
         **kwargs,
-    ):
+    ):  # fmt: skip
         """Positions (B) beyond the sequence have no loss."""
         out = self.tupe(input_ids, attention_mask, return_dict=True, **kwargs)
         start, end = self.qa_outputs(out.last_hidden_state).unbind(-1)
