@@ -3,19 +3,14 @@
 import importlib.resources
 from typing import Any
 
-from tupe_fairseq.data.task import CHOICE, QA
-from tupe_fairseq.export.names import ROBERTA, Head
+from tupe_fairseq.export.names import HEAD_KINDS, ROBERTA, Head
 from tupe_fairseq.options import POSITION_OPTIONS, flag
 from tupe_fairseq.version import __version__
 
 
 def pipeline_of(head: Head | None) -> str:
     """The pipeline of transformers for a model with this head."""
-    if head is None:
-        return "fill-mask"
-    if head.kind in (QA, CHOICE):
-        return "question-answering" if head.kind == QA else "multiple-choice"
-    return "token-classification" if head.of_tokens else "text-classification"
+    return HEAD_KINDS[head.kind].pipeline if head else "fill-mask"
 
 
 def model_card(config: dict[str, Any], head: Head | None, report: dict[str, Any], **facts) -> str:

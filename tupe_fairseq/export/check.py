@@ -60,16 +60,19 @@ def check_folder(
     Returns:
         for each Auto class, the largest difference.
     """
-    auto = functools.partial(_transformers_class, folder)
+    options = {"trust_remote_code": True, "local_files_only": True}
+    transformers = import_transformers()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **options)
     together = " ".join(texts)
     together += f" {together}" * (max_positions // len(encode(together)))
-    sequences = _same_ids(auto("AutoTokenizer"), [*texts, together], encode, vocab_size)
+    sequences = _same_ids(tokenizer, [*texts, together], encode, vocab_size)
     sequences = [
         ids if len(ids) <= max_positions else [*ids[: max_positions - 1], EOS] for ids in sequences
     ]
     differences = {}
     for name, expected_logits in logits.items():
-        model, info = auto(name, output_loading_info=True)
+        auto_class = getattr(transformers, name)
+        model, info = auto_class.from_pretrained(folder, output_loading_info=True, **options)
         if info["missing_keys"]:
             raise ValueError(f"{folder} has no weights for {', '.join(info['missing_keys'])}")
         model.float().eval()
@@ -135,12 +138,6 @@ def _are_equally_likely(tokenizer, *both: list[int]) -> bool:
     # where they part, some 16 additions are rounded to 24 bits
     tied = (abs(b - a) <= 2**-20 * abs(total) for (a, _), (b, total) in itertools.pairwise(gaps))
     return texts[0] == texts[1] and all(tied)
-
-
-def _transformers_class(folder: str, name: str, **options):
-    return getattr(import_transformers(), name).from_pretrained(
-        folder, trust_remote_code=True, local_files_only=True, **options
-    )
 
 
 @functools.cache

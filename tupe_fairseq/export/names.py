@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -84,15 +84,24 @@ ROBERTA_CONFIG = {
     "pad_token_id": 1,
     "eos_token_id": 2,
 }
-_SUFFIXES = {
-    TAGGING: "ForTokenClassification",
-    QA: "ForQuestionAnswering",
-    CHOICE: "ForMultipleChoice",
-}
-PROBLEM_TYPES = {
-    CLASSIFICATION: "single_label_classification",
-    REGRESSION: "regression",
-    MULTILABEL: "multi_label_classification",
+
+
+class HeadKind(NamedTuple):
+    """A kind of head in transformers."""
+
+    suffix: str  # the end of the names of its classes
+    pipeline: str
+    problem_type: str | None = None  # in config.json
+
+
+_OF_TEXTS = "ForSequenceClassification", "text-classification"
+HEAD_KINDS = {
+    CLASSIFICATION: HeadKind(*_OF_TEXTS, "single_label_classification"),
+    REGRESSION: HeadKind(*_OF_TEXTS, "regression"),
+    MULTILABEL: HeadKind(*_OF_TEXTS, "multi_label_classification"),
+    TAGGING: HeadKind("ForTokenClassification", "token-classification"),
+    QA: HeadKind("ForQuestionAnswering", "question-answering"),
+    CHOICE: HeadKind("ForMultipleChoice", "multiple-choice"),
 }
 
 
@@ -110,8 +119,7 @@ class Head:
 
     @property
     def suffix(self) -> str:
-        """The end of the names of transformers' classes."""
-        return _SUFFIXES.get(self.kind, "ForSequenceClassification")
+        return HEAD_KINDS[self.kind].suffix
 
 
 # ---- Tensors ------------------------------------------------------------------------------------
@@ -218,8 +226,8 @@ def to_config(
         fields["classification_head_name"] = head.name
         fields["id2label"] = {str(number): label for number, label in enumerate(head.labels)}
         fields["label2id"] = {label: number for number, label in enumerate(head.labels)}
-        if head.kind in PROBLEM_TYPES:
-            fields["problem_type"] = PROBLEM_TYPES[head.kind]
+        if problem_type := HEAD_KINDS[head.kind].problem_type:
+            fields["problem_type"] = problem_type
     return {
         "architectures": [model_type.capitalize() + (head.suffix if head else "ForMaskedLM")],
         "model_type": model_type,

@@ -15,22 +15,6 @@ NEEDED = ("transformers", "onnx", "onnxruntime", "onnxscript")
 INPUTS = ("input_ids", "attention_mask")
 HIDDEN = "last_hidden_state"
 _ENDS = ("start_logits", "end_logits")
-#: end of an architecture's name -> file -> end of the class that is exported, and its outputs
-FILES = {
-    "ForMaskedLM": {
-        "onnx/model.onnx": ("Model", [HIDDEN]),
-        "onnx/model_masked_lm.onnx": ("ForMaskedLM", ["logits"]),
-    },
-    "ForSequenceClassification": {
-        "onnx/model.onnx": ("ForSequenceClassification", ["logits", HIDDEN]),
-    },
-    "ForQuestionAnswering": {
-        "onnx/model.onnx": ("ForQuestionAnswering", [*_ENDS, HIDDEN]),
-    },
-    "ForTokenClassification": {
-        "onnx/model.onnx": ("ForTokenClassification", ["logits", HIDDEN]),
-    },
-}
 
 
 class Outputs(nn.Module):
@@ -66,16 +50,20 @@ def export_onnx(folder: str) -> dict[str, float]:
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # warns that torchvision is missing
     architecture = read_json(os.path.join(folder, "config.json"))["architectures"][0]
     prefix, _, task = architecture.partition("For")
+    outputs = _ENDS if task == "QuestionAnswering" else ("logits",)
+    # file -> end of the class that is exported, and its outputs
+    files = {"onnx/model.onnx": (f"For{task}", [*outputs, HIDDEN])}
+    if task == "MaskedLM":
+        files = {"onnx/model.onnx": ("Model", [HIDDEN])}
+        files["onnx/model_masked_lm.onnx"] = "ForMaskedLM", ["logits"]
     # the code of a TUPE folder is a copy of ours
     library = modeling_tupe if prefix == "Tupe" else transformers
     os.makedirs(os.path.join(folder, "onnx"))
     differences = {}
-    for name, (class_name, outputs) in FILES[f"For{task}"].items():
-        model_class = getattr(library, prefix + class_name)
-        model = model_class.from_pretrained(
-            folder, local_files_only=True, attn_implementation="eager"
-        )
-        module, path = Outputs(model.float(), outputs).eval(), os.path.join(folder, name)
+    options = {"local_files_only": True, "attn_implementation": "eager"}
+    for name, (class_name, of_file) in files.items():
+        model = getattr(library, prefix + class_name).from_pretrained(folder, **options)
+        module, path = Outputs(model.float(), of_file).eval(), os.path.join(folder, name)
         write_file(module, path)
         differences[name] = difference = largest_difference(module, path)
         if not difference <= LIMIT:  # NaN is not

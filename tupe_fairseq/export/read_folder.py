@@ -39,6 +39,7 @@ from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.task import (
     CHOICE,
     CLASSIFICATION,
+    FAIRSEQ_TASKS,
     MULTILABEL,
     QA,
     REGRESSION,
@@ -46,27 +47,13 @@ from tupe_fairseq.data.task import (
     label_symbol,
 )
 from tupe_fairseq.data.tokenizer import VOCABULARY
-from tupe_fairseq.export.names import (
-    PROBLEM_TYPES,
-    Head,
-    from_config,
-    from_transformers,
-)
+from tupe_fairseq.export.names import HEAD_KINDS, Head, from_config, from_transformers
 from tupe_fairseq.export.write_folder import WEIGHTS, without_unlisted
 from tupe_fairseq.files import read_json
 from tupe_fairseq.modules.heads import LMHead
 
 logger = logging.getLogger(__name__)
 
-# fairseq's task for each kind of head, and its options
-_TASKS: dict[str, dict[str, Any]] = {
-    CLASSIFICATION: {},
-    REGRESSION: {"regression_target": True},
-    MULTILABEL: {"task": "glue_sentence_prediction", "multilabel": True},
-    TAGGING: {"task": "token_tagging"},
-    QA: {"task": "question_answering"},
-    CHOICE: {"task": "multiple_choice"},
-}
 # what fairseq's models have no place for
 _LEFT_OUT = ("pooler.", "embeddings.position_ids")
 
@@ -194,7 +181,10 @@ def read_folder(
     if head is not None:
         if head.kind not in (REGRESSION, QA):
             model.labels = [f"{label_symbol(label)} 1" for label in head.labels]
-        set_head(model, head.name, len(head.labels), **_TASKS[head.kind])
+        task = {MULTILABEL: "glue_sentence_prediction", **FAIRSEQ_TASKS}.get(head.kind)
+        switch = {REGRESSION: "regression_target", MULTILABEL: "multilabel"}.get(head.kind)
+        switches = {switch: True} if switch else {}
+        set_head(model, head.name, len(head.labels), task or "sentence_prediction", **switches)
     with loading(folder):
         complete(model)
     return model
@@ -223,7 +213,7 @@ def _head(config: dict[str, Any], tensors: dict[str, Tensor], path: str) -> Head
     bias = tensors.get("classifier.bias" if of_tokens else "classifier.out_proj.bias")
     if bias is None:
         return None
-    kinds = {problem_type: kind for kind, problem_type in PROBLEM_TYPES.items()}
+    kinds = {x.problem_type: kind for kind, x in HEAD_KINDS.items() if x.problem_type}
     kind = TAGGING if of_tokens else kinds.get(config.get("problem_type"), CLASSIFICATION)
     if str(config.get("architectures")).endswith("ForMultipleChoice']"):
         kind = CHOICE  # one output; the labels are those of the candidates
