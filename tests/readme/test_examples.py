@@ -34,8 +34,11 @@ def test_benchmark_of_a_gpu(parts, lines, tmp_path):
 def quickstart(folder, **options):
     """Cut down to a few updates by its own variable, in this environment."""
     env = {"QUICKSTART_SMOKE": "1", "QUICKSTART_DIR": str(folder), "VENV": sys.prefix}
-    script = REPO / "scripts" / "quickstart.sh"
-    return run_process(script, cwd=folder.parent, env=env, **options).stdout
+    scripts = REPO / "scripts"
+    if Path(USER_DIR).parent != REPO:  # an installed package needs no clone
+        scripts = shutil.copytree(scripts, folder.parent / "scripts", dirs_exist_ok=True)
+        env["PYTHONPATH"] = ""
+    return run_process(scripts / "quickstart.sh", cwd=folder.parent, env=env, **options).stdout
 
 
 def test_quickstart_and_a_second_run_that_skips_what_is_finished(tmp_path):
@@ -107,9 +110,9 @@ def test_import_and_user_dir_in_any_folder(tmp_path):
         pytest.skip("an editable installation works in the clone alone")
     (tmp_path / "tupe_fairseq").mkdir()
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    python = [sys.executable, "-c", "from tupe_fairseq import TupeConfig"]
+    subprocess.run(python, cwd=tmp_path, env=env, check=True)
     for folder in (tmp_path, tmp_path / "tupe_fairseq"):
-        python = [sys.executable, "-c", "from tupe_fairseq import TupeConfig"]
-        subprocess.run(python, cwd=folder, env=env, check=True)
         train = [BIN / "fairseq-train", "absent", "--user-dir", "tupe_fairseq"]
         train += ["--arch", "tupe_roberta_tiny", "--task", "tupe_masked_lm", "--batch-size", "1"]
         ended = subprocess.run(train, cwd=folder, env=env, capture_output=True, text=True)
