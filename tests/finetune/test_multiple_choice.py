@@ -10,7 +10,7 @@ from transformers import AutoModelForMultipleChoice, AutoTokenizer
 from helpers import training
 from helpers.glue_files import write_pretrain_dir
 from helpers.models import write_model
-from helpers.running import call_program, run_here
+from helpers.running import call_program, run_here, trainings_here
 from helpers.vocabularies import convert
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.indexed import read_sentences
@@ -142,21 +142,10 @@ def test_loss_and_accuracy_are_of_one_candidate_after_the_other(place):
 def test_from_json_lines_to_the_exported_folder(place, tmp_path):
     options = {"encoder_embed_dim": 32, "encoder_ffn_embed_dim": 40, "encoder_attention_heads": 4}
     checkpoint = write_model(place / "pre", place / "bin", max_positions=40, **options)
-    flags = [
-        "--lrs",
-        5e-3,
-        "--seeds",
-        1,
-        "--epochs",
-        5,
-        "--dropout",
-        0,
-        "--no-pretraining",
-        "--cpu",
-    ]
+    flags = ["--lrs", 5e-3, "--seeds", 1, "--epochs", 5, "--dropout", 0, "--no-pretraining"]
     data = ["--data", place / "task", "--checkpoint", checkpoint, "--output-dir", tmp_path / "runs"]
-    code, printed = call_program("finetune", [*data, *flags])
-    assert code == 0, printed
+    with trainings_here():
+        printed = run_here("tupe-finetune", *data, *flags, "--cpu").stdout
     best = tmp_path / "runs" / "task" / "best"
     scores = read_json(str(tmp_path / "runs" / "task" / "results.json"))
     assert scores["score"] > 0.8 > 0.5 > scores["baseline_score"], printed

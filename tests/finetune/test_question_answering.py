@@ -16,7 +16,7 @@ from fairseq.logging import metrics as logged
 
 from helpers import training
 from helpers.models import write_model
-from helpers.running import call_program, run_here
+from helpers.running import call_program, run_here, trainings_here
 from helpers.vocabularies import convert, write_gpt2
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.checkpoint import symbols_of
@@ -276,9 +276,8 @@ def runs(place):
     flags = ["--lrs", 5e-3, "--seeds", 1, "--epochs", 7, "--dropout", 0]
     flags += ["--no-pretraining", "--cpu"]
     data = ["--data", place / "task", "--checkpoint", checkpoint, "--output-dir", place / "runs"]
-    code, printed = call_program("finetune", [*data, *flags])
-    assert code == 0, printed
-    return printed
+    with trainings_here():
+        return run_here("tupe-finetune", *data, *flags).stdout
 
 
 def test_from_json_to_answers_and_the_exported_folder(place, runs, tmp_path):
