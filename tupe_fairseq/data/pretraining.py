@@ -40,11 +40,11 @@ from tupe_fairseq.files import atomic_write, output_folder, read_json, write_jso
 
 logger = logging.getLogger("tupe-prepare-pretrain")
 
-_TEXT_OPTIONS = (
-    "text_field split_sentences clean lowercase min_chars max_chars join_short valid_fraction "
-    "test_fraction shards keep_duplicates"
+# what the text does not depend on
+_VOCABULARY_OPTIONS = (
+    "vocab_size model_type character_coverage sample_mb tokens_per_sample vocabulary "
+    "sentencepiece_model"
 ).split()
-_VOCABULARY_OPTIONS = "vocab_size model_type character_coverage sample_mb tokens_per_sample".split()
 
 
 # ---- Learn ------------------------------------------------------------------------------------
@@ -197,25 +197,24 @@ def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
         SentencePiece(options.sentencepiece_model)
     for path in [*options.input, *(options.valid_input or []), *(options.test_input or [])]:
         check_text(path, options.text_field)
-    work = os.path.join(folder, "work")
-    names = ("input", "valid_input", "test_input")
-    inputs = {name: facts(getattr(options, name)) for name in names}
-    of_text = {**{name: getattr(options, name) for name in _TEXT_OPTIONS}, **inputs}
-    settings = {**of_text, **{name: getattr(options, name) for name in _VOCABULARY_OPTIONS}}
     files = sorted(Path(options.vocabulary).iterdir()) if options.vocabulary else []
-    settings["vocabulary"] = facts(filter(os.path.isfile, files))
-    settings["sentencepiece_model"] = facts(filter(None, [options.sentencepiece_model]))
+    settings = {
+        **vars(options),
+        **{name: facts(getattr(options, name)) for name in ("input", "valid_input", "test_input")},
+        "vocabulary": facts(filter(os.path.isfile, files)),
+        "sentencepiece_model": facts(filter(None, [options.sentencepiece_model])),
+    }
+    for name in ("output_dir", "workers"):
+        del settings[name]
+    of_text = {name: x for name, x in settings.items() if name not in _VOCABULARY_OPTIONS}
+    work = os.path.join(folder, "work")
     with output_folder(folder, "settings.json", settings, others=["work"]) as output:
         if output.record is not None:
             return None
         os.makedirs(work, exist_ok=True)
-        text = stage(folder, "work/text.json", of_text, lambda: make_text(options, work))
-        kind = stage(
-            folder, "work/vocabulary.json", settings, lambda: make_vocabulary(options, work)
-        )
-        report = stage(
-            folder, "settings.json", settings, lambda: make_data(options, work, text, kind)
-        )
+        text = stage(folder, "work/text.json", of_text, make_text, options, work)
+        kind = stage(folder, "work/vocabulary.json", settings, make_vocabulary, options, work)
+        report = stage(folder, "settings.json", settings, make_data, options, work, text, kind)
         shutil.rmtree(work)
     return report
 
@@ -227,14 +226,14 @@ def facts(paths: Iterable[str] | None) -> list[list]:
 
 
 def stage(
-    folder: str, name: str, settings: dict[str, Any], make: Callable[[], tuple[Any, list[str]]]
+    folder: str, name: str, settings: dict, make: Callable[..., tuple[Any, list[str]]], *args
 ) -> Any:
     """The result of a stage, made unless it was, with these settings, and its files are there."""
     path = os.path.join(folder, name)
     record = read_json(path) if os.path.isfile(path) else {}
     files = [os.path.join(folder, file) for file in record.get("files", [])]
     if record.get("settings") != settings or not all(map(os.path.isfile, files)):
-        result, files = make()
+        result, files = make(*args)
         files = [os.path.relpath(file, folder) for file in files]
         record = {"settings": settings, "files": files, "result": result}
         write_json(path, record)
