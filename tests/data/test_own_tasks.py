@@ -15,7 +15,7 @@ import pytest
 import sentencepiece
 from fairseq.data import Dictionary
 
-from helpers.glue_files import ODD_TEXTS, prepare_glue, sentence, write_glue, write_pretrain_dir
+from helpers.glue_files import ODD_TEXTS, sentence, write_pretrain_dir
 from helpers.models import write_model
 from helpers.running import BIN, call_program, run_process
 from tupe_fairseq.data.held_out import draw_share
@@ -232,40 +232,6 @@ def test_a_mounted_volume_below_a_parent_that_is_read_only(place, tmp_path):
         assert name in files.split() and not any(file[0] == "." for file in files.split()), printed
 
 
-def test_the_same_data_as_of_glue(place, tmp_path):
-    """SST-2 with other names of columns and labels; STS-B with its scale."""
-    official = tmp_path / "official"
-    found = write_glue(official, ["SST-2", "STS-B"])
-    assert prepare_glue(official, "SST-2,STS-B", place / "data", tmp_path / "glue")[0] == 0
-    ours = {
-        "SST-2": ("classification", ["review"], "verdict", ["--labels", "good,bad"]),
-        "STS-B": ("regression", ["a", "b"], "y", ["--text2", "b", "--scale", "0,5"]),
-    }
-    for name, (kind, columns, label, flags) in ours.items():
-        for split, rows in found[name].items():
-            # of one's own the test set has the columns of the others
-            labels = [{"0": "good", "1": "bad"}.get(x, x) for x in rows.labels]
-            labels = labels or [""] * len(rows.texts)
-            cells = [(x, *texts) for x, texts in zip(labels, rows.texts)]
-            write_csv(tmp_path / name / f"{split}.csv", [(label, *columns), *cells])
-        flags += ["--text", columns[0], "--label", label]
-        for split in ("valid", "test"):
-            flags += [f"--{split}", tmp_path / name / f"{split}.csv"]
-        out, glue = tmp_path / "own" / name, tmp_path / "glue" / name
-        prepared(kind, tmp_path / name / "train.csv", place / "data", out, *flags)
-        own, official_files = contents(out), contents(glue)
-        assert own.keys() == official_files.keys()
-        other = {file for file, content in own.items() if official_files[file] != content}
-        labels_differ = {"label/dict.txt"} if name == "SST-2" else set()
-        assert other == {"report.json"} | labels_differ
-        report, expected = (read_json(str(folder / REPORT))["splits"] for folder in (out, glue))
-        for split in expected:
-            counts = (splits[split].pop("labels").values() for splits in (report, expected))
-            assert list(next(counts)) == list(next(counts))
-            report[split]["warnings"].pop("also in train", None)
-        assert report == expected
-
-
 def test_any_number_of_labels(place, tmp_path):
     rows = [(sentence(n), [["a b", "c"], [], ["c"], ["<s>", "a b", "c"]][n % 4]) for n in range(40)]
     write_jsonl(tmp_path / "a.jsonl", [{"text": text, "labels": found} for text, found in rows])
@@ -396,19 +362,15 @@ AS_TEXT = "has a list as text, "
     [
         # lists that are written as text
         ("multilabel", "a.csv", "text,label\none,\"['a', 'b']\"\n", AS_TEXT),
-        ("multilabel", "a.csv", "text,label\none,[]\n", AS_TEXT),
-        ("multilabel", "a.csv", "text,label\none,\"{'a', 'b'}\"\n", AS_TEXT),
         ("tagging", "a.csv", "text,tags\n\"['a', 'b']\",O O\n", AS_TEXT),
         ("multilabel", "a.csv", "text,label\none,[a b]\n", AS_TEXT),
         ("classification", "a.csv", 'text,label\none,"{a,b}"\n', AS_TEXT),
         ("classification", "a.csv", "text,label\n\"['a', 'b']\",a\n", AS_TEXT),
         ("classification", "a.csv", rows_of("[a b]", "b", text="[a] {}"), "classes: '[a b]', 'b'"),
         ("multilabel", "a.jsonl", '{"text": "a", "label": [0, 1, 0]}', "has the label '0' twice"),
-        ("multilabel", "a.csv", 'text,label\none,"a,b, a"\n', "has the label 'a' twice"),
         # what is no number
         ("regression", "a.csv", rows_of("1", "1_5"), "line 3 has the score '1_5', not a number"),
         ("regression", "a.csv", rows_of("\uff13"), "has the score '\uff13', not a number"),
-        ("regression", "a.csv", rows_of("1e999"), "has the score '1e999', not a number"),
         ("classification", "a.jsonl", '{"text": "one", "label": NaN}', "line 1 has NaN in column"),
         # classes
         ("classification", "a.csv", rows_of("a", "b").replace(",", ";"), "the classes: 'a', 'b'\n"),
@@ -426,20 +388,12 @@ AS_TEXT = "has a list as text, "
         ("tagging", "a.conll", scheme_of("B", "L", "U"), "the tags are BILOU: F1 of entities is"),
         ("tagging", "a.conll", "X a-B\nY a-I\nis O\n\n" * 20, "the tags name no entities"),
         # texts that are there twice
-        (
-            "classification",
-            "a.csv",
-            "text,label\n" + "x a,a\nx b,b\ny a,a\ny b,b\n" * 4,
-            "4 of 16 rows",
-        ),
-        (
-            "classification",
-            "a.csv",
-            rows_of("a", "b", text="same"),
-            "1 different texts) holds out 0; valid needs 2 or more; give more texts or --valid\n",
-        ),
+        ("classification", "a.csv", "text,label\n" + "x a,a\nx b,b\ny a,a\ny b,b\n" * 4,
+         "4 of 16 rows"),
+        ("classification", "a.csv", rows_of("a", "b", text="same"),
+         "1 different texts) holds out 0; valid needs 2 or more; give more texts or --valid\n"),
     ],
-)
+)  # fmt: skip
 def test_the_line_that_says_it(kind, name, content, expected, place, tmp_path):
     (tmp_path / name).write_text(content, encoding="utf-8")
     printed = prepare_task(kind, tmp_path / name, place / "data", tmp_path / "out")[1]
@@ -469,11 +423,9 @@ def test_iob1_becomes_bio_and_other_schemes_stay(place, tmp_path):
     "kind, train, labels, is_labelled",
     [
         ("classification", ("a", "b"), ("-1", "-1"), False),
-        ("classification", ("0", "1"), ("-1", ""), False),
         ("regression", ("-1", "2"), ("-1.0", "-1"), True),
         ("multilabel", ("a", "b"), ("", ""), True),
         ("classification", ("a", "b"), ("?", "_"), False),
-        ("classification", ("a", "b"), ("NaN", "hidden"), False),
         ("classification", ("a", "unknown"), ("unknown",), True),
         ("regression", ("0.5", "2"), ("-100", "N/A"), False),
     ],

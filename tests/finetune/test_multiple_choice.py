@@ -93,7 +93,7 @@ def test_public_layouts(name, place, tmp_path):
 @pytest.mark.parametrize(
     "bad, message",
     [
-        ({"endings": ["a", "b"]}, "line 3 has 2 candidates, and others 3"),
+        ({"endings": ["a", "b"]}, "line 3 has 2 candidates; others, or --labels, have 3"),
         ({"endings": ["a"]}, "line 3 has 1 candidates"),
         ({"endings": "a"}, "line 3 has 'a' in column 'endings', no list of texts"),
         ({"endings": ["a", " ", "b"]}, "line 3 has an empty candidate"),

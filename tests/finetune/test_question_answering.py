@@ -344,7 +344,7 @@ AT_2 = {"text": ["bag"], "answer_start": [2]}
         ("a.json", '["caf\udce9"]', "a.json is not UTF-8; convert the file first: iconv -f"),
         ("a.json", {"data": [{"paragraphs": [{"qas": []}]}]}, "KeyError('context')"),
         ("a.json", {"data": [{**ROW, "answers": [{"text": "red", "answer_start": 3}]}]},
-         "question 1 has the answer 'red', but its context has 'ed ' at 3"),
+         "row 1 has the answer 'red', but its context has 'ed ' at 3"),
         ("a.csv", "question,context\n", "questions are in SQuAD's .json, in .jsonl or .parquet"),
     ],
 )  # fmt: skip

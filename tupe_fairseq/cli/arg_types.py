@@ -125,13 +125,6 @@ def rows_file(text: str) -> str:
     return text
 
 
-def rows_or_json_file(text: str) -> str:
-    """An existing file of rows, or of SQuAD's JSON."""
-    from tupe_fairseq.data.questions import is_json
-
-    return file(text) if is_json(text) else rows_file(text)
-
-
 def folder_with(*names: str) -> Callable[[str], str]:
     """An existing folder that has these files."""
 

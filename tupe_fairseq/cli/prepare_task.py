@@ -34,7 +34,7 @@ def get_parser() -> argparse.ArgumentParser:
     add_encoding_flags(parser, "the data folder to write")
     add("--name", help="the task's name (default: that of the folder OUT)")
     add = parser.add_argument_group("files").add_argument
-    rows = {"type": arg_types.rows_or_json_file, "metavar": "FILE"}
+    rows = {"type": arg_types.rows_file, "metavar": "FILE"}
     add("--train", required=True, help="rows to train with", **rows)
     add("--valid", help="rows to validate with (default: a share of train)", **rows)
     add("--test", help="rows to predict; labels may be absent", **rows)

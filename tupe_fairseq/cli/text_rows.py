@@ -9,7 +9,6 @@ from typing import Any
 
 from tupe_fairseq.cli.shared_flags import refuse_overwriting, vocabulary_files
 from tupe_fairseq.data.columns import Columns, choose_columns
-from tupe_fairseq.data.questions import is_json
 from tupe_fairseq.data.rows import (
     DELIMITED,
     STANDARD_INPUT,
@@ -53,7 +52,7 @@ def parse_rows(
     if not os.path.isfile(args.input):
         parser.error(f"INPUT {args.input} is not a file")
     try:
-        ending = "" if is_json(args.input) else ending_of(args.input)
+        ending = ending_of(args.input)
     except ValueError as error:
         parser.error(str(error))
     if args.no_header and ending not in DELIMITED:

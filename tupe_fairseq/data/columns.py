@@ -66,7 +66,7 @@ class Columns(NamedTuple):
             what = "candidate" if question else "question"
             raise RowError(f"has an empty {what}", f"empty {what}")
         if len(found) < 2 or number not in (0, len(found)):
-            problem = f"has {len(found)} candidates, and others {number or '2 or more'}"
+            problem = f"has {len(found)} candidates; others, or --labels, have {number or 'more'}"
             raise RowError(problem, "another number of candidates")
         label = None if self.label is None else _text(row, self.label).strip()
         return [question, *found], str(names.index(label)) if label in names else label
@@ -144,9 +144,8 @@ def choose_columns(
         listed |= {role: ",".join(guessed[role]) for role in needed[1:] if role in guessed}
         named = ", ".join(f"--{flag} {name!r}" for flag, name in listed.items())
         logger.info("%s: guessed %s", path, named)
-    columns = Columns(
-        chosen["text"], *(chosen["label"] if labelled else [None]), chosen["candidates"]
-    )
+    of_label = chosen["label"][0] if labelled else None
+    columns = Columns(chosen["text"], of_label, chosen["candidates"])
     every = [*columns.texts, *columns.candidates, *filter(None, [columns.label])]
     if len({*every}) < len(every):
         raise ValueError(f"{path}: one column for two purposes: {quoted(every)}")

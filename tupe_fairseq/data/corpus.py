@@ -65,7 +65,8 @@ def _texts(path: str, field: str, bad: BadRows) -> Iterator[str]:
         refuse_list(texts[field])
         return texts[field]
 
-    ending = ending_of(path, ".jsonl").replace(".txt", ".jsonl")
+    ending = ending_of(path, ".jsonl")
+    ending = ".jsonl" if ending in (".txt", ".json") else ending  # of other names, JSON lines
     return (text for _, text in read_rows(path, [field], True, bad, text_of, ending=ending))
 
 
@@ -101,15 +102,6 @@ def read_blocks(
     advance(left)
 
 
-def lines_of(block: bytes) -> Iterator[str | None]:
-    """The lines without their ends; None for one that is not UTF-8. A blank one ends a document."""
-    for line in block.removesuffix(b"\n").split(b"\n"):
-        try:
-            yield line.decode()
-        except UnicodeDecodeError:
-            yield None
-
-
 # ---- Clean ------------------------------------------------------------------------------------
 
 
@@ -128,8 +120,10 @@ def clean(item: tuple, options: argparse.Namespace) -> tuple:
     starts, is_between = bytearray(), False
     counts: Counter = Counter()
     read = sentences = 0
-    for raw in lines_of(block):
-        if raw is None:
+    for content in block.removesuffix(b"\n").split(b"\n"):
+        try:
+            raw = content.decode()
+        except UnicodeDecodeError:
             counts.update(("read", "invalid_utf8"))
             continue
         line = clean_line(raw, options.lowercase) if options.clean else raw.strip()
@@ -212,15 +206,6 @@ def dropped_lines(counts: Counter) -> str:
 
 
 # ---- Split ------------------------------------------------------------------------------------
-
-
-def are_new(hashes: np.ndarray) -> np.ndarray:
-    """Whether no line before has the same hash."""
-    order = np.argsort(hashes, kind="stable")
-    ordered = hashes[order]
-    is_new = np.ones(len(hashes), bool)
-    is_new[order[1:][ordered[1:] == ordered[:-1]]] = False
-    return is_new
 
 
 def split_parts(
@@ -315,7 +300,8 @@ def make_text(options: argparse.Namespace, work: str) -> tuple[dict[str, Any], l
             total.update(clean_files(paths, options, out + source, hashes, starts, bar))
             ends.append(len(starts))
     hashes, starts = np.frombuffer(hashes, "<u8"), np.frombuffer(starts, bool)
-    all_new = are_new(hashes)
+    all_new = np.zeros(len(hashes), bool)  # whether no line before is the same
+    all_new[np.unique(hashes, return_index=True)[1]] = True
     document = np.cumsum(starts, dtype="i4")
     splits: dict[str, Counter] = {}
     for source, *place in zip(sources, ends, ends[1:]):

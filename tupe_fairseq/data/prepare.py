@@ -36,11 +36,8 @@ _KINDS_OF = {
     "stride": (QA,),
     "candidates": (CHOICE,),
 }
-# what the rows depend on, besides the files
-_SETTINGS = (
-    "name kind text text2 label no_header labels label_separator scale valid_share "
-    "test_share folds seed skip_bad_rows"
-).split()
+# what the rows do not depend on; the files of the rows are compared by their content
+_NO_SETTINGS = "output_dir pretrain_dir max_positions workers train valid test has_header".split()
 
 
 def prepare_pretraining(
@@ -143,10 +140,7 @@ def prepare_task(
     from tupe_fairseq.data.task_data import prepare_folder, pretrained_tokenizer
     from tupe_fairseq.data.task_rows import read_task
 
-    settings = {name: getattr(options, name) for name in _SETTINGS}
-    for own, name in ((QA, "stride"), (CHOICE, "candidates")):
-        if kind == own:
-            settings[name] = getattr(options, name)
+    settings = {name: x for name, x in vars(options).items() if name not in _NO_SETTINGS}
     settings["files"] = {split: file_sha256(path) for split, path in options.files.items()}
     tokenizer = pretrained_tokenizer(pretrain_dir)
     read = functools.partial(read_task, options, tokenizer.normalize)
@@ -178,9 +172,10 @@ def _check_task(options: argparse.Namespace) -> None:
         raise ValueError("--label-separator is empty; give a sign, such as ';'")
     options.label_separator = options.label_separator or ","
     options.labels = tuple(options.labels or ())
-    options.stride = _STRIDE if options.stride is None else options.stride
-    if options.kind == QA and options.no_header:
-        raise ValueError("--no-header has no effect on --kind qa; drop it")
+    if options.kind == QA:
+        options.stride = _STRIDE if options.stride is None else options.stride
+        if options.no_header:
+            raise ValueError("--no-header has no effect on --kind qa; drop it")
     options.name = options.name or os.path.basename(os.path.abspath(options.output_dir))
     if not re.fullmatch(r"\w[\w.+-]*", options.name):
         raise ValueError(

@@ -4,14 +4,12 @@ In the latter a row has question, context and answers: {"text": [...], "answer_s
 """
 
 import functools
-import json
-import os
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tupe_fairseq.data.rows import DELIMITED, BadRows, RowError, ending_of, read_chunks
-from tupe_fairseq.data.text_files import CONVERT, OPENERS, open_text, printable
+from tupe_fairseq.data.rows import DELIMITED, BadRows, RowError, ending_of, read_rows
+from tupe_fairseq.data.text_files import printable
 
 Answer = tuple[str, int]  # its text, and where it begins
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
@@ -26,55 +24,15 @@ class Question(NamedTuple):
     answers: tuple[Answer, ...] | None
 
 
-def is_json(path: str) -> bool:
-    """Whether a file's name is that of JSON, not of JSON lines."""
-    base, ending = os.path.splitext(path.lower())
-    return (os.path.splitext(base)[1] if ending in OPENERS else ending) == ".json"
-
-
 def read_questions(path: str, bad: BadRows, labelled: bool = False) -> Iterator[Question]:
     """The questions of a file that can be used; if ``labelled``, those that have answers."""
+    if ending_of(path) in (*DELIMITED, ".conll", ".txt"):
+        raise ValueError(f"{path}: questions are in SQuAD's .json, in .jsonl or .parquet")
     use = functools.partial(_question, labelled=labelled)
-    if not is_json(path):
-        if ending_of(path) in (*DELIMITED, ".conll", ".txt"):
-            raise ValueError(f"{path}: questions are in SQuAD's .json, in .jsonl or .parquet")
-        for chunk in read_chunks(path, [], True, bad, use, whole=True):
-            yield from (question for _, question in chunk)
-        return
-    for index, row in enumerate(_squad(path)):
-        try:
-            yield use(index, row)
-        except RowError as error:
-            bad(RowError(f"{path}, question {index + 1} {error}", error.reason))
+    return (question for _, question in read_rows(path, [], True, bad, use, whole=True))
 
 
-def _squad(path: str) -> Iterator[dict[str, Any]]:
-    """The questions of SQuAD's articles and paragraphs, or of a flat list, with their texts."""
-    with open_text(path) as (file, _):
-        try:
-            content = json.load(file)
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path} is not UTF-8; {CONVERT}") from error
-        except (ValueError, RecursionError) as error:
-            problem = f"{path} is not JSON ({error}); JSON lines belong in .jsonl"
-            raise ValueError(problem) from error
-    try:
-        for article in content["data"]:
-            if "paragraphs" not in article:
-                article = {"paragraphs": [{"qas": [article], "context": article["context"]}]}
-            for paragraph in article["paragraphs"]:
-                context = paragraph["context"]
-                yield from ({**row, "context": context} for row in paragraph["qas"])
-    except (KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path} has not SQuAD's layout, data > paragraphs > context and qas ({error!r}); or "
-            "give JSON lines with question, context and answers"
-        ) from error
-
-
-def _question(
-    index: int, row: dict[str, Any], texts: object = None, labelled: bool = False
-) -> Question:
+def _question(index: int, row: dict[str, Any], texts: dict[str, Any], labelled: bool) -> Question:
     id, (question, context) = row.get("id"), (row.get(key) for key in ("question", "context"))
     for name, text in (("question", question), ("context", context)):
         if not isinstance(text, str) or not printable(text).strip():

@@ -1,7 +1,8 @@
 """Files of rows: .tsv, .csv, .jsonl, .conll, .txt (also packed with gzip, bzip2, xz) and .parquet.
 
 A row is a dict with the values as they are in the file. In .conll a row is a sentence, with a list
-for each column. In .txt and in "-", which is standard input, it is a line with one text.
+for each column. In .txt and in "-", which is standard input, it is a line with one text. In .json,
+which is SQuAD's, it is a question with its text.
 """
 
 import collections
@@ -96,7 +97,7 @@ def ending_of(path: str, default: str = "") -> str:
 
 def place(path: str, number: int) -> str:
     """File and row, for messages."""
-    unit = "row" if path.lower().endswith(".parquet") else "line"
+    unit = "row" if ending_of(path, ".txt") in (".parquet", ".json") else "line"
     return f"{'standard input' if path == STANDARD_INPUT else path}, {unit} {number}"
 
 
@@ -370,6 +371,31 @@ def _object(pairs: list[tuple[str, Any]]) -> Row:
     return row
 
 
+def _squad(path: str, columns, header):
+    """The questions of SQuAD's articles and paragraphs, or of a flat list, with their texts."""
+    with open_text(path) as (file, _):
+        try:
+            content = json.load(file)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is not UTF-8; {CONVERT}") from error
+        except (ValueError, RecursionError) as error:
+            problem = f"{path} is not JSON ({error}); JSON lines belong in .jsonl"
+            raise ValueError(problem) from error
+    numbers = itertools.count(1)
+    try:
+        for article in content["data"]:
+            if "paragraphs" not in article:
+                article = {"paragraphs": [{"qas": [article], "context": article["context"]}]}
+            for paragraph in article["paragraphs"]:
+                context = paragraph["context"]
+                yield from ((next(numbers), {**x, "context": context}) for x in paragraph["qas"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} has not SQuAD's layout, data > paragraphs > context and qas ({error!r}); or "
+            "give JSON lines, .jsonl"
+        ) from error
+
+
 def _conll(path: str, columns, header):
     """Sentences; the first token shows the separator and the number of fields.
 
@@ -426,6 +452,7 @@ _READERS: dict[str, Callable] = {
     ".csv": _csv,
     ".jsonl": _jsonl,
     ".ndjson": _jsonl,
+    ".json": _squad,
     ".conll": _conll,
     ".txt": _txt,
     ".parquet": _parquet,

@@ -225,8 +225,9 @@ class Samples(FairseqDataset):
                 "src_tokens": data_utils.collate_tokens(tokens, self.source.pad()),
                 "src_lengths": torch.tensor([len(row) for row in tokens]),
             }
-        ntokens = sum(len(sample[name]) for sample in samples)
-        return {**batch, "nsentences": len(samples), "ntokens": ntokens}
+        first = next(iter(self.inputs))
+        batch["ntokens"] = sum(len(sample[first]) for sample in samples)
+        return {**batch, "nsentences": len(samples)}
 
     def __len__(self):
         return len(self.sizes)
