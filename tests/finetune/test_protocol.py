@@ -334,8 +334,10 @@ def test_windows_and_patience(own):
     rows = list(csv.DictReader((own / "runs" / "regression" / "runs.csv").open()))
     found = read(own / "runs" / "regression" / FIRST, "result.json")["metrics"]["valid"]["pearson"]
     assert [float(row["valid/pearson"]) for row in rows] == [found]
-    overall = read(own / "runs", "results.json")
-    assert overall["average"] is None and list(overall["own_tasks"]) == sorted(KINDS[:4])
+    overall = (own / "runs" / "results.md").read_text()
+    assert "average" not in overall and re.findall(r"^\| (\w+) \(", overall, re.M) == sorted(
+        KINDS[:4]
+    )
     results = [read(path) for path in (own / "runs").glob("*/lr*/result.json")]
     assert len(results) == 4 and min(one["epochs"] for one in results) < 3
 
@@ -411,6 +413,8 @@ def test_folds_predict_each_row_once_and_the_seeds_vote(kind, chains):
         rf"\*\*Report\*\* .* {100 * vote:.1f} .*, by the vote of 2 seeds, as pred", table
     )
     assert ("No run beats the baseline" in table) == (max(best, vote) <= summary["baseline_score"])
+    assert "--lrs" not in table  # which was given
+    assert re.search(r"A fold's model learns from 2\d( to 2\d)? rows", table)
     assert "## Each fold, by its best run" in table and "(--pooling)" in table
     assert ("## Each class, by the vote" in table) == (kind == "classification")
     assert "predicted once, by a model that has not seen it" in table
@@ -442,10 +446,8 @@ def test_the_test_part_is_scored_at_the_end_by_the_seeds_of_the_best_rate(chains
     summary = read(folder, "results.json")
     best = f"lr{summary['best_lr']}-seed"
     names = [f"{best}{seed}" for seed in (1, 2, 3)]
-    scores = [
-        metrics.accuracy_score(*rows_of(folder / name / "predictions-test.tsv")[::-1])
-        for name in names
-    ]
+    predicted = [rows_of(folder / name / "predictions-test.tsv") for name in names]
+    scores = [metrics.accuracy_score(*sides[::-1]) for sides in predicted]
     table = (folder / "results.md").read_text()
     mean, margin = np.mean(scores), stats.t.ppf(0.975, 2) * np.std(scores, ddof=1) / 3**0.5
     ends = [f"{100 * x:.1f}" for x in (min(scores), max(scores), mean - margin, mean + margin)]
@@ -454,10 +456,9 @@ def test_the_test_part_is_scored_at_the_end_by_the_seeds_of_the_best_rate(chains
     assert row.split(" | ")[3:] == [f"{ends[0]} to {ends[1]}", f"{ends[2]} to {ends[3]} |"]
     assert "nothing is chosen on these rows. Report the best run.\n" in table
     assert "## Each class of the development set, by the best run" in table
-    # seeds whose checkpoints are gone cannot vote
-    code, text = call_program("finetune", [*words, "--ensemble"])
-    gone = [str(folder / name) for name in names if name != summary["best_run"]]
-    assert code == 2 and "2 runs were finished without --ensemble and their checkpoints" in text
-    assert text.endswith(f"or to repeat them: rm -r {shlex.join(map(os.path.relpath, gone))}\n")
+    # to vote, they are trained again
+    shown = [line for line in finetune(*words, "--ensemble").splitlines() if "3 of 3 runs" in line]
+    assert shown and "| vote of 3 seeds |" in (folder / "results.md").read_text()
+    assert [rows_of(folder / name / "predictions-test.tsv") for name in names] == predicted
     code, text = call_program("finetune", [*words, "--ensemble", "--seeds", "1"])
     assert code == 2 and "--ensemble needs two --seeds or more, not 1" in text

@@ -168,20 +168,7 @@ def plain_squad(target, prediction):
 
 def test_metrics_are_squads():
     draw = random.Random(1)
-    parts = [
-        "the",
-        "A",
-        "an",
-        "cat",
-        "Cat",
-        "dog,",
-        "U.S.",
-        "it's",
-        "--",
-        "\u00e9t\u00e9",
-        "a-b",
-        "theme",
-    ]
+    parts = "the A an cat Cat dog, U.S. it's -- \u00e9t\u00e9 a-b theme".split()
     rows = []
     for _ in range(300):
         texts = [" ".join(draw.choices(parts, k=draw.randint(0, 5))) for _ in range(4)]
@@ -273,8 +260,7 @@ def runs(place):
     checkpoint = write_model(
         place / "pre", place / "bin", **options, max_positions=MOST, rel_pos=True
     )
-    flags = ["--lrs", 5e-3, "--seeds", 1, "--epochs", 7, "--dropout", 0]
-    flags += ["--no-pretraining", "--cpu"]
+    flags = "--lrs 5e-3 --seeds 1 --epochs 7 --dropout 0 --no-pretraining --cpu".split()
     data = ["--data", place / "task", "--checkpoint", checkpoint, "--output-dir", place / "runs"]
     with trainings_here():
         return run_here("tupe-finetune", *data, *flags).stdout

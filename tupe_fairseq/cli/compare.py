@@ -112,12 +112,7 @@ def main(argv: list[str] | None = None) -> None:
     if devices == [""] and not (args.cpu or args.dry_run):
         parser.error("torch finds no GPU on this machine; to train on the CPU, pass --cpu")
 
-    from tupe_fairseq.compare.command import (
-        Run,
-        check_pairs,
-        check_train_flags,
-        position_parameters,
-    )
+    from tupe_fairseq.compare.command import Run, check_pairs, position_parameters
     from tupe_fairseq.compare.protocol import run_comparison
     from tupe_fairseq.compare.results import finished_schemes
     from tupe_fairseq.compare.tuning import tuning_runs
@@ -135,7 +130,7 @@ def main(argv: list[str] | None = None) -> None:
     baseline = args.baseline.label if args.baseline else baseline
     if baseline not in known:
         parser.error(f"--baseline {baseline!r} is neither in --schemes nor in {settings.folder}")
-    longest = check_train_flags(settings, args.arch[0])
+    longest = runs[0].check()
     parameters = position_parameters(runs)
     if settings.pairs:
         check_pairs(settings, longest)
@@ -198,7 +193,7 @@ def _checked_tasks(parser: argparse.ArgumentParser, args: argparse.Namespace) ->
             # a model of any size stands for the trained one
             model = Pretrained("", ("--arch", args.arch[0]), 128, (0, None), {})
             own = Settings(1, train_flags=flags.train_flags)
-            Run(1e-5, 1, Experiment("", data_of_task, model, own, args.cpu)).check_train_flags()
+            Run(1e-5, 1, Experiment("", data_of_task, model, own, args.cpu)).check()
         except (OSError, ValueError) as error:
             parser.error(f"--tasks {folder}: {error}")
         if not filecmp.cmp(f"{data}/dict.txt", f"{folder}/input0/dict.txt", shallow=False):

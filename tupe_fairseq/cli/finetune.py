@@ -20,11 +20,10 @@ from tupe_fairseq.cli.arg_types import (
 from tupe_fairseq.cli.shared_flags import add_device_flags, training_devices
 from tupe_fairseq.data.metrics import METRICS
 
-PAPER_LRS, PAPER_SEEDS = (2e-5, 3e-5, 4e-5, 5e-5), (1, 2, 3, 4, 5)
-#: for your own task with fewer rows
-SMALL_LRS, SMALL_SEEDS, FEW_ROWS = (2e-5, 5e-5), (1, 2), 1000
-#: for each fold
-FOLD_LRS, FOLD_SEEDS = (3e-5,), (1,)
+#: learning rates and seeds: the paper's, those for your own task with fewer rows, for each fold
+PAPER_GRID = (2e-5, 3e-5, 4e-5, 5e-5), (1, 2, 3, 4, 5)
+SMALL_GRID, FEW_ROWS = ((2e-5, 5e-5), (1, 2)), 1000
+FOLD_GRID = (3e-5,), (1,)
 #: with fewer rows for validation, one of them changes the score by 2%
 FEW_VALID_ROWS = 50
 
@@ -118,10 +117,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     devices = training_devices(parser, args)
 
-    from dataclasses import replace
-
     from tupe_fairseq.checkpoint.allowed_options import read_pretrained
-    from tupe_fairseq.finetune.command import Experiment, Run, Settings
+    from tupe_fairseq.finetune.command import Experiment, Run, Settings, default_epochs
     from tupe_fairseq.finetune.protocol import run_protocol
     from tupe_fairseq.runs.grid import default_threads, exit_if_failed
     from tupe_fairseq.runs.process import BEST
@@ -130,19 +127,17 @@ def main(argv: list[str] | None = None) -> None:
     data, model = folds[0][0], read_pretrained(args.checkpoint)
     task, rows, has_folds = data.task, data.rows, len(folds) > 1
     data.check_vocabulary(model)
-    if data.max_positions != model.max_positions:
-        logger.info(
-            "--data was prepared for %d positions and the model has %d: longer rows are truncated "
-            "to the model's, and counted in train.log",
-            data.max_positions, model.max_positions,
-        )  # fmt: skip
     names = "batch_size update_freq fp16 dropout weight_decay metric patience train_flags".split()
     folder = os.path.join(os.path.abspath(args.output_dir), task.name)
+    sizes = model.max_positions, args.batch_size, args.update_freq
+    epochs = args.epochs or default_epochs(data, *sizes)
+    if not args.epochs and epochs != task.epochs:
+        logger.info("%d epochs, because there are only %d rows", epochs, rows["train"])
     experiments = [
         Experiment(
-            os.path.normpath(os.path.join(folder, fold)), one, model,
+            os.path.join(folder, os.path.basename(one.folder)) if has_folds else folder, one, model,
             Settings(
-                epochs=args.epochs or 1,
+                epochs=epochs,
                 pretrained=not args.no_pretraining,
                 class_weights=class_weights,
                 pooling=None if args.pooling == "cls" else args.pooling,
@@ -150,30 +145,19 @@ def main(argv: list[str] | None = None) -> None:
             ),
             cpu=args.cpu if args.dry_run else devices == [""],
             threads=default_threads(args.parallel or len(devices)),
-            fold=fold, ensemble=args.ensemble,
+            fold=os.path.basename(one.folder) if has_folds else "", ensemble=args.ensemble,
         )
         for one, class_weights in folds
-        for fold in [os.path.basename(one.folder) if has_folds else ""]
     ]  # fmt: skip
-    if args.epochs is None:
-        epochs = experiments[0].default_epochs()
-        experiments = [
-            replace(one, settings=replace(one.settings, epochs=epochs)) for one in experiments
-        ]
-        if epochs != task.epochs:
-            logger.info("%d epochs, because there are only %d rows", epochs, rows["train"])
     is_small = not task.benchmark and rows["train"] < FEW_ROWS
-    lrs = args.lrs or (FOLD_LRS if has_folds else SMALL_LRS if is_small else PAPER_LRS)
-    seeds = args.seeds or (FOLD_SEEDS if has_folds else SMALL_SEEDS if is_small else PAPER_SEEDS)
+    grid = FOLD_GRID if has_folds else SMALL_GRID if is_small else PAPER_GRID
+    lrs, seeds = args.lrs or grid[0], args.seeds or grid[1]
     if args.ensemble and len(seeds) < 2:
         parser.error(f"--ensemble needs two --seeds or more, not {len(seeds)}")
-    if has_folds:
-        logger.info("%d folds, %d runs in each (--lrs, --seeds)", len(folds), len(lrs) * len(seeds))
-    elif is_small and not (args.lrs and args.seeds):
-        logger.info(
-            "%d learning rates and %d seeds, because there are only %d rows (--lrs, --seeds)",
-            len(lrs), len(seeds), rows["train"],
-        )  # fmt: skip
+    if grid is not PAPER_GRID:
+        why = f"in each of {len(folds)} folds" if has_folds else f"for only {rows['train']} rows"
+        rates = len(lrs), len(seeds), why
+        logger.info("%d learning rates and %d seeds (--lrs, --seeds) %s", *rates)
     if rows["valid"] < FEW_VALID_ROWS:
         logger.warning(
             "WARNING: %d rows for validation are too few to tell which epoch or run is better",
@@ -181,15 +165,13 @@ def main(argv: list[str] | None = None) -> None:
         )
     runs = [Run(lr, seed, one) for one in experiments for lr in lrs for seed in seeds]
     for run in (runs[0], runs[-1]):
-        run.check_train_flags()
+        run.check()
     if args.dry_run:
         for run in runs:
             print(run.script())
         return
-    if devices == [""]:
-        logger.info("training on the CPU" + ("" if args.cpu else ", because torch finds no GPU"))
-    else:
-        logger.info("training on GPU %s", ", ".join(devices))
+    gpus = ", ".join(devices) or ("none (--cpu)" if args.cpu else "none, torch finds no GPU")
+    logger.info("GPU: %s", gpus)
     table, failed = run_protocol(
         folder, experiments, runs, devices, args.parallel, args.keep_checkpoints
     )

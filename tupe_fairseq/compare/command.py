@@ -78,35 +78,6 @@ class Settings:
             {*range(self.validate_every, self.updates, self.validate_every), self.updates}
         )
 
-    def flags(self, arch: str) -> list[str]:
-        """Data and flags of all runs of a size; --train-flags may change the latter."""
-        return [
-            *(self.data, "--arch", arch),
-            *("--sample-break-mode", "complete", "--max-positions", str(self.tokens_per_sample)),
-            *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-6"),
-            *("--weight-decay", "0.01", "--clip-norm", "1.0", "--lr-scheduler", "polynomial_decay"),
-            # no reading ahead: a thread that still reads when the process ends can abort it
-            *("--num-workers", "0", "--data-buffer-size", "0", "--task", "tupe_masked_lm"),
-        ]
-
-    def fixed_flags(self) -> list[object]:
-        """Flags of all runs that --train-flags may not change."""
-        # about ten lines of the log between validations
-        tenth = self.validate_every // 10
-        log_every = tenth if tenth and self.validate_every % tenth == 0 else self.validate_every
-        return [
-            *("--criterion", "masked_lm", "--tokens-per-sample", self.tokens_per_sample),
-            *("--batch-size", self.batch_size, "--skip-invalid-size-inputs-valid-test"),
-            *("--lr", repr(self.lr), "--warmup-updates", self.warmup_updates),
-            *("--total-num-update", self.updates, "--max-update", self.updates),
-            # validations and checkpoints by updates alone, even if epochs are short
-            *("--validate-interval", _NEVER, "--validate-interval-updates", self.validate_every),
-            *("--save-interval", _NEVER, "--save-interval-updates", self.validate_every),
-            *("--keep-interval-updates", 1, "--log-interval", log_every),
-            *(["--cpu"] if self.cpu else []),
-            *(["--fp16"] if self.fp16 else []),
-        ]
-
 
 @dataclass(frozen=True)
 class Run(study.Run):
@@ -139,21 +110,43 @@ class Run(study.Run):
         measured = result.get("measured", {n: wanted.get(n) for n in result["downstream"]})
         return [name for name in wanted if measured.get(name) != wanted[name]]
 
-    def arguments(self) -> list[object]:
-        own = self.settings
-        changeable = [*own.flags(self.arch), *own.train_flags]
-        return [*changeable, *own.fixed_flags(), *self.scheme.words]
+    @property
+    def train_flags(self) -> tuple[str, ...]:
+        return self.settings.train_flags
 
+    def changeable_flags(self) -> list[object]:
+        return [
+            *(self.settings.data, "--arch", self.arch, "--task", "tupe_masked_lm"),
+            *("--sample-break-mode", "complete"),
+            *("--max-positions", self.settings.tokens_per_sample),
+            *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--adam-eps", 1e-6),
+            *("--weight-decay", 0.01, "--clip-norm", 1.0, "--lr-scheduler", "polynomial_decay"),
+            # no reading ahead: a thread that still reads when the process ends can abort it
+            *("--num-workers", 0, "--data-buffer-size", 0),
+        ]
 
-def check_train_flags(settings: Settings, arch: str) -> int:
-    """Refuse flags that fairseq-train does not know, or that would not be equal in all runs.
+    def fixed_flags(self) -> list[object]:
+        own, every = self.settings, self.settings.validate_every
+        # about ten lines of the log between validations
+        tenth = every // 10
+        return [
+            *("--criterion", "masked_lm", "--tokens-per-sample", own.tokens_per_sample),
+            *("--batch-size", own.batch_size, "--skip-invalid-size-inputs-valid-test"),
+            *("--lr", repr(own.lr), "--warmup-updates", own.warmup_updates),
+            *("--total-num-update", own.updates, "--max-update", own.updates),
+            # validations and checkpoints by updates alone, even if epochs are short
+            *("--validate-interval", _NEVER, "--validate-interval-updates", every),
+            *("--save-interval", _NEVER, "--save-interval-updates", every),
+            *("--keep-interval-updates", 1),
+            *("--log-interval", tenth if tenth and every % tenth == 0 else every),
+            *(*["--cpu"] * own.cpu, *["--fp16"] * own.fp16, *self.scheme.words),
+        ]
 
-    Returns the length of the models.
-    """
-    fixed = ["--position-encoding", *FLAGS, *settings.fixed_flags()]
-    whose = "tupe-compare sets it for all, or --schemes for one scheme"
-    words = settings.flags(arch)
-    return study.check_train_flags(words, settings.train_flags, fixed, whose).max_positions
+    def check(self) -> int:
+        """Refuse --train-flags that would not be equal in all runs; the length of the models."""
+        whose = "tupe-compare sets it for all, or --schemes for one scheme"
+        plain = replace(self, scheme=Scheme("learned"))
+        return plain.check_train_flags(whose, *FLAGS).max_positions
 
 
 def check_pairs(settings: Settings, longest: int) -> None:

@@ -53,9 +53,8 @@ def run_comparison(
             shared = planned[0].settings
             logger.info("command.sh and train.log of each run: %s/", shared.folder)
             return run_grid(
-                planned, make, devices, parallel, threads=shared.threads, lock=output.lock,
-                updates=shared.updates, is_finished=lambda run: run.missing() == [],
-                on_result=on_result,
+                planned, make, devices, parallel, lock=output.lock, updates=shared.updates,
+                is_finished=lambda run: run.missing() == [], on_result=on_result,
             )  # fmt: skip
 
         _check_measurable(runs)

@@ -167,7 +167,7 @@ def _measure(run: Run, name: str, slot: Slot) -> dict[str, float]:
     os.makedirs(folder, exist_ok=True)
     with open(run.path("downstream.log"), "a", encoding="utf-8") as log:
         log.write(as_shell(command) + "\n")
-    train(command, run.path("downstream.log"), lock=slot.lock, env=slot.env)
+    train(command, run.path("downstream.log"), lock=slot.lock, env=run.env(slot))
     results = read_json(os.path.join(folder, name, "results.json"))
     if name == PAIRS:
         shares = {name: results["pairs"]["all"]}

@@ -35,6 +35,19 @@ class Settings:
     train_flags: tuple[str, ...] | None = None  # further ones of fairseq-train
 
 
+def updates_per_epoch(data: TaskData, max_positions: int, batch_size: int, update_freq: int) -> int:
+    batches = math.ceil(data.examples("train", max_positions) / batch_size)
+    return total_updates(batches, 1, update_freq=[update_freq])
+
+
+def default_epochs(data: TaskData, *sizes: int) -> int:
+    """The task's epochs; for small data of your own more, to make enough updates."""
+    if data.task.benchmark:
+        return data.task.epochs
+    needed = math.ceil(FEWEST_UPDATES / updates_per_epoch(data, *sizes))
+    return max(data.task.epochs, min(needed, MOST_EPOCHS))
+
+
 @dataclass(frozen=True, eq=False)
 class Experiment:
     """A task, or a fold of it, a model, the settings of all runs, and their folder (absolute)."""
@@ -51,37 +64,22 @@ class Experiment:
     def predicted_splits(self) -> list[str]:
         """What each run predicts: all that is scored; for an ensemble, all that can be."""
         data = self.data
-        tests = [
-            split
-            for split in data.splits("test")
-            if data.can_be_predicted(split)
-            and (self.ensemble or (data.has_labels(split) and not data.task.benchmark))
-        ]
+        tests = [split for split in data.splits("test") if data.can_be_predicted(split)]
+        if not self.ensemble:
+            is_own = not data.task.benchmark
+            tests = [split for split in tests if is_own and data.has_labels(split)]
         return [*data.splits("valid"), *tests]
 
     @functools.cached_property
-    def updates_per_epoch(self) -> int:
-        examples = self.data.examples("train", self.model.max_positions)
-        batches = math.ceil(examples / self.settings.batch_size)
-        return total_updates(batches, 1, update_freq=[self.settings.update_freq])
-
-    @property
     def updates(self) -> int:
         """The updates of a run."""
-        return self.settings.epochs * self.updates_per_epoch
-
-    def default_epochs(self) -> int:
-        """The task's epochs; for small data of your own more, to make enough updates."""
-        task = self.data.task
-        if task.benchmark:
-            return task.epochs
-        needed = math.ceil(FEWEST_UPDATES / self.updates_per_epoch)
-        return max(task.epochs, min(needed, MOST_EPOCHS))
+        own, longest = self.settings, self.model.max_positions
+        return own.epochs * updates_per_epoch(self.data, longest, own.batch_size, own.update_freq)
 
     def task_flags(self) -> list[object]:
         task, weights = self.data.task, self.settings.class_weights
         name = FAIRSEQ_TASKS.get(task.kind, "glue_sentence_prediction")
-        words = ["--task", name, "--criterion", name]
+        words: list[object] = ["--task", name, "--criterion", name]
         if task.benchmark and self.settings.metric is None:
             words += ["--glue-task", task.name]
         else:
@@ -129,50 +127,49 @@ class Run(study.Run):
     def threads(self) -> int:
         return self.experiment.threads
 
-    def arguments(self) -> list[object]:
-        own = self.experiment
-        changed = own.settings.train_flags or ()
-        return [own.data.folder, *self.changeable_flags(), *changed, *self.fixed_flags()]
+    @property
+    def train_flags(self) -> tuple[str, ...]:
+        return self.experiment.settings.train_flags or ()
 
     def changeable_flags(self) -> list[object]:
-        """Those that --train-flags may change; the authors' settings."""
-        total = self.experiment.updates
-        words = ["--optimizer", "adam", "--adam-betas", "(0.9, 0.999)", "--adam-eps", 1e-6]
-        words += ["--clip-norm", 1.0, "--warmup-updates", warmup_updates(WARMUP_RATIO, total)]
-        # no reading ahead: a thread that still reads when the process ends can abort it
-        return [*words, "--log-interval", 100, "--num-workers", 0, "--data-buffer-size", 0]
+        """The authors' settings."""
+        own, total = self.experiment, self.experiment.updates
+        return [
+            *(own.data.folder, "--optimizer", "adam", "--adam-betas", "(0.9, 0.999)"),
+            *("--adam-eps", 1e-6, "--clip-norm", 1.0),
+            *("--warmup-updates", warmup_updates(WARMUP_RATIO, total), "--log-interval", 100),
+            # no reading ahead: a thread that still reads when the process ends can abort it
+            *("--num-workers", 0, "--data-buffer-size", 0),
+        ]
 
     def fixed_flags(self) -> list[object]:
         own = self.experiment
         task, settings = own.data.task, own.settings
-        words = [*own.task_flags(), *own.model.flags]
+        words = [
+            *(*own.task_flags(), *own.model.flags, "--weight-decay", settings.weight_decay),
+            *("--lr", self.lr_text, "--lr-scheduler", "polynomial_decay"),
+            *("--total-num-update", own.updates, "--max-epoch", settings.epochs),
+            *("--batch-size", settings.batch_size, "--update-freq", settings.update_freq),
+            *("--best-checkpoint-metric", task.selection, "--maximize-best-checkpoint-metric"),
+            *("--valid-subset", ",".join(own.data.splits("valid"))),
+        ]
+        for name in ("--dropout", "--attention-dropout", "--pooler-dropout"):
+            words += [name, settings.dropout]
         if settings.pretrained:
             # not --restore-file: that would be loaded again when an interrupted run resumes
             words += ["--finetune-from-model", own.model.path]
-        words += [] if settings.pooling is None else ["--pooling", settings.pooling]
-        for name in ("--dropout", "--attention-dropout", "--pooler-dropout"):
-            words += [name, settings.dropout]
-        words += ["--weight-decay", settings.weight_decay]
-        words += ["--lr", self.lr_text, "--lr-scheduler", "polynomial_decay"]
-        words += ["--total-num-update", own.updates]
-        words += ["--max-epoch", settings.epochs, "--batch-size", settings.batch_size]
-        words += ["--update-freq", settings.update_freq]
-        words += ["--best-checkpoint-metric", task.selection, "--maximize-best-checkpoint-metric"]
-        words += ["--valid-subset", ",".join(own.data.splits("valid"))]
-        words += [] if settings.patience is None else ["--patience", settings.patience]
+        words += ["--pooling", settings.pooling] if settings.pooling else []
+        words += ["--patience", settings.patience] if settings.patience else []
         words += ["--cpu"] if own.cpu else []
         if settings.fp16:
             words += ["--fp16", "--fp16-init-scale", 4, "--threshold-loss-scale", 1]
             words += ["--fp16-scale-window", 128]
         return words
 
-    def check_train_flags(self) -> None:
+    def check(self) -> None:
         """Refuse --train-flags that fairseq-train does not know, or that are the protocol's."""
-        given = self.experiment.settings.train_flags
-        if not given:
-            return
-        words = [self.experiment.data.folder, *self.changeable_flags(), *self.fixed_flags()]
-        # what changes the updates of a run, and the head's name
-        others = ["--max-update", "--max-tokens", "--pooling", "--classification-head-name"]
-        whose = "it is the checkpoint's, or the protocol's (tupe-finetune --help)"
-        study.check_train_flags(words, given, [*self.fixed_flags(), *others], whose)
+        if self.train_flags:
+            # what changes the updates of a run, and the head's name
+            others = "--max-update", "--max-tokens", "--pooling", "--classification-head-name"
+            whose = "it is the checkpoint's, or the protocol's (tupe-finetune --help)"
+            self.check_train_flags(whose, *others)

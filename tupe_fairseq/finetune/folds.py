@@ -19,7 +19,7 @@ from tupe_fairseq.finetune.scoring import (
     metric_names,
     with_intervals,
 )
-from tupe_fairseq.runs.tables import in_cell, markdown_table, write_tables
+from tupe_fairseq.runs.tables import markdown_table, write_tables
 
 _TEST = "test"
 _BASELINE = "The baseline of a fold comes from the rows that its model learns from."
@@ -30,28 +30,29 @@ def write_folds(
     folder: str,
     settings: dict[str, Any],
     results: dict[Experiment, Results],
-    tests: dict[Experiment, report.Tests],
+    finals: dict[Experiment, report.Final],
 ) -> str:
     """Write results.json, results.md and predictions.tsv of all folds; the table."""
-    experiments = list(tests)
-    task, has_votes = experiments[0].data.task, all(one.votes for one in tests.values())
+    experiments, parts = list(finals), list(finals.values())
+    task, has_votes = experiments[0].data.task, all(one.votes for one in parts)
     best = {one: best_run(results[one], task) for one in experiments}
-    pooled = _pooled([one.best[_TEST] for one in tests.values()])
-    votes = _pooled([one.votes[_TEST] for one in tests.values()]) if has_votes else None
-    in_all = set.intersection(*(set(one.seeds[_TEST]) for one in tests.values()))
-    seeds = {
-        seed: _pooled([one.seeds[_TEST][seed] for one in tests.values()]) for seed in sorted(in_all)
-    }
-    of_vote = votes and with_intervals(task, votes)
+    pooled = _pooled([one.best[_TEST] for one in parts])
+    in_all = set.intersection(*(set(one.seeds[_TEST]) for one in parts))
+    seeds = {seed: _pooled([one.seeds[_TEST][seed] for one in parts]) for seed in sorted(in_all)}
     says, constants = zip(*(constant_predictions(one.data) for one in experiments))
     constant = joined([predict(_TEST) for predict in constants])
     least = measure(task, Predicted(constant, pooled.targets))
     metrics, names = with_intervals(task, pooled), metric_names(task)
+    shown, vote = pooled, None
+    if has_votes:
+        shown = _pooled([one.votes[_TEST] for one in parts])
+        vote = len(parts[0].voters), with_intervals(task, shown)
+    of_vote = vote and vote[1]
     score = (of_vote or metrics)[task.selection]
     is_useless = max(score["value"], metrics[task.selection]["value"]) <= least[task.selection]
     folds = [
         {"fold": one.fold, "rows": one.data.rows, "run": best[one].name}
-        | {"metrics": measure(task, tests[one].best[_TEST])}
+        | {"metrics": measure(task, finals[one].best[_TEST])}
         for one in experiments
     ]
     summary = {
@@ -67,53 +68,45 @@ def write_folds(
         "folds": folds,
     }
     one_each = all(len(of) == 1 for of in results.values())
-    number = len(next(iter(tests.values())).voters)
     one_run = "run" if one_each else "best run"
     label = f"the {one_run} of each fold"
     what = "its epoch is" if one_each else "epoch, rate and best run are"
-    table = [report.model_row(label, task, metrics)]
-    table += report.seed_rows(task, seeds, of_vote, number)
-    baseline = report.BASELINES[task.kind].format(in_cell(list(dict.fromkeys(says))))
-    table.append([baseline, *(report.percent(least[n]) for n in names), "", ""])
-    labels = [METRIC_LABELS[name] for name in names]
+    baseline = report.baseline_row(task, list(dict.fromkeys(says)), least)
     each = [
-        [one["fold"], str(one["rows"][_TEST]), *(report.percent(one["metrics"][n]) for n in names)]
-        + [one["run"]]
+        [one["fold"], str(one["rows"][_TEST])]
+        + [*(report.percent(one["metrics"][name]) for name in names), one["run"]]
         for one in folds
     ]
-    rows, chosen = len(pooled.targets), folds[0]["rows"]
+    learned, chosen = (_range([one["rows"][x] for one in folds]) for x in ("train", "valid"))
+    rates = [run.lr_text for of in results.values() for run in of]
     lines = [
         f"# {task.name}, {len(folds)} folds",
         "",
         f"{report.origin_of(settings)} Times 100.",
         "",
-        f"Each of the {rows} rows is predicted once, by a model that has not seen it. It learns "
-        f"from {chosen['train']} rows (fold1), and {what} chosen on {chosen['valid']} others.",
+        f"Each of the {len(pooled.targets)} rows is predicted once, by a model that has not seen "
+        f"it. A fold's model learns from {learned} rows, and {what} chosen on {chosen} others.",
         "",
         *report.options(settings, task),
         "## All rows",
         "",
-        markdown_table(["", *labels, *report.spread_labels(task)], table),
+        report.score_table(task, (label, metrics), seeds, vote, baseline),
         f"**Report** {METRIC_LABELS[task.selection]} {report.percent(score['value'])} "
         f"(95% interval {' to '.join(map(report.percent, score['interval']))}), by "
-        f"{f'the vote of {number} seeds' if of_vote else label}, as predictions.tsv has it.",
+        f"{f'the vote of {vote[0]} seeds' if vote else label}, as predictions.tsv has it.",
         "",
         f"{report.INTERVALS} {_BASELINE}{_MEANS * task.is_regression}",
         "",
-        *[report.NO_BETTER] * is_useless,
+        *[report.no_better(settings, rates)] * is_useless,
         f"## Each fold, by its {one_run}",
         "",
-        markdown_table(["fold", "rows", *labels, "run"], each),
+        markdown_table(["fold", "rows", *(METRIC_LABELS[n] for n in names), "run"], each),
     ]
     if not task.is_regression and task.kind != QA:
-        summary["classes"] = class_scores(task.labels, *map(flat, votes or pooled))
-        title = "## Each class" + ", by the vote" * bool(votes)
+        summary["classes"] = class_scores(task.labels, *map(flat, shown))
+        title = "## Each class" + ", by the vote" * has_votes
         lines += [title, "", report.class_table(summary["classes"])]
-    paths = [
-        os.path.join(one.folder if has_votes else best[one].folder, f"predictions-{_TEST}.tsv")
-        for one in experiments
-    ]
-    _write_predictions(folder, experiments, paths)
+    _write_predictions(folder, {one: one if has_votes else best[one] for one in experiments})
     text = "\n".join(lines)
     runs = [
         {"fold": one.fold, **report.row_of(results[one][run])}
@@ -129,14 +122,18 @@ def _pooled(parts: list[Predicted]) -> Predicted:
     return Predicted(*map(joined, zip(*parts)))
 
 
-def _write_predictions(folder: str, experiments: list[Experiment], paths: list[str]) -> None:
+def _range(counts: list[int]) -> str:
+    return " to ".join(map(str, sorted({min(counts), max(counts)})))
+
+
+def _write_predictions(folder: str, places: dict[Experiment, Any]) -> None:
     """predictions.tsv: the lines of all folds in the order of the user's file."""
     lines, header = [], ""
-    for one, path in zip(experiments, paths):
+    for one, place in places.items():
+        path = os.path.join(place.folder, f"predictions-{_TEST}.tsv")
         with open(path, encoding="utf-8", newline="\n") as file:
             header, *own = file.read().removesuffix("\n").split("\n")
-        lines += [f"{line}\t{one.fold}" for line in own]
-    rows = [line.partition("\t")[0] for line in lines]
-    order = sorted(range(len(lines)), key=lambda n: (len(rows[n]), rows[n]))  # numbers, or names
+        lines += [(line.partition("\t")[0], f"{line}\t{one.fold}") for line in own]
+    lines.sort(key=lambda line: (len(line[0]), line[0]))  # numbers, or names
     with atomic_write(os.path.join(folder, "predictions.tsv")) as file:
-        file.write("\n".join([f"{header}\tfold", *(lines[n] for n in order), ""]))
+        file.write("\n".join([f"{header}\tfold", *(line for _, line in lines), ""]))

@@ -12,67 +12,13 @@ from tupe_fairseq.files import output_folder, write_json
 from tupe_fairseq.finetune import report
 from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.folds import write_folds
-from tupe_fairseq.finetune.run import complete_outputs, finetune, has_outputs, predictions, vote
-from tupe_fairseq.finetune.scoring import (
-    Results,
-    baseline,
-    best_rate,
-    best_run,
-    by_learning_rate,
-)
+from tupe_fairseq.finetune.run import finetune, has_outputs, predictions, vote
+from tupe_fairseq.finetune.scoring import Results, baseline, best_rate, best_run, by_learning_rate
 from tupe_fairseq.runs.grid import run_grid
 from tupe_fairseq.runs.process import BEST, remove_checkpoints
 from tupe_fairseq.runs.study import finished
 
 logger = logging.getLogger("tupe-finetune")
-
-
-class _Study:
-    """The runs of a task, or of a fold of it."""
-
-    def __init__(self, experiment: Experiment, settings: dict[str, Any], keep_checkpoints: bool):
-        self.experiment, self.settings, self.keeps = experiment, settings, keep_checkpoints
-        self.constant, self.results = baseline(experiment.data), _finished(experiment)
-
-    def add(self, run: Run, result: dict[str, Any]) -> None:
-        """A run has ended."""
-        task = self.experiment.data.task
-        self.results[run] = result
-        if result["diverged"] is None:
-            score = report.percent(result["metrics"]["valid"][task.selection])
-            logger.info("%s: %s %s", run, task.selection, score)
-        self._remove_checkpoints()
-        self.write()
-
-    def write(self, tests: report.Tests | None = None) -> str:
-        """Write the tables; that of the task."""
-        own = self.experiment, self.settings, self.results, self.constant
-        return report.write_task(*own, tests)
-
-    def finish(self, device: str) -> report.Tests | None:
-        """Score the test sets, which GLUE's server does for its own; None if all runs diverged."""
-        self._remove_checkpoints()
-        best = best_run(self.results, self.experiment.data.task)
-        if best is None:
-            name = " ".join(filter(None, [self.experiment.data.task.name, self.experiment.fold]))
-            logger.warning("every run of %s diverged, so there are no predictions", name)
-            return None
-        return _predict_test_sets(self.experiment, self.results, best, device)
-
-    def _remove_checkpoints(self) -> None:
-        """Of finished runs keep the best run's best checkpoint, and the vocabulary beside it."""
-        experiment = self.experiment
-        best = best_run(self.results, experiment.data.task)
-        for run in self.results:
-            is_kept = self.keeps or (run == best and not experiment.fold)
-            remove_checkpoints(run.folder, keep=BEST if is_kept else "")
-            if not os.path.exists(run.path(BEST)):
-                remove_vocabulary(run.folder)
-        if best is not None and not experiment.fold:  # the link "best" to its folder
-            link = os.path.join(experiment.folder, "best")
-            if os.path.lexists(link):
-                os.remove(link)
-            os.symlink(best.name, link)
 
 
 def run_protocol(
@@ -93,40 +39,49 @@ def run_protocol(
         keep_checkpoints: each run's best.
     """
     first, settings = experiments[0], settings_of(experiments)
+    task = first.data.task
     with output_folder(folder, "settings.json", settings) as output:
         write_json(os.path.join(folder, "settings.json"), settings)
-        studies = {one: _Study(one, settings, keep_checkpoints) for one in experiments}
-        if first.ensemble:
-            known = ((run, studies[run.experiment].results.get(run) or {}) for run in runs)
-            complete_outputs([run for run, of in known if of.get("metrics")], devices[0])
-        name = first.data.task.name
-        logger.info("%s: command.sh and train.log of each run: %s/", name, folder)
+        results = {one: _finished(one) for one in experiments}
+        constants = {one: baseline(one.data) for one in experiments}
+        for run in runs if first.ensemble else ():  # what the vote needs was not asked for
+            if results[run.experiment].get(run, {}).get("metrics") and not has_outputs(run):
+                del results[run.experiment][run]
+
+        def add(run: Run, result: dict[str, Any]) -> None:
+            own = run.experiment
+            results[own][run] = result
+            if result["diverged"] is None:
+                score = report.percent(result["metrics"]["valid"][task.selection])
+                logger.info("%s: %s %s", run, task.selection, score)
+            _remove_checkpoints(own, results[own], keep_checkpoints)
+            report.write_task(own, settings, results[own], constants[own])
+
+        logger.info("%s: command.sh and train.log of each run: %s/", task.name, folder)
         failed = run_grid(
-            runs, finetune, devices, parallel, threads=first.threads, lock=output.lock,
-            updates=first.updates,
-            is_finished=lambda run: run in studies[run.experiment].results,
-            on_result=lambda run, result: studies[run.experiment].add(run, result),
+            runs, finetune, devices, parallel, lock=output.lock, updates=first.updates,
+            is_finished=lambda run: run in results[run.experiment], on_result=add,
         )  # fmt: skip
-        found = {one: study.finish(devices[0]) for one, study in studies.items() if study.results}
-        if not found:
-            return "", failed
-        results = {one: studies[one].results for one in found}
-        best = {one: best_run(results[one], one.data.task) for one in found}
-        missing = [one.fold for one in experiments if best.get(one) is None]
-        tables = [studies[one].write(tests) for one, tests in found.items()]
-        if not first.fold:
-            table = tables[0]
-        elif missing:
-            logger.warning("%s: no run has ended well, so there is no score", ", ".join(missing))
-            table = ""
-        else:
-            table = write_folds(folder, settings, results, found)
-        if importlib.util.find_spec("matplotlib") is None:
+        results = {one: of for one, of in results.items() if of}
+        finals, table = {}, ""
+        for one, of in results.items():
+            _remove_checkpoints(one, of, keep_checkpoints)
+            final = _final_predictions(one, of, devices[0])
+            table = report.write_task(one, settings, of, constants[one], final)
+            finals |= {one: final} if final else {}
+        is_whole = len(finals) == len(experiments)
+        if first.fold:
+            table = write_folds(folder, settings, results, finals) if is_whole else ""
+            missing = ", ".join(one.fold for one in experiments if one not in finals)
+            if missing:
+                logger.warning("%s: no run has ended well, so there is no score", missing)
+        if results and importlib.util.find_spec("matplotlib") is None:
             logger.warning("no figures: matplotlib is not installed")
-        else:
+        elif results:
             from tupe_fairseq.finetune.figures import draw_figures
 
-            draw_figures(folder, results, {} if missing else best)
+            best = {one: best_run(of, task) for one, of in results.items()} if is_whole else {}
+            draw_figures(folder, results, best)
         report.write_overall(os.path.dirname(folder))
     return table, failed
 
@@ -156,40 +111,60 @@ def _finished(experiment: Experiment) -> Results:
     return {run: found[path] for path, run in runs.items() if run.folder == path}
 
 
-def _predict_test_sets(
-    experiment: Experiment, results: Results, best: Run, device: str
-) -> report.Tests:
-    """Predict the test sets by the best run, GLUE's in the server's format, and score the others.
+def _remove_checkpoints(experiment: Experiment, results: Results, keeps: bool) -> None:
+    """Of finished runs keep the best run's best checkpoint, and the vocabulary beside it."""
+    best = best_run(results, experiment.data.task)
+    for run in results:
+        is_kept = keeps or (run == best and not experiment.fold)
+        remove_checkpoints(run.folder, keep=BEST if is_kept else "")
+        if not os.path.exists(run.path(BEST)):
+            remove_vocabulary(run.folder)
+    if best is not None and not experiment.fold:
+        link = os.path.join(experiment.folder, "best")
+        if os.path.lexists(link):
+            os.remove(link)
+        os.symlink(best.name, link)
+
+
+def _final_predictions(
+    experiment: Experiment, results: Results, device: str
+) -> report.Final | None:
+    """Predict the test sets by the best run, GLUE's in the server's format; None if all diverged.
 
     Also by each seed of the best rate; an ensemble of these votes on the development sets, too.
     """
     data, task = experiment.data, experiment.data.task
+    best = best_run(results, task)
+    if best is None:
+        name = " ".join(filter(None, [task.name, experiment.fold]))
+        logger.warning("every run of %s diverged, so there are no predictions", name)
+        return None
     rate = best_rate(by_learning_rate(results, task), task)["lr"]
     seeds = [run for run in sorted(results) if run.lr_text == rate and results[run]["metrics"]]
     voters = [run for run in seeds if has_outputs(run)] if experiment.ensemble else []
     if experiment.ensemble and len(voters) < 2:
         logger.warning("%s: no vote, because at rate %s one seed has ended well", best, rate)
         voters = []
-    tests = report.Tests([run.seed for run in voters])
-    for split in data.splits("valid") if voters else ():
-        tests.votes[split] = vote(voters, split)
-    submission = os.path.join(os.path.dirname(experiment.folder), "submission")
-    for split in data.splits("test"):
+    final = report.Final([run.seed for run in voters])
+    tests = data.splits("test")
+    for split in [*(data.splits("valid") if voters else []), *tests]:
         if not data.can_be_predicted(split):
             logger.warning("%s has no tags, so only tupe-predict knows its words", split)
             continue
         predicted, path = predictions(best, split, device), best.path(f"predictions-{split}.tsv")
-        if voters:
-            tests.votes[split] = predicted = vote(voters, split)
-            path = os.path.join(experiment.folder, f"predictions-{split}.tsv")
-        if task.benchmark:
-            path = write_submission(
-                submission, GLUE_TASKS[task.name], split, data.index(split), predicted.predictions
-            )
-        elif predicted.targets is not None:
-            tests.best[split] = predictions(best, split)
+        if not (task.benchmark and split in tests) and predicted.targets is not None:
+            final.best[split] = predicted
             paths = {run: run.path(f"predictions-{split}.tsv") for run in seeds}
             known = [run for run in seeds if os.path.exists(paths[run])]
-            tests.seeds[split] = {run.seed: predictions(run, split) for run in known}
-        logger.info("%s has the predictions of %s", path, "the vote" if voters else best.name)
-    return tests
+            final.seeds[split] = {run.seed: predictions(run, split) for run in known}
+        if voters:
+            final.votes[split] = predicted = vote(voters, split)
+            path = os.path.join(experiment.folder, f"predictions-{split}.tsv")
+        if task.benchmark and split in tests:
+            folder = os.path.join(os.path.dirname(experiment.folder), "submission")
+            numbers = data.index(split)
+            task_of_glue = GLUE_TASKS[task.name]
+            path = write_submission(folder, task_of_glue, split, numbers, predicted.predictions)
+        who = "the vote" if voters else best.name
+        logger.info("%s has the predictions of %s", path, who)
+    return final

@@ -3,9 +3,8 @@
 import itertools
 import logging
 import os
-import shlex
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,13 +63,11 @@ def finetune(run: Run, slot: Slot) -> dict[str, Any]:
 
 
 def _updates(run: Run) -> int:
-    updates, planned = read(run.path(LAST), finite=False).updates or 0, run.experiment.updates
+    own, updates = run.experiment, read(run.path(LAST), finite=False).updates or 0
     # in fp16, updates whose gradients overflow are skipped
-    may_be_fewer = run.experiment.settings.fp16 or run.experiment.settings.patience
-    if updates != planned and not (updates < planned and may_be_fewer):
-        raise ValueError(
-            f"{run} made {updates} updates, but its learning rate was planned for {planned}"
-        )
+    may_be_fewer = own.settings.fp16 or own.settings.patience
+    if updates != own.updates and not (updates < own.updates and may_be_fewer):
+        raise ValueError(f"{run} made {updates} updates, but was planned for {own.updates}")
     return updates
 
 
@@ -97,13 +94,27 @@ def predictions(run: Run, split: str, device: str = "") -> Predicted:
 
 
 def _predict(run: Run, split: str, device: str) -> None:
-    """Write them; ``device`` as for :func:`run_grid`."""
-    own, outputs = run.experiment, []
+    """Write what tupe-predict would say of the texts; ``device`` as for :func:`run_grid`."""
+    data, outputs = run.experiment.data, []
+
+    def rows() -> Iterator[dict[str, Any]]:
+        model, own_device = load(run.path(BEST), data.folder), torch_device(device)
+        encoder, head = model.encoder.to(own_device), model.head.to(own_device)
+        texts = data.texts(split)
+        contexts = iter(data.contexts(split)) if data.task.kind == QA else itertools.repeat(None)
+        while chunk := list(itertools.islice(texts, _CHUNK)):
+            for logits, about in zip(logits_of_tokens(chunk, data.task, encoder, head), contexts):
+                if about:
+                    found = answer(logits, about["context"], about["spans"])
+                    yield {name: found[name] for name in ("answer", "score")}
+                else:
+                    outputs.append(logits)
+                    yield prediction(data.task, logits)
+
     with _predicting:
-        rows = _predicted(run, split, device, outputs.append)
-        _write(run.path(f"predictions-{split}.tsv"), own.data, split, rows)
+        _write(run.path(f"predictions-{split}.tsv"), data, split, rows())
         torch.cuda.empty_cache()  # the next training has the GPU to itself
-    if own.ensemble:
+    if run.experiment.ensemble:
         with atomic_write(_outputs_path(run, split), "wb") as file:
             np.save(file, np.concatenate(list(map(np.atleast_2d, outputs))))
 
@@ -122,51 +133,15 @@ def has_outputs(run: Run) -> bool:
     return all(os.path.exists(_outputs_path(run, x)) for x in run.experiment.predicted_splits())
 
 
-def complete_outputs(runs: Sequence[Run], device: str) -> None:
-    """Make the outputs of finished runs that an ensemble needs, from their checkpoints."""
-    runs = [run for run in runs if not has_outputs(run)]
-    if gone := [run for run in runs if not os.path.exists(run.path(BEST))]:
-        folders = shlex.join(os.path.relpath(run.folder) for run in gone)
-        raise ValueError(
-            f"{len(gone)} runs were finished without --ensemble and their checkpoints are gone; "
-            f"give another --output-dir, or to repeat them: rm -r {folders}"
-        )
-    for run in runs:
-        for split in run.experiment.predicted_splits():
-            _predict(run, split, device)
-
-
 def vote(runs: Sequence[Run], split: str) -> Predicted:
     """The mean of the runs' probabilities or scores, also as predictions-SPLIT.tsv of the task."""
     own = runs[0].experiment
     data, path = own.data, os.path.join(own.folder, f"predictions-{split}.tsv")
     outputs = mean_outputs(data.task, [np.load(_outputs_path(run, split)) for run in runs])
-    rows = outputs if data.task.kind != TAGGING else _of_sentences(outputs, data, split)
-    _write(path, data, split, (prediction(data.task, row) for row in rows))
+    if data.task.kind == TAGGING:
+        outputs = np.split(outputs, np.cumsum([len(words) for words in data.texts(split)])[:-1])
+    _write(path, data, split, (prediction(data.task, row) for row in outputs))
     return read_predictions(path, data, split)
-
-
-def _of_sentences(outputs: np.ndarray, data: TaskData, split: str) -> list[np.ndarray]:
-    return np.split(outputs, np.cumsum([len(words) for words in data.texts(split)])[:-1])
-
-
-def _predicted(
-    run: Run, split: str, device: str, on_outputs: Callable[[Any], None]
-) -> Iterator[dict[str, Any]]:
-    """What tupe-predict would say of the texts."""
-    data, own_device = run.experiment.data, torch_device(device)
-    model = load(run.path(BEST), data.folder)
-    encoder, head = model.encoder.to(own_device), model.head.to(own_device)
-    rows = ([tokens.tolist() for tokens in texts] for texts in data.texts(split))
-    contexts = iter(data.contexts(split)) if data.task.kind == QA else itertools.repeat(None)
-    while chunk := list(itertools.islice(rows, _CHUNK)):
-        for logits, about in zip(logits_of_tokens(chunk, data.task, encoder, head), contexts):
-            if about is None:
-                on_outputs(logits)
-                yield prediction(data.task, logits)
-            else:
-                found = answer(logits, about["context"], about["spans"])
-                yield {name: found[name] for name in ("answer", "score")}
 
 
 def read_curve(run: Run) -> list[dict[str, Any]]:

@@ -55,14 +55,17 @@ def with_metric(task: Task, metric: str | None) -> Task:
 
 def measure(task: Task, predicted: Predicted) -> dict[str, float]:
     """The metrics, as fractions."""
-    if task.kind == TAGGING:
-        predicted = Predicted(*(spelled(task, side) for side in predicted))
-    return task_metrics(metric_names(task), *predicted)
+    return task_metrics(metric_names(task), *_sides(task, predicted))
+
+
+def _sides(task: Task, predicted: Predicted) -> Sequence[Any]:
+    """In the form that metrics take."""
+    return [spelled(task, side) for side in predicted] if task.kind == TAGGING else predicted
 
 
 def with_intervals(task: Task, predicted: Predicted) -> dict[str, dict[str, Any]]:
     """Each metric, and the interval of the middle 95% of its values for rows drawn with repeats."""
-    sides = predicted if task.kind != TAGGING else [spelled(task, side) for side in predicted]
+    sides = _sides(task, predicted)
     functions = metrics_of_rows(metric_names(task), *sides)
     number, draw = len(sides[0]), np.random.default_rng(_SEED)
     rows = (draw.integers(number, size=number) for _ in range(DRAWS))
@@ -210,15 +213,15 @@ def constant_predictions(data: TaskData) -> tuple[str, Callable[[str], Labels]]:
 
 
 def _tag_of_each_word(data: TaskData, train: Labels) -> tuple[str, Callable[[str], Labels]]:
-    counts: dict[bytes, np.ndarray] = defaultdict(lambda: np.zeros(data.task.num_classes, int))
+    counts: dict[tuple, np.ndarray] = defaultdict(lambda: np.zeros(data.task.num_classes, int))
     for words, tags in zip(data.texts("train"), train):
-        for word, tag in zip(map(bytes, words), tags):
+        for word, tag in zip(map(tuple, words), tags):
             counts[word][tag] += 1
     most = sum(counts.values()).argmax()
 
     def predict(split: str) -> Labels:
         return [
-            np.array([counts[w].argmax() if w in counts else most for w in map(bytes, words)])
+            np.array([counts[w].argmax() if w in counts else most for w in map(tuple, words)])
             for words in data.texts(split)
         ]
 
@@ -231,8 +234,6 @@ def balanced_weights(data: TaskData) -> list[float]:
     n / (C n_c) for a class with n_c of n rows (or words), out of C classes; for a multilabel task,
     of the rows with a label: how many rows there are without it for each of them.
     """
-    from sklearn.utils.class_weight import compute_class_weight
-
     task = data.task
     if task.kind in (REGRESSION, QA, CHOICE):
         raise ValueError(f"--balance weighs classes, but {task.name} is a {task.kind}; drop it")
@@ -245,10 +246,8 @@ def balanced_weights(data: TaskData) -> list[float]:
                 f"--balance cannot weigh {label!r}, which {number} of {len(train)} have in train "
                 f"of {data.folder}; drop --balance"
             )
-    if is_multilabel:
-        weights = (len(train) - counts) / counts
-    else:
-        weights = compute_class_weight("balanced", classes=np.arange(task.num_classes), y=train)
+    total, size = len(train), len(counts)
+    weights = (total - counts) / counts if is_multilabel else total / (size * counts)
     return [float(f"{weight:.6g}") for weight in weights]
 
 

@@ -41,7 +41,6 @@ class TaskData:
 
     folder: str  # absolute
     task: Task
-    max_positions: int  # of the model that the data were prepared for
     vocabulary: str  # sha256 of dict.txt
     rows: dict[str, int]  # of each split
     files: list[str]  # those of the splits, relative to the folder
@@ -69,8 +68,7 @@ class TaskData:
                 if name.endswith((".bin", ".idx", ".label", ".answers"))
                 or (task.benchmark and name.startswith("test"))  # the official numbers of rows
             ]
-            values = task, report["max_positions"], report["vocabulary"], rows, files
-            data = cls(os.path.abspath(folder), *values)
+            data = cls(os.path.abspath(folder), task, report["vocabulary"], rows, files)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"--data {folder} is not of tupe-prepare-glue or tupe-prepare-task: its "
@@ -153,15 +151,15 @@ class TaskData:
         low, high = self.task.scale
         return low + np.asarray(scores, dtype=np.float64) * (high - low)
 
-    def texts(self, split: str) -> Iterator[list[np.ndarray]]:
+    def texts(self, split: str) -> Iterator[list[list[int]]]:
         """The tokens of the text or the two of each row; for tagging those of each of its words."""
         names = [f"input{number}/{split}" for number in range(self.task.texts)]
         names += [f"label/{split}"] * (self.task.kind == TAGGING)
         for tokens, *others in zip(*map(self._sentences, names)):
+            parts = [text[:-1] for text in (tokens, *others)]
             if self.task.kind == TAGGING:
-                yield np.split(tokens[:-1], _word_starts(*others))[1:]
-            else:
-                yield [text[:-1] for text in (tokens, *others)]
+                parts = np.split(parts[0], _word_starts(*others))[1:]
+            yield [part.tolist() for part in parts]
 
     def examples(self, split: str, max_positions: int) -> int:
         """What a model of this length sees: rows, or windows of sentences that are tagged."""

@@ -20,14 +20,10 @@ Run = TypeVar("Run")
 class Slot(NamedTuple):
     """What a run gets of the grid."""
 
-    env: dict[str, str]  # environment variables of its processes: its device and CPU threads
+    device: str  # CUDA_VISIBLE_DEVICES of its processes
     lock: int | None  # a descriptor that they hold, see :func:`tupe_fairseq.files.locked`
     parallel: int  # how many run at a time
     on_updates: Callable[[int], None]  # to be called with the updates that it has made so far
-
-    @property
-    def device(self) -> str:
-        return self.env["CUDA_VISIBLE_DEVICES"]
 
 
 def run_grid(
@@ -36,7 +32,6 @@ def run_grid(
     devices: Sequence[str] = ("",),
     parallel: int | None = None,
     *,
-    threads: int | None = None,
     lock: int | None = None,
     updates: int = 1,
     is_finished: Callable[[Run], bool] = lambda run: False,
@@ -51,7 +46,6 @@ def run_grid(
         devices: values of CUDA_VISIBLE_DEVICES; "" is the CPU. (Beside a GPU that torch sees,
             fairseq's --cpu fails when it clips gradients.)
         parallel: runs at a time, on all devices together; default: one on each device.
-        threads: CPU threads of each run; default: :func:`default_threads`.
         updates: of each run, for the progress bar.
         on_result: called in this thread with each run and what ``make`` returned.
     """
@@ -61,14 +55,8 @@ def run_grid(
     free = deque(devices[place % len(devices)] for place in range(count))
     active: dict[Future, tuple[Run, str]] = {}
     failed: dict[Run, Exception] = {}
-    # beside other runs, threads that wait for each other take the cores from them
-    threads = str(threads or default_threads(count))
-    bar = tqdm(
-        total=updates * len(runs),
-        initial=updates * (len(runs) - len(waiting)),
-        unit="update",
-        disable=None,
-    )
+    done = updates * (len(runs) - len(waiting))
+    bar = tqdm(total=updates * len(runs), initial=done, unit="update", disable=None)
 
     def one(run: Run, device: str) -> Any:
         done = 0
@@ -78,8 +66,7 @@ def run_grid(
             bar.update(now - done)
             done = now
 
-        env = {"CUDA_VISIBLE_DEVICES": device, "OMP_NUM_THREADS": threads}
-        return make(run, Slot(env, lock, count, on_updates))
+        return make(run, Slot(device, lock, count, on_updates))
 
     with bar, logging_redirect_tqdm(), ThreadPoolExecutor(count) as pool:
         try:
@@ -123,7 +110,10 @@ def torch_device(device: str) -> str:
 
 
 def default_threads(parallel: int) -> int:
-    """CPU threads of each of several runs: OMP_NUM_THREADS, or their share of the cores."""
+    """CPU threads of each of several runs: OMP_NUM_THREADS, or their share of the cores.
+
+    Threads that wait for each other would take the cores from other runs.
+    """
     own = os.environ.get("OMP_NUM_THREADS", "")
     return int(own) if own.isdigit() and int(own) else max(1, cores() // parallel)
 

@@ -93,7 +93,6 @@ def train(
     log_path: str,
     on_line: Callable[[str], None] = lambda line: None,
     *,
-    start: dict[str, Any] | None = None,
     lock: int | None = None,
     env: dict[str, str] | None = None,
 ) -> None:
@@ -102,7 +101,6 @@ def train(
     Args:
         log_path: its output is appended to this file.
         on_line: called with each line of its output.
-        start: goes into the log as a record of its own, before what the command prints.
         lock: descriptor of a lock that it holds, see :func:`tupe_fairseq.files.locked`.
         env: environment variables in addition to ours.
     Raises:
@@ -123,8 +121,6 @@ def train(
             preexec_fn=functools.partial(_end_with_parent, os.getpid()) if _PRCTL else None,
         ) as process,
     ):
-        if start is not None:
-            log.write(f"| {START} | {json.dumps(start)}\n")
         _running.add(process)
         try:
             for line in process.stdout:

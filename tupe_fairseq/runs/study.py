@@ -4,14 +4,16 @@ import argparse
 import functools
 import glob
 import importlib.util
+import json
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tupe_fairseq.files import atomic_write, read_json, write_json
 from tupe_fairseq.runs.grid import Slot
 from tupe_fairseq.runs.process import (
+    START,
     as_shell,
     console_script,
     parse_training,
@@ -36,40 +38,6 @@ _OURS = """
 _LOGDIR = "--tensorboard-logdir"
 
 
-def check_train_flags(
-    words: Iterable[object], train_flags: Sequence[str], fixed: Sequence[object], whose: str
-) -> argparse.Namespace:
-    """The options of fairseq-train with --train-flags, which may not change those of a study.
-
-    Args:
-        words: arguments of fairseq-train without them.
-        fixed: the study's own flags, with their values or without.
-        whose: what sets those, for the message.
-    """
-    words = [*map(str, words), "--user-dir", user_dir()]
-    before = vars(parse_training(words))
-    try:
-        after = parse_training([*words, *train_flags])
-    except ValueError as error:
-        raise ValueError(f"--train-flags: {error}") from error
-    flags = [f"--{name.replace('_', '-')}" for name in _OURS]
-    for word in [*flags, *map(str, [*FLAGS, *fixed])]:
-        flag = word.partition("=")[0]
-        name = flag[2:].replace("-", "_")
-        if before.get(name) != getattr(after, name, None):
-            raise ValueError(f"--train-flags may not set {flag}: {whose}")
-    if after.amp and "--cpu" in fixed:
-        raise ValueError("--train-flags: --amp has no effect on a CPU; drop it, or give --bf16")
-    for flag, value, libraries in (  # without them fairseq-train goes on and logs nothing
-        (_LOGDIR, after.tensorboard_logdir, ("tensorboard", "tensorboardX")),
-        ("--wandb-project", after.wandb_project, ("wandb",)),
-    ):
-        if value and not any(map(importlib.util.find_spec, libraries)):
-            needed = libraries[0]
-            raise ValueError(f"--train-flags: {flag} needs {needed}: pip install {needed}")
-    return after
-
-
 class Run:
     """A run: command.sh, train.log and, when it is finished, result.json.
 
@@ -79,22 +47,56 @@ class Run:
     folder: str
     seed: int
     threads: int  # of the CPU
+    train_flags: Sequence[str]
 
-    def arguments(self) -> Sequence[object]:
-        """Those of fairseq-train that differ from those of other studies: data and flags."""
+    def changeable_flags(self) -> Sequence[object]:
+        """The data, and flags of fairseq-train that --train-flags may change."""
+        raise NotImplementedError
+
+    def fixed_flags(self) -> Sequence[object]:
+        """Those that it may not."""
         raise NotImplementedError
 
     @functools.cached_property
     def command(self) -> list[str]:
         """fairseq-train and its arguments."""
-        words = [*self.arguments(), "--user-dir", user_dir(), *FLAGS, "--seed", self.seed]
-        words = [*map(str, words), "--save-dir", self.folder]
+        words = [*self.changeable_flags(), *self.train_flags, *self.fixed_flags(), *FLAGS]
+        words = [*map(str, words), "--user-dir", user_dir()]
+        words += ["--seed", str(self.seed), "--save-dir", self.folder]
         for place, word in enumerate(words):
             if words[place - 1] == _LOGDIR or word.startswith(f"{_LOGDIR}="):  # a curve for each
                 names = self.folder.split(os.sep)
                 is_fold = re.fullmatch(r"fold\d+", names[-2])
                 words[place] = os.path.join(word, *names[-3 if is_fold else -2 :])
         return [console_script("fairseq-train"), *words]
+
+    def check_train_flags(self, whose: str, *others: str) -> argparse.Namespace:
+        """The options of fairseq-train; --train-flags may not change the fixed ones, or others.
+
+        ``whose``: what sets those, for the message.
+        """
+        fixed = [*map(str, self.fixed_flags())]
+        words = [*map(str, self.changeable_flags()), *fixed, "--user-dir", user_dir()]
+        before = vars(parse_training(words))
+        try:
+            after = parse_training([*words, *self.train_flags])
+        except ValueError as error:
+            raise ValueError(f"--train-flags: {error}") from error
+        flags = [f"--{name.replace('_', '-')}" for name in _OURS]
+        for word in [*flags, *FLAGS, *fixed, *others]:
+            flag = word.partition("=")[0]
+            name = flag[2:].replace("-", "_")
+            if before.get(name) != getattr(after, name, None):
+                raise ValueError(f"--train-flags may not set {flag}: {whose}")
+        if after.amp and "--cpu" in fixed:
+            raise ValueError("--train-flags: --amp has no effect on a CPU; drop it, or give --bf16")
+        for flag, value, library in (  # without them fairseq-train goes on and logs nothing
+            (_LOGDIR, after.tensorboard_logdir, "tensorboard"),
+            ("--wandb-project", after.wandb_project, "wandb"),
+        ):
+            if value and not any(map(importlib.util.find_spec, (library, f"{library}X"))):
+                raise ValueError(f"--train-flags: {flag} needs {library}: pip install {library}")
+        return after
 
     def path(self, *names: str) -> str:
         """A file in the run's folder, or the folder itself."""
@@ -123,8 +125,14 @@ class Run:
         os.makedirs(self.folder, exist_ok=True)
         with atomic_write(self.path("command.sh")) as file:
             file.write(self.script())
-        log, start = self.path("train.log"), {"parallel": slot.parallel}
-        train(self.command, log, on_line, start=start, lock=slot.lock, env=slot.env)
+        path = self.path("train.log")
+        with open(path, "a", encoding="utf-8") as log:
+            log.write(f"| {START} | {json.dumps({'parallel': slot.parallel})}\n")
+        train(self.command, path, on_line, lock=slot.lock, env=self.env(slot))
+
+    def env(self, slot: Slot) -> dict[str, str]:
+        """Environment variables of its processes."""
+        return {"CUDA_VISIBLE_DEVICES": slot.device, "OMP_NUM_THREADS": str(self.threads)}
 
     def result(self) -> dict[str, Any] | None:
         """The content of result.json; None before the run is finished."""
