@@ -13,7 +13,7 @@ from helpers.running import REPO, call_program, run_here, trainings_here, words_
 from helpers.training import assert_same_weights
 from tupe_fairseq.compare import command, figures, results
 from tupe_fairseq.compare.run import read_log
-from tupe_fairseq.compare.schemes import parse_schemes, plain_name, plain_size
+from tupe_fairseq.compare.schemes import parse_schemes, plain_name
 from tupe_fairseq.compare.tuning import read_tuning, tuning_runs
 from tupe_fairseq.files import locked
 
@@ -129,27 +129,12 @@ def test_the_study_goes_on_from_its_results(tmp_path):
         assert (tmp_path / name).read_bytes() == (folder / "study" / name).read_bytes(), name
 
 
-def test_plain_names_and_sizes():
+def test_plain_names():
     names = {
         "none --rel-pos": "T5's bias", "alibi --untie-cls": "ALiBi, untied [CLS]",
         "tupe --rel-pos --max-rel-pos 20": "TUPE-R, distances up to 20", "mine": "mine",
     }  # fmt: skip
     assert {label: plain_name(label) for label in names} == names
-    flags = ["--dropout", "0", "--encoder-embed-dim=192", "--encoder-layers", "4"]
-    assert plain_size(TINY, {"train_flags": flags}) == "4 layers of 192"
-    assert plain_size(TINY, {"train_flags": []}) == "2 layers of 128"
-
-
-def test_no_curve_hides_another(tmp_path):
-    losses = [[9, 8, 7], [9, 7.6, 6], [9, 8.001, 7.001]]
-    runs = [result(name, 1, curve) for name, curve in zip(("learned", "tupe", "alibi"), losses)]
-    write(tmp_path, *runs)
-    runs = results.read_runs(str(tmp_path), "learned", ["tupe", "alibi"])
-    found = {"runs": runs, "summary": results.summarize(runs), "settings": {"train_flags": []}}
-    (panel,) = figures.draw_curves(found, "updates", "updates").axes
-    styles = {line.get_label(): line.get_linestyle() for line in panel.lines}
-    assert styles["ALiBi (1 seed)"] == "--"
-    assert styles["TUPE-A (1 seed)"] == styles["learned positions (1 seed)"] == "-"
 
 
 def write(folder, *found):

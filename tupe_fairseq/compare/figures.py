@@ -1,14 +1,12 @@
 """Draws a comparison: loss_by_updates.png and loss_by_time.png."""
 
-import os
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from tupe_fairseq.compare.schemes import plain_name, plain_size
+from tupe_fairseq.compare.schemes import plain_name
 from tupe_fairseq.figures import canvas
 
 _COLOURS = (canvas.COLOURS[-1], *canvas.COLOURS[:-1])  # black for the baseline
@@ -19,9 +17,11 @@ def draw(results: dict[str, Any], folder: str) -> None:
     """Draw both from the content of results.json."""
     parallel = max(run["parallel"] for run in results["runs"])
     time = "training time, seconds" + (f" ({parallel} runs at a time)" if parallel > 1 else "")
-    for name, key, label in (("updates", "updates", "updates"), ("time", "seconds", time)):
-        figure = draw_curves(results, key, label)
-        canvas.save_png(figure, os.path.join(folder, f"loss_by_{name}.png"), dpi=130)
+    figures = {
+        "loss_by_updates": draw_curves(results, "updates", "updates"),
+        "loss_by_time": draw_curves(results, "seconds", time),
+    }
+    canvas.save_all(figures, folder)
 
 
 def mean_curve(curves: Sequence[list[dict[str, float]]], key: str) -> tuple[list, list]:
@@ -38,28 +38,25 @@ def draw_curves(results: dict[str, Any], key: str, label: str):
     parts = figure.subfigures(len(archs), 1, squeeze=False)[:, 0]
     for part, arch in zip(parts, archs):
         table = [row for row in results["summary"] if row["arch"] == arch]
-        panel, drawn, finite = part.subplots(), [], []
+        panel, finite = part.subplots(), []
         for number, row in enumerate(table):
             own = [r for r in results["runs"] if (r["arch"], r["scheme"]) == (arch, row["scheme"])]
             good = [run["curve"] for run in own if run["diverged"] is None]
             x, y = mean_curve(good, key) if good else ([], [])
-            style = {"color": _COLOURS[number % len(_COLOURS)]}
-            # dashes show the curve under them
-            style["linestyle"] = (0, (4, 4)) if any(_hides(x, y, *one) for one in drawn) else "-"
-            drawn += [(x, y)] if good else []
+            colour = _COLOURS[number % len(_COLOURS)]
             finite += good
             for run in own:
                 points = [[point[name] for point in run["curve"]] for name in (key, "loss")]
-                panel.plot(*points, linewidth=0.7, alpha=0.35, color=style["color"])
+                panel.plot(*points, linewidth=0.7, alpha=0.35, color=colour)
                 if run["diverged"] is not None:
                     last = [values[-1:] for values in points]
-                    panel.plot(*last, "x", markersize=10, mew=2.5, color=style["color"])
-            panel.plot(x, y, linewidth=2.2, label=_name(row), **style)
+                    panel.plot(*last, "x", markersize=10, mew=2.5, color=colour)
+            panel.plot(x, y, linewidth=2.2, label=_name(row), color=colour)
         if finite:  # a diverged run may be far off
             losses = [point["loss"] for curve in finite for point in curve]
             margin = 0.04 * (max(losses) - min(losses)) or 0.01 * max(losses)
             panel.set_ylim(min(losses) - margin, max(losses) + margin)
-        panel.set(title=plain_size(arch, results["settings"]), xlabel=label, ylabel=_LOSS)
+        panel.set(title=arch, xlabel=label, ylabel=_LOSS)
         panel.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
         panel.grid(alpha=0.25)
         title = "mean of the seeds; thin lines: each seed"
@@ -67,14 +64,6 @@ def draw_curves(results: dict[str, Any], key: str, label: str):
         handles = panel.get_legend_handles_labels()
         part.legend(*handles, loc="outside lower center", ncol=3, frameon=False, title=title)
     return figure
-
-
-def _hides(x: list, y: list, other_x: list, other_y: list) -> bool:
-    """Whether a curve lies on another one, but for less than a line's width."""
-    if not x:
-        return False
-    distance = np.abs(np.interp(x, other_x, other_y) - y)
-    return bool(np.median(distance) < 0.01 * max(np.ptp(y), np.ptp(other_y)))
 
 
 def _name(row: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 import argparse
 import shlex
 from dataclasses import dataclass
-from typing import Any
 
 from tupe_fairseq import options
 
@@ -59,15 +58,6 @@ def plain_name(label: str) -> str:
     for flag, _, value in (flag.partition(" ") for flag in flags):
         plain += ", " + _PLAIN_FLAGS.get(flag, f"{flag[2:]} {{}}").format(value).strip()
     return plain
-
-
-def plain_size(arch: str, settings: dict[str, Any]) -> str:
-    """The layers and the width of a model: its preset's, or those of --train-flags."""
-    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
-    for name, default in zip(("layers", "embed-dim"), options.ARCHITECTURES[arch]):
-        parser.add_argument(f"--encoder-{name}", type=int, default=default)
-    own, _ = parser.parse_known_args(settings["train_flags"])
-    return f"{own.encoder_layers} layers of {own.encoder_embed_dim}"
 
 
 def parse_scheme(text: str) -> Scheme:

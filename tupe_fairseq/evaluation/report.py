@@ -12,15 +12,11 @@ from sklearn.metrics import confusion_matrix
 from tupe_fairseq.data.metrics import METRIC_LABELS, class_scores
 from tupe_fairseq.data.rows import row_writer, words_of
 from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task
-from tupe_fairseq.evaluation.scores import (
-    calibration,
-    decisions,
-    errors,
-    predicted_arrays,
-)
+from tupe_fairseq.evaluation.scores import calibration, decisions, errors
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.report import class_table, percent
 from tupe_fairseq.finetune.scoring import DRAWS, Predicted, as_arrays, flat, spelled, with_intervals
+from tupe_fairseq.inference.texts import prediction
 from tupe_fairseq.runs.tables import in_cell, markdown_table, write_tables
 
 logger = logging.getLogger(__name__)
@@ -67,7 +63,8 @@ def write_report(
         temperature: by which probabilities are calibrated.
     """
     logits = [row.logits for row in rows]
-    predicted = Predicted(predicted_arrays(task, logits), as_arrays(task, labels))
+    found = [next(iter(prediction(task, x).values())) for x in logits]
+    predicted = Predicted(as_arrays(task, found), as_arrays(task, labels))
     results: dict[str, Any] = {**about, "rows": len(rows), "description": task.to_record()}
     results["metrics"] = with_intervals(task, predicted)
     sure = None
@@ -125,13 +122,9 @@ def _draw(folder: str, task: Task, predicted: Predicted, curves: dict | None) ->
         logger.warning("no figures: matplotlib is not installed")
         return []
     from tupe_fairseq.figures import canvas
-    from tupe_fairseq.finetune.figures import confusion, scatter
+    from tupe_fairseq.finetune.figures import of_predictions
 
-    figures = {}
-    if task.is_regression:
-        figures["scatter"] = scatter(predicted, f"{task.name}: scores")
-    elif task.kind != MULTILABEL:
-        figures["confusion"] = confusion(task, predicted, f"{task.name}: classes")
+    figures = of_predictions(task, predicted, task.name)
     if curves:
         figure = canvas.new_figure(4.2 * len(curves) + 0.4, 4.4)
         panels = figure.subplots(1, len(curves), squeeze=False)[0]
@@ -149,8 +142,7 @@ def _draw(folder: str, task: Task, predicted: Predicted, curves: dict | None) ->
             panel.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="share that is right")
             panel.set_title(f"{name}: expected calibration error {error:.3f}")
         figures["reliability"] = figure
-    for name, figure in figures.items():
-        canvas.save_png(figure, os.path.join(folder, f"{name}.png"), dpi=130)
+    canvas.save_all(figures, folder)
     return [*figures]
 
 

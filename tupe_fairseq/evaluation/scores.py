@@ -1,26 +1,16 @@
-"""Predictions as arrays, calibration, and the rows that are most wrong."""
+"""Calibration, and the rows that are most wrong."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tupe_fairseq.data.task import MULTILABEL, OF_CLASSES, REGRESSION, Task
+from tupe_fairseq.data.task import MULTILABEL, Task
 from tupe_fairseq.finetune.scoring import Predicted
 from tupe_fairseq.finetune.task_data import Labels
-from tupe_fairseq.inference.texts import prediction, probabilities
+from tupe_fairseq.inference.texts import probabilities
 
 _BINS = 10
-
-
-def predicted_arrays(task: Task, logits: Sequence[np.ndarray]) -> Labels:
-    """What the outputs of the head say, in the form of :meth:`TaskData.targets`."""
-    if task.kind == REGRESSION:
-        return np.array([prediction(task, x)["score"] for x in logits])
-    if task.kind == MULTILABEL:
-        return np.stack(logits) > 0
-    classes = [x.argmax(axis=-1) for x in logits]
-    return np.array(classes) if task.kind in OF_CLASSES else classes
 
 
 def decisions(

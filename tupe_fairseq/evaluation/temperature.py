@@ -40,8 +40,7 @@ def read_or_fit(
                 f"{what}; give --data, the folder of the task, on whose valid it is fitted"
             )
         content = TaskData.load(data)
-        rows = [[tokens.tolist() for tokens in texts] for texts in content.texts("valid")]
-        logits = logits_of_tokens(rows, task, encoder, head, batch_tokens)
+        logits = logits_of_tokens(list(content.texts("valid")), task, encoder, head, batch_tokens)
         record = {"checkpoint": model, **fit(task, logits, content.targets("valid"))}
         write_json(path, record)
         error = "expected calibration error on valid %.3f, before %.3f; wrote %s"

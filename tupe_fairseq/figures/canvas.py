@@ -1,5 +1,6 @@
 """Sizes, colours and files, shared by all figures."""
 
+import os
 from collections.abc import Iterable
 
 import matplotlib.figure  # before numpy: the extra for figures brings both
@@ -22,6 +23,12 @@ def save_png(figure: matplotlib.figure.Figure, path: str, dpi: int) -> None:
     """Write a figure; an existing file stays until the new one is complete."""
     with atomic_write(path, "wb") as file:
         figure.savefig(file, format="png", dpi=dpi)
+
+
+def save_all(figures: dict[str, matplotlib.figure.Figure], folder: str) -> None:
+    """Write the figures beside a results.md."""
+    for name, figure in figures.items():
+        save_png(figure, os.path.join(folder, f"{name}.png"), dpi=130)
 
 
 def plain(text: str) -> str:

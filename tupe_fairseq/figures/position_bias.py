@@ -125,9 +125,7 @@ def draw_profile(measured: dict[str, dict[str, Profile]], inputs: dict[str, Plot
                 row = inputs[name].heads.index(head)
                 mean, spread = profile.mean[row], profile.spread[row]
                 label = canvas.plain(term if is_one else name)
-                # of one model the last, the sum, may lie on another one: dashes show it
-                dashes = (0, (4, 3)) if is_one and (term, len(lines)) == ("sum", 3) else "-"
-                ax.plot(profile.offsets, mean, color=colour, ls=dashes, lw=1.4, label=label)
+                ax.plot(profile.offsets, mean, color=colour, lw=1.4, label=label)
                 band = {"color": colour, "alpha": 0.15, "linewidth": 0}
                 ax.fill_between(profile.offsets, mean - spread, mean + spread, **band)
         ax.axvline(0, color="0.8", linewidth=0.8, zorder=0)

@@ -37,18 +37,23 @@ def draw_figures(
         title = f"{task.name}, fine-tuned from {first.model.identity['name']}"
         bold = None if first.fold else last
         figures["learning_curves"] = learning_curves(curves, bold, task, title)
-    if last is not None and task.kind not in (MULTILABEL, QA):
+    if last is not None:
         split = "test" if first.fold else "valid"
         parts = [predictions(run, split) for run in best.values()]
         predicted = Predicted(*map(joined, zip(*parts)))
         title = f"{task.name}, {'all folds' if first.fold else f'development set, {last.name}'}"
-        if task.is_regression:
-            figures["scatter"] = scatter(predicted, title)
-        else:
-            figures["confusion"] = confusion(task, predicted, title)
-    for name, figure in figures.items():
-        canvas.save_png(figure, f"{folder}/{name}.png", dpi=130)
+        figures |= of_predictions(task, predicted, title)
+    canvas.save_all(figures, folder)
     logger.info("%s: %s", folder, ", ".join(f"{name}.png" for name in figures))
+
+
+def of_predictions(
+    task: Task, predicted: Predicted, title: str
+) -> dict[str, matplotlib.figure.Figure]:
+    """Scores as points, or how often each class is taken for each; by name."""
+    if task.is_regression:
+        return {"scatter": scatter(predicted, title)}
+    return {} if task.kind in (MULTILABEL, QA) else {"confusion": confusion(task, predicted, title)}
 
 
 def learning_curves(
