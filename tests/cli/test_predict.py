@@ -30,7 +30,6 @@ from helpers.models import (
 from helpers.running import BIN, ENV, call_program, run_here
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.data.tokenizer import copy_vocabulary
-from tupe_fairseq.inference.texts import batches_by_length
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 
 TEXTS = [
@@ -161,16 +160,6 @@ def test_the_endings_hold_the_same_and_batches_change_nothing(models, tmp_path):
         assert [row[:4] for row in rows] == [[*row, label[3]] for row, label in zip(ROWS, first)]
         shares = [[float(row[4]) for row in table] for table in (rows, first)]
         assert shares[0] == pytest.approx(shares[1], rel=0, abs=1e-5)
-
-
-@pytest.mark.parametrize("tokens, sizes", [(1, [1] * 8), (18, [1, 2, 3, 2]), (1000, [8])])
-def test_batches_of_similar_length(tokens, sizes):
-    lengths = [3, 9, 2, 9, 5, 3, 30, 2]
-    found = list(batches_by_length(lengths, tokens))
-    assert [len(rows) for rows in found] == sizes
-    rows = sum(map(list, found), [])
-    assert sorted(rows) == list(range(8))
-    assert [lengths[row] for row in rows] == sorted(lengths, reverse=True)
 
 
 def test_standard_input_and_bad_rows(models, monkeypatch, tmp_path):

@@ -58,23 +58,14 @@ def _terms(position: PositionEncoding, scheme: str, seq_len: int) -> PositionTer
             content = content[0].expand(position.num_heads, seq_len, seq_len)
             total = content if total is None else total + content
     if total is None:
-        raise ValueError(_why_nothing(position, scheme))
+        where = "is in the input" if position.uses("embed") else "acts with content, if at all"
+        raise ValueError(
+            f"position encoding {scheme!r} {where}: no part of the logits depends on positions "
+            "alone; look at extract_features(tokens, return_attention=True)"
+        )
     relative = None if position.relative is None else position.relative(seq_len)
     if position.TABLE is None:
         return PositionTerms(None, total, total)
     if position.uses("embed"):  # the table's rows are in the input, not in the logits
         return PositionTerms(None, relative, total)
     return PositionTerms(total if relative is None else total - relative, relative, total)
-
-
-def _why_nothing(position: PositionEncoding, scheme: str) -> str:
-    if position.uses("embed"):
-        why = "adds positions to the input (tupe-plot's correlations.png shows their effect)"
-    elif position.uses("transform") or position.uses("content_bias"):
-        why = "acts only on queries and keys, together with their content"
-    else:
-        why = "has no positions"
-    return (
-        f"position encoding {scheme!r} {why}, so no part of the logits depends on positions alone; "
-        "look at the attention weights: extract_features(tokens, return_attention=True)"
-    )

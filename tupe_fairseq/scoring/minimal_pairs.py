@@ -13,6 +13,8 @@ from tupe_fairseq.runs.tables import markdown_table
 
 #: BLiMP's columns; other files may lack the last, the phenomenon
 COLUMNS = ("sentence_good", "sentence_bad", "linguistics_term")
+#: what is said of each pair
+PAIR_COLUMNS = ("file", "row", "phenomenon")
 
 
 def pair_files(paths: Iterable[str]) -> dict[str, str]:
@@ -61,7 +63,7 @@ def read_pairs(
             if "" in values[:2]:
                 raise ValueError(f"{place} has no text in {columns[values.index('')]!r}")
             tested = values[2] if values[2:] else ""
-            yield place, values[:2], {"file": file, "row": number, "phenomenon": tested}
+            yield place, values[:2], dict(zip(PAIR_COLUMNS, (file, number, tested)))
 
 
 class PairAccuracy:

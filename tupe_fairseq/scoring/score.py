@@ -3,9 +3,9 @@
 import contextlib
 import functools
 import itertools
-import json
 import logging
 import math
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,12 +17,18 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
 from tupe_fairseq.data.columns import choose_columns
 from tupe_fairseq.data.dictionary import BOS, EOS, MASK, UNK
-from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of, place, read_rows
+from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of, place, read_rows, row_writer
 from tupe_fairseq.data.tokenizer import Tokenizer, warn_of_unknown
 from tupe_fairseq.files import atomic_write, file_sha256
 from tupe_fairseq.inference.model import load_with_tokenizer
 from tupe_fairseq.runs.tables import markdown_table, write_tables
-from tupe_fairseq.scoring.minimal_pairs import PairAccuracy, accuracy_table, pair_files, read_pairs
+from tupe_fairseq.scoring.minimal_pairs import (
+    PAIR_COLUMNS,
+    PairAccuracy,
+    accuracy_table,
+    pair_files,
+    read_pairs,
+)
 from tupe_fairseq.scoring.pseudo_likelihood import (
     BATCH_TOKENS,
     BATCH_TOKENS_ON_GPU,
@@ -97,7 +103,9 @@ def score_file(
         tqdm(total=total, unit="token", unit_scale=True, disable=None, leave=False) as bar,
         atomic_write(output_file) if output_file else opened as file,
     ):
-        rows, is_first = encoded(counts), True
+        rows, ending = encoded(counts), os.path.splitext(output_file or "-.tsv")[1].lower()
+        no_row = _columns(("", ""), dict.fromkeys(PAIR_COLUMNS) if pairs else {}, (0, 0), (0, 0))
+        write = row_writer(ending, file, list(no_row) if file else None)
         while chunk := list(itertools.islice(rows, 1 if total is None else _CHUNK_ROWS)):
             flat = [one for *_, tokens in chunk for one in tokens]
             likelihoods = iter(
@@ -113,10 +121,10 @@ def score_file(
                 if pairs:
                     accuracy.add(columns["file"], columns["phenomenon"], *scores)
                 if file:
-                    row = _columns(sentences, columns, scores, lengths)
-                    file.write(_lines(row, output_file or ".tsv", is_first))
+                    if ending == ".tsv":
+                        sentences = [" ".join(text.split()) for text in sentences]
+                    write(_columns(sentences, columns, scores, lengths))
                     file.flush()
-                is_first = False
     content: dict[str, Any] = {
         "version": __version__,
         "checkpoint": {"path": checkpoint, "sha256": file_sha256(checkpoint)},
@@ -196,14 +204,6 @@ def _columns(sentences, columns, scores, lengths) -> dict[str, Any]:
     for name, pair in (("score_", rounded), ("pieces_", lengths), ("", sentences)):
         values.update({f"{name}good": pair[0], f"{name}bad": pair[1]})
     return values
-
-
-def _lines(row: dict[str, Any], path: str, with_header: bool) -> str:
-    if path.lower().endswith(".jsonl"):
-        return json.dumps(row, ensure_ascii=False) + "\n"
-    header = "\t".join(row) + "\n" if with_header else ""
-    cells = [f"{x:.6f}" if isinstance(x, float) else " ".join(str(x).split()) for x in row.values()]
-    return header + "\t".join(cells) + "\n"
 
 
 def _with_loss(total: Counter) -> dict[str, Any]:
