@@ -62,6 +62,16 @@ def test_schemes():
     assert schemes[0].words == ("--position-encoding", "learned")
 
 
+def test_each_run_has_a_curve_of_its_own():
+    """Also the short ones at each rate."""
+    flags = {"train_flags": ("--tensorboard-logdir", "tb"), "tune_lrs": (1e-3,), "tune_updates": 4}
+    settings = command.Settings("/a/out", "data", 40, 2, 4, **flags)
+    runs = [command.Run(settings, TINY, parse_schemes("tupe")[0], 1)]
+    commands = [run.command for run in (*runs, *tuning_runs(runs))]
+    logs = [words[words.index("--tensorboard-logdir") + 1] for words in commands]
+    assert logs == [f"tb/{TINY}/tupe-seed1", f"tb/tuning/lr0.001/{TINY}/tupe-seed1"]
+
+
 @pytest.fixture
 def bin_folder(tmp_path):
     for name in ("dict.txt", "train.bin", "train.idx", "valid.bin", "valid.idx"):

@@ -66,8 +66,10 @@ class Run:
         for place, word in enumerate(words):
             if words[place - 1] == _LOGDIR or word.startswith(f"{_LOGDIR}="):  # a curve for each
                 names = self.folder.split(os.sep)
-                is_fold = re.fullmatch(r"fold\d+", names[-2])
-                words[place] = os.path.join(word, *names[-3 if is_fold else -2 :])
+                is_fold, is_short = re.fullmatch(r"fold\d+", names[-2]), names[-4] == "tuning"
+                words[place] = os.path.join(
+                    word, *names[-4 if is_short else -3 if is_fold else -2 :]
+                )
         return [console_script("fairseq-train"), *words]
 
     def check_train_flags(self, whose: str, *others: str) -> argparse.Namespace:
