@@ -6,7 +6,7 @@ from fairseq.checkpoint_utils import load_model_ensemble_and_task
 
 from helpers import training
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.tasks.masked_lm import UnmaskedStarts
+from tupe_fairseq.tasks.masked_lm import MaskedSamples
 
 BOS, PAD, EOS = 0, 1, 2
 ISOLATED = "--isolate-documents"
@@ -34,7 +34,7 @@ def test_starts_inside_a_sample_are_never_masked():
         "target": torch.tensor([BOS, PAD, PAD, BOS, PAD, 7, BOS, PAD]),
         "id": 4,
     }
-    masked = UnmaskedStarts([sample], BOS, PAD)[0]
+    masked = MaskedSamples([sample], PAD, BOS)[0]
     # the first <s> is masked as it was
     assert masked["net_input.src_tokens"].tolist() == [mask, word, EOS, BOS, word, mask, BOS, word]
     assert masked["target"].tolist() == [BOS, PAD, PAD, PAD, PAD, 7, PAD, PAD]

@@ -197,12 +197,25 @@ class FineTuningTask(TrainingTask):
             record_batches(self.cfg, len(iterator) - bool(kwargs.get("skip_remainder_batch")))
         return iterator
 
-    def shuffled(self, dataset):
-        """The rows in the random order of the seed, unless ``--no-shuffle`` is given."""
-        if self.cfg.no_shuffle:
-            return dataset
-        with data_utils.numpy_seed(self.cfg.seed):
-            return SortDataset(dataset, sort_order=[np.random.permutation(len(dataset))])
+    def columns(self, split, keys, combine):
+        """fairseq's binary data of a split; None for labels that are not there."""
+        paths = [os.path.join(self.cfg.data, key, split) for key in keys]
+        columns = [data_utils.load_indexed_dataset(path, None, combine=combine) for path in paths]
+        missing = {key for key, column in zip(keys, columns) if column is None}
+        if missing - {"label"} or len({len(x) for x in columns if x is not None}) > 1:
+            raise ValueError(
+                f"split {split} of {self.cfg.data} is missing or has missing rows; prepare it again"
+            )
+        return columns
+
+    def keep(self, split, dataset):
+        """In the random order of the seed, unless ``--no-shuffle`` is given."""
+        if not self.cfg.no_shuffle:
+            with data_utils.numpy_seed(self.cfg.seed):
+                order = np.random.permutation(len(dataset))
+            dataset = SortDataset(dataset, sort_order=[order])
+        self.datasets[split] = dataset
+        return dataset
 
 
 class Samples(FairseqDataset):

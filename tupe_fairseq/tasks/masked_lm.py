@@ -75,10 +75,8 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
         if self.cfg.mask_whole_words:
             self.args = self._bpe_options()  # fairseq's code reads them, and forgets to set them
         super().load_dataset(split, *args, **kwargs)
-        if self._isolates:
-            bos, pad = self.dictionary.bos(), self.dictionary.pad()
-            self.datasets[split] = UnmaskedStarts(self.datasets[split], bos, pad)
-        self.datasets[split] = MaskedPositions(self.datasets[split], self.dictionary.pad())
+        bos = self.dictionary.bos() if self._isolates else None
+        self.datasets[split] = MaskedSamples(self.datasets[split], self.dictionary.pad(), bos)
 
     def _bpe_options(self):
         """The options of ``--bpe``, or those of the vocabulary in the data folder."""
@@ -119,15 +117,20 @@ class DocumentStarts(BaseWrapperDataset):
         return tokens.masked_fill(is_end & after, self.bos)
 
 
-class UnmaskedStarts(BaseWrapperDataset):
-    """Masked samples in which every ``<s>`` but the first is restored, and is not predicted."""
+class MaskedSamples(BaseWrapperDataset):
+    """Batches with the indices (n,) of the masked tokens among the B * L, and the rows' lengths.
 
-    def __init__(self, dataset, bos: int, pad: int):
+    Every ``<s>`` of a sample but the first is restored and not predicted, if ``bos`` is given.
+    """
+
+    def __init__(self, dataset, pad: int, bos: int | None):
         super().__init__(dataset)
-        self.bos, self.pad = bos, pad
+        self.pad, self.bos = pad, bos
 
     def __getitem__(self, index):
         sample = self.dataset[index]
+        if self.bos is None:
+            return sample
         source, target = sample["net_input.src_tokens"], sample["target"]
         is_start = torch.where(target == self.pad, source, target) == self.bos
         is_start[:1] = False
@@ -136,14 +139,6 @@ class UnmaskedStarts(BaseWrapperDataset):
             "net_input.src_tokens": source.masked_fill(is_start, self.bos),
             "target": target.masked_fill(is_start, self.pad),
         }
-
-
-class MaskedPositions(BaseWrapperDataset):
-    """Batches with the indices (n,) of the masked tokens among the B * L, and the rows' lengths."""
-
-    def __init__(self, dataset, pad: int):
-        super().__init__(dataset)
-        self.pad = pad
 
     def collater(self, samples):
         batch = super().collater(samples)

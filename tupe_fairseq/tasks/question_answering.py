@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary, data_utils
+from fairseq.data import Dictionary
 from fairseq.tasks import register_task
 
 from tupe_fairseq.data.answers import question_windows
@@ -48,12 +48,7 @@ class QuestionAnsweringTask(TokenTaggingTask):
         return cls(cfg, dictionary)
 
     def load_dataset(self, split, combine=False, **kwargs):
-        paths = [os.path.join(self.cfg.data, key, split) for key in ("input0", "input1", "label")]
-        columns = [data_utils.load_indexed_dataset(path, None, combine=combine) for path in paths]
-        if None in columns[:2] or len({len(x) for x in columns if x is not None}) > 1:
-            raise ValueError(
-                f"split {split} of {self.cfg.data} is missing or has missing rows; prepare it again"
-            )
+        columns = self.columns(split, ("input0", "input1", "label"), combine)
         path, answers = os.path.join(self.cfg.data, f"{split}.answers"), None
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
@@ -61,16 +56,10 @@ class QuestionAnsweringTask(TokenTaggingTask):
         dataset = WindowedQuestions(
             *columns, answers, self.dictionary, self.cfg.max_positions, self.cfg.stride
         )
-        logger.info(
-            "%s: %d windows of %d questions; cut to half of --max-positions %d are %d questions",
-            split,
-            len(dataset),
-            len(columns[0]),
-            self.cfg.max_positions,
-            dataset.num_cut,
-        )
-        self.datasets[split] = self.shuffled(dataset)
-        return self.datasets[split]
+        text = "%s: %d windows of %d questions; cut to half of --max-positions %d are %d questions"
+        counts = len(dataset), len(columns[0]), self.cfg.max_positions, dataset.num_cut
+        logger.info(text, split, *counts)
+        return self.keep(split, dataset)
 
 
 class WindowedQuestions(Samples):

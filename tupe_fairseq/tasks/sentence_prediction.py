@@ -8,13 +8,12 @@ from typing import Optional  # omegaconf 2.0 does not know `X | None`
 
 import numpy as np
 import torch
-from fairseq.data import data_utils
 from fairseq.tasks import register_task
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 from fairseq.utils import safe_getattr
 from omegaconf import II
 
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, label_of
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, is_number, label_of
 from tupe_fairseq.data.truncation import pair_lengths
 from tupe_fairseq.options import refuse_others
 from tupe_fairseq.tasks._training import FineTuningTask, Samples
@@ -95,40 +94,28 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
         return task
 
     def load_dataset(self, split, combine=False, **kwargs):
-        cfg, texts = self.cfg, []
-        while os.path.isdir(os.path.join(cfg.data, f"input{len(texts)}")):
-            texts.append(self._load(f"input{len(texts)}", split, combine))
-        targets = self._load_targets(split, combine)
-        rows = {len(column) for column in (*texts, targets) if column is not None}
-        if None in texts or len(rows) > 1:
-            raise ValueError(
-                f"split {split} of {cfg.data} is missing or has missing rows; prepare it again"
-            )
+        cfg, keys = self.cfg, ["input0"]
+        while os.path.isdir(os.path.join(cfg.data, f"input{len(keys)}")):
+            keys.append(f"input{len(keys)}")
+        *texts, labels = self.columns(split, [*keys, "label"], combine)
+        if cfg.regression_target:
+            targets = read_scores(os.path.join(cfg.data, "label", f"{split}.label"), len(texts[0]))
+        else:
+            targets = None if labels is None else self._classes(split, labels)
         starts = [cfg.init_token, cfg.separator_token]
         inputs, source = self._inputs(texts), self.source_dictionary
         dataset = TruncatedRows(inputs, targets, starts, source, cfg.max_positions)
         text = "%s: %d of %d rows are longer than --max-positions %d and are truncated"
         logger.info(text, split, dataset.num_long, len(dataset), cfg.max_positions)
-        self.datasets[split] = self.shuffled(dataset)
-        return self.datasets[split]
+        return self.keep(split, dataset)
 
     def _inputs(self, texts):
         """The text or the two texts of each sample of a row."""
         return {"net_input": texts[:2]}
 
-    def _load(self, key, split, combine):
-        dictionary = self.label_dictionary if key == "label" else self.source_dictionary
-        path = os.path.join(self.cfg.data, key, split)
-        return data_utils.load_indexed_dataset(path, dictionary, combine=combine)
-
-    def _load_targets(self, split, combine):
-        """A list of class ids, of lists of bool, or of [score]; None for a split without labels."""
+    def _classes(self, split, labels):
+        """A list of class ids, or of lists of bool."""
         cfg = self.cfg
-        if cfg.regression_target:
-            return read_scores(os.path.join(cfg.data, "label", f"{split}.label"))
-        labels = self._load("label", split, combine)
-        if labels is None:
-            return None
         eos, first = self.label_dictionary.eos(), self.label_dictionary.nspecial
         targets = []
         for row, symbols in enumerate(labels, start=1):
@@ -146,15 +133,15 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
         return targets
 
 
-def read_scores(path: str) -> list[list[float]] | None:
-    """The score of each line, [[score], ...]; None if there is no such file."""
+def read_scores(path: str, number: int) -> list[list[float]] | None:
+    """The score of each row, [[score], ...]; None if there is no such file."""
     if not os.path.exists(path):
         return None
     with open(path, encoding="utf-8") as file:
-        scores = [[float(line)] for line in file]
-    if not np.isfinite(scores).all():
-        raise ValueError(f"{path} has a score that is not finite")
-    return scores
+        lines = [line.strip() for line in file]
+    if len(lines) != number or not all(map(is_number, lines)):
+        raise ValueError(f"{path} has not {number} finite scores, one for each row")
+    return [[float(line)] for line in lines]
 
 
 class TruncatedRows(Samples):

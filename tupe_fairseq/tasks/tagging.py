@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary, data_utils
+from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import register_task
 from fairseq.utils import safe_getattr
@@ -71,30 +71,22 @@ class TokenTaggingTask(FineTuningTask):
         return model
 
     def load_dataset(self, split, combine=False, **kwargs):
-        columns = {}
-        for key, dictionary in (("input0", self.dictionary), ("label", self.label_dictionary)):
-            path = os.path.join(self.cfg.data, key, split)
-            columns[key] = data_utils.load_indexed_dataset(path, dictionary, combine=combine)
-            if columns[key] is None:
-                raise FileNotFoundError(f"{path}.bin is missing; prepare the folder again")
+        tokens, tags = self.columns(split, ("input0", "label"), combine)
+        if tags is None:  # without them it is unknown where words begin
+            raise FileNotFoundError(f"{self.cfg.data}/label/{split}.bin is missing")
         dataset = WindowedSentences(
-            *columns.values(),
+            tokens,
+            tags,
             self.dictionary,
             self.label_dictionary,
             len(self.tags),
             self.cfg.max_positions,
             f"split {split} of {self.cfg.data}",
         )
-        logger.info(
-            "%s: %d of %d sentences are longer than --max-positions %d and are split; %d windows",
-            split,
-            dataset.num_long,
-            len(columns["input0"]),
-            self.cfg.max_positions,
-            len(dataset),
-        )
-        self.datasets[split] = self.shuffled(dataset)
-        return self.datasets[split]
+        text = "%s: %d of %d sentences are longer than --max-positions %d and are split; %d windows"
+        counts = dataset.num_long, len(tokens), self.cfg.max_positions, len(dataset)
+        logger.info(text, split, *counts)
+        return self.keep(split, dataset)
 
     def max_positions(self):
         return self.cfg.max_positions
@@ -125,11 +117,6 @@ class WindowedSentences(Samples):
         if room < 1:
             raise ValueError(
                 f"--max-positions {max_positions} leaves no room for a token between <s> and </s>"
-            )
-        if len(tokens) != len(tags):
-            raise ValueError(
-                f"{name} has {len(tokens)} rows in input0 and {len(tags)} in label; prepare it "
-                "again"
             )
         rows, has_tag, self.num_long = [], set(), 0
         for sentence in range(len(tokens)):
