@@ -41,7 +41,7 @@ config = TupeConfig(
 model = Model(config)
 optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
 for step in range(201):
-    tokens, target = batch(64)
+    tokens, target = batch(32)
     logits = model(tokens)[:, BACK + 1 :]
     loss = cross_entropy(logits.flatten(0, 1), target[:, BACK + 1 :].flatten())
     optimizer.zero_grad()

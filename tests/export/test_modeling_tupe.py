@@ -276,7 +276,6 @@ def test_what_is_refused(folder):
         ("transformer-xl", SENTENCE_HEAD),
         ("pope", TOKEN_HEAD),
         ("fire", SENTENCE_HEAD),
-        ("kerple", TOKEN_HEAD),
     ],
 )
 def test_onnx(case, head, tmp_path):
