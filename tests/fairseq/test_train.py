@@ -5,14 +5,13 @@ import os
 import re
 import signal
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from fairseq.data import data_utils
 
 from helpers import training
-from helpers.running import REPO, USER_DIR, free_port, run_here, run_process, start_forked
+from helpers.running import REPO, USER_DIR, free_port, run_here, start_forked
 from tupe_fairseq import TupeRobertaModel, flops
 from tupe_fairseq.data.glue import GLUE_TASKS
 
@@ -195,12 +194,9 @@ def test_recomputed_layers_with_shared_projections(data, tmp_path):
 
 
 def test_a_checkpoint_that_one_machine_lacks_is_refused(data, pretrained, tmp_path):
-    """In processes of their own, whose ends gloo's threads can spoil."""
     commands = of_two_processes(data, [pretrained, tmp_path], "--rel-pos")
-    with ThreadPoolExecutor(2) as pool:
-        for done in pool.map(lambda words: run_process(*words, check=False), commands):
-            assert done.returncode == 1
-            assert "is there for 1 of 2 processes" in done.stdout.splitlines()[-1]
+    for status, text in forked(tmp_path, commands):
+        assert status != 0 and "is there for 1 of 2 processes" in text.splitlines()[-1]
 
 
 def test_stock_roberta_resumes(data, tmp_path):
