@@ -26,7 +26,7 @@ import torch  # noqa: E402
 from helpers.running import run_here  # noqa: E402
 
 #: folders whose files take long come first, so that all workers end at the same time
-LONG = ("readme", "compare", "fairseq", "finetune")
+LONG = ("readme", "compare", "fairseq", "finetune", "export")
 
 
 def pytest_configure(config):
