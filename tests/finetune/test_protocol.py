@@ -204,8 +204,9 @@ def test_regression_with_mean_pooling(chain, tmp_path):
     np.testing.assert_allclose(one_by_one, found, rtol=0, atol=1e-5)
     hub = TupeRobertaModel.from_pretrained(*where).eval()
     head = hub.model.classification_heads["sentence_classification_head"]
-    for row in hub.task.load_dataset("valid"):
-        x = hub.extract_features(row["net_input.src_tokens"])[0].mean(dim=0)
+    dataset = hub.task.load_dataset("valid")
+    for row in (dataset.collater([one]) for one in dataset):
+        x = hub.extract_features(row["net_input"]["src_tokens"])[0].mean(dim=0)
         by_hand = head.out_proj(torch.tanh(head.dense(x))).item()
         assert found[row["id"]] == pytest.approx(by_hand, abs=1e-5)
 
