@@ -136,15 +136,13 @@ def test_readme_and_export(folder):
     taken_for_given = [path.name for path in folder.iterdir()]
     outputs = run_page("README.md", folder)
     assert len(outputs) == 9
-    readme = (REPO / "README.md").read_text(encoding="utf-8")
-    assert outputs[0] == re.search(r"^```text\n(.*?)^```$", readme, re.M | re.S)[1]
-    assert "done training" in outputs[1]
+    assert "door" in outputs[0] and "done training" in outputs[2]
     for name in ("submission/CoLA.tsv", "reviews/results.md", "reviews/best/checkpoint_best.pt"):
         assert (folder / "runs" / name).exists()
     predicted = (folder / "predicted.csv").read_text()
     assert predicted.startswith("review,label,probability\nA fine film.,")
     assert (folder / "scores.tsv").exists() and (folder / "figures" / "position_bias.png").exists()
-    assert (folder / "roberta-runs" / "CoLA" / "best" / "checkpoint_best.pt").exists()
+    assert (folder / "roberta" / "model.pt").exists()
     shutil.copy(REPO / ".gitignore", folder)
     run_process("git", "init", "-q", cwd=folder)
     files = run_process("git", "status", "--porcelain", cwd=folder).stdout
@@ -187,7 +185,7 @@ def test_positions_and_convert(folder):
     (folder / "checkpoints").symlink_to("rope")  # in place of the README's training
     with mock.patch.dict(CATALOGUE):  # the last example adds one
         outputs = run_page("examples/positions/README.md", folder)
-    assert len(outputs) == 11
+    assert len(outputs) == 12
     assert "done training" in outputs[0]
     assert (folder / "comparison" / "results.json").exists()
     assert (folder / "figures-tupe-r" / "position_bias.png").exists()
