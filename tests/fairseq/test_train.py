@@ -30,7 +30,7 @@ def test_it_learns(tmp_path):
 
 
 def test_the_log_says_what_decides_the_speed(data, tmp_path, monkeypatch):
-    monkeypatch.setitem(flops.PEAKS, "CPU", 1e9)
+    monkeypatch.setitem(flops.PEAKS, "CPU", 1e6)
     words = ["--max-update", 4, "--validate-interval-updates", 4, "--attn-impl", "sdpa"]
     args = [data, *training.MODEL, *training.PRETRAINING, *words]
     args.remove("--disable-validation")
@@ -41,8 +41,8 @@ def test_the_log_says_what_decides_the_speed(data, tmp_path, monkeypatch):
     vocabulary, masked = len(training.WORDS) + 5, 0.15  # with special tokens
     length = float(record["wpb"]) / float(record["bsz"])
     of_token = flops.training_flops(2, 12, 20, vocabulary, length, masked)
-    expected = float(record["wps"]) * of_token / 1e9
-    assert float(record["mfu"]) == pytest.approx(expected, abs=6e-4)  # rounded
+    expected = float(record["wps"]) * of_token / 1e6
+    assert float(record["mfu"]) == pytest.approx(expected, rel=0.2)  # read at another moment
     assert valid["kind"] == "valid" and not [key for key in valid if "mfu" in key]
 
 
