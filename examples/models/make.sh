@@ -5,7 +5,7 @@
 #   examples/models/make.sh TRAIN VALID BLIMP GLUE
 #
 # TRAIN: the ten million words, VALID: parts of twenty other books; one paragraph per line, blank lines
-# between documents (plain, .gz, .xz, .bz2).  card.py names their sources.  BLIMP: a .tar archive of
+# between documents (plain, .gz, .xz, .bz2).  card.md names their sources.  BLIMP: a .tar archive of
 # it; GLUE: the folder with CoLA, RTE, ...  All else is written to model-data/.  The commands must be
 # on PATH.
 set -euo pipefail
