@@ -14,6 +14,9 @@ if [ $# -ne 4 ]; then
     sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
+for path in "$@"; do
+    [ -e "$path" ] || { echo "make.sh: there is no $path" >&2 && exit 2; }
+done
 train=$(realpath "$1") valid=$(realpath "$2") blimp=$(realpath "$3") glue=$(realpath "$4")
 cd "$(dirname "$0")/../.."
 export OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=
@@ -22,6 +25,8 @@ tasks="CoLA SST-2 MRPC STS-B RTE"
 
 tupe-prepare-pretrain --input "$train" --valid-input "$valid" --output-dir $data \
     --vocab-size 8192 --tokens-per-sample 128
+tupe-prepare-glue --glue-dir "$glue" --tasks "${tasks// /,}" --pretrain-dir $data --output-dir model-data/glue
+rm -rf model-data/blimp && mkdir model-data/blimp && tar -xf "$blimp" -C model-data/blimp
 task=(--user-dir tupe_fairseq --task tupe_masked_lm --required-batch-size-multiple 1 --num-workers 0 --cpu)
 if [ ! -e $run/finished ]; then
     fairseq-train $data "${task[@]}" --arch tupe_roberta_tiny --rel-pos --max-positions 128 \
@@ -61,13 +66,11 @@ if [ ! -e $measured/valid.log ]; then
         --log-format simple >$measured/valid.part 2>&1
     mv $measured/valid.part $measured/valid.log
 fi
-[ -d model-data/blimp ] || { mkdir model-data/blimp && tar -xf "$blimp" -C model-data/blimp; }
 for file in $(find model-data/blimp -name '*.jsonl' | sort); do
     results=$measured/blimp/$(basename "$file" .jsonl)
     [ -e "$results/results.json" ] ||
         tupe-score $rounded/checkpoint_last.pt --data $data --pairs "$file" --results "$results" --cpu >/dev/null
 done
-tupe-prepare-glue --glue-dir "$glue" --tasks "${tasks// /,}" --pretrain-dir $data --output-dir model-data/glue
 for name in $tasks; do
     epochs=4
     if [ $name = SST-2 ]; then epochs=2; fi # it has more rows than the others together
