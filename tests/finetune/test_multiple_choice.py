@@ -93,22 +93,35 @@ def test_public_layouts(name, place, tmp_path):
 @pytest.mark.parametrize(
     "bad, message",
     [
-        ({"endings": ["a", "b"]}, "line 3 has 2 candidates; others, or --labels, have 3"),
-        ({"endings": ["a"]}, "line 3 has 1 candidates"),
-        ({"endings": "a"}, "line 3 has 'a' in column 'endings', no list of texts"),
-        ({"endings": ["a", " ", "b"]}, "line 3 has an empty candidate"),
-        ({"ctx": " "}, "line 3 has an empty question"),
-        ({"label": "3"}, "has the labels '0', '1', '2', '3' for 3 candidates"),
-        ({"label": None}, "line 3 has None in column 'label', no text"),
+        ({"endings": ["a", "b"]}, "line 1 has 2 candidates, not 3, as most rows of train"),
+        ({"endings": ["a"]}, "line 1 has 1 candidates, not 3"),
+        ({"endings": "a"}, "line 1 has \"a\" in column 'endings', no list of texts"),
+        ({"endings": ["a", " ", "b"]}, "line 1 has an empty candidate"),
+        ({"ctx": " "}, "line 1 has an empty question"),
+        ({"label": 3}, "line 1 has the label '3', not one of '0', '1', '2'"),
+        ({"label": 1.0}, "line 1 has the label '1.0', not one of '0', '1', '2'"),
+        ({"label": None}, "line 1 has null in column 'label', which is neither text nor number"),
+        ({"ctx": ["a"]}, "line 1 has a list in column 'ctx', no text"),
     ],
 )
-def test_refused(bad, message, place, tmp_path):
+def test_refused_or_left_out(bad, message, place, tmp_path):
+    """Most rows say how many candidates there are and their names, not the first."""
     content = rows(1, 20)
-    content[2] = {**content[2], **bad}
+    content[0] = {**content[0], **bad}
     train = write(tmp_path / "a.jsonl", content)
     code, printed = prepare(place, tmp_path / "out", train)
     assert code == 2 and printed.count("error: ") == 1 and not (tmp_path / "out").exists()
     assert message in printed.splitlines()[-1]
+    code, printed = prepare(place, tmp_path / "out", train, "--skip-bad-rows")
+    splits = read_json(tmp_path / "out" / "report.json")["splits"]
+    assert code == 0 and (splits["train"]["rows_read"], splits["valid"]["rows"]) == (18, 2)
+
+
+def test_labels_that_may_count_from_0_or_from_1(place, tmp_path):
+    for labels in ("12", ["1.0", "0.0"]):
+        content = [{**row, "label": labels[n % 2]} for n, row in enumerate(rows(1, 20))]
+        code, printed = prepare(place, tmp_path / "out", write(tmp_path / "a.jsonl", content))
+        assert code == 2 and "nor clearly numbers from 0, or from 1; write A, B" in printed
 
 
 def test_loss_and_accuracy_are_of_one_candidate_after_the_other(place):

@@ -3,10 +3,19 @@
 import logging
 import re
 import string
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from tupe_fairseq.data.rows import STANDARD_INPUT, Row, RowError, ending_of, first_rows, quoted
+from tupe_fairseq.data.rows import (
+    STANDARD_INPUT,
+    Row,
+    RowError,
+    ending_of,
+    first_rows,
+    quoted,
+    shown,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +50,9 @@ class Columns(NamedTuple):
 
     @property
     def needed(self) -> list[str]:
-        """Those whose values are read as texts."""
-        return [] if self.candidates else [*self.texts, *filter(None, [self.label])]
+        """Those whose values are read as texts; a column of lists is not."""
+        each = self.candidates if len(self.candidates) > 1 else ()
+        return [*self.texts, *each, *filter(None, [self.label])]
 
     def cells(self, row: Row, texts: Row, number: int = 0) -> tuple[list[Any], Any]:
         """The cells of the texts, and that of the label (None: there is none).
@@ -52,31 +62,28 @@ class Columns(NamedTuple):
         """
         if not self.candidates:
             return [texts[name] for name in self.texts], texts.get(self.label)
-        question = " ".join(_text(row, name).strip() for name in self.texts).strip()
+        for name, value in texts.items():
+            if not isinstance(value, str):
+                raise RowError(f"has a list in column {name!r}, no text", "a list for a text")
+        question = " ".join(texts[name].strip() for name in self.texts).strip()
         listed = row.get(self.candidates[0])
         # of datasets such as ARC: {"text": [...], "label": ["A", ...]}
         names = listed.get("label") or () if isinstance(listed, dict) else ()
         found = listed.get("text") if isinstance(listed, dict) else listed
         if len(self.candidates) > 1:
-            found = [_text(row, name) for name in self.candidates]
+            found = [texts[name] for name in self.candidates]
         if not isinstance(found, list) or not all(isinstance(x, str) for x in found):
-            problem = f"has {found!r:.40} in column {self.candidates[0]!r}, no list of texts"
+            problem = f"has {shown(found)} in column {self.candidates[0]!r}, no list of texts"
             raise RowError(problem, "no candidates")
         if not all(map(str.strip, [question, *found])):
             what = "candidate" if question else "question"
             raise RowError(f"has an empty {what}", f"empty {what}")
         if len(found) < 2 or number not in (0, len(found)):
-            problem = f"has {len(found)} candidates; others, or --labels, have {number or 'more'}"
+            expected = f"{number}, as most rows of train" if number else "2 or more"
+            problem = f"has {len(found)} candidates, not {expected}"
             raise RowError(problem, "another number of candidates")
-        label = None if self.label is None else _text(row, self.label).strip()
+        label = None if self.label is None else texts[self.label].strip()
         return [question, *found], str(names.index(label)) if label in names else label
-
-
-def _text(row: Row, name: str) -> str:
-    value = row.get(name)
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise RowError(f"has {value!r:.40} in column {name!r}, no text", "no text")
-    return str(value)
 
 
 def find_column(path: str, names: list[str], name: str, flag: str) -> str:
@@ -199,14 +206,17 @@ def _first(names: Iterable[str], lower: dict[str, str]) -> tuple[str, ...]:
     return tuple(lower[x] for x in found)
 
 
-def names_of(number: int, seen: set[str], path: str) -> tuple[str, ...]:
-    """What candidates are called: 0, 1, ..., or 1, 2, ..., or A, B, ..., by the labels of train."""
+def names_of(number: int, labels: Counter[str], path: str) -> tuple[str, ...]:
+    """What candidates are called, as most labels of train: 0, 1, ..., 1, 2, ..., or A, B, ..."""
     counted = [tuple(map(str, range(first, first + number))) for first in (0, 1)]
     letters = [tuple(x[:number]) for x in (string.ascii_uppercase, string.ascii_lowercase)]
-    for names in (*counted, *letters):
-        if seen <= {*names}:
-            return names
-    raise ValueError(
-        f"{path} has the labels {quoted(sorted(seen))} for {number} candidates, not 0, 1, ..., or "
-        "1, 2, ..., or A, B, ...; list their names in --labels"
-    )
+    schemes = [*counted, *letters]
+    fits = [sum(labels[name] for name in names) for names in schemes]
+    if fits.count(max(fits)) > 1:
+        raise ValueError(
+            f"{path} has the labels {quoted(sorted(labels))} for {number} candidates, which are "
+            "neither letters nor clearly numbers from 0, or from 1; write A, B, ..."
+        )
+    names = schemes[fits.index(max(fits))]
+    logger.info("candidates are called %s", quoted(names))
+    return names

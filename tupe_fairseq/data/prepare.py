@@ -29,7 +29,7 @@ _STRIDE = 128
 _KINDS_OF = {
     "label_separator": (MULTILABEL,),
     "scale": (REGRESSION,),
-    "labels": tuple(kind for kind in KINDS if kind not in (REGRESSION, QA)),
+    "labels": tuple(kind for kind in KINDS if kind not in (REGRESSION, QA, CHOICE)),
     "text": tuple(kind for kind in KINDS if kind != QA),
     "text2": tuple(kind for kind in KINDS if kind not in (TAGGING, QA)),
     "label": tuple(kind for kind in KINDS if kind != QA),

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tupe_fairseq.data.rows import DELIMITED, BadRows, RowError, ending_of, read_rows
+from tupe_fairseq.data.rows import DELIMITED, BadRows, RowError, ending_of, read_rows, shown
 from tupe_fairseq.data.text_files import printable
 
 Answer = tuple[str, int]  # its text, and where it begins
@@ -36,7 +36,7 @@ def _question(index: int, row: dict[str, Any], texts: dict[str, Any], labelled: 
     id, (question, context) = row.get("id"), (row.get(key) for key in ("question", "context"))
     for name, text in (("question", question), ("context", context)):
         if not isinstance(text, str) or not printable(text).strip():
-            raise RowError(f"has no {name}, but {text!r:.40}", f"no {name}")
+            raise RowError(f"has no {name}, but {shown(text)}", f"no {name}")
     # as many characters, so that answers stay where they are
     question, context = (_HALF_CHARACTERS.sub("\ufffd", text) for text in (question, context))
     name, answers = str(index) if id is None else " ".join(str(id).split()), _answers(row, context)
@@ -64,7 +64,7 @@ def _answers(row: dict[str, Any], context: str) -> tuple[Answer, ...] | None:
         raise RowError(problem, "answers of another layout") from None
     for text, start in found:
         if not isinstance(text, str) or type(start) is not int:
-            problem = f"has the answer {text!r:.40} at {start!r:.20}; give a text and a number"
+            problem = f"has the answer {shown(text)} at {shown(start)}; give a text and a number"
             raise RowError(problem, "answers of another layout")
         there = context[start : start + len(text)] if start >= 0 else ""
         text = _HALF_CHARACTERS.sub("\ufffd", text)

@@ -107,6 +107,11 @@ def quoted(names: Iterable[str]) -> str:
     return ", ".join(listed[:10]) + (f" and {len(listed) - 10} more" if len(listed) > 10 else "")
 
 
+def shown(value: Any) -> str:
+    """A value as JSON writes it, for messages."""
+    return json.dumps(value, ensure_ascii=False, default=str)[:40]
+
+
 def refuse_list(text: str, any_brackets: bool = False) -> None:
     """Refuse a list that is written as text, as by pandas."""
     if (_IN_BRACKETS if any_brackets else _LIST).fullmatch(text):
@@ -476,9 +481,7 @@ def _text(column: str, value: Any) -> Any:
         return _other(value)
     if isinstance(value, list) and not any(isinstance(one, list) for one in value):
         return [_text(column, one) for one in value]
-    is_json = value is None or isinstance(value, float)
-    kind = json.dumps(value) if is_json else f"a {type(value).__name__}"
-    problem = f"has {kind} in column {column!r}, which is neither text nor number"
+    problem = f"has {shown(value)} in column {column!r}, which is neither text nor number"
     raise RowError(problem, "neither text nor number")
 
 

@@ -3,6 +3,7 @@
 import argparse
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -68,6 +69,8 @@ def read_task(
     """
     kind, files, labels = options.kind, options.files, options.labels
     columns = _columns(options)
+    if kind == CHOICE:
+        labels = _names(options, columns)
     train = _read(options, "train", columns, labels, options.scale)
     scheme = _scheme(train) if kind == TAGGING else None
     converts = scheme == IOB1 and not labels
@@ -79,8 +82,7 @@ def read_task(
             raise ValueError(f"no question of {files['train']} has an answer")
         more = {"stride": options.stride, "may_lack": not all(train.labels)}
     elif kind == CHOICE:
-        texts = len(train.texts[0])
-        labels = labels or names_of(texts - 1, _seen(train), files["train"])
+        texts = 1 + len(labels)
     elif kind != REGRESSION:
         labels = _labels(options, train, columns)
     parts = draw_parts(options, train, normalize)
@@ -142,9 +144,7 @@ def _read(
     rows = TaskRows(dropped=bad)
 
     def use(index: int, row: dict[str, Any], texts: dict[str, Any]) -> None:
-        # all rows have as many candidates as the first
-        number = len(labels) or (len(rows.texts[0]) - 1 if rows.texts else 0)
-        values, label = columns.cells(row, texts, number)
+        values, label = columns.cells(row, texts, len(labels))
         if options.kind != CHOICE:
             values = _texts(values, options.kind)
             label = None if label is None else _label(options, label, values)
@@ -168,6 +168,20 @@ def _read(
     if len(rows.labels) not in (0, len(rows.texts)):
         raise ValueError(f"{path}: {len(rows.labels)} of {len(rows.texts)} questions have answers")
     return rows
+
+
+def _names(options: argparse.Namespace, columns: Columns) -> tuple[str, ...]:
+    """What candidates are called, as many as most rows have; () if no row can be used."""
+    path, numbers, labels = options.files["train"], Counter(), Counter()
+
+    def use(index: int, row: dict[str, Any], texts: dict[str, Any]) -> None:
+        values, label = columns.cells(row, texts)
+        numbers[len(values) - 1] += 1
+        labels[label] += 1
+
+    for _ in read_rows(path, columns.needed, options.has_header, BadRows(), use, whole=True):
+        pass
+    return names_of(numbers.most_common(1)[0][0], labels, path) if numbers else ()
 
 
 def read_label(
