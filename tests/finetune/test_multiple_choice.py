@@ -169,6 +169,9 @@ def test_from_json_lines_to_the_exported_folder(place, tmp_path):
     assert sum(hits) / len(hits) == pytest.approx(scores["score"], abs=1e-9)
     printed = run_here("tupe-predict", *words[:3], "--report", tmp_path / "report").stdout
     assert f"accuracy {scores['score']:.4f}, 95% interval" in printed
+    other = write(tmp_path / "other.jsonl", [{"ctx": "who", "options": ["a", "b", "c"]}])
+    printed = run_here("tupe-predict", best, other, "--cpu", check=False).stdout
+    assert "other.jsonl has no column 'endings', as the training data" in printed
     hub = TupeRobertaModel.from_pretrained(str(best), "checkpoint_best.pt").eval()
     pairs = [(row["ctx"], row["endings"]) for row in found[:5]]
     ours = hub.predict_texts(pairs, all_probabilities=True)

@@ -282,6 +282,12 @@ def test_from_json_to_answers_and_the_exported_folder(place, runs, tmp_path):
     for row, one in zip(rows, answers):
         assert one["id"] == row["id"]
         assert one["answer"] == row["context"][one["start"] : one["end"]].strip()
+    some = tmp_path / "some.jsonl"
+    some.write_text("".join(f"{json.dumps(x)}\n" for x in (ROW, {**ROW, "answers": None})))
+    printed = run_here("tupe-predict", best, some, "--cpu").stdout
+    assert "1 of 2 questions lack answers, so nothing is measured" in printed
+    words = [best, some, "--cpu", "--label-separator", ";"]
+    assert "--label-separator: the task" in run_here("tupe-predict", *words, check=False).stdout
     lines = (best / "predictions-valid.tsv").read_text("utf-8").splitlines()[1:]
     assert [line.split("\t")[0] for line in lines] == [row["id"] for row in rows]
 
@@ -321,14 +327,15 @@ AT_2 = {"text": ["bag"], "answer_start": [2]}
     [
         ("a.jsonl", [ROW, {**ROW, "answers": AT_2}],
          "line 2 has the answer 'bag', but its context has 'red' at 2"),
-        ("a.jsonl", [{**ROW, "question": " \u200b"}], "line 1 has no question, but ' "),
+        ("a.jsonl", [{**ROW, "question": " \u200b"}], "as question, no text"),
+        ("a.jsonl", [{"question": "a"}], "the columns 'question' instead of 'question', 'context'"),
         ("a.jsonl", [{**ROW, "answers": {"text": ["red"]}}],
-         "answers without text and answer_start"),
+         'has the answers {"text": ["red"]}, not texts with an answer_start for each'),
         ("a.jsonl", [{**ROW, "answers": None}], "id 7 has no answers"),
         ("a.jsonl", [ROW, ROW], "no question of"),
         ("a.json", [ROW], "has not SQuAD's layout"),
         ("a.json", '["caf\udce9"]', "a.json is not UTF-8; convert the file first: iconv -f"),
-        ("a.json", {"data": [{"paragraphs": [{"qas": []}]}]}, "KeyError('context')"),
+        ("a.json", {"data": [*SQUAD["data"], {"paragraphs": [{"qas": []}]}]}, "near question 1"),
         ("a.json", {"data": [{**ROW, "answers": [{"text": "red", "answer_start": 3}]}]},
          "row 1 has the answer 'red', but its context has 'ed ' at 3"),
         ("a.csv", "question,context\n", "questions are in SQuAD's .json, in .jsonl or .parquet"),

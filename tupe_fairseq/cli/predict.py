@@ -39,7 +39,7 @@ def get_parser() -> argparse.ArgumentParser:
     add("--prefix", metavar="WORD",
         help="put before the names of the new columns; default: predicted_ if INPUT has columns of "
         "these names, else nothing")  # fmt: skip
-    add("--label-separator", default=",", metavar="SIGN",
+    add("--label-separator", metavar="SIGN",
         help="between several labels in .tsv and .csv; default: a comma")  # fmt: skip
     add("--all-probabilities", action="store_true",
         help="add a column with the probability of each label, as JSON")  # fmt: skip
@@ -88,6 +88,9 @@ def main(argv: list[str] | None = None) -> None:
     task.check_model(args.checkpoint, model.kind, head.out_proj.out_features)
     for module in (encoder, head):
         (module.half() if args.fp16 else module).to(device)
+    if args.label_separator and task.kind != MULTILABEL:
+        raise ValueError(f"--label-separator: the task {task.name} has no lists of labels; drop it")
+    args.label_separator = args.label_separator or ","
     if task.kind == QA:
         return _answer(args, task, tokenizer, encoder, head)
     ending = os.path.splitext(args.output_file or f"-.{args.format or 'tsv'}")[1].lower()
@@ -199,7 +202,11 @@ def _answer(args: argparse.Namespace, task, tokenizer, encoder, head) -> None:
                 found.append(row["answer"])
             bar.update(len(chunk))
     log_counts(logger, counts, bad)
-    if all(one.answers is not None for one in questions):
+    unknown = sum(one.answers is None for one in questions)
+    if 0 < unknown < len(found):
+        text = "%d of %d questions lack answers, so nothing is measured"
+        logger.warning(text, unknown, len(found))
+    elif not unknown:
         right = [tuple(text for text, _ in one.answers) for one in questions]
         for name, one in with_intervals(task, Predicted(found, right)).items():
             logger.info("%s %.4f, 95%% interval %.4f to %.4f", name, one["value"], *one["interval"])

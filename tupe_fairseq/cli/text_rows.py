@@ -15,6 +15,7 @@ from tupe_fairseq.data.rows import (
     BadRows,
     Row,
     ending_of,
+    quoted,
     read_chunks,
     read_columns,
     refuse_list,
@@ -104,7 +105,9 @@ class TextRows:
         texts = usual.get("texts") or [x for x in (usual.get("text"), usual.get("text2")) if x]
         if text is None and {*texts} <= {*names}:
             text, text2 = (*texts, None, None)[:2]
-        candidates = [x for x in usual.get("candidates", ()) if x in names] if is_choice else None
+        candidates = usual.get("candidates", ()) if is_choice else None
+        if missing := [x for x in candidates or () if x not in names]:
+            raise ValueError(f"{self.path} has no column {quoted(missing)}, as the training data")
         if label is None and usual.get("label") in names:
             label = usual["label"]
         return choose_columns(

@@ -29,14 +29,15 @@ def read_questions(path: str, bad: BadRows, labelled: bool = False) -> Iterator[
     if ending_of(path) in (*DELIMITED, ".conll", ".txt"):
         raise ValueError(f"{path}: questions are in SQuAD's .json, in .jsonl or .parquet")
     use = functools.partial(_question, labelled=labelled)
-    return (question for _, question in read_rows(path, [], True, bad, use, whole=True))
+    columns = ["question", "context"]
+    return (question for _, question in read_rows(path, columns, True, bad, use, whole=True))
 
 
 def _question(index: int, row: dict[str, Any], texts: dict[str, Any], labelled: bool) -> Question:
     id, (question, context) = row.get("id"), (row.get(key) for key in ("question", "context"))
     for name, text in (("question", question), ("context", context)):
         if not isinstance(text, str) or not printable(text).strip():
-            raise RowError(f"has no {name}, but {shown(text)}", f"no {name}")
+            raise RowError(f"has {shown(text)} as {name}, no text", f"no {name}")
     # as many characters, so that answers stay where they are
     question, context = (_HALF_CHARACTERS.sub("\ufffd", text) for text in (question, context))
     name, answers = str(index) if id is None else " ".join(str(id).split()), _answers(row, context)
@@ -55,12 +56,12 @@ def _answers(row: dict[str, Any], context: str) -> tuple[Answer, ...] | None:
         if isinstance(answers, dict):
             texts, starts = answers["text"], answers["answer_start"]
             if len(texts) != len(starts):
-                raise TypeError(f"{len(texts)} texts, {len(starts)} starts")
+                raise TypeError
             found = list(zip(texts, starts))
         else:
             found = [(answer["text"], answer["answer_start"]) for answer in answers]
-    except (KeyError, TypeError) as error:
-        problem = f"has answers without text and answer_start ({error!r})"
+    except (KeyError, TypeError):
+        problem = f"has the answers {shown(answers)}, not texts with an answer_start for each"
         raise RowError(problem, "answers of another layout") from None
     for text, start in found:
         if not isinstance(text, str) or type(start) is not int:

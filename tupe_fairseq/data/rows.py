@@ -109,7 +109,7 @@ def quoted(names: Iterable[str]) -> str:
 
 def shown(value: Any) -> str:
     """A value as JSON writes it, for messages."""
-    return json.dumps(value, ensure_ascii=False, default=str)[:40]
+    return json.dumps(value, ensure_ascii=False, default=str)[:60]
 
 
 def refuse_list(text: str, any_brackets: bool = False) -> None:
@@ -386,18 +386,20 @@ def _squad(path: str, columns, header):
         except (ValueError, RecursionError) as error:
             problem = f"{path} is not JSON ({error}); JSON lines belong in .jsonl"
             raise ValueError(problem) from error
-    numbers = itertools.count(1)
+    number = 0
     try:
         for article in content["data"]:
             if "paragraphs" not in article:
                 article = {"paragraphs": [{"qas": [article], "context": article["context"]}]}
             for paragraph in article["paragraphs"]:
                 context = paragraph["context"]
-                yield from ((next(numbers), {**x, "context": context}) for x in paragraph["qas"])
+                for question in paragraph["qas"]:
+                    number += 1
+                    yield number, {**question, "context": context}
     except (KeyError, TypeError) as error:
         raise ValueError(
-            f"{path} has not SQuAD's layout, data > paragraphs > context and qas ({error!r}); or "
-            "give JSON lines, .jsonl"
+            f"{path} has not SQuAD's layout (data > paragraphs > context and qas) near question "
+            f"{number}; JSON lines belong in .jsonl"
         ) from error
 
 
