@@ -66,7 +66,7 @@ else
         tar -xf $data/blimp.tar -C $data/blimp.part
         mv $data/blimp.part $data/blimp
     fi
-    flags=()
+    flags=(--fp16)
     if [ $what = tasks ]; then
         flags=(
             --schemes "learned; none --rel-pos; alibi; tupe; tupe --tie-cls; tupe --rel-pos"

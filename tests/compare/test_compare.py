@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import runpy
+import shlex
 import shutil
 
 import pytest
@@ -83,10 +84,12 @@ def bin_folder(tmp_path):
     "flags, message",
     [
         (["--train-flags=--lr 3"], "--train-flags may not set --lr: tupe-compare sets it for all"),
+        (["--train-flags=--max-positions 32"], "may not set --max-positions: tupe-compare sets"),
         (["--train-flags=--amp"], "--train-flags: --amp has no effect on a CPU; drop it"),
         (["--train-flags=--no-such"], "--train-flags: unrecognized arguments: --no-such"),
         (["--baseline", "rope", "--dry-run"], "--baseline 'rope' is neither in --schemes nor in"),
         (["--schemes=alibi --rel-pos"], "--schemes 'alibi --rel-pos': "),
+        (["--schemes=learned;; tupe"], "a scheme is missing before or after a semicolon"),
     ],
 )
 def test_what_fairseq_train_would_not_do_is_refused(flags, message, bin_folder, tmp_path):
@@ -104,6 +107,8 @@ def test_a_file_of_flags(bin_folder, tmp_path):
     runs_of = "# tupe_roberta_tiny, {}, seed 7, lr 0.5".format
     assert runs == [runs_of("learned"), runs_of("tupe --rel-pos")]
     assert "--max-update 40 " in text and not (tmp_path / "out").exists()
+    study.write_text('--schemes "learned; tupe\n')
+    assert 'No closing quotation in the line: --schemes "learned; tupe' in refused(f"@{study}")
 
 
 # ---- Statistics
@@ -361,6 +366,17 @@ def test_what_cannot_be_measured_is_found_before_the_training(flags, message, pl
     words = comparing(place / "dir", place / "refused", *flags, schemes="learned")
     assert message in refused(*words)
     assert not (place / "refused").exists()
+
+
+@pytest.mark.parametrize("name", ["arena", "study", "short"])
+def test_the_studies_of_the_examples_can_be_run(name, place, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    path = REPO / "examples" / "results" / f"{name}.args"
+    for word in shlex.split(path.read_text(), comments=True):
+        if word.startswith(("results-data", "short-data")) and not word.endswith("compared"):
+            (tmp_path / word).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / word).symlink_to(place / ("pairs" if "blimp" in word else "dir"))
+    assert "tupe --rel-pos, seed 1" in compare(f"@{path}", "--dry-run")
 
 
 def test_downstream_evaluation(place):

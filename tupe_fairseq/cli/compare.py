@@ -40,7 +40,7 @@ def get_parser() -> argparse.ArgumentParser:
         "--updates 2000 --cpu",
         fromfile_prefix_chars="@",
     )
-    parser.convert_arg_line_to_args = lambda line: shlex.split(line, comments=True)
+    parser.convert_arg_line_to_args = _words
     add = parser.add_argument
     add("data", metavar="DATA", type=_shards, help="folder of tupe-prepare-pretrain or "
         "fairseq-preprocess; shards separated by colons")  # fmt: skip
@@ -84,6 +84,13 @@ def get_parser() -> argparse.ArgumentParser:
         "so that --pairs and --tasks can be added later")  # fmt: skip
     add("--dry-run", action="store_true", help="print the commands without running them")
     return parser
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line, comments=True)
+    except ValueError as error:  # quotes that do not match
+        raise ValueError(f"{error} in the line: {line.strip()}") from error
 
 
 def _shards(text: str) -> str:
@@ -130,10 +137,10 @@ def main(argv: list[str] | None = None) -> None:
     baseline = args.baseline.label if args.baseline else baseline
     if baseline not in known:
         parser.error(f"--baseline {baseline!r} is neither in --schemes nor in {settings.folder}")
-    longest = runs[0].check()
+    runs[0].check()
     parameters = position_parameters(runs)
     if settings.pairs:
-        check_pairs(settings, longest)
+        check_pairs(settings)
     if args.dry_run:
         for run in tuning_runs(runs) or runs:
             print(run.script())

@@ -118,7 +118,6 @@ class Run(study.Run):
         return [
             *(self.settings.data, "--arch", self.arch, "--task", "tupe_masked_lm"),
             *("--sample-break-mode", "complete"),
-            *("--max-positions", self.settings.tokens_per_sample),
             *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--adam-eps", 1e-6),
             *("--weight-decay", 0.01, "--clip-norm", 1.0, "--lr-scheduler", "polynomial_decay"),
             # no reading ahead: a thread that still reads when the process ends can abort it
@@ -131,6 +130,7 @@ class Run(study.Run):
         tenth = every // 10
         return [
             *("--criterion", "masked_lm", "--tokens-per-sample", own.tokens_per_sample),
+            *("--max-positions", own.tokens_per_sample),
             *("--batch-size", own.batch_size, "--skip-invalid-size-inputs-valid-test"),
             *("--lr", repr(own.lr), "--warmup-updates", own.warmup_updates),
             *("--total-num-update", own.updates, "--max-update", own.updates),
@@ -142,16 +142,15 @@ class Run(study.Run):
             *(*["--cpu"] * own.cpu, *["--fp16"] * own.fp16, *self.scheme.words),
         ]
 
-    def check(self) -> int:
-        """Refuse --train-flags that would not be equal in all runs; the length of the models."""
+    def check(self) -> None:
+        """Refuse --train-flags that would not be equal in all runs."""
         whose = "tupe-compare sets it for all, or --schemes for one scheme"
-        plain = replace(self, scheme=Scheme("learned"))
-        return plain.check_train_flags(whose, *FLAGS).max_positions
+        replace(self, scheme=Scheme("learned")).check_train_flags(whose, *FLAGS)
 
 
-def check_pairs(settings: Settings, longest: int) -> None:
+def check_pairs(settings: Settings) -> None:
     """Refuse minimal pairs that tupe-score could not score after the training."""
-    tokenizer = Tokenizer.load(settings.data.split(":")[0])
+    tokenizer, longest = Tokenizer.load(settings.data.split(":")[0]), settings.tokens_per_sample
     files, per_file = pair_files([settings.pairs]), settings.pairs_per_file or None
     for place, texts, _ in read_pairs(files, per_file):
         lengths = [len(tokenizer.encode(tokenizer.normalize(text))) + 2 for text in texts]

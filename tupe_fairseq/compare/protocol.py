@@ -18,7 +18,7 @@ from tupe_fairseq.runs.process import LAST
 logger = logging.getLogger("tupe-compare")
 
 # settings of the machine, and those of what is measured after the training
-_MACHINE = ("cpu", "threads", "versions")
+_MACHINE = ("cpu", "fp16", "threads", "versions")
 _MEASURED = ("pairs", "pairs_per_file", "tasks", "finetune_flags")
 
 
@@ -50,15 +50,16 @@ def run_comparison(
         make = partial(make_run, parameters=parameters, keep_checkpoint=keep_checkpoints)
 
         def grid(planned: Sequence[Run], on_result=lambda run, result: None) -> dict:
-            shared = planned[0].settings
-            logger.info("command.sh and train.log of each run: %s/", shared.folder)
+            updates = planned[0].settings.updates
             return run_grid(
-                planned, make, devices, parallel, lock=output.lock, updates=shared.updates,
+                planned, make, devices, parallel, lock=output.lock, updates=updates,
                 is_finished=lambda run: run.missing() == [], on_result=on_result,
             )  # fmt: skip
 
         _check_measurable(runs)
+        logger.info("command.sh and train.log of each run: %s/", folder)
         if settings.tune_lrs:
+            logger.info("short runs at each of --tune-lrs, in tuning/")
             exit_if_failed(grid(tuning_runs(runs)))
             runs = tuned(runs, read_tuning(folder))
 

@@ -72,6 +72,8 @@ def parse_scheme(text: str) -> Scheme:
         raise argparse.ArgumentTypeError(f"{text.strip()!r}: {message}; {advice}")
 
     parser.error = refuse
+    if not text.strip():
+        raise argparse.ArgumentTypeError("a scheme is missing before or after a semicolon")
     try:
         parsed = vars(parser.parse_args(shlex.split(text)))
     except ValueError as error:  # quotes that do not match
