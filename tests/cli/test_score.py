@@ -174,7 +174,8 @@ def test_stock_roberta(models, tmp_path):
         assert float(row["score"]) == pytest.approx(wanted, rel=0, abs=1e-4)
 
 
-def test_what_is_refused_or_cut(models, tmp_path):
+def test_what_is_refused_or_cut(models, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     (tmp_path / "blank.txt").write_text("A cat.\n\nNo fish.\n")
     (tmp_path / "long.txt").write_text("A cat.\n" + "the cat " * 20 + "\n")
     (tmp_path / "rows.txt").write_text('{"text": "A cat."}\n')
@@ -187,7 +188,8 @@ def test_what_is_refused_or_cut(models, tmp_path):
     torch.save(state, tmp_path / "headless.pt")
     ours, source = models / "ours" / CHECKPOINT, ["--input", models / "text.txt"]
     for checkpoint, flags, message in (
-        (ours, ["--input", tmp_path / "blank.txt"], "blank.txt, line 2 is empty"),
+        (ours, ["--input", tmp_path / "blank.txt"], "blank.txt, line 2 has no text, but ''"),
+        (ours, [], "standard input has no rows"),
         (ours, ["--input", tmp_path / "rows.txt"], "rows.txt holds JSON"),
         (ours, ["--input", tmp_path / "rows.csv"], "no column whose name says that it is the text"),
         (ours, [*source, "--text", "c"], "--text names a column, and "),

@@ -173,7 +173,7 @@ def log_counts(logger: logging.Logger, counts: Counter, bad: BadRows) -> None:
     for name, text in (
         ("truncated", "longer than the model, truncated: %d rows"),
         ("in_windows", "longer than the model, split into windows: %d"),
-        ("empty", "with a text that has no token: %d rows"),
+        ("empty", "without text: %d rows"),
     ):
         if counts[name]:
             logger.warning(text, counts[name])

@@ -166,15 +166,12 @@ def _reader(path: str, text: str | None) -> Callable[[], Iterator[Row]]:
 
 
 def _sentences(path: str, column: str) -> Iterator[Row]:
-    is_empty = True
+    number = 0
     for number, row in read_rows(path, [column], ending=ending_of(path, ".txt")):
         line = row[column] if isinstance(row[column], str) else " ".join(row[column])
-        if not line.strip():
-            raise ValueError(f"{place(path, number)} is empty; give a sentence in each line")
-        is_empty = False
         yield place(path, number), [line.strip()], {}
-    if is_empty:
-        raise ValueError(f"{path} is empty; give a sentence in each line")
+    if not number:  # of a file it was found before
+        raise ValueError("standard input has no rows")
 
 
 def _tokens(
@@ -182,7 +179,7 @@ def _tokens(
 ) -> list[int]:
     tokens = tokenizer.encode(sentence)
     if not tokens:
-        raise ValueError(f"{where}: {sentence[:50]!r} has no token of the vocabulary")
+        raise ValueError(f"{where} has no text, but {sentence[:50]!r}")
     if len(tokens) > longest:
         if not cut:
             raise ValueError(
