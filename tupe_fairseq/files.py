@@ -151,11 +151,11 @@ def _checked_record(
     if not {*before} & {*settings}:
         raise ValueError(f"{folder} has the {marker} of another command; give another folder")
     now = json.loads(json.dumps(settings))  # lists instead of tuples
-    for name in {**before, **now}:
-        if name not in may_change and before.get(name) != now.get(name):
+    for name in now:  # what an option was that is gone matters no more
+        if name not in may_change and before.get(name) != now[name]:
             raise ValueError(
                 f"{folder} was made with other settings: {name} was {before.get(name)!r} and is "
-                f"now {now.get(name)!r}; give another folder, or delete this one"
+                f"now {now[name]!r}; give another folder, or delete this one"
             )
     files = record.get("files", [])
     is_complete = all(os.path.isfile(os.path.join(folder, name)) for name in files)

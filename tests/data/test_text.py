@@ -128,7 +128,7 @@ def test_every_line_is_there_once(whole, raw):
 def test_shards_lower_case_joined_lines_and_a_valid_file(inputs, raw, tmp_path):
     valid = made_up(60)[10:14]
     write(tmp_path / "valid.txt", valid)
-    flags = ["--shards", 2, "--model-type", "bpe", "--lowercase", "--join-short", 30]
+    flags = ["--shards", 2, "--lowercase", "--join-short", 30]
     flags += ["--valid-input", tmp_path / "valid.txt", "--test-fraction", 0]
     report = prepared(tmp_path / "data", *inputs, *flags)
     shards = [tmp_path / "data" / name for name in ("shard0", "shard1")]
@@ -178,6 +178,9 @@ def test_a_finished_folder(inputs, tmp_path, monkeypatch):
         patch.setattr(pretraining, "make_text", None)
         prepared(folder, *inputs)
     before = contents(folder)
+    settings = json.loads((folder / "settings.json").read_text())
+    settings["settings"]["min_chars"] = 1  # an option of earlier versions
+    (folder / "settings.json").write_text(json.dumps(settings))
     monkeypatch.chdir(tmp_path)  # checkpoints/ has a model of another vocabulary
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "dict.txt").write_text("a 1\n")
@@ -249,10 +252,10 @@ def test_lines_that_are_there_again_are_dropped_or_kept(tmp_path):
 
 def test_which_characters_the_vocabulary_has(tmp_path):
     """By default all of an alphabet and of ASCII; with the flag SentencePiece's share of them."""
-    text = made_up(3000)
+    text = [document for seed in range(20) for document in made_up(200, seed)]
     text[7] = ["Yes! (So \u2019twas.)"]
     write(tmp_path / "a", text)
-    flags = ["--input", tmp_path / "a", "--model-type", "bpe", "--vocab-size"]
+    flags = ["--input", tmp_path / "a", "--vocab-size"]
     report = prepared(tmp_path / "usual", *flags, 1400)
     assert report["lost_characters"] == {} and set(report["unknown_rate"].values()) == {0}
     model = sentencepiece.SentencePieceProcessor(

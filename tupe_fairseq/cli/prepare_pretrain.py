@@ -38,10 +38,6 @@ def get_parser() -> argparse.ArgumentParser:
     text = "put each sentence on its own line, by the rules of a language (two letters; en if none "
     text += "is given); default: keep lines as they are"
     add("--split-sentences", nargs="?", const="en", metavar="LANG", help=text)
-    text = "drop lines of fewer characters; default %(default)s"
-    add("--min-chars", type=arg_types.count, default=1, metavar="N", help=text)
-    text = "drop lines of more characters, at most 1000000; default %(default)s"
-    add("--max-chars", type=arg_types.count, default=100_000, metavar="N", help=text)
     text = "join lines shorter than this many characters with the next line of the document; "
     text += "default: never"
     add("--join-short", type=arg_types.at_least(0), default=0, metavar="N", help=text)
@@ -64,17 +60,10 @@ def get_parser() -> argparse.ArgumentParser:
     text = "number of dictionary entries, including <s>, <pad>, </s>, <unk> and <mask>; default "
     text += "32768"
     add("--vocab-size", type=arg_types.at_least(6), metavar="N", help=text)
-    text = "SentencePiece model type; default unigram"
-    add("--model-type", choices=["unigram", "bpe"], help=text)
     text = "fraction of the characters that the vocabulary covers, from 0.98 to 1; default: 1 for "
     text += "alphabets, 0.9995 if there are more characters than a tenth of --vocab-size, and "
     text += "printable ASCII"
     add("--character-coverage", type=_coverage, metavar="F", help=text)
-    text = "MiB of train, sampled evenly, to learn the vocabulary from; a unigram model needs "
-    text += "about 30 times as much memory; default 64"
-    add("--sample-mb", type=arg_types.count, metavar="N", help=text)
-    text = "use this model instead of learning one"
-    add("--sentencepiece-model", type=arg_types.file, metavar="FILE", help=text)
     text = "use the vocabulary of this folder, made by tupe-convert or this command; lines are "
     text += "cleaned as for it: not at all for that of a converted model"
     add("--vocabulary", type=arg_types.folder, metavar="DIR", help=text)

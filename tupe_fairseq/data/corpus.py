@@ -34,6 +34,8 @@ SPLITS = ("train", "valid", "test")
 # Longer documents are distributed in parts of so many lines: otherwise a corpus without blank lines
 # could not be split.
 _PART_LINES = 1000
+# longer lines are dropped, and counted
+_MOST_CHARACTERS = 100_000
 
 
 # ---- Read -------------------------------------------------------------------------------------
@@ -136,9 +138,7 @@ def clean(item: tuple, options: argparse.Namespace) -> tuple:
             if not sentence:
                 continue
             sentences += 1
-            if len(sentence) < options.min_chars:
-                counts["too_short"] += 1
-            elif len(sentence) > options.max_chars:
+            if len(sentence) > _MOST_CHARACTERS:
                 counts["too_long"] += 1
             else:
                 lines.append(sentence.encode())
@@ -199,7 +199,8 @@ def clean_files(
 
 def dropped_lines(counts: Counter) -> str:
     """How many lines were dropped, and why."""
-    advice = {"invalid_utf8": CONVERT, "too_short": "--min-chars", "too_long": "--max-chars"}
+    most = f"over {_MOST_CHARACTERS:,} characters; end lines earlier"
+    advice = {"invalid_utf8": CONVERT, "too_long": most}
     dropped = [f"{counts[name]:,} {name} ({advice[name]})" for name in advice if counts[name]]
     total = counts["read"] + counts["split_off"]
     return f"of {total:,} lines dropped: {', '.join(dropped) or 'none'}"
@@ -274,7 +275,7 @@ def join_lines(lines: list[bytes], options: argparse.Namespace) -> Iterator[byte
     held = ""
     for line in (line.decode().rstrip("\n") for line in lines):
         longer = f"{held} {line}"
-        if held and len(held) < options.join_short and len(longer) <= options.max_chars:
+        if held and len(held) < options.join_short and len(longer) <= _MOST_CHARACTERS:
             held = longer
         else:
             if held:

@@ -14,14 +14,7 @@ from tupe_fairseq.data.glue import GLUE_TASKS, GlueTask, official_files, read_gl
 from tupe_fairseq.data.task import CHOICE, KINDS, MULTILABEL, QA, REGRESSION, TAGGING
 from tupe_fairseq.files import file_sha256
 
-# They have no effect with a given vocabulary. The defaults are filled in later, so that a given
-# flag can be told from a default.
-_VOCABULARY_DEFAULTS = {
-    "vocab_size": 32768,
-    "model_type": "unigram",
-    "character_coverage": None,
-    "sample_mb": 64,
-}
+_VOCABULARY_SIZE = 32768
 _FRACTION = 0.005
 # tokens that two windows of a text share, as usual for SQuAD
 _STRIDE = 128
@@ -47,8 +40,6 @@ def prepare_pretraining(
     text_field: str | None = None,
     lowercase: bool = False,
     split_sentences: str | None = None,
-    min_chars: int = 1,
-    max_chars: int = 100_000,
     join_short: int = 0,
     keep_duplicates: bool | None = None,
     valid_input: Sequence[str] | None = None,
@@ -57,10 +48,7 @@ def prepare_pretraining(
     test_fraction: float | None = None,
     shards: int = 1,
     vocab_size: int | None = None,
-    model_type: str | None = None,
     character_coverage: float | None = None,
-    sample_mb: int | None = None,
-    sentencepiece_model: str | None = None,
     vocabulary: str | None = None,
     tokens_per_sample: int = 512,
     workers: int | None = None,
@@ -79,17 +67,11 @@ def prepare_pretraining(
 
 def _check_pretraining(options: argparse.Namespace) -> None:
     """Refuse what does not go together, and fill in the defaults that depend on other flags."""
-    given = "vocabulary" if options.vocabulary else "sentencepiece_model"
-    if getattr(options, given):
-        more = ["sentencepiece_model", "lowercase"] if options.vocabulary else []
-        for name in [*_VOCABULARY_DEFAULTS, *more]:
-            if getattr(options, name):
-                flags = [x.replace("_", "-") for x in (name, given)]
-                raise ValueError("--{} has no effect with --{}; leave it out".format(*flags))
-    else:
-        for name, default in _VOCABULARY_DEFAULTS.items():
-            if getattr(options, name) is None:
-                setattr(options, name, default)
+    for name in ("vocab_size", "character_coverage", "lowercase") if options.vocabulary else ():
+        if getattr(options, name):
+            flag = name.replace("_", "-")
+            raise ValueError(f"--{flag} has no effect with --vocabulary; leave it out")
+    options.vocab_size = options.vocab_size or _VOCABULARY_SIZE
     for split, usual in (("valid", _FRACTION), ("test", 0.0)):
         fraction = getattr(options, f"{split}_fraction")
         if getattr(options, f"{split}_input") and fraction is not None:
@@ -100,8 +82,6 @@ def _check_pretraining(options: argparse.Namespace) -> None:
         raise ValueError("--valid-fraction must be above 0: fairseq needs a valid split")
     if options.valid_fraction + options.test_fraction >= 1:
         raise ValueError("--valid-fraction and --test-fraction leave nothing for train")
-    if options.max_chars > 1_000_000:
-        raise ValueError(f"--max-chars {options.max_chars} is above 1000000")
     if set(",:") & set(options.output_dir):
         raise ValueError(
             f"--output-dir {options.output_dir} has a : or , at which fairseq splits lists"

@@ -41,17 +41,16 @@ from tupe_fairseq.files import atomic_write, output_folder, read_json, write_jso
 logger = logging.getLogger("tupe-prepare-pretrain")
 
 # what the text does not depend on
-_VOCABULARY_OPTIONS = (
-    "vocab_size model_type character_coverage sample_mb tokens_per_sample vocabulary "
-    "sentencepiece_model"
-).split()
+_VOCABULARY_OPTIONS = ("vocab_size", "character_coverage", "tokens_per_sample", "vocabulary")
+# of train, to learn the vocabulary from; memory is 30 times as much
+_SAMPLE_BYTES = 64 << 20
 
 
 # ---- Learn ------------------------------------------------------------------------------------
 
 
-def sample_lines(paths: list[str], max_bytes: int) -> Iterator[str]:
-    """Lines at an even distance, about so many bytes in total, without blank ones."""
+def sample_lines(paths: list[str]) -> Iterator[str]:
+    """Lines at an even distance, 64 MiB in total, without blank ones."""
     total, number = sum(map(os.path.getsize, paths)), 0
     for path in paths:
         with open(path, encoding="utf-8", newline="\n") as file:
@@ -59,8 +58,8 @@ def sample_lines(paths: list[str], max_bytes: int) -> Iterator[str]:
                 if line == "\n":
                     continue
                 number += 1
-                taken = number * max_bytes // total > (number - 1) * max_bytes // total
-                if taken or total <= max_bytes:
+                taken = number * _SAMPLE_BYTES // total > (number - 1) * _SAMPLE_BYTES // total
+                if taken or total <= _SAMPLE_BYTES:
                     yield line.rstrip("\n")
 
 
@@ -78,7 +77,7 @@ def usual_coverage(lines: Iterable[str], size: int, lowercase: bool) -> tuple[fl
 
 def make_vocabulary(options: argparse.Namespace, work: str) -> tuple[str, list[str]]:
     """Write dict.txt, the vocabulary's files and vocabulary.json; what kind it is."""
-    folder, size, kind = options.output_dir, options.vocab_size, options.model_type or "given"
+    folder, size = options.output_dir, options.vocab_size
     names = (DICTIONARY, VOCABULARY, SENTENCEPIECE_MODEL)
     dictionary, record, model = (os.path.join(folder, name) for name in names)
     if options.vocabulary:
@@ -86,24 +85,20 @@ def make_vocabulary(options: argparse.Namespace, work: str) -> tuple[str, list[s
         tokenizer.record["max_positions"] = options.tokens_per_sample
         tokenizer.copy_to(folder)
         return tokenizer.kind, [dictionary, record]
-    if options.sentencepiece_model:
-        shutil.copyfile(options.sentencepiece_model, model)
-    else:
-        logger.info("learning a vocabulary of %d; this shows no progress, can take minutes", size)
-        texts = split_texts("train", options, work)
-        lines = functools.partial(sample_lines, texts, options.sample_mb << 20)
-        coverage, required = options.character_coverage, ""
-        if coverage is None:
-            coverage, required = usual_coverage(lines(), size, options.lowercase)
-        with atomic_write(model, "wb") as file:
-            file.write(
-                learn_sentencepiece(lines(), size, kind, coverage, options.lowercase, required)
-            )
+    logger.info("learning a vocabulary of %d; this shows no progress, can take minutes", size)
+    lines = functools.partial(sample_lines, split_texts("train", options, work))
+    coverage, required = options.character_coverage, ""
+    if coverage is None:
+        coverage, required = usual_coverage(lines(), size, options.lowercase)
+    with atomic_write(model, "wb") as file:
+        file.write(
+            learn_sentencepiece(lines(), size, "unigram", coverage, options.lowercase, required)
+        )
     write_dictionary(dictionary, SentencePiece(model).words())
     cleaning = {"clean": True, "lowercase": options.lowercase}
     length = {"max_positions": options.tokens_per_sample}
     write_json(record, {"kind": "sentencepiece", **cleaning, **length})
-    return kind, [dictionary, record, model]
+    return "unigram", [dictionary, record, model]
 
 
 # ---- Encode -----------------------------------------------------------------------------------
@@ -193,8 +188,6 @@ def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
     if options.vocabulary:
         record = Tokenizer.load(options.vocabulary).record
         options.clean, options.lowercase = record["clean"], record["lowercase"]
-    if options.sentencepiece_model:
-        SentencePiece(options.sentencepiece_model)
     for path in [*options.input, *(options.valid_input or []), *(options.test_input or [])]:
         check_text(path, options.text_field)
     files = sorted(Path(options.vocabulary).iterdir()) if options.vocabulary else []
@@ -202,7 +195,6 @@ def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
         **vars(options),
         **{name: facts(getattr(options, name)) for name in ("input", "valid_input", "test_input")},
         "vocabulary": facts(filter(os.path.isfile, files)),
-        "sentencepiece_model": facts(filter(None, [options.sentencepiece_model])),
     }
     for name in ("output_dir", "workers"):
         del settings[name]
@@ -251,7 +243,7 @@ def make_report(options, text: dict[str, Any], encoded: dict[str, Counter]) -> d
         "joined": sum(splits[split]["joined"] for split in encoded),
         "cut": total["cut"],
     }
-    dropped = ("invalid_utf8", "too_short", "too_long", "duplicate")
+    dropped = ("invalid_utf8", "too_long", "duplicate")
     return {
         **({"rows": rows} if options.text_field else {}),
         "documents": {"read": cleaned["documents"], **{x: splits[x]["documents"] for x in encoded}},
