@@ -11,7 +11,7 @@ import itertools
 import signal
 from collections.abc import Iterable, Sequence
 
-from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS, UNK
+from tupe_fairseq.data.dictionary import FILLER, MASK, SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import read_json
 
@@ -123,12 +123,18 @@ class Gpt2Bpe:
         numbers = read_json(encoder_json)
         if not isinstance(numbers, dict) or not set(bytes_to_unicode().values()) <= set(numbers):
             raise ValueError(f"{encoder_json} is not GPT-2's encoder.json: a number for each piece")
-        self.numbers = set(map(str, numbers.values()))
+        merged = set()
         for line, merge in enumerate(read_lines(vocab_bpe)[1:], 2):
             if len(merge.split()) != 2 or "".join(merge.split()) not in numbers:
                 raise ValueError(
                     f"{vocab_bpe}, line {line}: {merge[:80]!r} is not a merge of {encoder_json}"
                 )
+            merged.add("".join(merge.split()))
+        self.numbers = {
+            str(number)
+            for piece, number in numbers.items()
+            if len(piece) == 1 or piece in merged or piece[:1] in "<[" or FILLER.fullmatch(piece)
+        }
         self.encoder = get_encoder(encoder_json, vocab_bpe)
 
     def split(self, line: str) -> list[str]:

@@ -28,7 +28,7 @@ from tupe_fairseq.data.task import (
     as_tuple,
     label_symbol,
 )
-from tupe_fairseq.data.tokenizer import VOCABULARY, Tokenizer, unknown_warnings
+from tupe_fairseq.data.tokenizer import VOCABULARY, Tokenizer, find_record, unknown_warnings
 from tupe_fairseq.files import file_sha256, list_files, output_folder, write_json
 
 logger = logging.getLogger(__name__)
@@ -106,13 +106,12 @@ def prepare_folder(
 
 def pretrained_tokenizer(folder: str) -> Tokenizer:
     """The tokenizer of --pretrain-dir."""
-    try:
-        return Tokenizer.load(folder)
-    except FileNotFoundError as error:
+    if find_record([folder])[0] is None:
         raise FileNotFoundError(
             f"--pretrain-dir {folder} has no vocabulary; give a folder of tupe-prepare-pretrain, "
             "or of tupe-convert with the files of a vocabulary"
-        ) from error
+        )
+    return Tokenizer.load(folder)
 
 
 def _log_report(report: dict[str, Any]) -> None:

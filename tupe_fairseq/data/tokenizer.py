@@ -110,8 +110,7 @@ class Tokenizer:
                 "--gpt2-vocab-bpe)"
             )
         else:
-            kind = record["kind"]
-            paths = [os.path.join(folder, name) for name in KINDS[kind][0]]
+            kind, paths = record["kind"], recorded_files(folder, record)
         return cls(kind, paths, dictionary, record)
 
     def normalize(self, text: str) -> str:
@@ -217,6 +216,18 @@ def find_record(folders: Sequence[str], clean: bool = True) -> tuple[str | None,
         if os.path.isfile(os.path.join(folder, SENTENCEPIECE_MODEL)):
             return folder, {"kind": "sentencepiece", "clean": clean}
     return None, {}
+
+
+def recorded_files(folder: str, record: dict[str, Any]) -> list[str]:
+    """The files of the vocabulary that a folder records."""
+    paths = [os.path.join(folder, name) for name in KINDS[record["kind"]][0]]
+    for path in paths:
+        if not os.path.isfile(path):
+            raise FileNotFoundError(
+                f"{path} is missing, which the {VOCABULARY} beside it names; copy it there from "
+                "the folder that the model was trained with"
+            )
+    return paths
 
 
 def copy_vocabulary(data: str, folder: str) -> None:
