@@ -32,6 +32,7 @@ FILES = (
     "dict.txt", "glue/CoLA/dev.tsv", "glue/CoLA/train.tsv", "pretrain/dict.txt",
     "pretrain/report.json", "pretrain/sentencepiece.bpe.model", "rows.csv",
     "runs/checkpoint_last.pt", "task/input0/dict.txt", "task/report.json", "text.txt", "there.pt",
+    "rows/model.safetensors",
 )  # fmt: skip
 #: calls of each command with a wrong flag, file or pair of flags, and what the line names
 WRONG = [
@@ -41,7 +42,8 @@ WRONG = [
     ("compare bin --output-dir out --schemes tupe --updates 9 --warmup-updates 10", "(9)"),
     ("compare @absent.args", "absent.args"),
     ("convert --checkpoint absent --dict dict.txt --output-dir out", "absent"),
-    ("convert --checkpoint there.pt --output-dir out", "--dict"),
+    ("convert --checkpoint rows/model.safetensors --output-dir out", "give its folder, rows,"),
+    ("convert --checkpoint rows --output-dir out", "model.safetensors, but no config.json"),
     ("encode there.pt rows.csv --output-file out.txt", "out.txt"),
     ("encode absent rows.csv --output-file out.npy", "absent"),
     ("export there.pt --output-dir out --license A", "--license"),

@@ -2,6 +2,8 @@
 
 import json
 import pickle
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,7 +21,9 @@ from helpers.crafted import LINES, E, Touch
 from helpers.glue_files import write_pretrain_dir
 from helpers.models import LABELS, MEAN_POOLING, write_fine_tuned, write_folder, write_model
 from helpers.running import call_program, run_here
+from helpers.vocabularies import write_roberta as write_roberta_files
 from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.data.tokenizer import VOCABULARY
 from tupe_fairseq.export.names import Head
 from tupe_fairseq.export.write_folder import CODE
 
@@ -244,7 +248,7 @@ REFUSED = {
         ),
         "a different vocabulary of the same size, not with",
     ),
-    "layers": (config(num_hidden_layers=3), "--encoder-layers is 2 in the checkpoint and 3"),
+    "layers": (config(num_hidden_layers=3), ": encoder_layers is 2 in the checkpoint and 3"),
     "unknown": (tensors(lambda t: t.update(x=torch.ones(2))), "tensor x has no place"),
     "nan": (tensors(lambda t: t[FC1].fill_(float("nan"))), "fc1.weight holds NaN or infinity"),
     "labels": (config(id2label={"0": "a"}), "id2label must give each of the head's 3 outputs"),
@@ -269,6 +273,71 @@ def test_refused(case, tmp_path):
     write_folder(tmp_path / "a", HEAD)
     change(tmp_path / "a")
     assert message in refused(tmp_path / "a")
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+PARTS = [  # of a folder of tupe-export, and of a RoBERTa
+    *(
+        (name, how)
+        for name in ("sentencepiece.bpe.model", VOCABULARY)
+        for how in (Path.unlink, cut)
+    ),
+    ("tokenizer.json", cut),
+    *((name, how) for name in ("vocab.json", "merges.txt") for how in (Path.unlink, cut)),
+    ("merges.txt", lambda path: path.write_text("#version: 0.2\n")),
+]
+
+
+def test_a_vocabulary_of_which_a_part_is_missing_or_cut(data, tmp_path):
+    """Refused by its name: by tupe-convert, and by what reads or copies a converted folder."""
+    checkpoint = write_model(tmp_path / "run", data)
+    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "tupe", "--data", data)
+    write_roberta_files(tmp_path / "roberta")
+    for name, change in PARTS:
+        kind = "roberta" if name in ("vocab.json", "merges.txt") else "tupe"
+        shutil.copytree(tmp_path / kind, tmp_path / "a")
+        change(tmp_path / "a" / name)
+        message = refused(tmp_path / "a")
+        assert name in message and str(tmp_path / "a") in message, (name, message)
+        shutil.rmtree(tmp_path / "a")
+    converted(tmp_path / "tupe")
+    (tmp_path / "out" / "sentencepiece.bpe.model").unlink()
+    for command, words in {
+        "extend": ["--max-positions", 99, "--method", "tile", "--output-dir", tmp_path / "b"],
+        "score": ["--input", data / "dict.txt", "--output-file", tmp_path / "b.tsv"],
+    }.items():
+        code, text = call_program(command, [tmp_path / "out", *words])
+        path = tmp_path / "out" / "sentencepiece.bpe.model"
+        assert code == 2 and f"{path} is missing" in text and not (tmp_path / "b").exists(), text
+
+
+def test_folders_and_files_that_are_not_meant(tmp_path):
+    """One of our own, one without a dictionary, and the input as output."""
+    write_folder(tmp_path / "a")
+    converted(tmp_path / "a")
+    own, files = tmp_path / "out", {path.name for path in tmp_path.glob("*/*")}
+
+    def line(command, *words):
+        code, text = call_program(command, [*words, "--overwrite"])
+        assert code == 2
+        return text.splitlines()[-1]
+
+    out = ["--output-dir", tmp_path / "b"]
+    assert "is a checkpoint of this project" in line("convert", "--checkpoint", own, *out)
+    for command, words in {
+        "convert": ["--checkpoint", tmp_path / "a", "--output-dir", tmp_path / "a"],
+        "convert ": ["--checkpoint", own / "model.pt", "--untie", "--output-dir", own],
+        "extend": [own, "--max-positions", 99, "--method", "tile", "--output-dir", own],
+        "export": [own, "--output-dir", own],
+    }.items():
+        assert "is the folder of the checkpoint; give" in line(command.strip(), *words)
+    assert {path.name for path in tmp_path.glob("*/*")} == files
+    (own / "dict.txt").unlink()
+    message = line("convert", "--checkpoint", own, *out)
+    assert f"{own / 'dict.txt'} is missing; give --dict" in message
 
 
 def test_no_code_of_a_folder_runs(tmp_path, monkeypatch):

@@ -36,7 +36,13 @@ from tupe_fairseq.checkpoint.fit import check_fit, check_vocabulary, recorded_vo
 from tupe_fairseq.data.dictionary import DICTIONARY, word_ids
 from tupe_fairseq.data.task import QA, TAGGING, trained_kind
 from tupe_fairseq.data.tokenizer import VOCABULARY as VOCABULARY_RECORD
-from tupe_fairseq.data.tokenizer import VOCABULARY_FILES, Tokenizer, copy_vocabulary
+from tupe_fairseq.data.tokenizer import (
+    VOCABULARY_FILES,
+    Tokenizer,
+    copy_vocabulary,
+    find_record,
+    recorded_files,
+)
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.files import atomic_write, new_output_folder, read_json, write_json
 from tupe_fairseq.modules.heads import POOLING_RECORD, LMHead, TaggingHead, TextHead
@@ -222,9 +228,12 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
     model.tensors = {**tensors, **record, **records}
 
 
-def output_of_model(path: str, overwrite: bool) -> contextlib.AbstractContextManager[str]:
+def output_of_model(
+    path: str, checkpoint: str, overwrite: bool
+) -> contextlib.AbstractContextManager[str]:
     """The folder to write with :func:`save_model`; opened before a large model is read."""
-    return new_output_folder(path, MODEL, others=VOCABULARY_FILES, overwrite=overwrite)
+    options = {"others": VOCABULARY_FILES, "overwrite": overwrite}
+    return new_output_folder(path, MODEL, source=checkpoint, **options)
 
 
 def save_model(
@@ -240,7 +249,7 @@ def save_model(
         vocabulary: its kind and its files.
         sources: folders with the vocabulary, labels and report.json, instead; the first counts.
     """
-    options = model.options
+    options, recorded = model.options, find_record(sources)
     for source in reversed(sources):
         copy_vocabulary(source, folder)
     dictionaries = {DICTIONARY: model.lines}
@@ -255,6 +264,9 @@ def save_model(
     record = os.path.join(folder, VOCABULARY_RECORD)
     if vocabulary is not None:
         Tokenizer(*vocabulary, os.path.join(folder, DICTIONARY), {}).copy_to(folder)
+    elif recorded[0] is not None:  # a vocabulary that does not load must not be passed on
+        kind, files = recorded[1]["kind"], recorded_files(*recorded)
+        Tokenizer(kind, files, os.path.join(folder, DICTIONARY), {})
     if os.path.exists(record):
         write_json(record, {**read_json(record), "max_positions": options.max_positions})
     write_model(folder, model)

@@ -12,6 +12,10 @@ def find_checkpoint(path: str) -> str:
     folder, name = os.path.split(path)
     if os.path.isdir(path):
         folder = path
+    elif name.endswith((".safetensors", ".json")):
+        raise FileNotFoundError(
+            f"{path} is a file for transformers; give its folder, {folder or '.'}, to tupe-convert"
+        )
     elif os.path.lexists(path) or name != "model.pt":
         return path
     for name in ("checkpoint_best.pt", "model.pt"):

@@ -11,7 +11,7 @@ from tupe_fairseq.checkpoint.checkpoint import (
     vocabulary_version,
 )
 from tupe_fairseq.modules.record import RECORD, check_record
-from tupe_fairseq.options import TupeConfig, flag
+from tupe_fairseq.options import TupeConfig, fairseq_name, flag
 from tupe_fairseq.position import get_position_encoding
 
 
@@ -37,13 +37,17 @@ def check_fit(
     table = tensors.get(f"{ENCODER}position_bias.{encoding.TABLE}")
     if table is not None:
         sizes["max_positions"] = table.size(0) - encoding.table_begins
+    # fairseq-train compares the vocabulary; others have no flags
+    shown, advice = fairseq_name, ""
+    if symbols is not None:
+        shown, advice = flag, "; give the checkpoint's flags"
     differing = [
-        f"{flag(name)} is {size} in the checkpoint and {getattr(config, name)} in this model"
+        f"{shown(name)} is {size} in the checkpoint and {getattr(config, name)} in this model"
         for name, size in sizes.items()
         if size != getattr(config, name)
     ]
     if differing:
-        raise ValueError(f"{'; '.join(differing)}; give the checkpoint's flags")
+        raise ValueError("; ".join(differing) + advice)
     if symbols is not None:
         check_vocabulary(recorded_vocabulary(tensors), symbols)
     if ENCODER + RECORD in tensors:

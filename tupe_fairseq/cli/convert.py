@@ -17,6 +17,8 @@ logger = logging.getLogger("tupe-convert")
 
 def checkpoint_or_folder(text: str) -> str:
     is_for_transformers = os.path.exists(os.path.join(text, "config.json"))
+    if not is_for_transformers and os.path.exists(os.path.join(text, "model.safetensors")):
+        raise argparse.ArgumentTypeError(f"{text} has model.safetensors, but no config.json")
     return text if is_for_transformers else arg_types.checkpoint(text)
 
 
@@ -34,7 +36,7 @@ def get_parser() -> argparse.ArgumentParser:
     add("--checkpoint", required=True, metavar="FILE", type=checkpoint_or_folder,
         help="the checkpoint, or a folder with config.json and model.safetensors")  # fmt: skip
     add("--dict", metavar="FILE", type=arg_types.file,
-        help="its dict.txt; of a folder only if it has neither dict.txt nor tokenizer.json",
+        help="its dict.txt, if there is none beside it (nor tokenizer.json)",
     )  # fmt: skip
     add("--label-dict", metavar="FILE", type=arg_types.file,
         help="label/dict.txt of a fine-tuned checkpoint: keeps the order of its classes; a folder "
@@ -51,8 +53,6 @@ def main(argv: list[str] | None = None) -> None:
     parser = get_parser()
     args = parser.parse_args(argv)
     vocabulary = vocabulary_files(parser, args)
-    if not args.dict and not os.path.isdir(args.checkpoint):
-        parser.error(f"--checkpoint {args.checkpoint} is a file, which needs --dict, too")
     from tupe_fairseq.cli.printed_commands import next_command
     from tupe_fairseq.data.tokenizer import VOCABULARY
     from tupe_fairseq.export import convert_checkpoint

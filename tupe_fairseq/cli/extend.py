@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import os
 
 from tupe_fairseq.cli import arg_types
 from tupe_fairseq.cli.shared_flags import add_data_flag, add_output_flags
@@ -35,11 +34,7 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = get_parser()
-    args = parser.parse_args(argv)
-    model = os.path.join(args.output_dir, "model.pt")
-    if os.path.exists(model) and os.path.samefile(model, args.checkpoint):
-        parser.error(f"--output-dir {args.output_dir} holds the checkpoint; give another")
+    args = get_parser().parse_args(argv)
     from tupe_fairseq.checkpoint.extend import extend_checkpoint
     from tupe_fairseq.cli.printed_commands import next_command
 

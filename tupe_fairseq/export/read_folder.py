@@ -46,7 +46,7 @@ from tupe_fairseq.data.task import (
     TAGGING,
     label_symbol,
 )
-from tupe_fairseq.data.tokenizer import VOCABULARY
+from tupe_fairseq.data.tokenizer import KINDS, VOCABULARY
 from tupe_fairseq.export.names import HEAD_KINDS, Head, from_config, from_transformers
 from tupe_fairseq.export.write_folder import WEIGHTS, without_unlisted
 from tupe_fairseq.files import read_json
@@ -77,7 +77,8 @@ def convert_checkpoint(
         vocabulary: its kind and its files; a folder of tupe-export or a RoBERTa's has them.
         untie: see ``checkpoint/untie.py``.
     """
-    with output_of_model(output_dir, overwrite) as folder:
+    with output_of_model(output_dir, checkpoint, overwrite) as folder:
+        sources = []
         if os.path.isfile(os.path.join(checkpoint, "config.json")):
             if not vocabulary and not dictionary and (files := _gpt2_files(checkpoint)):
                 vocabulary = "gpt2", files
@@ -86,10 +87,16 @@ def convert_checkpoint(
             if label_dict is not None:
                 raise ValueError("--label-dict is for a checkpoint; a folder has its labels")
             model = read_folder(checkpoint, dictionary, numbers)
+            if vocabulary is None and has_vocabulary(checkpoint):
+                sources = [checkpoint]
         else:
             checkpoint = find_checkpoint(checkpoint)
-            own = os.path.join(os.path.dirname(checkpoint), DICTIONARY)
-            model = read_model(checkpoint, dictionary or own, label_dict)
+            path = dictionary or os.path.join(os.path.dirname(checkpoint), DICTIONARY)
+            if os.path.isfile(checkpoint) and not os.path.isfile(path):
+                raise FileNotFoundError(
+                    f"{path} is missing; give --dict, the dict.txt of the model"
+                )
+            model = read_model(checkpoint, path, label_dict)
             if not model.origin and not untie:
                 raise ValueError(
                     f"{checkpoint} is a checkpoint of this project; use it without converting, or "
@@ -105,24 +112,40 @@ def convert_checkpoint(
                 "--bpe-codes is for checkpoints of the TUPE authors' code, whose text was lower "
                 "case and tokenized (Moses); how another model's text was prepared is not known"
             )
-        # the folders of tupe-export have their vocabulary
-        has_own = vocabulary is None and os.path.isfile(os.path.join(checkpoint, VOCABULARY))
-        sources = [checkpoint] if has_own else []
         save_model(model, folder, vocabulary=vocabulary, sources=sources)
     logger.info("%d tensors of %s, float32", len(model.tensors), model.origin or "this project")
     logger.info("classification heads: %s", classification_heads(model.tensors) or "none")
     return model.options
 
 
+def has_vocabulary(folder: str) -> bool:
+    """Whether a folder has the vocabulary of tupe-export; a part of it is refused."""
+    if os.path.isfile(os.path.join(folder, VOCABULARY)):
+        return True
+    files = [name for names, _ in KINDS.values() for name in names]
+    there = [name for name in files if os.path.isfile(os.path.join(folder, name))]
+    if there:
+        raise FileNotFoundError(
+            f"{folder} has {there[0]}, but no {VOCABULARY}, which says how text is cleaned; copy "
+            "it there from the folder of tupe-export"
+        )
+    return False
+
+
 def _gpt2_files(folder: str) -> list[str] | None:
     """GPT-2's byte BPE with ids of its own: of a RoBERTa as transformers 4 and 5 save it."""
     names = ("tokenizer.json", "vocab.json", "merges.txt", "dict.txt")
     tokenizer, *files, dictionary = (os.path.join(folder, name) for name in names)
-    if not os.path.isfile(tokenizer) or all(map(os.path.isfile, files)):
+    missing = [path for path in files if not os.path.isfile(path)]
+    if len(missing) == 1:
+        raise FileNotFoundError(f"{missing[0]} is missing, half of GPT-2's vocabulary")
+    if not os.path.isfile(tokenizer) or not missing:
         return files if os.path.isfile(tokenizer) else None
-    from tokenizers import Tokenizer, pre_tokenizers
+    from tokenizers import pre_tokenizers
 
-    whole = Tokenizer.from_file(tokenizer)
+    from tupe_fairseq.export.tokenizer import read_tokenizer
+
+    whole = read_tokenizer(tokenizer)
     is_bytes = isinstance(whole.pre_tokenizer, pre_tokenizers.ByteLevel)
     if not is_bytes or os.path.isfile(dictionary):
         return None
@@ -185,7 +208,7 @@ def read_folder(
         switch = {REGRESSION: "regression_target", MULTILABEL: "multilabel"}.get(head.kind)
         switches = {switch: True} if switch else {}
         set_head(model, head.name, len(head.labels), task or "sentence_prediction", **switches)
-    with loading(folder):
+    with loading(path):
         complete(model)
     return model
 
@@ -259,7 +282,7 @@ def _dictionary(
     elif os.path.exists(path):
         lines = dictionary_lines(path)
     else:
-        raise FileNotFoundError(f"{path} is missing; give --dict, the dict.txt of the model")
+        raise FileNotFoundError(f"{path} is missing; give --dict, that of the model")
     with loading(folder):
         version = config.get("vocabulary_version") or None
         check_vocabulary((rows, version), symbols_of(lines), path)

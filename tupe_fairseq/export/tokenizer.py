@@ -200,6 +200,13 @@ def _bpe(words: Sequence[str], merges: list[tuple[str, ...]], **options: bool) -
 # ---- Back ---------------------------------------------------------------------------------------
 
 
+def read_tokenizer(path: str) -> Tokenizer:
+    try:
+        return Tokenizer.from_file(path)
+    except Exception as error:  # the library knows no other
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+
 def dictionary_words(path: str, unlisted: int, numbers: dict[str, Any] | None) -> list[str]:
     """The words of the dict.txt that a tokenizer.json was made of, in order.
 
@@ -207,7 +214,7 @@ def dictionary_words(path: str, unlisted: int, numbers: dict[str, Any] | None) -
         unlisted: how many of the last tokens it lacks.
         numbers: of GPT-2's tokens, if the words are those.
     """
-    tokenizer = Tokenizer.from_file(path)
+    tokenizer = read_tokenizer(path)
     added = [x.content for x in tokenizer.get_added_tokens_decoder().values()]
     added = [token for token in added if token not in SPECIAL]
     if added:

@@ -75,7 +75,10 @@ def export_model(
             raise ValueError(f"{flag} {value!r} is none of {', '.join(values)}")
     checkpoint = find_checkpoint(checkpoint)
     folders, texts = folders_of(checkpoint, data), texts or check.TEXTS
-    with new_output_folder(output_dir, "config.json", others=SOME, overwrite=overwrite) as folder:
+    to_write = new_output_folder(
+        output_dir, "config.json", source=checkpoint, others=SOME, overwrite=overwrite
+    )
+    with to_write as folder:
         transformers = check.import_transformers()
         if onnx:
             onnx_files.check_installed()
