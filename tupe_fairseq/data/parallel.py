@@ -18,6 +18,7 @@ def _initialize(function: Callable[[Any], Any]) -> None:
     global _function
     _function = function
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends the parent, and that its workers
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     parent = multiprocessing.parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
@@ -27,15 +28,17 @@ def _call(item: Any) -> Any:
 
 
 def _submit(pool: ProcessPoolExecutor, item: Any) -> Future:
-    """Ctrl-C waits until the pool has started: a pool that is half started never ends."""
-    interrupts: list[tuple] = []
-    handler = signal.signal(signal.SIGINT, lambda *signal_: interrupts.append(signal_))
+    """Signals wait until the pool has started: a pool that is half started never ends."""
+    signals: list[tuple] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    handlers = [signal.signal(number, lambda *args: signals.append(args)) for number in numbers]
     try:
         return pool.submit(_call, item)
     finally:
-        signal.signal(signal.SIGINT, handler)
-        if interrupts and callable(handler):
-            handler(*interrupts[0])
+        for number, handler in zip(numbers, handlers):
+            signal.signal(number, handler)
+        for number, _ in signals[:1]:
+            signal.raise_signal(number)
 
 
 def parallel_map(
