@@ -12,7 +12,7 @@ from seqeval.metrics import f1_score as entity_f1
 from sklearn import metrics
 
 from helpers.glue_files import sentence, write_pretrain_dir
-from helpers.models import HEAD, LABELS, MAX_POSITIONS, write_fine_tuned, write_model
+from helpers.models import HEAD, LABELS, write_fine_tuned, write_model
 from helpers.running import call_program, run_here
 from tupe_fairseq.data.metrics import metrics_of_rows
 from tupe_fairseq.data.task import KINDS, Task
@@ -271,8 +271,8 @@ def test_a_temperature_is_fitted_once_and_used_on_request(tmp_path):
     # 30% of the labels are not what the model says
     rows = [{"text": sentence(n), "label": "no" if n % 2 else "yes"} for n in range(ROWS)]
     prepare = [
-        "tupe-prepare-task", "--kind", "classification", "--name", "mine", "--workers", 1,
-        "--pretrain-dir", data, "--max-positions", MAX_POSITIONS, "--valid",
+        "tupe-prepare-task", "--kind", "classification", "--workers", 1, "--pretrain-dir", data,
+        "--valid",
     ]  # fmt: skip
     source = write_rows(tmp_path / "in.jsonl", rows)
     run_here(*prepare, source, "--train", source, "--output-dir", tmp_path / "first")

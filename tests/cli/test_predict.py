@@ -347,8 +347,7 @@ def test_every_word_has_the_tag_of_fairseqs_task(tmp_path):
     pretrained = write_pretrain_dir(tmp_path / "pretrained")
     run_here(
         "tupe-prepare-task", "--kind", "tagging", "--train", source, "--valid", source, "--text", 2,
-        "--pretrain-dir", pretrained, "--output-dir", data, "--max-positions", MAX_POSITIONS,
-        "--workers", 1,
+        "--pretrain-dir", pretrained, "--output-dir", data, "--workers", 1,
     )  # fmt: skip
     checkpoint = write_model(
         tmp_path / "model", pretrained, {HEAD: len(tags)}, task="token_tagging",

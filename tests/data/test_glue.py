@@ -128,7 +128,7 @@ def prepared(pretrain_dir, tmp_path_factory):
     folder = tmp_path_factory.mktemp("official")
     found, out = write_glue(folder), tmp_path_factory.mktemp("out")
     assert prepare_glue(folder, "MRPC,STS-B", pretrain_dir, out)[0] == 0
-    code, printed = prepare_glue(folder, "ALL", pretrain_dir, out, "--max-positions", 512)
+    code, printed = prepare_glue(folder, "ALL", pretrain_dir, out)
     assert code == 0, printed
     skipped = {name for name in GLUE_TASKS if f"{out / name} is already finished" in printed}
     assert skipped == {"MRPC", "STS-B"}

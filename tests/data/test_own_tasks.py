@@ -22,7 +22,7 @@ from tupe_fairseq.data.held_out import draw_share
 from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.task import KINDS, REPORT, Task, label_of
 from tupe_fairseq.data.text_files import clean_line
-from tupe_fairseq.files import read_json
+from tupe_fairseq.files import read_json, write_json
 
 LABELS = ("<pad>", "very good", "100%", "n\u00e4h\u00a0er")
 
@@ -287,8 +287,10 @@ def test_bio(place, tmp_path):
     write_conll(tmp_path / "a.conll", map(tagged, range(20)))
     write_conll(tmp_path / "b.conll", map(tagged, range(20, 26)))
     out, other = tmp_path / "out", tmp_path / "b.conll"
-    flags = ["--valid", other, "--test", other, "--labels", "O,B-who,I-who", "--max-positions", 12]
-    _, report, task = prepared("tagging", tmp_path / "a.conll", place / "data", out, *flags)
+    data = shutil.copytree(place / "data", tmp_path / "data")
+    write_json(str(data / "vocabulary.json"), {"kind": "sentencepiece", "max_positions": 12})
+    flags = ["--valid", other, "--test", other, "--labels", "O,B-who,I-who"]
+    _, report, task = prepared("tagging", tmp_path / "a.conll", data, out, *flags)
     assert task.labels == ("O", "B-who", "I-who") and task.selection == "entity_f1"
     # a test set with labels has them, and the numbers of its rows
     assert labels(out, "test") == labels(out, "valid")
@@ -308,10 +310,6 @@ def test_scores(place, tmp_path):
     # as they are, not cut to the scale; the same two operations on float64
     assert found.tolist() == [(score + 1) / 5.75 for score in (-3, 2, 99)]
     assert report["splits"]["valid"]["warnings"] == {"score outside -1 to 4.75": 2}
-    flags = ["--scale=-1,7", "--valid-share", 0.25, "--name", "mine"]
-    _, report, task = prepared(*command, tmp_path / "b", *flags)
-    assert (task.name, task.scale) == ("mine", (-1.0, 7.0))
-    assert report["splits"]["valid"]["rows"] == 6
 
 
 def test_bad_rows_are_counted_on_request(place, tmp_path):

@@ -122,7 +122,6 @@ SENTENCES = [[["Ann", "sings"], ["B-PER", "O"]], [["Bo"], ["O"]]]
         # other separators in .csv
         ("a.csv", 'text;label\n"one, two";x\nthree;y\n', TWO),
         ("a.csv", "text\tlabel\none, two\tx\nthree\ty\n", TWO),
-        ("a.csv", "sep=;\r\ntext;label\r\none, two;x\r\nthree;y\r\n", TWO),
         ("a.csv", '"text, long";label\n"one, two";x\nthree;y', TWO),
         ("a.csv", '"text; long",label\n"one, two",x\nthree,y', TWO),
         ("a.csv", 'text|"label,\nor none"\none, two|x\nthree|y', TWO),

@@ -140,7 +140,7 @@ def main(argv: list[str] | None = None) -> None:
         with atomic_write(out) if out else contextlib.nullcontext(sys.stdout) as file:
             whole = not is_conll or ending_of(args.input, ".txt") == ".conll"
             columns = [*(rows.columns if whole else rows.texts), *new.values()]
-            write = row_writer(ending, file, columns if writes else None, rows.header)
+            write = row_writer(ending, file, columns if writes else None)
             for chunk, of_chunk in rows.work(work, total):
                 for (index, row), x in zip(chunk, of_chunk):
                     if args.report:
@@ -176,7 +176,7 @@ def _answer(args: argparse.Namespace, task, tokenizer, encoder, head) -> None:
     from tupe_fairseq.finetune.scoring import Predicted, with_intervals
     from tupe_fairseq.inference.texts import PREDICTED, answers
 
-    flags = "text text2 label no_header prefix all_probabilities calibrate report metric".split()
+    flags = "text text2 label prefix all_probabilities calibrate report metric".split()
     for name in (name for name in flags if getattr(args, name)):
         raise ValueError(f"--{name.replace('_', '-')} is not for questions; drop it")
     ending = os.path.splitext(args.output_file or f"-.{args.format or 'jsonl'}")[1].lower()

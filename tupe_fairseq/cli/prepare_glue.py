@@ -11,9 +11,6 @@ from tupe_fairseq.data.prepare import prepare_glue
 
 logger = logging.getLogger("tupe-prepare-glue")
 
-# <s> a </s> </s> b </s> with a token for each text
-_SHORTEST_PAIR = 6
-
 
 def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
@@ -38,8 +35,6 @@ def add_encoding_flags(parser: argparse.ArgumentParser, output_help: str) -> Non
     text = "folder of tupe-prepare-pretrain, or of tupe-convert with a vocabulary"
     add("--pretrain-dir", required=True, type=folder, metavar="DIR", help=text)
     add("--output-dir", required=True, type=_data_folder, metavar="OUT", help=output_help)
-    text = "count the rows of more than N tokens; nothing is cut (default: that of DIR, or 512)"
-    add("--max-positions", type=arg_types.at_least(_SHORTEST_PAIR), metavar="N", help=text)
     text = "processes that encode large tasks (default: all cores)"
     add("--workers", type=arg_types.count, metavar="N", help=text)
 

@@ -3,7 +3,6 @@
 import argparse
 import csv
 import logging
-import math
 
 from tupe_fairseq.cli import arg_types
 from tupe_fairseq.cli.prepare_glue import add_encoding_flags, log_next
@@ -32,30 +31,28 @@ def get_parser() -> argparse.ArgumentParser:
         help=text + "word, an answer within a text (qa), the right one of some candidates (choice)",
     )
     add_encoding_flags(parser, "the data folder to write")
-    add("--name", help="the task's name (default: that of the folder OUT)")
     add = parser.add_argument_group("files").add_argument
     rows = {"type": arg_types.rows_file, "metavar": "FILE"}
     add("--train", required=True, help="rows to train with", **rows)
     add("--valid", help="rows to validate with (default: a share of train)", **rows)
     add("--test", help="rows to predict; labels may be absent", **rows)
     text = "without --valid: the share of train that is held out for it, as much of each class "
-    add("--valid-share", type=_share, metavar="SHARE", help=text + "(default: 0.1)")
+    add("--valid-share", type=arg_types.fraction, metavar="SHARE", help=text + "(default: 0.1)")
     text = "without --test: the share of train that is held out first, and scored once at the end"
-    add("--test-share", type=_share, metavar="SHARE", help=text)
+    add("--test-share", type=arg_types.fraction, metavar="SHARE", help=text)
     text = "draw K test parts, so that tupe-finetune tests each row of train once, by a model that "
     text += "has not seen it; --valid-share is of the other rows"
     add("--folds", type=arg_types.at_least(2), metavar="K", help=text)
     text = "of all draws of rows (default: 1)"
     add("--seed", type=arg_types.at_least(0), metavar="N", help=text)
-    text = "column of the text, by name or number from 1; for tagging that of the words, a list or "
-    text += "a text with spaces between (default: guessed by the names, and printed)"
+    text = "column of the text; for tagging that of the words, a list or a text with spaces "
+    text += "between (default: guessed by the names, and printed; those of .conll are 1, 2, ...)"
     add("--text", metavar="COLUMN", help=text)
     text = "with --text, for pairs: column of the second text"
     add("--text2", metavar="COLUMN", help=text)
     text = "choice: the column with lists of candidates, or those of each (default: guessed)"
     add("--candidates", type=arg_types.comma_list(str), metavar="COLUMN,...", help=text)
     add("--label", metavar="COLUMN", help="column of the label (default: guessed, and printed)")
-    add("--no-header", action="store_true", help=".tsv and .csv begin without names of columns")
     text = "leave out and count rows that cannot be used (missing fields, an unknown label, bytes "
     text += "that are not UTF-8, ...); by default the first one is an error"
     add("--skip-bad-rows", action="store_true", help=text)
@@ -67,8 +64,6 @@ def get_parser() -> argparse.ArgumentParser:
     add("--stride", type=arg_types.at_least(0), metavar="N", help=text + "128, at most half)")
     text = "multilabel: what is between the labels of a row that are no list (default: ',')"
     add("--label-separator", metavar="SIGN", help=text)
-    text = "regression: the lowest and the highest score; before a minus use =, as in --scale=-1,1 "
-    add("--scale", type=_scale, metavar="LOW,HIGH", help=text + "(default: those of train)")
     return parser
 
 
@@ -79,26 +74,9 @@ def main(argv: list[str] | None = None) -> None:
     log_next(logger, args.output_dir, args.pretrain_dir)
 
 
-def _share(text: str) -> float:
-    share = arg_types.fraction(text)
-    if not share:
-        raise argparse.ArgumentTypeError("0 holds out no rows")
-    return share
-
-
 def _labels(text: str) -> tuple[str, ...]:
     labels = tuple(label.strip() for label in next(csv.reader([text]), [""]))
     for label in labels:
         if not label or labels.count(label) > 1:
             raise argparse.ArgumentTypeError(f"{text!r} has {label!r} twice, or an empty label")
     return labels
-
-
-def _scale(text: str) -> tuple[float, float]:
-    try:
-        low, high = map(float, text.split(","))
-    except ValueError:
-        low = high = math.nan
-    if not 0 < high - low < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not two numbers, the lower first, as 0,5")
-    return low, high

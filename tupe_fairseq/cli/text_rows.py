@@ -10,7 +10,6 @@ from typing import Any
 from tupe_fairseq.cli.shared_flags import refuse_overwriting, vocabulary_files
 from tupe_fairseq.data.columns import Columns, choose_columns
 from tupe_fairseq.data.rows import (
-    DELIMITED,
     STANDARD_INPUT,
     BadRows,
     Row,
@@ -28,10 +27,8 @@ def add_row_flags(parser: argparse.ArgumentParser, standard_input: str = "") -> 
     text = ".tsv, .csv, .jsonl, .conll or .txt (a text in each line), also .gz, .xz, .bz2; or "
     parser.add_argument("input", metavar="INPUT", help=f"{text}.parquet{standard_input}")
     add = parser.add_argument_group("rows").add_argument
-    add("--text", metavar="COL", help="column of the text, by name or number; default: guessed")
+    add("--text", metavar="COL", help="column of the text; default: guessed")
     add("--text2", metavar="COL", help="column of the second text, for pairs; default: guessed")
-    text = "the first row of .tsv and .csv has no names of columns; they are numbered from 1"
-    add("--no-header", action="store_true", help=text)
     text = "leave out and count rows that cannot be read; default: the first is an error"
     add("--skip-bad-rows", action="store_true", help=text)
 
@@ -46,18 +43,16 @@ def parse_rows(
     if args.text2 is not None and args.text is None:
         parser.error("--text2 needs --text, the column of the first text")
     if args.input == STANDARD_INPUT:
-        for flag in ("text", "text2", "no_header"):
+        for flag in ("text", "text2"):
             if getattr(args, flag):
-                parser.error(f"--{flag.replace('_', '-')} is for files, not for standard input")
+                parser.error(f"--{flag} is for files, not for standard input")
         return args, vocabulary
     if not os.path.isfile(args.input):
         parser.error(f"INPUT {args.input} is not a file")
     try:
-        ending = ending_of(args.input)
+        ending_of(args.input)
     except ValueError as error:
         parser.error(str(error))
-    if args.no_header and ending not in DELIMITED:
-        parser.error(f"--no-header is for .tsv and .csv, not for {args.input}")
     return args, vocabulary
 
 
@@ -85,7 +80,7 @@ class TextRows:
         folders: Sequence[str] = (),
         read_label: Callable[[Any, list[str]], Any] | None = None,
     ):
-        self.path, self.header, self.task, self.whole = args.input, not args.no_header, task, whole
+        self.path, self.task, self.whole = args.input, task, whole
         self.is_stream = self.path == STANDARD_INPUT
         self.read_label, self.labels = read_label, []
         self.chosen = self._choose(args, folders)
@@ -101,7 +96,7 @@ class TextRows:
         if is_choice and self.is_stream:
             raise ValueError("questions with candidates are in a file, such as .jsonl")
         usual = {} if self.is_stream else recorded_columns(*folders)
-        names = read_columns(self.path, self.header) if usual else []
+        names = read_columns(self.path) if usual else []
         texts = usual.get("texts") or [x for x in (usual.get("text"), usual.get("text2")) if x]
         if text is None and {*texts} <= {*names}:
             text, text2 = (*texts, None, None)[:2]
@@ -111,7 +106,7 @@ class TextRows:
         if label is None and usual.get("label") in names:
             label = usual["label"]
         return choose_columns(
-            self.path, text, text2, label, candidates, header=self.header,
+            self.path, text, text2, label, candidates,
             num_texts=None if is_choice or self.task is None else self.task.texts,
             labelled=self.read_label is not None,
         )  # fmt: skip
@@ -138,7 +133,7 @@ class TextRows:
             return index, row, values
 
         names = self.chosen.needed
-        for chunk in read_chunks(self.path, names, self.header, self.bad, use, self.whole):
+        for chunk in read_chunks(self.path, names, self.bad, use, self.whole):
             yield [row for _, row in chunk]
 
     def count(self) -> int:

@@ -87,15 +87,10 @@ class Columns(NamedTuple):
 
 
 def find_column(path: str, names: list[str], name: str, flag: str) -> str:
-    """The column that a user gave by its name, or by its number from 1."""
-    if name in names:
-        return name
-    if name.isdecimal() and 1 <= int(name) <= len(names):
-        return names[int(name) - 1]
-    raise ValueError(
-        f"{path} has no column {name!r} ({flag}); the columns are {quoted(names)}, or 1 to "
-        f"{len(names)}"
-    )
+    """The column that a user gave."""
+    if name not in names:
+        raise ValueError(f"{path} has no column {name!r} ({flag}); the columns are {quoted(names)}")
+    return name
 
 
 def choose_columns(
@@ -105,11 +100,10 @@ def choose_columns(
     label: str | None = None,
     candidates: Sequence[str] | None = None,
     *,
-    header: bool = True,
     num_texts: int | None = None,
     labelled: bool = False,
 ) -> Columns:
-    """The columns that a user gave by name or number; the others are guessed, and logged.
+    """The columns that a user gave; the others are guessed, and logged.
 
     Args:
         candidates: None if it is not multiple choice.
@@ -118,7 +112,7 @@ def choose_columns(
     """
     if path == STANDARD_INPUT:
         return Columns(("text", "text2")[: num_texts or 1])
-    rows = first_rows(path, header)
+    rows = first_rows(path)
     names = list(dict.fromkeys(name for row in rows for name in row))
 
     def given(flag: str, *columns: str | None) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ def _texts(path: str, field: str, bad: BadRows) -> Iterator[str]:
 
     ending = ending_of(path, ".jsonl")
     ending = ".jsonl" if ending in (".txt", ".json") else ending  # of other names, JSON lines
-    return (text for _, text in read_rows(path, [field], True, bad, text_of, ending=ending))
+    return (text for _, text in read_rows(path, [field], bad, text_of, ending=ending))
 
 
 def read_blocks(

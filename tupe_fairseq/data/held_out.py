@@ -26,7 +26,7 @@ def draw_parts(
         splits, rest = {}, range(len(texts))
         for split in ("test", "valid"):
             share = getattr(options, f"{split}_share")
-            if share and split not in options.files:
+            if share is not None and split not in options.files:
                 before, (rest, drawn) = len(rest), _hold_out(options, train, texts, rest, split)
                 logger.info("%d of %d rows of train are held out as %s", len(drawn), before, split)
                 splits[split] = _take(train, drawn)

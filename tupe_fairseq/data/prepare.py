@@ -21,7 +21,6 @@ _STRIDE = 128
 # the kinds that a flag is for
 _KINDS_OF = {
     "label_separator": (MULTILABEL,),
-    "scale": (REGRESSION,),
     "labels": tuple(kind for kind in KINDS if kind not in (REGRESSION, QA, CHOICE)),
     "text": tuple(kind for kind in KINDS if kind != QA),
     "text2": tuple(kind for kind in KINDS if kind not in (TAGGING, QA)),
@@ -30,7 +29,7 @@ _KINDS_OF = {
     "candidates": (CHOICE,),
 }
 # what the rows do not depend on; the files of the rows are compared by their content
-_NO_SETTINGS = "output_dir pretrain_dir max_positions workers train valid test has_header".split()
+_NO_SETTINGS = "output_dir pretrain_dir workers train valid test".split()
 
 
 def prepare_pretraining(
@@ -96,22 +95,18 @@ def prepare_task(
     pretrain_dir: str,
     valid: str | None = None,
     test: str | None = None,
-    name: str | None = None,
     text: str | None = None,
     text2: str | None = None,
     candidates: Sequence[str] | None = None,
     label: str | None = None,
-    no_header: bool = False,
     labels: Sequence[str] | None = None,
     label_separator: str | None = None,
-    scale: tuple[float, float] | None = None,
     stride: int | None = None,
     valid_share: float | None = None,
     test_share: float | None = None,
     folds: int | None = None,
     seed: int | None = None,
     skip_bad_rows: bool = False,
-    max_positions: int | None = None,
     workers: int | None = None,
 ) -> dict[str, Any]:
     """Write the folder of a task of your own, as tupe-prepare-task; the content of report.json."""
@@ -124,7 +119,7 @@ def prepare_task(
     settings["files"] = {split: file_sha256(path) for split, path in options.files.items()}
     tokenizer = pretrained_tokenizer(pretrain_dir)
     read = functools.partial(read_task, options, tokenizer.normalize)
-    return prepare_folder(output_dir, settings, read, tokenizer, max_positions, workers)
+    return prepare_folder(output_dir, settings, read, tokenizer, workers)
 
 
 def _check_task(options: argparse.Namespace) -> None:
@@ -154,15 +149,12 @@ def _check_task(options: argparse.Namespace) -> None:
     options.labels = tuple(options.labels or ())
     if options.kind == QA:
         options.stride = _STRIDE if options.stride is None else options.stride
-        if options.no_header:
-            raise ValueError("--no-header has no effect on --kind qa; drop it")
-    options.name = options.name or os.path.basename(os.path.abspath(options.output_dir))
+    options.name = os.path.basename(os.path.abspath(options.output_dir))
     if not re.fullmatch(r"\w[\w.+-]*", options.name):
         raise ValueError(
-            f"--name {options.name!r} cannot be the name of a folder of runs; give letters, "
+            f"--output-dir {options.output_dir} cannot name a folder of runs; give letters, "
             "digits, '.', '+', '-' or '_', not beginning with a sign"
         )
-    options.has_header = not options.no_header
     paths = {split: getattr(options, split) for split in ("train", "valid", "test")}
     options.files = {split: path for split, path in paths.items() if path}
 
@@ -173,7 +165,6 @@ def prepare_glue(
     *,
     pretrain_dir: str,
     tasks: Sequence[str] = tuple(GLUE_TASKS),
-    max_positions: int | None = None,
     workers: int | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Write the folders of GLUE tasks, as tupe-prepare-glue; the content of each report.json."""
@@ -185,7 +176,7 @@ def prepare_glue(
         folder = os.path.join(output_dir, task.name)
         settings = {os.path.basename(path): file_sha256(path) for path in files.values()}
         read = functools.partial(_read_glue, task, files)
-        reports[folder] = prepare_folder(folder, settings, read, tokenizer, max_positions, workers)
+        reports[folder] = prepare_folder(folder, settings, read, tokenizer, workers)
     return reports
 
 

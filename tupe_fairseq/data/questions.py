@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tupe_fairseq.data.rows import DELIMITED, BadRows, RowError, ending_of, read_rows, shown
+from tupe_fairseq.data.rows import BadRows, RowError, ending_of, read_rows, shown
 from tupe_fairseq.data.text_files import printable
 
 Answer = tuple[str, int]  # its text, and where it begins
@@ -26,11 +26,11 @@ class Question(NamedTuple):
 
 def read_questions(path: str, bad: BadRows, labelled: bool = False) -> Iterator[Question]:
     """The questions of a file that can be used; if ``labelled``, those that have answers."""
-    if ending_of(path) in (*DELIMITED, ".conll", ".txt"):
+    if ending_of(path) not in (".json", ".jsonl", ".parquet"):
         raise ValueError(f"{path}: questions are in SQuAD's .json, in .jsonl or .parquet")
     use = functools.partial(_question, labelled=labelled)
     columns = ["question", "context"]
-    return (question for _, question in read_rows(path, columns, True, bad, use, whole=True))
+    return (question for _, question in read_rows(path, columns, bad, use, whole=True))
 
 
 def _question(index: int, row: dict[str, Any], texts: dict[str, Any], labelled: bool) -> Question:

@@ -32,8 +32,6 @@ from tupe_fairseq.data.text_files import (
 
 Row = dict[str, Any]
 STANDARD_INPUT = "-"
-#: formats whose first row may have the names of the columns
-DELIMITED = (".tsv", ".csv")
 CHUNK_ROWS = 8192
 
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")  # JSON may name them, UTF-8 cannot hold them
@@ -129,9 +127,9 @@ def words_of(text: str | list[str]) -> list[str]:
     return _WORD.findall(text)
 
 
-def first_rows(path: str, header: bool = True) -> list[Row]:
+def first_rows(path: str) -> list[Row]:
     """The first good rows, one or more."""
-    rows = list(itertools.islice(_READERS[ending_of(path)](path, None, header), _FIRST_ROWS))
+    rows = list(itertools.islice(_READERS[ending_of(path)](path, None), _FIRST_ROWS))
     good = [row for _, row in rows if isinstance(row, dict)]
     if not good:
         problem = f"{place(path, rows[0][0])} {rows[0][1]}" if rows else f"{path} has no rows"
@@ -139,9 +137,9 @@ def first_rows(path: str, header: bool = True) -> list[Row]:
     return good
 
 
-def read_columns(path: str, header: bool = True) -> list[str]:
-    """The names of the columns, in JSON those of the first rows; without a header "1", "2", ..."""
-    return list(dict.fromkeys(itertools.chain.from_iterable(first_rows(path, header))))
+def read_columns(path: str) -> list[str]:
+    """The names of the columns, in JSON those of the first rows, in .conll "1", "2", ..."""
+    return list(dict.fromkeys(itertools.chain.from_iterable(first_rows(path))))
 
 
 def read_rows(path: str, columns: list[str], *args, **options) -> Iterator[tuple[int, Any]]:
@@ -153,7 +151,6 @@ def read_rows(path: str, columns: list[str], *args, **options) -> Iterator[tuple
 def read_chunks(
     path: str,
     columns: list[str],
-    header: bool = True,
     on_bad: Callable[[RowError], Any] | None = None,
     use: Callable[[int, Row, Row], Any] = lambda index, row, texts: texts,
     whole: bool = False,
@@ -173,7 +170,7 @@ def read_chunks(
     """
     index, chunks = itertools.count(), _standard_input(len(columns))
     if path != STANDARD_INPUT:
-        rows = _READERS[ending or ending_of(path)](path, None if whole else columns, header)
+        rows = _READERS[ending or ending_of(path)](path, None if whole else columns)
         chunks = iter(lambda: list(itertools.islice(rows, size)), [])
     for chunk in chunks:
         good = []
@@ -192,9 +189,7 @@ def read_chunks(
         raise ValueError(f"{path} has no rows")
 
 
-def row_writer(
-    ending: str, file: IO[str], columns: list[str] | None, header: bool = True
-) -> Callable[[Row], Any]:
+def row_writer(ending: str, file: IO[str], columns: list[str] | None) -> Callable[[Row], Any]:
     """A function that writes a row to an open file of the format .tsv, .csv, .jsonl or .conll.
 
     In .tsv and .csv words are separated by spaces, and what a row lacks is empty. The header is
@@ -220,7 +215,7 @@ def row_writer(
         # half characters as JSON names them
         file.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
 
-    if columns and header and ending not in (".jsonl", ".conll"):
+    if columns and ending not in (".jsonl", ".conll"):
         write({name: name for name in columns})
     return write
 
@@ -258,7 +253,7 @@ def _standard_input(num_texts: int) -> Iterator[list[tuple[int, Row | RowError]]
         yield chunk
 
 
-def _txt(path: str, columns, header):
+def _txt(path: str, columns):
     with open_text(path) as (file, _):
         if holds_json(file.peek()):
             raise ValueError(
@@ -267,7 +262,7 @@ def _txt(path: str, columns, header):
     return ((number, _checked({"text": line}, line)) for number, line in _lines(path))
 
 
-def _tsv(path: str, columns, header: bool):
+def _tsv(path: str, columns):
     def rows():
         for number, line in _lines(path):
             fields = line.split("\t") if line else []
@@ -278,22 +273,20 @@ def _tsv(path: str, columns, header: bool):
                 )  # fmt: skip
             yield number, _checked(fields, line)
 
-    return _delimited(path, header, rows())
+    return _delimited(path, rows())
 
 
-def _csv(path: str, columns, header: bool):
+def _csv(path: str, columns):
     csv.field_size_limit(1 << 30)
     lines = _lines(path, with_ends=True)
     first = list(itertools.islice(lines, _FIRST_ROWS))
     sample = [line for _, line in first]
     separator = max(",;\t|", key=lambda sign: _num_alike(sample, sign))
-    if sample and re.fullmatch("sep=.\r?\n?", sample[0], re.IGNORECASE):  # Excel's
-        separator, first = sample[0][4], first[1:]
     # "a", "b": not of the standard, but common
     has_spaces = any(f'{separator} "' in line for line in sample)
     options = {"delimiter": separator, "skipinitialspace": has_spaces, "strict": True}
     rows = _csv_rows(itertools.chain(first, lines), options)
-    return _delimited(path, header, rows, separator)
+    return _delimited(path, rows, separator)
 
 
 def _num_alike(lines: list[str], separator: str) -> tuple[int, int]:
@@ -327,25 +320,21 @@ def _csv_rows(lines: Iterator[tuple[int, str]], options: dict[str, Any]):
         numbers.clear()
 
 
-def _delimited(
-    path: str, header: bool, rows: Iterator[tuple[int, list[str] | RowError]], separator: str = "\t"
-):
-    """Rows of fields; a blank line is none, unless there is only one column.
+def _delimited(path: str, rows: Iterator[tuple[int, list[str] | RowError]], separator: str = "\t"):
+    """Rows of fields, the first of names; a blank line is none, unless there is only one column.
 
     Columns of the same name are named by their numbers.
     """
     names: list[str] = []
     for number, fields in rows:
         if isinstance(fields, RowError):
-            if header and not names:
+            if not names:
                 raise ValueError(f"{place(path, number)} {fields}")
             yield number, fields
         elif fields or len(names) == 1:
-            fields, is_first = fields or [""], not names
-            if is_first:
-                is_name = [header and fields.count(x) == 1 for x in fields]
-                names = [x if is_name[i] else str(i + 1) for i, x in enumerate(fields)]
-            if is_first and header:
+            fields = fields or [""]
+            if not names:
+                names = [x if fields.count(x) == 1 else str(i) for i, x in enumerate(fields, 1)]
                 if len(fields) == 1 and {*",;\t|"} & {*fields[0]}:
                     advice = "name it .tsv if tabs separate fields, and .csv if , ; or | do"
                     raise ValueError(f"{path} begins with one field, {fields[0]!r:.80}; {advice}")
@@ -356,7 +345,7 @@ def _delimited(
                 yield number, RowError(f"{problem}, with {separator!r} between them")
 
 
-def _jsonl(path: str, columns, header):
+def _jsonl(path: str, columns):
     for number, line in _lines(path):
         if line.strip():
             try:
@@ -376,7 +365,7 @@ def _object(pairs: list[tuple[str, Any]]) -> Row:
     return row
 
 
-def _squad(path: str, columns, header):
+def _squad(path: str, columns):
     """The questions of SQuAD's articles and paragraphs, or of a flat list, with their texts."""
     with open_text(path) as (file, _):
         try:
@@ -403,7 +392,7 @@ def _squad(path: str, columns, header):
         ) from error
 
 
-def _conll(path: str, columns, header):
+def _conll(path: str, columns):
     """Sentences; the first token shows the separator and the number of fields.
 
     A comment begins with "# " or "#<tab>" before a sentence. With the fields of a token it is a
@@ -436,7 +425,7 @@ def _conll(path: str, columns, header):
             yield tokens[0][0], _checked(row, *(line for _, line in lines))
 
 
-def _parquet(path: str, columns: list[str] | None, header):
+def _parquet(path: str, columns: list[str] | None):
     import pyarrow.parquet
 
     with open(path, "rb") as file:
@@ -458,7 +447,6 @@ _READERS: dict[str, Callable] = {
     ".tsv": _tsv,
     ".csv": _csv,
     ".jsonl": _jsonl,
-    ".ndjson": _jsonl,
     ".json": _squad,
     ".conll": _conll,
     ".txt": _txt,

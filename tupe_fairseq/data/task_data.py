@@ -46,7 +46,6 @@ def prepare_folder(
     settings: dict[str, Any],
     read: Callable[[], tuple[Task, dict[str, dict[str, TaskRows]], dict[str, Any]]],
     tokenizer: Tokenizer,
-    max_positions: int | None = None,
     workers: int | None = None,
 ) -> dict[str, Any]:
     """Write the folder, unless it is finished; log and return the content of its report.json.
@@ -55,9 +54,8 @@ def prepare_folder(
         settings: all that the rows depend on; JSON.
         read: reads the task, the rows of its splits, and more for report.json. The splits are those
             of the folder itself, under "", or of the folder of each fold.
-        max_positions: rows with more tokens are counted.
     """
-    max_positions = max_positions or tokenizer.max_positions or 512
+    max_positions = tokenizer.max_positions or 512  # rows with more tokens are counted
     workers = workers or os.cpu_count() or 1
     vocabulary = [tokenizer.dictionary, *tokenizer.paths]
     settings = {

@@ -12,10 +12,8 @@ from tupe_fairseq.data.held_out import FEWEST, draw_parts, keys_of
 from tupe_fairseq.data.metrics import are_entities
 from tupe_fairseq.data.questions import read_questions
 from tupe_fairseq.data.rows import (
-    DELIMITED,
     BadRows,
     RowError,
-    ending_of,
     quoted,
     read_rows,
     refuse_list,
@@ -64,14 +62,14 @@ def read_task(
     """The task, the rows of its splits by folder, and for report.json the columns of train.
 
     Args:
-        options: the flags of tupe-prepare-task, ``files`` by split, and ``has_header``.
+        options: the flags of tupe-prepare-task, and ``files`` by split.
         normalize: texts are the same if this makes them the same.
     """
     kind, files, labels = options.kind, options.files, options.labels
     columns = _columns(options)
     if kind == CHOICE:
         labels = _names(options, columns)
-    train = _read(options, "train", columns, labels, options.scale)
+    train = _read(options, "train", columns, labels)
     scheme = _scheme(train) if kind == TAGGING else None
     converts = scheme == IOB1 and not labels
     texts, more = (2 if columns is None else len(columns.texts)), {}
@@ -97,7 +95,7 @@ def read_task(
             if split != "test" and len(rows.texts) < FEWEST:
                 raise ValueError(f"{split} has {len(rows.texts)} rows; fine-tuning needs {FEWEST}")
     if kind == REGRESSION:
-        more = {"scale": _scale(options, train, splits)}
+        more = {"scale": _scale(train, splits)}
     _warn_of_leaks({split: splits[split] for split in ("train", *files)}, normalize)
     names = tuple(split for split in ("train", "valid", "test") if split in splits)
     task = Task(
@@ -111,16 +109,12 @@ def _columns(options: argparse.Namespace) -> Columns | None:
     """Those of train; questions have none to choose."""
     if options.kind == QA:
         return None
-    endings = {ending_of(path) for path in options.files.values()}
-    if not options.has_header and endings.isdisjoint(DELIMITED):
-        raise ValueError("--no-header has no effect: none of the files is .tsv or .csv; drop it")
     return choose_columns(
         options.files["train"],
         options.text,
         options.text2,
         options.label,
         (options.candidates or ()) if options.kind == CHOICE else None,
-        header=options.has_header,
         num_texts=1 if options.kind == TAGGING else None,
         labelled=True,
     )
@@ -131,13 +125,12 @@ def _read(
     split: str,
     columns: Columns | None,
     labels: Sequence[str],
-    scale: tuple[float, float] | None = None,
     converts: bool = False,
 ) -> TaskRows:
     """The rows of a file that can be used; the others are counted, or refused.
 
     Args:
-        labels, scale: what a label may be, if that is known.
+        labels: what a label may be, if that is known.
         converts: from IOB1, where B-x begins an entity only behind another x, to BIO.
     """
     path, bad = options.files[split], BadRows(options.skip_bad_rows)
@@ -151,9 +144,6 @@ def _read(
         if label is not None:
             label = _as_bio(label) if converts else label
             _refuse_unknown(label, labels)
-        if scale and not scale[0] <= float(label) <= scale[1]:
-            problem = f"has the score {label!r}, outside --scale {scale[0]:g},{scale[1]:g}"
-            raise RowError(problem, "score outside the scale")
         rows.add(values, label, str(index))
 
     if columns is None:
@@ -161,7 +151,7 @@ def _read(
             rows.add((one.question, one.context), one.answers, one.id)
     else:
         whole = options.kind == CHOICE
-        for _ in read_rows(path, columns.needed, options.has_header, bad, use, whole=whole):
+        for _ in read_rows(path, columns.needed, bad, use, whole=whole):
             pass
     if not rows.texts:
         raise ValueError(f"{path}: no row can be used; left out: {bad}")
@@ -179,7 +169,7 @@ def _names(options: argparse.Namespace, columns: Columns) -> tuple[str, ...]:
         numbers[len(values) - 1] += 1
         labels[label] += 1
 
-    for _ in read_rows(path, columns.needed, options.has_header, BadRows(), use, whole=True):
+    for _ in read_rows(path, columns.needed, BadRows(), use, whole=True):
         pass
     return names_of(numbers.most_common(1)[0][0], labels, path) if numbers else ()
 
@@ -228,7 +218,7 @@ def _scheme(train: TaskRows) -> str | None:
 def _is_labelled(options: argparse.Namespace, columns: Columns, known: set[str]) -> bool:
     """Whether a test set has labels, and not, as -1 or ?, what stands for none and train lacks."""
     path, column, cells = options.files["test"], columns.label, set()
-    rows = read_rows(path, [column], options.has_header, BadRows(), whole=True)
+    rows = read_rows(path, [column], BadRows(), whole=True)
     for _, row in rows:
         cells.update(row[column].split() or [""] if isinstance(row[column], str) else row[column])
     if cells <= {""} and options.kind == MULTILABEL:
@@ -329,16 +319,13 @@ def _labels(options: argparse.Namespace, train: TaskRows, columns: Columns) -> t
     return options.labels or tuple(labels)
 
 
-def _scale(
-    options: argparse.Namespace, train: TaskRows, splits: dict[str, TaskRows]
-) -> tuple[float, float]:
-    """That of the file of train if none is given; scores outside are counted."""
+def _scale(train: TaskRows, splits: dict[str, TaskRows]) -> tuple[float, float]:
+    """That of the file of train; scores outside are counted."""
     scores = list(map(float, train.labels))
-    low, high = options.scale or (min(scores), max(scores))
+    low, high = min(scores), max(scores)
     if low == high:
         raise ValueError(f"all scores of train are {low:g}; there is nothing to learn")
-    if not options.scale:
-        logger.info("the scale is %g to %g, as in train (--scale)", low, high)
+    logger.info("the scale is %g to %g, as in train", low, high)
     for rows in splits.values():
         outside = sum(not low <= float(label) <= high for label in rows.labels)
         if outside:
