@@ -9,7 +9,7 @@ from matplotlib.image import imread
 
 from helpers.glue_data import write_bin
 from helpers.glue_files import write_pretrain_dir
-from helpers.models import MAX_POSITIONS, write_model
+from helpers.models import write_model
 from helpers.running import run_here
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.data.subwords import SentencePiece
@@ -109,8 +109,7 @@ def test_matrices_are_drawn_with_queries_as_rows():
     assert not torch.allclose(total, total.transpose(1, 2))
     measured = position_bias.measure(given)
     torch.testing.assert_close(measured["sum"], total[[0, 2]])
-    figure = position_bias.draw({"a": {"sum": measured["sum"]}}, {"a": given})
-    found = images(figure)
+    found = images(position_bias.draw({"sum": measured["sum"]}, given))
     for head in (0, 2):
         torch.testing.assert_close(found[f"head {head}"], total[head])
 
@@ -119,7 +118,7 @@ def test_attention_is_that_of_the_sentence():
     given = plot_input(rel_pos=True)
     weights = given.encoder.attention_weights(given.sentence[None])
     assert attention.measure(given).equal(torch.cat(weights)[:, [0, 2]])
-    found = images(attention.draw({"a": attention.measure(given)}, {"a": given}))
+    found = images(attention.draw(attention.measure(given), given))
     torch.testing.assert_close(found["layer 1, head 2"], weights[1][0, 2].detach())
 
 
@@ -149,34 +148,26 @@ def model(tmp_path):
 
 def test_the_figures_that_apply(model, tmp_path):
     out = tmp_path / "out"
-    log = run_here("tupe-plot", model, "--output-dir", out, "--dpi", 40).stdout
+    log = run_here("tupe-plot", model, "--output-dir", out).stdout
     names = {"position_bias", "profile_by_distance", "attention"}
     assert {path.stem for path in out.iterdir()} == names
-    assert "correlations.png: skipped for a: position encoding 'tupe' adds nothing" in log
+    assert "correlations.png: skipped: position encoding 'tupe' adds nothing" in log
     for path in out.iterdir():
         image = imread(path)[..., :3]
         assert min(image.shape[:2]) > 100 and image.std() > 0.05  # ink on white paper
-    # two models, one of them without text
-    other = shutil.copytree(model.parent, tmp_path / "b", ignore=shutil.ignore_patterns("valid*"))
-    words = [model, other / model.name, "--output-dir", tmp_path / "two", "--dpi", 40]
-    log = run_here("tupe-plot", *words, "--data", other).stdout
-    assert "attention.png: skipped for b: there is no sentence" in log
-    names -= {"attention"}
-    assert {path.stem for path in (tmp_path / "two").iterdir()} == names
     learned = write_model(model.parent, model.parent, position_encoding="learned")
-    run_here("tupe-plot", learned, "--output-dir", out, "--dpi", 40)
+    run_here("tupe-plot", learned, "--output-dir", out)
     assert (out / "correlations.png").exists()
     # one without text
+    other = shutil.copytree(model.parent, tmp_path / "b", ignore=shutil.ignore_patterns("valid*"))
     bare = write_model(other, other, position_encoding="learned")
-    log = run_here("tupe-plot", bare, "--output-dir", tmp_path / "none", "--dpi", 40).stdout
-    assert "correlations.png: skipped for b: it needs text; give --sentences" in log
+    log = run_here("tupe-plot", bare, "--output-dir", tmp_path / "none").stdout
+    assert "attention.png: skipped: there is no sentence; give --sentence" in log
+    assert "correlations.png: skipped: it needs text; give --data" in log
 
 
-def test_text_is_encoded_by_the_vocabulary_of_the_data(model, tmp_path):
-    (tmp_path / "text").write_text("The cat likes the house.\n" * 40)
-    (given,) = load([str(model)], sentence="a dog", length=9, heads=[1]).values()
+def test_a_sentence_is_encoded_by_the_vocabulary_of_the_data(model):
+    given = load(str(model), sentence="a dog", length=9, heads=[1])
     pieces = SentencePiece(str(model.parent / "sentencepiece.bpe.model")).split("a dog")
     assert given.tokens == ["<s>", *pieces, "</s>"]
     assert (given.length, given.heads, given.words.shape[1]) == (9, [1], 9)
-    (given,) = load([str(model)], sentences=str(tmp_path / "text")).values()
-    assert given.words.shape[1] == MAX_POSITIONS

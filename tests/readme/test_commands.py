@@ -54,7 +54,6 @@ SMALLER = {
     "tupe-compare": "--updates 2 --validate-every 2 --seeds 1 --batch-size 2 --parallel 1 "
     "--tokens-per-sample 64",
     "tupe-finetune": "--cpu --epochs 1 --lrs 2e-5 --seeds 1",
-    "tupe-plot": "--dpi 20",
     "tupe-prepare-glue": "--workers 1",
     "tupe-prepare-pretrain": "--workers 1",
     "tupe-prepare-task": "--workers 1",

@@ -12,33 +12,29 @@ logger = logging.getLogger("tupe-plot")
 def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tupe-plot",
-        description="Draw the position terms and the attention of one model, or of several to "
-        "compare them. Figures that do not apply to a model are skipped, and the reason is logged.",
+        description="Draw the position terms and the attention of a model. Figures that do not "
+        "apply to it are skipped, and the reason is logged.",
         epilog="figures: position_bias (each head's matrix), profile_by_distance (its mean at each "
         "relative\nposition), correlations (of words and added positions), attention (maps of a "
-        "sentence)\n\nexample:\n  tupe-plot tupe-r/checkpoint_best.pt bert-a/checkpoint_best.pt "
-        "--data data-bin --output-dir plots",
+        "sentence)\n\nexample:\n  tupe-plot checkpoints/checkpoint_best.pt --data data-bin "
+        "--output-dir plots",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("checkpoints", nargs="+", type=arg_types.checkpoint, metavar="CHECKPOINT",
-        help="trained models")  # fmt: skip
+    add("checkpoint", type=arg_types.checkpoint, metavar="CHECKPOINT", help="the model")
     add("--output-dir", required=True, type=arg_types.writable, metavar="DIR", help="for the PNGs")
     add("--data", type=arg_types.folder, metavar="DIR",
         help="with dict.txt, and for text a vocabulary and a valid split; default: the "
         "checkpoint's folder")  # fmt: skip
-    add("--sentences", type=arg_types.file, metavar="FILE",
-        help="text, one sentence per line; default: the valid split of --data")  # fmt: skip
-    add("--sentence", metavar="TEXT", help="for attention; default: one of --sentences")
+    add("--sentence", metavar="TEXT", help="for attention; default: one of the valid split")
     add("--length", type=arg_types.at_least(2), metavar="T", help="positions; default: all, or 128")
     add("--heads", type=arg_types.comma_list(arg_types.at_least(0)), metavar="0,1,...",
         help="heads to show, counted from 0; default: all")  # fmt: skip
-    add("--dpi", type=arg_types.at_least(10), default=120, metavar="N", help="default %(default)s")
     return parser
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Draw all figures that apply; nothing is written before every model is loaded."""
+    """Draw all figures that apply."""
     args = get_parser().parse_args(argv)
     from tupe_fairseq.figures import attention, correlations, position_bias
     from tupe_fairseq.figures.canvas import save_png
@@ -50,22 +46,16 @@ def main(argv: list[str] | None = None) -> None:
         "correlations": (correlations.measure, correlations.draw),
         "attention": (attention.measure, attention.draw),
     }
-    inputs = load(
-        args.checkpoints,
-        args.data,
-        length=args.length,
-        heads=args.heads and sorted(args.heads),
-        sentences=args.sentences,
-        sentence=args.sentence,
+    heads = args.heads and sorted(args.heads)
+    plot_input = load(
+        args.checkpoint, args.data, length=args.length, heads=heads, sentence=args.sentence
     )
     for figure, (measure, draw) in figures.items():
-        measured = {}
-        for name, plot_input in inputs.items():
-            try:
-                measured[name] = measure(plot_input)
-            except NotApplicable as reason:
-                logger.info("%s.png: skipped for %s: %s", figure, name, reason)
-        if measured:
-            path = os.path.join(args.output_dir, f"{figure}.png")
-            save_png(draw(measured, inputs), path, args.dpi)
-            logger.info("wrote %s", path)
+        try:
+            measured = measure(plot_input)
+        except NotApplicable as reason:
+            logger.info("%s.png: skipped: %s", figure, reason)
+            continue
+        path = os.path.join(args.output_dir, f"{figure}.png")
+        save_png(draw(measured, plot_input), path, dpi=120)
+        logger.info("wrote %s", path)

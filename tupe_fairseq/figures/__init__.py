@@ -1,1 +1,1 @@
-"""The figures of tupe-plot: ``measure`` gives a model's values, ``draw`` a figure of several."""
+"""The figures of tupe-plot: ``measure`` gives a model's values, ``draw`` a figure of them."""

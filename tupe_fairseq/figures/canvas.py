@@ -1,7 +1,6 @@
 """Sizes, colours and files, shared by all figures."""
 
 import os
-from collections.abc import Iterable
 
 import matplotlib.figure  # before numpy: the extra for figures brings both
 import numpy as np
@@ -10,7 +9,7 @@ from torch import Tensor
 from tupe_fairseq.files import atomic_write
 
 DIVERGING, SEQUENTIAL, BY_LAYER = "RdBu_r", "viridis", "plasma"
-# of models: Okabe and Ito's, which colour-blind readers can tell apart
+# of lines: Okabe and Ito's, which colour-blind readers can tell apart
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
 
 
@@ -36,12 +35,12 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def symmetric_limit(values: Iterable[Tensor]) -> tuple[float, bool]:
+def symmetric_limit(values: Tensor) -> tuple[float, bool]:
     """Half the width of a colour scale around 0, and whether a few values are beyond it.
 
     The 99.5th percentile: a single outlier, such as [CLS] may have, would make all others pale.
     """
-    sizes = np.concatenate([np.abs(x.double().numpy()).ravel() for x in values])
+    sizes = np.abs(values.double().numpy())
     limit, highest = float(np.quantile(sizes, 0.995)), float(sizes.max())
     return limit or highest or 1.0, highest > (limit or highest)
 
@@ -53,5 +52,5 @@ def wrapped(count: int, most: int) -> tuple[int, int]:
 
 
 def colours(count: int) -> list[str]:
-    """A colour for each of several models."""
+    """A colour for each of several lines."""
     return [COLOURS[i % len(COLOURS)] for i in range(count)]

@@ -63,7 +63,7 @@ def measure(plot_input: PlotInput) -> Tensor:
             f"position encoding {encoder.config.position_encoding!r} adds nothing to the input"
         )
     if plot_input.words is None:
-        raise NotApplicable("it needs text; give --sentences, or --data with a valid split")
+        raise NotApplicable("it needs text; give --data with a valid split")
     total = torch.zeros(())
     for words in plot_input.words.split(16):
         total = total + four_correlations(encoder, words)[:, :, plot_input.heads].double().sum(
@@ -72,25 +72,20 @@ def measure(plot_input: PlotInput) -> Tensor:
     return total / (len(plot_input.words) * len(plot_input.heads))
 
 
-def draw(measured: dict[str, Tensor], inputs: dict[str, PlotInput]):
-    """One row of four matrices per model, with one colour scale per row."""
-    figure = canvas.new_figure(13, 3.5 * len(measured) + 0.7)
-    figure.suptitle("Correlations in the first layer's attention: mean over sentences and heads")
-    parts = figure.subfigures(len(measured), 1, squeeze=False)[:, 0]
-    for part, (name, matrices) in zip(parts, measured.items()):
-        plot_input = inputs[name]
-        all_heads = len(plot_input.heads) == plot_input.encoder.config.num_heads
-        heads = "" if all_heads else f" (heads {', '.join(map(str, plot_input.heads))})"
-        part.suptitle(canvas.plain(name + heads), fontsize="medium")
-        axes = part.subplots(1, 4, sharey=True)
-        limit, has_beyond = canvas.symmetric_limit([matrices])
-        for ax, matrix, title in zip(axes, matrices, NAMES):
-            image = ax.imshow(matrix, cmap=canvas.DIVERGING, vmin=-limit, vmax=limit)
-            # only differences within a row change the softmax
-            spread = (matrix - matrix.mean(1, keepdim=True)).square().mean().sqrt()
-            ax.set_title(f"{title}\nstandard deviation over keys {spread:.2g}", fontsize="medium")
-            ax.set_xlabel("key position")
-        axes[0].set_ylabel("query position")
-        bar = part.colorbar(image, ax=axes, extend="both" if has_beyond else "neither", pad=0.01)
-        bar.set_label("logit")
+def draw(matrices: Tensor, plot_input: PlotInput):
+    """Four matrices with one colour scale."""
+    figure = canvas.new_figure(13, 4.2)
+    mean = f"mean over sentences and heads {', '.join(map(str, plot_input.heads))}"
+    figure.suptitle(f"Correlations in the first layer's attention: {mean}")
+    axes = figure.subplots(1, 4, sharey=True)
+    limit, has_beyond = canvas.symmetric_limit(matrices)
+    for ax, matrix, title in zip(axes, matrices, NAMES):
+        image = ax.imshow(matrix, cmap=canvas.DIVERGING, vmin=-limit, vmax=limit)
+        # only differences within a row change the softmax
+        spread = (matrix - matrix.mean(1, keepdim=True)).square().mean().sqrt()
+        ax.set_title(f"{title}\nstandard deviation over keys {spread:.2g}", fontsize="medium")
+        ax.set_xlabel("key position")
+    axes[0].set_ylabel("query position")
+    bar = figure.colorbar(image, ax=axes, extend="both" if has_beyond else "neither", pad=0.01)
+    bar.set_label("logit")
     return figure

@@ -1,7 +1,6 @@
-"""What a figure is drawn from: a model, its name, heads and length, and text."""
+"""What a figure is drawn from: a model, its heads and length, and text."""
 
 import os
-import re
 from dataclasses import dataclass
 
 import torch
@@ -19,8 +18,6 @@ FEWEST_BLOCKS, MOST_BLOCKS = 16, 128
 _SHORTEST_BLOCK = 8
 # the longest sentence whose token labels are easy to read
 _READABLE = 30
-# names that most models have
-_COMMON = re.compile(r"checkpoint.*|model")
 
 
 class NotApplicable(ValueError):
@@ -58,76 +55,39 @@ def cut_blocks(sentences: list[Tensor], length: int, cls: int) -> Tensor | None:
     return torch.cat([blocks.new_full((len(blocks), 1), cls), blocks], dim=1)
 
 
-def short_names(paths: list[str]) -> list[str]:
-    """The shortest names that tell checkpoints apart: runs/a/checkpoint_best.pt is a."""
-    whole = [os.path.splitext(path)[0].strip(os.sep).split(os.sep) for path in paths]
-    telling = [[part for part in parts if not _COMMON.fullmatch(part)] for parts in whole]
-    for candidates in (telling, whole):
-        for count in range(1, max(map(len, candidates)) + 1):
-            names = ["/".join(parts[-count:]) for parts in candidates]
-            if all(names) and len(set(names)) == len(names):
-                return names
-    raise ValueError(f"a checkpoint is listed twice: {' '.join(paths)}")
-
-
 def load(
-    paths: list[str],
+    path: str,
     data: str | None = None,
     *,
     length: int | None = None,
     heads: list[int] | None = None,
-    sentences: str | None = None,
     sentence: str | None = None,
-) -> dict[str, PlotInput]:
-    """All models by name, with the same number of positions, so that they can be compared."""
-    folders = [data or os.path.dirname(path) or "." for path in paths]
-    models = [model.load(path, folder) for path, folder in zip(paths, folders)]
-    shortest = min(one.max_positions for one in models)
-    if length and length > shortest:
-        raise ValueError(f"--length ({length}) is above the model's max_positions ({shortest})")
-    length, inputs = length or min(shortest, 128), {}
-    for name, path, folder, one in zip(short_names(paths), paths, folders, models):
-        last = one.encoder.config.num_heads - 1
-        if heads and max(heads) > last:
-            raise ValueError(f"--heads ({max(heads)}) is above {last}, the last head of {path}")
-        plot_input = PlotInput(one.encoder, length, heads or list(range(last + 1)))
-        _add_text(
-            plot_input, one.symbols, [folder, os.path.dirname(path) or "."], sentences, sentence
-        )
-        inputs[name] = plot_input
-    return inputs
-
-
-def _add_text(plot_input, symbols, folders, sentences, sentence) -> None:
-    """Fill in the fields of the text, from a file or else the valid split, and the sentence."""
-    if sentences or sentence:
-        tokenizer = Tokenizer.load(folders)
-    if sentences:
-        text = [_ids(tokenizer, line) for line in _lines(sentences)]
-    else:
-        text = _valid(folders[0], plot_input.length, len(symbols))
-    embed, longest = plot_input.encoder.embed_tokens, plot_input.encoder.config.max_positions
-    blocks = cut_blocks(text, plot_input.length, cls=BOS)
+) -> PlotInput:
+    """A model, and text of the valid split of its data, if they have one."""
+    folder = data or os.path.dirname(path) or "."
+    one = model.load(path, folder)
+    embed, longest = one.encoder.embed_tokens, one.max_positions
+    last = one.encoder.config.num_heads - 1
+    if length and length > longest:
+        raise ValueError(f"--length ({length}) is above the model's max_positions ({longest})")
+    if heads and max(heads) > last:
+        raise ValueError(f"--heads ({max(heads)}) is above {last}, the last head of {path}")
+    length = length or min(longest, 128)
+    plot_input = PlotInput(one.encoder, length, heads or list(range(last + 1)))
+    text = _valid(folder, length, len(one.symbols))
+    blocks = cut_blocks(text, length, cls=BOS)
     plot_input.words = None if blocks is None else embed(blocks).detach()
-    shown = _ids(tokenizer, sentence) if sentence else _example(text, longest)
+    shown = _example(text, longest)
+    if sentence:
+        tokenizer = Tokenizer.load([folder, os.path.dirname(path) or "."])
+        shown = torch.tensor([*tokenizer.encode(sentence), EOS])
     if shown is not None:
         ids = torch.cat([shown.new_tensor([BOS]), shown])
         if len(ids) > longest:
             raise ValueError(f"--sentence has {len(ids)} tokens, and the model takes {longest}")
         plot_input.sentence = embed(ids).detach()
-        plot_input.tokens = [symbols[token] for token in ids.tolist()]
-
-
-def _ids(tokenizer: Tokenizer, line: str) -> Tensor:
-    return torch.tensor([*tokenizer.encode(line), EOS])
-
-
-def _lines(path: str) -> list[str]:
-    with open(path, encoding="utf-8") as file:
-        lines = [line for line in map(str.strip, file) if line]
-    if not lines:
-        raise ValueError(f"--sentences {path} is empty; give one sentence per line")
-    return lines
+        plot_input.tokens = [one.symbols[token] for token in ids.tolist()]
+    return plot_input
 
 
 def _valid(folder: str, length: int, num_symbols: int) -> list[Tensor]:

@@ -32,27 +32,25 @@ def measure(plot_input: PlotInput) -> dict[str, Tensor]:
     return {name: matrix[plot_input.heads] for name, matrix in terms._asdict().items()}
 
 
-def draw(measured: dict[str, dict[str, Tensor]], inputs: dict[str, PlotInput]):
-    """A grid of matrices for each model and term.
+def draw(terms: dict[str, Tensor], plot_input: PlotInput):
+    """A grid of matrices for each term.
 
     Each matrix has its own colour scale: with a common one, the strongest head would leave all
     others white.
     """
-    panels, columns = [], 1
-    for name, terms in measured.items():
-        for term, matrices in terms.items():
-            _, wide = canvas.wrapped(len(matrices), _MOST_COLUMNS)
-            columns = max(columns, wide)
-            heads = list(zip(inputs[name].heads, matrices))
-            panels += [(f"{name}: {term}", heads[n : n + wide]) for n in range(0, len(heads), wide)]
+    _, columns = canvas.wrapped(len(plot_input.heads), _MOST_COLUMNS)
+    panels = []
+    for term, matrices in terms.items():
+        heads = list(zip(plot_input.heads, matrices))
+        panels += [(term, heads[n : n + columns]) for n in range(0, len(heads), columns)]
     figure = canvas.new_figure(max(2.45 * columns + 0.7, 5.5), 2.1 * len(panels) + 0.6)
     figure.suptitle("Position bias (logit)")
     axes = figure.subplots(len(panels), columns, squeeze=False)
     for ax in axes.flat:
         ax.set_axis_off()
-    for row, (label, heads) in zip(axes, panels):
+    for row, (term, heads) in zip(axes, panels):
         for ax, (head, matrix) in zip(row, heads):
-            limit, has_beyond = canvas.symmetric_limit([matrix])
+            limit, has_beyond = canvas.symmetric_limit(matrix)
             ax.set_axis_on()
             image = ax.imshow(matrix, cmap=canvas.DIVERGING, vmin=-limit, vmax=limit)
             ax.set_title(f"head {head}", fontsize="medium")
@@ -62,7 +60,7 @@ def draw(measured: dict[str, dict[str, Tensor]], inputs: dict[str, PlotInput]):
             ends, extend = [-limit, 0, limit], "both" if has_beyond else "neither"
             bar = figure.colorbar(image, ax=ax, ticks=ends, extend=extend, aspect=15, shrink=0.9)
             bar.ax.set_yticklabels([f"{x:.2g}" for x in ends])
-        row[0].set_ylabel(f"{canvas.plain(label)}\nquery position")
+        row[0].set_ylabel(f"{term}\nquery position")
     for ax in axes[-1]:
         ax.set_xlabel("key position")
     return figure
@@ -94,47 +92,31 @@ def measure_profile(plot_input: PlotInput) -> dict[str, Profile]:
     return {term: by_offset(bias) for term, bias in measure(plot_input).items()}
 
 
-def draw_profile(measured: dict[str, dict[str, Profile]], inputs: dict[str, PlotInput]):
-    """One panel per head; all terms of one model, or the sums of several."""
-    is_one, by_name = len(measured) == 1, dict(zip(measured, canvas.colours(len(measured))))
-    lines = [
-        (name, term, profile)
-        for name, profiles in measured.items()
-        for term, profile in profiles.items()
-        if is_one or term == list(profiles)[-1] or term.startswith("layer")
-    ]
-    colours = [by_name[name] for name, _, _ in lines]
-    if is_one and lines[0][1].startswith("layer"):
+def draw_profile(profiles: dict[str, Profile], plot_input: PlotInput):
+    """One panel per head, with a line for each term or layer."""
+    colours = canvas.colours(len(profiles))
+    if "layer 0" in profiles:
         shade = colormaps[canvas.BY_LAYER]
-        colours = [shade(0.9 * n / len(lines)) for n in range(len(lines))]
-    elif is_one:
-        colours = canvas.colours(len(lines))
-    heads = sorted({head for name in measured for head in inputs[name].heads})
+        colours = [shade(0.9 * n / len(profiles)) for n in range(len(profiles))]
+    heads = plot_input.heads
     rows, columns = canvas.wrapped(len(heads), 4)
     figure = canvas.new_figure(max(2.7 * columns + 0.6, 7.5), 2.4 * rows + 1.6)
-    of_one = f" of {canvas.plain(lines[0][0])}" if is_one else ""
-    figure.suptitle(
-        f"Position bias{of_one} by relative position\nmean ± standard deviation, without [CLS]"
-    )
+    figure.suptitle("Position bias by relative position\nmean ± standard deviation, without [CLS]")
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     for ax in axes.flat[len(heads) :]:
         ax.set_axis_off()
-    for ax, head in zip(axes.flat, heads):
-        for (name, term, profile), colour in zip(lines, colours):
-            if head in inputs[name].heads:
-                row = inputs[name].heads.index(head)
-                mean, spread = profile.mean[row], profile.spread[row]
-                label = canvas.plain(term if is_one else name)
-                ax.plot(profile.offsets, mean, color=colour, lw=1.4, label=label)
-                band = {"color": colour, "alpha": 0.15, "linewidth": 0}
-                ax.fill_between(profile.offsets, mean - spread, mean + spread, **band)
+    for row, (ax, head) in enumerate(zip(axes.flat, heads)):
+        for (term, profile), colour in zip(profiles.items(), colours):
+            mean, spread = profile.mean[row], profile.spread[row]
+            ax.plot(profile.offsets, mean, color=colour, lw=1.4, label=term)
+            band = {"color": colour, "alpha": 0.15, "linewidth": 0}
+            ax.fill_between(profile.offsets, mean - spread, mean + spread, **band)
         ax.axvline(0, color="0.8", linewidth=0.8, zorder=0)
         ax.axhline(0, color="0.8", linewidth=0.8, zorder=0)
         ax.set_title(f"head {head}", fontsize="medium")
     for ax in axes[-1]:
         ax.set_xlabel("key - query position")
     figure.supylabel("bias (logit)", fontsize="medium")
-    handles, labels = axes.flat[0].get_legend_handles_labels()
-    once = dict(zip(labels, handles))  # layers of a model share its label
-    figure.legend(once.values(), once, loc="outside lower center", ncol=6, frameon=False)
+    handles = axes.flat[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncol=6, frameon=False)
     return figure
