@@ -147,14 +147,14 @@ def test_the_endings_hold_the_same_and_batches_change_nothing(models, tmp_path):
         step = -1 if name == "turned.csv" else 1
         source = write_csv(tmp_path / "in.csv", ROWS[::step])
         words = [models["classification"], source, "--output-file", tmp_path / name]
-        predict(*words, "--prefix", "my_", *flags)
+        predict(*words, *flags)
         if name.endswith("jsonl"):
             rows = [[*map(str, row.values())] for row in json_lines(tmp_path / name)]
         else:
             content = io.StringIO((tmp_path / name).read_bytes().decode())
             tsv = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if name.endswith("tsv") else {}
             header, *rows = csv.reader(content, **tsv)
-            assert header == [*COLUMNS, "my_label", "my_probability"]
+            assert header == [*COLUMNS, "label", "probability"]
         rows = rows[::step]
         first = first or rows
         assert [row[:4] for row in rows] == [[*row, label[3]] for row, label in zip(ROWS, first)]
@@ -209,12 +209,12 @@ def test_rows_come_out_as_they_went_in(models, tmp_path):
     assert [row.pop("predicted_row") for row in found] == [0, 1, 3]
     assert all({row.pop("predicted_label"), row.pop("predicted_probability")} for row in found)
     assert found == [*rows, rows[0]]
-    predict(*words, "--output-file", tmp_path / "out.csv", "--skip-bad-rows", "--prefix", "my_")
+    predict(*words, "--output-file", tmp_path / "out.csv", "--skip-bad-rows")
     with open(tmp_path / "out.csv", encoding="utf-8", newline="") as file:
         of_csv = list(csv.DictReader(file))
     assert [*of_csv[0]] == [
         "id", "price", "ok", "text", "none", "meta", "label", "big", "half", "tokens",
-        "my_row", "my_label", "my_probability",
+        "predicted_row", "predicted_label", "predicted_probability",
     ]  # fmt: skip
     assert list(of_csv[0].values())[:6] == ["7", "1.5", "true", "A dog.", "", '{"a": [1]}']
     assert list(of_csv[1].values())[3:10] == [
@@ -376,21 +376,17 @@ def test_every_word_has_the_tag_of_fairseqs_task(tmp_path):
 # ---- Vectors
 
 
-@pytest.mark.parametrize("name, layer, pooling", [
-    ("classification", None, "mean"), ("classification", 1, "cls"), ("post", 2, "cls"),
-    ("post", 0, "mean"), ("pre", None, "mean"), ("pre", 1, "mean"),
-])  # fmt: skip
-def test_vectors_are_those_of_fairseqs_own_model(name, layer, pooling, models, tmp_path):
+@pytest.mark.parametrize(
+    "name, pooling", [("classification", "mean"), ("post", "cls"), ("pre", "mean")]
+)
+def test_vectors_are_those_of_fairseqs_own_model(name, pooling, models, tmp_path):
     data = [] if name == "classification" else [models["data"]]
     words = [models[name], write_csv(tmp_path / "in.csv", ROWS), "--pooling", pooling]
     words += [*(["--data", *data] if data else []), "--output-file", tmp_path / "out.npy"]
-    words += [] if layer is None else ["--layer", layer]
     hub, wanted = hub_of(models[name], *data), []
     with torch.no_grad():
         for text in TEXTS:
-            ids = ids_of(hub, text)
-            last, hiddens = hub.extract_features(ids), hub.extract_features(ids, True)
-            hidden = (last if layer is None else hiddens[layer])[0]
+            hidden = hub.extract_features(ids_of(hub, text))[0]
             wanted.append(hidden.mean(dim=0) if pooling == "mean" else hidden[0])
     for flags in ([], ["--batch-tokens", 1]):
         log = run_here("tupe-encode", *words, "--text", "text", "--cpu", *flags).stdout

@@ -4,7 +4,7 @@ import argparse
 import logging
 from collections import Counter
 
-from tupe_fairseq.cli.arg_types import at_least, output_file
+from tupe_fairseq.cli.arg_types import output_file
 from tupe_fairseq.cli.shared_flags import add_model_flags, load_model
 from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, log_counts, parse_rows
 
@@ -28,14 +28,12 @@ def get_parser() -> argparse.ArgumentParser:
     add("--pooling", choices=("mean", "cls"), default="mean",
         help="the mean of all tokens, as in sentence-transformers, or the vector of <s>; default "
         "%(default)s")  # fmt: skip
-    add("--layer", type=at_least(0), metavar="N",
-        help="take the output of layer N, 0 for the embeddings; default: the last")  # fmt: skip
     return parser
 
 
 def main(argv: list[str] | None = None) -> None:
     """Encode; the file gets its name when it is complete."""
-    args, vocabulary = parse_rows(get_parser(), argv)
+    args = parse_rows(get_parser(), argv)
 
     import numpy as np
     from numpy.lib.format import write_array_header_1_0
@@ -43,14 +41,8 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.files import atomic_write
     from tupe_fairseq.inference.texts import embed
 
-    model, tokenizer, device = load_model(args, vocabulary)
-    encoder = model.encoder
-    if args.layer is not None and args.layer != encoder.config.num_layers:
-        if args.layer > encoder.config.num_layers:
-            raise ValueError(f"--layer {args.layer}: the model has {encoder.config.num_layers}")
-        encoder.layers = encoder.layers[: args.layer]
-        encoder.layer_norm = None
-    encoder = (encoder.half() if args.fp16 else encoder).to(device)
+    model, tokenizer, device = load_model(args)
+    encoder = model.encoder.to(device)
     rows = TextRows(args, whole=False)
     total, width = None if rows.is_stream else rows.count(), encoder.config.embed_dim
     counts: Counter[str] = Counter()

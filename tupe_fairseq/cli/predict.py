@@ -36,9 +36,6 @@ def get_parser() -> argparse.ArgumentParser:
         "default: standard output")  # fmt: skip
     add("--format", choices=("tsv", "csv", "jsonl", "conll"),
         help="of standard output; default: tsv")  # fmt: skip
-    add("--prefix", metavar="WORD",
-        help="put before the names of the new columns; default: predicted_ if INPUT has columns of "
-        "these names, else nothing")  # fmt: skip
     add("--label-separator", metavar="SIGN",
         help="between several labels in .tsv and .csv; default: a comma")  # fmt: skip
     add("--all-probabilities", action="store_true",
@@ -58,7 +55,7 @@ def get_parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> None:
     """Predict; the file gets its name when it is complete."""
     parser = get_parser()
-    args, vocabulary = parse_rows(parser, argv)
+    args = parse_rows(parser, argv)
     if args.output_file and args.format:
         parser.error("--format is of standard output; --output-file has an ending")
     if (args.label or args.metric) and not args.report:
@@ -81,13 +78,13 @@ def main(argv: list[str] | None = None) -> None:
         prediction,
     )
 
-    model, tokenizer, device = load_model(args, vocabulary)
+    model, tokenizer, device = load_model(args)
     encoder, head = model.encoder, model.head
     folders = folders_of(args.checkpoint, args.data)
     task = Task.load(*folders)
     task.check_model(args.checkpoint, model.kind, head.out_proj.out_features)
     for module in (encoder, head):
-        (module.half() if args.fp16 else module).to(device)
+        module.to(device)
     if args.label_separator and task.kind != MULTILABEL:
         raise ValueError(f"--label-separator: the task {task.name} has no lists of labels; drop it")
     args.label_separator = args.label_separator or ","
@@ -98,7 +95,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.all_probabilities and (task.is_regression or is_conll):
         where = ".conll" if is_conll else f"the task {task.name}, a regression,"
         raise ValueError(f"--all-probabilities: {where} has no place for them; drop it")
-    if is_conll and (task.kind != TAGGING or args.prefix):
+    if is_conll and task.kind != TAGGING:
         raise ValueError(".conll holds words and tags, without names of columns; write .jsonl")
     separator = args.label_separator if task.kind == MULTILABEL and ending != ".jsonl" else None
     for label in task.labels if task.kind == MULTILABEL and (separator or args.report) else ():
@@ -122,7 +119,7 @@ def main(argv: list[str] | None = None) -> None:
             check_labels(task, rows.labels, args.input)
         names = [*["row"] * (args.skip_bad_rows and not is_conll), *PREDICTED[task.kind]]
         names += [ALL] * args.all_probabilities
-        new = _new_names(args, names, rows.texts if is_conll else rows.columns) if writes else {}
+        new = _new_names(names, rows.texts if is_conll else rows.columns) if writes else {}
         temperature = None
         if args.calibrate:
             from tupe_fairseq.evaluation.temperature import read_or_fit
@@ -176,7 +173,7 @@ def _answer(args: argparse.Namespace, task, tokenizer, encoder, head) -> None:
     from tupe_fairseq.finetune.scoring import Predicted, with_intervals
     from tupe_fairseq.inference.texts import PREDICTED, answers
 
-    flags = "text text2 label prefix all_probabilities calibrate report metric".split()
+    flags = "text text2 label all_probabilities calibrate report metric".split()
     for name in (name for name in flags if getattr(args, name)):
         raise ValueError(f"--{name.replace('_', '-')} is not for questions; drop it")
     ending = os.path.splitext(args.output_file or f"-.{args.format or 'jsonl'}")[1].lower()
@@ -214,15 +211,11 @@ def _answer(args: argparse.Namespace, task, tokenizer, encoder, head) -> None:
         logger.info("wrote %s", out)
 
 
-def _new_names(
-    args: argparse.Namespace, names: list[str], columns: Container[str]
-) -> dict[str, str]:
+def _new_names(names: list[str], columns: Container[str]) -> dict[str, str]:
     """The names of the new columns; none is one of INPUT's."""
-    prefix = args.prefix or ""
-    if args.prefix is None and any(name in columns for name in names):
-        prefix = "predicted_"
+    prefix = ""
+    while any(prefix + name in columns for name in names):
+        prefix += "predicted_"
+    if prefix:
         logger.info("the new columns are %s", ", ".join(prefix + name for name in names))
-    for name in names:
-        if prefix + name in columns:
-            raise ValueError(f"{args.input} has a column {prefix + name!r}; give another --prefix")
     return {name: prefix + name for name in names}

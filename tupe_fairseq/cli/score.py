@@ -4,7 +4,7 @@ import argparse
 import logging
 
 from tupe_fairseq.cli.arg_types import count, file, output_file, writable
-from tupe_fairseq.cli.shared_flags import add_model_flags, refuse_overwriting, vocabulary_files
+from tupe_fairseq.cli.shared_flags import add_model_flags, refuse_overwriting
 
 logger = logging.getLogger("tupe-score")
 
@@ -30,7 +30,7 @@ def get_parser() -> argparse.ArgumentParser:
         "with sentence_good, sentence_bad and perhaps linguistics_term",
     )  # fmt: skip
     add = parser.add_argument
-    add("--output-file", "--output", type=output_file(".tsv", ".jsonl"), metavar="OUT",
+    add("--output-file", type=output_file(".tsv", ".jsonl"), metavar="OUT",
         help="the score of each row as OUT.tsv or OUT.jsonl; default: standard output as .tsv, "
         "with --pairs none")  # fmt: skip
     add("--results", type=writable, metavar="DIR", help="folder for results.md and results.json")
@@ -51,7 +51,6 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("--pairs-per-file is for --pairs")
     if args.pairs and args.text is not None:
         parser.error("--text is for --input")
-    vocabulary = vocabulary_files(parser, args)
     inputs = [args.checkpoint, args.input, *(args.pairs or [])]
     refuse_overwriting(parser, args.output_file, inputs)
     from tupe_fairseq.scoring.minimal_pairs import accuracy_table
@@ -60,7 +59,7 @@ def main(argv: list[str] | None = None) -> None:
     names = "input pairs data output_file results text pairs_per_file cut"
     options = {name: getattr(args, name) for name in names.split()}
     device = "cpu" if args.cpu else None
-    results = score_file(args.checkpoint, vocabulary=vocabulary, device=device, **options)
+    results = score_file(args.checkpoint, device=device, **options)
     if args.pairs:
         print(accuracy_table(results["pairs"]), end="")
     for name in ("output_file", "results"):

@@ -70,12 +70,10 @@ def add_model_flags(parser: argparse.ArgumentParser, batches: bool = True) -> No
         add("--batch-tokens", type=count, metavar="N",
             help="tokens of a batch, padding included; default 2048 on a CPU, 32768 on a GPU",
         )  # fmt: skip
-        add("--fp16", action="store_true", help="half precision, for GPUs")
     add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
-    add_vocabulary_flags(parser)
 
 
-def load_model(args: argparse.Namespace, vocabulary: tuple[str, list[str]] | None):
+def load_model(args: argparse.Namespace):
     """The model, its tokenizer, and the device that it is to run on."""
     import torch
 
@@ -83,11 +81,8 @@ def load_model(args: argparse.Namespace, vocabulary: tuple[str, list[str]] | Non
     from tupe_fairseq.inference.model import load_with_tokenizer
 
     device = "cuda" if torch.cuda.is_available() and not args.cpu else "cpu"
-    if args.fp16 and device == "cpu":
-        raise ValueError("--fp16 needs a GPU; drop it")
     folders = folders_of(args.checkpoint, args.data)
-    model, tokenizer = load_with_tokenizer(args.checkpoint, folders, vocabulary)
-    return model, tokenizer, device
+    return *load_with_tokenizer(args.checkpoint, folders), device
 
 
 def add_device_flags(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tupe_fairseq.cli.shared_flags import refuse_overwriting, vocabulary_files
+from tupe_fairseq.cli.shared_flags import refuse_overwriting
 from tupe_fairseq.data.columns import Columns, choose_columns
 from tupe_fairseq.data.rows import (
     STANDARD_INPUT,
@@ -33,12 +33,9 @@ def add_row_flags(parser: argparse.ArgumentParser, standard_input: str = "") -> 
     add("--skip-bad-rows", action="store_true", help=text)
 
 
-def parse_rows(
-    parser: argparse.ArgumentParser, argv: list[str] | None
-) -> tuple[argparse.Namespace, tuple[str, list[str]] | None]:
-    """The flags, checked, and the vocabulary that they name."""
+def parse_rows(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
+    """The flags, checked."""
     args = parser.parse_args(argv)
-    vocabulary = vocabulary_files(parser, args)
     refuse_overwriting(parser, args.output_file, [args.checkpoint, args.input])
     if args.text2 is not None and args.text is None:
         parser.error("--text2 needs --text, the column of the first text")
@@ -46,14 +43,14 @@ def parse_rows(
         for flag in ("text", "text2"):
             if getattr(args, flag):
                 parser.error(f"--{flag} is for files, not for standard input")
-        return args, vocabulary
+        return args
     if not os.path.isfile(args.input):
         parser.error(f"INPUT {args.input} is not a file")
     try:
         ending_of(args.input)
     except ValueError as error:
         parser.error(str(error))
-    return args, vocabulary
+    return args
 
 
 class TextRows:

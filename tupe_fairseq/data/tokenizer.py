@@ -106,8 +106,7 @@ class Tokenizer:
             raise FileNotFoundError(
                 f"there is no {VOCABULARY} or {SENTENCEPIECE_MODEL} in {' or '.join(folders)}; "
                 "give --data, the folder that the checkpoint was trained with, or the files of "
-                "its vocabulary (--sentencepiece-model; --bpe-codes; --gpt2-encoder-json and "
-                "--gpt2-vocab-bpe)"
+                "its vocabulary (to tupe-convert or tupe-export)"
             )
         else:
             kind, paths = record["kind"], recorded_files(folder, record)

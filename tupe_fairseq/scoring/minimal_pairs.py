@@ -84,14 +84,10 @@ class PairAccuracy:
 
     def to_dict(self) -> dict[str, Any]:
         """For results.json."""
-        groups = {
-            group: {name: _share(counts) for name, counts in by_name.items()}
-            for group, by_name in self.counts.items()
-        }
-        means = {f"mean_of_{group}": _mean(groups[group]) for group in ("files", "phenomena")}
-        result = {**groups["all"], **{name: mean for name, mean in means.items() if mean["of"]}}
+        result = {"all": _share(self.counts["all"]["all"])}
         for group in ("phenomena", "files"):
-            result[group] = dict(sorted(groups[group].items()))
+            by_name = sorted(self.counts[group].items())
+            result[group] = {name: _share(counts) for name, counts in by_name}
         return result
 
 
@@ -102,31 +98,15 @@ def _share(counts: Counter) -> dict[str, Any]:
     return {**numbers, "accuracy": share, "standard_error": error}
 
 
-def _mean(shares: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The mean of shares that count alike, whatever their pairs, and its standard error."""
-    number = max(1, len(shares))
-    variance = sum(share["standard_error"] ** 2 for share in shares.values())
-    return {
-        "of": len(shares),
-        "accuracy": sum(share["accuracy"] for share in shares.values()) / number,
-        "standard_error": math.sqrt(variance) / number,
-    }
-
-
 def accuracy_table(result: dict[str, Any]) -> str:
     """Markdown of what :meth:`PairAccuracy.to_dict` gives."""
 
     def row(name: str, share: dict[str, Any]) -> list[str]:
         percents = [f"{100 * share[key]:.2f}" for key in ("accuracy", "standard_error")]
-        counts = [f"{share[key]:,}" if key in share else "" for key in ("pairs", "ties")]
-        return [name, *percents, *counts]
+        return [name, *percents, *(f"{share[key]:,}" for key in ("pairs", "ties"))]
 
     header = ["right, %", "standard error", "pairs", "ties"]
-    rows = [row("all pairs", result["all"])]
-    for name in ("files", "phenomena"):
-        if mean := result.get(f"mean_of_{name}"):
-            rows.append(row(f"mean of {name} ({mean['of']})", mean))
-    tables = [markdown_table(["", *header], rows)]
+    tables = [markdown_table(["", *header], [row("all pairs", result["all"])])]
     for name, title in (("phenomena", "phenomenon"), ("files", "file")):
         if result[name]:
             rows = [row(key, share) for key, share in result[name].items()]

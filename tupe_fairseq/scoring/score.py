@@ -52,7 +52,6 @@ def score_file(
     input: str | None = None,
     pairs: Sequence[str] | None = None,
     data: str | None = None,
-    vocabulary: tuple[str, Sequence[str]] | None = None,
     output_file: str | None = None,
     results: str | None = None,
     text: str | None = None,
@@ -64,7 +63,6 @@ def score_file(
 
     Args:
         input: a file of sentences; without it and without ``pairs`` standard input.
-        vocabulary: a kind of vocabulary and its files, if the folders have none.
     """
     checkpoint = find_checkpoint(checkpoint)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -72,7 +70,7 @@ def score_file(
         read = _reader(input or STANDARD_INPUT, text)
     else:
         read = functools.partial(read_pairs, pair_files(pairs), pairs_per_file)
-    model, tokenizer = load_with_tokenizer(checkpoint, folders_of(checkpoint, data), vocabulary)
+    model, tokenizer = load_with_tokenizer(checkpoint, folders_of(checkpoint, data))
     origin = model.origin or "this project"
     logger.info("%s: a model of %s, with %s", checkpoint, origin, model.dictionary)
     trained_for = model.options.get("task")
