@@ -1,6 +1,5 @@
 """tupe-finetune through fairseq-train on tiny data: resuming, scores, tables, submissions."""
 
-import csv
 import json
 import math
 import os
@@ -332,13 +331,8 @@ def test_windows_and_patience(own):
     assert long > 5 and windows > 64
     planned = 3 * math.ceil(windows / 8)
     assert f"--total-num-update {planned} " in (folder / "command.sh").read_text()
-    rows = list(csv.DictReader((own / "runs" / "regression" / "runs.csv").open()))
-    found = read(own / "runs" / "regression" / FIRST, "result.json")["metrics"]["valid"]["pearson"]
-    assert [float(row["valid/pearson"]) for row in rows] == [found]
     overall = (own / "runs" / "results.md").read_text()
-    assert "average" not in overall and re.findall(r"^\| (\w+) \(", overall, re.M) == sorted(
-        KINDS[:4]
-    )
+    assert re.findall(r"^\| (\w+) \(", overall, re.M) == sorted(KINDS[:4])
     results = [read(path) for path in (own / "runs").glob("*/lr*/result.json")]
     assert len(results) == 4 and min(one["epochs"] for one in results) < 3
 
@@ -414,13 +408,10 @@ def test_folds_predict_each_row_once_and_the_seeds_vote(kind, chains):
         rf"\*\*Report\*\* .* {100 * vote:.1f} .*, by the vote of 2 seeds, as pred", table
     )
     assert ("No run beats the baseline" in table) == (max(best, vote) <= summary["baseline_score"])
-    assert "--lrs" not in table  # which was given
     assert re.search(r"A fold's model learns from 2\d( to 2\d)? rows", table)
     assert "## Each fold, by its best run" in table and "(--pooling)" in table
     assert ("## Each class, by the vote" in table) == (kind == "classification")
     assert "predicted once, by a model that has not seen it" in table
-    own = (folder / "fold2" / "results.md").read_text()
-    assert own.startswith(f"# {data.name}, fold2") and "../results.md has the score" in own
     if kind == "regression":
         return
     before = {path: path.read_bytes() for path in folder.rglob("*.tsv")}

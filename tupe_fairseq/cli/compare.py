@@ -19,7 +19,7 @@ from tupe_fairseq.cli.arg_types import (
 )
 from tupe_fairseq.cli.extras import missing
 from tupe_fairseq.cli.shared_flags import add_device_flags, training_devices
-from tupe_fairseq.compare.schemes import FLAGS, parse_scheme, parse_schemes
+from tupe_fairseq.compare.schemes import FLAGS, parse_schemes
 from tupe_fairseq.options import ARCHITECTURES, POSITION_ENCODINGS
 
 logger = logging.getLogger("tupe-compare")
@@ -48,11 +48,9 @@ def get_parser() -> argparse.ArgumentParser:
     with_flags = ", ".join(flag + " N" * has_number for flag, has_number in FLAGS.items())
     add("--schemes", required=True, metavar="LIST", type=parse_schemes, help="position encodings "
         f"({', '.join(POSITION_ENCODINGS)}) separated by semicolons, each with its flags "
-        f"({with_flags})")  # fmt: skip
+        f"({with_flags}); compared with learned, else the first")  # fmt: skip
     add("--updates", required=True, type=count, metavar="N", help="updates of each run")
     add("--seeds", default=[1, 2], metavar="LIST", type=comma_list(at_least(0)), help="default 1,2")
-    add("--baseline", metavar="SCHEME", type=parse_scheme, help="scheme that the others are "
-        "compared with; default: learned, else the first")  # fmt: skip
     add = parser.add_argument_group("training, the same for all runs").add_argument
     add("--arch", default=["tupe_roberta_tiny"], type=comma_list(one_of(*ARCHITECTURES)),
         metavar="LIST", help="model sizes, such as tupe_roberta_tiny,tupe_roberta_mini; default "
@@ -134,9 +132,6 @@ def main(argv: list[str] | None = None) -> None:
     ]
     known = [*(one.label for one in args.schemes), *finished_schemes(settings.folder)]
     baseline = "learned" if "learned" in known else known[0]
-    baseline = args.baseline.label if args.baseline else baseline
-    if baseline not in known:
-        parser.error(f"--baseline {baseline!r} is neither in --schemes nor in {settings.folder}")
     runs[0].check()
     parameters = position_parameters(runs)
     if settings.pairs:
@@ -152,7 +147,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     if text:
         print(text)
-        logger.info("in %s: results.md, results.json, runs.csv and figures", args.output_dir)
+        logger.info("in %s: results.md, results.json, loss_by_updates.png", args.output_dir)
     exit_if_failed(failed)
 
 
@@ -177,7 +172,7 @@ def _checked_tasks(parser: argparse.ArgumentParser, args: argparse.Namespace) ->
     from tupe_fairseq.checkpoint.allowed_options import Pretrained
     from tupe_fairseq.cli.finetune import check_task
     from tupe_fairseq.cli.finetune import get_parser as finetune_parser
-    from tupe_fairseq.compare.results import OWN_COLUMNS
+    from tupe_fairseq.compare.command import PAIRS
     from tupe_fairseq.finetune.command import Experiment, Run, Settings
 
     finetune, data = finetune_parser(), args.data.split(":")[0]
@@ -205,7 +200,7 @@ def _checked_tasks(parser: argparse.ArgumentParser, args: argparse.Namespace) ->
             parser.error(f"--tasks {folder}: {error}")
         if not filecmp.cmp(f"{data}/dict.txt", f"{folder}/input0/dict.txt", shallow=False):
             parser.error(f"--tasks: {folder} has another vocabulary than {data}")
-        if name in tasks or name in OWN_COLUMNS:
+        if name in tasks or name == PAIRS:
             taken = f"as {tasks[name]}" if name in tasks else "as a column of the results"
             parser.error(f"--tasks: {folder} has the same name, {name}, {taken}; prepare it again")
         tasks[name] = folder

@@ -60,9 +60,7 @@ def get_parser() -> argparse.ArgumentParser:
         help="pick checkpoints by another metric: " + ", ".join(METRICS))  # fmt: skip
     add("--balance", action="store_true", help="weigh rare classes more in the loss")
     add("--batch-size", type=count, default=32, metavar="N", help="default %(default)s")
-    add("--update-freq", type=count, default=1, metavar="N", help="batches per update; default 1")
     add("--dropout", type=fraction, default=0.1, metavar="P", help="default %(default)s")
-    add("--weight-decay", type=fraction, default=0.01, metavar="W", help="default %(default)s")
     add("--no-pretraining", action="store_true",
         help="for comparison: random weights for a model of the checkpoint's size")  # fmt: skip
     add("--pooling", choices=("mean", "cls"), default="cls", help="what the head gets of a text: "
@@ -127,10 +125,9 @@ def main(argv: list[str] | None = None) -> None:
     data, model = folds[0][0], read_pretrained(args.checkpoint)
     task, rows, has_folds = data.task, data.rows, len(folds) > 1
     data.check_vocabulary(model)
-    names = "batch_size update_freq fp16 dropout weight_decay metric patience train_flags".split()
+    names = "batch_size fp16 dropout metric patience train_flags".split()
     folder = os.path.join(os.path.abspath(args.output_dir), task.name)
-    sizes = model.max_positions, args.batch_size, args.update_freq
-    epochs = args.epochs or default_epochs(data, *sizes)
+    epochs = args.epochs or default_epochs(data, model.max_positions, args.batch_size)
     if not args.epochs and epochs != task.epochs:
         logger.info("%d epochs, because there are only %d rows", epochs, rows["train"])
     experiments = [

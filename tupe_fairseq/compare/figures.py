@@ -1,4 +1,4 @@
-"""Draws a comparison: loss_by_updates.png and loss_by_time.png."""
+"""Draws a comparison: loss_by_updates.png."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -13,26 +13,15 @@ _COLOURS = (canvas.COLOURS[-1], *canvas.COLOURS[:-1])  # black for the baseline
 _LOSS = "validation loss, bits per masked token"
 
 
-def draw(results: dict[str, Any], folder: str) -> None:
-    """Draw both from the content of results.json."""
-    parallel = max(run["parallel"] for run in results["runs"])
-    time = "training time, seconds" + (f" ({parallel} runs at a time)" if parallel > 1 else "")
-    figures = {
-        "loss_by_updates": draw_curves(results, "updates", "updates"),
-        "loss_by_time": draw_curves(results, "seconds", time),
-    }
-    canvas.save_all(figures, folder)
-
-
-def mean_curve(curves: Sequence[list[dict[str, float]]], key: str) -> tuple[list, list]:
-    """x values and losses, the means over seeds at the updates that all were validated at."""
-    points = [{point["updates"]: point for point in curve} for curve in curves]
+def mean_curve(curves: Sequence[list[dict[str, float]]]) -> tuple[list, list]:
+    """Updates and losses, the means over seeds at the updates that all were validated at."""
+    points = [{point["updates"]: point["loss"] for point in curve} for curve in curves]
     common = sorted(set.intersection(*map(set, points)))
-    return tuple([fmean(one[u][name] for one in points) for u in common] for name in (key, "loss"))
+    return common, [fmean(one[updates] for one in points) for updates in common]
 
 
-def draw_curves(results: dict[str, Any], key: str, label: str):
-    """For each size the loss of all schemes."""
+def draw(results: dict[str, Any], folder: str) -> None:
+    """For each size the loss of all schemes, from the content of results.json."""
     archs = list(dict.fromkeys(row["arch"] for row in results["summary"]))
     figure = canvas.new_figure(8.5, 5.6 * len(archs))
     parts = figure.subfigures(len(archs), 1, squeeze=False)[:, 0]
@@ -42,11 +31,11 @@ def draw_curves(results: dict[str, Any], key: str, label: str):
         for number, row in enumerate(table):
             own = [r for r in results["runs"] if (r["arch"], r["scheme"]) == (arch, row["scheme"])]
             good = [run["curve"] for run in own if run["diverged"] is None]
-            x, y = mean_curve(good, key) if good else ([], [])
+            x, y = mean_curve(good) if good else ([], [])
             colour = _COLOURS[number % len(_COLOURS)]
             finite += good
             for run in own:
-                points = [[point[name] for point in run["curve"]] for name in (key, "loss")]
+                points = [[point[name] for point in run["curve"]] for name in ("updates", "loss")]
                 panel.plot(*points, linewidth=0.7, alpha=0.35, color=colour)
                 if run["diverged"] is not None:
                     last = [values[-1:] for values in points]
@@ -56,14 +45,14 @@ def draw_curves(results: dict[str, Any], key: str, label: str):
             losses = [point["loss"] for curve in finite for point in curve]
             margin = 0.04 * (max(losses) - min(losses)) or 0.01 * max(losses)
             panel.set_ylim(min(losses) - margin, max(losses) + margin)
-        panel.set(title=arch, xlabel=label, ylabel=_LOSS)
+        panel.set(title=arch, xlabel="updates", ylabel=_LOSS)
         panel.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
         panel.grid(alpha=0.25)
         title = "mean of the seeds; thin lines: each seed"
         title += "; cross: diverged" * any(row["diverged"] for row in table)
         handles = panel.get_legend_handles_labels()
         part.legend(*handles, loc="outside lower center", ncol=3, frameon=False, title=title)
-    return figure
+    canvas.save_all({"loss_by_updates": figure}, folder)
 
 
 def _name(row: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The results of a comparison: statistics over the seeds, runs.csv, results.json, results.md."""
+"""The results of a comparison: statistics over the seeds, results.json, results.md."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,13 +7,7 @@ from tupe_fairseq.runs.study import finished
 from tupe_fairseq.runs.tables import markdown_table, spread, write_tables
 
 Row = dict[str, Any]
-_MEASURES = ("final_loss", "best_loss", "seconds", "words_per_second", "peak_memory_mib")
-#: in runs.csv the columns of every run; each task has one more
-OWN_COLUMNS = (
-    *("arch", "scheme", "seed", "lr", "updates", "diverged", "best_updates", *_MEASURES),
-    *("parallel", "machine", "parameters", "position_parameters", "difference", "fraction"),
-    *("curve", "downstream", "measured", "target", "pairs"),
-)
+_MEASURES = ("final_loss", "words_per_second", "difference")
 
 
 def read_runs(folder: str, baseline: str, order: Sequence[str] = ()) -> list[Row]:
@@ -58,7 +52,7 @@ def updates_to_reach(curve: Sequence[dict[str, float]], target: float) -> float 
 
 
 def summarize(runs: Sequence[Row]) -> list[Row]:
-    """The :func:`spread` of every measure over the seeds, a row for each size and scheme."""
+    """The :func:`spread` of the measures over the seeds, a row for each size and scheme."""
     table = []
     for arch, scheme in dict.fromkeys((run["arch"], run["scheme"]) for run in runs):
         own = [run for run in runs if (run["arch"], run["scheme"]) == (arch, scheme)]
@@ -76,7 +70,6 @@ def summarize(runs: Sequence[Row]) -> list[Row]:
                 **{name: own[0][name] for name in ("updates", "parameters", "position_parameters")},
                 "parallel": max(run["parallel"] for run in own),
                 **{name: spread([run[name] for run in finite]) for name in _MEASURES},
-                "difference": spread([run["difference"] for run in finite]),
                 "to_baseline": {"of": len(compared), "fraction": spread(fractions)},
                 "downstream": {
                     n: spread([run["downstream"].get(n) for run in finite]) for n in names
@@ -89,7 +82,7 @@ def summarize(runs: Sequence[Row]) -> list[Row]:
 def write_results(
     folder: str, settings: Row, baseline: str, order: Sequence[str] = (), tuning: Sequence[Row] = ()
 ) -> Row:
-    """Write results.json, runs.csv and results.md of all finished runs; what the first contains."""
+    """Write results.json and results.md of all finished runs; what the first contains."""
     runs = read_runs(folder, baseline, order)
     results = {
         "settings": settings,
@@ -99,9 +92,7 @@ def write_results(
         "summary": summarize(runs),
         "runs": runs,
     }
-    rows = [{**run, **run["downstream"]} for run in runs]
-    left_out = ("curve", "downstream", "measured", "target")
-    write_tables(folder, results, report(results), rows, left_out)
+    write_tables(folder, results, report(results))
     return results
 
 
@@ -144,15 +135,14 @@ def _fraction(row: Row) -> str:
 
 
 def _losses(table: Sequence[Row], baseline: str) -> list[str]:
-    header = ["scheme", "seeds", "final loss, bits", "best loss, bits", f"difference to {baseline}"]
+    header = ["scheme", "seeds", "final loss, bits", f"difference to {baseline}"]
     rows = []
     for row in table:
         seeds = str(len(row["seeds"]))
         seeds += f" ({len(row['diverged'])} diverged)" if row["diverged"] else ""
-        losses = [cell(row[name], ".3f") for name in ("final_loss", "best_loss")]
         is_baseline = row["scheme"] == baseline
         compared = ["", ""] if is_baseline else [cell(row["difference"], "+.3f"), _fraction(row)]
-        rows.append([row["scheme"], seeds, *losses, *compared])
+        rows.append([row["scheme"], seeds, cell(row["final_loss"], ".3f"), *compared])
     notes = [
         "Losses are in bits per masked token on the validation set. Mean ± half of its 95% "
         "interval over the seeds (Student's t). Differences are taken seed by seed. The fraction "
@@ -170,22 +160,21 @@ def _losses(table: Sequence[Row], baseline: str) -> list[str]:
 
 
 def _costs(table: Sequence[Row]) -> list[str]:
-    header = ["scheme", "parameters", "of positions", "words per second", "peak memory, MiB"]
+    header = ["scheme", "parameters", "of positions", "words per second"]
     rows = [
         [
             row["scheme"],
             "-" if row["parameters"] is None else f"{row['parameters']:,}",
             f"{row['position_parameters']:,}",
-            *(cell(row[name], ",.0f") for name in ("words_per_second", "peak_memory_mib")),
-            cell(row["seconds"], ",.0f"),
+            cell(row["words_per_second"], ",.0f"),
         ]
         for row in table
     ]
-    note = "Training time is without start-up, validation and saving."
+    note = "The speed is that of training, without start-up, validation and saving."
     parallel = max(row["parallel"] for row in table)
     if parallel > 1:
         note += f" **Up to {parallel} runs shared the machine: alone, a run is faster.**"
-    return [markdown_table([*header, "training time, s"], rows), note, ""]
+    return [markdown_table(header, rows), note, ""]
 
 
 def _downstream(table: Sequence[Row]) -> list[str]:

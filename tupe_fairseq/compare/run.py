@@ -10,6 +10,8 @@ import shutil
 from statistics import fmean, median
 from typing import Any
 
+import torch
+
 from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.compare.command import PAIRS, Run
 from tupe_fairseq.files import read_json
@@ -83,9 +85,8 @@ def _train(run: Run, slot: Slot) -> dict[str, Any]:
     curve = [point for point in found["curve"] if point["updates"] in settings.validations]
     if diverged is None and (not curve or curve[-1]["updates"] != settings.updates):
         raise ValueError(f"{run} ended without its last validation; see {log_path}")
-    best = min(curve, key=lambda point: point["loss"], default={})
-    gpu, memory = _gpu(torch_device(slot.device))
-    free = found["gb_free"]
+    device = torch_device(slot.device)
+    gpu = "" if device == "cpu" else f"; {torch.cuda.get_device_name(device)}"
     return {
         "arch": run.arch,
         "scheme": run.scheme.label,
@@ -94,13 +95,9 @@ def _train(run: Run, slot: Slot) -> dict[str, Any]:
         "updates": settings.updates,
         "diverged": diverged,
         "final_loss": None if diverged else curve[-1]["loss"],
-        "best_loss": best.get("loss"),
-        "best_updates": best.get("updates"),
-        "seconds": curve[-1]["seconds"] if curve else None,
         "words_per_second": found["words_per_second"],
-        "peak_memory_mib": None if free is None or memory is None else memory - 1024 * free,
         "parallel": found["parallel"],
-        "machine": processor() + (f"; {gpu}" if gpu else ""),
+        "machine": processor() + gpu,
         "parameters": parameters_of(last) if os.path.exists(last) else None,
         "position_parameters": None,
         "curve": curve,
@@ -113,35 +110,24 @@ def read_log(path: str) -> dict[str, Any]:
     """The curve and the speed of a run, by fairseq's JSON records.
 
     fairseq's words per second of an interval include what lies before it: a start, or a validation.
-    The speed is the median of the other intervals, and the seconds of a point are those of its
-    words at this speed: of training alone.
+    The speed is the median of the other intervals.
     """
-    points: dict[int, dict[str, float]] = {}
-    words, logged, is_first, parallel = 0.0, 0, True, 1
+    points: dict[int, float] = {}
+    is_first, parallel = True, 1
     speeds: dict[bool, list[float]] = {True: [], False: []}
-    free: list[float] = []
     for tag, record in records(path):
         if tag == START:
             parallel, is_first = max(parallel, record["parallel"]), True
         elif tag == "train_inner":
-            updates = int(record["num_updates"])
-            words += float(record["wpb"]) * max(0, updates - logged)
-            logged = max(logged, updates)
             speeds[is_first].append(float(record["wps"]))
-            free += [float(record["gb_free"])] if "gb_free" in record else []
             is_first = False
         elif tag == "valid" and math.isfinite(float(record["valid_loss"])):
             updates, is_first = int(record["valid_num_updates"]), True
             points = {number: points[number] for number in points if number < updates}
-            points[updates] = {"loss": float(record["valid_loss"]), "words": words}
-    speed = median(speeds[False] or speeds[True] or [0.0]) or None
+            points[updates] = float(record["valid_loss"])
     return {
-        "curve": [
-            {"updates": n, "loss": x["loss"], "seconds": speed and x["words"] / speed}
-            for n, x in points.items()
-        ],
-        "words_per_second": speed,
-        "gb_free": min(free, default=None),
+        "curve": [{"updates": n, "loss": loss} for n, loss in points.items()],
+        "words_per_second": median(speeds[False] or speeds[True] or [0.0]) or None,
         "parallel": parallel,
     }
 
@@ -184,16 +170,6 @@ def parameters_of(checkpoint: str) -> int:
     tensors = read(checkpoint, finite=False).tensors.items()
     sizes = {tensor.data_ptr(): tensor.numel() for name, tensor in tensors if "version" not in name}
     return sum(sizes.values())
-
-
-def _gpu(device: str) -> tuple[str | None, float | None]:
-    """The name and the memory (MiB) of a GPU."""
-    if device == "cpu":
-        return None, None
-    import torch
-
-    properties = torch.cuda.get_device_properties(device)
-    return properties.name, properties.total_memory / 2**20
 
 
 def processor() -> str:

@@ -213,9 +213,3 @@ def class_scores(labels: Sequence[str], predictions, targets) -> list[dict[str, 
     scores = {name: (hits / np.maximum(x, 0.5)).tolist() for name, x in counts.items()}
     columns = [labels, *scores.values(), support.tolist()]
     return [dict(zip(("label", *scores, "support"), row)) for row in zip(*columns)]
-
-
-def most_frequent(classes: list[dict[str, Any]], most: int = 30) -> list[dict[str, Any]]:
-    """The ``most`` classes with the largest support, in their order."""
-    order = sorted(range(len(classes)), key=lambda number: -classes[number]["support"])
-    return [classes[number] for number in sorted(order[:most])]

@@ -21,8 +21,7 @@ from tupe_fairseq.runs.tables import in_cell, markdown_table, write_tables
 
 logger = logging.getLogger(__name__)
 
-# on the page; errors.csv has all rows, results.json all classes
-_MOST_ERRORS, _MOST_CLASSES = 50, 12
+_MOST_ERRORS = 50  # on the page; errors.csv has all
 
 
 class Evaluated(NamedTuple):
@@ -169,10 +168,6 @@ def _page(
     ]
     if classes := results.get("classes"):
         lines += ["## Classes", "", class_table(classes)]
-    if "confusion" in results and len(task.labels) <= _MOST_CLASSES:
-        header = ["true class, by prediction", *map(in_cell, task.labels)]
-        counts = [[in_cell(x), *map(str, of)] for x, of in zip(task.labels, results["confusion"])]
-        lines += ["## Confusion", "", markdown_table(header, counts)]
     lines += [f"![{name}]({name}.png)\n" for name in pictures if name != "reliability"]
     if curves := results.get("calibration"):
         keys = ("confidence", "right", "expected_calibration_error")

@@ -10,7 +10,7 @@ import numpy as np
 from tupe_fairseq.checkpoint.allowed_options import Pretrained
 from tupe_fairseq.data.task import FAIRSEQ_TASKS, MULTILABEL, QA, TAGGING
 from tupe_fairseq.finetune.task_data import TaskData
-from tupe_fairseq.optim.schedule import WARMUP_RATIO, total_updates, warmup_updates
+from tupe_fairseq.optim.schedule import WARMUP_RATIO, warmup_updates
 from tupe_fairseq.runs import study
 
 #: with fewer updates a new head is hardly trained; with more passes a small set is memorized
@@ -23,10 +23,8 @@ class Settings:
 
     epochs: int  # passes over the training set
     batch_size: int = 32  # rows of a batch
-    update_freq: int = 1  # batches of an update
     fp16: bool = False  # mixed precision
     dropout: float = 0.1  # the same for layers, attention and head
-    weight_decay: float = 0.01  # Adam's
     pretrained: bool = True  # whether the weights are the checkpoint's, or random
     metric: str | None = None  # picks checkpoints in place of the task's own
     class_weights: list[float] | None = None  # of each class in the loss
@@ -35,9 +33,8 @@ class Settings:
     train_flags: tuple[str, ...] | None = None  # further ones of fairseq-train
 
 
-def updates_per_epoch(data: TaskData, max_positions: int, batch_size: int, update_freq: int) -> int:
-    batches = math.ceil(data.examples("train", max_positions) / batch_size)
-    return total_updates(batches, 1, update_freq=[update_freq])
+def updates_per_epoch(data: TaskData, max_positions: int, batch_size: int) -> int:
+    return math.ceil(data.examples("train", max_positions) / batch_size)
 
 
 def default_epochs(data: TaskData, *sizes: int) -> int:
@@ -74,7 +71,7 @@ class Experiment:
     def updates(self) -> int:
         """The updates of a run."""
         own, longest = self.settings, self.model.max_positions
-        return own.epochs * updates_per_epoch(self.data, longest, own.batch_size, own.update_freq)
+        return own.epochs * updates_per_epoch(self.data, longest, own.batch_size)
 
     def task_flags(self) -> list[object]:
         task, weights = self.data.task, self.settings.class_weights
@@ -136,7 +133,7 @@ class Run(study.Run):
         own, total = self.experiment, self.experiment.updates
         return [
             *(own.data.folder, "--optimizer", "adam", "--adam-betas", "(0.9, 0.999)"),
-            *("--adam-eps", 1e-6, "--clip-norm", 1.0),
+            *("--adam-eps", 1e-6, "--weight-decay", 0.01, "--clip-norm", 1.0),
             *("--warmup-updates", warmup_updates(WARMUP_RATIO, total), "--log-interval", 100),
             # no reading ahead: a thread that still reads when the process ends can abort it
             *("--num-workers", 0, "--data-buffer-size", 0),
@@ -146,10 +143,10 @@ class Run(study.Run):
         own = self.experiment
         task, settings = own.data.task, own.settings
         words = [
-            *(*own.task_flags(), *own.model.flags, "--weight-decay", settings.weight_decay),
+            *(*own.task_flags(), *own.model.flags),
             *("--lr", self.lr_text, "--lr-scheduler", "polynomial_decay"),
             *("--total-num-update", own.updates, "--max-epoch", settings.epochs),
-            *("--batch-size", settings.batch_size, "--update-freq", settings.update_freq),
+            *("--batch-size", settings.batch_size, "--update-freq", 1),
             *("--best-checkpoint-metric", task.selection, "--maximize-best-checkpoint-metric"),
             *("--valid-subset", ",".join(own.data.splits("valid"))),
         ]

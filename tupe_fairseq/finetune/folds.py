@@ -78,7 +78,6 @@ def write_folds(
         for one in folds
     ]
     learned, chosen = (_range([one["rows"][x] for one in folds]) for x in ("train", "valid"))
-    rates = [run.lr_text for of in results.values() for run in of]
     lines = [
         f"# {task.name}, {len(folds)} folds",
         "",
@@ -97,7 +96,7 @@ def write_folds(
         "",
         f"{report.INTERVALS} {_BASELINE}{_MEANS * task.is_regression}",
         "",
-        *[report.no_better(settings, rates)] * is_useless,
+        *[report.NO_BETTER] * is_useless,
         f"## Each fold, by its {one_run}",
         "",
         markdown_table(["fold", "rows", *(METRIC_LABELS[n] for n in names), "run"], each),
@@ -108,12 +107,7 @@ def write_folds(
         lines += [title, "", report.class_table(summary["classes"])]
     _write_predictions(folder, {one: one if has_votes else best[one] for one in experiments})
     text = "\n".join(lines)
-    runs = [
-        {"fold": one.fold, **report.row_of(results[one][run])}
-        for one in experiments
-        for run in sorted(results[one])
-    ]
-    write_tables(folder, summary, text, runs)
+    write_tables(folder, summary, text)
     return text
 
 

@@ -19,6 +19,8 @@ from tupe_fairseq.runs.process import BEST, remove_checkpoints
 from tupe_fairseq.runs.study import finished
 
 logger = logging.getLogger("tupe-finetune")
+# settings of folders of earlier versions, which had flags for them
+_FORMER = {"update_freq": 1, "weight_decay": 0.01}
 
 
 def run_protocol(
@@ -55,7 +57,8 @@ def run_protocol(
                 score = report.percent(result["metrics"]["valid"][task.selection])
                 logger.info("%s: %s %s", run, task.selection, score)
             _remove_checkpoints(own, results[own], keep_checkpoints)
-            report.write_task(own, settings, results[own], constants[own])
+            if not own.fold:
+                report.write_task(own, settings, results[own], constants[own])
 
         logger.info("%s: command.sh and train.log of each run: %s/", task.name, folder)
         failed = run_grid(
@@ -67,7 +70,8 @@ def run_protocol(
         for one, of in results.items():
             _remove_checkpoints(one, of, keep_checkpoints)
             final = _final_predictions(one, of, devices[0])
-            table = report.write_task(one, settings, of, constants[one], final)
+            if not one.fold:
+                table = report.write_task(one, settings, of, constants[one], final)
             finals |= {one: final} if final else {}
         is_whole = len(finals) == len(experiments)
         if first.fold:
@@ -101,6 +105,7 @@ def settings_of(experiments: Sequence[Experiment]) -> dict[str, Any]:
         "rows": first.data.rows,
         **files,
         **vars(first.settings),
+        **_FORMER,
     }
 
 

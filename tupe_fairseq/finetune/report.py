@@ -3,11 +3,11 @@
 import os
 import shlex
 from dataclasses import dataclass, field
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS
-from tupe_fairseq.data.metrics import METRIC_LABELS, class_scores, most_frequent
+from tupe_fairseq.data.metrics import METRIC_LABELS, class_scores
 from tupe_fairseq.data.task import CHOICE, CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING, Task
 from tupe_fairseq.files import atomic_write, locked, read_json
 from tupe_fairseq.finetune.command import Experiment
@@ -27,11 +27,14 @@ from tupe_fairseq.finetune.scoring import (
 )
 from tupe_fairseq.runs.tables import in_cell, markdown_table, spread, write_tables
 
-_SCORES = {"score": "score", "best_run_score": "best run", "baseline_score": "baseline"}
 _MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
 INTERVALS = (
     "The interval of three seeds or more is that of their mean (Student's t); that of one model or "
     f"vote comes from {DRAWS:,} draws of the rows with repeats."
+)
+NO_BETTER = (
+    "**No run beats the baseline.** A small model may need higher --lrs, such as 2e-4,5e-4; one "
+    "that was pre-trained without dropout needs --dropout 0.\n"
 )
 _BASELINES = {
     CLASSIFICATION: "always {} (majority class)",
@@ -59,14 +62,13 @@ def percent(value: float | None) -> str:
 
 
 def class_table(classes: list[dict[str, Any]]) -> str:
-    """Precision, recall and F1 of the most frequent classes."""
+    """Precision, recall and F1 of each class."""
     scores = ("precision", "recall", "f1")
     rows = [
         [in_cell(one["label"]), *(percent(one[n]) for n in scores), str(one["support"])]
-        for one in most_frequent(classes)
+        for one in classes
     ]
-    more = f" ({len(rows)} of {len(classes)})" * (len(rows) < len(classes))
-    return markdown_table([f"class{more}", "precision", "recall", "F1", "number"], rows)
+    return markdown_table(["class", "precision", "recall", "F1", "number"], rows)
 
 
 def score_table(
@@ -124,7 +126,7 @@ def write_task(
     constant: dict[str, Any],
     final: Final | None = None,
 ) -> str:
-    """Write results.json, results.md and runs.csv of a task with one finished run or more.
+    """Write results.json and results.md of a task with one finished run or more.
 
     ``constant`` is the baseline.
     """
@@ -134,7 +136,6 @@ def write_task(
     votes = {x: with_intervals(task, final.votes[x]) for x in final.best if x in final.votes}
     summary = {
         "task": task.name,
-        **({"fold": experiment.fold} if experiment.fold else {}),
         "selection": task.selection,
         "settings": settings,
         "best_lr": best_lr["lr"],
@@ -156,18 +157,12 @@ def write_task(
         tests = {x: measure(task, final.best[x]) for x in final.best if "test" in x}
         summary.update(description=task.to_record(), classes=classes, test=tests)
     text = _task_page(summary, task, final)
-    write_tables(experiment.folder, summary, text, [row_of(run) for run in summary["runs"]])
+    write_tables(experiment.folder, summary, text)
     return text
 
 
-def row_of(run: dict[str, Any]) -> dict[str, Any]:
-    """A run for runs.csv: a column for each metric of each set."""
-    metrics = {f"{x}/{n}": v for x, of in (run["metrics"] or {}).items() for n, v in of.items()}
-    return {**{name: value for name, value in run.items() if name != "metrics"}, **metrics}
-
-
 def _task_page(summary: dict[str, Any], task: Task, final: Final) -> str:
-    settings, constant, fold = summary["settings"], summary["baseline"], summary.get("fold")
+    settings, constant = summary["settings"], summary["baseline"]
     splits = [split for split in task.splits if "valid" in split]
     columns = [(split, name) for split in splits for name in metric_names(task)]
     labels = [
@@ -191,9 +186,8 @@ def _task_page(summary: dict[str, Any], task: Task, final: Final) -> str:
         for run in summary["runs"]
     ]
     is_incomplete = len({len(row["seeds"]) for row in summary["by_lr"]}) > 1
-    title = task.name, fold, "" if settings["pretrained"] else "without pre-training"
     lines = [
-        "# " + ", ".join(filter(None, title)),
+        f"# {task.name}" + ", without pre-training" * (not settings["pretrained"]),
         "",
         f"{origin_of(settings)} Development set ({settings['rows']['valid']} rows), times 100.",
         "",
@@ -211,10 +205,9 @@ def _task_page(summary: dict[str, Any], task: Task, final: Final) -> str:
         markdown_table(["run", "epochs", *labels], runs),
     ]
     if summary["best_run"] and summary["best_run_score"] <= summary["baseline_score"]:
-        lines.append(no_better(settings, [row["lr"] for row in summary["by_lr"]]))
-    report = "../results.md has the score to report." if fold else "Report the best run."
+        lines.append(NO_BETTER)
     notes = {
-        "test": f"Scored once, at the end; nothing is chosen on these rows. {report}",
+        "test": "Scored once, at the end; nothing is chosen on these rows. Report the best run.",
         "valid": f"The vote at rate {summary['best_lr']}.",
     }
     for split, predicted in final.best.items():
@@ -245,8 +238,7 @@ def origin_of(settings: dict[str, Any]) -> str:
     origin = f"Fine-tuned from {checkpoint['name']} (sha256 {checkpoint['sha256'][:12]})"
     if not settings["pretrained"]:
         origin = f"NOT pre-trained: random weights, a model of the size of {checkpoint['name']}"
-    rows = settings["batch_size"] * settings["update_freq"]
-    return f"{origin}; epochs: {settings['epochs']}; rows per update: {rows}."
+    return f"{origin}; epochs: {settings['epochs']}; rows per update: {settings['batch_size']}."
 
 
 def options(settings: dict[str, Any], task: Task) -> list[str]:
@@ -264,16 +256,6 @@ def options(settings: dict[str, Any], task: Task) -> list[str]:
     return [line + "\n" for name, line in lines.items() if settings.get(name)]
 
 
-def no_better(settings: dict[str, Any], rates: list[str]) -> str:
-    """A paragraph for runs that are not above the baseline, with what was not tried."""
-    advice = []
-    if max(map(float, rates)) < 5e-4:
-        advice.append("A small model needs higher learning rates (--lrs 2e-4,5e-4).")
-    if settings["dropout"]:
-        advice.append("A model that was pre-trained without dropout needs --dropout 0.")
-    return " ".join(["**No run beats the baseline.**", *advice]) + "\n"
-
-
 # ---- All tasks
 
 
@@ -289,8 +271,8 @@ def write_overall(runs_dir: str) -> None:
 
 
 def overall_table(summaries: list[dict[str, Any]]) -> str:
-    """GLUE's tasks with their averages, and your own, from their results.json."""
-    rows, of_glue = [], {}
+    """A row for each task, from its results.json."""
+    rows = []
     for one in summaries:
         name, settings, scores = in_cell(one["task"]), one["settings"], [""] * 5
         if "folds" in one:
@@ -298,34 +280,20 @@ def overall_table(summaries: list[dict[str, Any]]) -> str:
             test = one["score"], one["baseline_score"]
         else:
             best_lr = next(row for row in one["by_lr"] if row["lr"] == one["best_lr"])
-            scores = [*(percent(one[key]) for key in _SCORES), best_lr["lr"]]
+            names = ("score", "best_run_score", "baseline_score")
+            scores = [*(percent(one[key]) for key in names), best_lr["lr"]]
             scores.append(str(len(best_lr["seeds"])))
             of_test = one.get("test", {}), one["baseline"].get("test", {})
             test = [of["test"][one["selection"]] for of in of_test if "test" in of]
-        if "description" not in one:
-            of_glue[one["task"]] = one
         remarks = ["not pre-trained"] * (not settings["pretrained"])
         remarks += [f"{settings['pooling']} pooling"] if settings["pooling"] else []
         name += f" ({', '.join(remarks)})" if remarks else ""
         shown = "{} (baseline {})".format(*map(percent, test)) if len(test) == 2 else ""
         rows.append([name, *scores, shown])
-    models = {
-        (of["pretrained"], of["pooling"], of["checkpoint"]["sha256"])
-        for of in (one["settings"] for one in of_glue.values())
-    }
-    without_wnli = [one for name, one in of_glue.items() if name != "WNLI"]
-    for glue in ([*of_glue.values()], without_wnli):
-        if len(models) == 1 and glue and (glue is not without_wnli or len(glue) < len(of_glue)):
-            columns = [[one[key] for one in glue] for key in _SCORES]
-            means = [percent(None if None in column else fmean(column)) for column in columns]
-            label = f"average of {len(glue)} of {len(GLUE_TASKS)} tasks"
-            rows.append([label + " without WNLI" * (glue is without_wnli), *means, "", "", ""])
     text = (
         "# Development sets\n\nTimes 100. The score is the median over the seeds at the best "
         "learning rate: of the metric that picks checkpoints,\nfor GLUE the mean of two metrics or "
         "two sets. The baseline sees no text, or for tags one word.\n\n"
     )
-    if len(models) > 1:
-        text += "No average, because the tasks were fine-tuned from different models.\n\n"
-    header = ["task", *_SCORES.values(), "learning rate", "seeds", "test set"]
+    header = ["task", "score", "best run", "baseline", "learning rate", "seeds", "test set"]
     return text + markdown_table(header, rows)

@@ -1,6 +1,5 @@
-"""Tables: in Markdown, and results.json, results.md and runs.csv with a row for each run."""
+"""Tables: in Markdown, and results.json with results.md."""
 
-import csv
 import html
 import math
 import os
@@ -46,20 +45,8 @@ def spread(values: Sequence[float | None]) -> dict[str, Any] | None:
     return {"n": n, "mean": fmean(known), "min": min(known), "max": max(known), "margin95": margin}
 
 
-def write_tables(
-    folder: str,
-    content: dict[str, Any],
-    text: str,
-    runs: Sequence[dict[str, Any]] = (),
-    left_out: Iterable[str] = (),
-) -> None:
-    """Write them; runs.csv has all values of the runs but those that are left out."""
+def write_tables(folder: str, content: dict[str, Any], text: str) -> None:
+    """Write results.json and results.md."""
     write_json(os.path.join(folder, "results.json"), content)
     with atomic_write(os.path.join(folder, "results.md")) as file:
         file.write(text)
-    if runs:
-        names = [name for name in dict.fromkeys(n for r in runs for n in r) if name not in left_out]
-        with atomic_write(os.path.join(folder, "runs.csv")) as file:
-            writer = csv.DictWriter(file, names, extrasaction="ignore")
-            writer.writeheader()
-            writer.writerows(runs)
