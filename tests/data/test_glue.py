@@ -175,7 +175,7 @@ def test_fairseq_reads_back_every_row(name, prepared, pretrain_dir):
         counts = report["splits"][split]
         assert (counts["rows_read"], counts["rows"]) == (found.read, len(found.texts))
         assert sum(counts["dropped"].values()) == found.dropped["broken"]
-        assert sum(counts["labels"].values()) == len(found.labels)
+        assert task.is_regression or sum(counts["labels"].values()) == len(found.labels)
 
 
 @pytest.mark.parametrize(

@@ -195,8 +195,8 @@ def texts(lengths, start):
 def test_truncation_is_longest_first(limit):
     lengths = [(9, 3), (3, 9), (6, 6), (1, 1), (0, 12), (12, 0)]
     columns = [texts(n, start) for n, start in zip(zip(*lengths), (100, 200))]
-    pairs = TruncatedRows({"a": columns}, None, [0, 2], None, limit)
-    singles = TruncatedRows({"a": columns[:1]}, None, [0, 2], None, limit)
+    pairs = TruncatedRows({"a": columns}, None, None, limit)
+    singles = TruncatedRows({"a": columns[:1]}, None, None, limit)
     assert pairs.num_long == sum(a + b + 4 > limit for a, b in lengths)
     for row, pair in enumerate(lengths):
         a, b = one_by_one(*pair, limit - 4)

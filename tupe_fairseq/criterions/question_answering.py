@@ -16,7 +16,7 @@ from tupe_fairseq.criterions.whole_set import (
     logged,
     parse_metrics,
 )
-from tupe_fairseq.data.answers import best_of_windows, best_span
+from tupe_fairseq.data.questions import best_of_windows, best_span
 
 
 @dataclass

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from tupe_fairseq.data.answers import answer_f1, exact_match, normalized
+from tupe_fairseq.data.questions import answer_f1, exact_match, normalized
 from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, OF_CLASSES, QA, REGRESSION, TAGGING
 
 # BIO, IOB1, BIOES and BILOU

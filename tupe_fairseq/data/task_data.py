@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
 from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
@@ -37,8 +36,6 @@ logger = logging.getLogger(__name__)
 _BATCH = 10_000
 # labels that are logged with their counts
 _MOST_LABELS = 50
-# report.json counts the scores in so many parts of the scale
-_INTERVALS = 5
 
 
 def prepare_folder(
@@ -194,13 +191,10 @@ def _encode_words(
     with IndexedWriter(os.path.join(folder, "label", split), 4 + len(ids)) as writer:
         for row, words in enumerate(rows.texts):
             of_words = tokenizer.encode_words(words)
-            line = [i for ids_of_word in of_words for i in ids_of_word]
-            if line != tokenizer.encode(" ".join(words)):
-                rows.warnings["words apart have other tokens than in a line"] += 1
             labels = rows.labels[row] if rows.labels else [None] * len(words)
             padded = ([ids.get(x, UNK), *[PAD] * (len(w) - 1)] for x, w in zip(labels, of_words))
             writer.write([[tag for tags in padded for tag in tags]])
-            yield line
+            yield [i for ids_of_word in of_words for i in ids_of_word]
 
 
 def _encode_contexts(
@@ -238,17 +232,13 @@ def _tokens_of(answer: tuple[str, int], spans: list[tuple[int, int]]) -> tuple[i
 
 
 def _label_counts(task: Task, rows: TaskRows) -> dict[str, int]:
-    """How often each label occurs; the scores in each part of the scale."""
-    if not rows.labels:
+    """How often each label occurs."""
+    if not rows.labels or task.is_regression:
         return {}
     if task.kind == QA:
         return {"answered": sum(map(bool, rows.labels)), "no answer": rows.labels.count(())}
-    if task.scale is None:
-        counts = Counter(one for label in rows.labels for one in as_tuple(label))
-        return {label: counts[label] for label in task.labels}
-    scores = np.clip(np.array(rows.labels, float), *task.scale)
-    counts, ends = np.histogram(scores, _INTERVALS, task.scale)
-    return {f"{a:g} to {b:g}": int(n) for n, a, b in zip(counts, ends, ends[1:])}
+    counts = Counter(one for label in rows.labels for one in as_tuple(label))
+    return {label: counts[label] for label in task.labels}
 
 
 def _write_labels(task: Task, rows: TaskRows, folder: str, split: str) -> None:

@@ -13,9 +13,9 @@ import numpy as np
 from tupe_fairseq.checkpoint.allowed_options import Pretrained
 from tupe_fairseq.checkpoint.checkpoint import loading, symbols_of
 from tupe_fairseq.checkpoint.fit import check_vocabulary
-from tupe_fairseq.data.answers import question_windows
 from tupe_fairseq.data.dictionary import DICTIONARY, SPECIAL_TOKENS
 from tupe_fairseq.data.indexed import read_sentences
+from tupe_fairseq.data.questions import question_windows
 from tupe_fairseq.data.task import (
     MULTILABEL,
     OF_CLASSES,

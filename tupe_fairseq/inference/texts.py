@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tupe_fairseq.data.answers import Span, best_of_windows, best_span, question_windows
 from tupe_fairseq.data.dictionary import BOS, EOS, PAD, UNK
+from tupe_fairseq.data.questions import Span, best_of_windows, best_span, question_windows
 from tupe_fairseq.data.task import CHOICE, MULTILABEL, OF_CLASSES, QA, REGRESSION, TAGGING, Task
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.data.truncation import pair_lengths, windows

@@ -10,7 +10,7 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.tasks import register_task
 
-from tupe_fairseq.data.answers import question_windows
+from tupe_fairseq.data.questions import question_windows
 from tupe_fairseq.tasks._training import FineTuningTask, Samples
 from tupe_fairseq.tasks.tagging import TokenTaggingConfig, TokenTaggingTask
 

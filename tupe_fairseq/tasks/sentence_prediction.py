@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 FIXED_OPTIONS = {
     "add_prev_output_tokens": False,
     "d2v2_multi": False,
+    "init_token": 0,
+    "separator_token": 2,
     "shorten_data_split_list": "",
     "shorten_method": "none",
 }
@@ -102,9 +104,8 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
             targets = read_scores(os.path.join(cfg.data, "label", f"{split}.label"), len(texts[0]))
         else:
             targets = None if labels is None else self._classes(split, labels)
-        starts = [cfg.init_token, cfg.separator_token]
         inputs, source = self._inputs(texts), self.source_dictionary
-        dataset = TruncatedRows(inputs, targets, starts, source, cfg.max_positions)
+        dataset = TruncatedRows(inputs, targets, source, cfg.max_positions)
         text = "%s: %d of %d rows are longer than --max-positions %d and are truncated"
         logger.info(text, split, dataset.num_long, len(dataset), cfg.max_positions)
         return self.keep(split, dataset)
@@ -151,25 +152,22 @@ class TruncatedRows(Samples):
 
     Args:
         inputs: the text or the two texts of each sample of a row.
-        starts: what stands before each text, or None.
     """
 
-    def __init__(self, inputs: dict[str, list], targets, starts, source, max_positions):
+    def __init__(self, inputs: dict[str, list], targets, source, max_positions):
         super().__init__()
         self.inputs, self.targets, self.source = inputs, targets, source
         self.kept, sizes, is_long = {}, [], []
         for name, texts in inputs.items():
-            starts = starts[: len(texts)]
-            num_special = len(texts) + sum(start is not None for start in starts)
-            room = max_positions - num_special
+            room = max_positions - 2 * len(texts)
             if room < 0:
                 raise ValueError(f"--max-positions {max_positions} leaves no room for a token")
             lengths = [np.asarray(text.sizes) - 1 for text in texts]
             kept = pair_lengths(*lengths, room) if len(texts) == 2 else [lengths[0].clip(max=room)]
             self.kept[name] = kept
-            sizes.append(sum(kept) + num_special)
+            sizes.append(sum(kept) + 2 * len(texts))
             is_long.append(sum(lengths) > room)
-        self.starts, self.sizes = starts, np.maximum.reduce(sizes)
+        self.sizes = np.maximum.reduce(sizes)
         self.num_long = int(np.logical_or.reduce(is_long).sum())
 
     def __getitem__(self, index):
@@ -178,9 +176,8 @@ class TruncatedRows(Samples):
             sample["target"] = self.targets[index]
         for name, texts in self.inputs.items():
             parts = []
-            for text, kept, start in zip(texts, self.kept[name], self.starts):
+            for text, kept, start in zip(texts, self.kept[name], (0, 2)):  # <s>, </s>
                 tokens = text[index]
-                parts += [] if start is None else [tokens.new_tensor([start])]
-                parts += [tokens[: kept[index]], tokens[-1:]]  # the last one is </s>
+                parts += [tokens.new_tensor([start]), tokens[: kept[index]], tokens[-1:]]
             sample[name] = torch.cat(parts)
         return sample
