@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.inference.texts import embed
 
     model, tokenizer, device = load_model(args)
-    encoder = model.encoder.to(device)
+    encoder = (model.encoder.half() if args.fp16 else model.encoder).to(device)
     rows = TextRows(args, whole=False)
     total, width = None if rows.is_stream else rows.count(), encoder.config.embed_dim
     counts: Counter[str] = Counter()

@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> None:
     task = Task.load(*folders)
     task.check_model(args.checkpoint, model.kind, head.out_proj.out_features)
     for module in (encoder, head):
-        module.to(device)
+        (module.half() if args.fp16 else module).to(device)
     if args.label_separator and task.kind != MULTILABEL:
         raise ValueError(f"--label-separator: the task {task.name} has no lists of labels; drop it")
     args.label_separator = args.label_separator or ","

@@ -70,6 +70,7 @@ def add_model_flags(parser: argparse.ArgumentParser, batches: bool = True) -> No
         add("--batch-tokens", type=count, metavar="N",
             help="tokens of a batch, padding included; default 2048 on a CPU, 32768 on a GPU",
         )  # fmt: skip
+        add("--fp16", action="store_true", help="half precision, for GPUs")
     add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
 
 
@@ -81,6 +82,8 @@ def load_model(args: argparse.Namespace):
     from tupe_fairseq.inference.model import load_with_tokenizer
 
     device = "cuda" if torch.cuda.is_available() and not args.cpu else "cpu"
+    if args.fp16 and device == "cpu":
+        raise ValueError("--fp16 needs a GPU; drop it")
     folders = folders_of(args.checkpoint, args.data)
     return *load_with_tokenizer(args.checkpoint, folders), device
 
