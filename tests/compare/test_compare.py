@@ -119,7 +119,7 @@ def result(scheme, seed, losses, arch=TINY, diverged=None, **more):
         "arch": arch, "scheme": scheme, "seed": seed, "lr": 1e-3, "updates": 10 * len(losses),
         "diverged": diverged, "final_loss": None if diverged else losses[-1],
         "words_per_second": 50.0, "parallel": 1, "machine": "x", "parameters": 1000,
-        "position_parameters": 10, "curve": curve, "downstream": {}, **more,
+        "curve": curve, "downstream": {}, **more,
     }  # fmt: skip
 
 
@@ -260,11 +260,9 @@ def test_an_interrupted_comparison_resumes(compared):
     log = (folder / TUPE / "train.log").read_text()
     assert "(epoch 1 @ 8 updates)" in log  # where it went on
     assert (folder / "results.md").read_text() in text
-    # learned has a table of 64 x 32; all that tupe has more is positions
-    learned = read(folder / LEARNED / "result.json")
-    assert learned["position_parameters"] == 64 * 32
-    more = found["position_parameters"] - learned["position_parameters"]
-    assert more == found["parameters"] - learned["parameters"] > 2 * 32 * 32
+    # of learned a table of 64 x 32, of tupe also two projections and the scores of [CLS]
+    more = found["parameters"] - read(folder / LEARNED / "result.json")["parameters"]
+    assert more > 2 * 32 * 32
 
 
 def test_by_hand_it_is_the_same(compared, data, tmp_path):
@@ -280,12 +278,11 @@ def test_by_hand_it_is_the_same(compared, data, tmp_path):
 
 
 def test_a_scheme_is_added_and_a_rate_is_not(compared, data):
-    """Finished runs are not repeated; a run whose curve is lost is trained again."""
+    """Finished runs are not repeated; a run that fails does not end the others."""
     folder, _ = compared
     log = (folder / TUPE / "train.log").read_bytes()
     lost = read(folder / LEARNED / "result.json")["curve"]
-    for name in ("result.json", "train.log"):
-        (folder / LEARNED / name).unlink()
+    (folder / LEARNED / "result.json").unlink()
     words = comparing(data, folder, schemes="none; learned")
     checkpoint = folder / LEARNED / "checkpoint_last.pt"
     whole = checkpoint.read_bytes()
@@ -295,8 +292,7 @@ def test_a_scheme_is_added_and_a_rate_is_not(compared, data):
     assert code == 1 and text.splitlines()[-2].endswith("1 runs failed; run again to repeat them:")
     assert "learned, seed 1" in text.splitlines()[-1] and "| none | 1 |" in text
     checkpoint.write_bytes(whole)
-    text = compare(*words)
-    assert "lacks a validation; the run restarts" in text, text
+    compare(*words)
     assert log == (folder / TUPE / "train.log").read_bytes()
     again = read(folder / LEARNED / "result.json")["curve"]
     assert [point["loss"] for point in again] == [point["loss"] for point in lost]

@@ -300,7 +300,7 @@ def test_a_task_of_ones_own(kind, own):
         assert [*predictions] == wanted if is_one else [*map(json.loads, predictions)] == wanted
     expected = pytest.approx(score(kind, predictions, targets), abs=1e-6)
     assert result["metrics"]["valid"][summary["selection"]] == summary["score"] == expected
-    assert ("Weights of the classes in the loss (--balance)" in table) == (kind != "regression")
+    assert ("- class weights: [" in table) == (kind != "regression")
     is_useless = summary["best_run_score"] <= summary["baseline_score"]
     assert ("No run beats the baseline" in table) == is_useless
     path = task / FIRST / "predictions-test.tsv"
@@ -408,8 +408,8 @@ def test_folds_predict_each_row_once_and_the_seeds_vote(kind, chains):
         rf"\*\*Report\*\* .* {100 * vote:.1f} .*, by the vote of 2 seeds, as pred", table
     )
     assert ("No run beats the baseline" in table) == (max(best, vote) <= summary["baseline_score"])
-    assert re.search(r"A fold's model learns from 2\d( to 2\d)? rows", table)
-    assert "## Each fold, by its best run" in table and "(--pooling)" in table
+    assert re.search(r"A fold's model learns from 2\d to 2\d rows", table)
+    assert "## Each fold, by its best run" in table and "- pooling: mean" in table
     assert ("## Each class, by the vote" in table) == (kind == "classification")
     assert "predicted once, by a model that has not seen it" in table
     if kind == "regression":

@@ -117,7 +117,7 @@ def main(argv: list[str] | None = None) -> None:
     if devices == [""] and not (args.cpu or args.dry_run):
         parser.error("torch finds no GPU on this machine; to train on the CPU, pass --cpu")
 
-    from tupe_fairseq.compare.command import Run, check_pairs, position_parameters
+    from tupe_fairseq.compare.command import Run, check_pairs, check_schemes
     from tupe_fairseq.compare.protocol import run_comparison
     from tupe_fairseq.compare.results import finished_schemes
     from tupe_fairseq.compare.tuning import tuning_runs
@@ -133,7 +133,7 @@ def main(argv: list[str] | None = None) -> None:
     known = [*(one.label for one in args.schemes), *finished_schemes(settings.folder)]
     baseline = "learned" if "learned" in known else known[0]
     runs[0].check()
-    parameters = position_parameters(runs)
+    check_schemes(runs)
     if settings.pairs:
         check_pairs(settings)
     if args.dry_run:
@@ -142,9 +142,7 @@ def main(argv: list[str] | None = None) -> None:
         if settings.tune_lrs:
             logger.info("then %d runs, each at the best rate of its scheme", len(runs))
         return
-    text, failed = run_comparison(
-        runs, parameters, baseline, devices, args.parallel, args.keep_checkpoints
-    )
+    text, failed = run_comparison(runs, baseline, devices, args.parallel, args.keep_checkpoints)
     if text:
         print(text)
         logger.info("in %s: results.md, results.json, loss_by_updates.png", args.output_dir)

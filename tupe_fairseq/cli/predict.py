@@ -105,7 +105,7 @@ def main(argv: list[str] | None = None) -> None:
     read = None
     if args.report:
         from tupe_fairseq.data.task_rows import read_label
-        from tupe_fairseq.evaluation.report import Evaluated, check_labels, write_report
+        from tupe_fairseq.evaluation.report import Evaluated, write_report
         from tupe_fairseq.finetune.scoring import with_metric
 
         task = with_metric(task, args.metric)
@@ -115,8 +115,6 @@ def main(argv: list[str] | None = None) -> None:
         if writes:  # a row that this kind of file cannot hold is found before the work
             rows.fits = row_writer(ending, nowhere, list(rows.texts) if is_conll else None)
         total = None if rows.is_stream else rows.count()
-        if args.report:
-            check_labels(task, rows.labels, args.input)
         names = [*["row"] * (args.skip_bad_rows and not is_conll), *PREDICTED[task.kind]]
         names += [ALL] * args.all_probabilities
         new = _new_names(names, rows.texts if is_conll else rows.columns) if writes else {}

@@ -71,13 +71,6 @@ class Settings:
             wanted[name] = {"report": data, "finetune_flags": list(self.finetune_flags)}
         return wanted
 
-    @property
-    def validations(self) -> list[int]:
-        """The updates after which a run is validated."""
-        return sorted(
-            {*range(self.validate_every, self.updates, self.validate_every), self.updates}
-        )
-
 
 @dataclass(frozen=True)
 class Run(study.Run):
@@ -161,35 +154,23 @@ def check_pairs(settings: Settings) -> None:
             )
 
 
-def position_parameters(runs: Sequence[Run]) -> dict[tuple[str, str], int]:
-    """Parameters of each size's and scheme's position encoding, over all layers.
-
-    A scheme that cannot be built, or is the same as another one, is refused.
-    """
+def check_schemes(runs: Sequence[Run]) -> None:
+    """Refuse a scheme that cannot be built, or is the same as another one."""
     from tupe_fairseq.encoder import TupeEncoder
     from tupe_fairseq.modules.record import recorded_options
     from tupe_fairseq.options import TupeConfig
 
-    parameters: dict[tuple[str, str], int] = {}
     known: dict[Any, str] = {}
     for run in {(run.arch, run.scheme): run for run in runs}.values():
         label = run.scheme.label
         try:
             config = TupeConfig.from_roberta_options(parse_training(run.command[1:]))
-            # one layer with a narrow feed-forward network is enough to count
-            one = replace(config, num_layers=1, ffn_embed_dim=1)
-            encodings = TupeEncoder(one).position_encodings()
+            TupeEncoder(replace(config, num_layers=1, ffn_embed_dim=1))
         except ValueError as error:
             raise ValueError(f"--schemes {label!r}: {error}") from error
         same = known.setdefault((run.arch, *sorted(recorded_options(config).items())), label)
         if same != label:
             raise ValueError(f"--schemes: {label!r} is the same as {same!r}; drop one")
-        parameters[run.arch, label] = sum(
-            parameter.numel() * (1 if layer is None else config.num_layers)
-            for layer, position in encodings.items()
-            for parameter in position.parameters()
-        )
-    return parameters
 
 
 def versions() -> dict[str, str]:

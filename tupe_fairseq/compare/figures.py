@@ -21,35 +21,26 @@ def mean_curve(curves: Sequence[list[dict[str, float]]]) -> tuple[list, list]:
 
 
 def draw(results: dict[str, Any], folder: str) -> None:
-    """For each size the loss of all schemes, from the content of results.json."""
+    """For each size the loss of all schemes, without diverged runs, from results.json."""
     archs = list(dict.fromkeys(row["arch"] for row in results["summary"]))
     figure = canvas.new_figure(8.5, 5.6 * len(archs))
     parts = figure.subfigures(len(archs), 1, squeeze=False)[:, 0]
     for part, arch in zip(parts, archs):
         table = [row for row in results["summary"] if row["arch"] == arch]
-        panel, finite = part.subplots(), []
+        panel = part.subplots()
         for number, row in enumerate(table):
             own = [r for r in results["runs"] if (r["arch"], r["scheme"]) == (arch, row["scheme"])]
-            good = [run["curve"] for run in own if run["diverged"] is None]
-            x, y = mean_curve(good) if good else ([], [])
+            curves = [run["curve"] for run in own if run["diverged"] is None]
             colour = _COLOURS[number % len(_COLOURS)]
-            finite += good
-            for run in own:
-                points = [[point[name] for point in run["curve"]] for name in ("updates", "loss")]
+            for curve in curves:
+                points = [[point[name] for point in curve] for name in ("updates", "loss")]
                 panel.plot(*points, linewidth=0.7, alpha=0.35, color=colour)
-                if run["diverged"] is not None:
-                    last = [values[-1:] for values in points]
-                    panel.plot(*last, "x", markersize=10, mew=2.5, color=colour)
+            x, y = mean_curve(curves) if curves else ([], [])
             panel.plot(x, y, linewidth=2.2, label=_name(row), color=colour)
-        if finite:  # a diverged run may be far off
-            losses = [point["loss"] for curve in finite for point in curve]
-            margin = 0.04 * (max(losses) - min(losses)) or 0.01 * max(losses)
-            panel.set_ylim(min(losses) - margin, max(losses) + margin)
         panel.set(title=arch, xlabel="updates", ylabel=_LOSS)
         panel.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
         panel.grid(alpha=0.25)
         title = "mean of the seeds; thin lines: each seed"
-        title += "; cross: diverged" * any(row["diverged"] for row in table)
         handles = panel.get_legend_handles_labels()
         part.legend(*handles, loc="outside lower center", ncol=3, frameon=False, title=title)
     canvas.save_all({"loss_by_updates": figure}, folder)

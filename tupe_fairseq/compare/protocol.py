@@ -24,7 +24,6 @@ _MEASURED = ("pairs", "pairs_per_file", "tasks", "finetune_flags")
 
 def run_comparison(
     runs: Sequence[Run],
-    parameters: dict[tuple[str, str], int],
     baseline: str,
     devices: Sequence[str],
     parallel: int | None = None,
@@ -32,7 +31,7 @@ def run_comparison(
 ) -> tuple[str, dict[Run, Exception]]:
     """Make the runs that are not finished; the results of all that are, and the runs that failed.
 
-    ``parameters`` are those of position encodings; ``baseline`` is the label of a scheme.
+    ``baseline`` is the label of a scheme.
     """
     settings = runs[0].settings
     folder, order = settings.folder, list(dict.fromkeys(run.scheme.label for run in runs))
@@ -47,7 +46,7 @@ def run_comparison(
                 logger.warning("%s was %s and is now %s", name, before[name], record[name])
         write_json(os.path.join(folder, "settings.json"), record)
 
-        make = partial(make_run, parameters=parameters, keep_checkpoint=keep_checkpoints)
+        make = partial(make_run, keep_checkpoint=keep_checkpoints)
 
         def grid(planned: Sequence[Run], on_result=lambda run, result: None) -> dict:
             updates = planned[0].settings.updates

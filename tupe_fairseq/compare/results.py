@@ -67,7 +67,7 @@ def summarize(runs: Sequence[Row]) -> list[Row]:
                 "scheme": scheme,
                 "seeds": [run["seed"] for run in own],
                 "diverged": [run["seed"] for run in own if run["diverged"] is not None],
-                **{name: own[0][name] for name in ("updates", "parameters", "position_parameters")},
+                **{name: own[0][name] for name in ("updates", "parameters")},
                 "parallel": max(run["parallel"] for run in own),
                 **{name: spread([run[name] for run in finite]) for name in _MEASURES},
                 "to_baseline": {"of": len(compared), "fraction": spread(fractions)},
@@ -160,12 +160,11 @@ def _losses(table: Sequence[Row], baseline: str) -> list[str]:
 
 
 def _costs(table: Sequence[Row]) -> list[str]:
-    header = ["scheme", "parameters", "of positions", "words per second"]
+    header = ["scheme", "parameters", "words per second"]
     rows = [
         [
             row["scheme"],
             "-" if row["parameters"] is None else f"{row['parameters']:,}",
-            f"{row['position_parameters']:,}",
             cell(row["words_per_second"], ",.0f"),
         ]
         for row in table

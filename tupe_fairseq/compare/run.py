@@ -30,18 +30,14 @@ from tupe_fairseq.runs.process import (
 logger = logging.getLogger("tupe-compare")
 
 
-def make_run(
-    run: Run, slot: Slot, *, parameters: dict[tuple[str, str], int], keep_checkpoint: bool
-) -> dict[str, Any]:
+def make_run(run: Run, slot: Slot, *, keep_checkpoint: bool) -> dict[str, Any]:
     """Train, or resume an interrupted training, and measure; the content of result.json.
 
-    What is measured after the training may be added to a finished run. ``parameters`` are those of
-    each size's and scheme's position encoding.
+    What is measured after the training may be added to a finished run.
     """
     result = run.result()
     if result is None:
         result = _train(run, slot)
-        result["position_parameters"] = parameters[run.arch, run.scheme.label]
         run.save(result)
         remove_checkpoints(run.folder, keep="" if result["diverged"] else LAST)
     slot.on_updates(run.settings.updates)
@@ -61,11 +57,6 @@ def make_run(
 def _train(run: Run, slot: Slot) -> dict[str, Any]:
     settings, log_path, last = run.settings, run.path("train.log"), run.path(LAST)
     done = read(last, finite=False).updates or 0 if os.path.exists(last) else 0
-    validated = {point["updates"] for point in read_log(log_path)["curve"]}
-    if not {done, *(n for n in settings.validations if n <= done)} <= {0, *validated}:
-        logger.warning("%s: train.log lacks a validation; the run restarts", run)
-        remove_checkpoints(run.folder)
-        done = 0
 
     def on_valid(record: dict[str, Any]) -> None:
         if not math.isfinite(float(record["valid_loss"])):
@@ -82,9 +73,11 @@ def _train(run: Run, slot: Slot) -> dict[str, Any]:
         logger.warning("%s diverged: %s", run, error)
         diverged = str(error)
     found = read_log(log_path)
-    curve = [point for point in found["curve"] if point["updates"] in settings.validations]
+    curve = found["curve"]
     if diverged is None and (not curve or curve[-1]["updates"] != settings.updates):
-        raise ValueError(f"{run} ended without its last validation; see {log_path}")
+        raise ValueError(
+            f"{log_path} lacks the last validation; delete {run.folder} to train it again"
+        )
     device = torch_device(slot.device)
     gpu = "" if device == "cpu" else f"; {torch.cuda.get_device_name(device)}"
     return {
@@ -99,7 +92,6 @@ def _train(run: Run, slot: Slot) -> dict[str, Any]:
         "parallel": found["parallel"],
         "machine": processor() + gpu,
         "parameters": parameters_of(last) if os.path.exists(last) else None,
-        "position_parameters": None,
         "curve": curve,
         "downstream": {},
         "measured": {},

@@ -32,20 +32,6 @@ class Evaluated(NamedTuple):
     logits: np.ndarray
 
 
-def check_labels(task: Task, labels: Sequence[Any], path: str) -> None:
-    """Refuse labels that say nothing about a model, and log what never occurs."""
-    seen = {one for x in labels for one in ((x,) if isinstance(x, str) else x)}
-    fewest = 1 if task.kind == MULTILABEL else 2
-    if len(set(map(float, seen)) if task.is_regression else seen) < fewest:
-        listed = ", ".join(map(repr, seen)) or "none"
-        raise ValueError(
-            f"{path} has {len(seen)} different labels ({listed}) in {len(labels)} rows; an "
-            f"evaluation needs {fewest} or more"
-        )
-    if missing := [label for label in task.labels if label not in seen]:
-        logger.warning("%s has no row with %s", path, ", ".join(map(repr, missing)))
-
-
 def write_report(
     folder: str,
     about: dict[str, Any],

@@ -53,7 +53,9 @@ def of_predictions(
     """Scores as points, or how often each class is taken for each; by name."""
     if task.is_regression:
         return {"scatter": scatter(predicted, title)}
-    return {} if task.kind in (MULTILABEL, QA) else {"confusion": confusion(task, predicted, title)}
+    if task.kind in (MULTILABEL, QA) or task.num_classes > _MOST_CLASSES:
+        return {}
+    return {"confusion": confusion(task, predicted, title)}
 
 
 def learning_curves(
@@ -98,21 +100,21 @@ def confusion(task: Task, predicted: Predicted, title: str) -> matplotlib.figure
     """How often each class is taken for each, as shares of the true class."""
     targets = flat(predicted.targets)
     counts = np.bincount(targets, minlength=task.num_classes)
-    shown = np.sort(np.argsort(-counts, kind="stable")[:_MOST_CLASSES])
-    if len(shown) < task.num_classes:
-        title += f"\n(the {len(shown)} most frequent of {task.num_classes} classes)"
-    shares = confusion_matrix(targets, flat(predicted.predictions), labels=shown, normalize="true")
-    names = [canvas.plain(_short(task.labels[number])) for number in shown]
-    size = max(4.5, 2.5 + 0.42 * len(shown))
+    numbers = range(task.num_classes)
+    shares = confusion_matrix(
+        targets, flat(predicted.predictions), labels=numbers, normalize="true"
+    )
+    names = [canvas.plain(_short(label)) for label in task.labels]
+    size = max(4.5, 2.5 + 0.42 * len(names))
     figure = canvas.new_figure(size + 1.6, size)
     panel = figure.subplots()
     brief = max(map(len, names)) <= 3 or sum(map(len, names)) <= 30
     display = ConfusionMatrixDisplay(shares, display_labels=names).plot(
         ax=panel, cmap="Blues", values_format=".0%", im_kw={"vmin": 0, "vmax": 1},
-        include_values=len(shown) <= _MOST_NUMBERS, xticks_rotation=0 if brief else 90,
+        include_values=len(names) <= _MOST_NUMBERS, xticks_rotation=0 if brief else 90,
         colorbar=False,
     )  # fmt: skip
-    panel.set_yticklabels([f"{name} ({counts[n]})" for name, n in zip(names, shown)])
+    panel.set_yticklabels([f"{name} ({count})" for name, count in zip(names, counts)])
     panel.set(xlabel="prediction", ylabel="true class (how many there are)")
     panel.set_aspect("auto")  # with equal sides long labels would be cut
     panel.set_title(canvas.plain(title))

@@ -67,26 +67,27 @@ def write_folds(
         "seeds": {seed: measure(task, one) for seed, one in seeds.items()},
         "folds": folds,
     }
-    one_each = all(len(of) == 1 for of in results.values())
-    one_run = "run" if one_each else "best run"
-    label = f"the {one_run} of each fold"
-    what = "its epoch is" if one_each else "epoch, rate and best run are"
+    label = "the best run of each fold"
     baseline = report.baseline_row(task, list(dict.fromkeys(says)), least)
     each = [
         [one["fold"], str(one["rows"][_TEST])]
         + [*(report.percent(one["metrics"][name]) for name in names), one["run"]]
         for one in folds
     ]
-    learned, chosen = (_range([one["rows"][x] for one in folds]) for x in ("train", "valid"))
+    learned, chosen = (
+        f"{min(counts)} to {max(counts)}"
+        for counts in ([one["rows"][x] for one in folds] for x in ("train", "valid"))
+    )
     lines = [
         f"# {task.name}, {len(folds)} folds",
         "",
         f"{report.origin_of(settings)} Times 100.",
         "",
         f"Each of the {len(pooled.targets)} rows is predicted once, by a model that has not seen "
-        f"it. A fold's model learns from {learned} rows, and {what} chosen on {chosen} others.",
+        f"it. A fold's model learns from {learned} rows; epoch, rate and best run are chosen on "
+        f"{chosen} others.",
         "",
-        *report.options(settings, task),
+        *report.options(settings),
         "## All rows",
         "",
         report.score_table(task, (label, metrics), seeds, vote, baseline),
@@ -97,7 +98,7 @@ def write_folds(
         f"{report.INTERVALS} {_BASELINE}{_MEANS * task.is_regression}",
         "",
         *[report.NO_BETTER] * is_useless,
-        f"## Each fold, by its {one_run}",
+        "## Each fold, by its best run",
         "",
         markdown_table(["fold", "rows", *(METRIC_LABELS[n] for n in names), "run"], each),
     ]
@@ -114,10 +115,6 @@ def write_folds(
 def _pooled(parts: list[Predicted]) -> Predicted:
     """The rows of all folds."""
     return Predicted(*map(joined, zip(*parts)))
-
-
-def _range(counts: list[int]) -> str:
-    return " to ".join(map(str, sorted({min(counts), max(counts)})))
 
 
 def _write_predictions(folder: str, places: dict[Experiment, Any]) -> None:

@@ -1,7 +1,6 @@
 """The results of a task, and the table of all tasks."""
 
 import os
-import shlex
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -194,7 +193,7 @@ def _task_page(summary: dict[str, Any], task: Task, final: Final) -> str:
         "Each run's epoch, the rate and the best run are chosen by their scores on these rows, "
         "which are therefore a little too high.",
         "",
-        *options(settings, task),
+        *options(settings),
         "## Median over the seeds",
         "",
         markdown_table(["learning rate", "seeds", *labels, *_spread_labels(task)], medians),
@@ -241,19 +240,11 @@ def origin_of(settings: dict[str, Any]) -> str:
     return f"{origin}; epochs: {settings['epochs']}; rows per update: {settings['batch_size']}."
 
 
-def options(settings: dict[str, Any], task: Task) -> list[str]:
-    """A paragraph for each option that changes the protocol."""
-    weights = zip(task.labels, settings["class_weights"] or [])
-    listed = ", ".join(f"{in_cell(label)} {weight:g}" for label, weight in weights)
-    lines = {
-        "pooling": f"The head gets the {settings['pooling']} of a text's features (--pooling).",
-        "metric": f"Checkpoints are picked by {METRIC_LABELS[task.selection]} (--metric).",
-        "patience": f"A run ends without a better score for {settings['patience']} epochs "
-        "(--patience).",
-        "class_weights": f"Weights of the classes in the loss (--balance): {listed}.",
-        "train_flags": f"--train-flags: `{shlex.join(settings.get('train_flags') or ())}`",
-    }
-    return [line + "\n" for name, line in lines.items() if settings.get(name)]
+def options(settings: dict[str, Any]) -> list[str]:
+    """A line for each option that changes the protocol."""
+    names = ("pooling", "metric", "patience", "class_weights", "train_flags")
+    lines = [f"- {n.replace('_', ' ')}: {settings[n]}" for n in names if settings.get(n)]
+    return [*lines, ""] if lines else []
 
 
 # ---- All tasks

@@ -32,13 +32,13 @@ def position_terms(encoder: TupeEncoder, seq_len: int, layer: int | None = None)
     """
     if seq_len < 1:
         raise ValueError(f"seq_len ({seq_len}) must be at least 1")
-    scheme, by_layer = encoder.config.position_encoding, encoder.position_encodings()
+    by_layer = terms_by_layer(encoder, seq_len)
     if layer not in by_layer:
         wanted = "all layers share the position encoding, so leave it out"
         if None not in by_layer:
             wanted = f"each layer has its own position bias; give 0 .. {len(by_layer) - 1}"
-        raise ValueError(f"layer ({layer}) is not valid with {scheme!r}: {wanted}")
-    return _terms(by_layer[layer], scheme, seq_len)
+        raise ValueError(f"layer ({layer}) is not valid: {wanted}")
+    return by_layer[layer]
 
 
 @torch.no_grad()
