@@ -160,10 +160,9 @@ def test_refusals(flags, reason, folders):
         build("CoLA", folders, *flags)
 
 
-@pytest.mark.parametrize("labels", [[9, 2], [4, 5, 2]], ids=["not listed", "two"])
-def test_a_wrong_row_is_named(labels, tmp_path):
+def test_a_wrong_row_is_named(tmp_path):
     data = write_glue(tmp_path / "data", "CoLA")
-    write_bin(data / "label" / "valid", [[4, 2]] * 20 + [labels] + [[4, 2]] * 2)
+    write_bin(data / "label" / "valid", [[4, 2]] * 20 + [[4, 5, 2]] + [[4, 2]] * 2)
     task, _, _ = training.build(data, *training.finetuning("CoLA"))
     with pytest.raises(ValueError, match="row 21 of split valid of"):
         task.load_dataset("valid")

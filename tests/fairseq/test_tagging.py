@@ -176,20 +176,11 @@ def test_it_trains_resumes_and_loads(folder, tmp_path):
     assert all(saved[name].equal(x) for name, x in hub.model.state_dict().items())
 
 
-@pytest.mark.parametrize(
-    "labels, message",
-    [
-        ([FIRST, EOS], "row 2 of split valid of .* tokens and tags do not fit"),
-        ([FIRST, FIRST + 5, FIRST, EOS], "row 2 of .* a tag that label/dict.txt does"),
-        ([FIRST, UNKNOWN, FIRST, EOS], "row 2 of .* some of its words have no tag"),
-    ],
-    ids=["length", "not listed", "some unknown"],
-)
-def test_a_wrong_row_is_named(labels, message, tmp_path):
+def test_a_wrong_row_is_named(tmp_path):
     data = write(tmp_path / "data")
     write_bin(data / "input0" / "valid", [[FIRST] * 3 + [EOS]] * 2)
-    write_bin(data / "label" / "valid", [[FIRST, PAD, FIRST + 1, EOS], labels])
-    with pytest.raises(ValueError, match=message):
+    write_bin(data / "label" / "valid", [[FIRST, PAD, FIRST + 1, EOS], [FIRST, EOS]])
+    with pytest.raises(ValueError, match="row 2 of split valid of .* tokens and tags do not fit"):
         build(data)[0].load_dataset("valid")
 
 

@@ -186,13 +186,6 @@ def test_two_processes_are_one_with_the_same_batch(data, tmp_path):
     training.assert_same_weights(one / LAST, tmp_path / "resumed" / LAST, atol=2e-6)
 
 
-def test_recomputed_layers_with_shared_projections(data, tmp_path):
-    flags = ["--position-encoding", "disentangled", "--checkpoint-activations"]
-    flags += ["--ddp-backend", "pytorch_ddp"]
-    for _, text in forked(tmp_path, of_two_processes(data, [tmp_path] * 2, *flags)):
-        assert "(disentangled) needs --ddp-backend legacy_ddp" in text.splitlines()[-1]
-
-
 def test_a_checkpoint_that_one_machine_lacks_is_refused(data, pretrained, tmp_path):
     commands = of_two_processes(data, [pretrained, tmp_path], "--rel-pos")
     for status, text in forked(tmp_path, commands):

@@ -85,9 +85,10 @@ def main(argv: list[str] | None = None) -> None:
     task.check_model(args.checkpoint, model.kind, head.out_proj.out_features)
     for module in (encoder, head):
         (module.half() if args.fp16 else module).to(device)
-    if args.label_separator and task.kind != MULTILABEL:
+    if args.label_separator is None:
+        args.label_separator = ","
+    elif task.kind != MULTILABEL:
         raise ValueError(f"--label-separator: the task {task.name} has no lists of labels; drop it")
-    args.label_separator = args.label_separator or ","
     if task.kind == QA:
         return _answer(args, task, tokenizer, encoder, head)
     ending = os.path.splitext(args.output_file or f"-.{args.format or 'tsv'}")[1].lower()

@@ -149,6 +149,4 @@ def read_codes(path: str) -> list[tuple[str, str]]:
                 f"{path}, line {number}: {' '.join(fields)[:80]!r} is not 'left right count', "
                 "so these are not codes of fastBPE"
             )
-    if not lines:
-        raise ValueError(f"{path} is empty")
     return [(left, right) for left, right, _ in lines]

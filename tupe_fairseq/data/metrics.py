@@ -160,17 +160,8 @@ def metrics_of_rows(
 
     if len(targets) and isinstance(targets[0], (list, tuple)):
         predictions, targets = list(predictions), list(targets)
-        shapes = len(predictions), len(targets)
-        if isinstance(targets[0], list):
-            shapes = list(map(len, predictions)), list(map(len, targets))
     else:
         predictions, targets = np.asarray(predictions), np.asarray(targets)
-        shapes = predictions.shape, targets.shape
-    if shapes[0] != shapes[1]:
-        raise ValueError(
-            f"{len(predictions)} predictions for {len(targets)} targets; metrics need equally many "
-            "of both, also in each row"
-        )
 
     def of_rows(name: str) -> Callable[[Any], float]:
         _, _, function, sums, parts, _ = METRICS[name]

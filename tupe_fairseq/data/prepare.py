@@ -143,9 +143,7 @@ def _check_task(options: argparse.Namespace) -> None:
     options.seed = 1 if options.seed is None else options.seed
     if options.text2 is not None and options.text is None:
         raise ValueError("--text2 needs --text, the column of the first text")
-    if options.label_separator == "":
-        raise ValueError("--label-separator is empty; give a sign, such as ';'")
-    options.label_separator = options.label_separator or ","
+    options.label_separator = "," if options.label_separator is None else options.label_separator
     options.labels = tuple(options.labels or ())
     if options.kind == QA:
         options.stride = _STRIDE if options.stride is None else options.stride

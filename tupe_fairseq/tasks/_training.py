@@ -22,7 +22,6 @@ from tupe_fairseq.data.tokenizer import copy_vocabulary
 from tupe_fairseq.files import atomic_copy
 from tupe_fairseq.flops import peak_flops
 from tupe_fairseq.optim.warmup_ratio import record_batches
-from tupe_fairseq.position import PositionEncoding
 
 logger = logging.getLogger(__name__)
 
@@ -107,17 +106,7 @@ class TrainingTask(FairseqTask):
             ValueError: if the checkpoint does not fit the model; fairseq would hide the reason.
         """
         self._log_settings(cfg)
-        parallel = cfg.distributed_training
-        is_ddp = parallel.distributed_world_size > 1 and parallel.ddp_backend == "pytorch_ddp"
-        if is_ddp and getattr(cfg.model, "checkpoint_activations", False):
-            for module in self._model.modules():
-                if isinstance(module, PositionEncoding) and module.uses("content_bias"):
-                    if not module.per_layer:  # its gradient would be ready once for each layer
-                        raise ValueError(
-                            "--checkpoint-activations with a position encoding whose projections "
-                            "all layers use (disentangled) needs --ddp-backend legacy_ddp"
-                        )
-        options = cfg.checkpoint
+        options, parallel = cfg.checkpoint, cfg.distributed_training
         path = os.path.join(options.save_dir, "checkpoint_last.pt")
         if options.restore_file != "checkpoint_last.pt":
             path = options.restore_file

@@ -69,29 +69,16 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
     @classmethod
     def setup_task(cls, cfg, **kwargs):
         refuse_others(cfg, FIXED_OPTIONS, "glue_sentence_prediction")
-        if cfg.regression_target and cfg.multilabel:
-            raise ValueError("--regression-target is for scores, --multilabel for labels; drop one")
-        labels = os.path.join(cfg.data, "label")
-        has_classes = os.path.isfile(os.path.join(labels, "dict.txt"))
-        if cfg.regression_target and has_classes:
-            raise ValueError(
-                f"--regression-target is given, and {labels} has classes (dict.txt); drop the flag"
-            )
-        if not cfg.regression_target and not has_classes:
-            raise FileNotFoundError(
-                f"{labels}/dict.txt is missing; for scores pass --regression-target"
-            )
+        labels = os.path.join(cfg.data, "label", "dict.txt")
+        if cfg.regression_target == os.path.isfile(labels):
+            problem = "is there; drop" if cfg.regression_target else "is missing; for scores pass"
+            raise ValueError(f"{labels} {problem} --regression-target")
         task = super().setup_task(cfg, **kwargs)
         names = [] if cfg.regression_target else class_names(task.label_dictionary)
         if cfg.num_classes != (len(names) or 1):
             raise ValueError(
                 f"--num-classes ({cfg.num_classes}) must be {len(names) or 1} for the labels of "
                 f"{cfg.data} ({', '.join(names) or 'scores'})"
-            )
-        second = os.path.join(cfg.data, "input1", "dict.txt")
-        if os.path.exists(second) and cls.load_dictionary(second) != task.dictionary:
-            raise ValueError(
-                f"{second} is not the dictionary of input0; prepare both with the same one"
             )
         return task
 
@@ -121,13 +108,10 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
         targets = []
         for row, symbols in enumerate(labels, start=1):
             classes = [symbol - first for symbol in symbols.tolist() if symbol != eos]
-            place = f"row {row} of split {split} of {cfg.data}"
-            if not all(0 <= one < cfg.num_classes for one in classes):
-                raise ValueError(f"{place} has a label that dict.txt does not list")
             if not cfg.multilabel and len(classes) != 1:
                 raise ValueError(
-                    f"{place} has {len(classes)} labels; pass --multilabel if rows may have any "
-                    "number"
+                    f"row {row} of split {split} of {cfg.data} has {len(classes)} labels; pass "
+                    "--multilabel if rows may have any number"
                 )
             has_label = [one in classes for one in range(cfg.num_classes)]
             targets.append(has_label if cfg.multilabel else classes[0])

@@ -79,7 +79,6 @@ class TokenTaggingTask(FineTuningTask):
             tags,
             self.dictionary,
             self.label_dictionary,
-            len(self.tags),
             self.cfg.max_positions,
             f"split {split} of {self.cfg.data}",
         )
@@ -109,36 +108,27 @@ class WindowedSentences(Samples):
 
     columns = ("id", "sentence")
 
-    def __init__(self, tokens, tags, source, labels, num_classes, max_positions, name):
+    def __init__(self, tokens, tags, source, labels, max_positions, name):
         super().__init__()
         self.tokens, self.tags, self.source = tokens, tags, source
-        self.first_tag, self.no_word, unknown = labels.nspecial, labels.pad(), labels.unk()
+        self.first_tag, self.no_word = labels.nspecial, labels.pad()
         room = max_positions - 2
         if room < 1:
             raise ValueError(
                 f"--max-positions {max_positions} leaves no room for a token between <s> and </s>"
             )
-        rows, has_tag, self.num_long = [], set(), 0
+        rows, self.has_tags, self.num_long = [], True, 0
         for sentence in range(len(tokens)):
             symbols = tags[sentence].numpy()[:-1]
-            words = symbols[symbols != self.no_word]
-            is_tag = (words >= self.first_tag) & (words < self.first_tag + num_classes)
-            starts_inside = len(symbols) > 0 and symbols[0] == self.no_word
-            if len(symbols) != tokens.sizes[sentence] - 1 or starts_inside:
+            if len(symbols) != tokens.sizes[sentence] - 1:
                 raise ValueError(
                     f"row {sentence + 1} of {name}: tokens and tags do not fit; prepare it again"
                 )
-            has_tag.update(is_tag.tolist())
-            if not (is_tag | (words == unknown)).all() or len(has_tag) > 1:
-                raise ValueError(
-                    f"row {sentence + 1} of {name} has a tag that label/dict.txt does not list, or "
-                    "some of its words have no tag"
-                )
+            self.has_tags &= labels.unk() not in symbols
             starts = np.flatnonzero(symbols != self.no_word)
             rows += [(sentence, *window) for window in windows(starts, len(symbols), room)]
             self.num_long += len(symbols) > room
         self.windows = np.array(rows, dtype=np.int64).reshape(-1, 5)
-        self.has_tags = has_tag != {False}
         self.sizes = self.windows[:, 2] - self.windows[:, 1] + 2
 
     def __getitem__(self, index):
