@@ -102,7 +102,7 @@ def test_hubs_of_roberta(tmp_path):
         hub = hub_of(folder / "out")
         assert hub.task.mask_idx == theirs.mask_token_id
         run_here("tupe-export", folder / "out" / "model.pt", "--output-dir", folder / "back",
-                 "--as", "roberta", "--padded-vocabulary")  # fmt: skip
+                 "--as", "roberta")  # fmt: skip
         exported = AutoTokenizer.from_pretrained(folder / "back")
         for line in lines:
             ids = theirs(line)["input_ids"]

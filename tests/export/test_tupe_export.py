@@ -103,14 +103,12 @@ def test_as_roberta_in_half_precision(data, tmp_path):
         name: x.half() if x.is_floating_point() else x for name, x in state["model"].items()
     }
     torch.save(state, checkpoint)
-    sample = tmp_path / "sample.txt"
-    sample.write_text("The cat likes the house.\n\nNobody.\n")
-    flags = ["--data", data, "--as", "roberta", "--sample", sample, "--pooling", "cls"]
+    flags = ["--data", data, "--as", "roberta", "--pooling", "cls"]
     text = exported(checkpoint, tmp_path / "out", *flags)
     tensors = load_file(tmp_path / "out" / "model.safetensors")
     assert {tensor.dtype for tensor in tensors.values()} == {torch.float32}
     card = (tmp_path / "out" / "README.md").read_text()
-    assert not list((tmp_path / "out").glob("*.py")) and "on 2 texts" in card
+    assert not list((tmp_path / "out").glob("*.py")) and f"on {len(check.TEXTS)} texts" in card
     assert "trust_remote_code" not in text + card and "Nobody has said under which" in card
     pooling = json.loads((tmp_path / "out" / "1_Pooling" / "config.json").read_text())
     assert pooling["pooling_mode_cls_token"] and not pooling["pooling_mode_mean_tokens"]
@@ -122,10 +120,7 @@ def test_tokens_that_the_dictionary_lacks(data, tmp_path):
     lines = (folder / "dict.txt").read_text().splitlines(keepends=True)
     (folder / "dict.txt").write_text("".join([*lines[:-3], "madeupword0000 0\n"]))
     checkpoint = write_model(tmp_path / "run", folder)
-    words = [checkpoint, tmp_path / "out", "--data", folder]
-    code, text = export(*words)
-    assert code == 2 and "padded with 1 words that are in no text, such as madeupword0000" in text
-    text = exported(*words, "--padded-vocabulary")
+    text = exported(checkpoint, tmp_path / "out", "--data", folder)
     assert "3 tokens are not in dict.txt" in text
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     rows = load_file(tmp_path / "out" / "model.safetensors")["tupe.embed_tokens.weight"]
@@ -161,7 +156,7 @@ def folder(finetuned, tmp_path_factory):
     return str(out)
 
 
-def test_segmentations_that_only_rounding_tells_apart(tmp_path):
+def test_segmentations_that_only_rounding_tells_apart(tmp_path, monkeypatch):
     """SentencePiece adds in float32; the folder's tokenizer takes the better one by 2**-20."""
     from sentencepiece import sentencepiece_model_pb2
 
@@ -180,9 +175,8 @@ def test_segmentations_that_only_rounding_tells_apart(tmp_path):
     write_dictionary(str(data / "dict.txt"), SentencePiece(str(path)).words())
     checkpoint = write_model(tmp_path / "run", data, max_positions=64)
     long = " ".join(map(sentence, range(3))) + " q\u00e9j"
-    (tmp_path / "sample.txt").write_text(f"{long}\nq\u00e9j\n", encoding="utf-8")
-    flags = ["--data", data, "--sample", tmp_path / "sample.txt"]
-    exported(checkpoint, tmp_path / "out", *flags)
+    monkeypatch.setattr(check, "TEXTS", (long, "q\u00e9j"))
+    exported(checkpoint, tmp_path / "out", "--data", data)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     encode = lambda text: [0, *Tokenizer.load(str(data)).encode(text), 2]  # noqa: E731
     assert [tokenizer(x).input_ids == encode(x) for x in ("q\u00e9j", long)] == [True, False]
@@ -227,13 +221,14 @@ def test_the_comparison(change, folder):
 @pytest.mark.parametrize(
     "flags, reason",
     [
-        (["--label-dict", "two.txt"], "2 labels, but head sentence_classification_head has 3"),
+        (["--data", "two"], "2 labels, but head sentence_classification_head has 3"),
         (["--as", "roberta"], "--as roberta: the checkpoint has position_encod"),
     ],
 )
 def test_refused(flags, reason, finetuned, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "two.txt").write_text("no 7\nyes 7\n")
+    (tmp_path / "two" / "label").mkdir(parents=True)
+    (tmp_path / "two" / "label" / "dict.txt").write_text("no 7\nyes 7\n")
     code, text = export(finetuned, "out", *flags)
     assert code == 2 and reason in text.splitlines()[-1]
-    assert os.listdir(tmp_path) == ["two.txt"]
+    assert os.listdir(tmp_path) == ["two"]

@@ -35,9 +35,6 @@ def get_parser() -> argparse.ArgumentParser:
     add_data_flag(parser)
     add_vocabulary_flags(parser)
     add("--head", metavar="NAME", help="classification head to export, if there are several")
-    add("--label-dict", metavar="FILE", type=arg_types.file, help="label/dict.txt of the head")
-    add("--padded-vocabulary", action="store_true",
-        help="also export the words that pad dict.txt (madeupword0000, ...)")  # fmt: skip
     add("--as", dest="model_type", choices=("tupe", "roberta"), default="tupe",
         help="model type: tupe, whose code is in OUT, or transformers' own roberta, for "
         "--position-encoding learned without further position options; default %(default)s",
@@ -46,9 +43,6 @@ def get_parser() -> argparse.ArgumentParser:
         help="vector of a text in sentence-transformers: the mean of its tokens, or that of <s>; "
         "default %(default)s")  # fmt: skip
     add("--onnx", action="store_true", help="also write OUT/onnx/model.onnx for onnxruntime")
-    add("--sample", metavar="FILE", type=arg_types.file,
-        help="text, one sentence a line, on which to compare; default: built-in sentences",
-    )  # fmt: skip
     add("--license", metavar="ID", type=license_id, help="for the model card, such as mit")
     add("--language", metavar="en,...", type=arg_types.comma_list(language), default=[],
         help="for the model card: languages of the training text")  # fmt: skip
@@ -61,13 +55,9 @@ def main(argv: list[str] | None = None) -> None:
     vocabulary = vocabulary_files(parser, args)
     from tupe_fairseq.export import export_model
 
-    names = (
-        "checkpoint output_dir data head label_dict padded_vocabulary model_type pooling onnx "
-        "license overwrite"
-    ).split()
+    names = "checkpoint output_dir data head model_type pooling onnx license overwrite".split()
     options = {name: getattr(args, name) for name in names}
-    texts = read_sample(args.sample) if args.sample else None
-    pipeline = export_model(vocabulary=vocabulary, texts=texts, languages=args.language, **options)
+    pipeline = export_model(vocabulary=vocabulary, languages=args.language, **options)
     trust = ", trust_remote_code=True" if args.model_type == "tupe" else ""
     logger.info("wrote %s", args.output_dir)
     print(f"# where transformers is installed (more is in {args.output_dir}/README.md):")
@@ -78,14 +68,3 @@ def main(argv: list[str] | None = None) -> None:
     older = " # before version 5" if pipeline == "question-answering" else ""
     print(f"from transformers import pipeline{older}")
     print(f"pipeline({pipeline!r}, {args.output_dir!r}{trust})")
-
-
-def read_sample(path: str) -> list[str]:
-    """The lines of a file that are not empty."""
-    from tupe_fairseq.data.rows import read_rows
-
-    rows = read_rows(path, ["text"], ending=".txt")
-    lines = [row["text"] for _, row in rows if row["text"].strip()]
-    if not lines:
-        raise ValueError(f"--sample {path} is empty; it needs one sentence a line")
-    return lines

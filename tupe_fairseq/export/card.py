@@ -24,14 +24,12 @@ def model_card(config: dict[str, Any], head: Head | None, report: dict[str, Any]
     import jinja2
     from huggingface_hub import ModelCardData
 
-    is_glue = report.get("description", {}).get("benchmark") == "GLUE"
     front = ModelCardData(
         license=facts["license"] or "unknown",
         language=facts["languages"] or None,
         library_name="transformers",
         pipeline_tag=pipeline_of(head),
         tags=[config["model_type"], "fairseq", "sentence-transformers"],
-        datasets=["nyu-mll/glue"] if is_glue else None,
     )
     template = importlib.resources.files(__package__).joinpath("model_card.md").read_text("utf-8")
     environment = jinja2.Environment(

@@ -48,12 +48,9 @@ def export_model(
     data: str | None = None,
     vocabulary: tuple[str, Sequence[str]] | None = None,
     head: str | None = None,
-    label_dict: str | None = None,
-    padded_vocabulary: bool = False,
     model_type: str = TUPE,
     pooling: str = "mean",
     onnx: bool = False,
-    texts: Sequence[str] | None = None,
     license: str | None = None,
     languages: Sequence[str] = (),
     overwrite: bool = False,
@@ -62,7 +59,6 @@ def export_model(
 
     Args:
         vocabulary: a kind of vocabulary and its files, if the folders have none.
-        texts: sentences on which the folder is compared with the checkpoint.
     """
     from tupe_fairseq.export import check, onnx_files
     from tupe_fairseq.export.card import model_card, pipeline_of
@@ -74,7 +70,7 @@ def export_model(
         if value not in values:
             raise ValueError(f"{flag} {value!r} is none of {', '.join(values)}")
     checkpoint = find_checkpoint(checkpoint)
-    folders, texts = folders_of(checkpoint, data), texts or check.TEXTS
+    folders, texts = folders_of(checkpoint, data), check.TEXTS
     to_write = new_output_folder(
         output_dir, "config.json", source=checkpoint, others=SOME, overwrite=overwrite
     )
@@ -86,13 +82,7 @@ def export_model(
         model, tokenizer = load_with_tokenizer(checkpoint, folders, vocabulary)
         reports = [path for p in folders if os.path.isfile(path := os.path.join(p, REPORT))]
         symbols, length = model.symbols, model.max_positions
-        fillers = [word for word in symbols if FILLER.fullmatch(word)]
-        if fillers and not padded_vocabulary:
-            raise ValueError(
-                f"{model.dictionary} is padded with {len(fillers)} words that are in no text, such "
-                f"as {fillers[0]}; to export them, too, give --padded-vocabulary"
-            )
-        chosen = _chosen_head(model, head, label_dict, folders)
+        chosen = _chosen_head(model, head, folders)
         if onnx and chosen is not None and chosen.kind == CHOICE:
             raise ValueError("--onnx: no file for multiple choice is written; drop it")
         parts = {ENCODER: model.encoder, LM_HEAD: model.lm_head}
@@ -157,16 +147,12 @@ def export_model(
     return pipeline_of(chosen)
 
 
-def _chosen_head(
-    model: TrainedModel, name: str | None, label_dict: str | None, folders: Sequence[str]
-) -> Head | None:
+def _chosen_head(model: TrainedModel, name: str | None, folders: Sequence[str]) -> Head | None:
     """The classification head to export, with its labels; None if there is none."""
     heads = sorted(model.heads)
     if not heads:
-        if name or label_dict:
-            raise ValueError(
-                f"{model.path} has no classification head; drop --head and --label-dict"
-            )
+        if name:
+            raise ValueError(f"{model.path} has no classification head; drop --head")
         return None
     if name not in (heads if len(heads) > 1 else [None, *heads]):
         raise ValueError(f"--head must be one of the checkpoint's: {', '.join(heads)}")
@@ -176,7 +162,7 @@ def _chosen_head(
         kind = QA if kind == QA else TAGGING
     elif outputs == 1 and kind == CLASSIFICATION:
         kind = REGRESSION
-    paths = [label_dict or os.path.join(place, "label", DICTIONARY) for place in folders]
+    paths = [os.path.join(place, "label", DICTIONARY) for place in folders]
     path = next(filter(os.path.isfile, paths), None)
     if kind in (REGRESSION, QA) or path is None:
         labels = ["score"] if kind == REGRESSION else [f"LABEL_{n}" for n in range(outputs)]
@@ -186,7 +172,7 @@ def _chosen_head(
     if len(labels) != outputs and kind != CHOICE:
         raise ValueError(
             f"{path} lists {len(labels)} labels, but head {name} has {outputs} outputs; give "
-            "--label-dict, the label/dict.txt that it was trained with"
+            "--data, the folder that it was trained with"
         )
     return Head(name, labels, kind)
 
