@@ -19,7 +19,6 @@ from tupe_fairseq.attention import (
 )
 from tupe_fairseq.modules import TupeEncoderLayer
 from tupe_fairseq.modules.record import RecordsOptions
-from tupe_fairseq.modules.tupe_multihead_attention import select
 from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.position import PositionEncoding, get_position_encoding, position_of
 from tupe_fairseq.position.positions import is_at_cls
@@ -39,7 +38,6 @@ class TupeEncoder(RecordsOptions):
     Args:
         config (TupeConfig): the options.
         wrap_layer (callable): applied to each layer; for activation checkpointing or sharding.
-        layer_list (callable): makes the ``nn.ModuleList``; one that skips layers gives LayerDrop.
     """
 
     def __init__(
@@ -47,7 +45,6 @@ class TupeEncoder(RecordsOptions):
         config: TupeConfig,
         *,
         wrap_layer: Callable[[nn.Module], nn.Module] = lambda layer: layer,
-        layer_list: Callable[[list[nn.Module]], nn.ModuleList] = nn.ModuleList,
     ):
         super().__init__()
         self.config = config
@@ -60,7 +57,7 @@ class TupeEncoder(RecordsOptions):
         self.layernorm_embedding = nn.LayerNorm(config.embed_dim)
         self.position_bias = None if self.encoding.per_layer else position_of(config)
         layers = [wrap_layer(self._build_layer()) for _ in range(config.num_layers)]
-        self.layers = layer_list(layers)
+        self.layers = nn.ModuleList(layers)
         self.layer_norm = nn.LayerNorm(config.embed_dim) if config.normalize_before else None
         self.register_record()
 
@@ -105,7 +102,7 @@ class TupeEncoder(RecordsOptions):
 
         Args:
             return_all_hiddens (bool): also the embedding output and the output of each layer, in
-                pre-LN before the final LayerNorm, without those that LayerDrop leaves out.
+                pre-LN before the final LayerNorm.
             document_starts: True = the first token, and the [CLS], of a document; each document is
                 encoded as if it were alone.
             output_tokens: indices (n,), among the B * L, of the only tokens whose hidden states are
@@ -215,14 +212,12 @@ class TupeEncoder(RecordsOptions):
         shared = self._precompute(sequences), *masks
         options = {"sequences": sequences, "attend": attention.attend, "position": position}
         keep(x)
-        layers = list(self.layers)
-        for number, layer in enumerate(layers):
+        for number, layer in enumerate(self.layers):
             if number and added is not None and config.position_each_layer:
                 x = x + added
-            only = output_tokens if number == len(layers) - 1 else None
+            only = output_tokens if number == len(self.layers) - 1 else None
             x = layer(x, *shared, output_tokens=only, **options)
             keep(x)
-        x = x if layers else select(x, output_tokens)  # LayerDrop may skip them all
         return x if self.layer_norm is None else self.layer_norm(x)
 
     def _precompute(self, sequences: Sequences) -> Tensor | None:

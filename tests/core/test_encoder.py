@@ -356,27 +356,6 @@ def test_some_tokens_alone(case):
             assert_near(ours, theirs[name])
 
 
-class FirstLayerOnly(nn.ModuleList):
-    """As fairseq's LayerDropModuleList, which skips layers in training."""
-
-    def __iter__(self):
-        layers = list(super().__iter__())
-        return iter(layers[:1] if self.training else layers)
-
-
-def test_layerdrop():
-    config, x = encoder_of(Case("shaw", {})).config, random_input()
-    encoder = TupeEncoder(config, layer_list=FirstLayerOnly).double()
-    one = TupeEncoder(dataclasses.replace(config, num_layers=1)).double()
-    one.load_state_dict({n: x for n, x in encoder.state_dict().items() if ".1." not in n})
-    out, hiddens = encoder.train()(x, return_all_hiddens=True)
-    assert len(hiddens) == 2 and out.equal(one(x))
-    tokens = torch.tensor([1, 8])
-    assert_near(encoder(x, output_tokens=tokens), out.flatten(0, 1)[tokens])
-    assert len(encoder.eval()(x, return_all_hiddens=True)[1]) == 3
-    assert len(encoder.attention_weights(x)) == len(encoder.position_encodings()) == 2
-
-
 @parametrized([case for case in LARGEST if case.name in EXPORTED])
 @torch.no_grad()
 def test_exported_with_an_open_length(case):

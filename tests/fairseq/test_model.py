@@ -66,7 +66,6 @@ def described(model):
         "pools <s>": pooled,
         "positions": position.max_positions,
         "tied LM head": model.encoder.lm_head.weight is encoder.embed_tokens.weight,
-        "layer drop": getattr(encoder.layers, "p", 0),
         "encoding": type(position).__name__,
         "buckets": relative and (relative.other_to_cls_row, relative.max_distance),
         "unties [CLS]": position.unties_cls,
@@ -92,7 +91,6 @@ CHANGES = {
     "--pooling": (["--load-checkpoint-heads"], ["mean"], {"pools <s>": False}),
     "--max-positions": ([], [20], {"positions": 20}),
     "--untie-weights-roberta": ([], [], {"tied LM head": False}),
-    "--encoder-layerdrop": ([], [0.4], {"layer drop": 0.4}),
     "--position-encoding": (
         [], ["learned"], {"encoding": "LearnedPositions", "unties [CLS]": False},
     ),

@@ -149,6 +149,7 @@ def dictionary_lines(path: str, hidden: Sequence[str] = ()) -> list[str]:
 def _options(saved: dict[str, Any], source: Any) -> argparse.Namespace:
     """The options of the tupe_roberta that is equal to the model of other code."""
     defaults = {**_SIZES, **DEFAULTS, **source.DEFAULTS}
+    saved = {**saved, "encoder_layerdrop": 0.0}  # of the training alone
     wrong = [
         f"{name}={in_brief(value)}"
         for name, value in saved.items()

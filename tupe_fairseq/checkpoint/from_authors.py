@@ -10,7 +10,7 @@ NAME = "the TUPE authors' code"
 #: their Dictionary has these after fairseq's four special tokens, without listing them in dict.txt
 HIDDEN_SYMBOLS = ("<file>", "<email>", "<url>")
 #: options that would make it another model, with the only value that is TUPE
-FIXED = {"embedding_normalize": True, "encoder_layers_to_keep": None}
+FIXED = {"embedding_normalize": True, "encoder_layers_to_keep": None, "encoder_layerdrop": 0.0}
 #: further options to keep, with their defaults there
 DEFAULTS = {"pooler_dropout": 0.1}
 

@@ -18,7 +18,6 @@ HIDDEN_SYMBOLS = ()
 #: options that would make it another model, with the only value allowed
 FIXED = {
     **FIXED_OPTIONS,
-    "encoder_layers_to_keep": None,
     "encoder_learned_pos": True,
     "no_token_positional_embeddings": False,
 }

@@ -10,7 +10,7 @@ from tupe_fairseq.runs.grid import cores
 from tupe_fairseq.runs.process import as_shell, user_dir
 
 # they do not shape the model, so they are not among the flags that must be the same
-_RATES = "dropout attention_dropout activation_dropout pooler_dropout encoder_layerdrop".split()
+_RATES = "dropout attention_dropout activation_dropout pooler_dropout".split()
 # of NVIDIA's and AMD's drivers, and of Windows' for Linux
 _DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 

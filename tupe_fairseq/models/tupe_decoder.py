@@ -33,9 +33,9 @@ OF_DECODERS = {
 DecoderOptions = fairseq_dataclass("DecoderOptions", OF_DECODERS)
 #: fairseq's options that do not apply here
 FIXED_OPTIONS = dict.fromkeys(
-    "adaptive_input base_layers character_embeddings cross_self_attention decoder_learned_pos "
-    "encoder_learned_pos no_cross_attention quant_noise_pq quant_noise_scalar scale_attn scale_fc "
-    "scale_heads scale_resids".split(),
+    "adaptive_input base_layers character_embeddings cross_self_attention decoder_layers_to_keep "
+    "decoder_learned_pos encoder_layers_to_keep encoder_learned_pos no_cross_attention "
+    "quant_noise_pq quant_noise_scalar scale_attn scale_fc scale_heads scale_resids".split(),
     False,
 )
 #: what a checkpoint may name, as fairseq builds it by that name
@@ -371,8 +371,6 @@ class DecoderModel:
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
         if strict:
             self.check_state_dict(state_dict)
-        if {*state_dict} <= {*self.state_dict()}:  # fairseq would prune again what it has pruned
-            model_cfg = args = None
         return super().load_state_dict(state_dict, strict, model_cfg, args)
 
     @classmethod

@@ -3,13 +3,11 @@
 Source: Ke, He and Liu 2021, https://arxiv.org/abs/2006.15595.
 """
 
-import copy
 import logging
 from collections import Counter
 from dataclasses import fields
 from functools import partial
 
-from fairseq.checkpoint_utils import prune_state_dict
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model
@@ -17,7 +15,6 @@ from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta import base_architecture as roberta_base_architecture
 from fairseq.models.roberta.model import RobertaEncoder
 from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
-from fairseq.modules import LayerDropModuleList
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.utils import safe_getattr, safe_hasattr
@@ -137,15 +134,11 @@ class TupeRobertaEncoder(RobertaEncoder):
         self.register_buffer("vocabulary_version", vocabulary_version(dictionary.symbols))
 
     def build_encoder(self, args, dictionary, embed_tokens):
-        drop = args.encoder_layerdrop
         self.padding_idx = embed_tokens.padding_idx
         # the token that begins another document of a sample
         self.document_start = dictionary.bos() if args.isolate_documents else None
-        encoder = TupeEncoder(
-            TupeConfig.from_roberta_options(args),
-            wrap_layer=partial(wrap_layer, options=args),
-            layer_list=partial(LayerDropModuleList, drop) if drop > 0 else nn.ModuleList,
-        )
+        config = TupeConfig.from_roberta_options(args)
+        encoder = TupeEncoder(config, wrap_layer=partial(wrap_layer, options=args))
         encoder.embed_tokens = embed_tokens
         return encoder
 
@@ -203,10 +196,6 @@ class TupeRobertaEncoder(RobertaEncoder):
 @register_model("tupe_roberta")
 class TupeRobertaModel(RobertaModel):
     """fairseq's RoBERTa whose encoder is a :class:`TupeEncoder`."""
-
-    @classmethod
-    def hub_models(cls):
-        return {}
 
     @staticmethod
     def add_args(parser):
@@ -280,7 +269,7 @@ class TupeRobertaModel(RobertaModel):
 
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
         """As fairseq's; a whole checkpoint must be of this size, vocabulary and encoding."""
-        state_dict = dict(self._pruned(state_dict))
+        state_dict = dict(state_dict)
         if strict:
             self.check_state_dict(state_dict)
             if recorded_vocabulary(state_dict)[1] is None:
@@ -292,17 +281,9 @@ class TupeRobertaModel(RobertaModel):
         fit_heads(self, state_dict, is_whole=strict)
         return super().load_state_dict(state_dict, strict)
 
-    def _pruned(self, state_dict: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The state dict of the layers in --encoder-layers-to-keep, if it has others, too."""
-        prefix = ENCODER + "layers."
-        layers = {key.split(".")[3] for key in state_dict if key.startswith(prefix)}
-        if len(layers) == self.encoder.sentence_encoder.config.num_layers:
-            return state_dict
-        return prune_state_dict(state_dict, copy.copy(self.args))  # which changes the options
-
     def check_state_dict(self, state_dict: dict[str, Tensor]) -> None:
         """Refuse weights of another model, see ``check_fit``."""
-        encoder, state_dict = self.encoder.sentence_encoder, self._pruned(state_dict)
+        encoder = self.encoder.sentence_encoder
         encoder.check_whole(state_dict, ENCODER)
         check_fit(encoder.config, state_dict, self.encoder.dictionary.symbols)
         for name in self.state_dict():

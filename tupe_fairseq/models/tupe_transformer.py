@@ -9,8 +9,6 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import FairseqEncoder, register_model
 from fairseq.models.transformer import TransformerModel, base_architecture
-from fairseq.modules import LayerDropModuleList
-from torch import nn
 
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.models._options import register_sizes, set_defaults
@@ -64,12 +62,7 @@ class SourceEncoder(FairseqEncoder):
             activation_fn=str(cfg.activation_fn),
             normalize_before=own.normalize_before,
         )
-
-        drop = own.layerdrop
-        layer_list = partial(LayerDropModuleList, drop) if drop > 0 else nn.ModuleList
-        self.stack = TupeEncoder(
-            config, wrap_layer=partial(wrap_layer, options=cfg), layer_list=layer_list
-        )
+        self.stack = TupeEncoder(config, wrap_layer=partial(wrap_layer, options=cfg))
 
     def forward(
         self, src_tokens, src_lengths=None, return_all_hiddens=False, token_embeddings=None

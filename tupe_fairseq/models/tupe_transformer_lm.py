@@ -40,8 +40,6 @@ class TupeLanguageModel(DecoderModel, TransformerLanguageModel):
     @classmethod
     def build_model(cls, args, task):
         check_options(args)
-        if args.decoder_layers_to_keep:
-            args.decoder_layers = len(args.decoder_layers_to_keep.split(","))
         length = safe_getattr(args, "tokens_per_sample") or 0
         if safe_getattr(args, "max_target_positions") is None:
             args.max_target_positions = length or DEFAULT_MAX_TARGET_POSITIONS
