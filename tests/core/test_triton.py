@@ -285,16 +285,6 @@ def test_only_the_bias_that_learns_gets_a_gradient(monkeypatch):
 
 
 @interpreted
-def test_no_second_derivative():
-    qkv, bias, _ = inputs([9])
-    out = ours(qkv.requires_grad_(), bias, [9])
-    with pytest.raises(
-        RuntimeError, match="triton attention has no second derivative.*-impl eager"
-    ):
-        torch.autograd.grad(out.square().sum(), qkv, create_graph=True)
-
-
-@interpreted
 @pytest.mark.slow
 @pytest.mark.parametrize("use_reentrant", [False, True])
 def test_activation_checkpointing(use_reentrant):

@@ -19,8 +19,8 @@ import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from tupe_fairseq.attention.chunked import refuse_second_derivative
 from tupe_fairseq.attention.sequences import Masks, Sequences, to_device
 
 # (16 bits, head_dim): (queries, keys, warps, stages, registers a thread) of the tiles of the
@@ -357,8 +357,8 @@ class _Attention(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad_out):
-        refuse_second_derivative("triton")
         qkv, out, lse, seed = ctx.saved_tensors
         grad_qkv, heads, shared = torch.empty_like(qkv), len(lse), ctx.options[-1]
         both = {"grad_out": grad_out.contiguous(), "stats": lse.new_empty(*lse.shape, 4)}
