@@ -194,7 +194,7 @@ def test_the_version_and_a_misspelled_command():
     ]
     assert [one.returncode for one in said] == [0, 2]
     assert said[0].stdout == f"tupe_fairseq {tupe_fairseq.__version__}\n"
-    assert "no command 'prepare-pretrian'; did you mean prepare-pretrain?" in said[1].stderr
+    assert "no command 'prepare-pretrian'; tupe lists them" in said[1].stderr
 
 
 WITHOUT_FAIRSEQ = """

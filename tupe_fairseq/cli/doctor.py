@@ -10,7 +10,7 @@ import warnings
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 
-from tupe_fairseq.cli.extras import EXTRA_OF, FAIRSEQ, advice, missing
+from tupe_fairseq.cli.extras import FAIRSEQ, advice, missing
 from tupe_fairseq.version import __version__
 
 # without these, training stops at the first batch
@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> None:
     get_parser().parse_args(argv)
     warnings.simplefilter("ignore")  # fairseq and torch warn on import
     logging.getLogger().setLevel(logging.ERROR)
-    checks = [check_python, check_torch, check_fairseq, check_plugin, check_extras, check_devices]
+    checks = [check_python, check_torch, check_fairseq, check_plugin, check_devices]
     worst = 0
     for check in checks:
         name = check.__name__.removeprefix("check_")
@@ -108,13 +108,6 @@ def check_plugin() -> str:
     if not os.path.exists("tupe_fairseq") and not os.path.exists(beside_fairseq):
         raise Doubt(f"{installed}; here fairseq-train needs --user-dir {__path__[0]}, or {_FIX}")
     return f"{installed}, {len(archs)} architectures registered"
-
-
-def check_extras() -> str:
-    of_top = {"protobuf": "google"}
-    absent = [name for name in EXTRA_OF if missing(of_top.get(name, name))]
-    extras = sorted({EXTRA_OF[name] for name in absent})
-    return f"without {', '.join(extras)} (no {', '.join(absent)})" if extras else "all installed"
 
 
 def check_devices() -> str:

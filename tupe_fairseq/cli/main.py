@@ -3,7 +3,6 @@
 tupe-finetune, tupe finetune and python -m tupe_fairseq finetune are the same.
 """
 
-import difflib
 import importlib
 import logging
 import os
@@ -50,9 +49,7 @@ def main() -> NoReturn:
             sys.exit()
         name, *argv = argv
         if name not in COMMANDS:
-            similar = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = f"; did you mean {similar[0]}?" if similar else ""
-            print(f"tupe: error: no command {name!r}{hint} (tupe lists them)", file=sys.stderr)
+            print(f"tupe: error: no command {name!r}; tupe lists them", file=sys.stderr)
             sys.exit(2)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     sys.exit(run(name, argv))
