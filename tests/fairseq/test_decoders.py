@@ -327,8 +327,7 @@ ADAPTIVE = ["--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp"]
 @pytest.mark.parametrize(
     "flags",
     [
-        *(["--position-encoding", name] for name in training.ONE_OF_EACH_KIND),
-        ["--decoder-layerdrop", 0.5],
+        *(["--position-encoding", name] for name in training.OTHER_KINDS),
         ["--sample-break-mode", "eos"],  # by a name that numpy 2 lacks
         ["--adaptive-softmax-cutoff", "10,20", *ADAPTIVE],
         ["--checkpoint-activations", "--layernorm-embedding"],
@@ -344,17 +343,6 @@ def test_a_training_resumes_with_fairseqs_own_task_to_the_same(data, trained_lm,
     train(data, tmp_path, *LM, "--rel-pos", "--max-update", 5)
     train(data, tmp_path, *LM, "--rel-pos", "--task", "language_modeling")
     assert_same_weights(tmp_path / LAST, trained_lm / LAST)
-
-
-def test_layers_to_keep(data, trained_lm, tmp_path):
-    """LayerDrop's pruning, also of a training that goes on."""
-    flags = ["--rel-pos", "--decoder-layers-to-keep", "1", "--lr", 0]
-    flags += ["--finetune-from-model", trained_lm / LAST]
-    for updates in (1, 2):
-        train(data, tmp_path, *LM, *flags, "--max-update", updates)
-    whole, kept = training.weights(trained_lm / LAST), training.weights(tmp_path / LAST)
-    name = "decoder.layers.{}.fc1.weight"
-    assert kept[name.format(0)].equal(whole[name.format(1)]) and name.format(1) not in kept
 
 
 def test_a_trained_language_model_is_evaluated_and_goes_on(data, trained_lm, tmp_path):

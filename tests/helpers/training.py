@@ -12,8 +12,8 @@ from tupe_fairseq.data.glue import GLUE_TASKS
 
 WORDS = [f"w{n}" for n in range(30)]
 MAX_POSITIONS = 16
-#: position encodings: a table, vectors, two rotations, scores of queries, scores of both
-ONE_OF_EACH_KIND = ("tupe", "learned", "rope", "pope", "shaw", "disentangled")
+#: position encodings beside a table and vectors: a rotation, scores of queries, scores of both
+OTHER_KINDS = ("pope", "shaw", "disentangled")
 # all different, so that a wrong axis fails
 SIZE = [
     "--encoder-layers", 2, "--encoder-embed-dim", 12, "--encoder-ffn-embed-dim", 20,
