@@ -181,14 +181,17 @@ def test_standard_input_and_bad_rows(models, monkeypatch, tmp_path):
     labels = [expected(hub, "classification", text)[0] for text in texts]
     assert [row[:2] for row in rows[1:]] == [[*pair] for pair in zip(texts, labels)]
     # a bad row stops it, but on request is left out and counted
-    words = [models["pairs"], "-", "--output-file", tmp_path / "out.csv"]
-    stdin(b"a\tb\nc\n")
-    code, log = call_program("predict", words)
-    assert code == 2 and "standard input, line 2 has 1 texts, not 2" in log
-    assert os.listdir(tmp_path) == []
-    stdin(b"a\tb\nc\nd\te\n")
-    log = predict(*words, "--skip-bad-rows")
-    assert "left out: 1 rows (other columns: 1)" in log
+    words = ["-", "--output-file", tmp_path / "out.csv"]
+    for name, said in (
+        ("classification", "standard input, line 2 is not UTF-8"),
+        ("pairs", "rows of 2 texts are in a file, such as .jsonl"),
+    ):
+        stdin(b"a\n\xe9\n")
+        code, log = call_program("predict", [models[name], *words])
+        assert code == 2 and said in log and os.listdir(tmp_path) == []
+    stdin(b"a\n\xe9\nc\n")
+    log = predict(models["classification"], *words, "--skip-bad-rows")
+    assert "left out: 1 rows (not UTF-8: 1)" in log
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 3
 
 

@@ -17,7 +17,7 @@ from tupe_fairseq.data.rows import (
     quoted,
     read_chunks,
     read_columns,
-    refuse_list,
+    texts_of,
     words_of,
 )
 from tupe_fairseq.data.task import CHOICE, TAGGING, Task, recorded_columns
@@ -90,8 +90,8 @@ class TextRows:
     def _choose(self, args, folders: Sequence[str]) -> Columns:
         text, text2, label = args.text, args.text2, getattr(args, "label", None)
         is_choice = self.task and self.task.kind == CHOICE
-        if is_choice and self.is_stream:
-            raise ValueError("questions with candidates are in a file, such as .jsonl")
+        if self.is_stream and self.task and self.task.texts > 1:
+            raise ValueError(f"rows of {self.task.texts} texts are in a file, such as .jsonl")
         usual = {} if self.is_stream else recorded_columns(*folders)
         names = read_columns(self.path) if usual else []
         texts = usual.get("texts") or [x for x in (usual.get("text"), usual.get("text2")) if x]
@@ -121,10 +121,8 @@ class TextRows:
             values, label = self.chosen.cells(row, texts, number)
             if kind == TAGGING:
                 values = words_of(values[0])
-            elif kind != CHOICE:
-                values = [x if isinstance(x, str) else " ".join(x) for x in values]
-                for text in values if has_columns else ():
-                    refuse_list(text)
+            elif kind != CHOICE and has_columns:
+                values = texts_of(values)
             if self.read_label:
                 self.labels.append(self.read_label(label, values))
             return index, row, values

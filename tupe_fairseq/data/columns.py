@@ -111,7 +111,7 @@ def choose_columns(
         labelled: whether a label is needed.
     """
     if path == STANDARD_INPUT:
-        return Columns(("text", "text2")[: num_texts or 1])
+        return Columns(("text",))
     rows = first_rows(path)
     names = list(dict.fromkeys(name for row in rows for name in row))
 

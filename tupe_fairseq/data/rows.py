@@ -117,6 +117,15 @@ def refuse_list(text: str, any_brackets: bool = False) -> None:
         raise RowError(problem, "a list as text")
 
 
+def texts_of(values: list[str | list[str]]) -> list[str]:
+    """The texts of cells; lists are refused."""
+    for text in values:
+        if not isinstance(text, str):
+            raise RowError("has a list for a text, which tagging takes", "a list for a text")
+        refuse_list(text)
+    return values
+
+
 def words_of(text: str | list[str]) -> list[str]:
     """The words of a cell: spaces, tabs and line ends alone are between words."""
     if isinstance(text, list):
@@ -168,7 +177,7 @@ def read_chunks(
         whole: whether ``use`` needs the other columns.
         ending: the format, by default that of the file's name.
     """
-    index, chunks = itertools.count(), _standard_input(len(columns))
+    index, chunks = itertools.count(), _standard_input()
     if path != STANDARD_INPUT:
         rows = _READERS[ending or ending_of(path)](path, None if whole else columns)
         chunks = iter(lambda: list(itertools.islice(rows, size)), [])
@@ -235,7 +244,7 @@ def _lines(path: str, with_ends: bool = False) -> Iterator[tuple[int, str]]:
             yield number, text if with_ends else text.removesuffix("\n").removesuffix("\r")
 
 
-def _standard_input(num_texts: int) -> Iterator[list[tuple[int, Row | RowError]]]:
+def _standard_input() -> Iterator[list[tuple[int, Row | RowError]]]:
     numbers, rest = itertools.count(1), b""
     while (part := sys.stdin.buffer.read1(1 << 16)) or rest:  # no more than is there
         content, chunk = rest + part, []
@@ -245,11 +254,7 @@ def _standard_input(num_texts: int) -> Iterator[list[tuple[int, Row | RowError]]
                 refuse_others("standard input", content)
                 line = line.removeprefix(BOM)
             text = line.removesuffix(b"\r").decode(errors="surrogateescape")
-            texts = text.split("\t") if num_texts > 1 else [text]
-            row: Row | RowError = dict(zip(("text", "text2"), texts))
-            if len(texts) != num_texts:
-                row = RowError(f"has {len(texts)} texts, not {num_texts} with tabs between")
-            chunk.append((number, _checked(row, text)))
+            chunk.append((number, _checked({"text": text}, text)))
         yield chunk
 
 

@@ -17,6 +17,7 @@ from tupe_fairseq.data.rows import (
     quoted,
     read_rows,
     refuse_list,
+    texts_of,
     words_of,
 )
 from tupe_fairseq.data.task import (
@@ -139,7 +140,7 @@ def _read(
     def use(index: int, row: dict[str, Any], texts: dict[str, Any]) -> None:
         values, label = columns.cells(row, texts, len(labels))
         if options.kind != CHOICE:
-            values = _texts(values, options.kind)
+            values = words_of(values[0]) if options.kind == TAGGING else texts_of(values)
             label = None if label is None else _label(options, label, values)
         if label is not None:
             label = _as_bio(label) if converts else label
@@ -237,18 +238,6 @@ def _warn_of_leaks(splits: dict[str, TaskRows], normalize: Callable[[str], str])
         if number:
             rows.warnings["also in train"] = number
             logger.warning("%d of %d rows of %s are in train, too", number, len(rows.texts), split)
-
-
-def _texts(values: Sequence[str | list[str]], kind: str) -> tuple[str, ...]:
-    """The text of a row, the two, or its words."""
-    if kind == TAGGING:
-        return tuple(words_of(values[0]))
-    for text in values:
-        if not isinstance(text, str):
-            problem = f"has a list for a text, which --kind {TAGGING} takes"
-            raise RowError(problem, "a list for a text")
-        refuse_list(text)
-    return tuple(map(str, values))
 
 
 def _label(options: argparse.Namespace, value: str | list[str], words: Sequence[str]) -> Any:
