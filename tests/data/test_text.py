@@ -181,11 +181,8 @@ def test_a_finished_folder(inputs, tmp_path, monkeypatch):
     settings = json.loads((folder / "settings.json").read_text())
     settings["settings"]["min_chars"] = 1  # an option of earlier versions
     (folder / "settings.json").write_text(json.dumps(settings))
-    monkeypatch.chdir(tmp_path)  # checkpoints/ has a model of another vocabulary
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "dict.txt").write_text("a 1\n")
     code, printed = prepare(folder, *inputs)
-    assert "is already finished" in printed and "--save-dir checkpoints-data " in printed
+    assert "is already finished" in printed and "--save-dir checkpoints " in printed
     assert re.search(r"^OMP_NUM_THREADS=\d+ fairseq-train \S*data ", printed, re.MULTILINE)
     code, printed = prepare(folder, *inputs, "--lowercase")
     assert code == 2 and "lowercase was False and is now True; give another" in printed

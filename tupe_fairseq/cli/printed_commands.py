@@ -1,9 +1,7 @@
 """Shell text of the commands that come next, ready to be copied."""
 
 import argparse
-import filecmp
 import os
-import shutil
 from collections.abc import Sequence
 
 from tupe_fairseq.runs.grid import cores
@@ -11,8 +9,6 @@ from tupe_fairseq.runs.process import as_shell, user_dir
 
 # they do not shape the model, so they are not among the flags that must be the same
 _RATES = "dropout attention_dropout activation_dropout pooler_dropout".split()
-# of NVIDIA's and AMD's drivers, and of Windows' for Linux
-_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
 def masked_lm_training(
@@ -41,18 +37,10 @@ def masked_lm_training(
     ]  # fmt: skip
 
 
-def save_dir_of(data: str) -> str:
-    """Where a model of a data folder is saved: checkpoints/, unless that has another vocabulary."""
-    paths = [os.path.join(folder, "dict.txt") for folder in (data, "checkpoints")]
-    if all(map(os.path.isfile, paths)) and not filecmp.cmp(*paths, shallow=False):
-        return _own_folder("checkpoints", data)
-    return "checkpoints"
-
-
 def checkpoint_of(data: str) -> str:
     """The model of a data folder: a converted one's, or the best that is trained on it."""
     model = os.path.join(data, "model.pt")
-    return model if os.path.exists(model) else os.path.join(save_dir_of(data), "checkpoint_best.pt")
+    return model if os.path.exists(model) else os.path.join("checkpoints", "checkpoint_best.pt")
 
 
 def _own_folder(kind: str, of: str) -> str:
@@ -70,7 +58,7 @@ def first_training(folders: list[str], tokens_per_sample: int) -> str:
     model = ["--arch", arch, "--rel-pos", "--max-positions", str(tokens_per_sample)]
     words = masked_lm_training(
         ":".join(folders), model, length=tokens_per_sample, updates=updates,
-        warmup=updates // 20, lr=lr, save_dir=save_dir_of(folders[0]),
+        warmup=updates // 20, lr=lr,
     )  # fmt: skip
     return _threads() + as_shell([*words, "--log-interval", "50", *further])
 
@@ -106,9 +94,7 @@ def _threads() -> str:
 
 
 def _has_gpu() -> bool:
-    """Whether torch can train on one; torch takes seconds to import, so only where it may."""
-    if not any(map(os.path.exists, _DEVICES)) and shutil.which("nvidia-smi") is None:
-        return False
+    """Whether torch can train on one."""
     import torch
 
     return torch.cuda.is_available()
