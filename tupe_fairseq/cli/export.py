@@ -57,14 +57,5 @@ def main(argv: list[str] | None = None) -> None:
 
     names = "checkpoint output_dir data head model_type pooling onnx license overwrite".split()
     options = {name: getattr(args, name) for name in names}
-    pipeline = export_model(vocabulary=vocabulary, languages=args.language, **options)
-    trust = ", trust_remote_code=True" if args.model_type == "tupe" else ""
-    logger.info("wrote %s", args.output_dir)
-    print(f"# where transformers is installed (more is in {args.output_dir}/README.md):")
-    if pipeline == "multiple-choice":  # transformers has no such pipeline
-        print("from transformers import AutoModelForMultipleChoice")
-        print(f"AutoModelForMultipleChoice.from_pretrained({args.output_dir!r}{trust})")
-        return
-    older = " # before version 5" if pipeline == "question-answering" else ""
-    print(f"from transformers import pipeline{older}")
-    print(f"pipeline({pipeline!r}, {args.output_dir!r}{trust})")
+    export_model(vocabulary=vocabulary, languages=args.language, **options)
+    logger.info("wrote %s; its README.md says how to use it", args.output_dir)

@@ -8,11 +8,6 @@ from tupe_fairseq.options import POSITION_OPTIONS, flag
 from tupe_fairseq.version import __version__
 
 
-def pipeline_of(head: Head | None) -> str:
-    """The pipeline of transformers for a model with this head."""
-    return HEAD_KINDS[head.kind].pipeline if head else "fill-mask"
-
-
 def model_card(config: dict[str, Any], head: Head | None, report: dict[str, Any], **facts) -> str:
     """The text of README.md.
 
@@ -24,11 +19,12 @@ def model_card(config: dict[str, Any], head: Head | None, report: dict[str, Any]
     import jinja2
     from huggingface_hub import ModelCardData
 
+    pipeline = HEAD_KINDS[head.kind].pipeline if head else "fill-mask"
     front = ModelCardData(
         license=facts["license"] or "unknown",
         language=facts["languages"] or None,
         library_name="transformers",
-        pipeline_tag=pipeline_of(head),
+        pipeline_tag=pipeline,
         tags=[config["model_type"], "fairseq", "sentence-transformers"],
     )
     template = importlib.resources.files(__package__).joinpath("model_card.md").read_text("utf-8")
@@ -40,7 +36,7 @@ def model_card(config: dict[str, Any], head: Head | None, report: dict[str, Any]
         config=config,
         head=head,
         report=report,
-        pipeline=pipeline_of(head),
+        pipeline=pipeline,
         encoding=encoding(config),
         trust="" if config["model_type"] == ROBERTA else ", trust_remote_code=True",
         version=__version__,

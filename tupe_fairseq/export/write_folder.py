@@ -54,14 +54,14 @@ def export_model(
     license: str | None = None,
     languages: Sequence[str] = (),
     overwrite: bool = False,
-) -> str:
-    """Write a folder for transformers, as tupe-export; the name of the pipeline that it is for.
+) -> None:
+    """Write a folder for transformers, as tupe-export.
 
     Args:
         vocabulary: a kind of vocabulary and its files, if the folders have none.
     """
     from tupe_fairseq.export import check, onnx_files
-    from tupe_fairseq.export.card import model_card, pipeline_of
+    from tupe_fairseq.export.card import model_card
     from tupe_fairseq.export.tokenizer import build_tokenizer
 
     for flag, value, values in (
@@ -144,7 +144,6 @@ def export_model(
         )
         with open(os.path.join(folder, "README.md"), "w", encoding="utf-8") as file:
             file.write(card)
-    return pipeline_of(chosen)
 
 
 def _chosen_head(model: TrainedModel, name: str | None, folders: Sequence[str]) -> Head | None:
