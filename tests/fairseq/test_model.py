@@ -117,13 +117,6 @@ def test_a_flag_changes_one_thing(flag, data):
     assert {name: after[name] for name in after if after[name] != before[name]} == expected
 
 
-def test_an_older_name_of_an_activation(data):
-    args = build(
-        data, *TINY, "--activation-fn", "gelu_fast", "--pooler-activation-fn", "gelu_fast"
-    ).args
-    assert args.activation_fn == args.pooler_activation_fn == "gelu_accurate"
-
-
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_sizes(arch, data):
     layers, width, heads = ARCHITECTURES[arch]

@@ -2,7 +2,6 @@
 
 import argparse
 import pickle
-import shutil
 
 import numpy as np
 import pytest
@@ -98,15 +97,6 @@ def test_flags_that_do_not_fit(what, data):
     with pytest.raises((OSError, ValueError)) as error:
         build(data, *TINY, *PRETRAINING, *flags)[0].load_dataset("train")
     assert reason in str(error.value)
-
-
-def test_a_special_token_twice(data, tmp_path):
-    """Which fairseq trains with, and every command of ours refuses."""
-    shutil.copytree(data, tmp_path / "data")
-    path = tmp_path / "data" / "dict.txt"
-    path.write_text("<s> 1 #fairseq:overwrite\n" + path.read_text())
-    with pytest.raises(ValueError, match="dict.txt lists <s>, which fairseq's dictionary has"):
-        pretrain(tmp_path / "data", tmp_path / "out")
 
 
 # ---- Code in a checkpoint -----------------------------------------------------------------------

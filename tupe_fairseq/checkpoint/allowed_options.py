@@ -93,8 +93,6 @@ def checked_options(options: dict[str, Any], path: str) -> dict[str, Any]:
         )
     # None is an option that was not given
     used = {name: options[name] for name in _ALLOWED if options.get(name) is not None}
-    if used.get("pooler_activation_fn") == "gelu_fast":  # fairseq's older name
-        used["pooler_activation_fn"] = "gelu_accurate"
     for name, value in used.items():
         words = violation(value, _ALLOWED[name])
         if words:

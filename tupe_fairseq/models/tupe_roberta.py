@@ -4,7 +4,6 @@ Source: Ke, He and Liu 2021, https://arxiv.org/abs/2006.15595.
 """
 
 import logging
-from collections import Counter
 from dataclasses import fields
 from functools import partial
 
@@ -70,22 +69,12 @@ def base_architecture(args):
     set_defaults(args, encoding.defaults(args.rel_pos))
     args.checkpoint_activations = args.checkpoint_activations or args.offload_activations
     roberta_base_architecture(args)
-    for name in ("activation_fn", "pooler_activation_fn"):
-        if getattr(args, name) == "gelu_fast":  # fairseq's older name
-            setattr(args, name, "gelu_accurate")
 
 
 def check_options(args, task) -> None:
     """Refuse options that would be ignored, or would mean something else."""
     refuse_others(args, FIXED_OPTIONS, "tupe_roberta")
     RobertaOptions.from_roberta_options(args)  # each in its range
-    symbols = task.source_dictionary.symbols
-    if len({*symbols}) < len(symbols):
-        (twice, _), *_ = Counter(symbols).most_common()
-        raise ValueError(
-            f"dict.txt lists {twice}, which fairseq's dictionary has of itself; take the line out "
-            "(#fairseq:overwrite gives the token two ids), and prepare the data again"
-        )
     options = getattr(task, "cfg", None)
     length = safe_getattr(options, "tokens_per_sample") or 0
     if length > args.max_positions:

@@ -64,9 +64,7 @@ class SourceEncoder(FairseqEncoder):
         )
         self.stack = TupeEncoder(config, wrap_layer=partial(wrap_layer, options=cfg))
 
-    def forward(
-        self, src_tokens, src_lengths=None, return_all_hiddens=False, token_embeddings=None
-    ):
+    def forward(self, src_tokens, src_lengths=None, return_all_hiddens=False):
         """As fairseq's, with the padding of the output on the right."""
         if src_tokens.size(1) > self.max_positions():
             raise ValueError(
@@ -78,10 +76,7 @@ class SourceEncoder(FairseqEncoder):
         order = (torch.arange(length, device=src_tokens.device) + shift) % max(1, length)
         tokens = src_tokens.gather(1, order)
         padding = tokens.eq(self.padding_idx)
-        words = self.embed_tokens(tokens)
-        if token_embeddings is not None:
-            words = token_embeddings.take_along_dim(order.unsqueeze(-1), dim=1)
-        words = self.embed_scale * words
+        words = self.embed_scale * self.embed_tokens(tokens)
         x, hiddens = self.stack(words, padding, return_all_hiddens=True)
         return {
             "encoder_out": [x.transpose(0, 1)],
