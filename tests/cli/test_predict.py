@@ -28,6 +28,7 @@ from helpers.models import (
     write_model,
 )
 from helpers.running import BIN, ENV, call_program, run_here
+from helpers.vocabularies import fairseqs_bpe
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.data.tokenizer import copy_vocabulary
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
@@ -56,11 +57,12 @@ def models(tmp_path_factory):
 
 
 def hub_of(checkpoint, *data):
-    return TupeRobertaModel.from_pretrained(
+    hub = TupeRobertaModel.from_pretrained(
         str(checkpoint.parent), checkpoint.name, *map(str, data), task="masked_lm",
-        tokens_per_sample=MAX_POSITIONS, bpe="sentencepiece",
-        sentencepiece_model=f"{(data or [checkpoint.parent])[0]}/sentencepiece.bpe.model",
+        tokens_per_sample=MAX_POSITIONS,
     ).eval()  # fmt: skip
+    hub.bpe = fairseqs_bpe((data or [checkpoint.parent])[0])
+    return hub
 
 
 def ids_of(hub, *texts):

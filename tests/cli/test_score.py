@@ -13,12 +13,13 @@ import torch
 from helpers.glue_files import write_pretrain_dir
 from helpers.models import CHECKPOINT, MAX_POSITIONS, build, save, write_model
 from helpers.running import call_program, run_here
-from helpers.vocabularies import write_stock
+from helpers.vocabularies import fairseqs_bpe, write_stock
 from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.inference.model import load
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 from tupe_fairseq.scoring.minimal_pairs import PairAccuracy, accuracy_table, pair_files, read_pairs
 from tupe_fairseq.scoring.pseudo_likelihood import pseudo_likelihoods
+from tupe_fairseq.scoring.score import score_file
 
 SENTENCES = [
     "The cat sat on the mat.", "No fish.", "The cat sat on the mat.", "Is it so?",
@@ -104,10 +105,9 @@ def test_scores_are_those_of_a_loop_over_the_training_model(options, models, tmp
 def expected(models):
     """From sentences to their scores, by a loop over fairseq's hub."""
     hub = TupeRobertaModel.from_pretrained(
-        str(models / "ours"), CHECKPOINT, str(models / "data"), bpe="sentencepiece",
-        sentencepiece_model=str(models / "data" / "sentencepiece.bpe.model"),
-        tokens_per_sample=MAX_POSITIONS,
-    ).eval()  # fmt: skip
+        str(models / "ours"), CHECKPOINT, str(models / "data"), tokens_per_sample=MAX_POSITIONS
+    ).eval()
+    hub.bpe = fairseqs_bpe(models / "data")
     mask = hub.task.source_dictionary.index("<mask>")
 
     def scores(sentences):
@@ -131,7 +131,7 @@ def test_sentences(models, expected, tmp_path, monkeypatch):
     """The same of a file as .tsv and .jsonl, and of standard input."""
     source = ["--input", models / "text.txt"]
     for name in ("scores.tsv", "scores.jsonl"):
-        score(models, *source, "--output-file", tmp_path / name, "--results", tmp_path)
+        score(models, *source, "--output-file", tmp_path / name)
     rows = read_tsv((tmp_path / "scores.tsv").read_text())
     assert [row["sentence"] for row in rows] == SENTENCES
     found = [float(row["score"]) for row in rows]
@@ -139,21 +139,14 @@ def test_sentences(models, expected, tmp_path, monkeypatch):
     assert found == pytest.approx(expected(SENTENCES), rel=0, abs=1e-4)
     records = [json.loads(line) for line in (tmp_path / "scores.jsonl").open()]
     assert [record["score"] for record in records] == found
-    results = json.loads((tmp_path / "results.json").read_text())["scores"]["sentences"]
+    files = {"data": str(models / "data"), "input": str(source[1])}
+    results = score_file(str(models / "ours"), device="cpu", **files)["scores"]["sentences"]
     pieces = sum(record["pieces"] for record in records)
     assert (results["sentences"], results["pieces"]) == (len(SENTENCES), pieces)
     assert results["loss"] == pytest.approx(-sum(found) / pieces, abs=1e-5)
     text = (models / "text.txt").read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
     assert read_tsv(score(models)) == rows
-    # of files of rows the column of the sentence
-    lines = [json.dumps({"n": 1, "text": text}) + "\n" for text in SENTENCES]
-    (tmp_path / "a.jsonl").write_text("".join(lines))
-    (tmp_path / "b.csv").write_text(
-        "".join(f"{x}\n" for x in ("text;c", *(f"-;{x}" for x in SENTENCES)))
-    )
-    assert read_tsv(score(models, "--input", tmp_path / "a.jsonl")) == rows
-    assert read_tsv(score(models, "--input", tmp_path / "b.csv", "--text", "c")) == rows
 
 
 def test_stock_roberta(models, tmp_path):
@@ -191,8 +184,8 @@ def test_what_is_refused_or_cut(models, tmp_path, monkeypatch):
         (ours, ["--input", tmp_path / "blank.txt"], "blank.txt, line 2 has no text, but ''"),
         (ours, [], "standard input has no rows"),
         (ours, ["--input", tmp_path / "rows.txt"], "rows.txt holds JSON"),
-        (ours, ["--input", tmp_path / "rows.csv"], "no column whose name says that it is the text"),
-        (ours, [*source, "--text", "c"], "--text names a column, and "),
+        (ours, ["--input", tmp_path / "rows.csv"], "rows.csv has rows; give a text with a "),
+        (ours, [*source, "--results", tmp_path], "--results is for --pairs"),
         (ours, ["--input", tmp_path / "long.txt"], "long.txt, line 2: the sentence has "),
         (ours, [*source, "--data", other], "trained with a different vocabulary"),
         (tmp_path / "headless.pt", source, "has no LM head, which predicts masked tokens"),

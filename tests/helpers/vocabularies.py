@@ -7,6 +7,7 @@ import shlex
 import torch
 from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 from fairseq.models.roberta import RobertaModel, base_architecture
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizerFast
@@ -47,6 +48,12 @@ def write_stock(folder, lines, max_positions=16):
             parameter.add_(torch.randn_like(parameter), alpha=0.3)
     torch.save({"args": args, "model": model.state_dict()}, folder / "theirs.pt")
     return model
+
+
+def fairseqs_bpe(folder):
+    """fairseq's ``--bpe sentencepiece`` with the model of a folder."""
+    path = str(folder / "sentencepiece.bpe.model")
+    return SentencepieceBPE(SentencepieceConfig(sentencepiece_model=path))
 
 
 def write_gpt2(folder, merges=MERGES):

@@ -151,10 +151,6 @@ def main(argv: list[str] | None = None) -> None:
     lrs, seeds = args.lrs or grid[0], args.seeds or grid[1]
     if args.ensemble and len(seeds) < 2:
         parser.error(f"--ensemble needs two --seeds or more, not {len(seeds)}")
-    if grid is not PAPER_GRID:
-        why = f"in each of {len(folds)} folds" if has_folds else f"for only {rows['train']} rows"
-        rates = len(lrs), len(seeds), why
-        logger.info("%d learning rates and %d seeds (--lrs, --seeds) %s", *rates)
     if rows["valid"] < FEW_VALID_ROWS:
         logger.warning(
             "WARNING: %d rows for validation are too few to tell which epoch or run is better",

@@ -22,8 +22,8 @@ def get_parser() -> argparse.ArgumentParser:
     add_model_flags(parser, batches=False)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--input", type=file, metavar="FILE",
-        help="text, a sentence in each line, or rows (.csv, .tsv, .jsonl, .parquet, .conll), also "
-        ".gz, .xz, .bz2; default: standard input")  # fmt: skip
+        help="text, a sentence in each line, also .gz, .xz, .bz2; default: standard input",
+    )  # fmt: skip
     what.add_argument(
         "--pairs", nargs="+", metavar="PATH",
         help=".jsonl files of minimal pairs (also .gz, .xz, .bz2), or folders, such as BLiMP's, "
@@ -33,8 +33,8 @@ def get_parser() -> argparse.ArgumentParser:
     add("--output-file", type=output_file(".tsv", ".jsonl"), metavar="OUT",
         help="the score of each row as OUT.tsv or OUT.jsonl; default: standard output as .tsv, "
         "with --pairs none")  # fmt: skip
-    add("--results", type=writable, metavar="DIR", help="folder for results.md and results.json")
-    add("--text", metavar="COL", help="column of the sentence in rows of --input; default: guessed")
+    add("--results", type=writable, metavar="DIR",
+        help="folder for results.md and results.json of --pairs")  # fmt: skip
     add("--pairs-per-file", type=count, metavar="N", help="score the first N pairs of each file")
     add(
         "--cut", action="store_true",
@@ -47,16 +47,15 @@ def main(argv: list[str] | None = None) -> None:
     """Score; files get their names when they are complete."""
     parser = get_parser()
     args = parser.parse_args(argv)
-    if args.pairs is None and args.pairs_per_file:
-        parser.error("--pairs-per-file is for --pairs")
-    if args.pairs and args.text is not None:
-        parser.error("--text is for --input")
+    for flag in ("results", "pairs_per_file"):
+        if getattr(args, flag) and args.pairs is None:
+            parser.error(f"--{flag.replace('_', '-')} is for --pairs")
     inputs = [args.checkpoint, args.input, *(args.pairs or [])]
     refuse_overwriting(parser, args.output_file, inputs)
     from tupe_fairseq.scoring.minimal_pairs import accuracy_table
     from tupe_fairseq.scoring.score import score_file
 
-    names = "input pairs data output_file results text pairs_per_file cut"
+    names = "input pairs data output_file results pairs_per_file cut"
     options = {name: getattr(args, name) for name in names.split()}
     device = "cpu" if args.cpu else None
     results = score_file(args.checkpoint, device=device, **options)

@@ -23,7 +23,6 @@ from tupe_fairseq.data.task import (
     REPORT,
     TAGGING,
     Task,
-    label_symbol,
 )
 from tupe_fairseq.data.truncation import windows
 from tupe_fairseq.files import read_json
@@ -89,13 +88,6 @@ class TaskData:
                 raise ValueError(
                     f"--data {self.folder} has {self.rows.get(split, 0)} rows in {split}; "
                     "fine-tuning needs two or more"
-                )
-        if self.task.labels:
-            symbols = [line.rpartition(" ")[0] for line in self._lines(f"label/{DICTIONARY}")]
-            if symbols[: len(self.task.labels)] != list(map(label_symbol, self.task.labels)):
-                raise ValueError(
-                    f"{self.folder}/label/{DICTIONARY} lists {', '.join(symbols)[:80]}, not the "
-                    f"labels of report.json in their order; {again}"
                 )
 
     def check_vocabulary(self, model: Pretrained) -> None:

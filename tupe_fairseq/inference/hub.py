@@ -37,14 +37,6 @@ from tupe_fairseq.runs.process import quiet
 
 logger = logging.getLogger(__name__)
 
-# files beside a checkpoint, and the option of fairseq's --bpe that names each
-BPE_FILES = {
-    "code": "bpe_codes",
-    "bpecodes": "bpe_codes",
-    "sentencepiece.bpe.model": "sentencepiece_model",
-    "merges.txt": "bpe_merges",
-    "vocab.json": "bpe_vocab",
-}
 # what fairseq's tasks take from other parts of a training's config
 FROM_OTHER_PARTS = {
     "classification_head_name": "",
@@ -63,7 +55,7 @@ def from_pretrained(
         folder: the checkpoint's folder, whose vocabulary is used; nothing is downloaded.
         checkpoint_file: its name; for "model.pt", fairseq's default, see ``find_checkpoint``.
         data: the folder with dict.txt; relative to ``folder`` if it begins with a dot.
-        overrides: options in place of the file's, and fairseq's ``bpe`` with its options.
+        overrides: options in place of the file's.
     Raises:
         OSError, ValueError: if something is missing, refused, or does not fit.
     """
@@ -72,22 +64,11 @@ def from_pretrained(
     if user_dir is not None:
         import_user_module(argparse.Namespace(user_dir=user_dir))
     data = os.path.abspath(os.path.join(folder, data)) if data.startswith(".") else data
-    is_given = {"bpe", "sentencepiece_model"} & set(overrides)
-    recorded = None if is_given else recorded_bpe([data, folder])
-    paths = {option: os.path.join(folder, name) for name, option in BPE_FILES.items()}
-    files = {option: path for option, path in paths.items() if os.path.exists(path)}
-    bpe = overrides.pop("bpe", None)
-    if bpe is None and "sentencepiece_model" in {**files, **overrides}:
-        bpe = "sentencepiece"
-    of_bpe = option_names("bpe", bpe) if bpe else set()
-    bpe_options = {name: x for name, x in {**files, **overrides}.items() if name in of_bpe}
-    overrides = {name: x for name, x in overrides.items() if name not in of_bpe}
     path = find_checkpoint(os.path.join(folder, checkpoint_file))
     model, task = load_model(path, data, **overrides)
-    bpe_config = None if bpe is None else OmegaConf.create({"_name": bpe, **bpe_options})
-    config = argparse.Namespace(bpe=bpe_config, task=task.cfg, model=model.args)
+    config = argparse.Namespace(bpe=None, task=task.cfg, model=model.args)
     hub = TupeRobertaHub(config, task, model)
-    hub.bpe = recorded or hub.bpe
+    hub.bpe = recorded_bpe([data, folder])
     hub.folders = [data, folder]
     return hub
 

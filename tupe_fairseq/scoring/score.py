@@ -15,13 +15,12 @@ import torch
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
-from tupe_fairseq.data.columns import choose_columns
 from tupe_fairseq.data.dictionary import BOS, EOS, MASK, UNK
 from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of, place, read_rows, row_writer
 from tupe_fairseq.data.tokenizer import Tokenizer, warn_of_unknown
 from tupe_fairseq.files import atomic_write, file_sha256
 from tupe_fairseq.inference.model import load_with_tokenizer
-from tupe_fairseq.runs.tables import markdown_table, write_tables
+from tupe_fairseq.runs.tables import write_tables
 from tupe_fairseq.scoring.minimal_pairs import (
     PAIR_COLUMNS,
     PairAccuracy,
@@ -54,7 +53,6 @@ def score_file(
     data: str | None = None,
     output_file: str | None = None,
     results: str | None = None,
-    text: str | None = None,
     pairs_per_file: int | None = None,
     cut: bool = False,
     device: str | None = None,
@@ -63,11 +61,15 @@ def score_file(
 
     Args:
         input: a file of sentences; without it and without ``pairs`` standard input.
+        results: a folder for results.md and results.json of pairs.
     """
     checkpoint = find_checkpoint(checkpoint)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if pairs is None:
-        read = _reader(input or STANDARD_INPUT, text)
+        path = input or STANDARD_INPUT
+        if ending_of(path, ".txt") != ".txt":
+            raise ValueError(f"{path} has rows; give a text with a sentence in each line, a .txt")
+        read: Callable[[], Iterator[Row]] = functools.partial(_sentences, path)
     else:
         read = functools.partial(read_pairs, pair_files(pairs), pairs_per_file)
     model, tokenizer = load_with_tokenizer(checkpoint, folders_of(checkpoint, data))
@@ -131,43 +133,24 @@ def score_file(
         "cut_sentences": counts["cut"],
         "scores": {name: _with_loss(total) for name, total in totals.items()},
     }
-    header = ["", "pseudo-perplexity", "loss", "sentences", "pieces"]
-    cells = []
     for name, one in content["scores"].items():
-        perplexity, pieces = one["pseudo_perplexity"], one["pieces"]
-        shown = f"{perplexity:.2f}", f"{one['loss']:.4f}", f"{one['sentences']:,}", f"{pieces:,}"
-        cells.append([name, *shown])
-        logger.info(
-            "%s: %d with %d tokens, loss %.4f, pseudo-perplexity %.2f",
-            name, one["sentences"], pieces, one["loss"], perplexity,
-        )  # fmt: skip
-    table = markdown_table(header, cells)
+        numbers = [one[key] for key in ("sentences", "pieces", "loss", "pseudo_perplexity")]
+        text = "%s: %d with %d tokens, loss %.4f, pseudo-perplexity %.2f"
+        logger.info(text, name, *numbers)
     if pairs:
         content |= {"pairs_per_file": pairs_per_file, "pairs": accuracy.to_dict()}
-        table = f"{accuracy_table(content['pairs'])}\n{table}"
     if counts["cut"]:
         logger.warning("%d sentences were cut to what the model takes", counts["cut"])
     warn_of_unknown(logger, counts)
     if results:
-        write_tables(results, content, f"`{checkpoint}`\n\n{table}")
+        write_tables(results, content, f"`{checkpoint}`\n\n{accuracy_table(content['pairs'])}")
     return content
 
 
-def _reader(path: str, text: str | None) -> Callable[[], Iterator[Row]]:
-    """Reads a file of sentences from its beginning each time that it is called."""
-    column = "text"
-    if ending_of(path, ".txt") != ".txt":
-        column = choose_columns(path, text, num_texts=1).texts[0]
-    elif text is not None:
-        raise ValueError(f"--text names a column, and {path} has lines of text; drop it")
-    return functools.partial(_sentences, path, column)
-
-
-def _sentences(path: str, column: str) -> Iterator[Row]:
+def _sentences(path: str) -> Iterator[Row]:
     number = 0
-    for number, row in read_rows(path, [column], ending=ending_of(path, ".txt")):
-        line = row[column] if isinstance(row[column], str) else " ".join(row[column])
-        yield place(path, number), [line.strip()], {}
+    for number, row in read_rows(path, ["text"], ending=".txt"):
+        yield place(path, number), [row["text"].strip()], {}
     if not number:  # of a file it was found before
         raise ValueError("standard input has no rows")
 
