@@ -373,6 +373,7 @@ def test_downstream_evaluation(place):
     )
     del words[words.index("--lr") : words.index("--lr") + 2]
     compare(*words)
+    assert not [*out.glob("tuning/**/*.pt")]  # --keep-checkpoints is of the runs
     tasks = [*words, "--tasks", task, "--finetune-flags"]
     compare(*tasks, "--epochs 1 --batch-size 8 --lrs 1e-9 --seeds 1")
     one = out / LEARNED

@@ -46,10 +46,8 @@ def run_comparison(
                 logger.warning("%s was %s and is now %s", name, before[name], record[name])
         write_json(os.path.join(folder, "settings.json"), record)
 
-        make = partial(make_run, keep_checkpoint=keep_checkpoints)
-
-        def grid(planned: Sequence[Run], on_result=lambda run, result: None) -> dict:
-            updates = planned[0].settings.updates
+        def grid(planned: Sequence[Run], keep: bool, on_result=lambda run, result: None) -> dict:
+            make, updates = partial(make_run, keep_checkpoint=keep), planned[0].settings.updates
             return run_grid(
                 planned, make, devices, parallel, lock=output.lock, updates=updates,
                 is_finished=lambda run: run.missing() == [], on_result=on_result,
@@ -59,7 +57,7 @@ def run_comparison(
         logger.info("command.sh and train.log of each run: %s/", folder)
         if settings.tune_lrs:
             logger.info("short runs at each of --tune-lrs, in tuning/")
-            exit_if_failed(grid(tuning_runs(runs)))
+            exit_if_failed(grid(tuning_runs(runs), keep=False))
             runs = tuned(runs, read_tuning(folder))
 
         def write(run: Run | None = None, result: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -67,7 +65,7 @@ def run_comparison(
                 logger.info("%s: %.3f bits", run, result["final_loss"])
             return write_results(folder, record, baseline, order, read_tuning(folder))
 
-        failed = grid(runs, on_result=write)
+        failed = grid(runs, keep_checkpoints, on_result=write)
         if not finished_schemes(folder):
             return "", failed
         results = write()

@@ -7,7 +7,7 @@ from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.metrics import METRIC_LABELS, class_scores
-from tupe_fairseq.data.task import CHOICE, CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING, Task
+from tupe_fairseq.data.task import QA, REGRESSION, TAGGING, Task
 from tupe_fairseq.files import atomic_write, locked, read_json
 from tupe_fairseq.finetune.command import Experiment
 from tupe_fairseq.finetune.scoring import (
@@ -35,14 +35,6 @@ NO_BETTER = (
     "**No run beats the baseline.** A small model may need higher --lrs, such as 2e-4,5e-4; one "
     "that was pre-trained without dropout needs --dropout 0.\n"
 )
-_BASELINES = {
-    CLASSIFICATION: "always {} (majority class)",
-    REGRESSION: "always {} (mean score)",
-    MULTILABEL: "always {} (most frequent set of labels)",
-    QA: "always {}",
-    CHOICE: "always {} (most frequent)",
-    TAGGING: "each word's most frequent tag ({} if it is unknown)",
-}
 
 
 @dataclass
@@ -101,8 +93,12 @@ def score_table(
 
 def baseline_row(task: Task, answer: Any, metrics: dict[str, float]) -> list[str]:
     """What a constant prediction is, and its scores."""
-    scores = (percent(metrics[name]) for name in metric_names(task))
-    return [_BASELINES[task.kind].format(in_cell(answer)), *scores]
+    return [_baseline(task, answer), *(percent(metrics[name]) for name in metric_names(task))]
+
+
+def _baseline(task: Task, answer: Any) -> str:
+    is_tagging = task.kind == TAGGING
+    return "each word's most frequent tag" if is_tagging else f"always {in_cell(answer)}"
 
 
 def _spread_labels(task: Task) -> list[str]:
@@ -178,7 +174,7 @@ def _task_page(summary: dict[str, Any], task: Task, final: Final) -> str:
         + _spread_cells(row["spread"])
         for row in summary["by_lr"]
     ]
-    baseline = _BASELINES[task.kind].format(in_cell(constant["answer"]))
+    baseline = _baseline(task, constant["answer"])
     medians.append([*line(baseline, None, "", constant["metrics"]), "", ""])
     runs = [
         line(run["run"], summary["best_run"], run["epochs"], run["metrics"])
