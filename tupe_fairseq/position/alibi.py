@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe_fairseq.position.base import PositionEncoding
-from tupe_fairseq.position.positions import Constant, Positions, relative_positions
+from tupe_fairseq.position.positions import Positions, relative_positions
 from tupe_fairseq.position.t5_bias import untie_cls
 
 
@@ -32,8 +32,8 @@ class AlibiBias(PositionEncoding):
 
     def __init__(self, *sizes: int, untie_cls: bool = False, **options):
         super().__init__(*sizes, **options)
-        slopes = torch.tensor(alibi_slopes(self.num_heads), dtype=torch.float64, device="cpu")
-        self.slopes = Constant(slopes)
+        # no buffer: see PositionEncoding.unit
+        self.slopes = torch.tensor(alibi_slopes(self.num_heads), dtype=torch.float64, device="cpu")
         self.unties_cls = self.cls_row_is_constant = untie_cls
         if untie_cls:
             self.cls_to_other = nn.Parameter(torch.empty(self.num_heads))
@@ -47,7 +47,7 @@ class AlibiBias(PositionEncoding):
     def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
         like = self.cls_to_other if self.unties_cls else self.unit
         dtype = torch.promote_types(like.dtype, torch.float32)
-        slopes = self.slopes.on(like.device).to(dtype)
+        slopes = self.slopes.to(dtype).to(like.device, non_blocking=True)
         distance = relative_positions(positions_q, positions_k, slopes.device).abs().to(dtype)
         bias = distance.unsqueeze(-3) * -slopes[:, None, None]
         if not self.unties_cls:

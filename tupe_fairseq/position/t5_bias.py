@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from tupe_fairseq.initialization import initialized
 from tupe_fairseq.options import MAX_DISTANCE, NUM_BUCKETS
 from tupe_fairseq.position.base import PositionEncoding
-from tupe_fairseq.position.positions import Constant, Positions, is_at_cls, relative_positions
+from tupe_fairseq.position.positions import Positions, is_at_cls, relative_positions
 
 T5_OPTIONS = {"rel_pos": False, "rel_pos_buckets": NUM_BUCKETS, "max_rel_pos": MAX_DISTANCE}
 
@@ -99,8 +99,7 @@ class RelativePositionBias(nn.Module):
         # Made once, on the CPU, so that no device's logarithm decides a bucket. Not a buffer: see
         # PositionEncoding.unit.
         distances = torch.arange(-max_distance, max_distance + 1, device="cpu")
-        buckets = relative_position_bucket(distances, num_buckets, max_distance, causal=causal)
-        self.buckets = Constant(buckets)
+        self.buckets = relative_position_bucket(distances, num_buckets, max_distance, causal=causal)
         self.cls_to_other_row = num_buckets + 1 if causal else num_buckets // 2
         self.other_to_cls_row = num_buckets
         self.relative_attention_bias = initialized(
@@ -127,7 +126,7 @@ class RelativePositionBias(nn.Module):
 
     def _bucket(self, distance: Tensor) -> Tensor:
         index = distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
-        return self.buckets.on(distance.device)[index]
+        return self.buckets.to(distance.device, non_blocking=True)[index]
 
 
 class WithRelativeBias(PositionEncoding):
