@@ -301,22 +301,6 @@ def test_activation_checkpointing(use_reentrant):
 
 
 @interpreted
-@pytest.mark.slow
-def test_a_compiled_function_calls_it():
-    qkv, bias, grad = inputs([20, 9])
-    sequences = sequences_of([20, 9])
-
-    def function(qkv, bias):
-        return ours(qkv.sin(), bias, [20, 9], 0.2, sequences).cos()
-
-    runs = []
-    for run in (function, torch.compile(function, backend="aot_eager")):
-        torch.manual_seed(3)
-        runs.append(results(run, qkv, bias, grad))
-    assert all(a.equal(b) for a, b in zip(*runs))
-
-
-@interpreted
 def test_nothing_large_is_kept():
     n = 20
     qkv, bias, _ = inputs([n, n])

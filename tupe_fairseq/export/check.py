@@ -71,11 +71,7 @@ def check_folder(
     ]
     differences = {}
     for name, expected_logits in logits.items():
-        auto_class = getattr(transformers, name)
-        model, info = auto_class.from_pretrained(folder, output_loading_info=True, **options)
-        if info["missing_keys"]:
-            raise ValueError(f"{folder} has no weights for {', '.join(info['missing_keys'])}")
-        model.float().eval()
+        model = getattr(transformers, name).from_pretrained(folder, **options).float().eval()
         differences[name] = 0.0
         for start in range(0, len(sequences), _BATCH):
             rows = map(torch.tensor, sequences[start : start + _BATCH])

@@ -149,12 +149,10 @@ def export_model(
 def _chosen_head(model: TrainedModel, name: str | None, folders: Sequence[str]) -> Head | None:
     """The classification head to export, with its labels; None if there is none."""
     heads = sorted(model.heads)
-    if not heads:
-        if name:
-            raise ValueError(f"{model.path} has no classification head; drop --head")
-        return None
     if name not in (heads if len(heads) > 1 else [None, *heads]):
-        raise ValueError(f"--head must be one of the checkpoint's: {', '.join(heads)}")
+        raise ValueError(f"--head must be one of the checkpoint's: {', '.join(heads) or 'none'}")
+    if not heads:
+        return None
     name = model.options["classification_head_name"] = name or heads[0]
     outputs, kind = model.heads[name], model.kind
     if isinstance(model.head, TaggingHead):

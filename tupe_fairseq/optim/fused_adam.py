@@ -32,15 +32,7 @@ class FairseqFusedAdam(FairseqAdam):
 
     def __init__(self, cfg, params):
         FairseqOptimizer.__init__(self, cfg)
-        options = self.optimizer_config
-        betas = options["betas"]
-        is_pair = isinstance(betas, tuple | list) and len(betas) == 2
-        if not is_pair or not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"--adam-betas {betas} must be two numbers from 0 to below 1")
-        for name, option in (("--adam-eps", "eps"), ("--weight-decay", "weight_decay")):
-            if not options[option] >= 0:
-                raise ValueError(f"{name} {options[option]} must not be negative")
-        self._optimizer = FusedAdam(params, **options)
+        self._optimizer = FusedAdam(params, **self.optimizer_config)
 
 
 # fairseq compares the names when a training resumes: from a checkpoint of adam, too, and back

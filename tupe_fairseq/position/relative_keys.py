@@ -154,11 +154,6 @@ class EnformerRelative(RelativeKeys):
         symmetric_basis: bool = False,
         **options,
     ):
-        if max_positions < 2:
-            raise ValueError(
-                f"max_positions ({max_positions}) must be at least 2 for enformer; "
-                "raise --max-positions"
-            )
         groups = 3 if symmetric_basis else 6
         number = max(embed_dim // num_heads // groups, 1)
         sizes = embed_dim, num_heads, max_positions
