@@ -21,7 +21,7 @@ from tupe_fairseq.data.indexed import IndexedWriter, read_indexed, read_sentence
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.text_files import clean_line
 from tupe_fairseq.data.tokenizer import Tokenizer
-from tupe_fairseq.data.truncation import pair_lengths, windows
+from tupe_fairseq.data.truncation import windows
 
 TEXTS = ["the a  the\tother thé", " a the", "É 你好 🎉 the.", "1,000 don't THE-the"]
 
@@ -228,16 +228,6 @@ def test_the_bytes_of_fairseqs_builder(vocab_size, tmp_path):
 # ---- Cut to a length: pairs longest first, and each word tagged in one window -----------------
 
 
-def test_pairs_lose_tokens_one_by_one():
-    for first in range(9):
-        for second in range(9):
-            for room in range(12):
-                a, b = first, second
-                while a + b > room:
-                    a, b = (a - 1, b) if a > b else (a, b - 1)
-                assert tuple(map(int, pair_lengths(first, second, room))) == (a, b)
-
-
 def sentences():
     """Words of 1 to 3 tokens, some of far more, and any room."""
     draw = np.random.default_rng(1)
@@ -268,11 +258,3 @@ def test_every_word_is_tagged_where_it_has_most_context():
                         right = other.stop - ends[word] if other.stop < tokens else np.inf
                         context[other] = min(left, right)
                 assert context[one] == max(context.values())
-
-
-def test_a_quarter_of_the_room_is_context():
-    starts, room = np.arange(0, 400, 2), 40
-    for one in windows(starts, 400, room):
-        for word in range(one.first, one.last):
-            assert one.start == 0 or starts[word] - one.start >= room // 4 - 2
-            assert one.stop == 400 or one.stop - starts[word] - 2 >= room // 4 - 2

@@ -288,6 +288,9 @@ def test_from_json_to_answers_and_the_exported_folder(place, runs, tmp_path):
     assert "1 of 2 questions lack answers, so nothing is measured" in printed
     words = [best, some, "--cpu", "--label-separator", ";"]
     assert "--label-separator: the task" in run_here("tupe-predict", *words, check=False).stdout
+    words = ["--data", place / "task", "--checkpoint", best, "--output-dir", tmp_path / "mean"]
+    code, printed = call_program("finetune", [*words, "--pooling", "mean"])
+    assert code == 2 and "--pooling mean: task is qa; drop it" in printed
     lines = (best / "predictions-valid.tsv").read_text("utf-8").splitlines()[1:]
     assert [line.split("\t")[0] for line in lines] == [row["id"] for row in rows]
 

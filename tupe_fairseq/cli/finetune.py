@@ -98,10 +98,8 @@ def check_task(args: argparse.Namespace) -> list[tuple[Any, list[float] | None]]
     found = []
     for data in TaskData.load_folds(args.data):
         task = with_metric(data.task, args.metric)
-        if args.pooling != "cls" and task.kind == TAGGING:
-            raise ValueError(
-                f"--pooling {args.pooling} is for one label a text; {task.name} has tags"
-            )
+        if args.pooling != "cls" and task.kind in (TAGGING, QA):
+            raise ValueError(f"--pooling {args.pooling}: {task.name} is {task.kind}; drop it")
         if args.ensemble and task.kind == QA:
             raise ValueError(f"--ensemble is for labels and scores; {task.name} is a {QA}; drop it")
         data = replace(data, task=task)
