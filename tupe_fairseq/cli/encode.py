@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> None:
 
     model, tokenizer, device = load_model(args)
     encoder = (model.encoder.half() if args.fp16 else model.encoder).to(device)
-    rows = TextRows(args, whole=False)
+    rows = TextRows(args)
     total, width = None if rows.is_stream else rows.count(), encoder.config.embed_dim
     counts: Counter[str] = Counter()
 

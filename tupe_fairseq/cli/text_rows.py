@@ -59,7 +59,6 @@ class TextRows:
     Args:
         args: with the flags of :func:`add_row_flags`.
         task: of the model; None: one text or two.
-        whole: whether rows have all columns or the texts alone.
         folders: whose report.json names the columns of the training data, taken if INPUT has them.
         read_label: makes the label of a row of its cell and its words; None: there are no labels.
 
@@ -73,11 +72,10 @@ class TextRows:
         self,
         args: argparse.Namespace,
         task: Task | None = None,
-        whole: bool = True,
         folders: Sequence[str] = (),
         read_label: Callable[[Any, list[str]], Any] | None = None,
     ):
-        self.path, self.task, self.whole = args.input, task, whole
+        self.path, self.task = args.input, task
         self.is_stream = self.path == STANDARD_INPUT
         self.read_label, self.labels = read_label, []
         self.chosen = self._choose(args, folders)
@@ -127,8 +125,7 @@ class TextRows:
                 self.labels.append(self.read_label(label, values))
             return index, row, values
 
-        names = self.chosen.needed
-        for chunk in read_chunks(self.path, names, self.bad, use, self.whole):
+        for chunk in read_chunks(self.path, self.chosen.needed, self.bad, use):
             yield [row for _, row in chunk]
 
     def count(self) -> int:

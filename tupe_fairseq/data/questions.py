@@ -45,7 +45,7 @@ def read_questions(path: str, bad: BadRows, labelled: bool = False) -> Iterator[
         raise ValueError(f"{path}: questions are in SQuAD's .json, in .jsonl or .parquet")
     use = functools.partial(_question, labelled=labelled)
     columns = ["question", "context"]
-    return (question for _, question in read_rows(path, columns, bad, use, whole=True))
+    return (question for _, question in read_rows(path, columns, bad, use))
 
 
 def _question(index: int, row: dict[str, Any], texts: dict[str, Any], labelled: bool) -> Question:

@@ -138,7 +138,7 @@ def words_of(text: str | list[str]) -> list[str]:
 
 def first_rows(path: str) -> list[Row]:
     """The first good rows, one or more."""
-    rows = list(itertools.islice(_READERS[ending_of(path)](path, None), _FIRST_ROWS))
+    rows = list(itertools.islice(_READERS[ending_of(path)](path), _FIRST_ROWS))
     good = [row for _, row in rows if isinstance(row, dict)]
     if not good:
         problem = f"{place(path, rows[0][0])} {rows[0][1]}" if rows else f"{path} has no rows"
@@ -162,7 +162,6 @@ def read_chunks(
     columns: list[str],
     on_bad: Callable[[RowError], Any] | None = None,
     use: Callable[[int, Row, Row], Any] = lambda index, row, texts: texts,
-    whole: bool = False,
     ending: str = "",
     size: int = CHUNK_ROWS,
 ) -> Iterator[list[tuple[int, Any]]]:
@@ -174,12 +173,11 @@ def read_chunks(
         columns: whose values are needed as texts.
         on_bad: is called with each row that cannot be used; by default the first one is raised.
         use: makes what is yielded of an index from 0, a row, and its texts; may raise RowError.
-        whole: whether ``use`` needs the other columns.
         ending: the format, by default that of the file's name.
     """
     index, chunks = itertools.count(), _standard_input()
     if path != STANDARD_INPUT:
-        rows = _READERS[ending or ending_of(path)](path, None if whole else columns)
+        rows = _READERS[ending or ending_of(path)](path)
         chunks = iter(lambda: list(itertools.islice(rows, size)), [])
     for chunk in chunks:
         good = []
@@ -258,7 +256,7 @@ def _standard_input() -> Iterator[list[tuple[int, Row | RowError]]]:
         yield chunk
 
 
-def _txt(path: str, columns):
+def _txt(path: str):
     with open_text(path) as (file, _):
         if holds_json(file.peek()):
             raise ValueError(
@@ -267,7 +265,7 @@ def _txt(path: str, columns):
     return ((number, _checked({"text": line}, line)) for number, line in _lines(path))
 
 
-def _tsv(path: str, columns):
+def _tsv(path: str):
     def rows():
         for number, line in _lines(path):
             fields = line.split("\t") if line else []
@@ -281,7 +279,7 @@ def _tsv(path: str, columns):
     return _delimited(path, rows())
 
 
-def _csv(path: str, columns):
+def _csv(path: str):
     csv.field_size_limit(1 << 30)
     lines = _lines(path, with_ends=True)
     first = list(itertools.islice(lines, _FIRST_ROWS))
@@ -350,7 +348,7 @@ def _delimited(path: str, rows: Iterator[tuple[int, list[str] | RowError]], sepa
                 yield number, RowError(f"{problem}, with {separator!r} between them")
 
 
-def _jsonl(path: str, columns):
+def _jsonl(path: str):
     for number, line in _lines(path):
         if line.strip():
             try:
@@ -370,7 +368,7 @@ def _object(pairs: list[tuple[str, Any]]) -> Row:
     return row
 
 
-def _squad(path: str, columns):
+def _squad(path: str):
     """The questions of SQuAD's articles and paragraphs, or of a flat list, with their texts."""
     with open_text(path) as (file, _):
         try:
@@ -397,7 +395,7 @@ def _squad(path: str, columns):
         ) from error
 
 
-def _conll(path: str, columns):
+def _conll(path: str):
     """Sentences; the first token shows the separator and the number of fields.
 
     A comment begins with "# " or "#<tab>" before a sentence. With the fields of a token it is a
@@ -430,7 +428,7 @@ def _conll(path: str, columns):
             yield tokens[0][0], _checked(row, *(line for _, line in lines))
 
 
-def _parquet(path: str, columns: list[str] | None):
+def _parquet(path: str):
     import pyarrow.parquet
 
     with open(path, "rb") as file:
@@ -439,9 +437,7 @@ def _parquet(path: str, columns: list[str] | None):
             names = table.schema_arrow.names
             if len({*names}) < len(names):
                 raise ValueError(f"{path} has columns of the same name: {quoted(names)}")
-            for name in {*(columns or ())} - {*names}:
-                raise ValueError(f"{path} has no column {name!r}; the columns are {quoted(names)}")
-            batches = table.iter_batches(1000, columns=columns)
+            batches = table.iter_batches(1000)
             yield from enumerate((row for batch in batches for row in batch.to_pylist()), 1)
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             problem = " ".join(str(error).split())

@@ -151,8 +151,7 @@ def _read(
         for one in read_questions(path, bad, labelled=split != "test"):
             rows.add((one.question, one.context), one.answers, one.id)
     else:
-        whole = options.kind == CHOICE
-        for _ in read_rows(path, columns.needed, bad, use, whole=whole):
+        for _ in read_rows(path, columns.needed, bad, use):
             pass
     if not rows.texts:
         raise ValueError(f"{path}: no row can be used; left out: {bad}")
@@ -170,7 +169,7 @@ def _names(options: argparse.Namespace, columns: Columns) -> tuple[str, ...]:
         numbers[len(values) - 1] += 1
         labels[label] += 1
 
-    for _ in read_rows(path, columns.needed, BadRows(), use, whole=True):
+    for _ in read_rows(path, columns.needed, BadRows(), use):
         pass
     return names_of(numbers.most_common(1)[0][0], labels, path) if numbers else ()
 
@@ -219,7 +218,7 @@ def _scheme(train: TaskRows) -> str | None:
 def _is_labelled(options: argparse.Namespace, columns: Columns, known: set[str]) -> bool:
     """Whether a test set has labels, and not, as -1 or ?, what stands for none and train lacks."""
     path, column, cells = options.files["test"], columns.label, set()
-    rows = read_rows(path, [column], BadRows(), whole=True)
+    rows = read_rows(path, [column], BadRows())
     for _, row in rows:
         cells.update(row[column].split() or [""] if isinstance(row[column], str) else row[column])
     if cells <= {""} and options.kind == MULTILABEL:
