@@ -13,6 +13,7 @@ from tupe_fairseq.checkpoint.allowed_options import read_pretrained
 from tupe_fairseq.finetune import protocol
 from tupe_fairseq.finetune.command import Experiment, Run, Settings
 from tupe_fairseq.finetune.task_data import TaskData
+from tupe_fairseq.optim.schedule import WARMUP_RATIO, warmup_updates
 from tupe_fairseq.runs.grid import torch_device
 
 LABELS = {"train": [0] * 7 + [1] * 3, "valid": [0, 1, 1], "test": [None] * 2}
@@ -43,6 +44,11 @@ def test_the_model_is_the_checkpoints_and_the_schedule_is_that_of_the_data(tmp_p
     assert not {"--tie-cls", "--encoder-normalize-before", "--cpu"} & set(words)
     words = words_of(tmp_path / "on a CPU", cpu=True, pretrained=False)
     assert not {"--finetune-from-model", "--restore-file"} & set(words) and "--cpu" in words
+
+
+def test_the_warm_up_of_cola_is_the_papers():
+    """6% of 10 epochs of 8,551 rows in batches of 32."""
+    assert warmup_updates(WARMUP_RATIO, 10 * 268) == 161
 
 
 def call(folder, data, *flags):

@@ -1,8 +1,6 @@
 """Following a program: its lines, its end and the lock that it holds; and many of them at once."""
 
 import contextlib
-import itertools
-import math
 import os
 import select
 import signal
@@ -14,7 +12,6 @@ import time
 import pytest
 
 from tupe_fairseq.files import locked
-from tupe_fairseq.optim.schedule import WARMUP_RATIO, total_updates, warmup_updates
 from tupe_fairseq.runs import grid
 from tupe_fairseq.runs import process as running
 from tupe_fairseq.runs.grid import run_grid
@@ -170,14 +167,3 @@ def test_runs_side_by_side_share_the_cores(monkeypatch):
     for number, threads in (("", 4), ("3", 3)):
         monkeypatch.setenv("OMP_NUM_THREADS", number)
         assert grid.default_threads(2) == threads
-
-
-def test_total_updates_against_dealing_out_batches():
-    for rows, size, gpus, freq in itertools.product((1, 7, 64, 65), (1, 8), (1, 3), (1, 4)):
-        batches = [range(rows)[i : i + size] for i in range(0, rows, size)]
-        longest = max((batches[gpu::gpus] for gpu in range(gpus)), key=len)
-        updates = [longest[i : i + freq] for i in range(0, len(longest), freq)]
-        assert total_updates(len(longest), 3, update_freq=[freq]) == 3 * len(updates)
-    # CoLA: 8,551 rows in batches of 32, 10 epochs
-    assert total_updates(math.ceil(8551 / 32), 10) == 2680
-    assert warmup_updates(WARMUP_RATIO, 2680) == 161

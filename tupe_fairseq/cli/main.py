@@ -23,7 +23,7 @@ COMMANDS = {
     "compare": "train several position encodings and compare them",
     "predict": "predict labels for a file of texts",
     "encode": "turn texts into vectors",
-    "score": "score sentences, minimal pairs and lengths",
+    "score": "score sentences and minimal pairs",
     "plot": "draw what a model does with positions",
     "convert": "make a checkpoint of the authors', RoBERTa's or transformers' yours",
     "extend": "give a checkpoint more positions",

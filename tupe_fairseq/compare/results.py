@@ -106,8 +106,7 @@ def report(results: Row) -> str:
     lines = ["# Position encodings compared", "", f"{settings['updates']:,} updates of {size}.", ""]
     for arch in dict.fromkeys(row["arch"] for row in results["summary"]):
         table = [row for row in results["summary"] if row["arch"] == arch]
-        lines += [f"## `{arch}`", "", *_losses(table, baseline), *_costs(table)]
-        lines += _downstream(table)
+        lines += [f"## `{arch}`", "", *_schemes(table, baseline), *_phenomena(table)]
         lines += _tuning([row for row in results["tuning"] if row["arch"] == arch])
     return "\n".join([*lines, *_settings(results)])
 
@@ -134,20 +133,27 @@ def _fraction(row: Row) -> str:
     return f"{reached['mean']:.2f} ({reached['n']} of {to_baseline['of']} seeds)"
 
 
-def _losses(table: Sequence[Row], baseline: str) -> list[str]:
+def _schemes(table: Sequence[Row], baseline: str) -> list[str]:
+    measured = [name for name in _downstream(table) if not name.startswith("pairs/")]
     header = ["scheme", "seeds", "final loss, bits", f"difference to {baseline}"]
+    header += ["fraction of updates", *measured, "parameters", "words per second"]
     rows = []
     for row in table:
         seeds = str(len(row["seeds"]))
         seeds += f" ({len(row['diverged'])} diverged)" if row["diverged"] else ""
         is_baseline = row["scheme"] == baseline
         compared = ["", ""] if is_baseline else [cell(row["difference"], "+.3f"), _fraction(row)]
-        rows.append([row["scheme"], seeds, cell(row["final_loss"], ".3f"), *compared])
+        cells = [cell(row["final_loss"], ".3f"), *compared]
+        cells += [cell(row["downstream"].get(name), ".1f") for name in measured]
+        cells.append("-" if row["parameters"] is None else f"{row['parameters']:,}")
+        rows.append([row["scheme"], seeds, *cells, cell(row["words_per_second"], ",.0f")])
     notes = [
         "Losses are in bits per masked token on the validation set. Mean ± half of its 95% "
         "interval over the seeds (Student's t). Differences are taken seed by seed. The fraction "
         f"is the share of the updates after which the final loss of `{baseline}` is reached "
-        "(linear between validations)."
+        "(linear between validations). Of pairs, the share in which the acceptable sentence is "
+        "the likelier one, in %; of tasks, the metric on the development set x 100, at the best "
+        "learning rate. The speed is that of training, without start-up, validation and saving."
     ]
     counts = {row["final_loss"]["n"] for row in table if row["final_loss"]}
     if 2 in counts:
@@ -156,46 +162,24 @@ def _losses(table: Sequence[Row], baseline: str) -> list[str]:
         notes.append("**One seed has no interval: a difference may be chance.**")
     if any(row["diverged"] for row in table):
         notes.append("Diverged runs are left out of means; they do not reach a loss.")
-    return [markdown_table([*header, "fraction of updates"], rows), " ".join(notes), ""]
-
-
-def _costs(table: Sequence[Row]) -> list[str]:
-    header = ["scheme", "parameters", "words per second"]
-    rows = [
-        [
-            row["scheme"],
-            "-" if row["parameters"] is None else f"{row['parameters']:,}",
-            cell(row["words_per_second"], ",.0f"),
-        ]
-        for row in table
-    ]
-    note = "The speed is that of training, without start-up, validation and saving."
     parallel = max(row["parallel"] for row in table)
     if parallel > 1:
-        note += f" **Up to {parallel} runs shared the machine: alone, a run is faster.**"
-    return [markdown_table(header, rows), note, ""]
+        notes.append(f"**Up to {parallel} runs shared the machine: alone, a run is faster.**")
+    return [markdown_table(header, rows), " ".join(notes), ""]
 
 
 def _downstream(table: Sequence[Row]) -> list[str]:
-    names = list(dict.fromkeys(name for row in table for name in row["downstream"]))
-    phenomena = [name for name in names if name.startswith("pairs/")]
-    main = [name for name in names if name not in phenomena]
-    if not names:
-        return []
-    rows = [[r["scheme"], *(cell(r["downstream"].get(n), ".1f") for n in main)] for r in table]
-    lines = [
-        markdown_table(["scheme", *main], rows),
-        "pairs: minimal pairs whose acceptable sentence is more likely, in %. Tasks: the metric on "
-        "the development set x 100, at the best learning rate.",
-        "",
+    return list(dict.fromkeys(name for row in table for name in row["downstream"]))
+
+
+def _phenomena(table: Sequence[Row]) -> list[str]:
+    rows = [
+        [n.removeprefix("pairs/"), *(cell(r["downstream"].get(n), ".1f") for r in table)]
+        for n in _downstream(table)
+        if n.startswith("pairs/")
     ]
-    if phenomena:
-        rows = [
-            [n.removeprefix("pairs/"), *(cell(r["downstream"].get(n), ".1f") for r in table)]
-            for n in phenomena
-        ]
-        lines += [markdown_table(["minimal pairs", *(row["scheme"] for row in table)], rows), ""]
-    return lines
+    header = ["minimal pairs", *(row["scheme"] for row in table)]
+    return [markdown_table(header, rows)] if rows else []
 
 
 def _tuning(rows: Sequence[Row]) -> list[str]:
