@@ -171,7 +171,7 @@ def test_from_json_lines_to_the_exported_folder(place, tmp_path):
     assert f"accuracy {scores['score']:.4f}, 95% interval" in printed
     other = write(tmp_path / "other.jsonl", [{"ctx": "who", "options": ["a", "b", "c"]}])
     printed = run_here("tupe-predict", best, other, "--cpu", check=False).stdout
-    assert "other.jsonl has no column 'endings', as the training data" in printed
+    assert "other.jsonl has no column 'endings', which the training data has" in printed
     hub = TupeRobertaModel.from_pretrained(str(best), "checkpoint_best.pt").eval()
     pairs = [(row["ctx"], row["endings"]) for row in found[:5]]
     ours = hub.predict_texts(pairs, all_probabilities=True)

@@ -97,7 +97,8 @@ class TextRows:
             text, text2 = (*texts, None, None)[:2]
         candidates = usual.get("candidates", ()) if is_choice else None
         if missing := [x for x in candidates or () if x not in names]:
-            raise ValueError(f"{self.path} has no column {quoted(missing)}, as the training data")
+            columns = quoted(missing)
+            raise ValueError(f"{self.path} has no column {columns}, which the training data has")
         if label is None and usual.get("label") in names:
             label = usual["label"]
         return choose_columns(

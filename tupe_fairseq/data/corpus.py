@@ -18,7 +18,7 @@ import numpy as np
 from tqdm import tqdm
 
 from tupe_fairseq.data.parallel import parallel_map
-from tupe_fairseq.data.rows import BadRows, RowError, ending_of, read_rows, refuse_list
+from tupe_fairseq.data.rows import BadRows, RowError, ending_of, read_rows, refuse_list, shown
 from tupe_fairseq.data.text_files import (
     BLOCK_BYTES,
     CONVERT,
@@ -62,7 +62,7 @@ def check_text(path: str, field: str | None) -> None:
 def _texts(path: str, field: str, bad: BadRows) -> Iterator[str]:
     def text_of(index: int, row: dict[str, Any], texts: dict[str, Any]) -> str:
         if not isinstance(row[field], str):
-            problem = f"has --text-field {field}, which is not a text, but {row[field]!r:.50}"
+            problem = f"has --text-field {field}, which is not a text, but {shown(row[field])}"
             raise RowError(problem, "not a text")
         refuse_list(texts[field])
         return texts[field]
