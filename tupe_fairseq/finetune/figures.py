@@ -41,8 +41,8 @@ def draw_figures(
         split = "test" if first.fold else "valid"
         parts = [predictions(run, split) for run in best.values()]
         predicted = Predicted(*map(joined, zip(*parts)))
-        title = f"{task.name}, {'all folds' if first.fold else f'development set, {last.name}'}"
-        figures |= of_predictions(task, predicted, title)
+        rows = "all folds, best runs" if first.fold else f"development set, {last.name}"
+        figures |= of_predictions(task, predicted, f"{task.name}, {rows}")
     canvas.save_all(figures, folder)
     logger.info("%s: %s", folder, ", ".join(f"{name}.png" for name in figures))
 
