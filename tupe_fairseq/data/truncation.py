@@ -33,33 +33,28 @@ class Window(NamedTuple):
 def windows(word_starts: Sequence[int], tokens: int, room: int) -> list[Window]:
     """Overlapping windows of at most ``room`` tokens, one if the sentence fits.
 
-    A window begins at a word about half of the room after the one before. Each word is tagged in
-    the window with most context on its poorer side (the ends of the sentence lack none), so about
-    a quarter of the room on both sides; if tied in the first.
+    A window begins at a word about half of the room after the one before. The middle of what two
+    windows share divides their words, so a word has about a quarter of the room on both sides.
 
     Args:
         word_starts: the first token of each word; that of the first word is 0.
         tokens: the length of the sentence.
     """
     starts = np.asarray(word_starts, dtype=np.int64)
-    ends = np.append(starts[1:], tokens)
     if not len(starts):
         return []
-    if tokens <= room:
-        return [Window(0, tokens, 0, len(starts))]
     spans = _spans(starts, tokens, room)
-    best = np.stack([_context(*span, starts, ends) for span in spans]).argmax(axis=0)
-    result = []
-    for number, (start, stop) in enumerate(spans):
-        words = np.flatnonzero(best == number)
-        if len(words):
-            result.append(Window(start, stop, int(words[0]), int(words[-1]) + 1))
-    return result
+    middles = [stop + begin for (_, stop), (begin, _) in zip(spans, spans[1:])]  # times 2
+    window_of = np.searchsorted(middles, starts + np.append(starts[1:], tokens))
+    words = [np.flatnonzero(window_of == number) for number in range(len(spans))]
+    return [
+        Window(*span, int(own[0]), int(own[-1]) + 1) for span, own in zip(spans, words) if len(own)
+    ]
 
 
 def _spans(starts: np.ndarray, tokens: int, room: int) -> list[tuple[int, int]]:
     """Where windows begin and end; every word begins in one of them."""
-    spans = [(0, room)]
+    spans = [(0, min(room, tokens))]
     rest_fits = starts[np.searchsorted(starts, tokens - room) :]
     while spans[-1][1] < tokens:
         begin = spans[-1][0]
@@ -72,12 +67,3 @@ def _spans(starts: np.ndarray, tokens: int, room: int) -> list[tuple[int, int]]:
             start = int(rest_fits[0])  # the last window is as full as possible
         spans.append((start, min(start + room, tokens)))
     return spans
-
-
-def _context(start: int, stop: int, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Tokens on the poorer side of each word; least for a word that begins outside."""
-    tokens = int(ends[-1])
-    left = starts - start if start else np.full_like(starts, tokens)
-    right = stop - ends if stop < tokens else np.full_like(starts, tokens)
-    outside = (starts < start) | (starts >= stop)
-    return np.where(outside, -2 * tokens, np.minimum(left, right))
