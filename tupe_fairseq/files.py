@@ -85,18 +85,23 @@ def output_folder(
 
 @contextlib.contextmanager
 def new_output_folder(
-    path: str, marker: str, *, source: str, others: Iterable[str] = (), overwrite: bool = False
+    path: str,
+    marker: str,
+    *,
+    sources: Iterable[str],
+    others: Iterable[str] = (),
+    overwrite: bool = False,
 ) -> Iterator[str]:
     """Lock a folder, which is made if missing; files of the one given get their place at the end.
 
     Args:
         marker: a file of each finished folder.
-        source: what is read, a folder or a file: it must not be, or be in, this folder.
+        sources: what is read, folders and files: none must be, or be in, this folder.
         others: further files that ``overwrite`` replaces or removes.
     """
-    read = source if os.path.isdir(source) else os.path.dirname(source)
-    if os.path.realpath(read) == os.path.realpath(path):
-        raise ValueError(f"--output-dir {path} is the folder of the checkpoint; give another")
+    folders = [x if os.path.isdir(x) else os.path.dirname(x) for x in sources]
+    if os.path.realpath(path) in map(os.path.realpath, folders):
+        raise ValueError(f"--output-dir {path} is a folder that is read; give another")
     with _locked_output(path, marker) as (target, partial, _):
 
         def refuse(names: Iterable[str]) -> None:

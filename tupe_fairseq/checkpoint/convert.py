@@ -230,11 +230,11 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
 
 
 def output_of_model(
-    path: str, checkpoint: str, overwrite: bool
+    path: str, sources: Sequence[str], overwrite: bool
 ) -> contextlib.AbstractContextManager[str]:
     """The folder to write with :func:`save_model`; opened before a large model is read."""
     options = {"others": VOCABULARY_FILES, "overwrite": overwrite}
-    return new_output_folder(path, MODEL, source=checkpoint, **options)
+    return new_output_folder(path, MODEL, sources=sources, **options)
 
 
 def save_model(

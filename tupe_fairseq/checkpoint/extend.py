@@ -32,7 +32,7 @@ def extend_checkpoint(
     """
     checkpoint = find_checkpoint(checkpoint)
     sources = folders_of(checkpoint, data)
-    with output_of_model(output_dir, checkpoint, overwrite) as folder:
+    with output_of_model(output_dir, sources, overwrite) as folder:
         model = read_model(checkpoint, find_dictionary(sources))
         if model.origin:
             raise ValueError(

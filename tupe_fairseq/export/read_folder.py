@@ -77,7 +77,7 @@ def convert_checkpoint(
         vocabulary: its kind and its files; a folder of tupe-export or a RoBERTa's has them.
         untie: see ``checkpoint/untie.py``.
     """
-    with output_of_model(output_dir, checkpoint, overwrite) as folder:
+    with output_of_model(output_dir, [checkpoint], overwrite) as folder:
         sources = []
         if os.path.isfile(os.path.join(checkpoint, "config.json")):
             if not vocabulary and not dictionary and (files := _gpt2_files(checkpoint)):

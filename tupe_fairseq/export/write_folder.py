@@ -72,7 +72,7 @@ def export_model(
     checkpoint = find_checkpoint(checkpoint)
     folders, texts = folders_of(checkpoint, data), check.TEXTS
     to_write = new_output_folder(
-        output_dir, "config.json", source=checkpoint, others=SOME, overwrite=overwrite
+        output_dir, "config.json", sources=folders, others=SOME, overwrite=overwrite
     )
     with to_write as folder:
         transformers = check.import_transformers()
