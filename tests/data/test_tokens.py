@@ -258,3 +258,11 @@ def test_every_word_is_tagged_where_it_has_most_context():
                         right = other.stop - ends[word] if other.stop < tokens else np.inf
                         context[other] = min(left, right)
                 assert context[one] == max(context.values())
+
+
+def test_a_quarter_of_the_room_is_context():
+    starts, room = np.arange(0, 400, 2), 40
+    for one in windows(starts, 400, room):
+        for word in range(one.first, one.last):
+            assert one.start == 0 or starts[word] - one.start >= room // 4 - 2
+            assert one.stop == 400 or one.stop - starts[word] - 2 >= room // 4 - 2
