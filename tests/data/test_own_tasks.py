@@ -396,6 +396,17 @@ def test_the_line_that_says_it(kind, name, content, expected, place, tmp_path):
     assert expected in printed and "Traceback" not in printed, printed
 
 
+def test_a_folder_without_a_vocabulary_is_named_with_its_flag(place, tmp_path):
+    (tmp_path / "dict.txt").write_text("a 1\n")
+    train = write_csv(tmp_path / "a.csv", [("text", "label"), ("a", "b"), ("c", "d")])
+    words = ["--input", train, "--text-field", "text", "--output-dir", tmp_path / "out"]
+    for flag, (code, printed) in {
+        "--pretrain-dir": prepare_task("classification", train, tmp_path, tmp_path / "out"),
+        "--vocabulary": call_program("prepare-pretrain", [*words, "--vocabulary", tmp_path]),
+    }.items():
+        assert code == 2 and f"error: {flag} {tmp_path} has no vocabulary; give a fol" in printed
+
+
 def test_null_is_a_label_if_it_is_listed(place, tmp_path):
     (tmp_path / "a.csv").write_text(rows_of("null", "b"))
     command = ["classification", tmp_path / "a.csv", place / "data", tmp_path / "out"]

@@ -66,7 +66,7 @@ def get_parser() -> argparse.ArgumentParser:
     add("--character-coverage", type=_coverage, metavar="F", help=text)
     text = "use the vocabulary of this folder, made by tupe-convert or this command; lines are "
     text += "cleaned as for it: not at all for that of a converted model"
-    add("--vocabulary", type=arg_types.folder, metavar="DIR", help=text)
+    add("--vocabulary", type=arg_types.folder_with("dict.txt"), metavar="DIR", help=text)
     text = "the --tokens-per-sample of the training; lines of more than N - 2 tokens are split, "
     text += "because fairseq would skip them; default %(default)s"
     add("--tokens-per-sample", type=arg_types.at_least(3), default=512, metavar="N", help=text)

@@ -112,12 +112,13 @@ def prepare_task(
     """Write the folder of a task of your own, as tupe-prepare-task; the content of report.json."""
     options = argparse.Namespace(**locals())
     _check_task(options)
-    from tupe_fairseq.data.task_data import prepare_folder, pretrained_tokenizer
+    from tupe_fairseq.data.task_data import prepare_folder
     from tupe_fairseq.data.task_rows import read_task
+    from tupe_fairseq.data.tokenizer import given_tokenizer
 
     settings = {name: x for name, x in vars(options).items() if name not in _NO_SETTINGS}
     settings["files"] = {split: file_sha256(path) for split, path in options.files.items()}
-    tokenizer = pretrained_tokenizer(pretrain_dir)
+    tokenizer = given_tokenizer(pretrain_dir, "--pretrain-dir")
     read = functools.partial(read_task, options, tokenizer.normalize)
     return prepare_folder(output_dir, settings, read, tokenizer, workers)
 
@@ -167,9 +168,10 @@ def prepare_glue(
 ) -> dict[str, dict[str, Any]]:
     """Write the folders of GLUE tasks, as tupe-prepare-glue; the content of each report.json."""
     official = [(GLUE_TASKS[name], official_files(GLUE_TASKS[name], glue_dir)) for name in tasks]
-    from tupe_fairseq.data.task_data import prepare_folder, pretrained_tokenizer
+    from tupe_fairseq.data.task_data import prepare_folder
+    from tupe_fairseq.data.tokenizer import given_tokenizer
 
-    tokenizer, reports = pretrained_tokenizer(pretrain_dir), {}
+    tokenizer, reports = given_tokenizer(pretrain_dir, "--pretrain-dir"), {}
     for task, files in official:
         folder = os.path.join(output_dir, task.name)
         settings = {os.path.basename(path): file_sha256(path) for path in files.values()}

@@ -35,7 +35,13 @@ from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.subwords import SentencePiece, learn_sentencepiece
 from tupe_fairseq.data.task import REPORT
 from tupe_fairseq.data.text_files import BLOCK_BYTES
-from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY, Tokenizer, unknown_warnings
+from tupe_fairseq.data.tokenizer import (
+    SENTENCEPIECE_MODEL,
+    VOCABULARY,
+    Tokenizer,
+    given_tokenizer,
+    unknown_warnings,
+)
 from tupe_fairseq.files import atomic_write, output_folder, read_json, write_json
 
 logger = logging.getLogger("tupe-prepare-pretrain")
@@ -186,7 +192,7 @@ def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
         sentence_splitter(options.split_sentences)
     options.clean = True
     if options.vocabulary:
-        record = Tokenizer.load(options.vocabulary).record
+        record = given_tokenizer(options.vocabulary, "--vocabulary").record
         options.clean, options.lowercase = record["clean"], record["lowercase"]
     for path in [*options.input, *(options.valid_input or []), *(options.test_input or [])]:
         check_text(path, options.text_field)

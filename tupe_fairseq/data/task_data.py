@@ -27,7 +27,7 @@ from tupe_fairseq.data.task import (
     as_tuple,
     label_symbol,
 )
-from tupe_fairseq.data.tokenizer import VOCABULARY, Tokenizer, find_record, unknown_warnings
+from tupe_fairseq.data.tokenizer import VOCABULARY, Tokenizer, unknown_warnings
 from tupe_fairseq.files import file_sha256, list_files, output_folder, write_json
 
 logger = logging.getLogger(__name__)
@@ -97,16 +97,6 @@ def prepare_folder(
             write_json(os.path.join(partial, REPORT), report)
     _log_report(report)
     return report
-
-
-def pretrained_tokenizer(folder: str) -> Tokenizer:
-    """The tokenizer of --pretrain-dir."""
-    if find_record([folder])[0] is None:
-        raise FileNotFoundError(
-            f"--pretrain-dir {folder} has no vocabulary; give a folder of tupe-prepare-pretrain, "
-            "or of tupe-convert with the files of a vocabulary"
-        )
-    return Tokenizer.load(folder)
 
 
 def _log_report(report: dict[str, Any]) -> None:

@@ -190,6 +190,16 @@ class Tokenizer:
         return Tokenizer, (self.kind, self.paths, self.dictionary, self.record)
 
 
+def given_tokenizer(folder: str, flag: str) -> Tokenizer:
+    """The tokenizer of a folder that a flag names."""
+    if find_record([folder])[0] is None:
+        raise FileNotFoundError(
+            f"{flag} {folder} has no vocabulary; give a folder of tupe-prepare-pretrain, or of "
+            "tupe-convert with the files of a vocabulary"
+        )
+    return Tokenizer.load(folder)
+
+
 def find_dictionary(folders: Sequence[str]) -> str:
     """The first dict.txt in these folders, or in their input0."""
     for folder in folders:
