@@ -33,7 +33,7 @@ COMMANDS = {
     "finetune": "--data task --checkpoint MODEL --output-dir out --cpu",
     "plot": "MODEL --output-dir out",
     "predict": "MODEL in.tsv --output-file out/out.tsv --cpu",
-    "score": "MODEL --input in.tsv --output-file out/out.tsv --cpu",
+    "score": "MODEL --input dict.txt --output-file out/out.tsv --cpu",
 }
 
 
