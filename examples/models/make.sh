@@ -80,8 +80,8 @@ done
 
 # ---- The folder
 
-tupe-export $rounded/checkpoint_last.pt --data $data --output-dir $model --overwrite \
-    --license mit --language en
+tupe-export $rounded/checkpoint_last.pt --data $data --output-dir $model --overwrite
+sed -i 's/^license: unknown$/license: mit\nlanguage: en/' $model/README.md
 python - $model <<'END'
 import json, os, sys
 from safetensors.torch import load_file, save_file

@@ -46,7 +46,7 @@ WRONG = [
     ("convert --checkpoint rows --output-dir out", "model.safetensors, but no config.json"),
     ("encode there.pt rows.csv --output-file out.txt", "out.txt"),
     ("encode absent rows.csv --output-file out.npy", "absent"),
-    ("export there.pt --output-dir out --license A", "--license"),
+    ("export there.pt --output-dir out --as bert", "'bert'"),
     ("export absent --output-dir out", "absent"),
     ("extend there.pt --max-positions 65537 --output-dir out", "65537"),
     ("extend absent --max-positions 64 --output-dir out", "absent"),

@@ -104,9 +104,9 @@ def test_an_earlier_folder_with_q_k_v_as_one_parameter(tmp_path):
 def test_after_a_training_with_transformers(data, tmp_path):
     """As Trainer saves a classifier: with its tokenizer, without dict.txt and the LM head."""
     heads = {"mine": 3, "other": 2}
-    checkpoint = write_model(tmp_path / "run", data, heads, tie_cls=True, **MEAN_POOLING)
-    flags = ["--data", data, "--head", "mine"]
-    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "a", *flags)
+    options = {"tie_cls": True, "classification_head_name": "mine", **MEAN_POOLING}
+    checkpoint = write_model(tmp_path / "run", data, heads, **options)
+    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "a", "--data", data)
     model = AutoModelForSequenceClassification.from_pretrained(
         tmp_path / "a", trust_remote_code=True
     )

@@ -3,7 +3,6 @@
 import argparse
 import math
 import os
-import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -45,17 +44,6 @@ def _number(is_right: Callable[[float], bool], what: str) -> Callable[[str], flo
 
 positive = _number(lambda x: 0 < x < math.inf, "a number above 0")
 fraction = _number(lambda x: 0 <= x < 1, "a number of at least 0 and below 1")
-
-
-def matching(pattern: str, what: str) -> Callable[[str], str]:
-    """A text of this form."""
-
-    def parse(text: str) -> str:
-        if not re.fullmatch(pattern, text, re.ASCII):
-            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
-        return text
-
-    return parse
 
 
 def one_of(*names: str) -> Callable[[str], str]:

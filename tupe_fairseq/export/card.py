@@ -17,26 +17,16 @@ def model_card(config: dict[str, Any], head: Head | None, report: dict[str, Any]
         facts: the template's other variables.
     """
     import jinja2
-    from huggingface_hub import ModelCardData
 
-    pipeline = HEAD_KINDS[head.kind].pipeline if head else "fill-mask"
-    front = ModelCardData(
-        license=facts["license"] or "unknown",
-        language=facts["languages"] or None,
-        library_name="transformers",
-        pipeline_tag=pipeline,
-        tags=[config["model_type"], "fairseq", "sentence-transformers"],
-    )
     template = importlib.resources.files(__package__).joinpath("model_card.md").read_text("utf-8")
     environment = jinja2.Environment(
         trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.ChainableUndefined
     )
     return environment.from_string(template).render(
-        front=front.to_yaml(),
         config=config,
         head=head,
         report=report,
-        pipeline=pipeline,
+        pipeline=HEAD_KINDS[head.kind].pipeline if head else "fill-mask",
         encoding=encoding(config),
         trust="" if config["model_type"] == ROBERTA else ", trust_remote_code=True",
         version=__version__,

@@ -26,7 +26,7 @@ from tupe_fairseq.data.dictionary import (
 from tupe_fairseq.data.task import CHOICE, CLASSIFICATION, QA, REGRESSION, REPORT, TAGGING, label_of
 from tupe_fairseq.export.names import LM_WEIGHT, MODEL_TYPES, TUPE, Head, to_config, to_transformers
 from tupe_fairseq.files import new_output_folder, read_json, write_json
-from tupe_fairseq.inference.model import TrainedModel, load_with_tokenizer
+from tupe_fairseq.inference.model import TrainedModel, load_with_tokenizer, trained_head
 from tupe_fairseq.modules.heads import TaggingHead
 
 logger = logging.getLogger(__name__)
@@ -47,12 +47,9 @@ def export_model(
     *,
     data: str | None = None,
     vocabulary: tuple[str, Sequence[str]] | None = None,
-    head: str | None = None,
     model_type: str = TUPE,
     pooling: str = "mean",
     onnx: bool = False,
-    license: str | None = None,
-    languages: Sequence[str] = (),
     overwrite: bool = False,
 ) -> None:
     """Write a folder for transformers, as tupe-export.
@@ -82,7 +79,7 @@ def export_model(
         model, tokenizer = load_with_tokenizer(checkpoint, folders, vocabulary)
         reports = [path for p in folders if os.path.isfile(path := os.path.join(p, REPORT))]
         symbols, length = model.symbols, model.max_positions
-        chosen = _chosen_head(model, head, folders)
+        chosen = _trained_head(model, folders)
         if onnx and chosen is not None and chosen.kind == CHOICE:
             raise ValueError("--onnx: no file for multiple choice is written; drop it")
         parts = {ENCODER: model.encoder, LM_HEAD: model.lm_head}
@@ -131,8 +128,6 @@ def export_model(
             chosen,
             read_json(reports[0]) if reports else {},
             name=os.path.basename(os.path.realpath(output_dir)),
-            license=license,
-            languages=list(languages),
             parameters=sum(tensor.numel() for tensor in tensors.values()),
             vocabulary=tokenizer,
             max_positions=length,
@@ -146,14 +141,11 @@ def export_model(
             file.write(card)
 
 
-def _chosen_head(model: TrainedModel, name: str | None, folders: Sequence[str]) -> Head | None:
-    """The classification head to export, with its labels; None if there is none."""
-    heads = sorted(model.heads)
-    if name not in (heads if len(heads) > 1 else [None, *heads]):
-        raise ValueError(f"--head must be one of the checkpoint's: {', '.join(heads) or 'none'}")
-    if not heads:
+def _trained_head(model: TrainedModel, folders: Sequence[str]) -> Head | None:
+    """The classification head, with its labels; None if there is none."""
+    if not model.heads:
         return None
-    name = model.options["classification_head_name"] = name or heads[0]
+    name = trained_head(model.heads, model.options.get("classification_head_name"), model.path)
     outputs, kind = model.heads[name], model.kind
     if isinstance(model.head, TaggingHead):
         kind = QA if kind == QA else TAGGING
