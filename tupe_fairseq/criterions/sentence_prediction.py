@@ -18,8 +18,8 @@ from tupe_fairseq.criterions.whole_set import (
     parse_weights,
 )
 from tupe_fairseq.data.glue import GLUE_TASKS
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION
-from tupe_fairseq.tasks.sentence_prediction import class_names, kind_of
+from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, trained_kind
+from tupe_fairseq.tasks.sentence_prediction import class_names
 
 
 @dataclass
@@ -42,7 +42,7 @@ class GlueSentencePredictionCriterion(WholeSetCriterion):
 
     def __init__(self, cfg, task):
         super().__init__(cfg, task)
-        self.kind = kind_of(task.cfg)
+        self.kind = trained_kind(task.cfg)
         labels = [] if self.kind == REGRESSION else class_names(task.label_dictionary)
         if bool(cfg.glue_task) == bool(cfg.metrics):
             raise ValueError("give one of --glue-task and --metrics")

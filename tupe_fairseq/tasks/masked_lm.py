@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tupe_fairseq.tasks._training import TrainingTask
 
-# --bpe by which a vocabulary says where words begin: its options, and their files in a data folder
+# by which a vocabulary says where words begin: --bpe, its options, and their files in a data folder
 _WORD_BEGINNINGS = {
     "sentencepiece": {"sentencepiece_model": "sentencepiece.bpe.model"},
     "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
@@ -73,24 +73,13 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
 
     def load_dataset(self, split, *args, **kwargs):
         if self.cfg.mask_whole_words:
-            self.args = self._bpe_options()  # fairseq's code reads them, and forgets to set them
+            self.args = self._vocabulary()  # fairseq's code reads them, and forgets to set them
         super().load_dataset(split, *args, **kwargs)
         bos = self.dictionary.bos() if self._isolates else None
         self.datasets[split] = MaskedSamples(self.datasets[split], self.dictionary.pad(), bos)
 
-    def _bpe_options(self):
-        """The options of ``--bpe``, or those of the vocabulary in the data folder."""
-        options = self.cfg._get_root().get("bpe")
-        if options is None or options.get("_name") is None:
-            return self._vocabulary()
-        if options._name not in _WORD_BEGINNINGS:
-            raise ValueError(
-                f"--mask-whole-words does not work with --bpe {options._name}, which does not say "
-                f"where words begin; use one of {', '.join(_WORD_BEGINNINGS)}"
-            )
-        return options
-
     def _vocabulary(self):
+        """Options of ``--bpe``, which need not be given."""
         folder = split_paths(self.cfg.data)[0]
         for bpe, files in _WORD_BEGINNINGS.items():
             paths = {option: os.path.join(folder, name) for option, name in files.items()}
@@ -98,7 +87,7 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
                 return OmegaConf.create({"_name": bpe, **paths})
         raise FileNotFoundError(
             "--mask-whole-words needs a vocabulary that says where words begin, and there is no "
-            f"sentencepiece.bpe.model in {folder}; give --bpe and its files"
+            f"sentencepiece.bpe.model in {folder}; copy it there"
         )
 
 

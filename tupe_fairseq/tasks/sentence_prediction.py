@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from fairseq.tasks import register_task
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
-from fairseq.utils import safe_getattr
 from omegaconf import II
 
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, is_number, label_of
+from tupe_fairseq.data.task import is_number, label_of
 from tupe_fairseq.data.truncation import pair_lengths
 from tupe_fairseq.options import refuse_others
 from tupe_fairseq.tasks._training import FineTuningTask, Samples
@@ -35,13 +34,6 @@ def class_names(label_dictionary) -> list[str]:
     """The labels in the order of the classes, without what fairseq adds to a dictionary."""
     symbols = label_dictionary.symbols[label_dictionary.nspecial :]
     return [label_of(s) for s in symbols if s != "<mask>" and not re.fullmatch(r"madeupword\d+", s)]
-
-
-def kind_of(cfg) -> str:
-    """Multi-label, regression or classification, by the options of a task."""
-    if safe_getattr(cfg, "multilabel", False):
-        return MULTILABEL
-    return REGRESSION if cfg.regression_target else CLASSIFICATION
 
 
 @dataclass
