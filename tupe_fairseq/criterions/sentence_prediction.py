@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from fairseq.criterions import register_criterion
 from fairseq.criterions.sentence_prediction import SentencePredictionConfig
 from fairseq.dataclass import ChoiceEnum
+from fairseq.utils import safe_getattr
 
 from tupe_fairseq.criterions.whole_set import (
     METRICS_HELP,
@@ -42,7 +43,9 @@ class GlueSentencePredictionCriterion(WholeSetCriterion):
 
     def __init__(self, cfg, task):
         super().__init__(cfg, task)
-        self.kind = trained_kind(task.cfg)
+        # omegaconf 2.0 refuses to get an option that is not there
+        switches = ("multilabel", "regression_target")
+        self.kind = trained_kind({name: safe_getattr(task.cfg, name) for name in switches})
         labels = [] if self.kind == REGRESSION else class_names(task.label_dictionary)
         if bool(cfg.glue_task) == bool(cfg.metrics):
             raise ValueError("give one of --glue-task and --metrics")
