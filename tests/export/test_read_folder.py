@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
@@ -279,12 +280,18 @@ def cut(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+def cut_between_pieces(path):
+    pieces = ModelProto.FromString(path.read_bytes()).pieces
+    path.write_bytes(ModelProto(pieces=pieces[:20]).SerializeToString())
+
+
 PARTS = [  # of a folder of tupe-export, and of a RoBERTa
     *(
         (name, how)
         for name in ("sentencepiece.bpe.model", VOCABULARY)
         for how in (Path.unlink, cut)
     ),
+    ("sentencepiece.bpe.model", cut_between_pieces),
     ("tokenizer.json", cut),
     *((name, how) for name in ("vocab.json", "merges.txt") for how in (Path.unlink, cut)),
     ("merges.txt", lambda path: path.write_text("#version: 0.2\n")),

@@ -23,13 +23,15 @@ class SentencePiece:
 
     def __init__(self, path: str):
         import sentencepiece
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
         with open(path, "rb") as file:
             content = file.read()
         try:
-            if not content:  # sentencepiece would take it
-                raise ValueError
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=content)
+            # sentencepiece takes what is cut between two parts, of which this is the last
+            if not ModelProto.FromString(content).HasField("normalizer_spec"):
+                raise ValueError
             size = self.processor.get_piece_size()
             #: the subword of each id of the model
             self.pieces = [self.processor.id_to_piece(i) for i in range(size)]
