@@ -116,6 +116,15 @@ def test_loss_and_gradients_are_those_of_fairseq(name, folders):
     assert all(x.equal(y) for x, y in zip(*runs))
 
 
+def test_a_regression_is_validated_in_bfloat16(folders):
+    task, model, criterion = build("STS-B", folders)
+    (sample,) = batches(task, "valid", 99)
+    with torch.no_grad():
+        loss, rows, _ = criterion.eval()(model.eval().bfloat16(), sample)
+        predictions = logits_of(model, sample).view(-1).float()
+    torch.testing.assert_close(loss, (predictions - sample["target"].view(-1)).square().sum())
+
+
 def test_class_weights(folders):
     task, model, criterion = build("CoLA", folders, "--class-weights", "1,3")
     sample = batches(task, "train", 8)[0]

@@ -72,7 +72,7 @@ class GlueSentencePredictionCriterion(WholeSetCriterion):
         targets = model.get_targets(sample, [logits])
         weights = self.weights(logits)
         if self.kind == REGRESSION:
-            predictions, targets = logits.view(-1), targets.view(-1)
+            predictions, targets = logits.view(-1).float(), targets.view(-1)
             loss = F.mse_loss(predictions, targets.float(), reduction="sum")
         elif self.kind == MULTILABEL:
             predictions = logits > 0
