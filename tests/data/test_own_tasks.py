@@ -410,7 +410,7 @@ def test_a_folder_without_a_vocabulary_is_named_with_its_flag(place, tmp_path):
 def test_null_is_a_label_if_it_is_listed(place, tmp_path):
     (tmp_path / "a.csv").write_text(rows_of("null", "b"))
     command = ["classification", tmp_path / "a.csv", place / "data", tmp_path / "out"]
-    assert "has an empty label, 'null'; if it is a label, list all in --labels" in refused(*command)
+    assert "has an empty label, 'null'; if it is a label, list all in tupe-p" in refused(*command)
     assert prepared(*command, "--labels", "b,null")[2].labels == ("b", "null")
 
 
@@ -510,11 +510,12 @@ def test_folds_test_each_row_once_and_no_text_is_on_two_sides(kind, place, tmp_p
     [
         ("--folds 5", 4, "8 rows with 4 different texts, too few for --folds 5"),
         ("--folds 2", 4, "holds out 0; valid needs 2 or more; raise it, or give more texts\n"),
-        ("--folds 1", 9, "--folds: '1' is not a whole number of 2 or more"),
+        ("--folds 1", 9, "--folds 1 is below 2"),
         ("--folds 2 --test-share 0.2", 9, "--folds draws valid and test from --train; drop it, or"),
         ("--folds 2 --valid {valid}", 9, "drop it, or --valid"),
         ("--test-share 0.2 --test {valid}", 9, "--test-share has no effect with --test; drop one"),
-        ("--test-share 1", 9, "--test-share: '1' is not a number of at least 0 and below 1"),
+        ("--test-share 1", 9, "--test-share 1.0 is not above 0 and below 1"),
+        ("--valid-share 0", 9, "--valid-share 0.0 is not above 0 and below 1"),
         ("--valid {valid} --seed 2", 9, "--seed has no effect with --valid; drop one"),
     ],
 )

@@ -64,8 +64,17 @@ def prepare_pretraining(
     return pretraining.prepare(options)
 
 
+def _listed(names: str | Sequence[str]) -> list[str]:
+    """One name is a list of its letters otherwise."""
+    return [names] if isinstance(names, str) else list(names)
+
+
 def _check_pretraining(options: argparse.Namespace) -> None:
     """Refuse what does not go together, and fill in the defaults that depend on other flags."""
+    for name in ("input", "valid_input", "test_input"):
+        setattr(options, name, getattr(options, name) and _listed(getattr(options, name)))
+    if not options.input:
+        raise ValueError("--input has no file")
     for name in ("vocab_size", "character_coverage", "lowercase") if options.vocabulary else ():
         if getattr(options, name):
             flag = name.replace("_", "-")
@@ -141,11 +150,23 @@ def _check_task(options: argparse.Namespace) -> None:
             flag = dest.replace("_", "-")
             raise ValueError(f"--{flag} has no effect with --{split}; drop one")
     options.valid_share = 0.1 if options.valid_share is None else options.valid_share
+    for dest in ("valid_share", "test_share"):
+        share = getattr(options, dest)
+        if share is not None and not 0 < share < 1:
+            raise ValueError(f"--{dest.replace('_', '-')} {share} is not above 0 and below 1")
+    if options.folds is not None and options.folds < 2:
+        raise ValueError(f"--folds {options.folds} is below 2")
     options.seed = 1 if options.seed is None else options.seed
     if options.text2 is not None and options.text is None:
         raise ValueError("--text2 needs --text, the column of the first text")
     options.label_separator = "," if options.label_separator is None else options.label_separator
-    options.labels = tuple(options.labels or ())
+    if not options.label_separator:
+        raise ValueError("--label-separator is empty")
+    options.labels = () if options.labels is None else tuple(_listed(options.labels) or [""])
+    for label in options.labels:
+        if not label or options.labels.count(label) > 1:
+            raise ValueError(f"--labels has {label!r} twice, or an empty label")
+    options.candidates = options.candidates and _listed(options.candidates)
     if options.kind == QA:
         options.stride = _STRIDE if options.stride is None else options.stride
     options.name = os.path.basename(os.path.abspath(options.output_dir))
@@ -167,6 +188,10 @@ def prepare_glue(
     workers: int | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Write the folders of GLUE tasks, as tupe-prepare-glue; the content of each report.json."""
+    tasks = _listed(tasks)
+    for name in tasks:
+        if name not in GLUE_TASKS:
+            raise ValueError(f"--tasks: {name!r} is no task; give {', '.join(GLUE_TASKS)}")
     official = [(GLUE_TASKS[name], official_files(GLUE_TASKS[name], glue_dir)) for name in tasks]
     from tupe_fairseq.data.task_data import prepare_folder
     from tupe_fairseq.data.tokenizer import given_tokenizer

@@ -255,7 +255,8 @@ def _label(options: argparse.Namespace, value: str | list[str], words: Sequence[
     label = tuple(printable(one).strip() for one in label)
     for one in label:
         if _NOTHING.fullmatch(one) and one not in options.labels:
-            advice = "; if it is a label, list all in --labels" if one else ""
+            names = one and kind in (CLASSIFICATION, MULTILABEL, TAGGING)
+            advice = "; if it is a label, list all in tupe-prepare-task --labels" if names else ""
             raise RowError(f"has an empty label, {one!r}{advice}", "empty label")
         if kind == MULTILABEL and label.count(one) > 1:
             problem = f"has the label {one!r} twice; give names, not 0 and 1"

@@ -71,6 +71,7 @@ def score_file(
             raise ValueError(f"{path} has rows; give a text with a sentence in each line, a .txt")
         read: Callable[[], Iterator[Row]] = functools.partial(_sentences, path)
     else:
+        pairs = [pairs] if isinstance(pairs, str) else pairs
         read = functools.partial(read_pairs, pair_files(pairs), pairs_per_file)
     model, tokenizer = load_with_tokenizer(checkpoint, folders_of(checkpoint, data))
     origin = model.origin or "this project"
