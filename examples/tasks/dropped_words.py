@@ -10,6 +10,7 @@ one is tagged with it (B-the, B-of, ...; all others O), as in correcting what le
 
 import argparse
 import lzma
+import os
 import random
 import re
 
@@ -46,6 +47,8 @@ def main():
     parser.add_argument("--sentences", type=int, default=4000, metavar="N")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="which sentences")
     args = parser.parse_args()
+    if os.path.realpath(args.text) == os.path.realpath(args.conll):
+        parser.error(f"{args.conll} is the text")
     found = list(sentences(args.text))
     if len(found) < args.sentences:
         parser.error(f"{args.text} has {len(found)} sentences; --sentences is {args.sentences}")

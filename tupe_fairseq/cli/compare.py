@@ -24,7 +24,9 @@ from tupe_fairseq.options import ARCHITECTURES, POSITION_ENCODINGS
 
 logger = logging.getLogger("tupe-compare")
 # flags of tupe-finetune that are the comparison's
-_OURS = "data checkpoint output_dir cpu fp16 gpus keep_checkpoints dry_run ensemble".split()
+_OURS = (
+    "data checkpoint no_pretraining output_dir cpu fp16 gpus keep_checkpoints dry_run ensemble"
+).split()
 
 
 def get_parser() -> argparse.ArgumentParser:

@@ -157,7 +157,7 @@ def _schemes(table: Sequence[Row], baseline: str) -> list[str]:
     ]
     counts = {row["final_loss"]["n"] for row in table if row["final_loss"]}
     if 2 in counts:
-        notes.append("Of two seeds both values: their interval is 12.7 standard errors wide.")
+        notes.append("Of two seeds both values: the interval is 12.7 standard errors to each side.")
     if 1 in counts:
         notes.append("**One seed has no interval: a difference may be chance.**")
     if any(row["diverged"] for row in table):

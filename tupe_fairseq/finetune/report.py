@@ -32,8 +32,8 @@ INTERVALS = (
     f"vote comes from {DRAWS:,} draws of the rows with repeats."
 )
 NO_BETTER = (
-    "**No run beats the baseline.** A small model may need higher --lrs, such as 2e-4,5e-4; one "
-    "that was pre-trained without dropout needs --dropout 0.\n"
+    "**No run beats the baseline.** A small model may need --lrs of up to 1e-3, and each model the "
+    "--dropout of its pre-training.\n"
 )
 
 
