@@ -276,6 +276,8 @@ OPTIMIZATION = [
     *training.OPTIMIZATION, *training.DECAY, "--user-dir", USER_DIR, "--max-update", 10,
     "--no-epoch-checkpoints", "--dropout", 0,
 ]  # fmt: skip
+# workers that read ahead keep a program for seconds at its end
+EVALUATION = ["--user-dir", USER_DIR, "--cpu", "--num-workers", 0]
 SIZE = ["--decoder-layers", 2, "--decoder-embed-dim", DIM, "--decoder-attention-heads", HEADS]
 LM = [
     *OPTIMIZATION, *SIZE, "--arch", "tupe_transformer_lm_tiny", "--batch-size", 4,
@@ -336,7 +338,7 @@ def test_a_training_resumes_with_fairseqs_own_task_to_the_same(data, trained_lm,
 
 
 def test_a_trained_language_model_is_evaluated_and_goes_on(data, trained_lm, tmp_path):
-    words = [data, "--user-dir", USER_DIR, "--path", trained_lm / LAST, "--cpu"]
+    words = [data, *EVALUATION, "--path", trained_lm / LAST]
     evaluated = ["--gen-subset", "valid", "--tokens-per-sample", 16]
     printed = run_here("fairseq-eval-lm", *words, *evaluated).stdout
     assert re.search("Evaluated [1-9]", printed) and "Perplexity" in printed
@@ -356,7 +358,7 @@ def test_a_trained_translation(pairs, tmp_path):
     found = losses(train(pairs, tmp_path, *MT, *flags))
     assert sum(found[-10:]) < 0.5 * sum(found[:10])
     hub = TupeTransformer.from_pretrained(str(tmp_path), LAST)
-    words = ["--user-dir", USER_DIR, "--path", tmp_path / LAST, "--cpu", "--beam", 3]
+    words = [*EVALUATION, "--path", tmp_path / LAST, "--beam", 3]
     printed = run_here("fairseq-generate", pairs, *words, "--gen-subset", "valid").stdout
     lines = dict(line.split("\t", 1) for line in printed.splitlines() if line[:2] in ("S-", "H-"))
     for number in range(3):
@@ -369,7 +371,7 @@ def test_a_translation_that_measures_bleu_is_read_again(pairs, tmp_path):
     flags += ["--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"]
     assert len(losses(train(pairs, tmp_path, *MT, *flags, "--max-update", 2))) == 2
     TupeTransformer.from_pretrained(str(tmp_path), LAST)
-    words = ["--user-dir", USER_DIR, "--path", tmp_path / LAST, "--cpu", "--gen-subset", "valid"]
+    words = [*EVALUATION, "--path", tmp_path / LAST, "--gen-subset", "valid"]
     assert "Generate valid" in run_here("fairseq-generate", pairs, *words).stdout
 
 
