@@ -246,7 +246,7 @@ def test_numpys_types_are_not_built_from_the_file():
 def test_cut_or_a_bit_flipped_anywhere(old):
     torch.save(state(), "x.pt", _use_new_zipfile_serialization=not old)
     content, right = open("x.pt", "rb").read(), read("x.pt")
-    for place in range(0, len(content), 3):
+    for place in range(0, len(content), 7):
         open("x.pt", "wb").write(content[:place])
         refused()
         changed = bytearray(content)
@@ -264,7 +264,7 @@ def test_any_instructions():
     parts = [*(bytes([code]) for code in b".(N)]}0129abdeilopqrstu\x81\x85"), b"h\x00", b"q\x00"]
     parts += [NAMESPACE, ORDERED, ENCODE, text(RAN), text("latin1"), number(2**31), one(False)]
     parts += [name("os", "mkdir"), name("numpy", "dtype")]
-    for _ in range(500):
+    for _ in range(250):
         instructions = b"".join(draw.choices(parts, k=draw.randrange(12)))
         write(instructions, draw.choice(["model", "extra_state"]), old=False)
         try:

@@ -19,8 +19,8 @@ CASES = [(name, way, "cpu") for name in NAMES for way in WAYS]
 if torch.cuda.is_available():
     CASES += [(name, way, "cuda") for name in NAMES for way in ("eager", "sdpa", "triton")]
 elif importlib.util.find_spec("triton"):  # in its interpreter
-    CASES += [(name, "triton", "cpu") for name in NAMES if name != "tupe_r_long"]
-    CASES.append(pytest.param("tupe_r_long", "triton", "cpu", marks=pytest.mark.slow))
+    marks = {name: pytest.mark.slow for name in NAMES if name != "tupe_r"}
+    CASES += [pytest.param(name, "triton", "cpu", marks=marks.get(name, ())) for name in NAMES]
 ENCODER, HEAD = "encoder.sentence_encoder.", "classification_heads.sentence_classification_head."
 PAD = 1
 

