@@ -68,7 +68,7 @@ FAULTS = [
      "zip(rows, outputs.cpu().numpy())", "zip(sorted(rows), outputs.cpu().numpy())"),
     ("data/metrics.py", "cli/test_evaluate.py -k draws",
      "above[occurs] / below[occurs]", "above / np.maximum(below, 1)"),
-    ("evaluation/temperature.py", "cli/test_evaluate.py -k temperature",
+    ("evaluation/calibration.py", "cli/test_evaluate.py -k temperature",
      "scaled = x / math.exp(", "scaled = x * math.exp("),
     ("models/tupe_decoder.py", "fairseq/test_decoders.py -k 'not train and not refused'",
      "x.index_select(0, new_order) for name, x in cache",

@@ -17,8 +17,7 @@ from helpers.running import call_program, run_here
 from tupe_fairseq.data.metrics import metrics_of_rows
 from tupe_fairseq.data.task import KINDS, Task
 from tupe_fairseq.data.tokenizer import copy_vocabulary
-from tupe_fairseq.evaluation import scores
-from tupe_fairseq.evaluation.temperature import fit
+from tupe_fairseq.evaluation.calibration import calibration, fit
 from tupe_fairseq.finetune import scoring
 from tupe_fairseq.finetune.scoring import Predicted
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
@@ -238,7 +237,7 @@ def test_intervals_cover(monkeypatch):
 
 def test_calibration_error_by_hand():
     rows = [(np.array([0.95]), np.array([True])), (np.array([0.91, 0.6]), np.array([False, True]))]
-    found = scores.calibration(rows)
+    found = calibration(rows)
     # the bin above 0.9 has confidence 0.93 and one of two right, that up to 0.6 has all
     assert found["expected_calibration_error"] == pytest.approx((2 * 0.43 + 0.4) / 3)
     assert [one["number"] for one in found["bins"]] == [1, 2]

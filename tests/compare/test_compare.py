@@ -12,9 +12,9 @@ from helpers.glue_files import make_chain
 from helpers.running import REPO, call_program, run_here, trainings_here, words_of
 from helpers.training import assert_same_weights
 from tupe_fairseq.compare import command, figures, results
+from tupe_fairseq.compare.protocol import read_tuning, tuning_runs
 from tupe_fairseq.compare.run import read_log
 from tupe_fairseq.compare.schemes import parse_schemes
-from tupe_fairseq.compare.tuning import read_tuning, tuning_runs
 from tupe_fairseq.files import locked
 
 TINY, MINI = "tupe_roberta_tiny", "tupe_roberta_mini"

@@ -18,7 +18,7 @@ from helpers import training
 from helpers.glue_data import write_bin
 from helpers.training import DECAY, assert_same_weights, batches, records, train, write_glue
 from tupe_fairseq.data.glue import GLUE_TASKS
-from tupe_fairseq.optim.schedule import total_updates
+from tupe_fairseq.optim.warmup_ratio import total_updates
 from tupe_fairseq.tasks.sentence_prediction import TruncatedRows
 
 LAST, BEST = "checkpoint_last.pt", "checkpoint_best.pt"

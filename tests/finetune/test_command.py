@@ -13,7 +13,7 @@ from tupe_fairseq.checkpoint.allowed_options import read_pretrained
 from tupe_fairseq.finetune import protocol
 from tupe_fairseq.finetune.command import Experiment, Run, Settings
 from tupe_fairseq.finetune.task_data import TaskData
-from tupe_fairseq.optim.schedule import WARMUP_RATIO, warmup_updates
+from tupe_fairseq.optim.warmup_ratio import WARMUP_RATIO, warmup_updates
 from tupe_fairseq.runs.grid import torch_device
 
 LABELS = {"train": [0] * 7 + [1] * 3, "valid": [0, 1, 1], "test": [None] * 2}

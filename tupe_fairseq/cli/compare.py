@@ -120,9 +120,8 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("torch finds no GPU on this machine; to train on the CPU, pass --cpu")
 
     from tupe_fairseq.compare.command import Run, check_pairs, check_schemes
-    from tupe_fairseq.compare.protocol import run_comparison
+    from tupe_fairseq.compare.protocol import run_comparison, tuning_runs
     from tupe_fairseq.compare.results import finished_schemes
-    from tupe_fairseq.compare.tuning import tuning_runs
     from tupe_fairseq.runs.grid import exit_if_failed
 
     settings = _settings(args, args.parallel or len(devices), _checked_tasks(parser, args))

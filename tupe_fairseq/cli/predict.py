@@ -121,7 +121,7 @@ def main(argv: list[str] | None = None) -> None:
         new = _new_names(names, rows.texts if is_conll else rows.columns) if writes else {}
         temperature = None
         if args.calibrate:
-            from tupe_fairseq.evaluation.temperature import read_or_fit
+            from tupe_fairseq.evaluation.calibration import read_or_fit
 
             model_parts = encoder, head, args.batch_tokens
             temperature = read_or_fit(args.checkpoint, args.data, task, *model_parts)

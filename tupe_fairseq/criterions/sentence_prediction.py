@@ -1,4 +1,4 @@
-"""Loss and metrics of glue_sentence_prediction."""
+"""Loss and metrics of glue_sentence_prediction and multiple_choice."""
 
 from dataclasses import dataclass, field
 from typing import Optional  # omegaconf 2.0 does not know `X | None`
@@ -6,7 +6,8 @@ from typing import Optional  # omegaconf 2.0 does not know `X | None`
 import torch.nn.functional as F
 from fairseq.criterions import register_criterion
 from fairseq.criterions.sentence_prediction import SentencePredictionConfig
-from fairseq.dataclass import ChoiceEnum
+from fairseq.criterions.sentence_ranking import SentenceRankingCriterion
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.utils import safe_getattr
 
 from tupe_fairseq.criterions.whole_set import (
@@ -91,3 +92,25 @@ class GlueSentencePredictionCriterion(WholeSetCriterion):
         elif self.kind == CLASSIFICATION:
             output["num_correct"] = (predictions == targets).sum()
         return loss, rows, output
+
+
+@dataclass
+class MultipleChoiceCriterionConfig(FairseqDataclass):
+    classification_head_name: str = field(
+        default="sentence_classification_head", metadata={"help": "name of the head"}
+    )
+    metrics: str = field(default="accuracy", metadata={"help": METRICS_HELP})
+    regression_target: bool = field(default=False, metadata={"help": "must be off"})
+
+
+@register_criterion("multiple_choice", dataclass=MultipleChoiceCriterionConfig)
+class MultipleChoiceCriterion(SentenceRankingCriterion):
+    """fairseq's sentence_ranking: cross-entropy of the right candidate, by one score of each."""
+
+    def __init__(self, cfg, task):
+        super().__init__(task, cfg.classification_head_name, None, task.cfg.num_classes)
+        parse_metrics(cfg, cfg.metrics, "choice", class_names(task.label_dictionary))
+
+    @classmethod
+    def add_args(cls, parser):
+        super(SentenceRankingCriterion, cls).add_args(parser)  # not sentence_ranking's

@@ -12,7 +12,7 @@ from sklearn.metrics import confusion_matrix
 from tupe_fairseq.data.metrics import METRIC_LABELS, class_scores
 from tupe_fairseq.data.rows import row_writer, words_of
 from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task
-from tupe_fairseq.evaluation.scores import calibration, decisions, errors
+from tupe_fairseq.evaluation.calibration import calibration, decisions
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.report import class_table, percent
 from tupe_fairseq.finetune.scoring import DRAWS, Predicted, as_arrays, flat, spelled, with_intervals
@@ -178,3 +178,19 @@ def _page(
         markdown_table(columns, rows),
     ]
     return "\n".join(lines)
+
+
+def errors(
+    predicted: Predicted, rows: Sequence[tuple[np.ndarray, np.ndarray]] | None
+) -> list[tuple[int, float]]:
+    """The places of wrong rows, and how sure the model was or how far off; the worst first.
+
+    Args:
+        rows: of :func:`decisions`; None for scores.
+    """
+    if rows is None:
+        sizes = np.abs(predicted.predictions - predicted.targets).tolist()
+    else:
+        sizes = [float(np.max(sure, where=~right, initial=0.0)) for sure, right in rows]
+    found = ((place, size) for place, size in enumerate(sizes) if size > 0)
+    return sorted(found, key=lambda error: -error[1])

@@ -1,6 +1,7 @@
 """Exports a checkpoint as a model folder of transformers: ``tupe-export``."""
 
 import argparse
+import importlib.resources
 import logging
 import os
 import shutil
@@ -24,10 +25,21 @@ from tupe_fairseq.data.dictionary import (
     read_dictionary,
 )
 from tupe_fairseq.data.task import CHOICE, CLASSIFICATION, QA, REGRESSION, REPORT, TAGGING, label_of
-from tupe_fairseq.export.names import LM_WEIGHT, MODEL_TYPES, TUPE, Head, to_config, to_transformers
+from tupe_fairseq.export.names import (
+    HEAD_KINDS,
+    LM_WEIGHT,
+    MODEL_TYPES,
+    ROBERTA,
+    TUPE,
+    Head,
+    to_config,
+    to_transformers,
+)
 from tupe_fairseq.files import new_output_folder, read_json, write_json
 from tupe_fairseq.inference.model import TrainedModel, load_with_tokenizer, trained_head
 from tupe_fairseq.modules.heads import TaggingHead
+from tupe_fairseq.options import POSITION_OPTIONS, flag
+from tupe_fairseq.version import __version__
 
 logger = logging.getLogger(__name__)
 
@@ -58,14 +70,13 @@ def export_model(
         vocabulary: a kind of vocabulary and its files, if the folders have none.
     """
     from tupe_fairseq.export import check, onnx_files
-    from tupe_fairseq.export.card import model_card
     from tupe_fairseq.export.tokenizer import build_tokenizer
 
-    for flag, value, values in (
+    for name, value, values in (
         ("--pooling", pooling, ("mean", "cls")), ("--as", model_type, MODEL_TYPES)
     ):  # fmt: skip
         if value not in values:
-            raise ValueError(f"{flag} {value!r} is none of {', '.join(values)}")
+            raise ValueError(f"{name} {value!r} is none of {', '.join(values)}")
     checkpoint = find_checkpoint(checkpoint)
     folders, texts = folders_of(checkpoint, data), check.TEXTS
     to_write = new_output_folder(
@@ -204,6 +215,44 @@ def write_sentence_files(folder: str, pooling: str, hidden_size: int, max_length
     }
     for name, content in files.items():
         write_json(os.path.join(folder, name), content)
+
+
+# ---- The model card ----------------------------------------------------------------------------
+
+
+def model_card(config: dict[str, Any], head: Head | None, report: dict[str, Any], **facts) -> str:
+    """The text of README.md, from the template model_card.md.
+
+    Args:
+        config: the content of config.json.
+        report: the report.json of the data, or empty.
+        facts: the template's other variables.
+    """
+    import jinja2
+
+    template = importlib.resources.files(__package__).joinpath("model_card.md").read_text("utf-8")
+    environment = jinja2.Environment(
+        trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.ChainableUndefined
+    )
+    return environment.from_string(template).render(
+        config=config,
+        head=head,
+        report=report,
+        pipeline=HEAD_KINDS[head.kind].pipeline if head else "fill-mask",
+        encoding=encoding(config),
+        trust="" if config["model_type"] == ROBERTA else ", trust_remote_code=True",
+        version=__version__,
+        **facts,
+    )
+
+
+def encoding(config: dict[str, Any]) -> str:
+    """The position encoding in words."""
+    name = config.get("position_encoding", "learned")
+    set_options = {option: config[option] for option in POSITION_OPTIONS if config.get(option)}
+    options = [flag(k) if v is True else f"{flag(k)} {v}" for k, v in set_options.items()]
+    words = ", ".join([f"the position encoding {name}", *options])
+    return f"TUPE-{'R' if config.get('rel_pos') else 'A'} ({words})" if name == "tupe" else words
 
 
 # ---- Tokens that dict.txt lacks -----------------------------------------------------------------

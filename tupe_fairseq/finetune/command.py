@@ -10,7 +10,7 @@ import numpy as np
 from tupe_fairseq.checkpoint.allowed_options import Pretrained
 from tupe_fairseq.data.task import FAIRSEQ_TASKS, MULTILABEL, QA, TAGGING
 from tupe_fairseq.finetune.task_data import TaskData
-from tupe_fairseq.optim.schedule import WARMUP_RATIO, warmup_updates
+from tupe_fairseq.optim.warmup_ratio import WARMUP_RATIO, warmup_updates
 from tupe_fairseq.runs import study
 
 #: with fewer updates a new head is hardly trained; with more passes a small set is memorized

@@ -1,4 +1,6 @@
-"""Fine-tuning on texts or pairs of texts: classes, scores, or any number of labels a row."""
+"""Fine-tuning on texts or pairs of texts: classes, scores, or any number of labels a row; and
+on a question and candidates, one of which is right.
+"""
 
 import logging
 import os
@@ -157,3 +159,31 @@ class TruncatedRows(Samples):
                 parts += [tokens.new_tensor([start]), tokens[: kept[index]], tokens[-1:]]
             sample[name] = torch.cat(parts)
         return sample
+
+
+@dataclass
+class MultipleChoiceConfig(GlueTaskConfig):
+    pass
+
+
+@register_task("multiple_choice", dataclass=MultipleChoiceConfig)
+class MultipleChoiceTask(GlueSentencePredictionTask):
+    """A score for each candidate; the batches are those of fairseq's sentence_ranking.
+
+    Data: ``input0`` has questions, ``input1`` and so on the candidates, ``--num-classes`` of them,
+    ``label`` the name of the right one. A sample is ``<s>`` question ``</s> </s>`` candidate
+    ``</s>``.
+    """
+
+    @classmethod
+    def setup_task(cls, cfg, **kwargs):
+        refuse_others(cfg, {"regression_target": False, "multilabel": False}, "multiple_choice")
+        return super().setup_task(cfg, **kwargs)
+
+    def build_model(self, cfg, from_checkpoint=False):
+        model = super().build_model(cfg, from_checkpoint)
+        model.register_classification_head(self.cfg.classification_head_name, num_classes=1)
+        return model
+
+    def _inputs(self, texts):
+        return {f"net_input{n}": [texts[0], text] for n, text in enumerate(texts[1:], 1)}

@@ -1,7 +1,7 @@
-"""One number that makes probabilities honest: logits are divided by it.
+"""How sure a model is and how often it is right, and the temperature that brings them together.
 
-Guo et al. 2017, Section 4.2, https://arxiv.org/abs/1706.04599: the likelihood of the validation set
-is highest.
+Logits are divided by the temperature with which the likelihood of the validation set is highest:
+Guo et al. 2017, Section 4.2, https://arxiv.org/abs/1706.04599
 """
 
 import logging
@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task
-from tupe_fairseq.evaluation.scores import calibration, decisions
 from tupe_fairseq.files import file_sha256, read_json, write_json
 from tupe_fairseq.finetune.task_data import Labels, TaskData
-from tupe_fairseq.inference.texts import logits_of_tokens
+from tupe_fairseq.inference.texts import logits_of_tokens, probabilities
 
 logger = logging.getLogger(__name__)
 
 TEMPERATURE = "temperature.json"
 _LIMIT = 20.0
+_BINS = 10
 
 
 def read_or_fit(
@@ -76,3 +76,44 @@ def fit(task: Task, logits: Sequence[np.ndarray], targets: Labels) -> dict[str, 
         for t in (1.0, temperature)
     )
     return {"temperature": temperature, "rows": len(logits), "before": before, "after": after}
+
+
+def decisions(
+    task: Task, logits: Sequence[np.ndarray], targets: Labels, temperature: float = 1.0
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Of each row how sure the model is of each decision, and which are right.
+
+    Decisions are the class, the tag of each word, or for each label whether the row has it.
+    """
+    found = []
+    for x, target in zip(logits, targets):
+        shares = probabilities(task, x / temperature)
+        if task.kind == MULTILABEL:
+            found.append((np.maximum(shares, 1 - shares), (x > 0) == target))
+        else:
+            right = np.atleast_1d(x.argmax(axis=-1) == target)
+            found.append((np.atleast_1d(shares.max(axis=-1)), right))
+    return found
+
+
+def calibration(rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, Any]:
+    """Expected calibration error: in bins, the distance of mean confidence and share of right ones.
+
+    Guo et al. 2017, Eq. 5, https://arxiv.org/abs/1706.04599, with ten bins.
+    """
+    sure, right = map(np.concatenate, zip(*rows))
+    places = np.clip(np.ceil(sure * _BINS).astype(int) - 1, 0, _BINS - 1)
+    counts = np.bincount(places, minlength=_BINS)
+    sums = [np.bincount(places, weights, minlength=_BINS) for weights in (sure, right)]
+    error = np.abs(sums[0] - sums[1]).sum() / len(sure)
+    means = [(x / np.maximum(counts, 1)).tolist() for x in sums]
+    bins = [
+        {"from": n / _BINS, "to": (n + 1) / _BINS, "number": k, "confidence": a, "right": b}
+        for n, (k, a, b) in enumerate(zip(counts.tolist(), *means))
+    ]
+    return {
+        "expected_calibration_error": float(error),
+        "confidence": float(sure.mean()),
+        "right": float(right.mean()),
+        "bins": [one for one in bins if one["number"]],
+    }
