@@ -4,15 +4,17 @@ import json
 import os
 import shutil
 
+import onnxruntime
 import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
 
 from helpers.glue_files import sentence, write_pretrain_dir
-from helpers.models import LABELS, write_fine_tuned, write_model
+from helpers.models import HEAD, LABELS, write_fine_tuned, write_model
 from helpers.running import call_program
 from helpers.vocabularies import convert
+from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.dictionary import write_dictionary
 from tupe_fairseq.data.subwords import SentencePiece, learn_sentencepiece
 from tupe_fairseq.data.tokenizer import Tokenizer
@@ -80,6 +82,13 @@ def test_a_finetuned_model_needs_no_flags(finetuned, tmp_path):
 
     classify = transformers.pipeline("text-classification", str(out), trust_remote_code=True)
     assert classify("The cat sat on the mat.")[0]["label"] in CLASSES
+    path, tokens = out / "onnx" / "model.onnx", torch.tensor([[0, 7, 9, 12, 2], [0, 5, 2, 1, 1]])
+    assert b".py" not in path.read_bytes()  # no stack traces
+    inputs = {"input_ids": tokens.numpy(), "attention_mask": tokens.ne(1).long().numpy()}
+    found = onnxruntime.InferenceSession(path).run(["logits"], inputs)[0]
+    hub = TupeRobertaModel.from_pretrained(str(finetuned.parent), finetuned.name).eval()
+    expected = hub.predict(HEAD, tokens, return_logits=True)
+    torch.testing.assert_close(torch.from_numpy(found), expected, rtol=0, atol=1e-5)
 
 
 def test_sentence_transformers(finetuned, tmp_path):
