@@ -40,14 +40,14 @@ config = TupeConfig(
 )
 model = Model(config)
 optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
-for step in range(201):
+for step in range(101):
     tokens, target = batch(32)
     logits = model(tokens)[:, BACK + 1 :]
     loss = cross_entropy(logits.flatten(0, 1), target[:, BACK + 1 :].flatten())
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    if step % 50 == 0:
+    if step % 25 == 0:
         right = (logits.argmax(-1) == target[:, BACK + 1 :]).float().mean()
         print(f"step {step}: loss {loss.item():.3f}, {right:.0%} right")
 

@@ -205,11 +205,17 @@ MOUNT = """set -e
 mount -t tmpfs parent {place}
 for out in task data longer; do mkdir {place}/$out; mount -t tmpfs out {place}/$out; done
 mount -o remount,ro {place}
-tupe-prepare-task --kind classification --train {train} --pretrain-dir {data} \\
-    --output-dir {place}/task
-tupe-prepare-pretrain --input {train} --text-field text --vocabulary {data} --workers 1 \\
-    --output-dir {place}/data
-tupe-extend {model} --method tile --max-positions 99 --data {data} --output-dir {place}/longer
+{python} - <<'END'
+from tupe_fairseq.cli.main import run
+for command in (
+    "prepare-task --kind classification --train {train} --pretrain-dir {data} --workers 1 "
+    "--output-dir {place}/task",
+    "prepare-pretrain --input {train} --text-field text --vocabulary {data} --workers 1 "
+    "--output-dir {place}/data",
+    "extend {model} --method tile --max-positions 99 --data {data} --output-dir {place}/longer",
+):
+    assert run(command.split()[0], command.split()[1:]) == 0
+END
 ls -A {place}/*
 """
 
@@ -224,9 +230,9 @@ def test_a_mounted_volume_below_a_parent_that_is_read_only(place, tmp_path):
     )
     model = write_model(tmp_path / "model", place / "data")
     (tmp_path / "mounted").mkdir()
-    script = MOUNT.format(place=tmp_path / "mounted", train=train, data=place / "data", model=model)
-    env = {"PATH": f"{BIN}:{os.environ['PATH']}"}
-    printed = run_process("unshare", "-rm", "sh", "-c", script, env=env).stdout
+    paths = {"place": tmp_path / "mounted", "train": train, "data": place / "data", "model": model}
+    script = MOUNT.format(python=sys.executable, **paths)
+    printed = run_process("unshare", "-rm", "sh", "-c", script).stdout
     listed = printed.split("/mounted/")[-3:]
     for files, name in zip(listed, ("train.bin", "model.pt", "report.json")):
         assert name in files.split() and not any(file[0] == "." for file in files.split()), printed

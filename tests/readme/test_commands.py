@@ -87,8 +87,12 @@ def execute(language, code, folder):
     code = code.replace("\\\n", " ").replace("$PWD", str(folder))
     with trainings_here():
         for line in re.findall(r"^cat .*?^END$|^[^\n]+$", code, re.MULTILINE | re.DOTALL):
+            typed, pipe, program = line.partition(" | ")
             if line.startswith(("fairseq-", "tupe-")):
                 done = run_here(*smaller(shlex.split(line)), cwd=folder)
+            elif pipe and typed.startswith("echo "):
+                with mock.patch.object(sys, "stdin", io.StringIO(shlex.split(typed)[1])):
+                    done = run_here(*shlex.split(program), "--cpu", cwd=folder)
             elif line.startswith("python "):
                 words = smaller(shlex.split(line))
                 done = run_process(sys.executable, *words[1:], cwd=folder)
