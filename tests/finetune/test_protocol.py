@@ -161,17 +161,15 @@ def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, tmp_path):
 
 def test_a_failing_run_does_not_end_the_others(chain, tmp_path):
     """Its checkpoint is damaged."""
-    words = finetuning(
-        chain, "CoLA", tmp_path, "--epochs", 1, "--lrs", "1e-9,1e-2", "--seeds", "1,2"
-    )
+    words = finetuning(chain, "CoLA", tmp_path, "--epochs", 1, "--lrs", "1e-9,1e-2")
+    words += ["--seeds", "1,2"]
     broken = tmp_path / "CoLA" / SECOND
-    (tmp_path / "CoLA").mkdir()
-    finetune(*words, "--seeds", "1", "--lrs", "1e-9")
+    finetune(*words, "--seeds", 1, "--lrs", "1e-9")
     broken.mkdir()
     (broken / "checkpoint_last.pt").write_bytes(b"damaged")
     with trainings_here():
         code, text = call_program("finetune", words)
-    assert code == 1 and text.count("fairseq-train") < 5, text
+    assert code == 1, text
     assert text.splitlines()[-2].endswith("1 runs failed; run again to repeat them:"), text
     assert text.splitlines()[-1].startswith(f"  CoLA, {SECOND}: fairseq-train ended with exit code")
     summary = read(tmp_path, "CoLA", "results.json")
@@ -180,8 +178,6 @@ def test_a_failing_run_does_not_end_the_others(chain, tmp_path):
     assert "**Incomplete:**" in (tmp_path / "CoLA" / "results.md").read_text()
     (broken / "checkpoint_last.pt").unlink()
     assert "1 of 4 runs left" in finetune(*words)
-    by_lr = read(tmp_path, "CoLA", "results.json")["by_lr"]
-    assert [len(row["seeds"]) for row in by_lr] == [2, 2]
 
 
 def test_regression_with_mean_pooling(chain, tmp_path):
@@ -342,23 +338,19 @@ def test_windows_and_patience(own):
 
 @pytest.fixture(scope="module")
 def chains(tmp_path_factory):
-    """Texts with a class and a score, their vocabulary, and a model."""
+    """Texts with a class, their vocabulary, and a model."""
     folder = tmp_path_factory.mktemp("folds of")
     write_pretrain_dir(folder / "data")
-    rows = [
-        (sentence(n), ("cat" in sentence(n)) + 0.5 * ("tree" in sentence(n))) for n in range(60)
-    ]
-    lines = [f"{text},{'yes' if score >= 1 else 'no'},{score}" for text, score in rows]
-    (folder / "a.csv").write_text("\n".join(["text,label,score", *lines, lines[0]]) + "\n")
+    lines = [f"{text},{'cat' in text}" for text in map(sentence, range(60))]
+    (folder / "a.csv").write_text("\n".join(["text,label", *lines, lines[0]]) + "\n")
     write_model(folder, folder / "data")
     return folder
 
 
-def prepared(folder, kind, *flags):
-    label = {"regression": "score"}.get(kind, "label")
-    words = ["--kind", kind, "--train", folder / "a.csv", "--text", "text", "--label", label]
-    words += ["--pretrain-dir", folder / "data", "--output-dir", folder / f"{kind}-{flags[1]}"]
-    run_here("tupe-prepare-task", *words, "--workers", 1, *flags)
+def prepared(folder, *flags):
+    words = ["--kind", "classification", "--train", folder / "a.csv", "--workers", 1, *flags]
+    words += ["--pretrain-dir", folder / "data", "--output-dir", folder / f"of-{flags[1]}"]
+    run_here("tupe-prepare-task", *words)
     return words[-1]
 
 
@@ -368,10 +360,9 @@ def on_cpu(folder, data, *flags):
     return [*words, *flags]
 
 
-@pytest.mark.parametrize("kind", ["classification", "regression"])
-def test_folds_predict_each_row_once_and_the_seeds_vote(kind, chains):
-    """The vote is the mean of what the seeds say; a fold that was killed is made again."""
-    data = prepared(chains, kind, "--folds", 2)
+def test_folds_predict_each_row_once_and_the_seeds_vote(chains):
+    """A fold that was killed is made again."""
+    data = prepared(chains, "--folds", 2)
     words = on_cpu(chains, data, "--seeds", "1,2", "--pooling", "mean")
     text = finetune(*words, "--ensemble")
     assert "4 of 4 runs left" in text
@@ -382,7 +373,7 @@ def test_folds_predict_each_row_once_and_the_seeds_vote(kind, chains):
     assert found["fold"][0] == found["fold"][60]  # the same text
     summary = read(folder, "results.json")
     sides = found["prediction"], found["target"]
-    assert summary["score"] == pytest.approx(scored(kind, *sides), abs=1e-6)
+    assert summary["score"] == pytest.approx(metrics.accuracy_score(*sides[::-1]), abs=1e-6)
     interval = summary["ensemble"][summary["selection"]]["interval"]
     assert interval[0] <= summary["score"] <= interval[1] and interval[0] < interval[1]
     # one by one
@@ -394,15 +385,11 @@ def test_folds_predict_each_row_once_and_the_seeds_vote(kind, chains):
             voted["row"], voted["prediction"], *(of["prediction"] for of in of_seeds)
         ):
             assert sides[0][int(row)] == answer
-            if kind == "regression":
-                assert float(answer) == pytest.approx(sum(map(float, pair)) / 2, rel=1e-5, abs=1e-6)
-            elif pair[0] == pair[1]:
-                assert answer == pair[0]
+            assert pair[0] != pair[1] or answer == pair[0]
     table = (folder / "results.md").read_text()
     best, vote = (summary[key][summary["selection"]]["value"] for key in ("metrics", "ensemble"))
     lines = ["the best run of each fold", "median of 2 seeds", "vote of 2 seeds", "gain of the"]
-    answers = "[^|,]+, [^|,]+" if kind == "regression" else "[^|,]+"  # of both folds
-    for line in [*lines, f"always {answers} \\|"]:
+    for line in [*lines, r"always [^|,]+ \|"]:  # the same in both folds
         assert re.search(rf"\| {line}", table), table
     assert re.search(
         rf"\*\*Report\*\* .* {100 * vote:.1f} .*, by the vote of 2 seeds, as pred", table
@@ -410,10 +397,8 @@ def test_folds_predict_each_row_once_and_the_seeds_vote(kind, chains):
     assert ("No run beats the baseline" in table) == (max(best, vote) <= summary["baseline_score"])
     assert re.search(r"A fold's model learns from 2\d to 2\d rows", table)
     assert "## Each fold, by its best run" in table and "- pooling: mean" in table
-    assert ("## Each class, by the vote" in table) == (kind == "classification")
+    assert "## Each class, by the vote" in table
     assert "predicted once, by a model that has not seen it" in table
-    if kind == "regression":
-        return
     before = {path: path.read_bytes() for path in folder.rglob("*.tsv")}
     assert "0 of 4 runs left" in finetune(*words, "--ensemble")
     assert {path: path.read_bytes() for path in before} == before
@@ -423,14 +408,8 @@ def test_folds_predict_each_row_once_and_the_seeds_vote(kind, chains):
     assert f"{data.name}, 2 folds" in (chains / "runs" / "results.md").read_text()
 
 
-def scored(kind, predictions, targets):
-    if kind == "classification":
-        return metrics.accuracy_score(targets, predictions)
-    return score(kind, predictions, targets)
-
-
 def test_the_test_part_is_scored_at_the_end_by_the_seeds_of_the_best_rate(chains):
-    data = prepared(chains, "classification", "--test-share", 0.25)
+    data = prepared(chains, "--test-share", 0.25)
     words = on_cpu(chains, data, "--seeds", "1,2,3", "--epochs", 1, "--train-flags=--bf16")
     finetune(*words)
     folder = chains / "runs" / data.name
@@ -448,9 +427,5 @@ def test_the_test_part_is_scored_at_the_end_by_the_seeds_of_the_best_rate(chains
     assert row.split(" | ")[3:] == [f"{ends[0]} to {ends[1]}", f"{ends[2]} to {ends[3]} |"]
     assert "nothing is chosen on these rows. Report the best run.\n" in table
     assert "## Each class of the development set, by the best run" in table
-    # to vote, they are trained again
-    shown = [line for line in finetune(*words, "--ensemble").splitlines() if "3 of 3 runs" in line]
-    assert shown and "| vote of 3 seeds |" in (folder / "results.md").read_text()
-    assert [rows_of(folder / name / "predictions-test.tsv") for name in names] == predicted
     code, text = call_program("finetune", [*words, "--ensemble", "--seeds", "1"])
     assert code == 2 and "--ensemble needs two --seeds or more, not 1" in text

@@ -50,7 +50,7 @@ SMALLER = {
     "fairseq-train": "--cpu --num-workers 0 --data-buffer-size 0 --max-update 2 --max-epoch 1",
     "fairseq-hydra-train": HYDRA,
     "fairseq-eval-lm": "--cpu --num-workers 0",
-    "fairseq-generate": "--cpu --num-workers 0",
+    "fairseq-generate": "--cpu --num-workers 0 --max-len-b 9",
     "tupe-compare": "--updates 2 --validate-every 2 --seeds 1 --batch-size 2 --parallel 1 "
     "--tokens-per-sample 64",
     "tupe-finetune": "--cpu --epochs 1 --lrs 2e-5 --seeds 1",
