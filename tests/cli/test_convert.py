@@ -12,7 +12,6 @@ from helpers.authors import LISTED, their_checkpoint
 from helpers.glue_files import write_pretrain_dir
 from helpers.models import MAX_POSITIONS, MEAN_POOLING, build, save
 from helpers.running import call_program, run_here
-from helpers.training import UP_TO_64, pretrain
 from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2, write_roberta
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.indexed import read_sentences
@@ -155,6 +154,7 @@ def test_equal_position_vectors_and_the_same_logits(pooling, tmp_path):
     assert "of this project" in refused(flags, tmp_path / "out")
     text = convert(flags, tmp_path / "out", "--untie")
     assert "TUPE-A WITH NEW POSITIONS" in text, text
+    assert "--position-encoding=tupe" in printed_commands(text)["fairseq-train"]
     before = hub_of(path.parent, path.name, data, tokens_per_sample=MAX_POSITIONS)
     after = hub_of(tmp_path / "out")
     assert after.model.args.position_encoding == "tupe"
@@ -170,21 +170,3 @@ def test_equal_position_vectors_and_the_same_logits(pooling, tmp_path):
             if given == {}:
                 expected, found = expected[real], found[real]
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_training_continues(data, tmp_path):
-    """From a model that learned some positions, by --restore-file, through fairseq-train."""
-    pretrain(data, tmp_path / "a", "--position-encoding", "learned", "--max-update", 3, *UP_TO_64)
-    flags = ["--checkpoint", tmp_path / "a" / "checkpoint_last.pt", "--untie", "--dict"]
-    text = convert([*flags, data / "dict.txt"], tmp_path / "out")
-    assert "--position-encoding=tupe" in printed_commands(text)["fairseq-train"]
-    process = pretrain(
-        data, tmp_path / "b", "--restore-file", tmp_path / "out" / "model.pt", "--max-update", 2,
-        "--reset-optimizer", "--position-encoding", "tupe", *UP_TO_64,
-    )  # fmt: skip
-    assert '"num_updates": "2"' in process.stdout
-    # our own, but with another dictionary
-    lines = (data / "dict.txt").read_text().splitlines()
-    (tmp_path / "other.txt").write_text("\n".join([*lines[::-1], ""]))
-    message = refused([*flags, tmp_path / "other.txt"], tmp_path / "none")
-    assert "trained with a different vocabulary of the same size" in message

@@ -47,8 +47,11 @@ def folder(tmp_path_factory):
     return torch.load(checkpoint, weights_only=False), place / "run"
 
 
-@pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.parametrize("command", COMMANDS)
+#: every command, and every place of the code
+CASES = [*((command, "zip") for command in COMMANDS), *(("predict", x) for x in WRITERS)]
+
+
+@pytest.mark.parametrize("command, writer", dict.fromkeys(CASES))
 def test_no_code_of_a_checkpoint_runs(command, writer, folder, monkeypatch):
     state, place = folder
     monkeypatch.chdir(place)

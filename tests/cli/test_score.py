@@ -78,7 +78,7 @@ def token_rows(num_symbols, lengths):
 @pytest.mark.parametrize(
     "options",
     [{"position_encoding": "tupe", "rel_pos": True}, {"position_encoding": "rope"},
-     {"position_encoding": "enformer"}, {"position_encoding": "none"},
+     {"position_encoding": "enformer"},
      {"rel_pos": True, "position_encoding": "learned", "encoder_normalize_before": True},
      {"untie_weights_roberta": True, "activation_fn": "relu"}],
     ids=lambda options: " ".join(map(str, options.values())),

@@ -329,14 +329,8 @@ def place(tmp_path_factory):
         (["--tasks", "other/data"], "is not of tupe-prepare-glue or tupe-prepare-task"),
         (["--tasks", "other/CoLA"], "label/valid.idx is missing"),
         (["--tasks", "other/pairs"], "has the same name, pairs, as a column of the results"),
-        (["--tasks", "out/CoLA", "--finetune-flags=--keep-checkpoints"], "not have --keep-check"),
         (["--tasks", "out/CoLA", "--finetune-flags=--train-flags=--lr=3"], "may not set --lr: it"),
-        (
-            ["--tasks", "out/CoLA", "--finetune-flags=--data x"],
-            "argument --data: x is not a folder",
-        ),
         (["--tasks", "out/STS-B", "--finetune-flags=--balance"], "STS-B is a regression"),
-        (["--tasks", "out/CoLA", "--finetune-flags=--metric entity_f1"], "--metric entity_f1"),
     ],
 )
 def test_what_cannot_be_measured_is_found_before_the_training(flags, message, place, monkeypatch):

@@ -257,14 +257,6 @@ def test_chunked_does_not_depend_on_threads_and_saves_no_probabilities():
 # ---- Sequences and the choice -------------------------------------------------------------------
 
 
-def test_chunked_has_no_second_derivative():
-    qkv = random(L, 3, H, K)
-    out = chunked.attend(qkv, (None,), Sequences((1, L), CPU), scaling=1.0, dropout=0.0)
-    (grad,) = torch.autograd.grad(out.square().sum(), qkv, create_graph=True)
-    with pytest.raises(RuntimeError, match="differentiate twice"):
-        grad.sum().backward()
-
-
 def test_sequences_pack_and_unpack():
     x, mask = random(B, L, 2), padding_of([9, 1, 4])
     sequences = Sequences((B, L), CPU, mask)

@@ -117,7 +117,6 @@ SENTENCES = [[["Ann", "sings"], ["B-PER", "O"]], [["Bo"], ["O"]]]
     [
         # other separators in .csv
         ("a.csv", 'text;label\n"one, two";x\nthree;y\n', TWO),
-        ("a.csv", "text\tlabel\none, two\tx\nthree\ty\n", TWO),
         ("a.csv", '"text, long";label\n"one, two";x\nthree;y', TWO),
         ("a.csv", '"text; long",label\n"one, two",x\nthree,y', TWO),
         ("a.csv", 'text|"label,\nor none"\none, two|x\nthree|y', TWO),
@@ -128,7 +127,6 @@ SENTENCES = [[["Ann", "sings"], ["B-PER", "O"]], [["Bo"], ["O"]]]
         # packed or not, whatever the name says
         ("a.txt", gzip.compress(b"one\ntwo"), [["one"], ["two"]]),
         ("a.txt.gz", bz2.compress(b"one\ntwo"), [["one"], ["two"]]),
-        ("a.txt.xz", b"one\ntwo", [["one"], ["two"]]),
         # comments and documents
         ("a.conll", "# id 1\nAnn B-PER\nsings O\n\n# x\nBo O\n", SENTENCES),
         ("a.conll", "# global = 1\n\n# id\tx\n# text = a\nAnn B-PER\nsings O\n\nBo O", SENTENCES),
@@ -153,15 +151,10 @@ NO_TEXT = " is not text in UTF-8, it begins with b'"
     "name, content, message",
     [
         ("a.txt", b"one\rtwo\r", " ends its lines with CR; convert it first: tr"),
-        ("a.csv", b'text,label\r"a\rb",1\r', " ends its lines with CR"),
-        # .zst, .zip (packed again), .parquet, .tar, UTF-16, something else
-        ("a.txt", b"\x28\xb5\x2f\xfd\0", NO_TEXT),
+        # .zip (packed again), .tar, UTF-16
         ("a.txt.gz", gzip.compress(b"PK\x03\x04"), NO_TEXT),
-        ("a.jsonl", b"PAR1\0\0", NO_TEXT),
         ("a.csv", b"a" * 257 + b"ustar\0", NO_TEXT),
-        ("a.txt", "words\n".encode("utf-16"), NO_TEXT),
         ("a.tsv", "text\tlabel\n".encode("utf-16-le"), NO_TEXT),
-        ("a.txt", bytes(range(256)) * 4, NO_TEXT),
         ("a.txt", b'["one", "two"]\n', " holds JSON, not lines of text"),
         ("a.csv", b'a,b\n"one" x,1\n', ", line 2 is not a row of CSV: "),
         ("a.tsv", b"text,label\na,1\n", " begins with one field, 'text,label'; name it .tsv if"),

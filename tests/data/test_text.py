@@ -197,13 +197,11 @@ def test_a_finished_folder(inputs, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "name, content, flags, message",
     [
-        ("a.txt.zst", b"\x28\xb5\x2f\xfd\0", [], "is not text in UTF-8, it begins with b"),
         ("a.jsonl", b'{"text": true}\n', ["--text-field", "text"], "is not a text, but true"),
         ("a.jsonl", b'{"text": null}\n', ["--text-field", "text"], "line 1 has null in column"),
         ("a.jsonl", b'{"text": "a"}\n', ["--text-field", "b"], "has the columns 'text' instead"),
         ("a", b'{"text": "one"}\n', [], "a has rows, all of whose columns would be learned"),
         ("a", b"\n<!DOCTYPE html><p>one", [], "a is XML or HTML; extract the text first"),
-        ("a.csv", b"n,text\n1,one\n", [], "a.csv has rows, all of whose columns would be learned"),
         ("a.conll", b"one O\n", ["--text-field", "1"], 'is not a text, but ["one"]'),
     ],
 )

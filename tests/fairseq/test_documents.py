@@ -5,8 +5,6 @@ import torch
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 
 from helpers import training
-from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.tasks.masked_lm import MaskedSamples
 
 BOS, PAD, EOS = 0, 1, 2
 ISOLATED = "--isolate-documents"
@@ -27,23 +25,10 @@ def samples(data, *flags):
         yield source, target, torch.where(target == PAD, source, target)
 
 
-def test_starts_inside_a_sample_are_never_masked():
-    mask, word = 9, 5
-    sample = {
-        "net_input.src_tokens": torch.tensor([mask, word, EOS, mask, word, mask, BOS, word]),
-        "target": torch.tensor([BOS, PAD, PAD, BOS, PAD, 7, BOS, PAD]),
-        "id": 4,
-    }
-    masked = MaskedSamples([sample], PAD, BOS)[0]
-    # the first <s> is masked as it was
-    assert masked["net_input.src_tokens"].tolist() == [mask, word, EOS, BOS, word, mask, BOS, word]
-    assert masked["target"].tolist() == [BOS, PAD, PAD, PAD, PAD, 7, PAD, PAD]
-
-
-@pytest.mark.parametrize("words", [[], ["--mask-whole-words"]], ids=["tokens", "words"])
-@pytest.mark.parametrize("mode", ["none", "complete"])
-def test_samples_are_those_of_fairseq_but_for_the_starts(mode, words, subwords):
-    flags = ["--sample-break-mode", mode, "--mask-prob", 0.5, *words]
+@pytest.mark.parametrize("flags", [["none"], ["complete", "--mask-whole-words"]], ids=str)
+def test_samples_are_those_of_fairseq_but_for_the_starts(flags, subwords):
+    """These are never masked."""
+    flags = ["--mask-prob", 0.5, "--sample-break-mode", *flags]
     starts = predicted = 0
     for stock, own in zip(samples(subwords, *flags), samples(subwords, *flags, ISOLATED)):
         (_, stock_target, before), (source, target, after) = stock, own
@@ -87,14 +72,6 @@ def test_words_are_masked_as_a_whole(subwords):
                 inside += masked[place]
         masked_tokens += sum(masked)
     assert masked_tokens > inside > 20
-
-
-def test_a_trained_model_is_loaded_without_the_flags(subwords_trained):
-    hub = TupeRobertaModel.from_pretrained(str(subwords_trained), "checkpoint_last.pt")
-    assert hub.model.encoder.document_start is None
-    saved = training.weights(subwords_trained / "checkpoint_last.pt")
-    name = "encoder.sentence_encoder.layers.0.fc1.weight"
-    assert hub.model.state_dict()[name].equal(saved[name])
 
 
 def test_fairseqs_own_commands_keep_the_documents(subwords_trained):

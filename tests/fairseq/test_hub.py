@@ -31,7 +31,7 @@ def lines(subwords):
 
 
 def test_text_is_encoded_and_decoded(hub, lines):
-    assert isinstance(hub, RobertaHubInterface)
+    assert isinstance(hub, RobertaHubInterface) and hub.model.encoder.document_start is None
     tokens = hub.encode(lines[0])
     assert tokens[0] == 0 and tokens[-1] == 2 and hub.decode(tokens) == lines[0]
 

@@ -179,7 +179,6 @@ def test_flops_are_those_that_torch_counts(data):
     [
         ("NVIDIA H100 80GB HBM3", 989),
         ("NVIDIA H100 PCIe", 756),
-        ("NVIDIA A100-SXM4-80GB", 312),
         ("NVIDIA GeForce RTX 4090", 165),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
@@ -200,8 +199,7 @@ STYLES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("style, training", [("post-LN", True), ("pre-LN", False)])
 def test_learned_is_stock_roberta(style, training, data):
     """In float64, with relu: fairseq's gelu always rounds to float32."""
     flags = ["--encoder-layers", 3, *SMALL, "--max-positions", 17, "--tokens-per-sample", 16]

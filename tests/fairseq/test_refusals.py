@@ -29,7 +29,6 @@ from tupe_fairseq.checkpoint.checkpoint import allowed_for_fairseq, read
 LAST = "checkpoint_last.pt"
 MODEL = {
     "layers": (["--encoder-layers", 3], "--encoder-layers is 2 in the checkpoint and 3"),
-    "longer": (["--max-positions", 20], "--max-positions is 16 in the checkpoint and 20 in this"),
     "encoding": (["--position-encoding", "learned"], "--position-encoding is tupe in the checkp"),
 }
 

@@ -46,14 +46,6 @@ def test_the_log_says_what_decides_the_speed(data, tmp_path, monkeypatch):
     assert valid["kind"] == "valid" and not [key for key in valid if "mfu" in key]
 
 
-@pytest.mark.parametrize("name", training.OTHER_KINDS)
-def test_every_kind_of_position_encoding(name, data, tmp_path):
-    done = training.pretrain(data, tmp_path, "--position-encoding", name, "--max-update", 3)
-    assert len(training.losses(done)) == 3
-    tensors = training.weights(tmp_path / LAST)
-    assert all(torch.isfinite(x).all() for x in tensors.values() if x.is_floating_point())
-
-
 def test_a_line_is_a_sample(data, tmp_path):
     """By a name in fairseq that numpy 2 lacks."""
     flags = ["--sample-break-mode", "eos", "--max-update", 2]

@@ -78,9 +78,7 @@ $code" "$@"
     "pythons, has_compiler, expected",
     [
         ({"python3": "3.13", "python3.12": "3.12"}, False, "/python3.12"),
-        ({"python3": "3.11", "python3.12": "3.12"}, False, "/python3"),
         ({"python3": "3.13", "python3.10": "3.10"}, True, "/python3.10"),
-        ({"python3": "3.13"}, True, "/python3"),
         ({"python3": "3.13"}, False, "(Python 3.13) needs a C++ compiler"),
         ({"python3": "3.14"}, True, "uv python install 3.12"),
     ],
