@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 from helpers.authors import LISTED, their_checkpoint
 from helpers.glue_files import write_pretrain_dir
 from helpers.models import MAX_POSITIONS, MEAN_POOLING, build, save
-from helpers.running import call_program, run_here
+from helpers.running import refused, run_here
 from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2, write_roberta
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.indexed import read_sentences
@@ -25,12 +25,6 @@ def ids(words):
 
 def hub_of(folder, *names, **options):
     return TupeRobertaModel.from_pretrained(str(folder), *map(str, names), **options).eval()
-
-
-def refused(flags, out):
-    code, text = call_program("convert", [*flags, "--output-dir", out])
-    assert code == 2
-    return text.splitlines()[-1]
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +122,7 @@ def test_a_full_disk_leaves_the_folder_as_it_was(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))
     try:
-        message = refused([*flags, "--overwrite"], tmp_path / "out")
+        message = refused("convert", *flags, "--overwrite", "--output-dir", tmp_path / "out")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "File too large" in message
@@ -151,7 +145,7 @@ def test_equal_position_vectors_and_the_same_logits(pooling, tmp_path):
         table.copy_(torch.randn(table.size(1)).expand_as(table))
     path = save(tmp_path / "a", args, model)
     flags = ["--checkpoint", path, "--dict", data / "dict.txt"]
-    assert "of this project" in refused(flags, tmp_path / "out")
+    assert "of this project" in refused("convert", *flags, "--output-dir", tmp_path / "out")
     text = convert(flags, tmp_path / "out", "--untie")
     assert "TUPE-A WITH NEW POSITIONS" in text, text
     assert "--position-encoding=tupe" in printed_commands(text)["fairseq-train"]

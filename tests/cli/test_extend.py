@@ -15,7 +15,7 @@ from helpers.models import (
     write_fine_tuned,
     write_model,
 )
-from helpers.running import call_program, run_here
+from helpers.running import refused, run_here
 from helpers.training import UP_TO_64, pretrain
 from helpers.vocabularies import convert, printed_commands, write_gpt2
 from tupe_fairseq import TupeRobertaModel
@@ -133,24 +133,22 @@ def test_what_is_refused(tmp_path):
     save(whole_state("rope"), rope / "model.pt", position_encoding="rope")
     out = tmp_path / "out"
 
-    def refused(folder, length, *flags):
+    def line(folder, length, *flags):
         words = [folder / "model.pt", "--max-positions", length, "--output-dir", out, *flags]
-        code, text = call_program("extend", words)
-        assert code == 2
-        return text.splitlines()[-1]
+        return refused("extend", *words)
 
     message = "--max-positions (16) must be above the checkpoint's, 16"
-    assert message in refused(table, 16, "--method", "tile")
-    assert "tupe has a table of positions; give --method" in refused(table, 17)
+    assert message in line(table, 16, "--method", "tile")
+    assert "tupe has a table of positions; give --method" in line(table, 17)
     message = "rope has no table of positions; drop --method"
-    assert message in refused(rope, 17, "--method", "tile")
+    assert message in line(rope, 17, "--method", "tile")
     assert not out.exists()
     extend(table / "model.pt", out, "--method", "tile")
     before = (out / "model.pt").read_bytes()
     message = "already holds model.pt, dict.txt; give another --output-dir"
-    assert message in refused(table, 16, "--method", "tile")  # before the model is read
+    assert message in line(table, 16, "--method", "tile")  # before the model is read
     lines = (table / "dict.txt").read_text().splitlines()
     (table / "dict.txt").write_text("\n".join([*lines[::-1], ""]))
     message = "trained with a different vocabulary of the same size"
-    assert message in refused(table, 40, "--method", "tile", "--overwrite")
+    assert message in line(table, 40, "--method", "tile", "--overwrite")
     assert (out / "model.pt").read_bytes() == before

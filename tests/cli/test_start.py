@@ -14,8 +14,6 @@ import sys
 import pytest
 
 import tupe_fairseq
-from helpers.glue_files import write_pretrain_dir
-from helpers.models import write_model
 from helpers.running import BIN, ENV, REPO, USER_DIR, call_program, interrupt
 from tupe_fairseq.checkpoint.extend import extend_checkpoint
 from tupe_fairseq.cli import arg_types, doctor
@@ -248,28 +246,6 @@ def test_workers_end_with_an_interrupted_command(number, code, tmp_path):
     assert found == code and "Traceback" not in text
     end = "interrupted; run again to resume" if is_ctrl_c else "terminated"
     assert text.splitlines()[-1] == f"tupe-prepare-pretrain: {end}"
-
-
-LOADING = """
-import sys
-from tupe_fairseq import TupeRobertaModel
-TupeRobertaModel.from_pretrained(*sys.argv[1:])
-from tupe_fairseq.cli.main import log_to_stderr
-log_to_stderr("tupe-x")
-import tupe_fairseq.compare.figures
-"""
-
-
-def test_imports_and_loading_print_nothing(tmp_path):
-    write_pretrain_dir(tmp_path / "data")
-    checkpoint = write_model(tmp_path / "model", tmp_path / "data", tokens_per_sample=24)
-    process = subprocess.run(
-        [sys.executable, "-c", LOADING, checkpoint.parent, checkpoint.name, tmp_path / "data"],
-        env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    # fairseq itself, on every import
-    lines = [line for line in process.stdout.splitlines() if "tensorboardX" not in line]
-    assert lines == [] and process.returncode == 0
 
 
 def test_options_lists_every_flag_with_the_value_that_a_training_has():

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from helpers.glue_files import make_chain
-from helpers.running import REPO, call_program, run_here, trainings_here, words_of
+from helpers.running import REPO, call_program, refused, run_here, trainings_here, words_of
 from helpers.training import assert_same_weights
 from tupe_fairseq.compare import command, figures, results
 from tupe_fairseq.compare.protocol import read_tuning, tuning_runs
@@ -36,13 +36,6 @@ def compare(*words):
     """tupe-compare; what it printed."""
     with trainings_here():
         return run_here("tupe-compare", *words).stdout
-
-
-def refused(*words):
-    with trainings_here():
-        code, text = call_program("compare", words)
-    assert code == 2
-    return text.splitlines()[-1]
 
 
 def read(path):
@@ -91,7 +84,7 @@ def bin_folder(tmp_path):
     ],
 )
 def test_what_fairseq_train_would_not_do_is_refused(flags, message, bin_folder, tmp_path):
-    assert message in refused(*comparing(bin_folder, tmp_path / "out", *flags))
+    assert message in refused("compare", *comparing(bin_folder, tmp_path / "out", *flags))
 
 
 def test_a_file_of_flags(bin_folder, tmp_path):
@@ -106,7 +99,9 @@ def test_a_file_of_flags(bin_folder, tmp_path):
     assert runs == [runs_of("learned"), runs_of("tupe --rel-pos")]
     assert "--max-update 40 " in text and not (tmp_path / "out").exists()
     study.write_text('--schemes "learned; tupe\n')
-    assert 'No closing quotation in the line: --schemes "learned; tupe' in refused(f"@{study}")
+    assert 'No closing quotation in the line: --schemes "learned; tupe' in refused(
+        "compare", f"@{study}"
+    )
 
 
 # ---- Statistics
@@ -294,9 +289,9 @@ def test_a_scheme_is_added_and_a_rate_is_not(compared, data):
     summary = read(folder / "results.json")["summary"]
     assert [row["scheme"] for row in summary] == ["learned", "none", "tupe --rel-pos"]
     message = "made with other settings: lr was 0.01 and is now 0.02"
-    assert message in refused(*words, "--lr", "2e-2")
+    assert message in refused("compare", *words, "--lr", "2e-2")
     with locked(str(folder)):
-        assert "is at work in" in refused(*words)
+        assert "is at work in" in refused("compare", *words)
 
 
 @pytest.fixture(scope="module")
@@ -336,7 +331,7 @@ def place(tmp_path_factory):
 def test_what_cannot_be_measured_is_found_before_the_training(flags, message, place, monkeypatch):
     monkeypatch.chdir(place)
     words = comparing(place / "dir", place / "refused", *flags, schemes="learned")
-    assert message in refused(*words)
+    assert message in refused("compare", *words)
     assert not (place / "refused").exists()
 
 
@@ -388,5 +383,5 @@ def test_downstream_evaluation(place):
     }
     checkpoint.unlink()
     assert "CoLA: tupe_roberta_tiny, learned, seed 1, lr 0.001 has no checkpoint" in refused(
-        *tasks, "--lrs 1"
+        "compare", *tasks, "--lrs 1"
     )

@@ -66,8 +66,6 @@ def test_files_that_are_no_checkpoint_of_ours(data, pretrained, tmp_path):
         (restore, "other", "other.pt is damaged or not a checkpoint"),
         (finetune, "half", "half.pt is damaged or not a checkpoint"),
         (restore, "stock", "tupe-convert"),
-        (finetune, "stock", "tupe-convert"),
-        (restore, "absent", "absent.pt is not a file"),
         (finetune, "absent", "absent.pt is not a file"),
     ):
         with pytest.raises((ValueError, FileNotFoundError)) as error:

@@ -10,7 +10,7 @@ from transformers import AutoModelForMultipleChoice, AutoTokenizer
 from helpers import training
 from helpers.glue_files import write_pretrain_dir
 from helpers.models import write_model
-from helpers.running import call_program, run_here, trainings_here
+from helpers.running import call_program, refused, run_here, trainings_here
 from helpers.vocabularies import convert
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.indexed import read_sentences
@@ -39,9 +39,13 @@ def write(path, content):
     return path
 
 
+def words(place, out, train):
+    flags = ["--kind", "choice", "--pretrain-dir", place / "bin", "--output-dir", out]
+    return [*flags, "--train", train, "--workers", 1]
+
+
 def prepare(place, out, train, *flags):
-    words = ["--kind", "choice", "--pretrain-dir", place / "bin", "--output-dir", out]
-    return call_program("prepare-task", [*words, "--train", train, "--workers", 1, *flags])
+    return call_program("prepare-task", [*words(place, out, train), *flags])
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +113,8 @@ def test_refused_or_left_out(bad, message, place, tmp_path):
     content = rows(1, 20)
     content[0] = {**content[0], **bad}
     train = write(tmp_path / "a.jsonl", content)
-    code, printed = prepare(place, tmp_path / "out", train)
-    assert code == 2 and printed.count("error: ") == 1 and not (tmp_path / "out").exists()
-    assert message in printed.splitlines()[-1]
+    assert message in refused("prepare-task", *words(place, tmp_path / "out", train))
+    assert not (tmp_path / "out").exists()
     code, printed = prepare(place, tmp_path / "out", train, "--skip-bad-rows")
     splits = read_json(tmp_path / "out" / "report.json")["splits"]
     assert code == 0 and (splits["train"]["rows_read"], splits["valid"]["rows"]) == (18, 2)
@@ -120,8 +123,9 @@ def test_refused_or_left_out(bad, message, place, tmp_path):
 def test_labels_that_may_count_from_0_or_from_1(place, tmp_path):
     for labels in ("12", ["1.0", "0.0"]):
         content = [{**row, "label": labels[n % 2]} for n, row in enumerate(rows(1, 20))]
-        code, printed = prepare(place, tmp_path / "out", write(tmp_path / "a.jsonl", content))
-        assert code == 2 and "nor clearly numbers from 0, or from 1; write A, B" in printed
+        train = write(tmp_path / "a.jsonl", content)
+        line = refused("prepare-task", *words(place, tmp_path / "out", train))
+        assert "nor clearly numbers from 0, or from 1; write A, B" in line
 
 
 def test_loss_and_accuracy_are_of_one_candidate_after_the_other(place):

@@ -93,6 +93,13 @@ def call_program(name, words):
     return process.returncode, process.stdout
 
 
+def refused(name, *words):
+    """The last line of a command of ours that refuses its input: one error, and no traceback."""
+    code, printed = call_program(name, words)
+    assert code == 2 and printed.count("error: ") == 1 and "Traceback" not in printed, printed
+    return printed.splitlines()[-1]
+
+
 def _checked(process):
     if process.returncode:
         raise AssertionError(f"exit code {process.returncode}: {process.args}\n{process.stdout}")
