@@ -1,6 +1,5 @@
 """from_pretrained(save_dir) gives fairseq's hub interface, and ours for positions and texts."""
 
-import json
 import shutil
 from unittest import mock
 
@@ -10,10 +9,9 @@ from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta.hub_interface import RobertaHubInterface
 
 from helpers import training
-from helpers.glue_data import write_bin
+from helpers.glue_data import own_task, write_data
 from helpers.running import USER_DIR
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.data.task import REPORT, Task
 from tupe_fairseq.data.tokenizer import Tokenizer
 
 LAST = "checkpoint_last.pt"
@@ -102,15 +100,11 @@ def test_position_bias(hub):
 
 def test_predict_texts_of_a_fine_tuned_model(subwords, subwords_trained, lines, tmp_path):
     """Fine-tuned, then loaded from its --save-dir alone; the labels come from report.json."""
-    data, labels = tmp_path / "data", ("good", "very bad")
-    task = Task("mine", "classification", labels, 1, ("train",), ("accuracy",), "accuracy")
-    for split, count in (("train", 20), ("valid", 6)):
-        write_bin(data / "input0" / split, [[5 + n % 9, 6, 2] for n in range(count)])
-        write_bin(data / "label" / split, [[4 + n % 2, 2] for n in range(count)])
-    (data / "label" / "dict.txt").write_text("good 1\nvery%20bad 1\n")
-    shutil.copy(subwords / "dict.txt", data / "input0")
+    labels, dictionary = ("good", "very bad"), (subwords / "dict.txt").read_text().splitlines()
+    rows = {"train": [n % 2 for n in range(20)], "valid": [n % 2 for n in range(6)]}
+    task = own_task("classification", labels=labels)
+    data = write_data(tmp_path / "data", task, rows, lines=dictionary)
     shutil.copy(subwords / "sentencepiece.bpe.model", data)
-    (data / REPORT).write_text(json.dumps({"description": task.to_record()}))
     flags = [*training.finetuning("CoLA", "accuracy"), *training.DECAY, "--max-epoch", 1]
     flags += ["--pooling", "mean", "--finetune-from-model", subwords_trained / LAST]
     training.train(data, tmp_path / "out", *flags)

@@ -10,10 +10,9 @@ from fairseq.logging import metrics as logged
 from sklearn.metrics import accuracy_score
 
 from helpers import training
-from helpers.glue_data import EOS, FIRST, write_bin
+from helpers.glue_data import EOS, FIRST, write_bin, write_task
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.data.task import TAGGING, Task, label_symbol
-from tupe_fairseq.files import write_json
+from tupe_fairseq.data.task import TAGGING, Task
 
 HEAD, LAST = "token_tagging_head", "checkpoint_last.pt"
 PAD, UNKNOWN = 1, 3
@@ -52,23 +51,10 @@ ROWS = sentences()
 
 def write(folder):
     """Sentences of up to 90 tokens, for a model of 32; those called test have no tags."""
-    for split, rows in ROWS.items():
-        tokens = [[FIRST + token for word in words for token in word] + [EOS] for words, _ in rows]
-        write_bin(folder / "input0" / split, tokens)
-        labels = []
-        for words, tags in rows:
-            symbols = [UNKNOWN if split == "test" else FIRST + one for one in tags]
-            padded = [[one, *[PAD] * (len(word) - 1)] for one, word in zip(symbols, words)]
-            labels.append([*sum(padded, []), EOS])
-        write_bin(folder / "label" / split, labels)
-    (folder / "input0" / "dict.txt").write_text("".join(f"w{n} 1\n" for n in range(20)))
-    lines = "".join(f"{label_symbol(label)} 1\n" for label in TASK.labels)
-    (folder / "label" / "dict.txt").write_text(lines)
-    report = {
-        "task": TASK.name, "description": TASK.to_record(), "max_positions": 32,
-        "splits": {split: {"rows": len(rows)} for split, rows in ROWS.items()},
-    }  # fmt: skip
-    write_json(str(folder / "report.json"), report)
+    splits = {**ROWS, "test": [(words, None) for words, _ in ROWS["test"]]}
+    write_task(folder, TASK, splits, [f"w{n} 1" for n in range(20)], max_positions=32)
+    none = [sum(([UNKNOWN, *[PAD] * (len(word) - 1)] for word in x), []) for x, _ in ROWS["test"]]
+    write_bin(folder / "label" / "test", [[*row, EOS] for row in none])
     return folder
 
 
