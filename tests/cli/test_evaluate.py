@@ -7,10 +7,9 @@ import os
 import numpy as np
 import pytest
 import torch
-from scipy import stats
-from seqeval.metrics import f1_score as entity_f1
 from sklearn import metrics
 
+from helpers import by_library
 from helpers.glue_files import sentence, write_pretrain_dir
 from helpers.models import HEAD, LABELS, write_fine_tuned, write_model
 from helpers.running import refused, run_here
@@ -78,26 +77,15 @@ def predict(*words):
     return run_here("tupe-predict", *words, "--cpu").stdout
 
 
-def expected_metrics(kind, found):
-    """Those of the libraries, of what tupe-predict wrote."""
-    targets = [row["mine"] for row in found]
-    predictions = [row[{"regression": "score", "multilabel": "labels", "tagging": "tags"}.get(
-        kind, "label")] for row in found]  # fmt: skip
-    if kind == "regression":
-        return [stats.pearsonr(targets, predictions)[0], stats.spearmanr(targets, predictions)[0]]
-    if kind == "tagging":
-        words = [np.concatenate(side) for side in (targets, predictions)]
-        return [entity_f1(targets, predictions), metrics.accuracy_score(*words)]
+NAMES = {"regression": "score", "multilabel": "labels", "tagging": "tags"}
+
+
+def sides_of(kind, found):
+    """Predictions and targets of what tupe-predict wrote."""
+    sides = [[row[name] for row in found] for name in (NAMES.get(kind, "label"), "mine")]
     if kind == "multilabel":
-        sides = [
-            [[x in of for x in LABELS[kind]] for of in side] for side in (targets, predictions)
-        ]
-        return [metrics.f1_score(*sides, average=average) for average in ("micro", "macro")]
-    return [
-        metrics.accuracy_score(targets, predictions),
-        metrics.f1_score(targets, predictions, average="macro"),
-        metrics.matthews_corrcoef(targets, predictions),
-    ]
+        return [np.array([[x in of for x in LABELS[kind]] for of in side]) for side in sides]
+    return sides
 
 
 @pytest.mark.parametrize("kind", KINDS[:4])
@@ -112,12 +100,12 @@ def test_metrics_are_those_of_the_libraries_and_errors_are_the_wrong_rows(kind, 
     results = json.loads((folder / "results.json").read_text())
     assert [*results["metrics"]] == [*REPORTED[kind], *more] and results["rows"] == ROWS
     assert f"{REPORTED[kind][0]} " in log and "95% interval" in log
-    values = [one["value"] for one in results["metrics"].values()]
-    assert values == pytest.approx(expected_metrics(kind, found), abs=1e-12)
-    for one in results["metrics"].values():
+    sides = sides_of(kind, found)
+    for metric, one in results["metrics"].items():
+        assert one["value"] == pytest.approx(by_library.metric(metric, *sides), abs=1e-12)
         assert one["interval"][0] <= one["value"] <= one["interval"][1]
     errors = read_csv(folder / "errors.csv")
-    name = {"regression": "score", "multilabel": "labels", "tagging": "tags"}.get(kind, "label")
+    name = NAMES.get(kind, "label")
     wrong = {number for number, row in enumerate(found) if row["mine"] != row[name]}
     assert {int(row["row"]) for row in errors} == wrong and len(errors) == len(wrong)
     sizes = [float(row["difference" if kind == "regression" else "confidence"]) for row in errors]
@@ -137,8 +125,7 @@ def test_metrics_are_those_of_the_libraries_and_errors_are_the_wrong_rows(kind, 
     names = sorted(["errors.csv", "results.json", "results.md", *(f"{x}.png" for x in pictures)])
     assert sorted(os.listdir(folder)) == names and all(f"({x}.png)" in page for x in pictures)
     if kind == "classification":
-        sides = [[row[name] for row in found] for name in ("mine", "label")]
-        confusion = metrics.confusion_matrix(*sides, labels=LABELS[kind])
+        confusion = metrics.confusion_matrix(*sides[::-1], labels=LABELS[kind])
         assert results["confusion"] == confusion.tolist()
         assert [one["support"] for one in results["classes"]] == confusion.sum(axis=1).tolist()
 
@@ -195,18 +182,6 @@ def simulated(kind, rows, draw):
     return Predicted(*(x.astype(bool if most == 2 else int) for x in (predictions, target)))
 
 
-def of_library(name, predictions, targets):
-    """Macro F1 is the mean over the classes or labels that occur."""
-    if isinstance(targets, list):
-        if name == "entity_f1":
-            return entity_f1(targets, predictions)
-        targets, predictions = map(np.concatenate, (targets, predictions))
-    if name == "accuracy":
-        return metrics.accuracy_score(targets, predictions)
-    occurs = np.flatnonzero((targets | predictions).any(axis=0)) if targets.ndim == 2 else None
-    return metrics.f1_score(targets, predictions, average=name[:5], labels=occurs)
-
-
 @pytest.mark.parametrize("kind", ["classification", "multilabel", "tagging"])
 def test_draws_have_the_metrics_of_their_rows(kind):
     draw = np.random.default_rng(3)
@@ -218,7 +193,7 @@ def test_draws_have_the_metrics_of_their_rows(kind):
         for _ in range(5):
             rows = draw.integers(30, size=4)  # a class may be missing
             drawn = [[x[n] for n in rows] if kind == "tagging" else x[rows] for x in sides]
-            assert value(rows) == pytest.approx(of_library(name, *drawn), abs=1e-12)
+            assert value(rows) == pytest.approx(by_library.metric(name, *drawn), abs=1e-12)
 
 
 def test_intervals_cover(monkeypatch):

@@ -11,10 +11,8 @@ from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
 from fairseq.data import ListDataset
 from fairseq.data.iterators import GroupedIterator
 from fairseq.logging import metrics as logged
-from scipy import stats
-from sklearn import metrics
 
-from helpers import training
+from helpers import by_library, training
 from helpers.glue_data import write_bin
 from helpers.training import DECAY, assert_same_weights, batches, records, train, write_glue
 from tupe_fairseq.optim.warmup_ratio import total_updates
@@ -22,13 +20,6 @@ from tupe_fairseq.tasks.sentence_prediction import TruncatedRows
 
 LAST = "checkpoint_last.pt"
 HEAD = "sentence_classification_head"
-BY_SKLEARN = {
-    "mcc": lambda p, t: metrics.matthews_corrcoef(t, p),
-    "accuracy": lambda p, t: metrics.accuracy_score(t, p),
-    "f1": lambda p, t: metrics.f1_score(t, p, pos_label=1),
-    "pearson": lambda p, t: stats.pearsonr(p, t)[0],
-    "spearman": lambda p, t: stats.spearmanr(p, t)[0],
-}
 #: what is logged of a task; a third one is the mean of two
 LOGGED = {
     "CoLA": ["accuracy", "mcc"],
@@ -85,7 +76,7 @@ def test_metrics_are_of_the_whole_set(name, folders):
     values = validate(task, model, criterion, samples)
     assert len(targets) == 23 and len(set(predictions.tolist())) > 1
     found = predictions.numpy(), targets.numpy()
-    expected = [100 * BY_SKLEARN[x](*found) for x in LOGGED[name] if x in BY_SKLEARN]
+    expected = [100 * by_library.metric(x, *found) for x in LOGGED[name][:2]]
     expected += [np.mean(expected)] * (len(LOGGED[name]) == 3)
     assert [values[x] for x in LOGGED[name]] == pytest.approx(expected, abs=1e-4)
     assert set(values) - {"loss", "nll_loss", "wpb", "bsz", "wps"} == set(LOGGED[name])
@@ -145,7 +136,7 @@ def test_any_number_of_labels(tmp_path):
     logits = torch.cat([logits_of(model, sample) for sample in samples])
     targets = torch.cat([sample["target"] for sample in samples])
     values = validate(task, model, criterion, samples)
-    expected = metrics.f1_score(targets.numpy(), (logits > 0).numpy(), average="micro")
+    expected = by_library.metric("micro_f1", (logits > 0).numpy(), targets.numpy() > 0)
     assert values["micro_f1"] == pytest.approx(100 * expected)
     loss, rows, _ = criterion(model, samples[0])
     each = F.binary_cross_entropy_with_logits(logits[:4], targets[:4].float(), reduction="none")

@@ -13,6 +13,7 @@ import torch
 from scipy import stats
 from sklearn import metrics
 
+from helpers import by_library
 from helpers.fairseq_predictions import predict
 from helpers.glue_data import ROWS, own_task, random_rows, write_bin, write_task
 from helpers.glue_files import make_chain, sentence, write_pretrain_dir
@@ -255,19 +256,18 @@ def own_words(folder, kind):
     return words + (["--metric", "macro_f1"] if kind == "classification" else [])
 
 
-def score(kind, predictions, targets):
+def score(kind, *sides):
     """The metric that picks checkpoints, by the libraries alone, from a file's cells."""
-    if kind == "classification":
-        return metrics.f1_score(targets, predictions, average="macro")
     if kind == "regression":
-        sides = np.array([predictions, targets], dtype=float)
-        return (stats.pearsonr(*sides)[0] + stats.spearmanr(*sides)[0]) / 2
-    sides = [[json.loads(cell) for cell in side] for side in (predictions, targets)]
+        sides = np.array(sides, dtype=float)
+        return np.mean([by_library.metric(name, *sides) for name in ("pearson", "spearman")])
+    if kind != "classification":
+        sides = [[json.loads(cell) for cell in side] for side in sides]
     if kind == "multilabel":
         labels = own_task(kind).labels
-        x, y = ([[label in row for label in labels] for row in side] for side in sides)
-        return metrics.f1_score(np.array(y).ravel(), np.array(x).ravel())
-    return metrics.accuracy_score(*(sum(side, []) for side in sides))
+        sides = [np.array([[x in row for x in labels] for row in side]) for side in sides]
+    names = {"classification": "macro_f1", "multilabel": "micro_f1", "tagging": "accuracy"}
+    return by_library.metric(names[kind], *sides)
 
 
 @pytest.mark.parametrize("kind", KINDS[:4])
