@@ -88,6 +88,30 @@ def sides_of(kind, found):
     return sides
 
 
+def assert_probabilities(kind, checkpoint, found):
+    """Those of the prediction are among them; from Python they are the same."""
+    labels = TAGS if kind == "tagging" else LABELS[kind]
+    for row in found:
+        every = row["all_probabilities"]
+        if kind == "tagging":
+            assert [max(x, key=x.get) for x in every] == row["tags"]
+        elif kind == "multilabel":
+            assert [every[x] for x in row["labels"]] == row["probabilities"]
+            assert row["labels"] == [x for x in labels if every[x] > 0.5]
+        else:
+            assert max(every, key=every.get) == row["label"]
+            assert max(every.values()) == row["probability"]
+        for one in every if kind == "tagging" else [every]:
+            assert [*one] == [*labels]
+            assert kind == "multilabel" or sum(one.values()) == pytest.approx(1, abs=3e-6)
+    hub = TupeRobertaModel.from_pretrained(str(checkpoint.parent), checkpoint.name).eval()
+    again = hub.predict_texts([row["text"] for row in found[:3]], all_probabilities=True)
+    for row, one in zip(found, again):
+        flat = [np.ravel([[*x.values()] for x in np.ravel(y["all_probabilities"])])
+                for y in (row, one)]  # fmt: skip
+        assert flat[0] == pytest.approx(flat[1], abs=1e-5)  # rounding of float32 in other batches
+
+
 @pytest.mark.parametrize("kind", KINDS[:4])
 def test_metrics_are_those_of_the_libraries_and_errors_are_the_wrong_rows(kind, models, tmp_path):
     source = write_rows(tmp_path / "in.jsonl", labelled_rows(kind))
@@ -101,6 +125,8 @@ def test_metrics_are_those_of_the_libraries_and_errors_are_the_wrong_rows(kind, 
     assert [*results["metrics"]] == [*REPORTED[kind], *more] and results["rows"] == ROWS
     assert f"{REPORTED[kind][0]} " in log and "95% interval" in log
     sides = sides_of(kind, found)
+    if kind != "regression":
+        assert_probabilities(kind, models[kind], found)
     for metric, one in results["metrics"].items():
         assert one["value"] == pytest.approx(by_library.metric(metric, *sides), abs=1e-12)
         assert one["interval"][0] <= one["value"] <= one["interval"][1]
@@ -128,35 +154,6 @@ def test_metrics_are_those_of_the_libraries_and_errors_are_the_wrong_rows(kind, 
         confusion = metrics.confusion_matrix(*sides[::-1], labels=LABELS[kind])
         assert results["confusion"] == confusion.tolist()
         assert [one["support"] for one in results["classes"]] == confusion.sum(axis=1).tolist()
-
-
-@pytest.mark.parametrize("kind", ["classification", "multilabel", "tagging"])
-def test_all_probabilities(kind, models, tmp_path):
-    """Of the command and from Python the same; those of the prediction are among them."""
-    source = write_rows(tmp_path / "in.jsonl", [{"text": x["text"]} for x in labelled_rows(kind)])
-    out = tmp_path / "out.jsonl"
-    predict(models[kind], source, "--output-file", out, "--all-probabilities")
-    found = [json.loads(line) for line in out.read_text().splitlines()]
-    labels = TAGS if kind == "tagging" else LABELS[kind]
-    for row in found:
-        every = row["all_probabilities"]
-        if kind == "tagging":
-            assert [max(x, key=x.get) for x in every] == row["tags"]
-        elif kind == "multilabel":
-            assert [every[x] for x in row["labels"]] == row["probabilities"]
-            assert row["labels"] == [x for x in labels if every[x] > 0.5]
-        else:
-            assert max(every, key=every.get) == row["label"]
-            assert max(every.values()) == row["probability"]
-        for one in every if kind == "tagging" else [every]:
-            assert [*one] == [*labels]
-            assert kind == "multilabel" or sum(one.values()) == pytest.approx(1, abs=3e-6)
-    hub = TupeRobertaModel.from_pretrained(str(models[kind].parent), models[kind].name).eval()
-    again = hub.predict_texts([row["text"] for row in found[:3]], all_probabilities=True)
-    for row, one in zip(found, again):
-        flat = [np.ravel([[*x.values()] for x in np.ravel(y["all_probabilities"])])
-                for y in (row, one)]  # fmt: skip
-        assert flat[0] == pytest.approx(flat[1], abs=1e-5)  # rounding of float32 in other batches
 
 
 # ---- Intervals and calibration ------------------------------------------------------------------

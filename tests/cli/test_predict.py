@@ -312,14 +312,10 @@ def test_what_does_not_fit_is_refused(models, tmp_path):
     (folder / "report.json").write_text(json.dumps(report))
     pretrained = write_model(tmp_path / "pretrained", folder, rel_pos=True)
     data = ["--data", models["classification"].parent]
-    state = torch.load(models["mean"], weights_only=False)
-    state["cfg"]["model"].pooling = "cls"
-    torch.save(state, tmp_path / "pooling.pt")
     for checkpoint, flags, message in (
         (models["classification"], ["--text", "nothing"], "has no column 'nothing' (--text)"),
         (models["classification"], ["--output-file", source], "in.csv is an input"),
         (folder / "checkpoint_best.pt", [], "classification with 2"),
-        (tmp_path / "pooling.pt", data, "pooling is cls in its options and mean in its head"),
         (pretrained, data, "has no classification head: it is pre-trained only"),
     ):
         words = [checkpoint, source, "--output-file", tmp_path / "out.csv", "--cpu", *flags]

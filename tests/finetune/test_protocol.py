@@ -27,7 +27,6 @@ from helpers.running import (
     words_of,
 )
 from helpers.training import assert_same_weights
-from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.task import KINDS
 from tupe_fairseq.files import locked
 from tupe_fairseq.finetune.scoring import spelled
@@ -119,20 +118,6 @@ def test_each_run_has_the_score_of_its_predictions(grid, chain):
     assert header == "index\tprediction"
     assert [row.split("\t")[0] for row in rows] == index and len(index) == ROWS["test"]
     assert {row.split("\t")[1] for row in rows} <= {"0", "1"}
-
-
-def test_a_kept_run_is_a_model_by_itself(grid, chain, tmp_path):
-    """A copy of its folder predicts from raw text what the run predicted."""
-    best = read(grid, "CoLA", "results.json")["best_run"]
-    folder = shutil.copytree(grid / "CoLA" / best, tmp_path / "moved")
-    hub = TupeRobertaModel.from_pretrained(str(folder), "checkpoint_best.pt").eval()
-    labels, found = hub.task.label_dictionary, []
-    for line in (chain / "glue" / "CoLA" / "dev.tsv").read_text().splitlines():
-        tokens = hub.encode(line.split("\t")[3])
-        number = hub.predict("sentence_classification_head", tokens).argmax().item()
-        found.append(labels[number + labels.nspecial])
-    predictions, _ = rows_of(folder / "predictions-valid.tsv")
-    assert tuple(found) == predictions and len(set(found)) == 2
 
 
 def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, tmp_path):
