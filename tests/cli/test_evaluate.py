@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn import metrics
 
-from helpers import by_library
+from helpers import independent
 from helpers.glue_files import sentence, write_pretrain_dir
 from helpers.models import HEAD, LABELS, write_fine_tuned, write_model
 from helpers.running import refused, run_here
@@ -128,7 +128,7 @@ def test_metrics_are_those_of_the_libraries_and_errors_are_the_wrong_rows(kind, 
     if kind != "regression":
         assert_probabilities(kind, models[kind], found)
     for metric, one in results["metrics"].items():
-        assert one["value"] == pytest.approx(by_library.metric(metric, *sides), abs=1e-12)
+        assert one["value"] == pytest.approx(independent.metric(metric, *sides), abs=1e-12)
         assert one["interval"][0] <= one["value"] <= one["interval"][1]
     errors = read_csv(folder / "errors.csv")
     name = NAMES.get(kind, "label")
@@ -190,7 +190,7 @@ def test_draws_have_the_metrics_of_their_rows(kind):
         for _ in range(5):
             rows = draw.integers(30, size=4)  # a class may be missing
             drawn = [[x[n] for n in rows] if kind == "tagging" else x[rows] for x in sides]
-            assert value(rows) == pytest.approx(by_library.metric(name, *drawn), abs=1e-12)
+            assert value(rows) == pytest.approx(independent.metric(name, *drawn), abs=1e-12)
 
 
 def test_intervals_cover(monkeypatch):

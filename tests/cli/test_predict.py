@@ -17,7 +17,7 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from helpers.fairseq_predictions import predict as through_fairseq
+from helpers import independent
 from helpers.glue_files import sentence, write_pretrain_dir
 from helpers.models import (
     HEAD,
@@ -350,7 +350,9 @@ def test_every_word_has_the_tag_of_fairseqs_task(tmp_path):
     )  # fmt: skip
     copy_vocabulary(str(data), str(tmp_path / "model"))
     labels = Task.load(str(data)).labels
-    wanted = [[labels[n] for n in row] for row in through_fairseq(checkpoint, data, "valid")]
+    wanted = [
+        [labels[n] for n in row] for row in independent.predictions(checkpoint, data, "valid")
+    ]
     assert [*map(len, wanted)] == [*map(len, sentences())] and len(set(sum(wanted, []))) > 1
     out = tmp_path / "out.jsonl"
     for flags in ([], ["--batch-tokens", 1]):

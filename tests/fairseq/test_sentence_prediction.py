@@ -12,7 +12,7 @@ from fairseq.data import ListDataset
 from fairseq.data.iterators import GroupedIterator
 from fairseq.logging import metrics as logged
 
-from helpers import by_library, training
+from helpers import independent, training
 from helpers.glue_data import write_bin
 from helpers.training import DECAY, assert_same_weights, batches, records, train, write_glue
 from tupe_fairseq.optim.warmup_ratio import total_updates
@@ -76,7 +76,7 @@ def test_metrics_are_of_the_whole_set(name, folders):
     values = validate(task, model, criterion, samples)
     assert len(targets) == 23 and len(set(predictions.tolist())) > 1
     found = predictions.numpy(), targets.numpy()
-    expected = [100 * by_library.metric(x, *found) for x in LOGGED[name][:2]]
+    expected = [100 * independent.metric(x, *found) for x in LOGGED[name][:2]]
     expected += [np.mean(expected)] * (len(LOGGED[name]) == 3)
     assert [values[x] for x in LOGGED[name]] == pytest.approx(expected, abs=1e-4)
     assert set(values) - {"loss", "nll_loss", "wpb", "bsz", "wps"} == set(LOGGED[name])
@@ -136,7 +136,7 @@ def test_any_number_of_labels(tmp_path):
     logits = torch.cat([logits_of(model, sample) for sample in samples])
     targets = torch.cat([sample["target"] for sample in samples])
     values = validate(task, model, criterion, samples)
-    expected = by_library.metric("micro_f1", (logits > 0).numpy(), targets.numpy() > 0)
+    expected = independent.metric("micro_f1", (logits > 0).numpy(), targets.numpy() > 0)
     assert values["micro_f1"] == pytest.approx(100 * expected)
     loss, rows, _ = criterion(model, samples[0])
     each = F.binary_cross_entropy_with_logits(logits[:4], targets[:4].float(), reduction="none")

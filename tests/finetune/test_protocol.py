@@ -13,8 +13,7 @@ import torch
 from scipy import stats
 from sklearn import metrics
 
-from helpers import by_library
-from helpers.fairseq_predictions import predict
+from helpers import independent
 from helpers.glue_data import ROWS, own_task, random_rows, write_bin, write_task
 from helpers.glue_files import make_chain, sentence, write_pretrain_dir
 from helpers.models import CHECKPOINT, write_model
@@ -245,14 +244,14 @@ def score(kind, *sides):
     """The metric that picks checkpoints, by the libraries alone, from a file's cells."""
     if kind == "regression":
         sides = np.array(sides, dtype=float)
-        return np.mean([by_library.metric(name, *sides) for name in ("pearson", "spearman")])
+        return np.mean([independent.metric(name, *sides) for name in ("pearson", "spearman")])
     if kind != "classification":
         sides = [[json.loads(cell) for cell in side] for side in sides]
     if kind == "multilabel":
         labels = own_task(kind).labels
         sides = [np.array([[x in row for x in labels] for row in side]) for side in sides]
     names = {"classification": "macro_f1", "multilabel": "micro_f1", "tagging": "accuracy"}
-    return by_library.metric(names[kind], *sides)
+    return independent.metric(names[kind], *sides)
 
 
 @pytest.mark.parametrize("kind", KINDS[:4])
@@ -262,7 +261,7 @@ def test_a_task_of_ones_own(kind, own):
     table = (task / "results.md").read_text()
     predictions, targets = rows_of(task / FIRST / "predictions-valid.tsv")
     assert len(targets) == ROWS["valid"]
-    of_fairseq = predict(task / FIRST / "checkpoint_best.pt", own / kind, "valid")
+    of_fairseq = independent.predictions(task / FIRST / "checkpoint_best.pt", own / kind, "valid")
     if kind == "regression":
         low, high = own_task(kind).scale
         wanted = low + (high - low) * of_fairseq

@@ -33,7 +33,7 @@ PREPARE = "tupe-prepare-pretrain --input train.txt --valid-input valid.txt --out
 ELSEWHERE = ("srun ", "git clone ", "hf download ", "pip install ", "scripts/", "from peft ")
 HAS_TRAINER = importlib.util.find_spec("accelerate") is not None
 ELSEWHERE += () if HAS_TRAINER else ("from torch.optim ",)
-SIZE = {"encoder-layers": 2, "encoder-embed-dim": 32, "encoder-ffn-embed-dim": 64,
+SIZE = {"encoder-layers": 1, "encoder-embed-dim": 32, "encoder-ffn-embed-dim": 64,
         "encoder-attention-heads": 4}  # fmt: skip
 HYDRA = " ".join(
     [
