@@ -115,6 +115,8 @@ class TupeEncoder(RecordsOptions):
         """
         if return_all_hiddens and output_tokens is not None:
             raise ValueError("return_all_hiddens gives all tokens; leave output_tokens out")
+        if output_tokens is not None and output_tokens.dtype != torch.long:
+            raise ValueError("output_tokens are indices; of a mask: mask.flatten().nonzero()[:, 0]")
         sequences = self._sequences(embeddings, key_padding_mask, document_starts, lengths)
         attention, whole = self._choose(sequences, embeddings), sequences.whole
         hiddens: list[Tensor] = []
@@ -142,11 +144,10 @@ class TupeEncoder(RecordsOptions):
     def _sequences(
         self, embeddings, key_padding_mask, document_starts=None, lengths=None, least_padding=None
     ) -> Sequences:
+        if embeddings.dim() != 3 or embeddings.size(1) == 0:
+            shape = tuple(embeddings.shape)
+            raise ValueError(f"embeddings are {shape}; expected are (B, L, D), L one or more")
         batch, seq_len, _ = embeddings.shape
-        if seq_len == 0:
-            raise ValueError(
-                f"embeddings are {tuple(embeddings.shape)}: a sequence has at least one token"
-            )
         masks = {"key_padding_mask": key_padding_mask, "document_starts": document_starts}
         for name, x in masks.items():
             if x is not None and (x.dtype != torch.bool or x.shape != (batch, seq_len)):

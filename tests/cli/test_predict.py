@@ -316,6 +316,7 @@ def test_what_does_not_fit_is_refused(models, tmp_path):
         (models["classification"], ["--text", "nothing"], "has no column 'nothing' (--text)"),
         (models["classification"], ["--output-file", source], "in.csv is an input"),
         (folder / "checkpoint_best.pt", [], "classification with 2"),
+        (models["classification"], ["--data", folder], "has classification ['a', 'b'], and "),
         (pretrained, data, "has no classification head: it is pre-trained only"),
     ):
         words = [checkpoint, source, "--output-file", tmp_path / "out.csv", "--cpu", *flags]

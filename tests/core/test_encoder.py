@@ -434,8 +434,11 @@ def test_wrong_input_is_refused():
         encoder(x, PADDING.flip(1))
     with pytest.raises(ValueError, match=r"seq_len \(12\) .*max_positions \(11\).*--max-positions"):
         encoder(random_input(MAX + 1))
-    with pytest.raises(ValueError, match=r"embeddings are \(2, 0, 12\): a sequence has at least"):
-        encoder(x[:, :0], PADDING[:, :0])
+    for wrong in (x[:, :0], x[0]):
+        with pytest.raises(ValueError, match=r"embeddings are \(.*\); expected are \(B, L, D\)"):
+            encoder(wrong)
+    with pytest.raises(ValueError, match="output_tokens are indices"):
+        encoder(x, output_tokens=PADDING)
     for lengths in ([4], [4, 8], [4, -1], [4, 3, 2]):
         with pytest.raises(ValueError, match="lengths are .* expected are 2 from 0 to 7"):
             encoder(x, lengths=lengths)

@@ -162,9 +162,14 @@ def test_heads(case, tmp_path):
     if LABELS[kind]:
         labels = [out / "label" / "dict.txt" for out in (tmp_path / "run", tmp_path / "out")]
         assert labels[0].read_text() == labels[1].read_text()
-    hub = TupeRobertaModel.from_pretrained(str(tmp_path / "out")).eval()
-    logits = hub.predict(options["classification_head_name"], TOKENS[:1], return_logits=True)
-    assert logits.isfinite().all()
+    texts = [["Ann", "sees", "it"]] if kind == "tagging" else ["Ann sees it."]
+    hubs = (TupeRobertaModel.from_pretrained(str(tmp_path / x)).eval() for x in ("run", "out"))
+    before, after = (hub.predict_texts(texts) for hub in hubs)
+    assert before == after
+    change_config(tmp_path / "a", id2label={n: f"x{n}" for n in config["id2label"]})
+    if LABELS[kind]:
+        shutil.rmtree(tmp_path / "out")
+        assert "report.json and config.json differ in labels" in refused(tmp_path / "a")
 
 
 def test_a_model_without_any_head(tmp_path):

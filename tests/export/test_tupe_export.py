@@ -65,7 +65,7 @@ def test_a_finetuned_model_needs_no_flags(finetuned, tmp_path):
         assert f"{name}: the same within " in text
     names = {"config.json", "model.safetensors", "dict.txt", "README.md", "tokenizer.json",
              "tokenizer_config.json", "configuration_tupe.py", "modeling_tupe.py",
-             "sentencepiece.bpe.model", "vocabulary.json"}  # fmt: skip
+             "sentencepiece.bpe.model", "vocabulary.json", "report.json"}  # fmt: skip
     written = files(out) - {"special_tokens_map.json"}  # transformers 5 writes none
     assert written == {*names, *SENTENCE_FILES, "onnx/model.onnx"}
     assert os.listdir(tmp_path) == ["out"]

@@ -103,6 +103,8 @@ def read_model(path: str, dictionary: str, label_dict: str | None = None) -> Mod
         with loading(path):
             check_vocabulary(recorded_vocabulary(tensors), symbols_of(lines), dictionary)
         return Model(tensors, options, lines, remarks=[LEFT_OUT])
+    if isinstance(arch, str) and arch.startswith("tupe_transformer"):
+        raise CheckpointError(f"{path} is a decoder, {in_brief(arch)}; this takes a tupe_roberta")
     if isinstance(arch, str) and arch.startswith("bert"):
         source: Any = from_authors
     elif isinstance(arch, str) and (arch.startswith("roberta") or arch == "xlm"):

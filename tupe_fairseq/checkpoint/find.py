@@ -7,6 +7,8 @@ import os
 def find_checkpoint(path: str) -> str:
     """A checkpoint's file: of a folder checkpoint_best.pt, or the model.pt of tupe-convert.
 
+    Of a task's folder of tupe-finetune it is that of the best run.
+
     A model.pt that is not there, the default of ``from_pretrained``, is looked for as of a folder.
     """
     folder, name = os.path.split(path)
@@ -18,7 +20,7 @@ def find_checkpoint(path: str) -> str:
         )
     elif os.path.lexists(path) or name != "model.pt":
         return path
-    for name in ("checkpoint_best.pt", "model.pt"):
+    for name in ("checkpoint_best.pt", "model.pt", "best/checkpoint_best.pt"):
         if os.path.isfile(os.path.join(folder, name)):
             return os.path.join(folder, name)
     files = sorted(os.path.basename(file) for file in glob.glob(glob.escape(folder) + "/*.pt"))

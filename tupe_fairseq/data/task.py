@@ -53,15 +53,29 @@ class Task:
 
     @classmethod
     def load(cls, *folders: str) -> "Task":
-        """The task of the first folder whose report.json describes one."""
-        for path, report in _reports(folders):
-            if report.get("description"):
-                return cls.from_record(report["description"], path)
+        """The task that a report.json describes; those of several folders must be the same."""
+        if task := cls.find(*folders):
+            return task
         paths = [os.path.join(folder, REPORT) for folder in folders]
         raise FileNotFoundError(
             f"no task is described by {' or '.join(paths)}; give --data, the folder that "
             "tupe-prepare-task or tupe-prepare-glue wrote"
         )
+
+    @classmethod
+    def find(cls, *folders: str) -> "Task | None":
+        """The same; None if there is none."""
+        records = ((path, report.get("description")) for path, report in _reports(folders))
+        found = [(path, cls.from_record(record, path)) for path, record in records if record]
+        for path, task in found[1:]:
+            before, first = found[0]
+            if (task.kind, task.labels, task.scale) != (first.kind, first.labels, first.scale):
+                tasks = [f"{x.kind} {list(x.labels or x.scale or '')}" for x in (first, task)]
+                raise ValueError(
+                    f"{before} has {tasks[0]}, and {path}, of the checkpoint, {tasks[1]}; give "
+                    "--data, the folder that it was fine-tuned with, or leave it out"
+                )
+        return found[0][1] if found else None
 
     @classmethod
     def from_record(cls, record: Any, path: str = REPORT) -> "Task":

@@ -206,6 +206,8 @@ def find_dictionary(folders: Sequence[str]) -> str:
         for name in (DICTIONARY, os.path.join("input0", DICTIONARY)):
             if os.path.isfile(os.path.join(folder, name)):
                 return os.path.join(folder, name)
+        if glob.glob("dict.*.txt", root_dir=folder):
+            raise ValueError(f"{folder} is of a translation; this takes a tupe_roberta")
     raise FileNotFoundError(
         f"{os.path.join(folders[0], DICTIONARY)} is missing; give --data, the folder that the "
         "checkpoint was trained with"

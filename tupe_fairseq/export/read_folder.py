@@ -44,6 +44,7 @@ from tupe_fairseq.data.task import (
     QA,
     REGRESSION,
     TAGGING,
+    Task,
     label_symbol,
 )
 from tupe_fairseq.data.tokenizer import KINDS, VOCABULARY
@@ -89,6 +90,9 @@ def convert_checkpoint(
             model = read_folder(checkpoint, dictionary, numbers)
             if vocabulary is None and has_vocabulary(checkpoint):
                 sources = [checkpoint]
+                task, labels = Task.find(checkpoint), model.labels
+                if task and labels and [f"{label_symbol(x)} 1" for x in task.labels] != labels:
+                    raise ValueError(f"{checkpoint}: report.json and config.json differ in labels")
         else:
             checkpoint = find_checkpoint(checkpoint)
             path = dictionary or os.path.join(os.path.dirname(checkpoint), DICTIONARY)

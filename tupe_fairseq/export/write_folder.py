@@ -24,7 +24,16 @@ from tupe_fairseq.data.dictionary import (
     UNK,
     read_dictionary,
 )
-from tupe_fairseq.data.task import CHOICE, CLASSIFICATION, QA, REGRESSION, REPORT, TAGGING, label_of
+from tupe_fairseq.data.task import (
+    CHOICE,
+    CLASSIFICATION,
+    QA,
+    REGRESSION,
+    REPORT,
+    TAGGING,
+    Task,
+    label_of,
+)
 from tupe_fairseq.export.names import (
     HEAD_KINDS,
     LM_WEIGHT,
@@ -47,7 +56,7 @@ logger = logging.getLogger(__name__)
 CODE = ("configuration_tupe.py", "modeling_tupe.py")
 WEIGHTS = "model.safetensors"
 #: what only some exports write
-SOME = (*CODE, "onnx/model.onnx", "onnx/model_masked_lm.onnx")
+SOME = (*CODE, REPORT, "onnx/model.onnx", "onnx/model_masked_lm.onnx")
 # What further tokens have less than <unk> as predictions, so that even thousands of them take
 # nothing from the probabilities of others, while a loss on one is still finite
 _LESS = 20.0
@@ -89,6 +98,7 @@ def export_model(
         logger.info("reading %s", checkpoint)
         model, tokenizer = load_with_tokenizer(checkpoint, folders, vocabulary)
         reports = [path for p in folders if os.path.isfile(path := os.path.join(p, REPORT))]
+        report = read_json(reports[0]) if reports else {}
         symbols, length = model.symbols, model.max_positions
         chosen = _trained_head(model, folders)
         if onnx and chosen is not None and chosen.kind == CHOICE:
@@ -113,6 +123,9 @@ def export_model(
         write_sentence_files(folder, pooling, config["hidden_size"], length)
         fast.save_pretrained(folder)
         tokenizer.copy_to(folder)
+        if Task.find(*folders):  # what tupe-predict needs of a model that comes back
+            kept = ("description", "columns")
+            write_json(os.path.join(folder, REPORT), {x: report[x] for x in kept if x in report})
 
         logger.info("comparing the folder with the checkpoint on %d texts", len(texts))
 
@@ -137,7 +150,7 @@ def export_model(
         card = model_card(
             config,
             chosen,
-            read_json(reports[0]) if reports else {},
+            report,
             name=os.path.basename(os.path.realpath(output_dir)),
             parameters=sum(tensor.numel() for tensor in tensors.values()),
             vocabulary=tokenizer,
