@@ -144,7 +144,8 @@ def choose_columns(
         listed = dict(zip(("text", "text2"), guessed.get("text", ())))
         listed |= {role: ",".join(guessed[role]) for role in needed[1:] if role in guessed}
         named = ", ".join(f"--{flag} {name!r}" for flag, name in listed.items())
-        logger.info("%s: guessed %s", path, named)
+        if ending_of(path) != ".txt":  # where a line is the text
+            logger.info("%s: guessed %s", path, named)
     of_label = chosen["label"][0] if labelled else None
     columns = Columns(chosen["text"], of_label, chosen["candidates"])
     every = [*columns.texts, *columns.candidates, *filter(None, [columns.label])]

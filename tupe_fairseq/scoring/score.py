@@ -136,7 +136,7 @@ def score_file(
     }
     for name, one in content["scores"].items():
         numbers = [one[key] for key in ("sentences", "pieces", "loss", "pseudo_perplexity")]
-        text = "%s: %d with %d tokens, loss %.4f, pseudo-perplexity %.2f"
+        text = "%s: %d with %d tokens, loss %.4f nats, pseudo-perplexity %.2f"
         logger.info(text, name, *numbers)
     if pairs:
         content |= {"pairs_per_file": pairs_per_file, "pairs": accuracy.to_dict()}
