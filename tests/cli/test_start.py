@@ -20,6 +20,7 @@ from tupe_fairseq.cli import arg_types, doctor
 from tupe_fairseq.cli.extras import EXTRA_OF
 from tupe_fairseq.cli.main import COMMANDS
 from tupe_fairseq.data.prepare import prepare_glue, prepare_pretraining, prepare_task
+from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.export import convert_checkpoint, export_model
 from tupe_fairseq.options import FIXED_OPTIONS, POSITION_OPTIONS, flag
 from tupe_fairseq.runs.process import parse_training
@@ -53,6 +54,7 @@ WRONG = [
     ("options --arch roberta_base", "'roberta_base'"),
     ("plot there.pt --output-dir out --dpi 1", "--dpi"),
     ("plot absent --output-dir out", "absent"),
+    ("plot there.pt --output-dir rows.csv/out", "rows.csv is in the way"),
     ("predict there.pt rows.csv --output-file out.txt", "out.txt"),
     ("predict there.pt absent.csv", "absent.csv"),
     ("prepare-glue --glue-dir glue --tasks RTE --pretrain-dir pretrain --output-dir out", "RTE"),
@@ -124,6 +126,12 @@ def test_a_folder_is_its_best_checkpoint(tmp_path):
     assert arg_types.checkpoint(str(tmp_path / "model.pt")) == str(tmp_path / "model.pt")
 
 
+def test_a_folder_without_permission_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(argparse.ArgumentTypeError, match=f"{tmp_path} is not writable"):
+        arg_types.writable(str(tmp_path / "out"))
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_and_its_example(command, called):
     code, text, libraries = called[f"{command} --help"]
@@ -162,9 +170,11 @@ def test_a_command_and_its_function_take_the_same_with_the_same_defaults(command
         (lambda out: prepare_task("rows.csv", out, pretrain_dir=out, kind="x"), "--kind 'x'"),
         (lambda out: prepare_glue(out, out, pretrain_dir=out, tasks="cola"), "'cola' is no task"),
         (lambda out: prepare_pretraining("absent", out), "absent"),
+        (lambda out: prepare_pretraining("absent", out, shards=501), "501 is not in 1 .. 500"),
         (lambda out: convert_checkpoint("absent.pt", out), "absent.pt does not exist"),
         (lambda out: export_model("absent.pt", out), "absent.pt does not exist"),
         (lambda out: export_model("absent.pt", out, pooling="max"), "--pooling 'max' is none of"),
+        (lambda out: Tokenizer("bert", [], out, {}), "the vocabulary 'bert' is none of fastbpe, "),
         (lambda out: extend_checkpoint("absent.pt", out, max_positions=9), "absent.pt does not"),
     ],
 )

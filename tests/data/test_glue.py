@@ -16,12 +16,8 @@ from helpers.glue_files import (
     write_pretrain_dir,
 )
 from helpers.running import REPO
-from tupe_fairseq.data.glue import (
-    GLUE_TASKS,
-    official_files,
-    read_glue,
-    write_submission,
-)
+from tupe_fairseq.data import prepare
+from tupe_fairseq.data.glue import GLUE_TASKS, official_files, read_glue, write_submission
 from tupe_fairseq.data.text_files import clean_line
 
 OFFICIAL = REPO.parent / "shared" / "data" / "glue"
@@ -127,7 +123,7 @@ def prepared(pretrain_dir, tmp_path_factory):
     """What is in the official files, and OUT, made by two calls, the second of which skips."""
     folder = tmp_path_factory.mktemp("official")
     found, out = write_glue(folder), tmp_path_factory.mktemp("out")
-    assert prepare_glue(folder, "MRPC,STS-B", pretrain_dir, out)[0] == 0
+    prepare.prepare_glue(folder, out, pretrain_dir=pretrain_dir, tasks=["MRPC", "STS-B"])
     code, printed = prepare_glue(folder, "ALL", pretrain_dir, out)
     assert code == 0, printed
     skipped = {name for name in GLUE_TASKS if f"{out / name} is already finished" in printed}

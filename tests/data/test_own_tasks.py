@@ -18,6 +18,7 @@ from fairseq.data import Dictionary
 from helpers.glue_files import ODD_TEXTS, sentence, write_pretrain_dir
 from helpers.models import write_model
 from helpers.running import BIN, call_program, run_process
+from tupe_fairseq.data import prepare
 from tupe_fairseq.data.held_out import draw_share
 from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.task import KINDS, REPORT, Task, label_of
@@ -413,7 +414,9 @@ def test_null_is_a_label_if_it_is_listed(place, tmp_path):
     (tmp_path / "a.csv").write_text(rows_of("null", "b"))
     command = ["classification", tmp_path / "a.csv", place / "data", tmp_path / "out"]
     assert "has an empty label, 'null'; if it is a label, list all in tupe-p" in refused(*command)
-    assert prepared(*command, "--labels", "b,null")[2].labels == ("b", "null")
+    kind, train, data, out = command
+    prepare.prepare_task(train, out, kind=kind, pretrain_dir=data, labels=["b", "null"])
+    assert Task.load(str(out)).labels == ("b", "null")
 
 
 def test_iob1_becomes_bio_and_other_schemes_stay(place, tmp_path):

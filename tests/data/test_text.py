@@ -15,6 +15,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from helpers.running import call_program
 from tupe_fairseq.data import corpus, pretraining
+from tupe_fairseq.data.prepare import prepare_pretraining
 
 LATIN = b"caf\xe9\n"
 SYLLABLES = "ba bé ci dö du fa fe gi ho ju ka lo mi na ñu or pe qua ri sto tu vi".split()
@@ -240,9 +241,13 @@ def test_lines_that_are_there_again_are_dropped_or_kept(tmp_path):
     flags = ["--input", tmp_path / "a", "--valid-input", tmp_path / "valid", "--vocab-size", 90]
     dropped = prepared(tmp_path / "dropped", *flags)
     assert dropped["dropped"]["duplicate"] == len(lines) + 1 + 4
-    kept = prepared(tmp_path / "kept", *flags, "--keep-duplicates")
+    options = {"vocab_size": 90, "workers": 1, "keep_duplicates": True}
+    text, valid, out = (tmp_path / name for name in ("a", "valid", "kept"))
+    kept = prepare_pretraining(text, out, valid_input=[valid], **options)
     assert kept["dropped"]["duplicate"] == 8  # those of valid
-    assert lines_of(tmp_path / "kept", "train") == [*lines[4:], "Ba ci.", "Ba ci.", *lines[4:]]
+    assert lines_of(out, "train") == [*lines[4:], "Ba ci.", "Ba ci.", *lines[4:]]
+    code, printed = prepare(tmp_path / "none", "--input", valid, *flags[2:])
+    assert code == 2 and "only 0 lines" in printed and "held out" not in printed
 
 
 def test_which_characters_the_vocabulary_has(tmp_path):

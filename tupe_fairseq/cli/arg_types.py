@@ -136,7 +136,8 @@ def writable(text: str) -> str:
     while not os.path.lexists(place):
         place = place.parent
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        raise argparse.ArgumentTypeError(f"{text} cannot be written: {place} is in the way")
+        problem = "not writable" if place.is_dir() else "in the way"
+        raise argparse.ArgumentTypeError(f"{text} cannot be written: {place} is {problem}")
     return text
 
 

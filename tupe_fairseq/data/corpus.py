@@ -230,7 +230,8 @@ def split_parts(
     number = np.arange(len(first))
     sizes = np.diff(first, append=len(hashes))
     lines = np.bincount(split, sizes, minlength=len(fractions) + 1)
-    if lines[-1] < 0.5 * (1 - sum(fractions)) * len(hashes) or not lines.all():
+    is_uneven = lines[-1] < 0.5 * (1 - sum(fractions)) * len(hashes) or not lines.all()
+    if fractions and is_uneven:
         logger.info("few documents: the last lines of the text are held out")
         lengths = [max(1, round(fraction * len(hashes))) for fraction in fractions]
         ends = len(hashes) - np.cumsum([0, *lengths])

@@ -7,15 +7,18 @@ import argparse
 import functools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS, GlueTask, official_files, read_glue
 from tupe_fairseq.data.task import CHOICE, KINDS, MULTILABEL, QA, REGRESSION, TAGGING
 from tupe_fairseq.files import file_sha256
 
+_Path = str | os.PathLike[str]
 _VOCABULARY_SIZE = 32768
 _FRACTION = 0.005
+# all are written at once, and a process may have 1,024 files open
+_MOST_SHARDS = 500
 # tokens that two windows of a text share, as usual for SQuAD
 _STRIDE = 128
 # the kinds that a flag is for
@@ -33,22 +36,22 @@ _NO_SETTINGS = "output_dir pretrain_dir workers train valid test".split()
 
 
 def prepare_pretraining(
-    input: Sequence[str],
-    output_dir: str,
+    input: _Path | Sequence[_Path],
+    output_dir: _Path,
     *,
     text_field: str | None = None,
     lowercase: bool = False,
     split_sentences: str | None = None,
     join_short: int = 0,
     keep_duplicates: bool | None = None,
-    valid_input: Sequence[str] | None = None,
-    test_input: Sequence[str] | None = None,
+    valid_input: _Path | Sequence[_Path] | None = None,
+    test_input: _Path | Sequence[_Path] | None = None,
     valid_fraction: float | None = None,
     test_fraction: float | None = None,
     shards: int = 1,
     vocab_size: int | None = None,
     character_coverage: float | None = None,
-    vocabulary: str | None = None,
+    vocabulary: _Path | None = None,
     tokens_per_sample: int = 512,
     workers: int | None = None,
 ) -> dict[str, Any] | None:
@@ -56,7 +59,7 @@ def prepare_pretraining(
 
     None if it is finished already.
     """
-    options = argparse.Namespace(**locals())
+    options = _options(locals())
     _check_pretraining(options)
     options.workers = workers or os.cpu_count()
     from tupe_fairseq.data import pretraining
@@ -64,9 +67,15 @@ def prepare_pretraining(
     return pretraining.prepare(options)
 
 
-def _listed(names: str | Sequence[str]) -> list[str]:
+def _options(given: dict[str, Any]) -> argparse.Namespace:
+    """With paths as text."""
+    paths = {name: str(x) for name, x in given.items() if isinstance(x, os.PathLike)}
+    return argparse.Namespace(**given | paths)
+
+
+def _listed(names: str | Iterable[_Path]) -> list[str]:
     """One name is a list of its letters otherwise."""
-    return [names] if isinstance(names, str) else list(names)
+    return [names] if isinstance(names, str) else [*map(str, names)]
 
 
 def _check_pretraining(options: argparse.Namespace) -> None:
@@ -75,6 +84,8 @@ def _check_pretraining(options: argparse.Namespace) -> None:
         setattr(options, name, getattr(options, name) and _listed(getattr(options, name)))
     if not options.input:
         raise ValueError("--input has no file")
+    if not 1 <= options.shards <= _MOST_SHARDS:
+        raise ValueError(f"--shards {options.shards} is not in 1 .. {_MOST_SHARDS}")
     for name in ("vocab_size", "character_coverage", "lowercase") if options.vocabulary else ():
         if getattr(options, name):
             flag = name.replace("_", "-")
@@ -97,13 +108,13 @@ def _check_pretraining(options: argparse.Namespace) -> None:
 
 
 def prepare_task(
-    train: str,
-    output_dir: str,
+    train: _Path,
+    output_dir: _Path,
     *,
     kind: str,
-    pretrain_dir: str,
-    valid: str | None = None,
-    test: str | None = None,
+    pretrain_dir: _Path,
+    valid: _Path | None = None,
+    test: _Path | None = None,
     text: str | None = None,
     text2: str | None = None,
     candidates: Sequence[str] | None = None,
@@ -119,7 +130,7 @@ def prepare_task(
     workers: int | None = None,
 ) -> dict[str, Any]:
     """Write the folder of a task of your own, as tupe-prepare-task; the content of report.json."""
-    options = argparse.Namespace(**locals())
+    options = _options(locals())
     _check_task(options)
     from tupe_fairseq.data.task_data import prepare_folder
     from tupe_fairseq.data.task_rows import read_task
@@ -127,9 +138,9 @@ def prepare_task(
 
     settings = {name: x for name, x in vars(options).items() if name not in _NO_SETTINGS}
     settings["files"] = {split: file_sha256(path) for split, path in options.files.items()}
-    tokenizer = given_tokenizer(pretrain_dir, "--pretrain-dir")
+    tokenizer = given_tokenizer(options.pretrain_dir, "--pretrain-dir")
     read = functools.partial(read_task, options, tokenizer.normalize)
-    return prepare_folder(output_dir, settings, read, tokenizer, workers)
+    return prepare_folder(options.output_dir, settings, read, tokenizer, workers)
 
 
 def _check_task(options: argparse.Namespace) -> None:
@@ -180,10 +191,10 @@ def _check_task(options: argparse.Namespace) -> None:
 
 
 def prepare_glue(
-    glue_dir: str,
-    output_dir: str,
+    glue_dir: _Path,
+    output_dir: _Path,
     *,
-    pretrain_dir: str,
+    pretrain_dir: _Path,
     tasks: Sequence[str] = tuple(GLUE_TASKS),
     workers: int | None = None,
 ) -> dict[str, dict[str, Any]]:
@@ -196,7 +207,7 @@ def prepare_glue(
     from tupe_fairseq.data.task_data import prepare_folder
     from tupe_fairseq.data.tokenizer import given_tokenizer
 
-    tokenizer, reports = given_tokenizer(pretrain_dir, "--pretrain-dir"), {}
+    tokenizer, reports = given_tokenizer(os.fspath(pretrain_dir), "--pretrain-dir"), {}
     for task, files in official:
         folder = os.path.join(output_dir, task.name)
         settings = {os.path.basename(path): file_sha256(path) for path in files.values()}

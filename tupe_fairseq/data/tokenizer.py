@@ -56,6 +56,8 @@ class Tokenizer:
     """
 
     def __init__(self, kind: str, paths: Sequence[str], dictionary: str, record: dict[str, Any]):
+        if kind not in KINDS:
+            raise ValueError(f"the vocabulary {kind!r} is none of {', '.join(KINDS)}")
         self.kind, self.paths, self.dictionary = kind, list(paths), dictionary
         self.record = {
             "kind": kind,
