@@ -75,8 +75,8 @@ def bin_folder(tmp_path):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--train-flags=--lr 3"], "--train-flags may not set --lr: tupe-compare sets it for all"),
-        (["--train-flags=--max-positions 32"], "may not set --max-positions: tupe-compare sets"),
+        (["--train-flags=--lr 3"], "--train-flags may not set --lr: the command sets it, or depe"),
+        (["--train-flags=--max-valid-steps 2"], "may not set --max-valid-steps: the command sets"),
         (["--train-flags=--amp"], "--train-flags: --amp has no effect on a CPU; drop it"),
         (["--train-flags=--no-such"], "--train-flags: unrecognized arguments: --no-such"),
         (["--schemes=alibi --rel-pos"], "--schemes 'alibi --rel-pos': "),
@@ -324,7 +324,7 @@ def place(tmp_path_factory):
         (["--tasks", "other/data"], "is not of tupe-prepare-glue or tupe-prepare-task"),
         (["--tasks", "other/CoLA"], "label/valid.idx is missing"),
         (["--tasks", "other/pairs"], "has the same name, pairs, as a column of the results"),
-        (["--tasks", "out/CoLA", "--finetune-flags=--train-flags=--lr=3"], "may not set --lr: it"),
+        (["--tasks", "out/CoLA", "--finetune-flags=--train-flags=--lr=3"], "may not set --lr: t"),
         (["--tasks", "out/STS-B", "--finetune-flags=--balance"], "STS-B is a regression"),
     ],
 )

@@ -96,7 +96,7 @@ def test_further_flags_of_fairseq_train(tmp_path, monkeypatch):
         assert logs[:2] == ["tb/CoLA/lr2e-5-seed1", "tb/CoLA/lr2e-5-seed2"] and len(logs) == 20
         assert text.count(" --bf16 ") == 20
     for wrong, expected in {
-        "--lr 1": "may not set --lr: it is the checkpoint's, or the protocol's",
+        "--lr 1": "may not set --lr: the command sets it, or depends on its default",
         "--seed 5 --seed 7": "may not set --seed", "--encoder-layers 5": "may not set --encoder-la",
         "--max-update 7": "may not set --max-update", "--no-such": ": unrecognized arguments: --no",
         "--lr-scheduler fixed": ": unrecognized arguments: --total-num-update", "'": "No closing",

@@ -182,7 +182,7 @@ def test_from_json_lines_to_the_exported_folder(place, tmp_path):
     assert [one["all_probabilities"] for one in ours] == [
         row["predicted_all_probabilities"] for row in found[:5]
     ]
-    with pytest.raises(ValueError, match="takes 4 texts at a time, not 2"):
+    with pytest.raises(ValueError, match="takes 3 candidates, not 1"):
         hub.predict_texts([("who likes", "cat")])  # no list of three letters
     out = tmp_path / "exported"
     printed = run_here("tupe-export", best, "--output-dir", out).stdout

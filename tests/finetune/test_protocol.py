@@ -228,7 +228,8 @@ def own(tmp_path_factory):
         write_task(folder / kind, task, rows)
         if kind == KINDS[0]:
             write_model(folder, folder / kind / "input0", rel_pos=True)
-        finetune(*own_words(folder, kind))
+        text = finetune(*own_words(folder, kind))
+    assert text.endswith(" new.conll --output-file predicted.conll\n")  # of tagging, the last
     return folder
 
 
@@ -371,7 +372,7 @@ def test_folds_predict_each_row_once_and_the_seeds_vote(chains):
         rf"\*\*Report\*\* .* {100 * vote:.1f} .*, by the vote of 2 seeds, as pred", table
     )
     assert ("No run beats the baseline" in table) == (max(best, vote) <= summary["baseline_score"])
-    assert re.search(r"A fold's model learns from 2\d to 2\d rows", table)
+    assert re.search(r"learns from 2\d to 2\d rows; .* chosen on 3 others", table)
     assert "## Each fold, by its best run" in table and "- pooling: mean" in table
     assert "## Each class, by the vote" in table
     assert "predicted once, by a model that has not seen it" in table
@@ -402,6 +403,7 @@ def test_the_test_part_is_scored_at_the_end_by_the_seeds_of_the_best_rate(chains
     assert row.split(" | ")[1] == f"{100 * np.median(scores):.1f}"
     assert row.split(" | ")[3:] == [f"{ends[0]} to {ends[1]}", f"{ends[2]} to {ends[3]} |"]
     assert "nothing is chosen on these rows. Report the best run.\n" in table
+    assert "\n- train flags: --bf16\n" in table
     assert "## Each class of the development set, by the best run" in table
     assert "--ensemble needs two --seeds or more, not 1" in refused(
         "finetune", *words, "--ensemble", "--seeds", "1"

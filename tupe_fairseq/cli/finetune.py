@@ -171,8 +171,9 @@ def main(argv: list[str] | None = None) -> None:
         logger.info("all tasks: %s", os.path.join(os.path.dirname(folder), "results.md"))
     model = os.path.join(os.path.relpath(folder), "best", BEST)
     if os.path.exists(model):
-        files = ("new.json", "answers.jsonl") if task.kind == "qa" else ("new.csv", "predicted.csv")
-        words = ["tupe-predict", model, files[0], "--output-file", files[1]]
+        endings = {"qa": ("json", "jsonl"), "tagging": ("conll", "conll")}
+        new, predicted = endings.get(task.kind, ("csv", "csv"))
+        words = ["tupe-predict", model, f"new.{new}", "--output-file", f"predicted.{predicted}"]
         logger.info("next: %s", shlex.join(words))
     elif has_folds and table:
         logger.info("for a model of all rows, prepare the task again without --folds")

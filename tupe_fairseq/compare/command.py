@@ -137,8 +137,7 @@ class Run(study.Run):
 
     def check(self) -> None:
         """Refuse --train-flags that would not be equal in all runs."""
-        whose = "tupe-compare sets it for all, or --schemes for one scheme"
-        replace(self, scheme=Scheme("learned")).check_train_flags(whose, *FLAGS)
+        replace(self, scheme=Scheme("learned")).check_train_flags(*FLAGS)
 
 
 def check_pairs(settings: Settings) -> None:

@@ -168,5 +168,4 @@ class Run(study.Run):
         if self.train_flags:
             # what changes the updates of a run, and the head's name
             others = "--max-update", "--max-tokens", "--pooling", "--classification-head-name"
-            whose = "it is the checkpoint's, or the protocol's (tupe-finetune --help)"
-            self.check_train_flags(whose, *others)
+            self.check_train_flags(*others)

@@ -49,7 +49,8 @@ def write_folds(
         vote = len(parts[0].voters), with_intervals(task, shown)
     of_vote = vote and vote[1]
     score = (of_vote or metrics)[task.selection]
-    is_useless = max(score["value"], metrics[task.selection]["value"]) <= least[task.selection]
+    highest = max(score["value"], metrics[task.selection]["value"])
+    is_useless = highest <= least[task.selection] < 1
     folds = [
         {"fold": one.fold, "rows": one.data.rows, "run": best[one].name}
         | {"metrics": measure(task, finals[one].best[_TEST])}
@@ -75,7 +76,7 @@ def write_folds(
         for one in folds
     ]
     learned, chosen = (
-        f"{min(counts)} to {max(counts)}"
+        " to ".join(map(str, sorted({min(counts), max(counts)})))
         for counts in ([one["rows"][x] for one in folds] for x in ("train", "valid"))
     )
     lines = [

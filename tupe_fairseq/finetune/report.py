@@ -1,6 +1,7 @@
 """The results of a task, and the table of all tasks."""
 
 import os
+import shlex
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -199,7 +200,7 @@ def _task_page(summary: dict[str, Any], task: Task, final: Final) -> str:
         "",
         markdown_table(["run", "epochs", *labels], runs),
     ]
-    if summary["best_run"] and summary["best_run_score"] <= summary["baseline_score"]:
+    if summary["best_run"] and summary["best_run_score"] <= summary["baseline_score"] < 1:
         lines.append(NO_BETTER)
     notes = {
         "test": "Scored once, at the end; nothing is chosen on these rows. Report the best run.",
@@ -239,7 +240,8 @@ def origin_of(settings: dict[str, Any]) -> str:
 def options(settings: dict[str, Any]) -> list[str]:
     """A line for each option that changes the protocol."""
     names = ("pooling", "metric", "patience", "class_weights", "train_flags")
-    lines = [f"- {n.replace('_', ' ')}: {settings[n]}" for n in names if settings.get(n)]
+    values = {**settings, "train_flags": shlex.join(settings.get("train_flags") or ())}
+    lines = [f"- {n.replace('_', ' ')}: {values[n]}" for n in names if values.get(n)]
     return [*lines, ""] if lines else []
 
 

@@ -72,11 +72,8 @@ class Run:
                 )
         return [console_script("fairseq-train"), *words]
 
-    def check_train_flags(self, whose: str, *others: str) -> argparse.Namespace:
-        """The options of fairseq-train; --train-flags may not change the fixed ones, or others.
-
-        ``whose``: what sets those, for the message.
-        """
+    def check_train_flags(self, *others: str) -> argparse.Namespace:
+        """The options of fairseq-train; --train-flags may not change the fixed ones, or others."""
         fixed = [*map(str, self.fixed_flags())]
         words = [*map(str, self.changeable_flags()), *fixed, "--user-dir", user_dir()]
         before = vars(parse_training(words))
@@ -89,7 +86,8 @@ class Run:
             flag = word.partition("=")[0]
             name = flag[2:].replace("-", "_")
             if before.get(name) != getattr(after, name, None):
-                raise ValueError(f"--train-flags may not set {flag}: {whose}")
+                reason = "the command sets it, or depends on its default"
+                raise ValueError(f"--train-flags may not set {flag}: {reason}")
         if after.amp and "--cpu" in fixed:
             raise ValueError("--train-flags: --amp has no effect on a CPU; drop it, or give --bf16")
         for flag, value, library in (  # without them fairseq-train goes on and logs nothing
