@@ -1,8 +1,9 @@
-"""Fixtures for all tests: real text and data; the order of files."""
+"""Fixtures for all tests: real text, and words of several tokens; the order of files."""
 
 import atexit
 import gc
 import os
+import random
 import shutil
 import signal
 import tempfile
@@ -22,8 +23,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of 
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
-
-from helpers.running import run_here  # noqa: E402
 
 #: folders whose files take long come first, so that all workers end at the same time
 LONG = ("readme", "compare", "fairseq", "finetune", "export")
@@ -75,23 +74,27 @@ def text(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def data(text, tmp_path_factory):
-    """A data folder made by SentencePiece and fairseq-preprocess, with the model next to it."""
-    import sentencepiece
+def subwords(tmp_path_factory):
+    """A data folder of words with several subword tokens each, and its SentencePiece model."""
+    from helpers.glue_data import write_bin
 
-    folder = tmp_path_factory.mktemp("data")
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(text / "train.txt"), model_prefix=str(folder / "sentencepiece.bpe"),
-        vocab_size=300, user_defined_symbols=["<mask>"], minloglevel=2,
+    spm = pytest.importorskip("sentencepiece")
+    folder, draw = tmp_path_factory.mktemp("subwords") / "data", random.Random(2)
+    words = ["".join(draw.choices("abcdefgh", k=draw.randint(2, 7))) for _ in range(150)]
+    lines = [" ".join(draw.choices(words, k=draw.randint(3, 9))) for _ in range(250)]
+    folder.mkdir()
+    (folder / "text.txt").write_text("\n".join(lines))
+    spm.SentencePieceTrainer.train(
+        input=str(folder / "text.txt"), model_prefix=str(folder / "sentencepiece.bpe"),
+        vocab_size=50, minloglevel=2,
     )  # fmt: skip
-    pieces = sentencepiece.SentencePieceProcessor(str(folder / "sentencepiece.bpe.model"))
-    for split in ("train", "valid"):
-        lines = (text / f"{split}.txt").read_text().splitlines()
-        encoded = [" ".join(pieces.encode(line, out_type=str)) for line in lines]
-        (folder / f"{split}.spm").write_text("\n".join(encoded) + "\n")
-    run_here(
-        "fairseq-preprocess", "--only-source", "--trainpref", folder / "train.spm",
-        "--validpref", folder / "valid.spm", "--destdir", folder / "bin", "--workers", "1",
-    )  # fmt: skip
-    (folder / "sentencepiece.bpe.model").rename(folder / "bin" / "sentencepiece.bpe.model")
-    return folder / "bin"
+    model = spm.SentencePieceProcessor(str(folder / "sentencepiece.bpe.model"))
+    tokens = [model.id_to_piece(n) for n in range(3, 50)]  # fairseq has the first three, too
+    (folder / "dict.txt").write_text("".join(f"{token} 1\n" for token in tokens))
+    for split, part in (("train", lines[:200]), ("valid", lines[200:])):
+        rows = []
+        for number, line in enumerate(part):
+            rows.append([n + 1 if n > 2 else 3 for n in model.encode(line)] + [2])
+            rows += [[2]] * (number % 4 == 3)  # an empty line: the end of a document
+        write_bin(folder / split, rows)
+    return folder

@@ -83,18 +83,18 @@ def test_a_new_table_is_what_is_written_and_nothing_else(vocabulary, tmp_path):
     assert not tables[0].equal(tables[1])
 
 
-def test_training_continues_with_the_printed_flags(data, tmp_path):
-    pretrain(data, tmp_path / "a", "--rel-pos", "--max-update", 2, *UP_TO_64)
+def test_training_continues_with_the_printed_flags(subwords, tmp_path):
+    pretrain(subwords, tmp_path / "a", "--rel-pos", "--max-update", 2, *UP_TO_64)
     out, last = tmp_path / "out", tmp_path / "a" / "checkpoint_last.pt"
-    text = extend(last, out, "--data", data, "--method", "interpolate", length=128)
+    text = extend(last, out, "--data", subwords, "--method", "interpolate", length=128)
     assert "left out the training state" in text, text
     lines = [line for line in text.splitlines() if not line.startswith("tupe-extend:")]
     (command,) = printed_commands("\n".join(lines)).values()
-    assert command[0] == str(data) and "--max-positions=128" in command
+    assert command[0] == str(subwords) and "--max-positions=128" in command
     assert command[command.index("--tokens-per-sample") + 1] == "128"
     model = command[command.index("--finetune-from-model") + 1]
     process = pretrain(
-        data, tmp_path / "b", "--rel-pos", "--finetune-from-model", model, "--max-update", 2,
+        subwords, tmp_path / "b", "--rel-pos", "--finetune-from-model", model, "--max-update", 2,
         "--max-positions", 128, "--tokens-per-sample", 128,
     )  # fmt: skip
     assert '"num_updates": "2"' in process.stdout and "loaded" in process.stdout

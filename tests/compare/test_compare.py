@@ -229,11 +229,11 @@ def test_the_speed_is_that_of_training(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def compared(data, tmp_path_factory):
+def compared(subwords, tmp_path_factory):
     """A run, and one that was stopped after its second validation and then finished."""
     folder = tmp_path_factory.mktemp("a comparison")
-    compare(*comparing(data, folder, schemes="learned"))
-    words, path = comparing(data, folder), folder / TUPE
+    compare(*comparing(subwords, folder, schemes="learned"))
+    words, path = comparing(subwords, folder), folder / TUPE
     shown = compare(*words, "--dry-run")
     path.mkdir()
     command = words_of(shown[shown.index("tupe --rel-pos") :].partition("\n")[2])
@@ -255,11 +255,11 @@ def test_an_interrupted_comparison_resumes(compared):
     assert more > 2 * 32 * 32
 
 
-def test_by_hand_it_is_the_same(compared, data, tmp_path):
+def test_by_hand_it_is_the_same(compared, subwords, tmp_path):
     """One run alone, without interruption, as its command.sh says."""
     folder = compared[0] / TUPE
     script = (folder / "command.sh").read_text()
-    shown = compare(*comparing(data, compared[0]), "--dry-run")
+    shown = compare(*comparing(subwords, compared[0]), "--dry-run")
     assert script in shown and "--arch" not in compared[1]
     log = run_here(*words_of(script), "--save-dir", tmp_path).stdout
     for point in read(folder / "result.json")["curve"]:
@@ -267,13 +267,13 @@ def test_by_hand_it_is_the_same(compared, data, tmp_path):
     assert_same_weights(tmp_path / "checkpoint_last.pt", folder / "checkpoint_last.pt")
 
 
-def test_a_scheme_is_added_and_a_rate_is_not(compared, data):
+def test_a_scheme_is_added_and_a_rate_is_not(compared, subwords):
     """Finished runs are not repeated; a run that fails does not end the others."""
     folder, _ = compared
     log = (folder / TUPE / "train.log").read_bytes()
     lost = read(folder / LEARNED / "result.json")["curve"]
     (folder / LEARNED / "result.json").unlink()
-    words = comparing(data, folder, schemes="none; learned")
+    words = comparing(subwords, folder, schemes="none; learned")
     checkpoint = folder / LEARNED / "checkpoint_last.pt"
     whole = checkpoint.read_bytes()
     checkpoint.write_bytes(b"damaged")  # which does not end the other run
