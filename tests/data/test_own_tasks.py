@@ -516,7 +516,6 @@ def test_folds_test_each_row_once_and_no_text_is_on_two_sides(kind, place, tmp_p
         ("--folds 2", 4, "holds out 0; valid needs 2 or more; raise it, or give more texts\n"),
         ("--folds 1", 9, "--folds 1 is below 2"),
         ("--folds 2 --test-share 0.2", 9, "--folds draws valid and test from --train; drop it, or"),
-        ("--folds 2 --valid {valid}", 9, "drop it, or --valid"),
         ("--test-share 0.2 --test {valid}", 9, "--test-share has no effect with --test; drop one"),
         ("--valid-share 0", 9, "--valid-share 0.0 is not above 0 and below 1"),
         ("--valid {valid} --seed 2", 9, "--seed has no effect with --valid; drop one"),

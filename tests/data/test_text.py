@@ -185,14 +185,9 @@ def test_a_finished_folder(inputs, tmp_path, monkeypatch):
     code, printed = prepare(folder, *inputs)
     assert "is already finished" in printed and "--save-dir checkpoints " in printed
     assert re.search(r"^OMP_NUM_THREADS=\d+ fairseq-train \S*data ", printed, re.MULTILINE)
-    code, printed = prepare(folder, *inputs, "--lowercase")
-    assert code == 2 and "lowercase was False and is now True; give another" in printed
     (folder / "train.bin").unlink()
     prepared(folder, *inputs)
     assert contents(folder) == before
-    (tmp_path / "mine.txt").write_text("")
-    code, printed = prepare(tmp_path, *inputs)
-    assert code == 2 and "contains other files" in printed
 
 
 @pytest.mark.parametrize(
