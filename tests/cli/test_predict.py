@@ -300,7 +300,10 @@ def test_columns_are_those_of_the_training_data(models, tmp_path):
     ):  # fmt: skip
         source, out = write_csv(tmp_path / "in.csv", [row], columns), tmp_path / "out.jsonl"
         predict(folder / "checkpoint_best.pt", source, "--output-file", out)
-        found.append(json.loads(out.read_text())["probability"])
+        words = [folder / "checkpoint_best.pt", source, "--output-file", tmp_path / "out.npy"]
+        run_here("tupe-encode", *words, "--cpu")
+        vectors = np.load(tmp_path / "out.npy").tolist()
+        found.append((json.loads(out.read_text())["probability"], vectors))
     assert found[0] == found[2] != found[1]
 
 

@@ -28,7 +28,7 @@ COMMANDS = {
     "convert": "make a checkpoint of the authors', RoBERTa's or transformers' yours",
     "extend": "give a checkpoint more positions",
     "export": "write a folder for transformers, and ONNX",
-    "doctor": "check this installation, a checkpoint, and data",
+    "doctor": "check this installation",
 }
 #: what they had finished is not done again
 RESUMING = ("prepare-pretrain", "prepare-glue", "finetune", "compare")

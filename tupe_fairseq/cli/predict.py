@@ -35,7 +35,7 @@ def get_parser() -> argparse.ArgumentParser:
         help="OUT.tsv, .csv, .jsonl or, of tags, .conll, which is replaced when all is there; "
         "default: standard output")  # fmt: skip
     add("--format", choices=("tsv", "csv", "jsonl", "conll"),
-        help="of standard output; default: tsv")  # fmt: skip
+        help="of standard output; default: tsv, of answers jsonl")  # fmt: skip
     add("--label-separator", metavar="SIGN",
         help="between several labels in .tsv and .csv; default: a comma")  # fmt: skip
     add("--all-probabilities", action="store_true",

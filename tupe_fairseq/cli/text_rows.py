@@ -27,8 +27,9 @@ def add_row_flags(parser: argparse.ArgumentParser, standard_input: str = "") -> 
     text = ".tsv, .csv, .jsonl, .conll or .txt (a text in each line), also .gz, .xz, .bz2; or "
     parser.add_argument("input", metavar="INPUT", help=f"{text}.parquet{standard_input}")
     add = parser.add_argument_group("rows").add_argument
-    add("--text", metavar="COL", help="column of the text; default: guessed")
-    add("--text2", metavar="COL", help="column of the second text, for pairs; default: guessed")
+    text = "; default: that of training, or guessed"
+    add("--text", metavar="COL", help="column of the text" + text)
+    add("--text2", metavar="COL", help="column of the second text, for pairs" + text)
     text = "leave out and count rows that cannot be read; default: the first is an error"
     add("--skip-bad-rows", action="store_true", help=text)
 

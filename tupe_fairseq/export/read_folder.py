@@ -73,9 +73,9 @@ def convert_checkpoint(
 
     Args:
         checkpoint: of the TUPE authors or fairseq's RoBERTa, or a folder of transformers.
-        dictionary: its dict.txt; by default the one beside it.
+        dictionary: --dict, its dict.txt; by default the one beside it.
         label_dict: label/dict.txt of a fine-tuned one.
-        vocabulary: its kind and its files; a folder of tupe-export or a RoBERTa's has them.
+        vocabulary: as for ``export_model``; a folder of tupe-export or a RoBERTa's has it.
         untie: see ``checkpoint/untie.py``.
     """
     with output_of_model(output_dir, [checkpoint], overwrite) as folder:

@@ -76,7 +76,9 @@ def export_model(
     """Write a folder for transformers, as tupe-export.
 
     Args:
-        vocabulary: a kind of vocabulary and its files, if the folders have none.
+        vocabulary: ("sentencepiece", [model]), ("gpt2", [encoder.json, vocab.bpe]) or
+            ("fastbpe", [codes]), if the folders have none.
+        model_type: --as.
     """
     from tupe_fairseq.export import check, onnx_files
     from tupe_fairseq.export.tokenizer import build_tokenizer
