@@ -388,24 +388,6 @@ def test_16_bits_are_near_float64(case, dtype):
 
 
 @parametrized(LARGEST)
-def test_finite_in_fp16_with_logits_of_1e4(case):
-    mask = torch.arange(SEQ_LEN) >= torch.tensor([[7], [0]])
-    for impl in ("eager", "sdpa", "auto"):
-        encoder = encoder_of(case, torch.float16, attn_impl=impl)
-        with torch.no_grad():
-            for layer in encoder.layers:
-                layer.self_attn.in_proj_weight[: 2 * DIM] *= 40
-            for name, parameter in encoder.named_parameters():
-                if "relative_attention_bias" in name:
-                    parameter *= 1e4
-                elif "position" in name and "_proj" in name:
-                    parameter *= 40
-        out = encoder(random_input(dtype=torch.float16), mask)
-        assert out.isfinite().all()
-        assert all(g.isfinite().all() for g in gradients(encoder, out[~mask], 1).values())
-
-
-@parametrized(LARGEST)
 def test_autocast(case):
     x, eps = random_input(dtype=torch.float32), torch.finfo(torch.bfloat16).eps
     for impl in ("eager", "sdpa", "auto"):

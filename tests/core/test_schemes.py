@@ -91,21 +91,6 @@ def test_an_odd_width_has_one_sine_more_than_cosines():
     assert_as_the_paper(case, randomize(module.double()), None, None, head_dim=5)
 
 
-@pytest.mark.parametrize("name", ["transformer-xl", "none"])
-def test_counted_positions_take_a_path_of_their_own(name):
-    module = build(Case(name, {"rel_pos": True} if name == "none" else {}))
-    for queries, keys in ((1, 1), (1, 6), (6, 1), (2, 7), (7, 2), (6, 6)):
-        q = torch.randn(BATCH, HEADS, queries, HEAD_DIM).double().requires_grad_()
-        k = torch.randn(BATCH, HEADS, keys, HEAD_DIM).double().requires_grad_()
-        counted = module.forward_attn(q, k)
-        given = module.forward_attn(q, k, torch.arange(queries), torch.arange(keys))
-        torch.testing.assert_close(counted, given, rtol=0, atol=1e-12)
-        weights, leaves = torch.randn_like(counted), [q, k, *module.parameters()]
-        grads = (torch.autograd.grad((x * weights).sum(), leaves) for x in (counted, given))
-        for ours, theirs in zip(*grads):
-            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-11)
-
-
 # ---- What is added to the input -----------------------------------------------------------------
 
 ROWS = {"counted": None, "given": [5, 0, 9, 2], "each sequence": [[1, 0, 3, 9], [8, 4, 4, 2]]}
