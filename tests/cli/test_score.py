@@ -139,7 +139,7 @@ def test_sentences(models, expected, tmp_path, monkeypatch):
     assert found == pytest.approx(expected(SENTENCES), rel=0, abs=1e-4)
     records = [json.loads(line) for line in (tmp_path / "scores.jsonl").open()]
     assert [record["score"] for record in records] == found
-    files = {"data": str(models / "data"), "input": str(source[1])}
+    files = {"data": str(models / "data"), "input": source[1]}
     results = score_file(str(models / "ours"), device="cpu", **files)["scores"]["sentences"]
     pieces = sum(record["pieces"] for record in records)
     assert (results["sentences"], results["pieces"]) == (len(SENTENCES), pieces)

@@ -54,7 +54,6 @@ WRONG = [
     ("options --arch roberta_base", "'roberta_base'"),
     ("plot there.pt --output-dir out --dpi 1", "--dpi"),
     ("plot absent --output-dir out", "absent"),
-    ("plot there.pt --output-dir rows.csv/out", "rows.csv is in the way"),
     ("predict there.pt rows.csv --output-file out.txt", "out.txt"),
     ("predict there.pt absent.csv", "absent.csv"),
     ("prepare-glue --glue-dir glue --tasks RTE --pretrain-dir pretrain --output-dir out", "RTE"),

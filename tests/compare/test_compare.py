@@ -75,7 +75,6 @@ def bin_folder(tmp_path):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--train-flags=--lr 3"], "--train-flags may not set --lr: the command sets it, or depe"),
         (["--train-flags=--max-valid-steps 2"], "may not set --max-valid-steps: the command sets"),
         (["--train-flags=--amp"], "--train-flags: --amp has no effect on a CPU; drop it"),
         (["--train-flags=--no-such"], "--train-flags: unrecognized arguments: --no-such"),

@@ -2,11 +2,11 @@
 
 import argparse
 import logging
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from tupe_fairseq.cli.arg_types import rows_file
 from tupe_fairseq.cli.shared_flags import refuse_overwriting
 from tupe_fairseq.data.columns import Columns, choose_columns
 from tupe_fairseq.data.rows import (
@@ -45,12 +45,10 @@ def parse_rows(parser: argparse.ArgumentParser, argv: list[str] | None) -> argpa
             if getattr(args, flag):
                 parser.error(f"--{flag} is for files, not for standard input")
         return args
-    if not os.path.isfile(args.input):
-        parser.error(f"INPUT {args.input} is not a file")
     try:
-        ending_of(args.input)
-    except ValueError as error:
-        parser.error(str(error))
+        rows_file(args.input)
+    except argparse.ArgumentTypeError as error:
+        parser.error(f"INPUT {error}")
     return args
 
 

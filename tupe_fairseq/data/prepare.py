@@ -17,8 +17,6 @@ from tupe_fairseq.files import file_sha256
 _Path = str | os.PathLike[str]
 _VOCABULARY_SIZE = 32768
 _FRACTION = 0.005
-# all are written at once, and a process may have 1,024 files open
-_MOST_SHARDS = 500
 # tokens that two windows of a text share, as usual for SQuAD
 _STRIDE = 128
 # the kinds that a flag is for
@@ -84,8 +82,8 @@ def _check_pretraining(options: argparse.Namespace) -> None:
         setattr(options, name, getattr(options, name) and _listed(getattr(options, name)))
     if not options.input:
         raise ValueError("--input has no file")
-    if not 1 <= options.shards <= _MOST_SHARDS:
-        raise ValueError(f"--shards {options.shards} is not in 1 .. {_MOST_SHARDS}")
+    if not 1 <= options.shards <= 500:  # all are open at once
+        raise ValueError(f"--shards {options.shards} is not in 1 .. 500")
     for name in ("vocab_size", "character_coverage", "lowercase") if options.vocabulary else ():
         if getattr(options, name):
             flag = name.replace("_", "-")

@@ -82,7 +82,7 @@ class BadRows(collections.Counter):
 
 def ending_of(path: str, default: str = "") -> str:
     """The ending that names the format, in lower case; other names are of the default format."""
-    base, ending = os.path.splitext(path.lower())
+    base, ending = os.path.splitext(os.fspath(path).lower())
     if ending in OPENERS:
         ending = os.path.splitext(base)[1].replace(".parquet", "")
     if ending not in _READERS and not default:

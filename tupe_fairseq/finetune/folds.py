@@ -50,7 +50,6 @@ def write_folds(
     of_vote = vote and vote[1]
     score = (of_vote or metrics)[task.selection]
     highest = max(score["value"], metrics[task.selection]["value"])
-    is_useless = highest <= least[task.selection] < 1
     folds = [
         {"fold": one.fold, "rows": one.data.rows, "run": best[one].name}
         | {"metrics": measure(task, finals[one].best[_TEST])}
@@ -98,7 +97,7 @@ def write_folds(
         "",
         f"{report.INTERVALS} {_BASELINE}{_MEANS * task.is_regression}",
         "",
-        *[report.NO_BETTER] * is_useless,
+        *[report.NO_BETTER] * (highest <= least[task.selection] < 1),
         "## Each fold, by its best run",
         "",
         markdown_table(["fold", "rows", *(METRIC_LABELS[n] for n in names), "run"], each),

@@ -147,10 +147,9 @@ class TupeRobertaHub(RobertaHubInterface):
             if task.kind == TAGGING and not all(map(str.strip, row)):
                 raise ValueError(f"{row!r:.80} has an empty word")
             if task.kind != TAGGING and len(row) != task.texts:
-                given, takes, what = len(row), task.texts, "texts at a time"
-                if task.kind == CHOICE and given > 1:
-                    given, takes, what = given - 1, takes - 1, "candidates"
-                raise ValueError(f"the model takes {takes} {what}, not {given}")
+                own = int(task.kind == CHOICE and len(row) > 1)  # the question
+                given, what = len(row) - own, "candidates" if own else "texts at a time"
+                raise ValueError(f"the model takes {task.texts - own} {what}, not {given}")
         if all_probabilities and task.kind in (REGRESSION, QA):
             raise ValueError(f"{task.kind} has no probabilities; drop all_probabilities")
         encoder = self.model.encoder.sentence_encoder
