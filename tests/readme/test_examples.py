@@ -1,6 +1,7 @@
 """The scripts of the pages run, and learn what they say."""
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -12,9 +13,10 @@ from helpers.running import BIN, REPO, USER_DIR, run_process
 from tupe_fairseq.data.tokenizer import Tokenizer
 
 
-def test_pytorch_only(tmp_path):
-    script = REPO / "examples" / "pytorch_only.py"
-    output = run_process(sys.executable, script, cwd=tmp_path).stdout
+def test_pytorch_only(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(REPO / "examples" / "pytorch_only.py"))
+    output = capsys.readouterr().out
     assert "step 100: loss 0.01" in output and "100% right" in output
     assert (tmp_path / "bias.png").stat().st_size > 10_000
 
