@@ -34,7 +34,7 @@ from tupe_fairseq.checkpoint.checkpoint import (
 )
 from tupe_fairseq.checkpoint.fit import check_fit, check_vocabulary, recorded_vocabulary
 from tupe_fairseq.data.dictionary import DICTIONARY, word_ids
-from tupe_fairseq.data.task import QA, TAGGING, trained_kind
+from tupe_fairseq.data.task import QA, TAGGING, Task, trained_kind
 from tupe_fairseq.data.tokenizer import VOCABULARY as VOCABULARY_RECORD
 from tupe_fairseq.data.tokenizer import (
     VOCABULARY_FILES,
@@ -253,6 +253,7 @@ def save_model(
         sources: folders with the vocabulary, labels and report.json, instead; the first counts.
     """
     options, recorded = model.options, find_record(sources)
+    Task.find(*sources)  # refuses other labels than the checkpoint's
     for source in reversed(sources):
         copy_vocabulary(source, folder)
     dictionaries = {DICTIONARY: model.lines}
