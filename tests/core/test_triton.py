@@ -1,9 +1,17 @@
-"""The Triton kernels against the equation in float64, in Triton's interpreter; slow: all sizes."""
+"""The Triton kernels against the equation in float64, in Triton's interpreter; slow: all sizes.
+
+pytest tests/core/test_triton.py -m slow                        # in the interpreter, minutes
+TRITON_INTERPRET=0 pytest tests/core/test_triton.py -m slow     # compiled for an H100, without one
+"""
 
 import dataclasses
 import functools
 import itertools
 import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -319,3 +327,79 @@ def test_what_it_refuses(monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     with pytest.raises(ValueError, match="runs on GPUs only, and the tensors are on cpu"):
         encoder.float()(x)
+
+
+# ---- Machine code for capability 9.0, without a GPU ---------------------------------------------
+
+TYPES = {"lse": "*fp32", "stats": "*fp32", "grad_bias": "*fp32", "bias": "*fp16", "spans": "*i32",
+         "counts": "*i32", "seed": "*i64", "scale": "fp32"}  # fmt: skip
+NAMES = ("forward", "grad_q", "grad_kv", "grad_bias")
+
+
+def compiled(number, dim=64, dropout=True, mask=False, has_bias=True, half=True, tile=None):
+    """A kernel of TILES, and what ptxas and cuobjdump say of it."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    kernel = (ta.forward_kernel, ta.gradient_kernel, ta.gradient_kernel, ta.bias_kernel)[number]
+    block_q, block_k, warps, stages, registers = tile or ta.TILES[half, dim][number]
+    constants = {"HEADS": 12, "DIM": dim, "DROPOUT": dropout, "MASK": mask, "BLOCK_Q": block_q,
+                 "BLOCK_K": block_k, "BY_KEY": number == 2}  # fmt: skip
+    constants |= {} if dropout else {"seed": None}
+    constants |= {} if has_bias else {"bias": None}
+    wide = {} if half else {"bias": "*fp32"}
+    tensor = {"qkv", "out", "grad_out", "grad_qkv"}
+    signature = {
+        name: "constexpr" if name in constants
+        else ("*bf16" if half else "*fp32") if name in tensor
+        else {**TYPES, **wide}.get(name, "i32")
+        for name in kernel.arg_names
+    }  # fmt: skip
+    aligned = {
+        (index,): [["tt.divisibility", 16]]
+        for index, name in enumerate(kernel.arg_names) if signature[name].startswith("*")
+    }  # fmt: skip
+    given = {(kernel.arg_names.index(x),): y for x, y in constants.items() if x in kernel.arg_names}
+    source = ASTSource(fn=kernel, signature=signature, constexprs=given, attrs=aligned)
+    options = {"num_warps": warps, "num_stages": stages, "maxnreg": registers}
+    binary = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+    with tempfile.TemporaryDirectory() as folder:
+        cubin, ptx = Path(folder, "a.cubin"), Path(folder, "a.ptx")
+        cubin.write_bytes(binary.asm["cubin"])
+        ptx.write_text(binary.asm["ptx"])
+        run = functools.partial(subprocess.run, capture_output=True, text=True)
+        usage = run([tools / "cuobjdump", "--dump-resource-usage", cubin]).stdout
+        remarks = run([tools / "ptxas", "-v", "--gpu-name=sm_90a", ptx, "-o", "/dev/null"]).stderr
+    registers, stack = map(int, re.search(r"REG:(\d+) STACK:(\d+)", usage).groups())
+    return {
+        "registers": registers,
+        "stack": stack,
+        "shared": binary.metadata.shared,
+        "serialized": "serialized" in remarks,
+        "wgmma": "wgmma" in binary.asm["ptx"],
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(INTERPRETED, reason="nothing is compiled in the interpreter")
+@pytest.mark.parametrize("number", range(4), ids=NAMES)
+class TestCompiled:
+    @pytest.mark.parametrize("dropout", [False, True], ids=["p0", "dropout"])
+    @pytest.mark.parametrize("mask", [False, True], ids=["full", "packed"])
+    @pytest.mark.parametrize("dim", [64, 32])
+    def test_as_used(self, number, dropout, mask, dim):
+        about = compiled(number, dim, dropout, mask)
+        assert about["wgmma"] and not about["serialized"]  # tensor cores, products that overlap
+        assert about["stack"] <= 160  # bytes of spilled registers: 96 with 3.7.1, 136 with 3.9.0
+        assert about["shared"] < 227 * 1024
+
+    @pytest.mark.parametrize(
+        "options",
+        [{"dim": 16}, {"dim": 128}, {"dim": 128, "mask": True}, {"has_bias": False, "mask": True},
+         {"half": False, "mask": True}, {"half": False, "dim": 128}],
+        ids=str,
+    )  # fmt: skip
+    def test_others(self, number, options):
+        about = compiled(number, **options)
+        assert about["stack"] < 400 and about["shared"] < 227 * 1024
