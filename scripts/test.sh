@@ -56,7 +56,7 @@ echo "== lint"
 "$main/bin/mypy" || status=1
 run_tests "$main" --deselect "$quickstart"
 wait $! || status=1
-core=(tests/core --ignore tests/core/test_triton.py)
+core=(tests/core -k "not triton")
 fairseq=(tests/fairseq --ignore tests/fairseq/test_refusals.py --ignore tests/fairseq/test_documents.py)
 if [ "$python310" ]; then run_tests .venv-test/3.10 "${core[@]}" tests/checkpoint "${fairseq[@]}"; fi
 if [ "$python313" ]; then run_tests .venv-test/3.13 "$quickstart" "${core[@]}"; fi

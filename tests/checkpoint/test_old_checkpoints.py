@@ -123,7 +123,8 @@ def write_data(folder, name):
         return training.write_text_data(folder / "data")
     for language in ("en", "de"):
         rows = [[*(4 + (7 * row + n) % 30 for n in range(3 + row % 4)), 2] for row in range(16)]
-        write_bin(folder / "data" / f"train.en-de.{language}.bin", rows)
+        for split in ("train", "valid"):
+            write_bin(folder / "data" / f"{split}.en-de.{language}.bin", rows)
         (folder / "data" / f"dict.{language}.txt").write_text("\n".join([*LINES, ""]))
     return folder / "data"
 
