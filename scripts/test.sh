@@ -58,6 +58,12 @@ run_tests "$main" --deselect "$quickstart"
 wait $! || status=1
 core=(tests/core -k "not triton")
 fairseq=(tests/fairseq --ignore tests/fairseq/test_refusals.py --ignore tests/fairseq/test_documents.py)
-if [ "$python310" ]; then run_tests .venv-test/3.10 "${core[@]}" tests/checkpoint "${fairseq[@]}"; fi
+# side by side, because the quickstart is one long test
+(
+    if [ "$python310" ]; then run_tests .venv-test/3.10 "${core[@]}" tests/checkpoint "${fairseq[@]}"; fi
+    exit $status
+) >"$dist/3.10.log" 2>&1 &
 if [ "$python313" ]; then run_tests .venv-test/3.13 "$quickstart" "${core[@]}"; fi
+wait $! || status=1
+cat "$dist/3.10.log"
 exit $status
