@@ -145,7 +145,9 @@ HEADS = {  # what transformers calls it, and fairseq
 def test_heads(case, tmp_path):
     (kind, *flags), (problem_type, expected) = case.split(), HEADS[case]
     checkpoint = write_fine_tuned(tmp_path / "run", kind, position_encoding="learned")
-    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "a", *flags)
+    data = tmp_path / "data of run"
+    (data / "report.json").write_text("{}")  # that of pre-training describes no task
+    run_here("tupe-export", checkpoint, "--data", data, "--output-dir", tmp_path / "a", *flags)
     config = json.loads((tmp_path / "a" / "config.json").read_text())
     assert config["id2label"] == dict(zip("012", LABELS[kind] or ["score"]))
     assert config.get("problem_type") == problem_type

@@ -33,6 +33,7 @@ from tupe_fairseq.data.task import (
     TAGGING,
     Task,
     label_of,
+    recorded_columns,
 )
 from tupe_fairseq.export.names import (
     HEAD_KINDS,
@@ -100,7 +101,6 @@ def export_model(
         logger.info("reading %s", checkpoint)
         model, tokenizer = load_with_tokenizer(checkpoint, folders, vocabulary)
         reports = [path for p in folders if os.path.isfile(path := os.path.join(p, REPORT))]
-        report = read_json(reports[0]) if reports else {}
         symbols, length = model.symbols, model.max_positions
         chosen = _trained_head(model, folders)
         if onnx and chosen is not None and chosen.kind == CHOICE:
@@ -125,9 +125,9 @@ def export_model(
         write_sentence_files(folder, pooling, config["hidden_size"], length)
         fast.save_pretrained(folder)
         tokenizer.copy_to(folder)
-        if Task.find(*folders):  # what tupe-predict needs of a model that comes back
-            kept = ("description", "columns")
-            write_json(os.path.join(folder, REPORT), {x: report[x] for x in kept if x in report})
+        if chosen and (task := Task.find(*folders)):  # for tupe-predict, of a model that comes back
+            own = {"description": task.to_record(), "columns": recorded_columns(*folders)}
+            write_json(os.path.join(folder, REPORT), own)
 
         logger.info("comparing the folder with the checkpoint on %d texts", len(texts))
 
@@ -152,7 +152,7 @@ def export_model(
         card = model_card(
             config,
             chosen,
-            report,
+            read_json(reports[0]) if reports else {},
             name=os.path.basename(os.path.realpath(output_dir)),
             parameters=sum(tensor.numel() for tensor in tensors.values()),
             vocabulary=tokenizer,
