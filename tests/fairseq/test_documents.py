@@ -3,6 +3,7 @@
 import pytest
 import torch
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
+from fairseq.data import MaskTokensDataset
 
 from helpers import training
 
@@ -21,8 +22,47 @@ def samples(data, *flags):
     task.load_dataset("train")
     for n in range(100):
         sample = task.dataset("train")[n]
-        source, target = sample["net_input.src_tokens"], sample["target"]
+        source, target = sample["net_input"], sample["target"]
         yield source, target, torch.where(target == PAD, source, target)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [],
+        ["--mask-whole-words", "--mask-prob", 0.3],
+        ["--leave-unmasked-prob", 0, "--freq-weighted-replacement"],
+        ["--random-token-prob", 0],
+        ["--random-token-prob", 0, "--leave-unmasked-prob", 0],
+    ],
+    ids=str,
+)
+def test_masks_are_those_of_fairseq(flags, subwords):
+    stock, _ = build(subwords, "--task", "masked_lm", "--seed", 7)
+    task, _ = build(subwords, *flags, "--seed", 7)
+    for one in (stock, task):
+        one.load_dataset("train")
+    ordered = task.dataset("train").ordered_indices()
+    assert ordered.tolist() == stock.dataset("train").ordered_indices().tolist()
+    own, cfg = task.dataset("train").dataset, task.cfg
+    expected = MaskTokensDataset.apply_mask(
+        own.dataset,
+        task.dictionary,
+        PAD,
+        task.mask_idx,
+        seed=cfg.seed,
+        mask_prob=cfg.mask_prob,
+        leave_unmasked_prob=cfg.leave_unmasked_prob,
+        random_token_prob=cfg.random_token_prob,
+        freq_weighted_replacement=cfg.freq_weighted_replacement,
+        mask_whole_words=own.begins if own.begins is None else torch.tensor(own.begins).long(),
+    )
+    for epoch in (1, 3):
+        for dataset in (task.dataset("train"), *expected):
+            dataset.set_epoch(epoch)
+        for n in ordered[:200]:
+            for name, dataset in zip(("net_input", "target"), expected):
+                assert own[n][name].equal(dataset[n])
 
 
 @pytest.mark.parametrize("flags", [["none"], ["complete", "--mask-whole-words"]], ids=str)
@@ -80,5 +120,5 @@ def test_fairseqs_own_commands_keep_the_documents(subwords_trained):
     assert model.encoder.document_start == BOS
     task.load_dataset("valid")
     valid = task.dataset("valid")
-    starts = [valid[n]["net_input.src_tokens"][1:].eq(BOS).any() for n in range(len(valid))]
+    starts = [valid[n]["net_input"][1:].eq(BOS).any() for n in range(len(valid))]
     assert any(starts)

@@ -53,7 +53,7 @@ def test_a_line_is_a_sample(data, tmp_path):
     task, _, _ = training.build(data, *training.MODEL, *training.PRETRAINING, *flags)
     task.load_dataset("valid")
     lines = data_utils.load_indexed_dataset(str(data / "valid"), task.dictionary)
-    assert list(task.datasets["valid"].sizes[0]) == [length + 1 for length in lines.sizes]
+    assert list(task.datasets["valid"].sizes) == [length + 1 for length in lines.sizes]
 
 
 def test_resumed_training_is_the_same_with_fairseqs_own_task(data, pretrained, tmp_path):

@@ -3,8 +3,10 @@
 import os
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from fairseq.data import BaseWrapperDataset
+from fairseq.data import BaseWrapperDataset, SortDataset, data_utils
+from fairseq.data.encoders.utils import get_whole_word_mask
 from fairseq.logging import metrics
 from fairseq.tasks import register_task
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
@@ -12,7 +14,17 @@ from fairseq.utils import split_paths
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from tupe_fairseq.tasks._training import TrainingTask
+from tupe_fairseq.options import refuse_others
+from tupe_fairseq.tasks._training import Samples, TrainingTask, numpy_long
+
+# masked_lm's options that have no effect here, each with the only value allowed
+_FIXED_OPTIONS = {
+    "d2v2_multi": False,
+    "include_target_tokens": False,
+    "mask_multiple_length": 1,
+    "mask_stdev": 0.0,
+    "skip_masking": False,
+}
 
 # by which a vocabulary says where words begin: --bpe, its options, and their files in a data folder
 _WORD_BEGINNINGS = {
@@ -37,6 +49,11 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
     has_isolated_documents = True
     _isolates = False
 
+    @classmethod
+    def setup_task(cls, cfg, **kwargs):
+        refuse_others(cfg, _FIXED_OPTIONS, "tupe_masked_lm")
+        return super().setup_task(cfg, **kwargs)
+
     def build_model(self, cfg, from_checkpoint=False):
         model = super().build_model(cfg, from_checkpoint)
         self._isolates = getattr(model.args, "isolate_documents", False)
@@ -59,24 +76,26 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
         flops = self.training_flops(seq_len, self.cfg.mask_prob)
         return round(float(meters["wps"].avg * flops / self.peak_flops), 3)
 
-    def _load_dataset_split(self, split, epoch, combine):
-        dataset = super()._load_dataset_split(split, epoch, combine)
-        if not self._isolates:
-            return dataset
-        lines = dataset.dataset.dataset  # below <s> and the cutting into samples
-        if split == "train" and 1 not in lines.sizes:
-            raise ValueError(
-                f"--isolate-documents: the train split of {self.cfg.data} has no empty line, which "
-                "separates documents; prepare it from a text with empty lines, or drop the flag"
-            )
-        return DocumentStarts(dataset, self.dictionary.bos(), self.dictionary.eos())
-
-    def load_dataset(self, split, *args, **kwargs):
+    def load_dataset(self, split, epoch=1, combine=False, **kwargs):
+        with numpy_long():
+            dataset = self._load_dataset_split(split, epoch, combine)
+        if self._isolates:
+            lines = dataset.dataset.dataset  # below <s> and the cutting into samples
+            if split == "train" and 1 not in lines.sizes:
+                raise ValueError(
+                    f"--isolate-documents: the train split of {self.cfg.data} has no empty line, "
+                    "which separates documents; prepare it from a text with empty lines, or drop "
+                    "the flag"
+                )
+            dataset = DocumentStarts(dataset, self.dictionary.bos(), self.dictionary.eos())
+        begins = None
         if self.cfg.mask_whole_words:
-            self.args = self._vocabulary()  # fairseq's code reads them, and forgets to set them
-        super().load_dataset(split, *args, **kwargs)
-        bos = self.dictionary.bos() if self._isolates else None
-        self.datasets[split] = MaskedSamples(self.datasets[split], self.dictionary.pad(), bos)
+            begins = get_whole_word_mask(self._vocabulary(), self.dictionary).numpy() == 1
+        samples = MaskedSamples(dataset, self.dictionary, self.mask_idx, self.cfg, begins)
+        samples.isolates = self._isolates
+        with data_utils.numpy_seed(self.cfg.seed):
+            shuffled = np.random.permutation(len(samples))
+        self.datasets[split] = SortDataset(samples, sort_order=[shuffled, samples.sizes])
 
     def _vocabulary(self):
         """Options of ``--bpe``, which need not be given."""
@@ -106,36 +125,73 @@ class DocumentStarts(BaseWrapperDataset):
         return tokens.masked_fill(is_end & after, self.bos)
 
 
-class MaskedSamples(BaseWrapperDataset):
-    """Batches with the indices (n,) of the masked tokens among the B * L, and the rows' lengths.
+class MaskedSamples(Samples):
+    """Masked as by fairseq's ``MaskTokensDataset``, token for token, in a quarter of its time.
 
-    Every ``<s>`` of a sample but the first is restored and not predicted, if ``bos`` is given.
+    ``begins`` says of each token of the vocabulary whether it begins a word, to mask whole words.
+    With ``isolates`` every ``<s>`` of a sample but the first is neither masked nor predicted.
+    Batches have the indices (n,) of the masked tokens among the B * L, and the rows' lengths.
     """
 
-    def __init__(self, dataset, pad: int, bos: int | None):
-        super().__init__(dataset)
-        self.pad, self.bos = pad, bos
+    columns = ("id",)
+    isolates = False
+
+    def __init__(self, dataset, dictionary, mask: int, cfg: TupeMaskedLMConfig, begins=None):
+        self.dataset, self.sizes, self.source, self.mask = dataset, dataset.sizes, dictionary, mask
+        self.begins, self.epoch = begins, 0
+        # omegaconf takes 40 microseconds to look one up
+        self.seed, self.mask_prob = cfg.seed, cfg.mask_prob
+        self.changed = cfg.random_token_prob + cfg.leave_unmasked_prob
+        self.kept_of_changed = cfg.leave_unmasked_prob / (self.changed or 1)
+        weights = np.array(
+            dictionary.count if cfg.freq_weighted_replacement else [1.0] * len(dictionary)
+        )
+        weights[: dictionary.nspecial] = 0
+        self.cumulative = (weights / weights.sum()).cumsum()
+        self.cumulative /= self.cumulative[-1]
+
+    def set_epoch(self, epoch):
+        super().set_epoch(epoch)
+        self.epoch = epoch
 
     def __getitem__(self, index):
-        sample = self.dataset[index]
-        if self.bos is None:
-            return sample
-        source, target = sample["net_input.src_tokens"], sample["target"]
-        is_start = torch.where(target == self.pad, source, target) == self.bos
-        is_start[:1] = False
-        return {
-            **sample,
-            "net_input.src_tokens": source.masked_fill(is_start, self.bos),
-            "target": target.masked_fill(is_start, self.pad),
-        }
+        tokens = self.dataset[index].numpy()
+        if self.mask in tokens:
+            raise ValueError(f"sample {index} has a <mask>, which the text must not have")
+        # word of each token, or its place
+        unit = np.arange(len(tokens)) if self.begins is None else self.begins[tokens].cumsum() - 1
+        count = int(unit[-1]) + 1
+        # the seed of fairseq, and its draws in their order
+        rng = np.random.default_rng(int(hash((self.seed, self.epoch, index)) % 1e6))
+        predicted = np.zeros(count, bool)
+        number = int(self.mask_prob * count + rng.random())
+        predicted[rng.choice(count, number, replace=False)] = True
+        kept = randomized = np.zeros(count, bool)
+        if self.changed > 0:
+            changed, share = predicted & (rng.random(count) < self.changed), self.kept_of_changed
+            kept = changed & ((rng.random(count) if 0 < share < 1 else 0.5) < share)
+            randomized = changed & ~kept
+        source = np.where((predicted & ~kept)[unit], self.mask, tokens)
+        places = randomized[unit].nonzero()[0]
+        source[places] = self.cumulative.searchsorted(rng.random(len(places)), side="right")
+        is_target = predicted[unit]
+        if self.isolates:
+            starts = tokens == self.source.bos()
+            starts[0] = False
+            source[starts], is_target = tokens[starts], is_target & ~starts
+        target = np.where(is_target, tokens, self.source.pad())
+        source, target = map(torch.from_numpy, (source, target))
+        return {"id": index, "net_input": source, "target": target}
 
     def collater(self, samples):
         batch = super().collater(samples)
         if batch:
-            is_masked = batch["target"].ne(self.pad).flatten()
+            inputs, pad = batch["net_input"], self.source.pad()
+            inputs["lengths"] = inputs["src_lengths"].tolist()  # stays on the host
+            targets = [sample["target"] for sample in samples]
+            batch["target"] = data_utils.collate_tokens(targets, pad)
+            is_masked = batch["target"].ne(pad).flatten()
             if not is_masked.any():  # fairseq's masked_lm then asks for all
                 is_masked.fill_(True)
-            batch["net_input"]["masked_positions"] = is_masked.nonzero().squeeze(1)
-            is_token = batch["net_input"]["src_tokens"].ne(self.pad)
-            batch["net_input"]["lengths"] = is_token.sum(dim=1).tolist()  # stays on the host
+            inputs["masked_positions"] = is_masked.nonzero().squeeze(1)
         return batch
