@@ -6,7 +6,7 @@
 #       writes results-data/arena.  TRAIN, VALID: text, one paragraph per line, with blank lines between
 #       documents (plain, .gz, .xz, .bz2); BLIMP: a .tar archive; GLUE: the folder with CoLA, RTE, ...
 #   examples/results/arena.sh train [FLAG...]
-#       on a GPU: the learning rates, then pre-training and BLiMP, one seed after the other.
+#       on a GPU: pre-training and BLiMP, one seed after the other.
 #       FLAG: of tupe-compare, after those of arena.args
 #   examples/results/arena.sh tasks [FLAG...]
 #       CoLA, RTE, MRPC, SST-2 and STS-B from the checkpoints; on a CPU with --cpu
