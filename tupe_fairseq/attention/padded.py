@@ -66,9 +66,13 @@ def as_dtype(mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def aligned(mask: Tensor) -> Tensor:
-    """With rows of a multiple of 8 on a GPU, or torch would copy the mask to align them."""
-    if mask.is_cuda and mask.dim() > 1 and mask.stride(-2) % 8:
-        mask = F.pad(mask, (0, -mask.size(-1) % 8)).narrow(-1, 0, mask.size(-1))
+    """On a GPU with contiguous rows, a multiple of 8 apart: torch's kernel needs the first, and
+    copies the mask without the second."""
+    if mask.is_cuda and mask.dim() > 1:
+        if mask.stride(-1) != 1:  # of a table with a column for each head
+            mask = mask.clone(memory_format=torch.contiguous_format)
+        if mask.stride(-2) % 8:
+            mask = F.pad(mask, (0, -mask.size(-1) % 8)).narrow(-1, 0, mask.size(-1))
     return mask
 
 

@@ -24,7 +24,7 @@ def attend_batch(
     """As ``eager.attend_batch``; with ``is_causal``, without a mask, no query sees a later key."""
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     if mask is not None:
-        mask = mask if mask.dtype == q.dtype else padded.aligned(padded.as_dtype(mask, q.dtype))
+        mask = padded.aligned(padded.as_dtype(mask, q.dtype))
         mask = mask.expand(*q.shape[:3], k.size(2))
     if mask is not None and mask.is_cuda and q.size(-1) % 8 == 0 and q.dtype != torch.float64:
         # cuDNN gives no gradient for a mask, and wrong results for some lengths; which kernels
