@@ -10,6 +10,7 @@ from tupe_fairseq.compare.schemes import plain_name
 from tupe_fairseq.figures import canvas
 
 _COLOURS = (canvas.COLOURS[-1], *canvas.COLOURS[:-1])  # black for the baseline
+_STYLES = ("-", "--", ":", "-.")  # of the first colours, the next ones, ...
 _LOSS = "validation loss, bits per masked token"
 
 
@@ -32,11 +33,12 @@ def draw(results: dict[str, Any], folder: str) -> None:
             own = [r for r in results["runs"] if (r["arch"], r["scheme"]) == (arch, row["scheme"])]
             curves = [run["curve"] for run in own if run["diverged"] is None]
             colour = _COLOURS[number % len(_COLOURS)]
+            style = _STYLES[number // len(_COLOURS) % len(_STYLES)]
             for curve in curves:
                 points = [[point[name] for point in curve] for name in ("updates", "loss")]
-                panel.plot(*points, linewidth=0.7, alpha=0.35, color=colour)
+                panel.plot(*points, linewidth=0.7, alpha=0.35, color=colour, ls=style)
             x, y = mean_curve(curves) if curves else ([], [])
-            panel.plot(x, y, linewidth=2.2, label=_name(row), color=colour)
+            panel.plot(x, y, linewidth=2.2, label=_name(row), color=colour, ls=style)
         panel.set(title=arch, xlabel="updates", ylabel=_LOSS)
         panel.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
         panel.grid(alpha=0.25)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tupe_fairseq.checkpoint.checkpoint import read
+from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, LM_HEAD, read
 from tupe_fairseq.compare.command import PAIRS, Run
 from tupe_fairseq.files import read_json
 from tupe_fairseq.runs.grid import Slot, cores, torch_device
@@ -158,10 +158,11 @@ def _measure(run: Run, name: str, slot: Slot) -> dict[str, float]:
 
 
 def parameters_of(checkpoint: str) -> int:
-    """The parameters of a model; tied ones count once."""
-    tensors = read(checkpoint, finite=False).tensors.items()
-    sizes = {tensor.data_ptr(): tensor.numel() for name, tensor in tensors if "version" not in name}
-    return sum(sizes.values())
+    """The parameters of a model; the tied LM head's, which a GPU's file has twice, count once."""
+    tensors = read(checkpoint, finite=False).tensors
+    words, last = tensors[EMBEDDING], tensors[LM_HEAD + "weight"]
+    tied = words.numel() if last.equal(words) else 0
+    return sum(tensor.numel() for name, tensor in tensors.items() if "version" not in name) - tied
 
 
 def processor() -> str:
