@@ -82,7 +82,10 @@ def main(path: str) -> None:
     width = max(map(len, rows), default=2)
     rows = [row + [""] * (width - len(row)) for row in rows]
     print(markdown_table(["comparison", "seeds", *COUNTS][:width], rows))
-    draw(runs, os.path.join(os.path.dirname(path), "blimp.png"))
+    draw(
+        [run for run in runs if "pairs" in run["downstream"]],
+        os.path.join(os.path.dirname(path), "blimp.png"),
+    )
 
 
 def draw(runs, path: str) -> None:
