@@ -84,6 +84,7 @@ FLAGS = {
         ["--attn-impl", "chunked", "--position-encoding", "shaw"],
         "--attn-impl chunked cannot serve here: it needs one bias for the whole batch",
     ),
+    "spans": (["--mask-multiple-length", 2], "--mask-multiple-length (2) does not apply to tupe_m"),
     "whole words": (["--mask-whole-words"], "there is no sentencepiece.bpe.model in"),
 }
 
