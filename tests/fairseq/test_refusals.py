@@ -84,6 +84,11 @@ FLAGS = {
         ["--attn-impl", "chunked", "--position-encoding", "shaw"],
         "--attn-impl chunked cannot serve here: it needs one bias for the whole batch",
     ),
+    "nothing masked": (["--mask-prob", 0], "--mask-prob (0.0) must be above 0 and below 1"),
+    "shares": (
+        ["--random-token-prob", 0.95],
+        "(0.1) and --random-token-prob (0.95) must be shares",
+    ),
     "spans": (["--mask-multiple-length", 2], "--mask-multiple-length (2) does not apply to tupe_m"),
     "whole words": (["--mask-whole-words"], "there is no sentencepiece.bpe.model in"),
 }

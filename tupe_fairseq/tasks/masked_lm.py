@@ -52,6 +52,14 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
     @classmethod
     def setup_task(cls, cfg, **kwargs):
         refuse_others(cfg, _FIXED_OPTIONS, "tupe_masked_lm")
+        kept, random = cfg.leave_unmasked_prob, cfg.random_token_prob
+        if not 0 < cfg.mask_prob < 1:
+            raise ValueError(f"--mask-prob ({cfg.mask_prob}) must be above 0 and below 1")
+        if min(kept, random) < 0 or kept + random > 1:
+            raise ValueError(
+                f"--leave-unmasked-prob ({kept}) and --random-token-prob ({random}) must be shares "
+                "of the predicted tokens, whose sum is at most 1"
+            )
         return super().setup_task(cfg, **kwargs)
 
     def build_model(self, cfg, from_checkpoint=False):
@@ -91,8 +99,8 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
         begins = None
         if self.cfg.mask_whole_words:
             begins = get_whole_word_mask(self._vocabulary(), self.dictionary).numpy() == 1
-        samples = MaskedSamples(dataset, self.dictionary, self.mask_idx, self.cfg, begins)
-        samples.isolates = self._isolates
+        options = self.dictionary, self.mask_idx, self.cfg, begins, self._isolates
+        samples = MaskedSamples(dataset, *options)
         with data_utils.numpy_seed(self.cfg.seed):
             shuffled = np.random.permutation(len(samples))
         self.datasets[split] = SortDataset(samples, sort_order=[shuffled, samples.sizes])
@@ -134,11 +142,10 @@ class MaskedSamples(Samples):
     """
 
     columns = ("id",)
-    isolates = False
 
-    def __init__(self, dataset, dictionary, mask: int, cfg: TupeMaskedLMConfig, begins=None):
+    def __init__(self, dataset, dictionary, mask: int, cfg, begins=None, isolates=False):
         self.dataset, self.sizes, self.source, self.mask = dataset, dataset.sizes, dictionary, mask
-        self.begins, self.epoch = begins, 0
+        self.begins, self.isolates, self.epoch = begins, isolates, 0
         # omegaconf takes 40 microseconds to look one up
         self.seed, self.mask_prob = cfg.seed, cfg.mask_prob
         self.changed = cfg.random_token_prob + cfg.leave_unmasked_prob
