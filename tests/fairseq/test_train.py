@@ -9,6 +9,7 @@ import time
 import pytest
 import torch
 from fairseq.data import data_utils
+from fairseq.tasks.masked_lm import MaskedLMConfig
 
 from helpers import training
 from helpers.running import REPO, USER_DIR, free_port, run_here, start_forked
@@ -56,6 +57,7 @@ def test_a_line_is_a_sample(data, tmp_path):
     assert list(task.datasets["valid"].sizes) == [length + 1 for length in lines.sizes]
 
 
+@pytest.mark.skipif(not hasattr(MaskedLMConfig, "skip_masking"), reason="0.12.2 draws other masks")
 def test_resumed_training_is_the_same_with_fairseqs_own_task(data, pretrained, tmp_path):
     training.pretrain(data, tmp_path, "--rel-pos", "--task", "masked_lm", "--max-update", 5)
     assert len(training.losses(training.pretrain(data, tmp_path, "--rel-pos"))) == 5

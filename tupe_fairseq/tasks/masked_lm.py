@@ -136,6 +136,7 @@ class DocumentStarts(BaseWrapperDataset):
 class MaskedSamples(Samples):
     """Masked as by fairseq's ``MaskTokensDataset``, token for token, in a quarter of its time.
 
+    By that of fairseq's main branch (0.12.3): the official 0.12.2 draws other random numbers.
     ``begins`` says of each token of the vocabulary whether it begins a word, to mask whole words.
     With ``isolates`` every ``<s>`` of a sample but the first is neither masked nor predicted.
     Batches have the indices (n,) of the masked tokens among the B * L, and the rows' lengths.
