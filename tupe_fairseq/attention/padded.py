@@ -66,8 +66,7 @@ def as_dtype(mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def aligned(mask: Tensor) -> Tensor:
-    """On a GPU with contiguous rows, a multiple of 8 apart: torch's kernel needs the first, and
-    copies the mask without the second."""
+    """On a GPU with contiguous rows, a multiple of 8 apart: torch's kernel refuses others."""
     if mask.is_cuda and mask.dim() > 1:
         if mask.stride(-1) != 1:  # of a table with a column for each head
             mask = mask.clone(memory_format=torch.contiguous_format)
