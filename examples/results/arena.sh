@@ -7,7 +7,9 @@
 #       documents (plain, .gz, .xz, .bz2); BLIMP: a .tar archive; GLUE: the folder with CoLA, RTE, ...
 #   examples/results/arena.sh train [FLAG...]
 #       on a GPU: pre-training and BLiMP, one seed after the other.
-#       FLAG: of tupe-compare, after those of arena.args
+#       FLAG: of tupe-compare, after those of arena.args; for another text --output-dir, because the
+#       results here are of one text.  To go on from these, give their runs their folders back first:
+#       python examples/results/restore.py examples/results/arena
 #   examples/results/arena.sh tasks [FLAG...]
 #       CoLA, RTE, MRPC, SST-2 and STS-B from the checkpoints; on a CPU with --cpu
 #   examples/results/arena.sh pack FOLDER [RUN...]
@@ -16,7 +18,7 @@
 set -euo pipefail
 
 usage() {
-    sed -n '2,19s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,21s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 [ $# -ge 1 ] || usage

@@ -1,4 +1,4 @@
-"""Gives the runs of study/results.json their folders back, so that tupe-compare skips them.
+"""Gives the runs of a study's results.json their folders back, so that tupe-compare skips them.
 
 python examples/results/restore.py examples/results/study
 """
