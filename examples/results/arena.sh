@@ -6,10 +6,8 @@
 #       writes results-data/arena.  TRAIN, VALID: text, one paragraph per line, with blank lines between
 #       documents (plain, .gz, .xz, .bz2); BLIMP: a .tar archive; GLUE: the folder with CoLA, RTE, ...
 #   examples/results/arena.sh train [FLAG...]
-#       on a GPU: pre-training and BLiMP, one seed after the other.
-#       FLAG: of tupe-compare, after those of arena.args; for another text --output-dir, because the
-#       results here are of one text.  To go on from these, give their runs their folders back first:
-#       python examples/results/restore.py examples/results/arena
+#       on a GPU: the learning rates, then pre-training and BLiMP, one seed after the other.
+#       FLAG: of tupe-compare, after those of arena.args
 #   examples/results/arena.sh tasks [FLAG...]
 #       CoLA, RTE, MRPC, SST-2 and STS-B from the checkpoints; on a CPU with --cpu
 #   examples/results/arena.sh pack FOLDER [RUN...]
@@ -18,7 +16,7 @@
 set -euo pipefail
 
 usage() {
-    sed -n '2,21s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,17s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 [ $# -ge 1 ] || usage
@@ -68,9 +66,11 @@ else
         tar -xf $data/blimp.tar -C $data/blimp.part
         mv $data/blimp.part $data/blimp
     fi
-    flags=(--fp16)
-    if [ $what = tasks ]; then
-        flags=(
+    flags=(--tune-lrs 7.5e-4,1.5e-3,3e-3 --tune-updates 692)
+    if [ $what = train ]; then
+        flags+=(--fp16)
+    else
+        flags+=(
             --schemes "learned; none --rel-pos; alibi; tupe; tupe --tie-cls; tupe --rel-pos"
             --tasks "$data/glue/${tasks//,/,$data/glue/}"
             --finetune-flags "--lrs 2e-4 --seeds 1,2,3 --epochs 4"
