@@ -487,9 +487,12 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, dropout: float) -
 
 
 def aligned(bias: Tensor) -> Tensor:
-    """With rows as torch's kernel on CUDA needs them, or it copies the bias in each layer."""
-    if bias.is_cuda and bias.stride(-2) % 8:
-        return F.pad(bias, (0, -bias.size(-1) % 8))[..., : bias.size(-1)]
+    """With rows as torch's kernel on CUDA needs them, and so that it does not copy the bias."""
+    if bias.is_cuda:
+        if bias.stride(-1) != 1:
+            bias = bias.clone(memory_format=torch.contiguous_format)
+        if bias.stride(-2) % 8:
+            bias = F.pad(bias, (0, -bias.size(-1) % 8)).narrow(-1, 0, bias.size(-1))
     return bias
 
 
