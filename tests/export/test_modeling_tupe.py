@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 from scipy.stats import ks_2samp
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from helpers import models
 from helpers.models import MEAN_POOLING
@@ -115,6 +116,15 @@ def test_a_large_bias_under_autocast(case, dtype, error, tmp_path):
     errors = [((x[is_real] - exact).norm() / exact.norm()).item() for x in logits]
     for of_core, of_folder in (errors[:2], errors[2:]):
         assert of_core < 1.5 * error and of_folder < min(1.5 * error, 1.5 * of_core)
+
+
+def test_rows_of_a_bias_on_a_gpu():
+    """As ``core/test_attention`` has it for the package, by tensors without values."""
+    with FakeTensorMode() as mode:
+        for size in (13, 16, 1):
+            values = torch.empty(size, size, 2, device="meta").movedim(-1, 0)
+            bias = modeling_tupe.aligned(FakeTensor(mode, values, torch.device("cuda", 0)))
+            assert bias.stride()[1:] == ({13: 16, 16: 16, 1: 8}[size], 1)
 
 
 def test_gradients(tmp_path):
