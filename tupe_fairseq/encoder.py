@@ -56,26 +56,14 @@ class TupeEncoder(RecordsOptions):
         check(config.attn_impl, **self._scores)
         self.layernorm_embedding = nn.LayerNorm(config.embed_dim)
         self.position_bias = None if self.encoding.per_layer else position_of(config)
-        layers = [wrap_layer(self._build_layer()) for _ in range(config.num_layers)]
+        layers = []
+        for _ in range(config.num_layers):
+            position = self.position_bias or position_of(config)
+            own = position if self.encoding.per_layer else None
+            layers.append(wrap_layer(TupeEncoderLayer(config, position.scaling, own)))
         self.layers = nn.ModuleList(layers)
         self.layer_norm = nn.LayerNorm(config.embed_dim) if config.normalize_before else None
         self.register_record()
-
-    def _build_layer(self) -> TupeEncoderLayer:
-        config = self.config
-        position = self.position_bias or position_of(config)
-        return TupeEncoderLayer(
-            config.embed_dim,
-            config.num_heads,
-            config.ffn_embed_dim,
-            scaling=position.scaling,
-            dropout=config.dropout,
-            attention_dropout=config.attention_dropout,
-            activation_dropout=config.activation_dropout,
-            activation_fn=config.activation_fn,
-            normalize_before=config.normalize_before,
-            position=None if position is self.position_bias else position,
-        )
 
     @property
     def position(self) -> PositionEncoding | None:

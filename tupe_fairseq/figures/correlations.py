@@ -25,7 +25,7 @@ def four_correlations(encoder: TupeEncoder, words: Tensor) -> Tensor:
     positions = encoder.position.embed(words.size(1)).to(words).expand_as(words)
     parts = _normalised(encoder.layernorm_embedding, words, positions)
     layer = encoder.layers[0]
-    if layer.normalize_before:
+    if encoder.config.normalize_before:
         parts = _normalised(layer.self_attn_layer_norm, *parts)
     attn = layer.self_attn
     head_dim = encoder.position.head_dim

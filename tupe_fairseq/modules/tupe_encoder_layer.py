@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from tupe_fairseq.initialization import initialized
 from tupe_fairseq.modules.tupe_multihead_attention import TupeMultiheadAttention, select
+from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.position import PositionEncoding
 
 #: the names are fairseq's
@@ -34,31 +35,14 @@ class TupeEncoderLayer(nn.Module):
     Shape: as :class:`TupeMultiheadAttention`, (N, D) -> (N, D).
     """
 
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        ffn_embed_dim: int,
-        *,
-        scaling: float,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.1,
-        activation_dropout: float = 0.0,
-        activation_fn: str = "gelu",
-        normalize_before: bool = False,
-        position: PositionEncoding | None = None,
-    ):
+    def __init__(self, config: TupeConfig, scaling: float, position: PositionEncoding | None):
         super().__init__()
-        self.activation_fn = activation_fn  # its name: a lambda could not be pickled
-        self.dropout, self.activation_dropout = dropout, activation_dropout
-        self.normalize_before = normalize_before
-        self.self_attn = TupeMultiheadAttention(
-            embed_dim, num_heads, scaling=scaling, dropout=attention_dropout, position=position
-        )
-        self.self_attn_layer_norm = nn.LayerNorm(embed_dim)
-        self.fc1 = initialized(nn.Linear(embed_dim, ffn_embed_dim))
-        self.fc2 = initialized(nn.Linear(ffn_embed_dim, embed_dim))
-        self.final_layer_norm = nn.LayerNorm(embed_dim)
+        self.config = config
+        self.self_attn = TupeMultiheadAttention(config, scaling, position)
+        self.self_attn_layer_norm = nn.LayerNorm(config.embed_dim)
+        self.fc1 = initialized(nn.Linear(config.embed_dim, config.ffn_embed_dim))
+        self.fc2 = initialized(nn.Linear(config.ffn_embed_dim, config.embed_dim))
+        self.final_layer_norm = nn.LayerNorm(config.embed_dim)
 
     def forward(
         self,
@@ -71,12 +55,13 @@ class TupeEncoderLayer(nn.Module):
         """The output of the layer; arguments: see :meth:`TupeMultiheadAttention.forward`."""
         # Tensors are arguments of their own: fairseq's checkpoint_wrapper detaches none inside of
         # another object, and a second layer's backward pass would run through its graph again.
-        pre_ln = self.normalize_before
+        config, pre_ln = self.config, self.config.normalize_before
         y = self.self_attn_layer_norm(x) if pre_ln else x
         y = self.self_attn(y, precomputed, *masks, output_tokens=output_tokens, **attention)
-        x = select(x, output_tokens) + F.dropout(y, self.dropout, self.training)
+        x = select(x, output_tokens) + F.dropout(y, config.dropout, self.training)
         x = x if pre_ln else self.self_attn_layer_norm(x)
         y = self.fc1(self.final_layer_norm(x) if pre_ln else x)
-        y = F.dropout(ACTIVATIONS[self.activation_fn](y), self.activation_dropout, self.training)
-        x = x + F.dropout(self.fc2(y), self.dropout, self.training)
+        y = ACTIVATIONS[config.activation_fn](y)
+        y = self.fc2(F.dropout(y, config.activation_dropout, self.training))
+        x = x + F.dropout(y, config.dropout, self.training)
         return x if pre_ln else self.final_layer_norm(x)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from tupe_fairseq.attention import Sequences, eager
 from tupe_fairseq.initialization import initialized
+from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.position import PositionEncoding
 
 
@@ -28,22 +29,14 @@ class TupeMultiheadAttention(nn.Module):
 
     Args:
         scaling (float): factor of the content scores, not of the bias.
-        dropout (float): of the attention probabilities.
         position (PositionEncoding, optional): this layer's own.
     Shape: x (N, D), all tokens of a batch, bias (H, n, n) -> (N, D).
     """
 
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        *,
-        scaling: float,
-        dropout: float = 0.0,
-        position: PositionEncoding | None = None,
-    ):
+    def __init__(self, config: TupeConfig, scaling: float, position: PositionEncoding | None):
         super().__init__()
-        self.num_heads, self.scaling, self.dropout = num_heads, scaling, dropout
+        embed_dim, self.num_heads = config.embed_dim, config.num_heads
+        self.scaling, self.dropout = scaling, config.attention_dropout
         # W_Q, W_K, W_V stacked, as in torch's own attention and the authors' checkpoints
         self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
         self.in_proj_bias = nn.Parameter(torch.empty(3 * embed_dim))
