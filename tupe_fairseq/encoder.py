@@ -9,14 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding
 
-from tupe_fairseq.attention import (
-    Sequences,
-    check,
-    choose,
-    eager,
-    is_fast_in_triton,
-    scores_dtype,
-)
+from tupe_fairseq.attention import Sequences, check, choose, eager, is_fast_in_triton, scores_dtype
 from tupe_fairseq.modules import TupeEncoderLayer
 from tupe_fairseq.modules.record import RecordsOptions
 from tupe_fairseq.options import TupeConfig

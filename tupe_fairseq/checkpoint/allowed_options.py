@@ -12,11 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.checkpoint import (
-    CheckpointError,
-    loading,
-    read,
-)
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
 from tupe_fairseq.checkpoint.fit import check_fit, recorded_vocabulary
 from tupe_fairseq.files import file_sha256
 from tupe_fairseq.options import (

@@ -12,12 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe_fairseq.checkpoint import from_authors, from_roberta
-from tupe_fairseq.checkpoint.allowed_options import (
-    DEFAULTS,
-    checked_options,
-    in_brief,
-    own_options,
-)
+from tupe_fairseq.checkpoint.allowed_options import DEFAULTS, checked_options, in_brief, own_options
 from tupe_fairseq.checkpoint.checkpoint import (
     EMBEDDING,
     ENCODER,

@@ -4,12 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.checkpoint import (
-    EMBEDDING,
-    ENCODER,
-    VOCABULARY,
-    vocabulary_version,
-)
+from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER, VOCABULARY, vocabulary_version
 from tupe_fairseq.modules.record import RECORD, check_record
 from tupe_fairseq.options import TupeConfig, fairseq_name, flag
 from tupe_fairseq.position import get_position_encoding

@@ -7,11 +7,7 @@ from dataclasses import Field, field, fields, make_dataclass
 from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.models import (
-    ARCH_CONFIG_REGISTRY,
-    ARCH_MODEL_REGISTRY,
-    register_model_architecture,
-)
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, register_model_architecture
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from fairseq.utils import safe_getattr
 
