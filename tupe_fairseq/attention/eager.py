@@ -26,7 +26,9 @@ def attend_batch(
     weights: list[Tensor] | None = None,
 ) -> Tensor:
     """dropout(softmax(scaling * q k^T + mask)) v, all (B, L, H, K), mask (B, H, L, L) or less."""
-    probs = attention_probabilities(q, k, mask, scaling=scaling)
+    scores = torch.matmul(q.transpose(1, 2) * scaling, k.permute(0, 2, 3, 1))
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    probs = torch.softmax(scores if mask is None else scores + mask, dim=-1)
     if weights is not None:
         weights.append(probs)
     probs = F.dropout(probs.to(v.dtype), dropout)
@@ -34,10 +36,3 @@ def attend_batch(
 
 
 attend = functools.partial(padded.attend, attend_batch)
-
-
-def attention_probabilities(q: Tensor, k: Tensor, mask: Tensor | None, *, scaling: float) -> Tensor:
-    """softmax(scaling * q k^T + mask): q, k (B, L, H, K) -> (B, H, L, L), float32 or wider."""
-    scores = torch.matmul(q.transpose(1, 2) * scaling, k.permute(0, 2, 3, 1))
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    return torch.softmax(scores if mask is None else scores + mask, dim=-1)
