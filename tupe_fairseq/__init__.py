@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tupe_fairseq.encoder import TupeEncoder
     from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
     from tupe_fairseq.options import TupeConfig
-    from tupe_fairseq.position import TupePositionBias
+    from tupe_fairseq.position.tupe import TupePositionBias
 
 __all__ = ["TupeConfig", "TupeEncoder", "TupePositionBias", "TupeRobertaModel"]
 if importlib.util.find_spec("fairseq") is None:  # what import * and inspect would ask for
@@ -28,7 +28,7 @@ if importlib.util.find_spec("fairseq") is None:  # what import * and inspect wou
 _HOME = {
     "TupeConfig": "options",
     "TupeEncoder": "encoder",
-    "TupePositionBias": "position",
+    "TupePositionBias": "position.tupe",
     "TupeRobertaModel": "models.tupe_roberta",
 }
 

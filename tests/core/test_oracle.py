@@ -8,7 +8,7 @@ import torch
 
 from helpers import reference
 from tupe_fairseq import TupeConfig, TupeEncoder
-from tupe_fairseq.position import relative_position_bucket as bucket
+from tupe_fairseq.position.t5_bias import relative_position_bucket as bucket
 
 BATCH, SEQ_LEN, DIM = 2, 7, 6
 SMALL = TupeConfig(

@@ -10,12 +10,8 @@ import torch
 
 from helpers.position_cases import ALL, Case, build, has_first_values, parametrized, randomize
 from helpers.reference import Entry, num_parameters
-from tupe_fairseq.position import (
-    CATALOGUE,
-    RelativePositionBias,
-    build_position_encoding,
-    relative_position_bucket,
-)
+from tupe_fairseq.position import CATALOGUE, build_position_encoding
+from tupe_fairseq.position.t5_bias import RelativePositionBias, relative_position_bucket
 
 BATCH, HEADS, HEAD_DIM, MAX = 2, 3, 4, 11
 DIM = HEADS * HEAD_DIM

@@ -5,21 +5,6 @@ from typing import Any
 
 from tupe_fairseq.options import POSITION_ENCODINGS, POSITION_OPTIONS, TupeConfig, flag
 from tupe_fairseq.position.base import PositionEncoding
-from tupe_fairseq.position.t5_bias import RelativePositionBias, relative_position_bucket, untie_cls
-from tupe_fairseq.position.tupe import TupePositionBias, UntiedAbsoluteBias
-
-__all__ = [
-    "CATALOGUE",
-    "PositionEncoding",
-    "RelativePositionBias",
-    "TupePositionBias",
-    "UntiedAbsoluteBias",
-    "build_position_encoding",
-    "get_position_encoding",
-    "position_of",
-    "relative_position_bucket",
-    "untie_cls",
-]
 
 
 def _class_at(place: str) -> type[PositionEncoding]:
