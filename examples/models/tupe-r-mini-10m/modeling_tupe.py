@@ -667,12 +667,6 @@ class TupeModel(TupePreTrainedModel):
         self.encoder = TupeEncoder(config)
         self.post_init()
 
-    def get_input_embeddings(self) -> nn.Embedding:
-        return self.embed_tokens
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        self.embed_tokens = value
-
     @can_return_tuple
     def forward(
         self, input_ids=None, attention_mask=None, inputs_embeds=None,
