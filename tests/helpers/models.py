@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 
 from helpers.glue_files import write_pretrain_dir
-from tupe_fairseq.checkpoint.checkpoint import symbols_of, vocabulary_version
+from tupe_fairseq.checkpoint.checkpoint import symbols_of
 from tupe_fairseq.data.task import Task, label_symbol
 from tupe_fairseq.export.names import TUPE, to_config, to_transformers
 from tupe_fairseq.export.write_folder import write_model as write_exported
@@ -109,8 +109,7 @@ def write_folder(folder, head=None, words=31, **options):
     heads = None if head is None else {head.name: len(head.labels)}
     args, model = build(folder / "dict.txt", heads, **options)
     symbols = symbols_of(lines)
-    version = int(vocabulary_version(symbols))
-    config = to_config(argparse.Namespace(**args), symbols, TUPE, head, version)
+    config = to_config(argparse.Namespace(**args), symbols, TUPE, head)
     tensors = to_transformers(model.state_dict(), TUPE, head, config["tie_word_embeddings"])
     write_exported(str(folder), config, tensors)
     return model.eval()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER, HEADS, LM_HEAD
+from tupe_fairseq.checkpoint.checkpoint import vocabulary_version as hash_of
 from tupe_fairseq.checkpoint.from_roberta import UNUSED_ROWS, stack_projections
 from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
 from tupe_fairseq.data.task import CHOICE, CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING
@@ -196,18 +197,13 @@ def _renamed(name: str, model_type: str, head: Head | None, back: bool = False) 
 
 
 def to_config(
-    options: Any,
-    symbols: Sequence[str],
-    model_type: str = TUPE,
-    head: Head | None = None,
-    vocabulary_version: int = 0,
+    options: Any, symbols: Sequence[str], model_type: str = TUPE, head: Head | None = None
 ) -> dict[str, Any]:
     """The content of config.json.
 
     Args:
         options: of a tupe_roberta model, with all presets.
         symbols: of fairseq's dictionary, with ``<mask>``.
-        vocabulary_version: a hash of them.
     """
     fields = {name: getattr(options, option, None) for name, option in OPTIONS.items()}
     fields = {name: value for name, value in fields.items() if value is not None}
@@ -236,7 +232,7 @@ def to_config(
         "tie_word_embeddings": not getattr(options, "untie_weights_roberta", False),
         "initializer_range": 0.02,
         "dtype": "float32",
-        "vocabulary_version": vocabulary_version,
+        "vocabulary_version": int(hash_of(symbols)),
     }
 
 

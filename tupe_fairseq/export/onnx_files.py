@@ -1,17 +1,18 @@
 """Writes the ONNX files of a model folder, and compares them with its model."""
 
-import importlib
 import logging
 import os
 import warnings
 
+import onnx  # noqa: F401 (torch.onnx needs it)
+import onnxruntime
+import onnxscript  # noqa: F401 (and this)
 import torch
 from torch import Tensor, nn
 
 from tupe_fairseq.export.check import LIMIT, import_transformers
 from tupe_fairseq.files import read_json
 
-NEEDED = ("transformers", "onnx", "onnxruntime", "onnxscript")
 INPUTS = ("input_ids", "attention_mask")
 HIDDEN = "last_hidden_state"
 _ENDS = ("start_logits", "end_logits")
@@ -27,12 +28,6 @@ class Outputs(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         out = self.model(input_ids, attention_mask=attention_mask, output_hidden_states=True)
         return tuple(out.hidden_states[-1] if x == HIDDEN else out[x] for x in self.names)
-
-
-def check_installed() -> None:
-    """Import what the export needs, so that it ends at once if a package is missing."""
-    for package in NEEDED:
-        importlib.import_module(package)
 
 
 @torch.no_grad()
@@ -94,8 +89,6 @@ def write_file(module: Outputs, path: str) -> None:
 
 def largest_difference(module: Outputs, path: str) -> float:
     """The largest difference at any real token, in padded batches of several shapes."""
-    import onnxruntime
-
     config = module.model.config
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     generator = torch.Generator().manual_seed(1)

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER, HEADS, LM_HEAD
-from tupe_fairseq.checkpoint.checkpoint import vocabulary_version as hash_of
 from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
 from tupe_fairseq.data.dictionary import (
     BOS,
@@ -81,7 +80,7 @@ def export_model(
             ("fastbpe", [codes]), if the folders have none.
         model_type: --as.
     """
-    from tupe_fairseq.export import check, onnx_files
+    from tupe_fairseq.export import check
     from tupe_fairseq.export.tokenizer import build_tokenizer
 
     for name, value, values in (
@@ -96,8 +95,8 @@ def export_model(
     )
     with to_write as folder:
         transformers = check.import_transformers()
-        if onnx:
-            onnx_files.check_installed()
+        if onnx:  # before the work, in case a package is missing
+            from tupe_fairseq.export.onnx_files import export_onnx
         logger.info("reading %s", checkpoint)
         model, tokenizer = load_with_tokenizer(checkpoint, folders, vocabulary)
         reports = [path for p in folders if os.path.isfile(path := os.path.join(p, REPORT))]
@@ -115,7 +114,7 @@ def export_model(
         }
         fast, unlisted = build_tokenizer(tokenizer.record, tokenizer.paths, symbols, length)
         options = argparse.Namespace(**model.options)
-        config = to_config(options, symbols, model_type, chosen, int(hash_of(symbols)))
+        config = to_config(options, symbols, model_type, chosen)
         if unlisted:
             logger.info("%d tokens are not in dict.txt: they get the vector of <unk>", unlisted)
             state = with_unlisted(state, unlisted)
@@ -146,7 +145,7 @@ def export_model(
         differences = check.check_folder(folder, texts, encode, logits, len(symbols), length)
         if onnx:
             logger.info("writing onnx/")
-            differences.update(onnx_files.export_onnx(folder))
+            differences.update(export_onnx(folder))
         for name, difference in differences.items():
             logger.info("%s: the same within %.1e", name, difference)
         card = model_card(
