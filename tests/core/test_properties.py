@@ -170,6 +170,8 @@ def test_wrong_values_are_refused_without_a_config(wrong):
         sizes = {"embed_dim": 12, "num_heads": 3, "max_positions": 11, option: wrong}
         with pytest.raises(ValueError, match=rf"{option} \({wrong}\) must be .*; change --"):
             build_position_encoding(name, **sizes)
+    with pytest.raises(TypeError, match="dropout"):  # which no encoding has
+        build_position_encoding("tupe", embed_dim=12, num_heads=3, max_positions=11, dropout=0.1)
 
 
 @pytest.mark.parametrize(

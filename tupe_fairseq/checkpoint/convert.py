@@ -48,7 +48,6 @@ logger = logging.getLogger(__name__)
 
 #: the file that tupe-convert and tupe-extend write
 MODEL = "model.pt"
-LEFT_OUT = "left out the training state"
 # of stock RoBERTa's base size, which a file may leave out
 _SIZES = {
     "encoder_layers": 12,
@@ -76,7 +75,7 @@ class Model:
     lines: list[str]
     origin: str = ""
     labels: list[str] | None = None
-    remarks: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=lambda: ["left out the training state"])
 
 
 def read_model(path: str, dictionary: str, label_dict: str | None = None) -> Model:
@@ -90,29 +89,30 @@ def read_model(path: str, dictionary: str, label_dict: str | None = None) -> Mod
         OSError, ValueError: if a file cannot be read, is refused, or does not fit.
     """
     checkpoint = read(path, finite=False)
-    saved, tensors, arch = checkpoint.options, checkpoint.tensors, checkpoint.options.get("arch")
-    if isinstance(arch, str) and arch.startswith("tupe_roberta"):
+    saved, tensors = checkpoint.options, checkpoint.tensors
+    arch = saved["arch"] if isinstance(saved.get("arch"), str) else ""
+    if arch.startswith("tupe_roberta"):
         check_finite(tensors, path)
         options = argparse.Namespace(**own_options(saved, tensors, path))
         lines = dictionary_lines(dictionary)
         with loading(path):
             check_vocabulary(recorded_vocabulary(tensors), symbols_of(lines), dictionary)
-        return Model(tensors, options, lines, remarks=[LEFT_OUT])
-    if isinstance(arch, str) and arch.startswith("tupe_transformer"):
+        return Model(tensors, options, lines)
+    if arch.startswith("tupe_transformer"):
         raise CheckpointError(f"{path} is a decoder, {in_brief(arch)}; this takes a tupe_roberta")
-    if isinstance(arch, str) and arch.startswith("bert"):
+    if arch.startswith("bert"):
         source: Any = from_authors
-    elif isinstance(arch, str) and (arch.startswith("roberta") or arch == "xlm"):
+    elif arch.startswith("roberta") or arch == "xlm":
         source = from_roberta  # stock fairseq's xlm is a size of RoBERTa
     else:
         raise CheckpointError(
-            f"{path} is refused: its arch is {in_brief(arch)}, neither one of the TUPE authors' "
-            "bert_* nor a stock fairseq roberta_*"
+            f"{path} is refused: its arch is {in_brief(saved.get('arch'))}, neither one of the "
+            "TUPE authors' bert_* nor a stock fairseq roberta_*"
         )
     lines = dictionary_lines(dictionary, source.HIDDEN_SYMBOLS)
     with loading(path):
         tensors, options = source.rename_tensors(tensors), _options(saved, source)
-        model = Model(tensors, options, lines, source.NAME, remarks=[LEFT_OUT])
+        model = Model(tensors, options, lines, source.NAME)
         complete(model, dictionary)
     if label_dict is not None:
         model.labels = dictionary_lines(label_dict)
@@ -171,17 +171,18 @@ def _options(saved: dict[str, Any], source: Any) -> argparse.Namespace:
 
 
 def set_head(
-    model: Model,
-    head: str,
-    num_classes: int,
-    task: str = "sentence_prediction",
-    **switches: bool,
+    model: Model, head: str, num_classes: int, task: str = "sentence_prediction", **switches: bool
 ) -> None:
     """Make the task that a fine-tuned head was trained for that of the options."""
-    fine_tuning = {"task": task, "criterion": task, "classification_head_name": head}
-    fine_tuning.update(num_classes=num_classes, init_token=0, separator_token=2)
-    # left out, fairseq would take it for True
-    fine_tuning["regression_target"] = False
+    fine_tuning = {
+        "task": task,
+        "criterion": task,
+        "classification_head_name": head,
+        "num_classes": num_classes,
+        "init_token": 0,
+        "separator_token": 2,
+        "regression_target": False,  # left out, fairseq would take it for True
+    }
     vars(model.options).update({**fine_tuning, **switches})
 
 

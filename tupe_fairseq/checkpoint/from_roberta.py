@@ -16,11 +16,7 @@ from tupe_fairseq.options import FIXED_OPTIONS
 NAME = "stock fairseq"
 HIDDEN_SYMBOLS = ()
 #: options that would make it another model, with the only value allowed
-FIXED = {
-    **FIXED_OPTIONS,
-    "encoder_learned_pos": True,
-    "no_token_positional_embeddings": False,
-}
+FIXED = {**FIXED_OPTIONS, "encoder_learned_pos": True, "no_token_positional_embeddings": False}
 #: further options to keep, with their defaults there
 DEFAULTS = {"pooler_dropout": 0.0, "untie_weights_roberta": False}
 #: rows of its table that no token uses: positions are numbered from 2 on, behind <pad>'s id

@@ -158,11 +158,7 @@ def _gpt2_files(folder: str) -> list[str] | None:
     return whole.model.save(made)
 
 
-def read_folder(
-    folder: str,
-    dictionary: str | None = None,
-    numbers: dict[str, int] | None = None,
-) -> Model:
+def read_folder(folder: str, dictionary: str | None, numbers: dict[str, int] | None) -> Model:
     """Read a folder as tupe-export, ``save_pretrained`` or ``Trainer`` write it.
 
     Args:

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from tupe_fairseq.options import POSITION_ENCODINGS, POSITION_OPTIONS, TupeConfig, flag
+from tupe_fairseq.options import POSITION_ENCODINGS, PositionOptions, TupeConfig, flag
 from tupe_fairseq.position.base import PositionEncoding
 
 
@@ -35,33 +35,25 @@ def build_position_encoding(
     **options: Any,
 ) -> PositionEncoding:
     """A position encoding with its options, of which None and False mean "not given"."""
-    encoding = get_position_encoding(name)
-    options = {key: x for key, x in options.items() if x is not None and x is not False}
-    for key, value in options.items():
-        if key not in encoding.takes:
-            raise ValueError(
-                f"position encoding {name!r} does not take {key} ({value}); its options: "
-                f"{', '.join(encoding.takes) or 'none'}. Drop {flag(key)} or choose another "
-                "encoding"
-            )
-        if key not in encoding.defaults(options.get("rel_pos", False)):
-            raise ValueError(
-                f"{key} ({value}) has no effect without rel_pos; add --rel-pos or drop {flag(key)}"
-            )
-    known: dict[str, Any] = {key: x for key, x in options.items() if key in POSITION_OPTIONS}
-    known.update(embed_dim=embed_dim, num_heads=num_heads, max_positions=max_positions)
-    TupeConfig(**known)  # refuses wrong values
-    options.pop("position_each_layer", None)  # the encoder's own
-    return encoding(embed_dim, num_heads, max_positions, causal=causal, **options)
+    positions = PositionOptions(position_encoding=name, **options)  # refuses other options
+    config = TupeConfig(embed_dim, num_heads, max_positions=max_positions, **vars(positions))
+    return position_of(config, causal=causal)
 
 
 def position_of(config: TupeConfig, *, causal: bool = False) -> PositionEncoding:
     """The position encoding of a model's options."""
-    return build_position_encoding(
-        config.position_encoding,
-        embed_dim=config.embed_dim,
-        num_heads=config.num_heads,
-        max_positions=config.max_positions,
-        causal=causal,
-        **config.position_options,
-    )
+    encoding, options = get_position_encoding(config.position_encoding), config.position_options
+    for key, value in options.items():
+        if key not in encoding.takes:
+            raise ValueError(
+                f"position encoding {config.position_encoding!r} does not take {key} ({value}); "
+                f"its options: {', '.join(encoding.takes) or 'none'}. Drop {flag(key)} or choose "
+                "another encoding"
+            )
+        if key not in encoding.defaults(config.rel_pos):
+            raise ValueError(
+                f"{key} ({value}) has no effect without rel_pos; add --rel-pos or drop {flag(key)}"
+            )
+    options.pop("position_each_layer", None)  # the encoder's own
+    sizes = config.embed_dim, config.num_heads, config.max_positions
+    return encoding(*sizes, causal=causal, **options)
